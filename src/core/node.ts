@@ -1,0 +1,34 @@
+/** What a node is to the decisions: a place with a name, tags and room. */
+
+export type MemberStatus = 'alive' | 'leaving' | 'left' | 'failed'
+
+/** A member as the store knows it. Instants by the store's clock. */
+export interface MemberRecord {
+  /** Random identity kept in the node's data directory. */
+  readonly id: string
+  readonly name: string
+  /** Random per process start; fences what an earlier life of the node still sends. */
+  readonly incarnation: string
+  readonly address: string
+  readonly port: number
+  readonly tags: Readonly<Record<string, string>>
+  readonly server: boolean
+  /** False for a server started with `--no-run`. */
+  readonly runs: boolean
+  readonly version: string
+  /** How many executions it runs at once. */
+  readonly slots: number
+  readonly status: MemberStatus
+  readonly startedAt: number
+  readonly heartbeatAt: number
+}
+
+/** What target selection needs of a node. */
+export interface Candidate {
+  readonly id: string
+  readonly name: string
+  readonly tags: Readonly<Record<string, string>>
+  readonly slots: number
+  /** Pending and running executions it already has. */
+  readonly load: number
+}

@@ -1,0 +1,30 @@
+/**
+ * What is done with a run's output where it ran. A processor sees the whole stream, not only the kept tail. One file in
+ * `processors/` each, one line in its registry, one section in docs/processors.md.
+ */
+import type {StringMap} from '../core/job.ts'
+import type {Parameter, Run} from './executor.ts'
+
+export interface ProcessorRun {
+  readonly run: Run
+  readonly config: StringMap
+}
+
+/** One execution's passage through one processor. Every method may reject; the chain notes it and keeps the output. */
+export interface ProcessorStream {
+  /** Resolves when more may come. */
+  write(bytes: Uint8Array): Promise<void>
+  /**
+   * The command ended. Answers the one line that is stored in place of the output when `forward` is false (for
+   * `files` the path), without a newline.
+   */
+  end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<string>
+}
+
+export interface Processor {
+  readonly name: string
+  readonly parameters: readonly Parameter[]
+  /** Problems refuse the job (400), each naming the parameter, what is wrong and the fix. */
+  check(config: StringMap): readonly string[]
+  open(request: ProcessorRun): Promise<ProcessorStream>
+}
