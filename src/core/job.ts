@@ -59,6 +59,8 @@ export interface JobRecord {
   readonly revision: number
   /** The next undecided planned time; `null` when nothing is planned. */
   readonly nextAt: number | null
+  /** Newest planned time a decision was made about; `next` never goes back to it or before. */
+  readonly decidedUntil: number | null
   /** Phase of `@every`: `startsAt`, or the second the schedule was accepted. */
   readonly anchorAt: number
   readonly counters: JobCounters

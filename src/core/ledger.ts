@@ -70,6 +70,8 @@ export interface LaunchRecord {
   readonly parentGroup: number | null
   /** True until none of its executions is pending, running or owed a retry, and while the row itself is pending. */
   readonly open: boolean
+  /** Set by a cancel: no attempt of this launch is retried any more. */
+  readonly retriesEnded: boolean
   /** How many of its executions were lost because their node died. */
   readonly nodeDeaths: number
 }
@@ -106,6 +108,16 @@ export interface DueDecision {
 
 /** What becomes of one pending launch row. `stay` only updates the reason shown. */
 export type RequestDecision =
-  | {readonly group: number; readonly kind: 'launch'; readonly targets: readonly Target[]; readonly forbid: boolean}
-  | {readonly group: number; readonly kind: 'skip'; readonly decision: 'skipped' | 'missed'; readonly reason: string}
+  | {
+      readonly group: number
+      readonly kind: 'launch'
+      readonly targets: readonly Target[]
+      readonly forbid: boolean
+    }
+  | {
+      readonly group: number
+      readonly kind: 'skip'
+      readonly decision: 'skipped' | 'missed'
+      readonly reason: string
+    }
   | {readonly group: number; readonly kind: 'stay'; readonly reason: string}

@@ -45,7 +45,11 @@ export interface EventPayloads {
 
 export type EventName = keyof EventPayloads
 export type BelfryEvent = {
-  [Name in EventName]: {readonly name: Name; readonly at: number; readonly data: EventPayloads[Name]}
+  [Name in EventName]: {
+    readonly name: Name
+    readonly at: number
+    readonly data: EventPayloads[Name]
+  }
 }[EventName]
 
 export interface Events {

@@ -61,6 +61,9 @@ export interface Executor {
    * Judges parameters at submit. `problems` refuse the job (400): each names the parameter, what is wrong and the fix.
    * `warnings` are stored jobs that will fail as they stand (a shell job without `command`).
    */
-  check(config: StringMap): {readonly problems: readonly string[]; readonly warnings: readonly string[]}
+  check(config: StringMap): {
+    readonly problems: readonly string[]
+    readonly warnings: readonly string[]
+  }
   start(run: Run, output: OutputSink): RunHandle
 }

@@ -4,9 +4,20 @@
  * What is expected is a return value; a store that cannot be reached or written throws `StoreUnavailable`, a commit whose
  * outcome is unknown throws `OutcomeUnknown`. Instants are ms since the epoch by the store's own clock.
  */
-import type {ExecutionKey, ExecutionRecord, ExecutionStatus, FinalStatus} from '../core/execution.ts'
+import type {
+  ExecutionKey,
+  ExecutionRecord,
+  ExecutionStatus,
+  FinalStatus,
+} from '../core/execution.ts'
 import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
-import type {DueDecision, LaunchCause, LaunchDecision, LaunchRecord, RequestDecision} from '../core/ledger.ts'
+import type {
+  DueDecision,
+  LaunchCause,
+  LaunchDecision,
+  LaunchRecord,
+  RequestDecision,
+} from '../core/ledger.ts'
 import type {Candidate, MemberRecord, MemberStatus} from '../core/node.ts'
 
 /** Nothing was changed; trying again later may work. */
@@ -60,7 +71,11 @@ export type SubmitResult =
   | {readonly kind: 'parent_unknown'; readonly parent: string}
   | {readonly kind: 'cycle'; readonly path: readonly string[]}
   /** `ephemeral` together with dependents: of this job, or of the parent it names. */
-  | {readonly kind: 'ephemeral_parent'; readonly parent: string; readonly dependents: readonly string[]}
+  | {
+      readonly kind: 'ephemeral_parent'
+      readonly parent: string
+      readonly dependents: readonly string[]
+    }
   | {readonly kind: 'precondition'; readonly revision: number | null}
   | {readonly kind: 'idempotency_mismatch'}
 
@@ -72,8 +87,14 @@ export interface RestoreEntry {
 
 export type RestoreResult =
   /** In the order of the file. */
-  | {readonly kind: 'restored'; readonly lines: readonly {readonly name: string; readonly created: boolean}[]}
-  | {readonly kind: 'refused'; readonly problems: readonly {readonly name: string; readonly problem: string}[]}
+  | {
+      readonly kind: 'restored'
+      readonly lines: readonly {readonly name: string; readonly created: boolean}[]
+    }
+  | {
+      readonly kind: 'refused'
+      readonly problems: readonly {readonly name: string; readonly problem: string}[]
+    }
   | {readonly kind: 'paused'}
 
 export interface RunRequest {
@@ -102,7 +123,8 @@ export type JobSort =
 export type Order = 'asc' | 'desc'
 
 /** A metadata filter: an exact pair, or a text that matches a key or a value. All must match. */
-export type MetadataFilter = {readonly key: string; readonly value: string} | {readonly either: string}
+export type MetadataFilter =
+  {readonly key: string; readonly value: string} | {readonly either: string}
 
 /** Rows `start` (inclusive) to `end` (exclusive); `end` `null` = to the last. */
 export interface Slice {
@@ -130,7 +152,10 @@ export interface Page<Row> {
 export interface JobStore {
   submit(request: SubmitRequest): Promise<SubmitResult>
   /** All or nothing; parents may stand anywhere in the list. `disabled` imports every job disabled. Never plans the past. */
-  restore(entries: readonly RestoreEntry[], options: {readonly disabled: boolean}): Promise<RestoreResult>
+  restore(
+    entries: readonly RestoreEntry[],
+    options: {readonly disabled: boolean},
+  ): Promise<RestoreResult>
   /** Flips `disabled`. A due undecided time it moves past is recorded `missed` with reason `disabled`. */
   toggle(name: string): Promise<JobRecord | null>
   deleteJob(
@@ -192,19 +217,35 @@ export interface HistoryStore {
   /** `null` = no such job, or no such execution of it. Also finds executions of an ephemeral job's last launch. */
   execution(name: string, key: ExecutionKey, outputBytes: number): Promise<ExecutionView | null>
   /** Kept output from absolute byte `from` on, at most `limit` bytes; for following a run. */
-  outputSince(name: string, key: ExecutionKey, from: number, limit: number): Promise<OutputStretch | null>
+  outputSince(
+    name: string,
+    key: ExecutionKey,
+    from: number,
+    limit: number,
+  ): Promise<OutputStretch | null>
   /** Running executions of all jobs, oldest start first. */
   busy(query: Slice & {readonly outputBytes: number}): Promise<Page<ExecutionView>>
   /** Newest first. `null` = no such job. */
-  launches(name: string, query: Slice & {readonly decision: LaunchDecision | null}): Promise<Page<LaunchRecord> | null>
+  launches(
+    name: string,
+    query: Slice & {readonly decision: LaunchDecision | null},
+  ): Promise<Page<LaunchRecord> | null>
   launch(
     name: string,
     group: number,
-  ): Promise<{readonly launch: LaunchRecord; readonly executions: readonly ExecutionRecord[]} | null>
+  ): Promise<{
+    readonly launch: LaunchRecord
+    readonly executions: readonly ExecutionRecord[]
+  } | null>
   /** One row a day of the last `days` days (today included), oldest first, zeros included. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Figures for metrics and the status page; cheap. */
-  totals(): Promise<{readonly jobs: number; readonly running: number; readonly pending: number; readonly undecided: number}>
+  totals(): Promise<{
+    readonly jobs: number
+    readonly running: number
+    readonly pending: number
+    readonly undecided: number
+  }>
 }
 
 // ---------------------------------------------------------------- leader
@@ -279,12 +320,24 @@ export interface PruneResult {
 
 export interface LeaderStore {
   /** Takes the lease if it is free or over, under a new, larger term; `null` when another holds it. */
-  acquireLease(request: {readonly holder: string; readonly nodeId: string; readonly ttlMs: number}): Promise<Lease | null>
+  acquireLease(request: {
+    readonly holder: string
+    readonly nodeId: string
+    readonly ttlMs: number
+  }): Promise<Lease | null>
   /** False when the term is over. */
-  renewLease(request: {readonly term: number; readonly holder: string; readonly ttlMs: number}): Promise<boolean>
+  renewLease(request: {
+    readonly term: number
+    readonly holder: string
+    readonly ttlMs: number
+  }): Promise<boolean>
   resignLease(request: {readonly term: number; readonly holder: string}): Promise<void>
   /** Who leads now; `null` when no lease is in force. */
-  leader(): Promise<{readonly term: number; readonly nodeId: string; readonly expiresAt: number} | null>
+  leader(): Promise<{
+    readonly term: number
+    readonly nodeId: string
+    readonly expiresAt: number
+  } | null>
   /** Jobs with `next` <= now, oldest first, at most `limit`. */
   loadDue(request: {readonly limit: number}): Promise<DueWork>
   /** Pending rows with a number above `afterGroup`, in order; also the store's now. */
@@ -318,7 +371,10 @@ export interface LeaderStore {
   /** Gives pending executions to other nodes. Throws `TermOver`. */
   applyMoves(request: {
     readonly term: number
-    readonly moves: readonly {readonly key: ExecutionKey; readonly to: {readonly nodeId: string; readonly nodeName: string}}[]
+    readonly moves: readonly {
+      readonly key: ExecutionKey
+      readonly to: {readonly nodeId: string; readonly nodeName: string}
+    }[]
   }): Promise<readonly Applied[]>
   /**
    * Ends every running execution claimed by the given lives of nodes as `lost` by the rule of `finish`, at most `limit`.
@@ -387,7 +443,11 @@ export interface FinishItem {
   readonly outputHead: string
   readonly outputFoot: string
   /** The last stretch of output not appended yet (it may skip bytes that no longer count), and how many there were in all. */
-  readonly output: {readonly offset: number; readonly bytes: Uint8Array; readonly totalBytes: number}
+  readonly output: {
+    readonly offset: number
+    readonly bytes: Uint8Array
+    readonly totalBytes: number
+  }
   /** Processors took the output elsewhere: drop what was appended, keep only head and foot. */
   readonly dropOutput: boolean
   /** [0, 1): jitter of a retry's backoff. */
@@ -402,7 +462,10 @@ export type FinishOutcome =
       /** The attempt that follows, if the rule owes one. */
       readonly retry: {readonly key: ExecutionKey; readonly notBefore: number} | null
       /** Set when this closed the launch. */
-      readonly closed: {readonly status: 'success' | 'failed' | 'partially_failed'; readonly dependents: readonly string[]} | null
+      readonly closed: {
+        readonly status: 'success' | 'failed' | 'partially_failed'
+        readonly dependents: readonly string[]
+      } | null
       /** The job was disabled, or deleted because it was ephemeral. */
       readonly jobDisabled: boolean
       readonly jobDeleted: boolean
@@ -417,7 +480,9 @@ export interface NodeStore {
   /** Due pending executions of this node, oldest first, at most `room`. */
   claim(request: ClaimRequest): Promise<ClaimResult>
   /** Whether each is still running under this token. */
-  verifyClaims(claims: readonly {readonly key: ExecutionKey; readonly token: string}[]): Promise<readonly boolean[]>
+  verifyClaims(
+    claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
+  ): Promise<readonly boolean[]>
   /** False for an execution that is not running under the token (its output is to be given up). */
   appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]>
   /** Applies in order; one refused item never hinders the others. */
@@ -439,7 +504,10 @@ export type CancelResult =
 
 export interface MemberStore {
   /** `taken`: another identity holds the name and its heartbeat is fresh (`freshMs`). */
-  join(request: JoinRequest, freshMs: number): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
+  join(
+    request: JoinRequest,
+    freshMs: number,
+  ): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
   members(): Promise<readonly MemberRecord[]>
   setMemberStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void>
   /**
@@ -476,7 +544,8 @@ export interface StoreFacts {
   readonly warnings: readonly string[]
 }
 
-export interface Store extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore {
+export interface Store
+  extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore {
   facts(): Promise<StoreFacts>
   /** Stores the cluster's default zone if none is stored yet; answers the one in force. */
   agreeTimezone(zone: string): Promise<string>

@@ -1,0 +1,98 @@
+/**
+ * What the end of one execution means for its launch and its job. Decided inside the store's transaction, with the
+ * launch and then the job locked, so that two nodes ending together cannot both believe the other still runs.
+ */
+import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
+import type {JobCounters, JobStatus} from './job.ts'
+import type {LaunchRecord} from './ledger.ts'
+import {isRetried, retryDelayMs} from './retry.ts'
+
+/** Node deaths while executing one launch after which the job is taken to be what kills them. */
+export const NODE_DEATHS_MAX = 2
+
+/** Reasons of `lost` that say the node died, rather than that it was stopped in good order. */
+const NODE_DEATH_REASONS: ReadonlySet<string> = new Set(['node_lost', 'node_restarted'])
+
+export interface FinishInput {
+  /** As it stands before the end: running, or pending when a pending one is cancelled. */
+  readonly execution: ExecutionRecord
+  readonly launch: LaunchRecord
+  /** The other executions of the launch. */
+  readonly others: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[]
+  /** `null` when the job was deleted meanwhile: then nothing follows. */
+  readonly job: {readonly retries: number; readonly ephemeral: boolean} | null
+  readonly status: FinalStatus
+  readonly reason: string
+  /** The store's clock. */
+  readonly now: number
+  readonly dice: number
+}
+
+export interface FinishDecision {
+  /** Attempt number and due time of the attempt that follows, on the same slot. */
+  readonly retry: {readonly attempt: number; readonly notBefore: number} | null
+  /** No attempt of this launch is retried any more, and those waiting for their backoff end `cancelled`. */
+  readonly endsRetries: boolean
+  readonly nodeDeaths: number
+  /** The job kills its nodes: disable it and say so in the ledger. */
+  readonly quarantined: boolean
+}
+
+/** Decides about one ending execution, before its effects on the launch are counted. */
+export function decideFinish(input: FinishInput): FinishDecision {
+  const {execution, launch, job, status} = input
+  const died = status === 'lost' && NODE_DEATH_REASONS.has(input.reason)
+  const nodeDeaths = launch.nodeDeaths + (died ? 1 : 0)
+  const quarantined = died && nodeDeaths >= NODE_DEATHS_MAX && job !== null
+  const endsRetries = status === 'cancelled' || quarantined
+  const owed =
+    job !== null &&
+    isRetried(status) &&
+    !endsRetries &&
+    !launch.retriesEnded &&
+    execution.cancelRequestedAt === null &&
+    execution.attempt <= job.retries
+  const retry = owed
+    ? {
+        attempt: execution.attempt + 1,
+        notBefore: input.now + retryDelayMs(execution.attempt, input.dice),
+      }
+    : null
+  return {retry, endsRetries, nodeDeaths, quarantined}
+}
+
+/**
+ * The status a launch ends with, by the last attempt of each slot; `null` while any execution is pending or running.
+ * `executions` are all of the launch, after the end was applied.
+ */
+export function launchStatus(
+  executions: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[],
+): Exclude<JobStatus, ''> | null {
+  const last = new Map<number, {attempt: number; status: ExecutionStatus}>()
+  for (const execution of executions) {
+    if (execution.status === 'pending' || execution.status === 'running') return null
+    const known = last.get(execution.slot)
+    if (known === undefined || known.attempt < execution.attempt)
+      last.set(execution.slot, execution)
+  }
+  let succeeded = 0
+  for (const {status} of last.values()) if (status === 'succeeded') succeeded += 1
+  if (succeeded === last.size) return 'success'
+  return succeeded === 0 ? 'failed' : 'partially_failed'
+}
+
+/** The fold of one finished execution into the job's counters. */
+export function countFinish(
+  counters: JobCounters,
+  status: FinalStatus,
+  finishedAt: number,
+): JobCounters {
+  const later = (known: number | null) => Math.max(known ?? finishedAt, finishedAt)
+  return status === 'succeeded'
+    ? {
+        ...counters,
+        successCount: counters.successCount + 1,
+        lastSuccess: later(counters.lastSuccess),
+      }
+    : {...counters, errorCount: counters.errorCount + 1, lastError: later(counters.lastError)}
+}
