@@ -61,6 +61,8 @@ export interface LaunchRecord {
   readonly scheduledUntil: number
   /** How many planned times the row stands for. */
   readonly count: number
+  /** When the row was first written; the wait for a node is measured from here. */
+  readonly storedAt: number
   readonly decidedAt: number | null
   /** Term of the leader that decided; `null` while pending. */
   readonly term: number | null
@@ -102,11 +104,18 @@ export interface DueDecision {
   readonly nextAt: number | null
   /** Oldest first; together they cover every planned time from `expectedNextAt` up to (not including) `nextAt`. */
   readonly rows: readonly LedgerRow[]
-  /** With `forbid`: a launched row is applied only while no other launch of the job's name is open; else all of it conflicts. */
+  /**
+   * The job forbids overlap: a row with decision `launched` is applied only while no launch of the job's name is open
+   * that is launched or is a waiting planned time (pending, cause `schedule`); else the whole decision conflicts.
+   * Undecided requests of other causes do not count.
+   */
   readonly forbid: boolean
 }
 
-/** What becomes of one pending launch row. `stay` only updates the reason shown. */
+/**
+ * What becomes of one pending launch row. `stay` only updates the reason shown. `launch` with `forbid` is applied only
+ * while no other launch of the job's name is open that is launched, or pending with cause `schedule` and a smaller number.
+ */
 export type RequestDecision =
   | {
       readonly group: number
