@@ -1,0 +1,132 @@
+/**
+ * Standing for leadership and living through a term. A term's services are started when the lease is taken and stopped
+ * when its trust ends; nobody asks "am I the leader?". Trust ends before the lease does: it is counted from the
+ * monotonic instant before the request was sent, less a margin.
+ */
+import type {Clock, Timer} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import {TermOver, type LeaderStore} from '../ports/store.ts'
+import {Loop} from '../std/loop.ts'
+import type {Service} from '../std/service.ts'
+
+export interface LeadershipOptions {
+  readonly store: Pick<LeaderStore, 'acquireLease' | 'renewLease' | 'resignLease'>
+  readonly clock: Clock
+  readonly events: Events
+  readonly nodeId: string
+  readonly nodeName: string
+  /** Random id of this process start; never the host name. */
+  readonly holder: string
+  readonly leaseTtlMs: number
+  readonly renewEveryMs: number
+  /** The lease is trusted for this much less than it lasts. */
+  readonly trustMarginMs: number
+  /** What lives exactly as long as a term. `over` is for a service that meets `TermOver`. */
+  readonly services: (term: number, over: () => void) => readonly Service[]
+}
+
+interface Term {
+  readonly number: number
+  readonly services: readonly Service[]
+  trust: Timer
+}
+
+export class Leadership implements Service {
+  readonly #options: LeadershipOptions
+  readonly #loop: Loop
+  #term: Term | null = null
+  #ending: Promise<void> | null = null
+  #stopped = false
+
+  constructor(options: LeadershipOptions) {
+    this.#options = options
+    const failed = (error: unknown) =>
+      options.events.emit('step_failed', {step: 'leadership', message: String(error)})
+    this.#loop = new Loop({clock: options.clock, step: () => this.#step(), failed})
+  }
+
+  /** The term this node leads under; `null` while it does not. For status and readiness, not for decisions. */
+  get term(): number | null {
+    return this.#term?.number ?? null
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  /** Ends the term, lets go the lease so that another takes over at once. */
+  async stop(): Promise<void> {
+    this.#stopped = true
+    await this.#loop.stop()
+    const term = this.#term
+    await this.#end('stopped')
+    if (term === null) return
+    try {
+      await this.#options.store.resignLease({term: term.number, holder: this.#options.holder})
+    } catch (error) {
+      // Not resigned: the lease runs out by itself and another takes over then.
+      this.#options.events.emit('step_failed', {step: 'resign', message: String(error)})
+    }
+  }
+
+  async #step(): Promise<number> {
+    await this.#ending
+    await (this.#term === null ? this.#stand() : this.#renew(this.#term))
+    return this.#options.renewEveryMs
+  }
+
+  async #stand(): Promise<void> {
+    const {store, clock, holder, nodeId, leaseTtlMs, events, nodeName} = this.#options
+    const sentAt = clock.monotonicMs()
+    const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs})
+    if (lease === null) return
+    const trustMs = this.#trustLeftMs(sentAt)
+    if (trustMs <= 0 || this.#stopped) {
+      // Too slow to be trusted: the lease runs out by itself, and the next round stands again.
+      return
+    }
+    const over = () => void this.#end('term over')
+    const services = this.#options.services(lease.term, over)
+    this.#term = {number: lease.term, services, trust: clock.after(trustMs, () => this.#distrust())}
+    events.emit('term_began', {term: lease.term, node: nodeName})
+    for (const service of services) service.start()
+  }
+
+  async #renew(term: Term): Promise<void> {
+    const {store, clock, holder, leaseTtlMs} = this.#options
+    const sentAt = clock.monotonicMs()
+    let renewed: boolean
+    try {
+      renewed = await store.renewLease({term: term.number, holder, ttlMs: leaseTtlMs})
+    } catch (error) {
+      if (error instanceof TermOver) return this.#end('term over')
+      throw error
+    }
+    if (!renewed) return this.#end('lease lost')
+    const trustMs = this.#trustLeftMs(sentAt)
+    if (trustMs <= 0 || this.#term !== term) return
+    term.trust.cancel()
+    term.trust = clock.after(trustMs, () => this.#distrust())
+  }
+
+  #trustLeftMs(sentAt: number): number {
+    const {clock, leaseTtlMs, trustMarginMs} = this.#options
+    return sentAt + leaseTtlMs - trustMarginMs - clock.monotonicMs()
+  }
+
+  #distrust(): void {
+    void this.#end('not renewed in time')
+  }
+
+  #end(reason: string): Promise<void> {
+    const term = this.#term
+    if (term === null) return this.#ending ?? Promise.resolve()
+    this.#term = null
+    term.trust.cancel()
+    this.#options.events.emit('term_ended', {term: term.number, node: this.#options.nodeName, reason})
+    this.#ending = Promise.all(term.services.map((service) => service.stop())).then(() => {
+      this.#ending = null
+    })
+    return this.#ending
+  }
+}

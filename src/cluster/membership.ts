@@ -1,0 +1,56 @@
+/** This node's place in the cluster: joining, the heartbeat, leaving. A life that another life has replaced is told so. */
+import type {MemberStatus} from '../core/node.ts'
+import type {Clock} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {JoinRequest, NodeStore} from '../ports/store.ts'
+import {Loop} from '../std/loop.ts'
+import type {Service} from '../std/service.ts'
+
+export interface MembershipOptions {
+  readonly store: Pick<NodeStore, 'beat'>
+  readonly clock: Clock
+  readonly events: Events
+  readonly member: JoinRequest['member']
+  readonly heartbeatMs: number
+  /** Another life of this node has joined: this one must end. */
+  readonly fenced: () => void
+}
+
+export class Membership implements Service {
+  readonly #options: MembershipOptions
+  readonly #loop: Loop
+  #status: MemberStatus = 'alive'
+
+  constructor(options: MembershipOptions) {
+    this.#options = options
+    const failed = (error: unknown) =>
+      options.events.emit('step_failed', {step: 'heartbeat', message: String(error)})
+    this.#loop = new Loop({clock: options.clock, step: () => this.#beat(), failed})
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  /** Resolves when the store knows the new status. */
+  async become(status: MemberStatus): Promise<void> {
+    this.#status = status
+    await this.#beat()
+    this.#options.events.emit('member_changed', {node: this.#options.member.name, status})
+  }
+
+  async #beat(): Promise<number> {
+    const {store, member, heartbeatMs} = this.#options
+    const answer = await store.beat({
+      nodeId: member.id,
+      incarnation: member.incarnation,
+      status: this.#status,
+    })
+    if (answer !== 'ok') this.#options.fenced()
+    return heartbeatMs
+  }
+}

@@ -1,0 +1,222 @@
+/**
+ * Turning time and requests into launches: what becomes of every due planned time of a job, and of every pending row.
+ * Each planned time is covered by exactly one row; a long outage costs arithmetic, not a row or a step a second.
+ */
+import {assert} from '../std/assert.ts'
+import {parseDuration} from '../std/duration.ts'
+import {admit, type PassContext} from './admission.ts'
+import type {JobSpec} from './job.ts'
+import {
+  reasonText,
+  type DueDecision,
+  type LedgerRow,
+  type Reason,
+  type RequestDecision,
+} from './ledger.ts'
+import {nextPlanned, scheduleOf} from './plan.ts'
+import type {JobRecord} from './job.ts'
+import type {LaunchRecord} from './ledger.ts'
+import type {Schedule} from './schedule.ts'
+
+/** Launches of one job decided in one pass; the rest stays due and is decided by the next. Bounds one transaction. */
+const LAUNCHES_PER_JOB_MAX = 1_000
+
+/** Decides every planned time of a due job from its `next` up to now. */
+export function decideDue(
+  job: JobRecord,
+  openGroup: number | null,
+  context: PassContext,
+): DueDecision {
+  const {spec, nextAt: from} = job
+  assert(from !== null && from <= context.now, `${spec.name} is due`)
+  const schedule = scheduleOf(spec, job.anchorAt, context.defaultZone)
+  assert(schedule !== null, `${spec.name} has a next and so a schedule`)
+  const forbid = spec.concurrency === 'forbid'
+  const settled = {jobId: job.id, revision: job.revision, expectedNextAt: from, forbid}
+
+  const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
+  const rows: LedgerRow[] = [...missed]
+  for (const scheduledAt of catchUp)
+    rows.push(launchRow(spec, scheduledAt, openGroup, true, context))
+  for (const scheduledAt of late) rows.push(launchRow(spec, scheduledAt, openGroup, false, context))
+  const nextAt =
+    undecidedAt ?? nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
+  return {...settled, nextAt, rows}
+}
+
+interface SortedTimes {
+  /** Rows for the times that do not run, oldest first. */
+  readonly missed: LedgerRow[]
+  /** Missed times that catch-up launches, oldest first. */
+  readonly catchUp: number[]
+  /** Late or punctual times, launched under every policy, oldest first. */
+  readonly late: number[]
+  /** First time left for the next pass; `null` = all up to now are sorted. */
+  readonly undecidedAt: number | null
+}
+
+function sortDueTimes(
+  schedule: Schedule,
+  spec: JobSpec,
+  from: number,
+  context: PassContext,
+): SortedTimes {
+  const until = Math.min(context.now + 1, spec.expiresAt ?? Infinity)
+  // The common case first: one planned time, just due.
+  const second = schedule.next(from)
+  const lateFrom = context.now - context.lateAfterMs
+  const maxLatenessMs = parseDuration(spec.maxLateness)
+  assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} parses`)
+  const oldestRun = context.now - maxLatenessMs
+  if (from >= lateFrom && from >= oldestRun && (second === null || second >= until)) {
+    return {missed: [], catchUp: [], late: [from], undecidedAt: null}
+  }
+  const missed: LedgerRow[] = []
+  pushMissed(missed, schedule, from, Math.min(oldestRun, until), 'max_lateness')
+  const caught = catchUpTimes(
+    schedule,
+    spec,
+    Math.max(from, oldestRun),
+    Math.min(lateFrom, until),
+    context,
+  )
+  missed.push(...caught.missed)
+  const late: number[] = []
+  let undecidedAt: number | null = null
+  for (
+    let time = schedule.next(Math.max(from, oldestRun, lateFrom) - 1);
+    time !== null && time < until;
+    time = schedule.next(time)
+  ) {
+    if (late.length === LAUNCHES_PER_JOB_MAX) {
+      undecidedAt = time
+      break
+    }
+    late.push(time)
+  }
+  return {missed, catchUp: caught.launched, late, undecidedAt}
+}
+
+/** Missed times in [from, until): which are launched all the same, and rows for the others. */
+function catchUpTimes(
+  schedule: Schedule,
+  spec: JobSpec,
+  from: number,
+  until: number,
+  context: PassContext,
+): {missed: LedgerRow[]; launched: number[]} {
+  const missed: LedgerRow[] = []
+  const newest: number[] = []
+  const wanted = {skip: 0, latest: 1, all: context.catchUpMax}[spec.catchUp]
+  let end = until
+  while (newest.length < wanted) {
+    const time = schedule.previous(end)
+    if (time === null || time < from) break
+    newest.push(time)
+    end = time
+  }
+  const reason = {skip: 'catch_up_skip', latest: 'catch_up_latest', all: 'catch_up_cap'} as const
+  pushMissed(missed, schedule, from, end, reason[spec.catchUp])
+  return {missed, launched: newest.toReversed()}
+}
+
+/** One row for all planned times in [from, until), if there are any. */
+function pushMissed(
+  rows: LedgerRow[],
+  schedule: Schedule,
+  from: number,
+  until: number,
+  reason: Reason,
+): void {
+  if (from >= until) return
+  const scheduledAt = schedule.next(from - 1)
+  if (scheduledAt === null || scheduledAt >= until) return
+  const scheduledUntil = schedule.previous(until) ?? scheduledAt
+  const count = schedule.count(scheduledAt, until)
+  rows.push({scheduledAt, scheduledUntil, count, decision: 'missed', reason, targets: []})
+}
+
+function launchRow(
+  spec: JobSpec,
+  scheduledAt: number,
+  openGroup: number | null,
+  waits: boolean,
+  context: PassContext,
+): LedgerRow {
+  const single = {scheduledAt, scheduledUntil: scheduledAt, count: 1, targets: []}
+  const label = `the launch planned at ${new Date(scheduledAt).toISOString()}`
+  const admission = admit(spec, openGroup, false, label, context)
+  switch (admission.kind) {
+    case 'go':
+      return {...single, decision: 'launched', reason: '', targets: admission.targets}
+    case 'no_node':
+      return {...single, decision: 'pending', reason: 'waits_for_node'}
+    case 'overlap':
+      return waits
+        ? {...single, decision: 'pending', reason: 'waits_for_open'}
+        : {
+            ...single,
+            decision: 'skipped',
+            reason: reasonText('forbid', `${admission.by} is still open`),
+          }
+  }
+}
+
+/** Decides one pending row: launch it, give it up with a reason, or let it wait on. */
+export function decideRequest(
+  launch: LaunchRecord,
+  job: JobRecord,
+  openGroup: number | null,
+  context: PassContext,
+): RequestDecision {
+  const {group} = launch
+  const {spec} = job
+  const refusal = refuses(launch, spec, context.now)
+  if (refusal !== null) return {group, kind: 'skip', ...refusal}
+  const admission = admit(spec, openGroup, launch.forced, `launch ${group}`, context)
+  switch (admission.kind) {
+    case 'go':
+      return {
+        group,
+        kind: 'launch',
+        targets: admission.targets,
+        forbid: spec.concurrency === 'forbid' && !launch.forced,
+      }
+    case 'overlap':
+      return launch.cause === 'schedule'
+        ? {group, kind: 'stay', reason: 'waits_for_open'}
+        : {
+            group,
+            kind: 'skip',
+            decision: 'skipped',
+            reason: reasonText('forbid', `${admission.by} is still open`),
+          }
+    case 'no_node':
+      return context.now - launch.storedAt < context.targetWaitMs
+        ? {group, kind: 'stay', reason: 'waits_for_node'}
+        : {group, kind: 'skip', decision: 'skipped', reason: 'no_target'}
+  }
+}
+
+/** Why a pending row may not run any more, whatever nodes there are; `null` when it may. */
+function refuses(
+  launch: LaunchRecord,
+  spec: JobSpec,
+  now: number,
+): {decision: 'skipped' | 'missed'; reason: Reason} | null {
+  if (launch.cause === 'schedule') {
+    if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
+    const maxLatenessMs = parseDuration(spec.maxLateness)
+    assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} parses`)
+    if (now - launch.scheduledAt > maxLatenessMs)
+      return {decision: 'missed', reason: 'max_lateness'}
+  }
+  if (launch.cause === 'parent') {
+    if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
+    const early = spec.startsAt !== null && now < spec.startsAt
+    if (early || (spec.expiresAt !== null && now >= spec.expiresAt)) {
+      return {decision: 'skipped', reason: 'outside_window'}
+    }
+  }
+  return null
+}

@@ -1,0 +1,80 @@
+/**
+ * Which nodes a launch runs on. Tags are ANDed; a value may end in `:count`; the smallest count wins; without a count
+ * every matching node runs it; without tags exactly one node does (or all, by the cluster's setting).
+ */
+import type {StringMap} from './job.ts'
+import type {Candidate} from './node.ts'
+
+export type DefaultTarget = 'one' | 'all'
+
+export type TagRule =
+  | {readonly ok: true; readonly value: string; readonly count: number | null}
+  | {readonly ok: false; readonly problem: string}
+
+/**
+ * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count, so values may
+ * hold colons; what was plainly meant as a count and is not a positive integer is a problem.
+ */
+export function parseTag(key: string, text: string): TagRule {
+  const match = /^(.*):(-?\d*(?:\.\d+)?)$/s.exec(text)
+  if (match === null) return {ok: true, value: text, count: null}
+  const count = /^\d+$/.test(match[2]!) ? Number(match[2]) : 0
+  if (!Number.isSafeInteger(count) || count < 1) {
+    const problem = `tags.${key}: the count after the colon must be a positive integer, as in "${match[1]}:1"`
+    return {ok: false, problem}
+  }
+  return {ok: true, value: match[1]!, count}
+}
+
+/** The nodes whose tags hold every tag of the job, and how many of them run it (`null` = all). */
+export function matchTargets<Node extends Pick<Candidate, 'tags'>>(
+  tags: StringMap,
+  nodes: readonly Node[],
+  defaultTarget: DefaultTarget,
+): {readonly nodes: readonly Node[]; readonly count: number | null} {
+  const rules = Object.entries(tags).map(([key, text]) => ({key, rule: parseTag(key, text)}))
+  if (rules.length === 0) return {nodes, count: defaultTarget === 'one' ? 1 : null}
+  let count: number | null = null
+  for (const {rule} of rules) {
+    if (!rule.ok) return {nodes: [], count: null}
+    if (rule.count !== null) count = Math.min(count ?? Infinity, rule.count)
+  }
+  const fits = (node: Node) =>
+    rules.every(
+      ({key, rule}) => rule.ok && Object.hasOwn(node.tags, key) && node.tags[key] === rule.value,
+    )
+  return {nodes: nodes.filter(fits), count}
+}
+
+/**
+ * Chooses the nodes of one launch: the least loaded (load per slot) first, equals by dice. `loads` holds what every
+ * node has by id and is moved on by each choice, so that a batch of launches spreads evenly. Empty = nobody matches.
+ */
+export function selectTargets(
+  tags: StringMap,
+  candidates: readonly Candidate[],
+  defaultTarget: DefaultTarget,
+  loads: Map<string, number>,
+  dice: () => number,
+): readonly Candidate[] {
+  const {nodes, count} = matchTargets(tags, candidates, defaultTarget)
+  const chosen =
+    count === null || count >= nodes.length ? nodes : leastLoaded(nodes, count, loads, dice)
+  for (const node of chosen) loads.set(node.id, (loads.get(node.id) ?? node.load) + 1)
+  return chosen
+}
+
+function leastLoaded(
+  nodes: readonly Candidate[],
+  count: number,
+  loads: ReadonlyMap<string, number>,
+  dice: () => number,
+): Candidate[] {
+  const ranked = nodes.map((node) => ({
+    node,
+    fill: (loads.get(node.id) ?? node.load) / Math.max(1, node.slots),
+    lot: dice(),
+  }))
+  ranked.sort((a, b) => a.fill - b.fill || a.lot - b.lot)
+  return ranked.slice(0, count).map(({node}) => node)
+}

@@ -1,0 +1,55 @@
+/**
+ * Collects single items into batches: what many callers ask for one by one is done once for all of them. A batch leaves
+ * after a short wait or when it is full; while one is under way the next collects.
+ */
+
+export interface BatcherOptions<Item, Result> {
+  readonly clock: {after(delayMs: number, callback: () => void): {cancel(): void}}
+  readonly waitMs: number
+  readonly itemsMax: number
+  /** Answers one result per item, in order. A rejection rejects every item of the batch. */
+  readonly flush: (items: readonly Item[]) => Promise<readonly Result[]>
+}
+
+interface Waiting<Item, Result> {
+  readonly item: Item
+  readonly resolve: (result: Result) => void
+  readonly reject: (error: unknown) => void
+}
+
+export class Batcher<Item, Result> {
+  readonly #options: BatcherOptions<Item, Result>
+  #queue: Waiting<Item, Result>[] = []
+  #timer: {cancel(): void} | null = null
+  #flushing = false
+
+  constructor(options: BatcherOptions<Item, Result>) {
+    this.#options = options
+  }
+
+  /** Resolves with the item's own result once its batch is done. */
+  add(item: Item): Promise<Result> {
+    return new Promise((resolve, reject) => {
+      this.#queue.push({item, resolve, reject})
+      if (this.#flushing) return
+      if (this.#queue.length >= this.#options.itemsMax) void this.#flush()
+      else this.#timer ??= this.#options.clock.after(this.#options.waitMs, () => void this.#flush())
+    })
+  }
+
+  async #flush(): Promise<void> {
+    this.#timer?.cancel()
+    this.#timer = null
+    this.#flushing = true
+    while (this.#queue.length > 0) {
+      const batch = this.#queue.splice(0, this.#options.itemsMax)
+      try {
+        const results = await this.#options.flush(batch.map(({item}) => item))
+        batch.forEach(({resolve}, index) => resolve(results[index]!))
+      } catch (error) {
+        for (const {reject} of batch) reject(error)
+      }
+    }
+    this.#flushing = false
+  }
+}
