@@ -123,7 +123,11 @@ export class Leadership implements Service {
     if (term === null) return this.#ending ?? Promise.resolve()
     this.#term = null
     term.trust.cancel()
-    this.#options.events.emit('term_ended', {term: term.number, node: this.#options.nodeName, reason})
+    this.#options.events.emit('term_ended', {
+      term: term.number,
+      node: this.#options.nodeName,
+      reason,
+    })
     this.#ending = Promise.all(term.services.map((service) => service.stop())).then(() => {
       this.#ending = null
     })

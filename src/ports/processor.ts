@@ -3,7 +3,7 @@
  * `processors/` each, one line in its registry, one section in docs/processors.md.
  */
 import type {StringMap} from '../core/job.ts'
-import type {Parameter, Run} from './executor.ts'
+import type {OutputSink, Parameter, Run} from './executor.ts'
 
 export interface ProcessorRun {
   readonly run: Run
@@ -28,3 +28,24 @@ export interface Processor {
   check(config: StringMap): readonly string[]
   open(request: ProcessorRun): Promise<ProcessorStream>
 }
+
+/** What became of the output after the command ended. */
+export interface ChainEnd {
+  /** Processors that failed or were not there, one line each; `''` = none. Shown after the output. */
+  readonly notes: string
+  /** A processor took the output elsewhere: the line stored in its place; `null` = the output is kept. */
+  readonly replacement: string | null
+}
+
+/** One execution's output on its way through its processors, in the order of the definition. */
+export interface OutputChain extends OutputSink {
+  /** Called once, after the last write. Never rejects. */
+  end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<ChainEnd>
+}
+
+/** Opens the chain of one execution; `keep` receives what is to be stored. Never rejects: what fails is noted at the end. */
+export type OpenChain = (
+  processors: Readonly<Record<string, StringMap>>,
+  run: Run,
+  keep: (bytes: Uint8Array) => void,
+) => Promise<OutputChain>

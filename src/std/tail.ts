@@ -25,7 +25,8 @@ export class Tail {
     const kept = bytes.length > this.#limit ? bytes.slice(bytes.length - this.#limit) : bytes
     this.#chunks.push(kept)
     this.#held += kept.length
-    while (this.#held - this.#chunks[0]!.length >= this.#limit) this.#held -= this.#chunks.shift()!.length
+    while (this.#held - this.#chunks[0]!.length >= this.#limit)
+      this.#held -= this.#chunks.shift()!.length
   }
 
   /** Takes what is held, at most the limit: absolute position of the first byte, and the bytes. The tail is empty afterwards. */
@@ -42,5 +43,14 @@ export class Tail {
     this.#chunks = []
     this.#held = 0
     return {offset: this.#total - size, bytes}
+  }
+
+  /** Gives back what `take` answered and could not be used, if it still counts. Nothing but `push` may lie between. */
+  unshift(bytes: Uint8Array): void {
+    const room = this.#limit - this.#held
+    if (room <= 0 || bytes.length === 0) return
+    const kept = bytes.length > room ? bytes.slice(bytes.length - room) : bytes
+    this.#chunks.unshift(kept)
+    this.#held += kept.length
   }
 }

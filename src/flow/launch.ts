@@ -1,0 +1,165 @@
+/**
+ * The launch step, the leader's: takes every waiting request and every job that is due, asks the core what becomes of
+ * each, and writes the decisions in one transaction a batch. Lives as long as a term.
+ *
+ * Crash points: before the apply nothing has happened and the next pass finds the same work; after it the rows are
+ * durable and the pending executions wait for their nodes. Bells and events after the commit may be lost; polls find it.
+ */
+import type {PassContext} from '../core/admission.ts'
+import {decideDue, decideRequest} from '../core/launch.ts'
+import type {DueDecision, RequestDecision} from '../core/ledger.ts'
+import type {DefaultTarget} from '../core/target.ts'
+import type {Clock} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {Random} from '../ports/random.ts'
+import {TermOver, type DecidedLaunch, type LeaderStore} from '../ports/store.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
+import {Loop} from '../std/loop.ts'
+import type {Service} from '../std/service.ts'
+
+export interface LaunchOptions {
+  readonly store: Pick<LeaderStore, 'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches'>
+  readonly term: number
+  readonly over: () => void
+  readonly clock: Clock
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
+  readonly defaultZone: string
+  readonly defaultTarget: DefaultTarget
+  readonly lateAfterMs: number
+  readonly targetWaitMs: number
+  readonly catchUpMax: number
+  /** Jobs or requests decided in one transaction. */
+  readonly batchMax: number
+  /** Longest time without a look when nobody rings. */
+  readonly pollMs: number
+}
+
+/** Requests that wait for something are looked at again no more often than this, so that bells stay cheap. */
+const REVISIT_MS = 250
+
+export class LaunchService implements Service {
+  readonly #options: LaunchOptions
+  readonly #loop: Loop
+  #deaf: () => void = () => {}
+  /** Requests up to this number were decided or found waiting by an earlier pass. */
+  #seenGroup = 0
+  #revisitAt = -Infinity
+
+  constructor(options: LaunchOptions) {
+    this.#options = options
+    this.#loop = new Loop({
+      clock: options.clock,
+      step: () => this.#pass(),
+      failed: (error) => {
+        if (error instanceof TermOver) options.over()
+        options.events.emit('step_failed', {step: 'launch', message: String(error)})
+      },
+    })
+  }
+
+  start(): void {
+    this.#deaf = this.#options.wakeup.listen('launch', () => this.#loop.ring())
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    this.#deaf()
+    await this.#loop.stop()
+  }
+
+  async #pass(): Promise<number> {
+    const {clock, events, pollMs} = this.#options
+    const beganAt = clock.monotonicMs()
+    const requests = await this.#decideRequests()
+    const due = await this.#decideDue()
+    const durationMs = clock.monotonicMs() - beganAt
+    events.emit('launch_pass_done', {due: due.count, requests, duration_ms: durationMs})
+    return Math.min(pollMs, due.nextInMs)
+  }
+
+  async #decideRequests(): Promise<number> {
+    const {store, clock, batchMax} = this.#options
+    const revisits = clock.monotonicMs() >= this.#revisitAt
+    if (revisits) this.#revisitAt = clock.monotonicMs() + REVISIT_MS
+    let afterGroup = revisits ? 0 : this.#seenGroup
+    let decided = 0
+    for (;;) {
+      const {now, requests} = await store.loadRequests({afterGroup, limit: batchMax})
+      if (requests.length === 0) return decided
+      afterGroup = requests.at(-1)!.launch.group
+      this.#seenGroup = Math.max(this.#seenGroup, afterGroup)
+      const context = await this.#context(now)
+      const decisions: RequestDecision[] = []
+      for (const {launch, job, openGroup} of requests) {
+        const decision = decideRequest(launch, job, openGroup, context)
+        if (decision.kind !== 'stay' || decision.reason !== launch.reason) decisions.push(decision)
+      }
+      decided += decisions.length
+      if (decisions.length > 0) await this.#apply([], decisions)
+      if (requests.length < batchMax) return decided
+    }
+  }
+
+  async #decideDue(): Promise<{count: number; nextInMs: number}> {
+    const {store, clock, batchMax, pollMs} = this.#options
+    const askedAt = clock.monotonicMs()
+    const {now, jobs, nextDueAt} = await store.loadDue({limit: batchMax})
+    if (jobs.length > 0) {
+      const context = await this.#context(now)
+      const decisions = jobs.map(({job, openGroup}) => decideDue(job, openGroup, context))
+      await this.#apply(decisions, [])
+      const more =
+        jobs.length === batchMax || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
+      if (more) return {count: jobs.length, nextInMs: 0}
+      // The pass took time: what it moved `next` to may be due already, and `nextDueAt` is from before it.
+      const soonest = Math.min(
+        nextDueAt ?? Infinity,
+        ...decisions.map(({nextAt}) => nextAt ?? Infinity),
+      )
+      const passMs = clock.monotonicMs() - askedAt
+      return {count: jobs.length, nextInMs: Math.max(0, soonest - now - passMs)}
+    }
+    return {count: 0, nextInMs: nextDueAt === null ? pollMs : Math.max(1, nextDueAt - now)}
+  }
+
+  async #context(now: number): Promise<PassContext> {
+    const {store, random, defaultZone, defaultTarget, lateAfterMs, targetWaitMs, catchUpMax} =
+      this.#options
+    return {
+      now,
+      defaultZone,
+      defaultTarget,
+      lateAfterMs,
+      targetWaitMs,
+      catchUpMax,
+      candidates: await store.candidates(),
+      loads: new Map(),
+      opened: new Map(),
+      dice: () => random.dice(),
+    }
+  }
+
+  async #apply(dues: readonly DueDecision[], requests: readonly RequestDecision[]): Promise<void> {
+    const {store, term, wakeup} = this.#options
+    const applied = await store.applyLaunches({term, dues, requests})
+    // A conflict is a job that was edited, or launched by hand, since it was loaded: the next pass decides it anew.
+    if (applied.dues.includes('conflict')) wakeup.ring('launch')
+    if (applied.decided.some(({launch}) => launch.decision === 'launched')) wakeup.ring('run')
+    for (const decided of applied.decided) this.#announce(decided)
+  }
+
+  #announce({launch}: DecidedLaunch): void {
+    this.#options.events.emit('launch_decided', {
+      job: launch.jobName,
+      group: launch.group,
+      cause: launch.cause,
+      decision: launch.decision,
+      reason: launch.reason,
+      scheduled_at: launch.scheduledAt,
+      decided_at: launch.decidedAt ?? launch.storedAt,
+      count: launch.count,
+    })
+  }
+}

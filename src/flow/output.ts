@@ -1,0 +1,102 @@
+/**
+ * One running execution's output on its way to the store. Only the last bytes count, so what the store has not taken yet
+ * is held in a tail of that length and older bytes are simply let go: memory stays bounded without slowing the command.
+ */
+import {executionId, type ExecutionKey} from '../core/execution.ts'
+import type {Clock, Timer} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {OutputAppend} from '../ports/store.ts'
+import {Tail} from '../std/tail.ts'
+
+export interface OutputKeeperOptions {
+  readonly clock: Clock
+  readonly events: Events
+  readonly jobName: string
+  readonly key: ExecutionKey
+  readonly token: string
+  readonly keepBytes: number
+  /** Offered to the store once this much is new … */
+  readonly flushBytes: number
+  /** … or after this long, */
+  readonly flushMs: number
+  /** but never sooner than this after the last time: a flood costs the store a bounded rate. */
+  readonly pauseMs: number
+  /** False = the execution is not ours any more. */
+  readonly append: (item: OutputAppend) => Promise<boolean>
+}
+
+export class OutputKeeper {
+  readonly #options: OutputKeeperOptions
+  readonly #tail: Tail
+  #timer: {timer: Timer; dueAt: number} | null = null
+  #flushing: Promise<void> | null = null
+  #flushedAt = -Infinity
+  #closed = false
+
+  constructor(options: OutputKeeperOptions) {
+    this.#options = options
+    this.#tail = new Tail(options.keepBytes)
+  }
+
+  write(bytes: Uint8Array): void {
+    if (this.#closed || bytes.length === 0) return
+    this.#tail.push(bytes)
+    this.#plan()
+  }
+
+  /** The last stretch for the finish; nothing is flushed afterwards. Waits for a flush under way. */
+  async close(): Promise<{
+    readonly offset: number
+    readonly bytes: Uint8Array
+    readonly totalBytes: number
+  }> {
+    this.#closed = true
+    this.#timer?.timer.cancel()
+    await this.#flushing
+    return {...this.#tail.take(), totalBytes: this.#tail.totalBytes}
+  }
+
+  #plan(): void {
+    if (this.#flushing !== null || this.#closed || this.#tail.heldBytes === 0) return
+    const {clock, flushBytes, flushMs, pauseMs} = this.#options
+    const now = clock.monotonicMs()
+    const full = this.#tail.heldBytes >= flushBytes
+    const dueAt = full ? Math.max(now, this.#flushedAt + pauseMs) : now + flushMs
+    if (this.#timer !== null) {
+      if (this.#timer.dueAt <= dueAt) return
+      this.#timer.timer.cancel()
+    }
+    const timer = clock.after(dueAt - now, () => {
+      this.#timer = null
+      this.#flushing = this.#flush()
+    })
+    this.#timer = {timer, dueAt}
+  }
+
+  async #flush(): Promise<void> {
+    const {clock, events, append, key, token, jobName} = this.#options
+    const stretch = this.#tail.take()
+    const totalBytes = this.#tail.totalBytes
+    try {
+      if (await append({key, token, ...stretch})) {
+        events.emit('execution_output', {
+          job: jobName,
+          execution: executionId(key),
+          total_bytes: totalBytes,
+        })
+      }
+    } catch (error) {
+      // This stretch of a live view is missing until the store is back; what counts in the end is sent with the finish.
+      events.emit('step_failed', {step: 'output', message: String(error)})
+      this.#putBack(stretch.bytes)
+    }
+    this.#flushedAt = clock.monotonicMs()
+    this.#flushing = null
+    this.#plan()
+  }
+
+  /** Bytes that could not be appended go before those that came meanwhile. */
+  #putBack(bytes: Uint8Array): void {
+    this.#tail.unshift(bytes)
+  }
+}

@@ -1,0 +1,138 @@
+/**
+ * The rescue step. A starting node ends what its earlier life claimed; the leader ends what dead nodes claimed and gives
+ * pending work that nobody takes to another node. Ended means `lost` by the same rule as every finish, so retries follow.
+ *
+ * Crash points: every batch is one transaction; what a crash leaves running in the store is found by the next look.
+ */
+import {SilenceJudge, type SilenceLimits} from '../core/silence.ts'
+import {matchTargets, selectTargets, type DefaultTarget} from '../core/target.ts'
+import type {Clock} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {Random} from '../ports/random.ts'
+import {TermOver, type LeaderStore, type MemberStore, type StrayExecution} from '../ports/store.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
+import {Loop} from '../std/loop.ts'
+import type {Service} from '../std/service.ts'
+import {announceFinished} from './finish.ts'
+
+/** Executions ended in one transaction. */
+const BATCH_MAX = 256
+
+interface RescueDeps {
+  readonly store: Pick<LeaderStore, 'rescue'>
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
+}
+
+/** Ends everything a node's other lives still hold in the store; answers how many executions that were. */
+export async function rescueNode(
+  deps: RescueDeps,
+  request: {
+    readonly term: number | null
+    readonly nodeId: string
+    readonly exceptIncarnation: string | null
+    readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
+  },
+): Promise<number> {
+  let count = 0
+  for (;;) {
+    const dice = deps.random.dice()
+    const {finished, more} = await deps.store.rescue({...request, limit: BATCH_MAX, dice})
+    announceFinished(finished, deps)
+    count += finished.length
+    if (!more) return count
+  }
+}
+
+export interface RescueOptions extends RescueDeps {
+  readonly store: Pick<LeaderStore, 'rescue' | 'candidates' | 'loadStray' | 'applyMoves'> &
+    Pick<MemberStore, 'members' | 'setMemberStatus'>
+  readonly term: number
+  readonly over: () => void
+  readonly clock: Clock
+  readonly defaultTarget: DefaultTarget
+  readonly limits: SilenceLimits
+  /** A pending execution not claimed for this long is chosen again. */
+  readonly unclaimedMs: number
+  readonly lookEveryMs: number
+}
+
+/** The leader's look at the nodes; lives as long as a term. */
+export class RescueService implements Service {
+  readonly #options: RescueOptions
+  readonly #judge: SilenceJudge
+  readonly #loop: Loop
+
+  constructor(options: RescueOptions) {
+    this.#options = options
+    this.#judge = new SilenceJudge(options.limits)
+    this.#loop = new Loop({
+      clock: options.clock,
+      step: () => this.#look(),
+      failed: (error) => {
+        this.#judge.interrupted()
+        if (error instanceof TermOver) options.over()
+        options.events.emit('step_failed', {step: 'rescue', message: String(error)})
+      },
+    })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  async #look(): Promise<number> {
+    const {store, clock, term, events, lookEveryMs} = this.#options
+    const members = await store.members()
+    const {failed, lost} = this.#judge.look(members, clock.monotonicMs())
+    const byId = new Map(members.map((member) => [member.id, member]))
+    for (const id of failed) {
+      const {incarnation, name} = byId.get(id)!
+      await store.setMemberStatus(id, incarnation, 'failed')
+      events.emit('member_changed', {node: name, status: 'failed'})
+    }
+    for (const nodeId of lost) {
+      const left = byId.get(nodeId)!.status === 'left'
+      const reason = left ? 'node_stopped' : 'node_lost'
+      await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, reason})
+    }
+    await this.#moveStrays()
+    return lookEveryMs
+  }
+
+  async #moveStrays(): Promise<void> {
+    const {store, term, unclaimedMs, wakeup} = this.#options
+    const {strays} = await store.loadStray({unclaimedMs, limit: BATCH_MAX})
+    if (strays.length === 0) return
+    const candidates = await store.candidates()
+    const loads = new Map<string, number>()
+    const moves = strays.flatMap((stray) => {
+      const to = this.#otherNode(stray, candidates, loads)
+      return to === null ? [] : [{key: stray.execution, to}]
+    })
+    if (moves.length === 0) return
+    await store.applyMoves({term, moves})
+    wakeup.ring('run')
+  }
+
+  /** A matching alive node with room that the launch does not use yet; `null` = it stays where it is. */
+  #otherNode(
+    {job, nodeId, usedNodes}: StrayExecution,
+    candidates: Awaited<ReturnType<LeaderStore['candidates']>>,
+    loads: Map<string, number>,
+  ): {nodeId: string; nodeName: string} | null {
+    const {defaultTarget, random} = this.#options
+    const matching = matchTargets(job.spec.tags, candidates, defaultTarget).nodes
+    const others = matching.filter((node) => {
+      const full = (loads.get(node.id) ?? node.load) >= node.slots
+      return node.id !== nodeId && !usedNodes.includes(node.name) && !full
+    })
+    const [chosen] = selectTargets({}, others, 'one', loads, () => random.dice())
+    return chosen === undefined ? null : {nodeId: chosen.id, nodeName: chosen.name}
+  }
+}

@@ -1,0 +1,175 @@
+/**
+ * The run step, every node's: claims its pending executions as far as there is room, starts their executors, and hands
+ * each end to finish. No process starts without a durable claim.
+ *
+ * Crash points: after the claim and before the start, or while it runs, the execution is `running` in the store and
+ * nobody's; the node's next life (or the leader) ends it as `lost`. After the end and before the finish likewise.
+ */
+import {executionId, type ExecutionKey} from '../core/execution.ts'
+import type {Clock} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {Random} from '../ports/random.ts'
+import type {ClaimedExecution, NodeStore} from '../ports/store.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
+import {Loop} from '../std/loop.ts'
+import type {Service} from '../std/service.ts'
+import {Running, type RunningOptions} from './running.ts'
+
+export interface RunOptions extends Omit<RunningOptions, 'append'> {
+  readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled'>
+  readonly append: RunningOptions['append']
+  readonly clock: Clock
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
+  readonly nodeId: string
+  readonly incarnation: string
+  /** Executions running at once. */
+  readonly slots: number
+  /** Executions claimed in one transaction. */
+  readonly claimMax: number
+  /** A claim older than this when its start comes is verified again. */
+  readonly claimFreshMs: number
+  readonly pollMs: number
+}
+
+/** Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store is away. */
+const SETTLING_PER_SLOT_MAX = 4
+
+export class RunService implements Service {
+  readonly #options: RunOptions
+  readonly #claims: Loop
+  readonly #cancels: Loop
+  readonly #running = new Map<string, Running>()
+  /** Ended, but the store has not taken the end yet. */
+  #settling = 0
+  #deaf: (() => void)[] = []
+  #draining = false
+  #idle: (() => void)[] = []
+  /** Kept over a failed claim, so that repeating it answers what it may have claimed. */
+  #token: string | null = null
+
+  constructor(options: RunOptions) {
+    this.#options = options
+    const {clock, events} = options
+    const failed = (step: string) => (error: unknown) =>
+      events.emit('step_failed', {step, message: String(error)})
+    this.#claims = new Loop({clock, step: () => this.#claim(), failed: failed('claim')})
+    this.#cancels = new Loop({clock, step: () => this.#cancel(), failed: failed('cancel')})
+  }
+
+  start(): void {
+    const {wakeup} = this.#options
+    this.#deaf = [
+      wakeup.listen('run', () => this.#claims.ring()),
+      wakeup.listen('cancel', () => this.#cancels.ring()),
+    ]
+    this.#claims.start()
+    this.#cancels.start()
+  }
+
+  /** Executions that run now. */
+  get runningCount(): number {
+    return this.#running.size
+  }
+
+  /**
+   * Takes nothing new and lets running work finish for `graceMs` (may be `Infinity`); the rest is ended and becomes
+   * `lost` with reason `node_stopped`. Resolves when nothing runs and the store has every end.
+   */
+  async drain(graceMs: number): Promise<void> {
+    this.#draining = true
+    for (const stop of this.#deaf) stop()
+    await this.#claims.stop()
+    const {clock} = this.#options
+    const timer =
+      Number.isFinite(graceMs) && graceMs > 0 ? clock.after(graceMs, () => this.#end('term')) : null
+    if (graceMs <= 0) this.#end('kill')
+    await this.#whenIdle()
+    timer?.cancel()
+    await this.#cancels.stop()
+  }
+
+  /** Ends whatever runs at once, also while draining. */
+  killAll(): void {
+    this.#end('kill')
+  }
+
+  async stop(): Promise<void> {
+    await this.drain(0)
+  }
+
+  async #claim(): Promise<number> {
+    const {store, clock, random, nodeId, incarnation, claimMax, pollMs} = this.#options
+    const room = Math.min(this.#room(), claimMax)
+    if (room <= 0) return pollMs
+    this.#token ??= random.id()
+    const askedAt = clock.monotonicMs()
+    const token = this.#token
+    const result = await store.claim({nodeId, incarnation, token, room})
+    this.#token = null
+    for (const claimed of result.claimed) this.#begin(claimed, askedAt)
+    if (result.waiting > 0 && this.#room() > 0) return 0
+    return Math.min(pollMs, result.nextDueInMs ?? Infinity)
+  }
+
+  #room(): number {
+    const {slots} = this.#options
+    if (this.#settling > slots * SETTLING_PER_SLOT_MAX) return 0
+    return slots - this.#running.size
+  }
+
+  #begin(claimed: ClaimedExecution, claimedAt: number): void {
+    const running = new Running(claimed, claimedAt, this.#options)
+    const id = executionId(claimed.execution)
+    this.#running.set(id, running)
+    void this.#follow(id, running)
+  }
+
+  async #follow(id: string, running: Running): Promise<void> {
+    const {clock, claimFreshMs} = this.#options
+    if (clock.monotonicMs() - running.claimedAt <= claimFreshMs || (await this.#verify(running))) {
+      await running.run()
+      this.#settling += 1
+      this.#running.delete(id)
+      this.#claims.ring()
+      await running.settle()
+      this.#settling -= 1
+    }
+    this.#running.delete(id)
+    if (!this.#draining) this.#claims.ring()
+    if (this.#running.size === 0 && this.#settling === 0)
+      for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  /** Whether the claim still stands. While the store cannot say, nothing is started. */
+  async #verify(running: Running): Promise<boolean> {
+    const {store, clock, events, pollMs} = this.#options
+    for (;;) {
+      try {
+        const [holds] = await store.verifyClaims([running.claim])
+        return holds === true
+      } catch (error) {
+        events.emit('step_failed', {step: 'verify', message: String(error)})
+        await new Promise<void>((resolve) => clock.after(pollMs, resolve))
+      }
+    }
+  }
+
+  async #cancel(): Promise<number> {
+    const {store, nodeId, pollMs} = this.#options
+    if (this.#running.size === 0) return pollMs
+    const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
+    for (const key of keys) this.#running.get(executionId(key))?.cancel()
+    return pollMs
+  }
+
+  #end(how: 'term' | 'kill'): void {
+    for (const running of this.#running.values()) running.stop(how)
+  }
+
+  #whenIdle(): Promise<void> {
+    if (this.#running.size === 0 && this.#settling === 0) return Promise.resolve()
+    return new Promise((resolve) => this.#idle.push(resolve))
+  }
+}

@@ -1,0 +1,166 @@
+/**
+ * One claimed execution from its start to its end: a chain of small steps over one record, where a failure is a value
+ * that flows to the end. Nothing here throws past it, because every claim must end in a finish.
+ */
+import {executionId, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
+import type {Clock} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {Executor, Run, RunEnd, RunHandle} from '../ports/executor.ts'
+import type {ChainEnd, OpenChain} from '../ports/processor.ts'
+import type {Random} from '../ports/random.ts'
+import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/store.ts'
+import {OutputKeeper} from './output.ts'
+
+export interface RunningOptions {
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly executors: {get(name: string): Executor | undefined}
+  readonly openChain: OpenChain
+  readonly finish: (item: FinishItem) => Promise<unknown>
+  readonly append: (item: OutputAppend) => Promise<boolean>
+  readonly keepOutputBytes: number
+  readonly flushBytes: number
+  readonly flushMs: number
+  readonly flushPauseMs: number
+}
+
+const UNTOUCHED: ChainEnd = {notes: '', replacement: null}
+
+export class Running {
+  readonly claimedAt: number
+  readonly #claimed: ClaimedExecution
+  readonly #options: RunningOptions
+  readonly #keeper: OutputKeeper
+  #handle: RunHandle | null = null
+  /** Asked for before the start, it is carried out right after it. */
+  #wanted: 'cancel' | 'term' | 'kill' | null = null
+  #end: {end: RunEnd; chain: ChainEnd; durationMs: number} | null = null
+
+  /** `claimedAt` is the node's monotonic instant before the claim was asked for. */
+  constructor(claimed: ClaimedExecution, claimedAt: number, options: RunningOptions) {
+    const {execution, token} = claimed
+    this.#claimed = claimed
+    this.claimedAt = claimedAt
+    this.#options = options
+    this.#keeper = new OutputKeeper({
+      clock: options.clock,
+      events: options.events,
+      jobName: execution.jobName,
+      key: keyOf(execution),
+      token,
+      keepBytes: options.keepOutputBytes,
+      flushBytes: options.flushBytes,
+      flushMs: options.flushMs,
+      pauseMs: options.flushPauseMs,
+      append: async (item) => {
+        const ours = await options.append(item)
+        // Deleted, or declared lost meanwhile: what it does has no owner any more.
+        if (!ours) this.cancel()
+        return ours
+      },
+    })
+  }
+
+  get claim(): {readonly key: ExecutionKey; readonly token: string} {
+    return {key: keyOf(this.#claimed.execution), token: this.#claimed.token}
+  }
+
+  /** Starts the executor and waits for its end. Never rejects. */
+  async run(): Promise<void> {
+    const {clock, events} = this.#options
+    const {execution, spec} = this.#claimed
+    events.emit('execution_started', {
+      job: spec.name,
+      execution: executionId(execution),
+      node: execution.node,
+      attempt: execution.attempt,
+    })
+    const ended = await this.#execute()
+    this.#end = {
+      ...ended,
+      durationMs: Math.max(0, Math.round(clock.monotonicMs() - this.claimedAt)),
+    }
+  }
+
+  /** Hands the end to finish; resolves when the store has it. Never rejects. */
+  async settle(): Promise<void> {
+    const {end, chain, durationMs} = this.#end!
+    const output = await this.#keeper.close()
+    const {status, reason} = this.#outcome(end)
+    await this.#options.finish({
+      ...this.claim,
+      status,
+      reason,
+      durationMs,
+      exitCode: end.exitCode,
+      outputHead: end.head,
+      outputFoot: `${chain.replacement ?? ''}${chain.replacement === null ? '' : '\n'}${end.foot}${chain.notes}`,
+      output,
+      dropOutput: chain.replacement !== null,
+      dice: this.#options.random.dice(),
+    })
+  }
+
+  /** Somebody wants it ended; its outcome is `cancelled`. */
+  cancel(): void {
+    this.#wanted ??= 'cancel'
+    this.#handle?.cancel()
+  }
+
+  /** The node stops; its outcome is `lost`, reason `node_stopped`. */
+  stop(how: 'term' | 'kill'): void {
+    if (this.#wanted !== 'cancel') this.#wanted = how
+    if (how === 'kill') this.#handle?.kill()
+    else this.#handle?.cancel()
+  }
+
+  async #execute(): Promise<{end: RunEnd; chain: ChainEnd}> {
+    const {execution, spec, scheduledAt} = this.#claimed
+    const executor = this.#options.executors.get(spec.executor)
+    if (executor === undefined)
+      return {end: failure(missingExecutor(spec.executor)), chain: UNTOUCHED}
+    if (this.#wanted !== null) return {end: notStarted(), chain: UNTOUCHED}
+    const run: Run = {
+      executionId: executionId(execution),
+      jobName: spec.name,
+      nodeName: execution.node,
+      attempt: execution.attempt,
+      scheduledAt,
+      config: spec.executorConfig,
+    }
+    const chain = await this.#options.openChain(spec.processors, run, (bytes) =>
+      this.#keeper.write(bytes),
+    )
+    this.#handle = executor.start(run, chain)
+    // Asked for while the chain was opened; nobody had a handle then.
+    if (this.#wanted === 'kill') this.#handle.kill()
+    else if (this.#wanted !== null) this.#handle.cancel()
+    const end = await this.#handle.ended
+    return {end, chain: await chain.end({outcome: end.outcome, exitCode: end.exitCode})}
+  }
+
+  #outcome(end: RunEnd): {status: FinalStatus; reason: string} {
+    const stopped = this.#wanted === 'term' || this.#wanted === 'kill'
+    if (stopped && end.outcome === 'cancelled') return {status: 'lost', reason: 'node_stopped'}
+    return {status: end.outcome, reason: ''}
+  }
+}
+
+function keyOf({group, node, attempt}: ExecutionKey): ExecutionKey {
+  return {group, node, attempt}
+}
+
+function failure(foot: string): RunEnd {
+  return {outcome: 'failed', exitCode: null, head: '', foot}
+}
+
+function notStarted(): RunEnd {
+  return {outcome: 'cancelled', exitCode: null, head: '', foot: 'ended before it was started\n'}
+}
+
+function missingExecutor(name: string): string {
+  return name === ''
+    ? 'not started: the job has no executor; set "executor", for example to "shell"\n'
+    : `not started: this node has no executor called "${name}"\n`
+}
