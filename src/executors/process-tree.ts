@@ -1,0 +1,79 @@
+/**
+ * A command and all that came of it: its process group, and on Linux also what left the group (a session of its own)
+ * but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
+ */
+import type {ProcessRow} from './process-table.ts'
+import {listMarked, readLinuxProcess} from './process-table.ts'
+
+/** A look through every process's environment serves all commands that ask within this time. */
+const CENSUS_MS = 40
+
+let census: {nodeId: string; at: number; marked: Map<string, number[]>} | null = null
+
+function markedPids(nodeId: string, executionId: string): readonly number[] {
+  const now = performance.now()
+  if (census === null || census.nodeId !== nodeId || now - census.at > CENSUS_MS) {
+    census = {nodeId, at: now, marked: listMarked(nodeId)}
+  }
+  return census.marked.get(executionId) ?? []
+}
+
+export class ProcessTree {
+  /** The command's pid, which is also the number of its group and session. */
+  readonly #pid: number
+  readonly #executionId: string
+  readonly #nodeId: string
+
+  constructor(pid: number, executionId: string, nodeId: string) {
+    this.#pid = pid
+    this.#executionId = executionId
+    this.#nodeId = nodeId
+  }
+
+  /** To every process once, in the group or escaped from it. */
+  signal(signal: NodeJS.Signals): void {
+    const strays = this.#strays()
+    send(-this.#pid, signal)
+    for (const pid of strays) send(pid, signal)
+  }
+
+  killGroup(): void {
+    send(-this.#pid, 'SIGKILL')
+  }
+
+  groupIsAlive(): boolean {
+    return send(-this.#pid, 0)
+  }
+
+  isAlive(): boolean {
+    return this.groupIsAlive() || this.#strays().length > 0
+  }
+
+  /** Resident memory of all of the session, in bytes. */
+  residentBytes(rows: readonly ProcessRow[]): number {
+    let bytes = 0
+    for (const row of rows) {
+      if (row.group === this.#pid || row.session === this.#pid) bytes += row.residentBytes
+    }
+    return bytes
+  }
+
+  #strays(): number[] {
+    return markedPids(this.#nodeId, this.#executionId).filter((pid) => {
+      const row = readLinuxProcess(pid)
+      return row !== null && row.group !== this.#pid
+    })
+  }
+}
+
+/** True when there was someone to send it to. */
+export function send(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(pid, signal)
+  } catch (error) {
+    const {code} = error as NodeJS.ErrnoException
+    // EPERM: there, but no longer ours to end (it changed its user).
+    if (code === 'ESRCH' || code === 'EPERM') return false
+    throw error
+  }
+}

@@ -1,0 +1,105 @@
+/**
+ * Every executor this node knows, by name. A new one is one file, one line here and one section in docs/executors.md.
+ * Checks work at once; running needs `start`, because commands need the process helper.
+ */
+import {join} from 'node:path'
+
+import type {Clock} from '../ports/clock.ts'
+import type {Executor} from '../ports/executor.ts'
+import type {HelperReady, SpawnChoice} from './helper-protocol.ts'
+import {ProcessHelper} from './helper.ts'
+import {endOrphans} from './orphans.ts'
+import {createShellExecutor} from './shell.ts'
+
+/** How often the memory of commands with a `mem_limit` is read. */
+const MEMORY_SAMPLE_MS = 1_000
+
+/** What commands see of the node's own environment. Everything else may be a secret of the service. */
+const PASSED_ON = ['PATH', 'HOME', 'USER', 'LANG', 'TZ', 'TMPDIR', 'SHELL']
+
+/** Where programs are looked for when the node itself was started without a PATH. */
+const PATH_FALLBACK = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
+
+export interface ExecutorOptions {
+  /** The node's data directory, absolute. */
+  readonly dataDir: string
+  /** The node's identity: minted once, kept in its data directory. Tells its processes from another node's. */
+  readonly nodeId: string
+  readonly clock: Clock
+  /** The environment the node itself was started with. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+  /** Accounts shell jobs may name in `su` (`user` or `user:group`); `*` = any. */
+  readonly suAllowed: readonly string[]
+  /** Directories under which `cwd` must lie; `null` = anywhere. */
+  readonly cwdAllowed: readonly string[] | null
+  /** CIDR ranges; `netAllow` wins over `netDeny`, nothing wins over the addresses that are always refused. */
+  readonly netAllow: readonly string[]
+  readonly netDeny: readonly string[]
+  /** Between TERM and KILL. */
+  readonly killAfterMs: number
+  /** How long the output of a command that has ended is waited for. */
+  readonly drainMs: number
+  readonly spawn: SpawnChoice
+}
+
+export interface ExecutorRegistry {
+  /** `null` when there is no such executor. */
+  get(name: string): Executor | null
+  /** In alphabetical order. */
+  names(): readonly string[]
+  /** Ends what an earlier life of this node left running; answers the executions of which something was alive. */
+  endOrphans(): Promise<{ended: string[]}>
+  /** Starts the process helper. Rejects when that is not possible. */
+  start(): Promise<void>
+  /** Ends every command (TERM, KILL after the grace), then the helper. */
+  stop(): Promise<void>
+  /** How commands are started; `null` before `start`. */
+  spawnUsed(): HelperReady | null
+}
+
+export const KILL_AFTER_MS = 10_000
+export const DRAIN_MS = 2_000
+
+export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
+  const {nodeId, clock} = options
+  const directory = join(options.dataDir, 'executions')
+  const helper = new ProcessHelper({
+    directory,
+    nodeId,
+    clock,
+    environment: passOn(options.environment),
+    spawn: options.spawn,
+    killAfterMs: options.killAfterMs,
+    drainMs: options.drainMs,
+    memorySampleMs: MEMORY_SAMPLE_MS,
+  })
+  const all: readonly Executor[] = [
+    createShellExecutor({
+      suAllowed: options.suAllowed,
+      cwdAllowed: options.cwdAllowed,
+      runsAsRoot: process.geteuid?.() === 0,
+      run: (request, output) => helper.run(request, output),
+    }),
+  ]
+  const byName = new Map(all.map((executor) => [executor.name, executor]))
+  return {
+    get: (name) => byName.get(name) ?? null,
+    names: () => [...byName.keys()].sort(),
+    endOrphans: () => endOrphans({directory, nodeId, clock}),
+    start: () => helper.start(),
+    stop: () => helper.stop(),
+    spawnUsed: () => helper.spawnUsed,
+  }
+}
+
+/** The allow-listed part of `environment`. */
+export function passOn(
+  environment: Readonly<Record<string, string | undefined>>,
+): Record<string, string> {
+  const passed: Record<string, string> = {PATH: PATH_FALLBACK}
+  for (const [name, value] of Object.entries(environment)) {
+    if (value === undefined || value === '') continue
+    if (PASSED_ON.includes(name) || name.startsWith('LC_')) passed[name] = value
+  }
+  return passed
+}

@@ -1,0 +1,322 @@
+/**
+ * One command inside the helper, from its start to its last byte. Its end is keyed on the command's own exit: whatever
+ * else still holds the output open gets a short while and is then cut off. Runs in the helper only, where timers and
+ * real processes live.
+ */
+import {closeSync} from 'node:fs'
+import {Socket} from 'node:net'
+
+import type {CommandEnd, Ending, HelperSetup, StartRequest} from './helper-protocol.ts'
+import {OUTPUT_WINDOW_BYTES} from './helper-protocol.ts'
+import type {Journal} from './journal.ts'
+import type {OutputPipes, Pipe} from './output-pipes.ts'
+import type {ProcessRow} from './process-table.ts'
+import {EXECUTION_VARIABLE, NODE_ID_VARIABLE, readLinuxProcess} from './process-table.ts'
+import {ProcessTree} from './process-tree.ts'
+import type {Spawn, SpawnRequest} from './spawn.ts'
+import {explainRefusal} from './spawn.ts'
+import type {Account, UserLookup} from './user-lookup.ts'
+
+/** Longest delay one timer takes. */
+const TIMER_MS_MAX = 2 ** 31 - 1
+
+/** How soon an ending process tree is looked at, first and at most: a look reads the whole process table. */
+const SWEEP_MS = 50
+const SWEEP_MS_MAX = 400
+
+/** After KILL the tree is swept this often before what will not die is left alone: about two seconds. */
+const KILL_SWEEPS_MAX = 40
+
+/**
+ * What a command wrote before its exit lies in the pipe, at most this much of it. More after the exit is another
+ * process's, which may go on for ever.
+ */
+const AFTER_EXIT_BYTES_MAX = 1024 * 1024
+
+/** How often the wait for the end of the output is looked at. */
+const DRAIN_TICK_MS = 50
+
+/** What a command needs of the helper around it. */
+export interface CommandWorld {
+  readonly setup: HelperSetup
+  readonly pipes: OutputPipes
+  readonly journal: Journal
+  readonly spawn: Spawn
+  readonly users: UserLookup
+  output(execution: number, bytes: Buffer): void
+  /** The last word; the command is forgotten with it. */
+  ended(execution: number, end: CommandEnd): void
+}
+
+export class RunningCommand {
+  readonly #world: CommandWorld
+  readonly #number: number
+  readonly #request: StartRequest
+  #tree: ProcessTree | null = null
+  #pipe: Pipe | null = null
+  #source: Socket | null = null
+  #unacknowledged = 0
+  #exit: {exitCode: number | null; signal: string} | null = null
+  #ending: Ending = null
+  #memoryBytes = 0
+  #killed = false
+  #leftBehind = false
+  #treeIsGone = false
+  #sweeps = 0
+  #sweepMs = SWEEP_MS
+  #sawEnd = false
+  #cut = false
+  #settled = false
+  #drainedMs = 0
+  #afterExitBytes = 0
+  readonly #timers = new Map<string, NodeJS.Timeout>()
+
+  constructor(world: CommandWorld, number: number, request: StartRequest) {
+    this.#world = world
+    this.#number = number
+    this.#request = request
+  }
+
+  get memoryBytesMax(): number {
+    return this.#request.memoryBytesMax
+  }
+
+  begin(): void {
+    const {user, payload} = this.#request
+    if (user === '' && payload === '') {
+      try {
+        const pipe = this.#world.pipes.takeNow()
+        if (pipe !== null) return this.#launch(pipe, null, null)
+      } catch (error) {
+        return this.#fail(error)
+      }
+    }
+    this.#prepare().catch((error: unknown) => this.#fail(error))
+  }
+
+  async #prepare(): Promise<void> {
+    const {user, payload} = this.#request
+    const account = user === '' ? null : await this.#world.users.find(user)
+    const input = payload === '' ? null : await this.#world.pipes.takeInput()
+    try {
+      this.#launch(await this.#world.pipes.take(), account, input?.reader ?? null)
+    } finally {
+      if (input !== null) {
+        closeSync(input.reader)
+        this.#feed(input.writer, payload)
+      }
+    }
+  }
+
+  /** Writes the payload as the command reads it; a command that does not care to read is no failure. */
+  #feed(writer: number, payload: string): void {
+    const socket = new Socket({fd: writer, readable: false, writable: true})
+    socket.on('error', () => socket.destroy())
+    socket.end(Buffer.from(payload, 'base64'))
+    socket.unref()
+  }
+
+  #launch(pipe: Pipe, account: Account | null, input: number | null): void {
+    if (this.#ending !== null) {
+      closeSync(pipe.writer)
+      closeSync(pipe.reader)
+      pipe.release(true)
+      return this.#report('')
+    }
+    const request = this.#spawnRequest(pipe, account, input)
+    this.#pipe = pipe
+    // A crash after this line and before the next record leaves a process that only its environment betrays.
+    this.#world.journal.beginning(this.#request.executionId)
+    const pid = this.#world.spawn(request, {
+      exited: (exitCode, signal) => this.#onExit(exitCode, signal),
+      refused: (code) => this.#onRefused(explainRefusal(code, request)),
+    })
+    closeSync(pipe.writer)
+    if (pid === null) return
+    this.#record(pid)
+    this.#tree = new ProcessTree(pid, this.#request.executionId, this.#world.setup.nodeId)
+    this.#listen(pipe)
+    if (this.#request.timeoutMs > 0) this.#armTimeout(this.#request.timeoutMs)
+  }
+
+  #spawnRequest(pipe: Pipe, account: Account | null, input: number | null): SpawnRequest {
+    const {setup} = this.#world
+    const {argv, cwd, executionId, environment} = this.#request
+    return {
+      argv,
+      cwd,
+      input,
+      output: pipe.writer,
+      user: account,
+      environment: {
+        ...setup.environment,
+        ...account?.environment,
+        ...environment,
+        [EXECUTION_VARIABLE]: executionId,
+        [NODE_ID_VARIABLE]: setup.nodeId,
+      },
+    }
+  }
+
+  #record(pid: number): void {
+    const onLinux = process.platform === 'linux'
+    const started = onLinux ? (readLinuxProcess(pid)?.started ?? 0) : Date.now()
+    this.#world.journal.started({executionId: this.#request.executionId, pid, started})
+  }
+
+  #listen(pipe: Pipe): void {
+    const source = new Socket({fd: pipe.reader, readable: true, writable: false})
+    this.#source = source
+    source.on('data', (bytes: Buffer) => this.#onOutput(bytes))
+    source.once('end', () => {
+      this.#sawEnd = true
+      this.#settle()
+    })
+    source.once('error', () => {
+      this.#cut = true
+      this.#settle()
+    })
+    source.once('close', () => pipe.release(this.#sawEnd))
+  }
+
+  #onOutput(bytes: Buffer): void {
+    if (this.#settled) return
+    this.#world.output(this.#number, bytes)
+    this.#unacknowledged += bytes.length
+    if (this.#unacknowledged >= OUTPUT_WINDOW_BYTES) this.#source!.pause()
+    if (this.#exit === null) return
+    this.#afterExitBytes += bytes.length
+    if (this.#afterExitBytes > AFTER_EXIT_BYTES_MAX) this.#cutOff()
+  }
+
+  /** The sink took `bytes`. */
+  credit(bytes: number): void {
+    this.#unacknowledged -= bytes
+    if (this.#unacknowledged < OUTPUT_WINDOW_BYTES) this.#source?.resume()
+  }
+
+  /** Nobody listens any more: read on, so that the command does not hang on a full pipe, and forget. */
+  discard(): void {
+    this.credit(Infinity)
+  }
+
+  #onExit(exitCode: number | null, signal: string): void {
+    this.#exit = {exitCode, signal}
+    // Asked now, at the reaping: an empty group's number may be given to others later.
+    this.#leftBehind = this.#tree?.groupIsAlive() ?? false
+    this.#disarm('timeout')
+    if (this.#tree === null || this.#sawEnd) this.#settle()
+    else this.#arm('drain', DRAIN_TICK_MS, () => this.#waitForEnd())
+  }
+
+  /** Counts only the time in which we were reading: a slow sink must not cost the command its last lines. */
+  #waitForEnd(): void {
+    if (!(this.#source?.isPaused() ?? false)) this.#drainedMs += DRAIN_TICK_MS
+    if (this.#drainedMs >= this.#world.setup.drainMs) return this.#cutOff()
+    this.#arm('drain', DRAIN_TICK_MS, () => this.#waitForEnd())
+  }
+
+  #cutOff(): void {
+    this.#cut = true
+    this.#settle()
+  }
+
+  /** Ends the command: TERM to its tree, KILL when the grace is over. Once; a later reason does not replace the first. */
+  end(ending: Ending): void {
+    if (this.#ending !== null || this.#settled) return
+    if (this.#exit === null) this.#ending = ending
+    this.#arm('kill', this.#world.setup.killAfterMs, () => this.kill(ending))
+    if (this.#tree === null || this.#exit !== null) return
+    this.#tree.signal('SIGTERM')
+    this.#arm('sweep', SWEEP_MS, () => this.#sweep())
+  }
+
+  /** Ends the command and all it started at once. */
+  kill(ending: Ending): void {
+    if (this.#settled || this.#killed) return
+    this.#killed = true
+    if (this.#exit === null) this.#ending ??= ending
+    this.#disarm('kill')
+    if (this.#tree === null) return
+    this.#tree.signal('SIGKILL')
+    if (this.#exit !== null) this.#cut = !this.#sawEnd
+    this.#sweep()
+  }
+
+  /** Looks whether an ending tree is gone; after KILL strikes again at whatever was started meanwhile. */
+  #sweep(): void {
+    const tree = this.#tree!
+    const gone = this.#exit !== null && !tree.isAlive()
+    if (!gone && this.#killed) {
+      this.#sweeps += 1
+      tree.signal('SIGKILL')
+    }
+    if (gone || (this.#exit !== null && this.#sweeps > KILL_SWEEPS_MAX)) {
+      this.#treeIsGone = true
+      return this.#settle()
+    }
+    const delayMs = this.#killed ? SWEEP_MS : this.#sweepMs
+    this.#sweepMs = Math.min(2 * this.#sweepMs, SWEEP_MS_MAX)
+    this.#arm('sweep', delayMs, () => this.#sweep())
+  }
+
+  /** One sample of the process table. */
+  checkMemory(rows: readonly ProcessRow[]): void {
+    if (this.#tree === null || this.#ending !== null || this.#exit !== null) return
+    const bytes = this.#tree.residentBytes(rows)
+    if (bytes <= this.#request.memoryBytesMax) return
+    this.#memoryBytes = bytes
+    this.kill('memory')
+  }
+
+  /** Reports the end as soon as all of it is there. */
+  #settle(): void {
+    if (this.#settled || this.#exit === null) return
+    if (!this.#sawEnd && !this.#cut) return
+    if (this.#ending !== null && this.#tree !== null && !this.#treeIsGone) return
+    if (this.#leftBehind) this.#tree!.killGroup()
+    this.#source?.destroy()
+    this.#report('')
+  }
+
+  #onRefused(failure: string): void {
+    closeSync(this.#pipe!.reader)
+    this.#pipe!.release(true)
+    this.#report(failure)
+  }
+
+  #fail(error: unknown): void {
+    this.#report(error instanceof Error ? error.message : String(error))
+  }
+
+  #report(failure: string): void {
+    if (this.#settled) return
+    this.#settled = true
+    for (const timer of this.#timers.values()) clearTimeout(timer)
+    this.#world.journal.ended(this.#request.executionId)
+    this.#world.ended(this.#number, {
+      failure,
+      exitCode: this.#exit?.exitCode ?? null,
+      signal: this.#exit?.signal ?? '',
+      ending: this.#ending,
+      memoryBytes: this.#memoryBytes,
+      cut: this.#cut && !this.#sawEnd,
+    })
+  }
+
+  #armTimeout(leftMs: number): void {
+    if (leftMs <= TIMER_MS_MAX) return this.#arm('timeout', leftMs, () => this.end('timeout'))
+    this.#arm('timeout', TIMER_MS_MAX, () => this.#armTimeout(leftMs - TIMER_MS_MAX))
+  }
+
+  #arm(name: string, delayMs: number, callback: () => void): void {
+    this.#disarm(name)
+    this.#timers.set(name, setTimeout(callback, delayMs))
+  }
+
+  #disarm(name: string): void {
+    const timer = this.#timers.get(name)
+    if (timer !== undefined) clearTimeout(timer)
+    this.#timers.delete(name)
+  }
+}

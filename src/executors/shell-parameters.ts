@@ -1,0 +1,238 @@
+/**
+ * Reads the parameters of a shell job into what is to be started, or into sentences that say what is wrong. The same
+ * reading serves the check at submit and the start, so neither can accept what the other refuses. Touches nothing.
+ */
+import {isAbsolute, relative, resolve} from 'node:path'
+
+import type {StringMap} from '../core/job.ts'
+import type {Parameter} from '../ports/executor.ts'
+import {parseDuration} from '../std/duration.ts'
+import {splitWords} from './shell-words.ts'
+
+export const SHELL_PARAMETERS: readonly Parameter[] = [
+  {name: 'command', summary: 'The command to run.', required: true, fallback: ''},
+  {
+    name: 'shell',
+    summary:
+      'true: run through /bin/sh -c; false: split into words and run directly, nothing interpreted.',
+    required: false,
+    fallback: 'false',
+  },
+  {
+    name: 'env',
+    summary:
+      'Comma-separated NAME=value pairs added to the environment; a comma in a value is written \\,',
+    required: false,
+    fallback: '',
+  },
+  {name: 'cwd', summary: 'Absolute directory to run in.', required: false, fallback: ''},
+  {
+    name: 'timeout',
+    summary: 'Duration after which the process group gets TERM, and KILL 10 s later.',
+    required: false,
+    fallback: '',
+  },
+  {
+    name: 'payload',
+    summary: 'Base64; decoded it is the standard input.',
+    required: false,
+    fallback: '',
+  },
+  {
+    name: 'su',
+    summary: 'user[:group] to run as; the node must allow it.',
+    required: false,
+    fallback: '',
+  },
+  {
+    name: 'mem_limit',
+    summary: 'Resident memory of the process group, e.g. 512MB; over it the group is killed.',
+    required: false,
+    fallback: '',
+  },
+]
+
+/** What a node allows. */
+export interface ShellLimits {
+  /** Accounts as `su` names them; `*` = any. */
+  readonly suAllowed: readonly string[]
+  /** Only a node that runs as root can run commands as someone else. */
+  readonly runsAsRoot: boolean
+  /** Directories under which `cwd` must lie; `null` = anywhere. */
+  readonly cwdAllowed: readonly string[] | null
+}
+
+export interface ShellPlan {
+  /** Empty when there is no command. */
+  readonly argv: readonly string[]
+  readonly environment: Readonly<Record<string, string>>
+  readonly cwd: string
+  /** 0 = none. */
+  readonly timeoutMs: number
+  /** Base64, `''` = none. */
+  readonly payload: string
+  readonly user: string
+  /** 0 = none. */
+  readonly memoryBytesMax: number
+}
+
+const TRUE_WORDS: readonly string[] = ['true', '1', 't', 'yes', 'on']
+const FALSE_WORDS: readonly string[] = ['false', '0', 'f', 'no', 'off', '']
+
+const SIZE_UNITS: Readonly<Record<string, number>> = {
+  '': 1,
+  b: 1,
+  kb: 1e3,
+  mb: 1e6,
+  gb: 1e9,
+  tb: 1e12,
+  kib: 2 ** 10,
+  mib: 2 ** 20,
+  gib: 2 ** 30,
+  tib: 2 ** 40,
+}
+
+/** No leading dash: the name travels as an argument of id(1) and getent(1). */
+const ACCOUNT = /^[A-Za-z0-9_.][A-Za-z0-9_.@-]*(:[A-Za-z0-9_.][A-Za-z0-9_.@-]*)?$/
+
+/** Reads everything and collects every problem. */
+export function readShell(
+  config: StringMap,
+  limits: ShellLimits,
+): {plan: ShellPlan; problems: string[]} {
+  const problems: string[] = []
+  const plan = {
+    argv: readCommand(config['command'] ?? '', config['shell'] ?? '', problems),
+    environment: readEnvironment(config['env'] ?? '', problems),
+    cwd: readDirectory(config['cwd'] ?? '', limits, problems),
+    timeoutMs: readTimeout(config['timeout'] ?? '', problems),
+    payload: readPayload(config['payload'] ?? '', problems),
+    user: readUser(config['su'] ?? '', limits, problems),
+    memoryBytesMax: readSize(config['mem_limit'] ?? '', problems),
+  }
+  return {plan, problems}
+}
+
+function readCommand(command: string, shell: string, problems: string[]): string[] {
+  const word = shell.toLowerCase()
+  if (!TRUE_WORDS.includes(word) && !FALSE_WORDS.includes(word)) {
+    problems.push(`shell must be "true" or "false", not ${JSON.stringify(shell)}`)
+  }
+  if (command.includes('\0')) {
+    problems.push('command holds a NUL character, which no command can')
+    return []
+  }
+  if (command.trim() === '') return []
+  if (TRUE_WORDS.includes(word)) return ['/bin/sh', '-c', command]
+  const split = splitWords(command)
+  if ('words' in split && split.words[0] !== '') return split.words
+  const what = 'problem' in split ? split.problem : 'its first word, the program, is empty'
+  problems.push(
+    `command cannot be split into words: ${what}; mend the quoting, or set shell to "true"`,
+  )
+  return []
+}
+
+/** `A=1,B=two\, three`: only `\,` is an escape, so that paths with backslashes stay as they are. */
+function readEnvironment(text: string, problems: string[]): Record<string, string> {
+  const environment: Record<string, string> = {}
+  for (const part of text.split(/(?<!\\),/)) {
+    const pair = part.replaceAll('\\,', ',')
+    if (pair.trim() === '') continue
+    const equals = pair.indexOf('=')
+    const name = pair.slice(0, Math.max(equals, 0)).trim()
+    if (equals < 0 || name === '' || /\s|\0/.test(name) || pair.includes('\0')) {
+      problems.push(
+        `env must be comma-separated NAME=value pairs (a comma in a value is written "\\,"): ` +
+          `${JSON.stringify(pair)} is not one`,
+      )
+    } else if (name.startsWith('BELFRY_') || name === 'ENV_JOB_NAME') {
+      problems.push(`env cannot set ${name}: Belfry sets it for every command`)
+    } else environment[name] = pair.slice(equals + 1)
+  }
+  return environment
+}
+
+function readDirectory(cwd: string, limits: ShellLimits, problems: string[]): string {
+  if (cwd === '') return ''
+  if (cwd.includes('\0') || !isAbsolute(cwd)) {
+    problems.push(`cwd must be an absolute path, not ${JSON.stringify(cwd)}`)
+    return ''
+  }
+  if (!isUnder(cwd, limits.cwdAllowed)) {
+    problems.push(
+      `cwd ${cwd} is not allowed on this node; allowed: ${limits.cwdAllowed!.join(', ')}`,
+    )
+  }
+  return cwd
+}
+
+/** Whether `path` is one of `roots` or lies below one, judged by its text. */
+export function isUnder(path: string, roots: readonly string[] | null): boolean {
+  if (roots === null) return true
+  return roots.some((root) => {
+    const way = relative(resolve(root), resolve(path))
+    return way === '' || (way !== '..' && !way.startsWith('../') && !isAbsolute(way))
+  })
+}
+
+function readTimeout(text: string, problems: string[]): number {
+  if (text === '') return 0
+  const timeoutMs = parseDuration(text)
+  if (timeoutMs !== null && timeoutMs > 0) return Math.max(1, Math.round(timeoutMs))
+  problems.push(
+    `timeout must be a duration longer than 0, like 30s, 5m or 1h30m, not ${JSON.stringify(text)}`,
+  )
+  return 0
+}
+
+function readPayload(text: string, problems: string[]): string {
+  const payload = text.replace(/\s+/g, '')
+  if (payload === '') return ''
+  if (payload.length % 4 === 0 && /^[A-Za-z0-9+/]+={0,2}$/.test(payload)) return payload
+  problems.push(
+    'payload must be base64 (letters, digits, + and /, padded with = to a multiple of 4 characters)',
+  )
+  return ''
+}
+
+function readUser(text: string, limits: ShellLimits, problems: string[]): string {
+  if (text === '') return ''
+  if (!ACCOUNT.test(text)) {
+    problems.push(`su must be user or user:group, not ${JSON.stringify(text)}`)
+  } else if (!limits.runsAsRoot) {
+    problems.push('su needs a node that runs as root, and this one does not; remove su')
+  } else if (!limits.suAllowed.includes(text) && !limits.suAllowed.includes('*')) {
+    const allowed =
+      limits.suAllowed.length === 0 ? 'none is' : `allowed: ${limits.suAllowed.join(', ')}`
+    problems.push(`su ${JSON.stringify(text)} is not allowed on this node; ${allowed}`)
+  } else return text
+  return ''
+}
+
+function readSize(text: string, problems: string[]): number {
+  if (text === '') return 0
+  const match = /^(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)$/.exec(text.trim())
+  const unit = SIZE_UNITS[(match?.[2] ?? '?').toLowerCase()]
+  const bytes = match === null || unit === undefined ? 0 : Math.round(Number(match[1]) * unit)
+  if (bytes > 0) return bytes
+  problems.push(
+    `mem_limit must be a size like 512MB, 1.5GiB or 200000000, not ${JSON.stringify(text)}`,
+  )
+  return 0
+}
+
+/** One sentence for parameters nobody reads, or none. */
+export function unknownParameters(
+  config: StringMap,
+  known: readonly Parameter[],
+  executor: string,
+): string[] {
+  const names = known.map((parameter) => parameter.name)
+  const unknown = Object.keys(config).filter((name) => !names.includes(name))
+  if (unknown.length === 0) return []
+  const list = unknown.map((name) => JSON.stringify(name)).join(', ')
+  return [
+    `executor_config ${list} means nothing to the ${executor} executor, which knows ${names.join(', ')}`,
+  ]
+}

@@ -1,0 +1,135 @@
+/**
+ * Runs a command on this node. Reads the parameters, hands the command to the process helper, and turns the facts of
+ * its end into an outcome and sentences. Never starts a process itself and never splices a value into a shell line.
+ */
+import {realpathSync} from 'node:fs'
+
+import type {StringMap} from '../core/job.ts'
+import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
+import {unreachable} from '../std/assert.ts'
+import type {CommandEnd, StartRequest} from './helper-protocol.ts'
+import type {CommandHandle} from './helper.ts'
+import type {ShellLimits, ShellPlan} from './shell-parameters.ts'
+import {isUnder, readShell, SHELL_PARAMETERS, unknownParameters} from './shell-parameters.ts'
+
+export interface ShellOptions extends ShellLimits {
+  /** Hands a command to whatever starts processes. */
+  readonly run: (request: StartRequest, output: OutputSink) => CommandHandle
+}
+
+const NO_COMMAND = 'executor_config has no command: set executor_config.command'
+
+export function createShellExecutor(options: ShellOptions): Executor {
+  return {
+    name: 'shell',
+    parameters: SHELL_PARAMETERS,
+    check: (config) => check(config, options),
+    start: (run, output) => start(run, output, options),
+  }
+}
+
+function check(config: StringMap, limits: ShellLimits): {problems: string[]; warnings: string[]} {
+  const {plan, problems} = readShell(config, limits)
+  const warnings = unknownParameters(config, SHELL_PARAMETERS, 'shell')
+  if (plan.argv.length === 0 && problems.length === 0) warnings.push(NO_COMMAND)
+  return {problems, warnings}
+}
+
+function start(run: Run, output: OutputSink, options: ShellOptions): RunHandle {
+  const {plan, problems} = readShell(run.config, options)
+  const problem =
+    problems[0] ?? (plan.argv.length === 0 ? NO_COMMAND : refuseDirectory(plan.cwd, options))
+  if (problem !== null) return alreadyFailed(problem)
+  const command = options.run(toRequest(run, plan), output)
+  return {
+    cancel: command.cancel,
+    kill: command.kill,
+    ended: command.ended.then((end) => describeEnd(end, run.config)),
+  }
+}
+
+/** The text was judged already; here where it really leads, past links. */
+function refuseDirectory(cwd: string, limits: ShellLimits): string | null {
+  if (cwd === '' || limits.cwdAllowed === null) return null
+  let real: string
+  try {
+    real = realpathSync(cwd)
+  } catch {
+    return null // not there: the start itself says so
+  }
+  const roots = limits.cwdAllowed.map((root) => realOrSame(root))
+  return isUnder(real, roots)
+    ? null
+    : `cwd ${cwd} leads to ${real}, which is not allowed on this node`
+}
+
+function realOrSame(path: string): string {
+  try {
+    return realpathSync(path)
+  } catch {
+    return path // an allowed directory that is not there allows nothing
+  }
+}
+
+function alreadyFailed(problem: string): RunHandle {
+  const end: RunEnd = {outcome: 'failed', exitCode: null, head: '', foot: `${problem}\n`}
+  return {cancel: () => undefined, kill: () => undefined, ended: Promise.resolve(end)}
+}
+
+function toRequest(run: Run, plan: ShellPlan): StartRequest {
+  return {
+    executionId: run.executionId,
+    argv: plan.argv,
+    environment: {
+      ...plan.environment,
+      BELFRY_JOB: run.jobName,
+      BELFRY_SCHEDULED_AT: new Date(run.scheduledAt).toISOString(),
+      BELFRY_ATTEMPT: String(run.attempt),
+      BELFRY_NODE: run.nodeName,
+      ENV_JOB_NAME: run.jobName,
+    },
+    cwd: plan.cwd,
+    payload: plan.payload,
+    user: plan.user,
+    timeoutMs: plan.timeoutMs,
+    memoryBytesMax: plan.memoryBytesMax,
+  }
+}
+
+function describeEnd(end: CommandEnd, config: StringMap): RunEnd {
+  const {exitCode, ending} = end
+  const failedByCode = exitCode !== null && exitCode !== 0
+  const head = failedByCode && ending === null ? `exit status ${exitCode}\n` : ''
+  const foot = footLines(end, config).map((line) => `${line}\n`)
+  return {outcome: outcomeOf(end), exitCode, head, foot: foot.join('')}
+}
+
+function footLines(end: CommandEnd, config: StringMap): string[] {
+  const lines = [end.failure, endingLine(end, config)]
+  if (end.cut)
+    lines.push('output closed here: a process the command left behind still held it open')
+  return lines.filter((line) => line !== '')
+}
+
+function endingLine(end: CommandEnd, config: StringMap): string {
+  switch (end.ending) {
+    case 'timeout':
+      return `timed out after ${config['timeout']}`
+    case 'cancel':
+      return 'cancelled'
+    case 'kill':
+      return 'killed'
+    case 'memory':
+      return `killed: ${end.memoryBytes} bytes of resident memory, over mem_limit ${config['mem_limit']}`
+    case null:
+      return end.signal === '' ? '' : `killed by signal ${end.signal}`
+    default:
+      return unreachable(end.ending)
+  }
+}
+
+function outcomeOf(end: CommandEnd): RunEnd['outcome'] {
+  if (end.ending === 'timeout') return 'timed_out'
+  if (end.ending === 'cancel' || end.ending === 'kill') return 'cancelled'
+  return end.exitCode === 0 && end.failure === '' && end.ending === null ? 'succeeded' : 'failed'
+}

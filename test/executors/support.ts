@@ -1,0 +1,113 @@
+/** What the tests of the executors share: a real clock, a sink that remembers, and a node in a temporary directory. */
+import {mkdtempSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+
+import type {ExecutorOptions, ExecutorRegistry} from '../../src/executors/registry.ts'
+import {createExecutors} from '../../src/executors/registry.ts'
+import type {Clock} from '../../src/ports/clock.ts'
+import type {OutputSink, Run, RunEnd} from '../../src/ports/executor.ts'
+
+export const realClock: Clock = {
+  now: () => Date.now(),
+  monotonicMs: () => performance.now(),
+  after: (delayMs, callback) => {
+    const timer = setTimeout(callback, Math.min(delayMs, 2 ** 31 - 1))
+    return {cancel: () => clearTimeout(timer)}
+  },
+}
+
+/** A sink that keeps everything and never asks to wait. */
+export class KeepingSink implements OutputSink {
+  readonly #parts: Uint8Array[] = []
+  #watchers: {text: string; found: () => void}[] = []
+
+  write(bytes: Uint8Array): boolean {
+    this.#parts.push(bytes)
+    const text = this.text
+    for (const watcher of this.#watchers) if (text.includes(watcher.text)) watcher.found()
+    this.#watchers = this.#watchers.filter((watcher) => !text.includes(watcher.text))
+    return true
+  }
+
+  drained(): void {
+    throw new Error('never asked to wait')
+  }
+
+  get bytes(): Buffer {
+    return Buffer.concat(this.#parts)
+  }
+
+  get text(): string {
+    return this.bytes.toString('utf8')
+  }
+
+  /** Resolves when the output holds `text`. */
+  until(text: string): Promise<void> {
+    if (this.text.includes(text)) return Promise.resolve()
+    return new Promise((found) => this.#watchers.push({text, found}))
+  }
+}
+
+let nextGroup = 1
+
+export function aRun(config: Record<string, string>, more: Partial<Run> = {}): Run {
+  return {
+    executionId: `${nextGroup++}-web-1`,
+    jobName: 'backup',
+    nodeName: 'web',
+    attempt: 1,
+    scheduledAt: Date.UTC(2026, 2, 29, 1, 30),
+    config,
+    ...more,
+  }
+}
+
+export interface TestNode {
+  readonly executors: ExecutorRegistry
+  readonly dataDir: string
+  readonly nodeId: string
+  /** Runs one execution to its end. */
+  run(config: Record<string, string>, more?: Partial<Run>): Promise<RunEnd & {text: string}>
+  close(): Promise<void>
+}
+
+let nextNode = 1
+
+/** A started node with a short grace. */
+export async function aNode(
+  options: Partial<ExecutorOptions> = {},
+  executor = 'shell',
+): Promise<TestNode> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'belfry-executors-'))
+  const nodeId = `test-${process.pid}-${nextNode++}`
+  const executors = createExecutors({
+    dataDir,
+    nodeId,
+    clock: realClock,
+    environment: process.env,
+    suAllowed: [],
+    cwdAllowed: null,
+    netAllow: [],
+    netDeny: [],
+    killAfterMs: 300,
+    drainMs: 200,
+    spawn: 'portable',
+    ...options,
+  })
+  await executors.start()
+  return {
+    executors,
+    dataDir,
+    nodeId,
+    run: async (config, more) => {
+      const sink = new KeepingSink()
+      const end = await executors.get(executor)!.start(aRun(config, more), sink).ended
+      return {...end, text: sink.text}
+    },
+    close: async () => {
+      await executors.stop()
+      rmSync(dataDir, {recursive: true, force: true})
+    },
+  }
+}
