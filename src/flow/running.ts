@@ -15,7 +15,7 @@ export interface RunningOptions {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  readonly executors: {get(name: string): Executor | undefined}
+  readonly executors: {get(name: string): Executor | null}
   readonly openChain: OpenChain
   readonly finish: (item: FinishItem) => Promise<unknown>
   readonly append: (item: OutputAppend) => Promise<boolean>
@@ -118,7 +118,7 @@ export class Running {
   async #execute(): Promise<{end: RunEnd; chain: ChainEnd}> {
     const {execution, spec, scheduledAt} = this.#claimed
     const executor = this.#options.executors.get(spec.executor)
-    if (executor === undefined)
+    if (executor === null)
       return {end: failure(missingExecutor(spec.executor)), chain: UNTOUCHED}
     if (this.#wanted !== null) return {end: notStarted(), chain: UNTOUCHED}
     const run: Run = {
