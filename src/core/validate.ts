@@ -1,0 +1,106 @@
+/**
+ * Whether a job's definition can be accepted, as far as the definition alone tells: its name, schedule, zone, window,
+ * tags. Apart from decoding, which only knows shapes, and from the store, which alone knows the other jobs.
+ */
+import {parseDuration} from '../std/duration.ts'
+import type {JobSpec} from './job.ts'
+import {parseSchedule} from './schedule.ts'
+import {parseTag} from './target.ts'
+import {isKnownZone} from './zone.ts'
+
+export const NAME_LENGTH_MAX = 128
+export const SCHEDULE_LENGTH_MAX = 256
+export const TAGS_MAX = 64
+export const METADATA_MAX = 64
+
+const NAME_CHARACTER = /^[\p{Ll}0-9_-]$/u
+const ADDRESS_LIKE = /^[^\s@]+@[^\s@]+$/
+
+export interface ValidationContext {
+  /** The zone of jobs that name none. */
+  readonly defaultTimezone: string
+  /** ms since the epoch; only the phase of `@every` depends on it, never the verdict. */
+  readonly now: number
+}
+
+/** Problems refuse the job, warnings are shown; each is a sentence that begins with the field's name. */
+export interface Findings {
+  readonly problems: readonly string[]
+  readonly warnings: readonly string[]
+}
+
+/** What is wrong with a job's name; `null` when nothing is. */
+export function nameProblem(name: string): string | null {
+  if (name === '') return 'name: is required'
+  const characters = [...name]
+  if (characters.length > NAME_LENGTH_MAX)
+    return `name: is ${characters.length} characters long; at most ${NAME_LENGTH_MAX} are allowed`
+  const bad = characters.findIndex((character) => !NAME_CHARACTER.test(character))
+  if (bad === -1) return null
+  return (
+    `name: the character ${JSON.stringify(characters[bad])} at position ${bad + 1} is not allowed; ` +
+    'use lower-case letters, digits, "_" and "-"'
+  )
+}
+
+/** Judges a decoded definition. */
+export function validateSpec(spec: JobSpec, context: ValidationContext): Findings {
+  const found: (string | null)[] = [
+    nameProblem(spec.name),
+    parentProblem(spec),
+    zoneProblem(spec),
+    windowProblem(spec),
+    latenessProblem(spec),
+    ...tagProblems(spec),
+  ]
+  if (!found.some((problem) => problem !== null)) found.push(scheduleProblem(spec, context))
+  return {problems: found.filter((problem) => problem !== null), warnings: warningsOf(spec)}
+}
+
+function parentProblem(spec: JobSpec): string | null {
+  if (spec.parentJob === '') return null
+  if (spec.parentJob === spec.name) return 'parent_job: a job cannot be its own parent'
+  return null
+}
+
+function zoneProblem(spec: JobSpec): string | null {
+  if (spec.timezone === '' || isKnownZone(spec.timezone)) return null
+  return `timezone: "${spec.timezone}" is not a known time zone; use an IANA name such as "Europe/Berlin" or "UTC"`
+}
+
+function windowProblem(spec: JobSpec): string | null {
+  if (spec.startsAt === null || spec.expiresAt === null || spec.expiresAt > spec.startsAt)
+    return null
+  return 'expires_at: must be later than starts_at'
+}
+
+function latenessProblem(spec: JobSpec): string | null {
+  const lengthMs = parseDuration(spec.maxLateness)
+  if (lengthMs !== null && lengthMs > 0) return null
+  return `max_lateness: "${spec.maxLateness}" is not a length of time; write it as "24h" or "90m"`
+}
+
+function tagProblems(spec: JobSpec): string[] {
+  return Object.entries(spec.tags)
+    .map(([key, value]) => parseTag(key, value))
+    .flatMap((rule) => (rule.ok ? [] : [rule.problem]))
+}
+
+function scheduleProblem(spec: JobSpec, context: ValidationContext): string | null {
+  if (spec.schedule === '') {
+    return spec.parentJob === '' ? 'schedule: is required unless parent_job is set' : null
+  }
+  if ([...spec.schedule].length > SCHEDULE_LENGTH_MAX)
+    return `schedule: is longer than ${SCHEDULE_LENGTH_MAX} characters`
+  const parsed = parseSchedule(spec.schedule, {
+    timezone: spec.timezone === '' ? context.defaultTimezone : spec.timezone,
+    name: spec.name,
+    anchorAt: spec.startsAt ?? context.now,
+  })
+  return parsed.ok ? null : `schedule: ${parsed.problem}`
+}
+
+function warningsOf(spec: JobSpec): string[] {
+  if (spec.ownerEmail === '' || ADDRESS_LIKE.test(spec.ownerEmail)) return []
+  return ['owner_email: does not look like an e-mail address']
+}

@@ -1,0 +1,102 @@
+/** The small shapes about the service itself: status, pause, policies, statistics, planned times, health. */
+import Type, {type Static} from 'typebox'
+import {TextMap, Time} from './shapes.ts'
+import {formatTime} from './time.ts'
+
+export const Status = Type.Object(
+  {
+    agent: TextMap('Basic facts about the node that answers.'),
+    gossip: TextMap('The cluster as this node sees it.'),
+    serf: TextMap('The same as `gossip`.'),
+    tags: TextMap('Tags of this node.'),
+  },
+  {$id: 'Status', description: 'Details of the node that answers.'},
+)
+export type StatusJson = Static<typeof Status>
+
+export const PauseStatus = Type.Object(
+  {paused: Type.Boolean({description: 'True when submissions are paused.'})},
+  {$id: 'PauseStatus', description: 'Whether jobs can be created or changed.'},
+)
+export type PauseStatusJson = Static<typeof PauseStatus>
+
+export const PolicyShape = Type.Object(
+  {
+    Name: Type.String({description: 'Name of the policy.'}),
+    Rules: Type.String({description: 'The rules, as the text they were given in.'}),
+  },
+  {$id: 'Policy', description: 'A named set of access rules.'},
+)
+export type PolicyJson = Static<typeof PolicyShape>
+
+export function encodePolicy(policy: {readonly name: string; readonly rules: string}): PolicyJson {
+  return {Name: policy.name, Rules: policy.rules}
+}
+
+export const ExecutionStat = Type.Object(
+  {
+    date: Time('The day: midnight UTC.'),
+    success_count: Type.Integer({description: 'Executions of that day that succeeded.'}),
+    failed_count: Type.Integer({description: 'Executions of that day that ended otherwise.'}),
+  },
+  {$id: 'ExecutionStat', description: 'One day.'},
+)
+export const ExecutionStats = Type.Object(
+  {stats: Type.Array(Type.Unsafe<Static<typeof ExecutionStat>>({$ref: 'ExecutionStat#'}))},
+  {$id: 'ExecutionStats', description: 'One record a day, oldest first.'},
+)
+export type ExecutionStatsJson = Static<typeof ExecutionStats>
+
+/** `date` = midnight UTC in ms since the epoch. */
+export function encodeStatistics(
+  days: readonly {
+    readonly date: number
+    readonly successCount: number
+    readonly failedCount: number
+  }[],
+): ExecutionStatsJson {
+  return {
+    stats: days.map((day) => ({
+      date: formatTime(day.date),
+      success_count: day.successCount,
+      failed_count: day.failedCount,
+    })),
+  }
+}
+
+export const PlannedTimes = Type.Object(
+  {
+    schedule: Type.String({description: 'The schedule as it is read.'}),
+    timezone: Type.String({description: 'The zone in which it is read.'}),
+    next: Type.Array(Time('A planned time.'), {
+      description: 'The next planned times, soonest first.',
+    }),
+  },
+  {$id: 'PlannedTimes', description: 'What a schedule means.'},
+)
+export type PlannedTimesJson = Static<typeof PlannedTimes>
+
+export const Health = Type.Object(
+  {status: Type.String()},
+  {$id: 'Health', description: 'Whether the process works.'},
+)
+
+export const Readiness = Type.Object(
+  {
+    status: Type.Enum(['ready', 'not_ready']),
+    checks: Type.Record(Type.String(), Type.String()),
+  },
+  {$id: 'Readiness', description: 'Whether the server can do its work, and what each check said.'},
+)
+
+export const Problem = Type.Object(
+  {
+    type: Type.String({description: 'Names the kind of problem.'}),
+    title: Type.String({description: 'The kind of problem in words.'}),
+    status: Type.Integer({description: 'The HTTP status.'}),
+    detail: Type.String({description: 'What went wrong this time and what to do.'}),
+    code: Type.String({description: 'Stable code of the kind of problem.'}),
+  },
+  {$id: 'Problem', description: 'An error (RFC 9457).', additionalProperties: true},
+)
+export type ProblemJson = Static<typeof Problem>

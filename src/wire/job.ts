@@ -1,0 +1,217 @@
+/**
+ * A job as it travels: the schema of what is answered and of what is accepted, and the encoder. Field names and their
+ * order are the interface's; everything inside speaks `JobRecord`. Reading a definition is in `decode-job.ts`.
+ */
+import Type, {type Static} from 'typebox'
+import type {JobRecord} from '../core/job.ts'
+import {METADATA_MAX, NAME_LENGTH_MAX, SCHEDULE_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
+import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
+import {formatOptionalTime} from './time.ts'
+
+export const RETRIES_MAX = 100
+export const CONFIG_ENTRIES_MAX = 64
+export const PROCESSORS_MAX = 16
+const DISPLAYNAME_LENGTH_MAX = 1_024
+const OWNER_LENGTH_MAX = 320
+const ZONE_LENGTH_MAX = 64
+const TIME_LENGTH_MAX = 64
+const EXECUTOR_LENGTH_MAX = 64
+const DURATION_LENGTH_MAX = 64
+
+const NAME_PATTERN = '^[\\p{Ll}0-9_-]+$'
+
+const ABOUT = {
+  name: 'Unique name. Lower-case letters of any alphabet, digits, underscore and dash.',
+  displayname: 'Human-friendly name.',
+  timezone: 'IANA time zone in which the schedule is read; empty = the default zone.',
+  schedule: 'Cron expression of five or six fields, or a descriptor such as `@every 5m`.',
+  owner: 'Owner of the job.',
+  owner_email: 'E-mail of the owner.',
+  disabled: 'A disabled job is not launched by its schedule.',
+  tags: 'Tags that select the target nodes. A value may end in `:count`.',
+  metadata: 'Free data, used by the `metadata` filter of the job list.',
+  retries: 'How many times a failed execution is tried again.',
+  parent_job: 'Name of the job whose success launches this one.',
+  processors: 'What is done with the output: processor name to its parameters, in this order.',
+  concurrency: 'Whether a launch may begin while another one of the job is open.',
+  executor: 'Name of the executor that runs the job.',
+  executor_config: 'Parameters of the executor.',
+  ephemeral: 'The job is deleted after its first successful launch.',
+  starts_at: 'Nothing is planned before this time.',
+  expires_at: 'Nothing is planned at or after this time.',
+  catch_up: 'What is launched of the planned times that were missed.',
+  max_lateness: 'Nothing older than this is launched.',
+  on_disconnect:
+    'What a node cut off from all servers does with a running execution; empty = by concurrency.',
+}
+
+/** A job as every route answers it. No field is ever left out. */
+export const Job = Type.Object(
+  {
+    id: Type.String({description: 'The same as `name`.'}),
+    name: Type.String({description: ABOUT.name}),
+    displayname: Type.String({description: ABOUT.displayname}),
+    timezone: Type.String({description: ABOUT.timezone}),
+    schedule: Type.String({description: ABOUT.schedule}),
+    owner: Type.String({description: ABOUT.owner}),
+    owner_email: Type.String({description: ABOUT.owner_email}),
+    success_count: Type.Integer({description: 'Executions that succeeded since the last reset.'}),
+    error_count: Type.Integer({description: 'Executions that ended in any other way.'}),
+    last_success: OptionalTime('When an execution last succeeded.'),
+    last_error: OptionalTime('When an execution last ended in another way.'),
+    disabled: Type.Boolean({description: ABOUT.disabled}),
+    tags: TextMap(ABOUT.tags),
+    metadata: TextMap(ABOUT.metadata),
+    retries: Type.Integer({description: ABOUT.retries}),
+    dependent_jobs: Type.Array(Type.String(), {
+      description: 'Names of the jobs that name this one as their parent.',
+    }),
+    parent_job: Type.String({description: ABOUT.parent_job}),
+    processors: Type.Record(Type.String(), Type.Record(Type.String(), Type.String()), {
+      description: ABOUT.processors,
+    }),
+    concurrency: Type.Enum(['allow', 'forbid'], {description: ABOUT.concurrency}),
+    executor: Type.String({description: ABOUT.executor}),
+    executor_config: TextMap(ABOUT.executor_config),
+    status: Type.Enum(['', 'success', 'failed', 'partially_failed'], {
+      description: 'How the newest finished launch ended; empty = none has finished yet.',
+    }),
+    next: OptionalTime('The next planned time.'),
+    ephemeral: Type.Boolean({description: ABOUT.ephemeral}),
+    starts_at: OptionalTime(ABOUT.starts_at),
+    expires_at: OptionalTime(ABOUT.expires_at),
+    catch_up: Type.Enum(['latest', 'skip', 'all'], {description: ABOUT.catch_up}),
+    max_lateness: Type.String({description: ABOUT.max_lateness}),
+    on_disconnect: Type.Enum(['', 'keep', 'stop'], {description: ABOUT.on_disconnect}),
+  },
+  {$id: 'Job', description: 'A job: its definition and what was learnt by running it.'},
+)
+export type JobJson = Static<typeof Job>
+
+/**
+ * A definition as it is accepted. `null` means not set everywhere, and an empty text does where a text says so; fields
+ * that are only answered, and fields nobody knows, are ignored.
+ */
+export const JobDefinition = Type.Object(
+  {
+    name: Type.String({
+      description: ABOUT.name,
+      minLength: 1,
+      maxLength: NAME_LENGTH_MAX,
+      pattern: NAME_PATTERN,
+    }),
+    displayname: MayBeUnset(
+      Type.String({description: ABOUT.displayname, maxLength: DISPLAYNAME_LENGTH_MAX}),
+    ),
+    timezone: MayBeUnset(Type.String({description: ABOUT.timezone, maxLength: ZONE_LENGTH_MAX})),
+    schedule: MayBeUnset(
+      Type.String({
+        description: `${ABOUT.schedule} Required unless \`parent_job\` is set.`,
+        maxLength: SCHEDULE_LENGTH_MAX,
+      }),
+    ),
+    owner: MayBeUnset(Type.String({description: ABOUT.owner, maxLength: OWNER_LENGTH_MAX})),
+    owner_email: MayBeUnset(
+      Type.String({description: ABOUT.owner_email, maxLength: OWNER_LENGTH_MAX}),
+    ),
+    disabled: MayBeUnset(Type.Boolean({description: ABOUT.disabled, default: false})),
+    tags: MayBeUnset(TextMapInput(ABOUT.tags, TAGS_MAX)),
+    metadata: MayBeUnset(TextMapInput(ABOUT.metadata, METADATA_MAX)),
+    retries: MayBeUnset(
+      Type.Integer({description: ABOUT.retries, minimum: 0, maximum: RETRIES_MAX, default: 0}),
+    ),
+    parent_job: MayBeUnset(
+      Type.String({description: ABOUT.parent_job, maxLength: 2 * NAME_LENGTH_MAX}),
+    ),
+    processors: MayBeUnset(
+      Type.Record(
+        Type.String(),
+        Type.Union([
+          TextMapInput('Parameters of the processor.', CONFIG_ENTRIES_MAX),
+          Type.String({description: 'An older form: `true` or `false` for `forward`.'}),
+          Type.Null(),
+        ]),
+        {description: ABOUT.processors, maxProperties: PROCESSORS_MAX},
+      ),
+    ),
+    concurrency: MayBeUnset(
+      Type.Enum(['allow', 'forbid', ''], {description: ABOUT.concurrency, default: 'allow'}),
+    ),
+    executor: MayBeUnset(
+      Type.String({description: ABOUT.executor, maxLength: EXECUTOR_LENGTH_MAX}),
+    ),
+    executor_config: MayBeUnset(TextMapInput(ABOUT.executor_config, CONFIG_ENTRIES_MAX)),
+    ephemeral: MayBeUnset(Type.Boolean({description: ABOUT.ephemeral, default: false})),
+    starts_at: MayBeUnset(TimeInput(ABOUT.starts_at)),
+    expires_at: MayBeUnset(TimeInput(ABOUT.expires_at)),
+    catch_up: MayBeUnset(
+      Type.Enum(['latest', 'skip', 'all', ''], {description: ABOUT.catch_up, default: 'latest'}),
+    ),
+    max_lateness: MayBeUnset(
+      Type.String({
+        description: ABOUT.max_lateness,
+        maxLength: DURATION_LENGTH_MAX,
+        default: '24h',
+      }),
+    ),
+    on_disconnect: MayBeUnset(
+      Type.Enum(['keep', 'stop', ''], {description: ABOUT.on_disconnect, default: ''}),
+    ),
+    command: MayBeUnset(
+      Type.String({description: 'An older form of `executor_config.command`.', deprecated: true}),
+    ),
+    shell: MayBeUnset(
+      Type.Union([Type.Boolean(), Type.Enum(['true', 'false', ''])], {
+        description: 'An older form of `executor_config.shell`.',
+        deprecated: true,
+      }),
+    ),
+  },
+  {$id: 'JobDefinition', description: 'What is sent to create or replace a job.'},
+)
+export type JobDefinitionJson = Static<typeof JobDefinition>
+
+function TimeInput(description: string) {
+  return Type.String({...Time(description), format: 'date-time', maxLength: TIME_LENGTH_MAX})
+}
+
+/** Fields that are answered and never accepted: clients send them back with what they have read. */
+export const READ_ONLY_FIELDS: ReadonlySet<string> = new Set(
+  Object.keys(Job.properties).filter((field) => !(field in JobDefinition.properties)),
+)
+
+/** The job as every route answers it. */
+export function encodeJob(job: JobRecord): JobJson {
+  const {spec, counters} = job
+  return {
+    id: spec.name,
+    name: spec.name,
+    displayname: spec.displayname,
+    timezone: spec.timezone,
+    schedule: spec.schedule,
+    owner: spec.owner,
+    owner_email: spec.ownerEmail,
+    success_count: counters.successCount,
+    error_count: counters.errorCount,
+    last_success: formatOptionalTime(counters.lastSuccess),
+    last_error: formatOptionalTime(counters.lastError),
+    disabled: spec.disabled,
+    tags: spec.tags,
+    metadata: spec.metadata,
+    retries: spec.retries,
+    dependent_jobs: [...job.dependentJobs],
+    parent_job: spec.parentJob,
+    processors: spec.processors,
+    concurrency: spec.concurrency,
+    executor: spec.executor,
+    executor_config: spec.executorConfig,
+    status: job.status,
+    next: formatOptionalTime(job.nextAt),
+    ephemeral: spec.ephemeral,
+    starts_at: formatOptionalTime(spec.startsAt),
+    expires_at: formatOptionalTime(spec.expiresAt),
+    catch_up: spec.catchUp,
+    max_lateness: spec.maxLateness,
+    on_disconnect: spec.onDisconnect,
+  }
+}

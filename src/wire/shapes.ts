@@ -1,0 +1,40 @@
+/**
+ * The few schema parts that several resources share, so that a time or a map of texts is described in one way.
+ * Descriptions end up in the OpenAPI document. It holds no resource of its own.
+ */
+import Type, {type TSchema} from 'typebox'
+
+/** Largest value of one entry of a map, in bytes of UTF-8. */
+export const MAP_VALUE_BYTES_MAX = 64 * 1024
+export const MAP_KEY_LENGTH_MAX = 256
+
+export const Time = (description: string) =>
+  Type.String({format: 'date-time', description, examples: ['2026-05-01T08:30:00.000Z']})
+
+export const OptionalTime = (description: string) =>
+  Type.Union([Time(description), Type.Null()], {description})
+
+/** A map of texts as it is answered. */
+export const TextMap = (description: string) =>
+  Type.Record(Type.String(), Type.String(), {description})
+
+/** A map of texts as it is accepted: booleans and numbers are stored as their text, `null` is not set. */
+export const TextMapInput = (description: string, entriesMax: number) =>
+  Type.Record(
+    Type.String({maxLength: MAP_KEY_LENGTH_MAX}),
+    Type.Union([
+      Type.String({description: `At most ${MAP_VALUE_BYTES_MAX} bytes.`}),
+      Type.Boolean(),
+      Type.Number(),
+      Type.Null(),
+    ]),
+    {description, maxProperties: entriesMax},
+  )
+
+/** May be left out, and may be `null`, which means the same. */
+export const MayBeUnset = <Schema extends TSchema>(schema: Schema) =>
+  Type.Optional(Type.Union([schema, Type.Null()]))
+
+/** A reference to a named schema of the document, typed as that schema. */
+export const Refer = <Schema extends TSchema>(schema: Schema & {$id?: string}) =>
+  Type.Unsafe<Type.Static<Schema>>({$ref: `${schema.$id ?? ''}#`})
