@@ -8,6 +8,8 @@ import type {Clock} from '../ports/clock.ts'
 import type {Executor} from '../ports/executor.ts'
 import type {HelperReady, SpawnChoice} from './helper-protocol.ts'
 import {ProcessHelper} from './helper.ts'
+import {NetworkGuard} from './http-guard.ts'
+import {createHttpExecutor} from './http.ts'
 import {endOrphans} from './orphans.ts'
 import {createShellExecutor} from './shell.ts'
 
@@ -60,6 +62,7 @@ export interface ExecutorRegistry {
 export const KILL_AFTER_MS = 10_000
 export const DRAIN_MS = 2_000
 
+/** Throws a sentence when a range of `netAllow` or `netDeny` is none. */
 export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
   const {nodeId, clock} = options
   const directory = join(options.dataDir, 'executions')
@@ -80,6 +83,7 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
       runsAsRoot: process.geteuid?.() === 0,
       run: (request, output) => helper.run(request, output),
     }),
+    createHttpExecutor({clock, guard: new NetworkGuard(options.netAllow, options.netDeny)}),
   ]
   const byName = new Map(all.map((executor) => [executor.name, executor]))
   return {

@@ -221,18 +221,3 @@ function readSize(text: string, problems: string[]): number {
   )
   return 0
 }
-
-/** One sentence for parameters nobody reads, or none. */
-export function unknownParameters(
-  config: StringMap,
-  known: readonly Parameter[],
-  executor: string,
-): string[] {
-  const names = known.map((parameter) => parameter.name)
-  const unknown = Object.keys(config).filter((name) => !names.includes(name))
-  if (unknown.length === 0) return []
-  const list = unknown.map((name) => JSON.stringify(name)).join(', ')
-  return [
-    `executor_config ${list} means nothing to the ${executor} executor, which knows ${names.join(', ')}`,
-  ]
-}

@@ -9,8 +9,9 @@ import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/execut
 import {unreachable} from '../std/assert.ts'
 import type {CommandEnd, StartRequest} from './helper-protocol.ts'
 import type {CommandHandle} from './helper.ts'
+import {unknownParameters} from './parameters.ts'
 import type {ShellLimits, ShellPlan} from './shell-parameters.ts'
-import {isUnder, readShell, SHELL_PARAMETERS, unknownParameters} from './shell-parameters.ts'
+import {isUnder, readShell, SHELL_PARAMETERS} from './shell-parameters.ts'
 
 export interface ShellOptions extends ShellLimits {
   /** Hands a command to whatever starts processes. */

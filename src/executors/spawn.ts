@@ -3,7 +3,7 @@
  * session and group of its own, default signals, no descriptor but its three, and exactly the environment it is given.
  */
 import {accessSync, constants, statSync} from 'node:fs'
-import {join} from 'node:path'
+import {resolve} from 'node:path'
 
 export interface SpawnRequest {
   /** `argv[0]` is looked up in `environment.PATH` unless it holds a slash. */
@@ -49,21 +49,25 @@ function isDirectory(path: string): boolean {
   return statSync(path, {throwIfNoEntry: false})?.isDirectory() ?? false
 }
 
-/** The file that `name` stands for in `path`; `null` when there is none that may be executed. */
+/**
+ * The file that `name` stands for: itself when it holds a slash, else the first that may be executed in `path`, whose
+ * relative directories start at `cwd`. `null` when there is none.
+ */
 export function lookUp(name: string, path: string, cwd: string): string | null {
   if (name.includes('/')) return name
   for (const directory of path.split(':')) {
-    const file = join(directory === '' ? cwd || '.' : directory, name)
+    const file = resolve(cwd, directory, name)
     if (isExecutable(file)) return file
   }
   return null
 }
 
 function isExecutable(file: string): boolean {
+  if (!(statSync(file, {throwIfNoEntry: false})?.isFile() ?? false)) return false
   try {
     accessSync(file, constants.X_OK)
-    return statSync(file).isFile()
+    return true
   } catch {
-    return false // not there, or not for us: both mean look further
+    return false // not for us: look further, as a shell does
   }
 }

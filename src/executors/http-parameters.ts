@@ -1,0 +1,272 @@
+/**
+ * Reads the parameters of an http job into a request and what is expected of the answer, or into sentences that say
+ * what is wrong. Serves the check at submit and the start alike. Touches nothing.
+ */
+import {isAbsolute} from 'node:path'
+
+import type {StringMap} from '../core/job.ts'
+import type {Parameter} from '../ports/executor.ts'
+import {parseDuration} from '../std/duration.ts'
+
+export const HTTP_PARAMETERS: readonly Parameter[] = [
+  {
+    name: 'url',
+    summary: 'Where to send the request: http:// or https://.',
+    required: true,
+    fallback: '',
+  },
+  {
+    name: 'method',
+    summary: 'GET, HEAD, POST, PUT, PATCH, DELETE or OPTIONS.',
+    required: false,
+    fallback: 'GET',
+  },
+  {
+    name: 'headers',
+    summary: 'A JSON array of "Name: value" texts, a JSON object, or lines of Name: value.',
+    required: false,
+    fallback: '',
+  },
+  {name: 'body', summary: 'The body of the request, as text.', required: false, fallback: ''},
+  {
+    name: 'timeout',
+    summary: 'For all of it: seconds, or a duration like 1m30s.',
+    required: false,
+    fallback: '30s',
+  },
+  {
+    name: 'expectCode',
+    summary: 'Status codes that mean success: 200,201 or 2xx or 200-204.',
+    required: false,
+    fallback: '2xx',
+  },
+  {name: 'expectBody', summary: 'A text the body must contain.', required: false, fallback: ''},
+  {
+    name: 'debug',
+    summary: 'true: the status and headers precede the body.',
+    required: false,
+    fallback: 'false',
+  },
+  {
+    name: 'tlsNoVerifyPeer',
+    summary: 'true: accept any certificate. Then anyone on the way can read and change everything.',
+    required: false,
+    fallback: 'false',
+  },
+  {
+    name: 'tlsCertificateFile',
+    summary: 'Client certificate (PEM), an absolute path on the node.',
+    required: false,
+    fallback: '',
+  },
+  {
+    name: 'tlsCertificateKeyFile',
+    summary: 'Its key (PEM), an absolute path.',
+    required: false,
+    fallback: '',
+  },
+  {
+    name: 'tlsRootCAsFile',
+    summary: 'Certificates to trust instead of the usual ones (PEM), an absolute path.',
+    required: false,
+    fallback: '',
+  },
+]
+
+export type HeaderPair = readonly [name: string, value: string]
+
+export interface HttpPlan {
+  /** Without user and password; `null` when it is missing or wrong. */
+  readonly url: URL | null
+  readonly method: Method
+  readonly headers: readonly HeaderPair[]
+  /** `''` = none. */
+  readonly body: string
+  readonly timeoutMs: number
+  /** Inclusive. */
+  readonly expectedCodes: readonly (readonly [from: number, to: number])[]
+  /** `''` = anything. */
+  readonly expectBody: string
+  readonly debug: boolean
+  readonly verifyPeer: boolean
+  /** Absolute paths; `''` = none. */
+  readonly certificateFile: string
+  readonly keyFile: string
+  readonly rootsFile: string
+}
+
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+export type Method = (typeof METHODS)[number]
+
+const TIMEOUT_MS = 30_000
+
+/** The connection's own business: setting one would let a job speak past the client. */
+const RESERVED = [
+  'connection',
+  'content-length',
+  'expect',
+  'keep-alive',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
+/** Tab, printable ASCII and Latin-1: what a field may hold. */
+const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
+
+/** Reads everything and collects every problem. */
+export function readHttp(config: StringMap): {plan: HttpPlan; problems: string[]} {
+  const problems: string[] = []
+  const address = readUrl(config['url'] ?? '', problems)
+  const plan = {
+    url: address.url,
+    method: readMethod(config['method'] ?? '', problems),
+    headers: [...address.headers, ...readHeaders(config['headers'] ?? '', problems)],
+    body: config['body'] ?? '',
+    timeoutMs: readTimeout(config['timeout'] ?? '', problems),
+    expectedCodes: readCodes(config['expectCode'] ?? '', problems),
+    expectBody: config['expectBody'] ?? '',
+    debug: readFlag(config, 'debug', problems),
+    verifyPeer: !readFlag(config, 'tlsNoVerifyPeer', problems),
+    certificateFile: readPath(config, 'tlsCertificateFile', problems),
+    keyFile: readPath(config, 'tlsCertificateKeyFile', problems),
+    rootsFile: readPath(config, 'tlsRootCAsFile', problems),
+  }
+  if ((plan.certificateFile === '') !== (plan.keyFile === '')) {
+    problems.push(
+      'tlsCertificateFile and tlsCertificateKeyFile belong together: set both or neither',
+    )
+  }
+  if (plan.body !== '' && ['GET', 'HEAD'].includes(plan.method)) {
+    problems.push(`body cannot be sent with ${plan.method}: set method to POST, PUT or PATCH`)
+  }
+  return {plan, problems}
+}
+
+/** User and password in a URL become a header, so that no message or redirect ever shows them. */
+function readUrl(text: string, problems: string[]): {url: URL | null; headers: HeaderPair[]} {
+  if (text === '') return {url: null, headers: []}
+  const url = URL.parse(text)
+  if (url === null || !['http:', 'https:'].includes(url.protocol)) {
+    problems.push('url must be a whole address that begins with http:// or https://')
+    return {url: null, headers: []}
+  }
+  const headers: HeaderPair[] = []
+  if (url.username !== '' || url.password !== '') {
+    const credentials = readCredentials(url)
+    if (credentials === null)
+      problems.push('url holds a user or password that is not valid percent-encoding')
+    else headers.push(['Authorization', `Basic ${Buffer.from(credentials).toString('base64')}`])
+    url.username = ''
+    url.password = ''
+  }
+  url.hash = ''
+  return {url, headers}
+}
+
+function readCredentials(url: URL): string | null {
+  try {
+    return `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`
+  } catch {
+    return null // a stray per cent sign
+  }
+}
+
+function readMethod(text: string, problems: string[]): Method {
+  if (text === '') return 'GET'
+  const method = METHODS.find((each) => each === text.toUpperCase())
+  if (method !== undefined) return method
+  problems.push(`method must be one of ${METHODS.join(', ')}, not ${JSON.stringify(text)}`)
+  return 'GET'
+}
+
+function readHeaders(text: string, problems: string[]): HeaderPair[] {
+  const pairs: HeaderPair[] = []
+  for (const pair of splitHeaders(text.trim())) {
+    const problem = pair === null ? 'headers must be "Name: value" texts' : headerProblem(pair)
+    if (problem === null) pairs.push(pair!)
+    else problems.push(problem)
+  }
+  return pairs
+}
+
+function headerProblem([name, value]: HeaderPair): string | null {
+  if (!HEADER_NAME.test(name)) return `headers: ${JSON.stringify(name)} is not a header name`
+  if (RESERVED.includes(name.toLowerCase()))
+    return `headers: ${name} is the connection's own and cannot be set`
+  return HEADER_VALUE.test(value)
+    ? null
+    : `headers: the value of ${name} holds a character no header can`
+}
+
+/** `null` for an entry that is no pair. */
+function splitHeaders(text: string): (HeaderPair | null)[] {
+  if (text === '') return []
+  if (!/^[[{]/.test(text))
+    return text
+      .split(/\r?\n/)
+      .filter((line) => line.trim() !== '')
+      .map(splitHeader)
+  const value = parseJson(text)
+  if (Array.isArray(value))
+    return value.map((each) => (typeof each === 'string' ? splitHeader(each) : null))
+  if (typeof value !== 'object' || value === null) return [null]
+  return Object.entries(value).map(([name, each]) =>
+    typeof each === 'string' ? [name, each] : null,
+  )
+}
+
+function splitHeader(line: string): HeaderPair | null {
+  const colon = line.indexOf(':')
+  return colon <= 0 ? null : [line.slice(0, colon).trim(), line.slice(colon + 1).trim()]
+}
+
+function parseJson(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null // reported as an entry that is no pair
+  }
+}
+
+function readTimeout(text: string, problems: string[]): number {
+  if (text === '') return TIMEOUT_MS
+  const timeoutMs = /^\d{1,9}(\.\d{1,3})?$/.test(text) ? Number(text) * 1000 : parseDuration(text)
+  if (timeoutMs !== null && timeoutMs > 0) return Math.max(1, Math.round(timeoutMs))
+  problems.push(
+    `timeout must be seconds, or a duration like 30s or 1m30s, longer than 0, not ${JSON.stringify(text)}`,
+  )
+  return TIMEOUT_MS
+}
+
+function readCodes(text: string, problems: string[]): (readonly [number, number])[] {
+  const ranges: (readonly [number, number])[] = []
+  for (const part of (text.trim() === '' ? '2xx' : text).split(',')) {
+    const match = /^(?:([1-5])xx|([1-5]\d\d)(?:-([1-5]\d\d))?)$/i.exec(part.trim())
+    if (match === null) {
+      problems.push(
+        `expectCode must be codes like 200,201 or 2xx or 200-204, not ${JSON.stringify(text)}`,
+      )
+    } else if (match[1] !== undefined)
+      ranges.push([Number(match[1]) * 100, Number(match[1]) * 100 + 99])
+    else ranges.push([Number(match[2]), Number(match[3] ?? match[2])])
+  }
+  return ranges
+}
+
+function readFlag(config: StringMap, name: string, problems: string[]): boolean {
+  const text = (config[name] ?? '').toLowerCase()
+  if (!['', 'true', 'false'].includes(text)) {
+    problems.push(`${name} must be "true" or "false", not ${JSON.stringify(config[name])}`)
+  }
+  return text === 'true'
+}
+
+function readPath(config: StringMap, name: string, problems: string[]): string {
+  const path = config[name] ?? ''
+  if (path === '' || (isAbsolute(path) && !path.includes('\0'))) return path
+  problems.push(`${name} must be an absolute path, not ${JSON.stringify(path)}`)
+  return ''
+}
