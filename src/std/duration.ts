@@ -1,0 +1,105 @@
+/**
+ * Lengths of time as people write them: `1h30m`, `500ms`. One grammar for schedules, timeouts and
+ * options, kept apart so that none of them grows its own. It never reads signs, months or years:
+ * their length is not fixed, or not a length.
+ */
+import {assert} from './assert.ts'
+
+const SECOND_MS = 1000
+const MINUTE_MS = 60 * SECOND_MS
+const HOUR_MS = 60 * MINUTE_MS
+const DAY_MS = 24 * HOUR_MS
+
+/** 100 years. Longer than any wait that can be meant; whole ms up to here are far below 2^53. */
+export const DURATION_MAX_MS = 36_525 * DAY_MS
+
+/**
+ * Longest text looked at: more than any sensible combination of units needs, little enough to cost
+ * nothing.
+ */
+const TEXT_LENGTH_MAX = 64
+
+/** Digits of a decimal part that count: with more, the sum is no longer exact in a double. */
+const DECIMALS_MAX = 9
+
+/**
+ * Units from ms up, which hold a whole number of ms. Both spellings of micro are in use: U+00B5 and
+ * U+03BC.
+ */
+const UNITS_MS: Readonly<Record<string, number>> = {
+  ms: 1,
+  s: SECOND_MS,
+  m: MINUTE_MS,
+  h: HOUR_MS,
+  d: DAY_MS,
+}
+/**
+ * How many of these make one ms. Dividing by a whole number loses less than multiplying by
+ * 0.000001.
+ */
+const PARTS_OF_MS: Readonly<Record<string, number>> = {
+  us: 1000,
+  '\u00b5s': 1000,
+  '\u03bcs': 1000,
+  ns: 1_000_000,
+}
+
+/**
+ * Reads a duration such as `1h30m`, `1.5h`, `250ms` or `0`: one or more decimal numbers, each with
+ * its unit (`ns us µs ms s m h d`), without blanks or signs, in any order. Returns ms, fractional
+ * only where smaller units were written; `null` when `text` is no such duration or is longer than
+ * 100 years.
+ */
+export function parseDuration(text: string): number | null {
+  if (text === '0') return 0
+  if (text === '' || text.length > TEXT_LENGTH_MAX) return null
+  const part = /(?:(\d+)(?:\.(\d*))?|\.(\d+))(ns|us|\u00b5s|\u03bcs|ms|s|m|h|d)/y
+  let total = 0
+  while (part.lastIndex < text.length) {
+    const match = part.exec(text)
+    if (match === null) return null
+    total += lengthOf(match[1] ?? '0', match[2] ?? match[3] ?? '', match[4]!)
+  }
+  return total <= DURATION_MAX_MS ? total : null
+}
+
+/** Whole and decimal parts are summed as integers: `1.005s` is 1005 ms, not 1004.9999999999999. */
+function lengthOf(whole: string, decimals: string, unit: string): number {
+  const kept = decimals.slice(0, DECIMALS_MAX)
+  const unitMs = UNITS_MS[unit] ?? 1
+  const inUnitMs = Number(whole) * unitMs + (Number(kept) * unitMs) / 10 ** kept.length
+  return inUnitMs / (PARTS_OF_MS[unit] ?? 1)
+}
+
+const SHOWN: readonly (readonly [unit: string, perUnit: number])[] = [
+  ['d', DAY_MS],
+  ['h', HOUR_MS],
+  ['m', MINUTE_MS],
+  ['s', SECOND_MS],
+  ['ms', 1],
+]
+
+/**
+ * The shortest exact text for a length in ms: `1h30m`, `500ms`, `1d`, `0s`. Below a ms it is
+ * rounded to the ns. `parseDuration` reads it back. `ms` must be finite; a negative length gets a
+ * leading `-`, which no input may have.
+ */
+export function formatDuration(ms: number): string {
+  assert(Number.isFinite(ms), `a length is finite, not ${ms}`)
+  if (ms < 0) return `-${formatDuration(-ms)}`
+  let text = ''
+  let rest = Math.floor(ms)
+  let ns = Math.round((ms - rest) * PARTS_OF_MS.ns!)
+  if (ns === PARTS_OF_MS.ns) {
+    rest += 1
+    ns = 0
+  }
+  for (const [unit, perUnit] of SHOWN) {
+    const whole = Math.floor(rest / perUnit)
+    if (whole > 0) text += `${whole}${unit}`
+    rest -= whole * perUnit
+  }
+  if (ns >= 1000) text += `${Math.floor(ns / 1000)}us`
+  if (ns % 1000 > 0) text += `${ns % 1000}ns`
+  return text === '' ? '0s' : text
+}
