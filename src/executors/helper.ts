@@ -37,6 +37,8 @@ const NOTHING = new Uint8Array(0)
 
 export interface HelperOptions extends HelperSetup {
   readonly clock: Clock
+  /** Told, in a sentence, what went wrong and could not be told to an execution. */
+  readonly report: (sentence: string) => void
 }
 
 /** One command in the hands of the helper. */
@@ -158,7 +160,7 @@ export class ProcessHelper {
 
   #launch(): void {
     this.#state = 'starting'
-    const {clock: _, ...setup} = this.#options
+    const {clock, report: _, ...setup} = this.#options
     // A packed Belfry has the same file with its types stripped.
     const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'
     const entry = fileURLToPath(new URL(`./helper-main.${extension}`, import.meta.url))
@@ -176,7 +178,7 @@ export class ProcessHelper {
     )
     link.on('data', (chunk: Buffer) => reader.push(chunk))
     link.on('error', () => undefined) // the exit of the helper tells all there is to tell
-    const late = this.#options.clock.after(READY_MS, () => {
+    const late = clock.after(READY_MS, () => {
       if (this.#state === 'starting') child.kill('SIGKILL')
     })
     let gone = false
@@ -269,12 +271,11 @@ export class ProcessHelper {
     this.#child = null
     this.#link = null
     if (this.#state !== 'stopped') this.#state = isStopping ? 'stopped' : 'starting'
-    const {clock, directory, nodeId} = this.#options
+    const {clock, directory, nodeId, report} = this.#options
+    if (!isStopping) report(`the process helper ended unexpectedly (${why})`)
     endOrphans({directory, nodeId, clock})
       .catch((error: unknown) => {
-        process.stderr.write(
-          `belfry: what the process helper left could not be ended: ${String(error)}\n`,
-        )
+        report(`what the process helper left running could not be ended: ${String(error)}`)
       })
       .finally(() => {
         const sentence = `the process helper of this node ended unexpectedly (${why}) and the command was ended with it`
@@ -287,7 +288,7 @@ export class ProcessHelper {
         }
         if (this.#state === 'starting') this.#restart()
       })
-      .catch(() => undefined)
+      .catch((error: unknown) => report(`the process helper could not be mended: ${String(error)}`))
   }
 
   #restart(): void {

@@ -14,6 +14,9 @@ import type {ProcessRow} from './process-table.ts'
 import {bootId, listMarked, listProcesses} from './process-table.ts'
 import {send} from './process-tree.ts'
 
+/** Begins the ids of programs that belong to no job. Ended like the others, but nobody's execution. */
+export const PROGRAM_PREFIX = 'program:'
+
 /** Between TERM and KILL. Shorter than a job's own grace: a node that returns should not keep its retries waiting. */
 const GRACE_MS = 3_000
 
@@ -70,7 +73,7 @@ export async function endOrphans(options: OrphanOptions): Promise<{ended: string
   for (const name of names) {
     if (name.startsWith('pipes-')) rmSync(join(directory, name), {recursive: true, force: true})
   }
-  return {ended: [...ended]}
+  return {ended: [...ended].filter((id) => !id.startsWith(PROGRAM_PREFIX))}
 }
 
 /** The old helper may itself still be about, ending things by its own rules: it must not write or start anything more. */

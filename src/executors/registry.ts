@@ -11,6 +11,7 @@ import {ProcessHelper} from './helper.ts'
 import {NetworkGuard} from './http-guard.ts'
 import {createHttpExecutor} from './http.ts'
 import {endOrphans} from './orphans.ts'
+import {runProgram} from './program.ts'
 import {createShellExecutor} from './shell.ts'
 
 /** How often the memory of commands with a `mem_limit` is read. */
@@ -42,6 +43,8 @@ export interface ExecutorOptions {
   /** How long the output of a command that has ended is waited for. */
   readonly drainMs: number
   readonly spawn: SpawnChoice
+  /** Told, in a sentence, what went wrong beside any execution: for the log. */
+  readonly report: (sentence: string) => void
 }
 
 export interface ExecutorRegistry {
@@ -55,6 +58,11 @@ export interface ExecutorRegistry {
   start(): Promise<void>
   /** Ends every command (TERM, KILL after the grace), then the helper. */
   stop(): Promise<void>
+  /**
+   * Runs a program of Belfry's own (no job) with `input`, through the helper. Answers `''` when it succeeded, else why
+   * not, with the end of what it printed.
+   */
+  runProgram(argv: readonly string[], input: Uint8Array): Promise<string>
   /** How commands are started; `null` before `start`. */
   spawnUsed(): HelperReady | null
 }
@@ -64,12 +72,13 @@ export const DRAIN_MS = 2_000
 
 /** Throws a sentence when a range of `netAllow` or `netDeny` is none. */
 export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
-  const {nodeId, clock} = options
+  const {nodeId, clock, report} = options
   const directory = join(options.dataDir, 'executions')
   const helper = new ProcessHelper({
     directory,
     nodeId,
     clock,
+    report,
     environment: passOn(options.environment),
     spawn: options.spawn,
     killAfterMs: options.killAfterMs,
@@ -92,6 +101,7 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
     endOrphans: () => endOrphans({directory, nodeId, clock}),
     start: () => helper.start(),
     stop: () => helper.stop(),
+    runProgram: (argv, input) => runProgram(helper, argv, input),
     spawnUsed: () => helper.spawnUsed,
   }
 }

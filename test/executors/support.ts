@@ -93,6 +93,7 @@ export async function aNode(
     killAfterMs: 300,
     drainMs: 200,
     spawn: 'portable',
+    report: () => undefined,
     ...options,
   })
   await executors.start()

@@ -1,0 +1,51 @@
+/** Every processor this node knows, by name. A new one is one file, one line here, one section in docs/processors.md. */
+import {join} from 'node:path'
+
+import type {Clock} from '../ports/clock.ts'
+import type {Processor} from '../ports/processor.ts'
+import {createFilesProcessor} from './files.ts'
+import type {LogRecord} from './log.ts'
+import {createLogProcessor} from './log.ts'
+import {parseSyslogUrl} from './syslog-link.ts'
+import {createSyslogProcessor} from './syslog.ts'
+
+export interface ProcessorOptions {
+  /** The node's data directory, absolute. */
+  readonly dataDir: string
+  readonly nodeName: string
+  readonly clock: Clock
+  /** Under which every `log_dir` must lie; `null` = anywhere. */
+  readonly logRoot: string | null
+  /** `udp://host:port` or `tcp://host:port`; `null` = the local syslog through logger(1). */
+  readonly syslogUrl: string | null
+  /** Takes one record of the `log` processor; a promise is waited for. */
+  readonly writeLog: (record: LogRecord) => void | Promise<void>
+  /**
+   * Runs a program with an input to its end, without forking this process; answers `''` or why it failed.
+   * `null` = this node cannot (then there is no local syslog).
+   */
+  readonly runProgram: ((argv: readonly string[], input: Uint8Array) => Promise<string>) | null
+}
+
+export interface ProcessorRegistry {
+  /** `null` when there is no such processor. */
+  get(name: string): Processor | null
+  /** In alphabetical order. */
+  names(): readonly string[]
+}
+
+/** Throws a sentence when `syslogUrl` is none. */
+export function createProcessors(options: ProcessorOptions): ProcessorRegistry {
+  const syslog = options.syslogUrl === null ? null : parseSyslogUrl(options.syslogUrl)
+  if (syslog !== null && 'problem' in syslog) throw new Error(`--syslog ${syslog.problem}`)
+  const all: readonly Processor[] = [
+    createFilesProcessor({defaultDirectory: join(options.dataDir, 'logs'), root: options.logRoot}),
+    createLogProcessor(options),
+    createSyslogProcessor(options),
+  ]
+  const byName = new Map(all.map((processor) => [processor.name, processor]))
+  return {
+    get: (name) => byName.get(name) ?? null,
+    names: () => [...byName.keys()].sort(),
+  }
+}
