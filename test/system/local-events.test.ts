@@ -1,0 +1,41 @@
+import assert from 'node:assert/strict'
+import {once} from 'node:events'
+import {test} from 'node:test'
+import {Worker} from 'node:worker_threads'
+import type {BelfryEvent} from '../../src/ports/events.ts'
+import {localEvents} from '../../src/system/local-events.ts'
+
+const clock = {now: () => 1234, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
+
+test('every listener hears every event at once, with the time of the clock', () => {
+  const events = localEvents(clock)
+  const one: BelfryEvent[] = []
+  const other: BelfryEvent[] = []
+  events.listen((event) => one.push(event))
+  const stop = events.listen((event) => other.push(event))
+  events.emit('job_deleted', {job: 'a'})
+  stop()
+  events.emit('clock_stepped', {by_ms: 70_000})
+  assert.deepEqual(one, [
+    {name: 'job_deleted', at: 1234, data: {job: 'a'}},
+    {name: 'clock_stepped', at: 1234, data: {by_ms: 70_000}},
+  ])
+  assert.equal(other.length, 1)
+})
+
+test('a listener that throws does not tear the step it watches, but ends the process', async () => {
+  const source = `
+    const {localEvents} = await import(${JSON.stringify(new URL('../../src/system/local-events.ts', import.meta.url).href)})
+    const {parentPort} = await import('node:worker_threads')
+    const events = localEvents({now: () => 0})
+    events.listen(() => { throw new Error('planted') })
+    events.listen(() => parentPort.postMessage('second listener heard'))
+    events.emit('job_deleted', {job: 'a'})
+    parentPort.postMessage('emit returned')`
+  const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`))
+  const messages: string[] = []
+  worker.on('message', (message: string) => messages.push(message))
+  const [error] = (await once(worker, 'error')) as [Error]
+  assert.equal(error.message, 'planted')
+  assert.deepEqual(messages, ['second listener heard', 'emit returned'])
+})

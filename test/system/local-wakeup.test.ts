@@ -1,0 +1,43 @@
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {setImmediate as turn} from 'node:timers/promises'
+import {localWakeup} from '../../src/system/local-wakeup.ts'
+
+test('a ring is heard later, and many rings before it are one', async () => {
+  const wakeup = localWakeup()
+  let heard = 0
+  wakeup.listen('run', () => heard++)
+  for (let i = 0; i < 1000; i++) wakeup.ring('run')
+  assert.equal(heard, 0, 'not from inside the caller')
+  await turn()
+  assert.equal(heard, 1)
+  wakeup.ring('run')
+  await turn()
+  assert.equal(heard, 2)
+})
+
+test('bells do not mix, and a ring from inside a listener is not lost', async () => {
+  const wakeup = localWakeup()
+  const heard: string[] = []
+  wakeup.listen('launch', () => {
+    heard.push('launch')
+    if (heard.length < 3) wakeup.ring('launch')
+  })
+  wakeup.listen('cancel', () => heard.push('cancel'))
+  wakeup.ring('launch')
+  for (let i = 0; i < 5; i++) await turn()
+  assert.deepEqual(heard, ['launch', 'launch', 'launch'])
+})
+
+test('a listener that stopped hears nothing, its twin still does', async () => {
+  const wakeup = localWakeup()
+  let heard = 0
+  const listener = () => heard++
+  const stop = wakeup.listen('run', listener)
+  wakeup.listen('run', listener)
+  stop()
+  stop()
+  wakeup.ring('run')
+  await turn()
+  assert.equal(heard, 1)
+})

@@ -1,0 +1,84 @@
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {localEvents} from '../../src/system/local-events.ts'
+import {logEvents, openLog, type LogLevel} from '../../src/system/log.ts'
+
+const clock = {now: () => 0, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
+
+function logInto(level: LogLevel, pretty = false) {
+  const lines: string[] = []
+  const log = openLog({
+    level,
+    pretty,
+    colours: false,
+    node: 'tower',
+    destination: {write: (line) => void lines.push(line)},
+  })
+  return {log, lines}
+}
+
+test('a line is one JSON object with level, time, node and the fields', () => {
+  const {log, lines} = logInto('info')
+  log.logger.info({job: 'a'}, 'hello')
+  const line = JSON.parse(lines[0]!) as Record<string, unknown>
+  assert.match(String(line['time']), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
+  assert.deepEqual(
+    {...line, time: ''},
+    {level: 'info', time: '', node: 'tower', job: 'a', msg: 'hello'},
+  )
+})
+
+test('secrets are replaced wherever they ride along', () => {
+  const {log, lines} = logInto('info')
+  const secret = 'sixteen-or-more-characters'
+  log.logger.info({token: secret})
+  log.logger.info({config: {token: secret}})
+  log.logger.info({headers: {authorization: `Bearer ${secret}`}})
+  log.logger.info({req: {headers: {'x-service-token': secret, 'x-dkron-token': secret}}})
+  assert.equal(lines.length, 4)
+  for (const line of lines) {
+    assert.ok(!line.includes(secret), line)
+    assert.match(line, /\[secret\]/)
+  }
+})
+
+test('on a terminal a line reads as text', () => {
+  const {log, lines} = logInto('info', true)
+  log.logger.info({job: 'a'}, 'hello')
+  assert.match(lines.join(''), /INFO.*hello.*"job":"a"/)
+})
+
+test('events are logged as loudly as they matter', () => {
+  const loudness = (level: LogLevel) => {
+    const {log, lines} = logInto(level)
+    const events = localEvents(clock)
+    const stop = logEvents(events, log.logger)
+    events.emit('execution_started', {job: 'a', execution: '1-n-1', node: 'n', attempt: 1})
+    const end = {
+      job: 'a',
+      execution: '1-n-1',
+      node: 'n',
+      attempt: 1,
+      duration_ms: 5,
+      retried: false,
+    }
+    events.emit('execution_finished', {...end, status: 'succeeded'})
+    events.emit('execution_finished', {...end, status: 'failed'})
+    events.emit('execution_output', {job: 'a', execution: '1-n-1', total_bytes: 9})
+    events.emit('step_failed', {step: 'launch', message: 'no store'})
+    stop()
+    events.emit('step_failed', {step: 'launch', message: 'not heard'})
+    return lines.map((line) => {
+      const {level: heard, msg} = JSON.parse(line) as {level: string; msg: string}
+      return `${heard} ${msg}`
+    })
+  }
+  assert.deepEqual(loudness('debug'), [
+    'debug execution started',
+    'debug execution finished',
+    'info execution finished',
+    'error step failed',
+  ])
+  assert.deepEqual(loudness('info'), ['info execution finished', 'error step failed'])
+  assert.deepEqual(loudness('silent'), [])
+})

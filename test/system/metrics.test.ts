@@ -1,0 +1,129 @@
+import assert from 'node:assert/strict'
+import {afterEach, test} from 'node:test'
+import {localEvents} from '../../src/system/local-events.ts'
+import {openMetrics, type Metrics, type StoreTotals} from '../../src/system/metrics.ts'
+
+const clock = {now: () => 0, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
+const opened: Metrics[] = []
+afterEach(() => opened.splice(0).forEach((metrics) => metrics.stop()))
+
+function open(
+  totals: () => Promise<StoreTotals> = () =>
+    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 0}),
+) {
+  const events = localEvents(clock)
+  const metrics = openMetrics({events, totals, version: '1.2.3'})
+  opened.push(metrics)
+  /** The samples of one metric as `labels value` lines. */
+  const samples = async (name: string) =>
+    (await metrics.text())
+      .split('\n')
+      .filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
+      .map((line) => line.slice(name.length).trim())
+  return {events, metrics, samples}
+}
+
+const launch = {
+  job: 'a',
+  group: 1,
+  cause: 'schedule',
+  decision: 'launched',
+  reason: '',
+  scheduled_at: 10_000,
+  decided_at: 10_040,
+  count: 1,
+} as const
+
+test('launches count what they stand for; lag only where a schedule planned them', async () => {
+  const {events, samples} = open()
+  events.emit('launch_decided', launch)
+  events.emit('launch_decided', {...launch, cause: 'manual', decided_at: 99_000})
+  events.emit('launch_decided', {...launch, decision: 'missed', count: 60, decided_at: 99_000})
+  events.emit('launch_decided', {...launch, decision: 'pending'})
+  assert.deepEqual(await samples('belfry_launches_total'), [
+    '{decision="launched",cause="schedule"} 1',
+    '{decision="launched",cause="manual"} 1',
+    '{decision="missed",cause="schedule"} 60',
+  ])
+  assert.deepEqual(await samples('belfry_start_lag_seconds_count'), ['1'])
+  assert.deepEqual(await samples('belfry_start_lag_seconds_sum'), ['0.04'])
+})
+
+test('executions count by status, with duration and retries', async () => {
+  const {events, samples} = open()
+  const end = {job: 'a', execution: '1-n-1', node: 'n', attempt: 1, duration_ms: 1500}
+  events.emit('execution_started', {job: 'a', execution: '1-n-1', node: 'n', attempt: 1})
+  events.emit('execution_finished', {...end, status: 'failed', retried: true})
+  events.emit('execution_finished', {...end, status: 'succeeded', retried: false})
+  assert.deepEqual(await samples('belfry_executions_started_total'), ['1'])
+  assert.deepEqual(await samples('belfry_executions_total'), [
+    '{status="failed"} 1',
+    '{status="succeeded"} 1',
+  ])
+  assert.deepEqual(await samples('belfry_executions_retried_total'), ['1'])
+  assert.deepEqual(await samples('belfry_execution_duration_seconds_sum'), [
+    '{status="failed"} 1.5',
+    '{status="succeeded"} 1.5',
+  ])
+})
+
+test('commits, terms, steps and clock jumps are counted', async () => {
+  const {events, samples} = open()
+  events.emit('store_committed', {items: 12, duration_ms: 3})
+  events.emit('term_began', {term: 7, node: 'n'})
+  assert.deepEqual(await samples('belfry_leader'), ['1'])
+  events.emit('term_ended', {term: 7, node: 'n', reason: 'stopping'})
+  events.emit('step_failed', {step: 'prune', message: 'x'})
+  events.emit('clock_stepped', {by_ms: -70_000})
+  assert.deepEqual(await samples('belfry_store_commit_items_sum'), ['12'])
+  assert.deepEqual(await samples('belfry_store_commit_seconds_sum'), ['0.003'])
+  assert.deepEqual(await samples('belfry_leader'), ['0'])
+  assert.deepEqual(await samples('belfry_term'), ['7'])
+  assert.deepEqual(await samples('belfry_steps_failed_total'), ['{step="prune"} 1'])
+  assert.deepEqual(await samples('belfry_clock_steps_total'), ['1'])
+})
+
+test('requests count by route pattern; made-up routes and methods make no series of their own', async () => {
+  const {metrics, samples} = open()
+  metrics.answered({method: 'GET', route: '/v1/jobs/:name', status: 200, durationMs: 4})
+  for (let i = 0; i < 100; i++)
+    metrics.answered({method: `HACK${i}`, route: '', status: 404, durationMs: 1})
+  assert.deepEqual(await samples('belfry_http_requests_total'), [
+    '{route="/v1/jobs/:name",method="GET",status="2xx"} 1',
+    '{route="unmatched",method="other",status="4xx"} 100',
+  ])
+})
+
+test('store figures are read at the scrape, and absent while the store is away', async () => {
+  let answer: () => Promise<StoreTotals> = () =>
+    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 5})
+  const {samples} = open(() => answer())
+  assert.deepEqual(await samples('belfry_store_up'), ['1'])
+  assert.deepEqual(await samples('belfry_executions_running'), ['2'])
+  assert.deepEqual(await samples('belfry_executions_waiting'), ['1'])
+  assert.deepEqual(await samples('belfry_launches_undecided'), ['5'])
+  answer = () => Promise.reject(new Error('disk full'))
+  assert.deepEqual(await samples('belfry_store_up'), ['0'])
+  assert.deepEqual(await samples('belfry_jobs'), [])
+})
+
+test('the process tells what it is, uses, and how late its loop ran', async () => {
+  const {samples} = open()
+  assert.deepEqual(await samples('belfry_build_info'), [
+    `{version="1.2.3",node_version="${process.versions.node}"} 1`,
+  ])
+  const [resident] = await samples('process_resident_memory_bytes')
+  assert.ok(Number(resident) > 10_000_000)
+  assert.ok(Number((await samples('process_cpu_seconds_total'))[0]) > 0)
+  const lag = await samples('belfry_event_loop_lag_seconds')
+  assert.equal(lag.length, 3)
+  for (const line of lag) assert.ok(Number(line.split(' ')[1]) >= 0, line)
+})
+
+test('two registries in one process do not disturb each other', async () => {
+  const one = open()
+  const other = open()
+  one.events.emit('clock_stepped', {by_ms: 70_000})
+  assert.deepEqual(await one.samples('belfry_clock_steps_total'), ['1'])
+  assert.deepEqual(await other.samples('belfry_clock_steps_total'), ['0'])
+})

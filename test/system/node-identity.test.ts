@@ -1,0 +1,48 @@
+import assert from 'node:assert/strict'
+import {mkdtemp, readdir, readFile, rm, stat, writeFile} from 'node:fs/promises'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {afterEach, beforeEach, test} from 'node:test'
+import {NODE_ID_FILE, nodeIdentity} from '../../src/system/node-identity.ts'
+import {systemRandom} from '../../src/system/system-random.ts'
+
+const random = systemRandom()
+let directory = ''
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'belfry-identity-'))
+})
+afterEach(() => rm(directory, {recursive: true, force: true}))
+
+test('the id is minted once, private, and the same ever after', async () => {
+  const first = await nodeIdentity(directory, random)
+  const second = await nodeIdentity(directory, random)
+  assert.ok(first.ok)
+  assert.deepEqual(second, first)
+  const file = join(directory, NODE_ID_FILE)
+  assert.equal((await readFile(file, 'utf8')).trim(), first.id)
+  assert.equal((await stat(file)).mode & 0o777, 0o600)
+  assert.deepEqual(await readdir(directory), [NODE_ID_FILE], 'no draft is left')
+})
+
+test('processes that start at once agree on one id', async () => {
+  const all = await Promise.all(Array.from({length: 20}, () => nodeIdentity(directory, random)))
+  assert.equal(new Set(all.map((identity) => identity.ok && identity.id)).size, 1)
+  assert.deepEqual(await readdir(directory), [NODE_ID_FILE])
+})
+
+test('a damaged file is refused, not replaced', async () => {
+  const file = join(directory, NODE_ID_FILE)
+  for (const content of ['', 'short', 'two words that are long enough', '\0'.repeat(30)]) {
+    await writeFile(file, content)
+    const identity = await nodeIdentity(directory, random)
+    assert.ok(!identity.ok)
+    assert.match(identity.problem, /does not hold a node id; remove it/)
+    assert.equal(await readFile(file, 'utf8'), content)
+  }
+})
+
+test('a directory that is not there is a sentence, not a throw', async () => {
+  const identity = await nodeIdentity(join(directory, 'absent'), random)
+  assert.ok(!identity.ok)
+  assert.match(identity.problem, /^The node id in .* cannot be used: ENOENT/)
+})
