@@ -1,0 +1,54 @@
+/**
+ * An image of the store as a file to be sent and then removed. One at a time: each costs as much disk as the store.
+ * A process that dies while sending leaves its file; the next backup removes it.
+ */
+import {readdir, rm} from 'node:fs/promises'
+import {join} from 'node:path'
+import {DomainError} from '../core/refusal.ts'
+import type {OperationsDependencies} from './dependencies.ts'
+import type {PatientStore} from './patience.ts'
+
+const PREFIX = 'backup-'
+const SUFFIX = '.partial'
+
+export interface BackupImage {
+  /** Absolute path of a complete image. */
+  readonly file: string
+  /** Removes the file. To be called exactly once, however the sending ended. */
+  readonly release: () => Promise<void>
+}
+
+export function createBackup(
+  {random, settings}: Pick<OperationsDependencies, 'random' | 'settings'>,
+  store: PatientStore,
+) {
+  let running = false
+
+  /** Throws `backup_running`. */
+  async function backup(): Promise<BackupImage> {
+    if (running)
+      throw new DomainError('backup_running', 'A backup is already being made; wait for its end.')
+    running = true
+    const file = join(settings.dataDirectory, `${PREFIX}${random.id()}${SUFFIX}`)
+    const release = async () => {
+      await rm(file, {force: true})
+      running = false
+    }
+    try {
+      await removeLeftovers(settings.dataDirectory)
+      await store.longWrite((data) => data.backup(file))
+    } catch (error) {
+      await release()
+      throw error
+    }
+    return {file, release}
+  }
+
+  return {backup}
+}
+
+async function removeLeftovers(directory: string): Promise<void> {
+  for (const name of await readdir(directory)) {
+    if (name.startsWith(PREFIX) && name.endsWith(SUFFIX)) await rm(join(directory, name))
+  }
+}

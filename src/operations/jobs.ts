@@ -1,0 +1,65 @@
+/** Reading, toggling and deleting jobs. Submitting them stands in `submit.ts`, running them in `runs.ts`. */
+import type {JobRecord} from '../core/job.ts'
+import {DomainError} from '../core/refusal.ts'
+import type {JobQuery, Page} from '../ports/store.ts'
+import type {OperationsDependencies} from './dependencies.ts'
+import type {PatientStore} from './patience.ts'
+import {preconditionFailed, type RevisionMatch} from './submit.ts'
+
+export function createJobs({wakeup, events}: OperationsDependencies, store: PatientStore) {
+  /** Throws `job_unknown`. */
+  async function job(name: string): Promise<JobRecord> {
+    return known(name, await store.read((data) => data.job(name)))
+  }
+
+  /** From one snapshot. */
+  function jobs(query: JobQuery): Promise<Page<JobRecord>> {
+    return store.read((data) => data.jobs(query))
+  }
+
+  /** Looked at before the change, not within it: for these two a condition saves a mistake, it does not order writers. */
+  async function expect(name: string, match: RevisionMatch): Promise<void> {
+    if (match === null) return
+    const {revision} = await job(name)
+    if (match !== '*' && !match.includes(revision)) throw preconditionFailed(revision)
+  }
+
+  async function toggle(name: string, match: RevisionMatch): Promise<JobRecord> {
+    await expect(name, match)
+    const toggled = known(name, await store.write((data) => data.toggle(name)))
+    wakeup.ring('launch')
+    events.emit('job_stored', {job: name, revision: toggled.revision, created: false})
+    return toggled
+  }
+
+  /** Throws `job_unknown`, `job_has_dependents`. */
+  async function deleteJob(name: string, match: RevisionMatch): Promise<JobRecord> {
+    await expect(name, match)
+    const result = await store.write((data) => data.deleteJob(name))
+    switch (result.kind) {
+      case 'unknown':
+        throw jobUnknown(name)
+      case 'dependents': {
+        const advice = `delete or change them first: ${result.names.slice(0, 20).join(', ')}`
+        throw new DomainError('job_has_dependents', `Jobs depend on "${name}"; ${advice}.`, {
+          members: {dependent_jobs: result.names},
+        })
+      }
+      case 'deleted':
+        wakeup.ring('cancel')
+        events.emit('job_deleted', {job: name})
+        return result.job
+    }
+  }
+
+  return {job, jobs, toggle, deleteJob}
+}
+
+export function jobUnknown(name: string): DomainError {
+  return new DomainError('job_unknown', `There is no job named "${name.slice(0, 200)}".`)
+}
+
+export function known(name: string, job: JobRecord | null): JobRecord {
+  if (job === null) throw jobUnknown(name)
+  return job
+}

@@ -1,0 +1,38 @@
+/**
+ * Everything a caller can ask for, one function each. Whoever carries the asking (HTTP today) only translates; whoever
+ * may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
+ */
+import {createBackup} from './backup.ts'
+import type {OperationsDependencies} from './dependencies.ts'
+import {createFollow} from './follow.ts'
+import {createHistory} from './history.ts'
+import {createJobs} from './jobs.ts'
+import {createMembers} from './members.ts'
+import {PatientStore} from './patience.ts'
+import {createPause} from './pause.ts'
+import {createPolicies} from './policies.ts'
+import {createRestore} from './restore.ts'
+import {createRuns} from './runs.ts'
+import {createSchedules} from './schedules.ts'
+import {createStatus} from './status.ts'
+import {createSubmit} from './submit.ts'
+
+export function createOperations(dependencies: OperationsDependencies) {
+  const store = new PatientStore(dependencies.store, dependencies.clock)
+  return {
+    submit: createSubmit(dependencies, store),
+    ...createJobs(dependencies, store),
+    ...createRuns(dependencies, store),
+    ...createHistory(store),
+    ...createFollow(dependencies, store),
+    ...createMembers(dependencies, store),
+    ...createPolicies(store),
+    ...createSchedules(dependencies, store),
+    ...createPause(dependencies, store),
+    ...createRestore(dependencies, store),
+    ...createBackup(dependencies, store),
+    ...createStatus(dependencies, store),
+  }
+}
+
+export type Operations = ReturnType<typeof createOperations>

@@ -1,0 +1,161 @@
+/**
+ * Creating and replacing a job, which is one operation. The order of its checks is part of the interface: paused, not
+ * JSON, invalid, unknown parent.
+ */
+import type {JobSpec} from '../core/job.ts'
+import {DomainError} from '../core/refusal.ts'
+import type {SubmitResult} from '../ports/store.ts'
+import {decodeJob} from '../wire/decode-job.ts'
+import {readJsonBytes} from '../wire/json.ts'
+import type {Caller, OperationsDependencies} from './dependencies.ts'
+import {Idempotent, idempotencyMismatch} from './idempotency.ts'
+import {judge} from './judge.ts'
+import type {PatientStore} from './patience.ts'
+import type {JobRecord} from '../core/job.ts'
+
+/** `If-Match`: any of these revisions, or `'*'` = the job must exist; `null` = no condition. */
+export type RevisionMatch = readonly number[] | '*' | null
+
+/** Never a revision, so that a condition nobody can meet refuses inside the store like every other. */
+const NO_REVISION = -1
+
+export interface SubmitCall {
+  readonly caller: Caller
+  readonly body: Uint8Array
+  /** The name in the path, which the body's must equal; `null` when the path has none. */
+  readonly pathName: string | null
+  readonly ifMatch: RevisionMatch
+  /** `If-None-Match: *` */
+  readonly createOnly: boolean
+  readonly runOnCreate: boolean
+  readonly idempotencyKey: string | null
+}
+
+export interface SubmitAnswer {
+  readonly job: JobRecord
+  /** Launch number of the run on create; `null` without one. */
+  readonly group: number | null
+  readonly warnings: readonly string[]
+  readonly ignoredFields: readonly string[]
+}
+
+export function createSubmit(dependencies: OperationsDependencies, store: PatientStore) {
+  const idempotent = new Idempotent()
+
+  /** Throws `DomainError`: `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
+  return async function submit(call: SubmitCall): Promise<SubmitAnswer> {
+    if (await store.read((data) => data.paused())) throw submissionsPaused()
+    const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
+    const parts = ['submit', call.runOnCreate ? 'run' : '', call.body]
+    const result = await idempotent.run(
+      call.caller,
+      call.idempotencyKey,
+      'submit',
+      parts,
+      async (idempotency) => {
+        const ifMatch = await resolveMatch(store, spec.name, call.ifMatch)
+        const {createOnly, runOnCreate} = call
+        return store.write((data) =>
+          data.submit({spec, ifMatch, createOnly, runOnCreate, idempotency}),
+        )
+      },
+    )
+    const stored = refuseUnlessStored(spec, result)
+    announce(dependencies, stored)
+    return {job: stored.job, group: stored.group, warnings, ignoredFields}
+  }
+}
+
+export function submissionsPaused(): DomainError {
+  return new DomainError(
+    'submissions_paused',
+    'Submissions are paused: no job can be created or changed until they are resumed.',
+  )
+}
+
+function readDefinition(dependencies: OperationsDependencies, call: SubmitCall) {
+  const json = readJsonBytes(call.body)
+  if (json.kind === 'syntax')
+    throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
+  if (json.kind === 'content') throw jobInvalid(json.problem)
+  const reading = decodeJob(withPathName(json.value, call.pathName))
+  if (!reading.ok) throw jobInvalid(reading.problem)
+  const {pathName} = call
+  if (pathName !== null && reading.spec.name !== pathName)
+    throw jobInvalid(`name: is "${reading.spec.name}" in the body and "${pathName}" in the path`)
+  const spec = {...reading.spec, owner: reading.spec.owner || call.caller.name}
+  const found = judge(dependencies, spec)
+  const [problem] = found.problems
+  if (problem !== undefined) throw jobInvalid(problem)
+  return {
+    spec,
+    warnings: [...reading.warnings, ...found.warnings],
+    ignoredFields: reading.ignoredFields,
+  }
+}
+
+/** A body without a name takes the one in the path. */
+function withPathName(body: unknown, pathName: string | null): unknown {
+  const nameless = typeof body === 'object' && body !== null && !Array.isArray(body)
+  if (pathName === null || !nameless || 'name' in body) return body
+  return {...body, name: pathName}
+}
+
+function jobInvalid(problem: string): DomainError {
+  return new DomainError(
+    'job_invalid',
+    `Job validation failed: the job definition is invalid: ${problem}`,
+  )
+}
+
+/** Of several revisions the stored one is taken if it is among them; that it still is, the store checks itself. */
+async function resolveMatch(store: PatientStore, name: string, match: RevisionMatch) {
+  if (match === null || match === '*') return match
+  if (match.length < 2) return match[0] ?? NO_REVISION
+  const job = await store.read((data) => data.job(name))
+  return match.find((revision) => revision === job?.revision) ?? NO_REVISION
+}
+
+type Stored = Extract<SubmitResult, {kind: 'stored'}>
+
+function refuseUnlessStored(spec: JobSpec, result: SubmitResult): Stored {
+  switch (result.kind) {
+    case 'stored':
+      return result
+    case 'paused':
+      throw submissionsPaused()
+    case 'parent_unknown':
+      throw new DomainError('parent_unknown', 'specified parent job not found')
+    case 'cycle':
+      throw jobInvalid(`parent_job: makes a cycle, ${result.path.join(' -> ')}`)
+    case 'ephemeral_parent':
+      throw jobInvalid(ephemeralProblem(spec, result.parent, result.dependents))
+    case 'precondition':
+      throw preconditionFailed(result.revision)
+    case 'idempotency_mismatch':
+      throw idempotencyMismatch()
+  }
+}
+
+export function ephemeralProblem(
+  spec: JobSpec,
+  parent: string,
+  dependents: readonly string[],
+): string {
+  return parent === spec.name
+    ? `ephemeral: jobs depend on this one (${dependents.join(', ')}), so it cannot be ephemeral`
+    : `parent_job: "${parent}" is ephemeral, and an ephemeral job cannot have dependents`
+}
+
+export function preconditionFailed(revision: number | null): DomainError {
+  const stands = revision === null ? 'does not exist' : `is at revision ${revision}`
+  return new DomainError('precondition_failed', `The condition does not hold: the job ${stands}.`, {
+    members: {revision},
+  })
+}
+
+function announce({wakeup, events}: OperationsDependencies, stored: Stored): void {
+  const {job, created, changed, group} = stored
+  if (changed || group !== null) wakeup.ring('launch')
+  if (changed) events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
+}
