@@ -57,7 +57,8 @@ export class Loop {
     this.#timer?.cancel()
     this.#timer = this.#options.clock.after(delayMs, () => {
       this.#timer = null
-      this.#running = this.#turn()
+      // `#running` must stand before the step's first line, which may itself ring or stop this loop.
+      this.#running = Promise.resolve().then(() => this.#turn())
     })
   }
 

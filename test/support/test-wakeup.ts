@@ -1,0 +1,35 @@
+/** Doorbells for tests: heard after the work under way, coalesced as the real ones are, and they can be cut off. */
+import type {Bell, Wakeup} from '../../src/ports/wakeup.ts'
+
+export class TestWakeup implements Wakeup {
+  readonly rung: Bell[] = []
+  /** With `true` nobody hears anything: the polls alone must do. */
+  dropsAll = false
+  readonly #listeners: Record<Bell, Set<() => void>> = {
+    launch: new Set(),
+    run: new Set(),
+    cancel: new Set(),
+  }
+  readonly #queued = new Set<Bell>()
+
+  ring(bell: Bell): void {
+    this.rung.push(bell)
+    if (this.dropsAll || this.#queued.has(bell)) return
+    this.#queued.add(bell)
+    queueMicrotask(() => {
+      this.#queued.delete(bell)
+      for (const heard of this.#listeners[bell]) heard()
+    })
+  }
+
+  listen(bell: Bell, heard: () => void): () => void {
+    const listener = () => heard()
+    this.#listeners[bell].add(listener)
+    return () => void this.#listeners[bell].delete(listener)
+  }
+
+  /** Listeners still there; 0 after everything was stopped. */
+  get listening(): number {
+    return Object.values(this.#listeners).reduce((sum, listeners) => sum + listeners.size, 0)
+  }
+}
