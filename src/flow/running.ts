@@ -5,7 +5,7 @@
 import {executionId, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {Executor, Run, RunEnd, RunHandle} from '../ports/executor.ts'
+import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
 import type {ChainEnd, OpenChain} from '../ports/processor.ts'
 import type {Random} from '../ports/random.ts'
 import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/store.ts'
@@ -25,7 +25,7 @@ export interface RunningOptions {
   readonly flushPauseMs: number
 }
 
-const UNTOUCHED: ChainEnd = {notes: '', replacement: null}
+const UNTOUCHED: ChainEnd = {line: null, foot: ''}
 
 export class Running {
   readonly claimedAt: number
@@ -95,9 +95,9 @@ export class Running {
       durationMs,
       exitCode: end.exitCode,
       outputHead: end.head,
-      outputFoot: `${chain.replacement ?? ''}${chain.replacement === null ? '' : '\n'}${end.foot}${chain.notes}`,
+      outputFoot: `${chain.line === null ? '' : `${chain.line}\n`}${end.foot}${chain.foot}`,
       output,
-      dropOutput: chain.replacement !== null,
+      dropOutput: chain.line !== null,
       dice: this.#options.random.dice(),
     })
   }
@@ -118,8 +118,7 @@ export class Running {
   async #execute(): Promise<{end: RunEnd; chain: ChainEnd}> {
     const {execution, spec, scheduledAt} = this.#claimed
     const executor = this.#options.executors.get(spec.executor)
-    if (executor === null)
-      return {end: failure(missingExecutor(spec.executor)), chain: UNTOUCHED}
+    if (executor === null) return {end: failure(missingExecutor(spec.executor)), chain: UNTOUCHED}
     if (this.#wanted !== null) return {end: notStarted(), chain: UNTOUCHED}
     const run: Run = {
       executionId: executionId(execution),
@@ -129,13 +128,16 @@ export class Running {
       scheduledAt,
       config: spec.executorConfig,
     }
-    const chain = await this.#options.openChain(spec.processors, run, (bytes) =>
-      this.#keeper.write(bytes),
-    )
+    // The keeper lets go of what no longer counts, so it never asks the command to wait.
+    const keep: OutputSink = {
+      write: (bytes) => {
+        this.#keeper.write(bytes)
+        return true
+      },
+      drained: (callback) => callback(),
+    }
+    const chain = this.#options.openChain(spec.processors, run, keep)
     this.#handle = executor.start(run, chain)
-    // Asked for while the chain was opened; nobody had a handle then.
-    if (this.#wanted === 'kill') this.#handle.kill()
-    else if (this.#wanted !== null) this.#handle.cancel()
     const end = await this.#handle.ended
     return {end, chain: await chain.end({outcome: end.outcome, exitCode: end.exitCode})}
   }

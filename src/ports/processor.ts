@@ -31,10 +31,10 @@ export interface Processor {
 
 /** What became of the output after the command ended. */
 export interface ChainEnd {
-  /** Processors that failed or were not there, one line each; `''` = none. Shown after the output. */
-  readonly notes: string
-  /** A processor took the output elsewhere: the line stored in its place; `null` = the output is kept. */
-  readonly replacement: string | null
+  /** A processor took the output elsewhere: the line stored in its place, without a newline; `null` = it is kept. */
+  readonly line: string | null
+  /** What went wrong on the way, whole lines; `''` = nothing. Shown after the output. */
+  readonly foot: string
 }
 
 /** One execution's output on its way through its processors, in the order of the definition. */
@@ -43,9 +43,9 @@ export interface OutputChain extends OutputSink {
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<ChainEnd>
 }
 
-/** Opens the chain of one execution; `keep` receives what is to be stored. Never rejects: what fails is noted at the end. */
+/** Opens the chain of one execution; `keep` receives what is to be stored. Never throws: what fails is noted at the end. */
 export type OpenChain = (
   processors: Readonly<Record<string, StringMap>>,
   run: Run,
-  keep: (bytes: Uint8Array) => void,
-) => Promise<OutputChain>
+  keep: OutputSink,
+) => OutputChain
