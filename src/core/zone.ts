@@ -132,7 +132,7 @@ class ZoneTable implements Zone {
  */
 function readBlock(name: string, from: number, until: number): ZoneStretch[] {
   let cursor = zonedAt(from - 2 * OFFSET_MAX_MS, name)
-  // Of what lies before the first piece nobody asks: nothing is missing or repeated there.
+  // Never given out: the first piece ends, or is cut, before anything is added to the block.
   let reachedWall = -Infinity
   const block: ZoneStretch[] = []
   for (;;) {

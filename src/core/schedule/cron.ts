@@ -4,9 +4,11 @@
  * constant offset (zone.ts): the wall clock it shows, and how far the wall clock had come before
  * it.
  *
- * - Fixed hour field: a reading fires at the first instant at which the wall clock has come to it. For a reading that
- *   does not exist that is the first instant after the gap; for one that exists twice it is the first pass.
- * - Wild hour field (`*` or a step): every instant whose wall clock matches. Gaps add nothing, both passes match.
+ * - Fixed hour field: a reading fires at the first instant at which the wall clock has come to it.
+ *   For one that does not exist that is the first instant after the gap; for one that exists twice
+ *   it is the first pass.
+ * - Wild hour field (`*` or a step): every instant whose wall clock matches. Gaps add nothing, both
+ *   passes match.
  */
 import {assert} from '../../std/assert.ts'
 import {OFFSET_MAX_MS, type Zone, type ZoneStretch} from '../zone.ts'
@@ -91,9 +93,7 @@ export class CronSchedule implements Schedule {
    * fire.
    */
   #firesAtStart({from, offsetMs, reachedWall}: ZoneStretch): boolean {
-    // No gap, or no stretch before this one that is known of (`reachedWall` is -Infinity then).
-    if (!this.#fixedHour || reachedWall >= from + offsetMs || reachedWall === -Infinity)
-      return false
+    if (!this.#fixedHour || reachedWall >= from + offsetMs) return false
     const wall = this.#walls.next(reachedWall)
     return wall !== null && wall < from + offsetMs
   }

@@ -66,7 +66,7 @@ export class WallTimes {
     if (from >= until) return 0
     const firstDay = Math.floor(from / DAY_MS)
     const lastDay = Math.floor(until / DAY_MS)
-    // Days before the last, whole; then less what lies before `from`, and what of the last day lies before `until`.
+    // Whole days up to the last; less what lies before `from`, and what the last day has before `until`.
     return (
       this.#days.count(firstDay, lastDay) * this.#timesADay -
       this.#countInDay(firstDay, (from - firstDay * DAY_MS) / SECOND_MS) +
