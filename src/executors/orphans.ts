@@ -56,7 +56,8 @@ export async function endOrphans(options: OrphanOptions): Promise<{ended: string
   const graceMs = options.graceMs ?? GRACE_MS
   const ours = new Set<number>()
   const began = clock.monotonicMs()
-  for (let signalled = new Set<number>(); ;) {
+  const signalled = new Set<number>()
+  for (;;) {
     const alive = await findAlive(left, nodeId, ours)
     const elapsed = clock.monotonicMs() - began
     if (alive.length === 0 || elapsed > graceMs + KILL_WAIT_MS) break

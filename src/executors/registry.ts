@@ -97,7 +97,7 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
   const byName = new Map(all.map((executor) => [executor.name, executor]))
   return {
     get: (name) => byName.get(name) ?? null,
-    names: () => [...byName.keys()].sort(),
+    names: () => [...byName.keys()].toSorted(),
     endOrphans: () => endOrphans({directory, nodeId, clock}),
     start: () => helper.start(),
     stop: () => helper.stop(),

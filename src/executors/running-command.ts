@@ -209,9 +209,12 @@ export class RunningCommand {
     else this.#arm('drain', DRAIN_TICK_MS, () => this.#waitForEnd())
   }
 
-  /** Counts only the time in which we were reading: a slow sink must not cost the command its last lines. */
+  /**
+   * Counts only the time in which we were reading: a slow sink must not cost the command its last lines, unless the
+   * command was killed, when nobody waits for a sink.
+   */
   #waitForEnd(): void {
-    if (!(this.#source?.isPaused() ?? false)) this.#drainedMs += DRAIN_TICK_MS
+    if (this.#killed || !(this.#source?.isPaused() ?? false)) this.#drainedMs += DRAIN_TICK_MS
     if (this.#drainedMs >= this.#world.setup.drainMs) return this.#cutOff()
     this.#arm('drain', DRAIN_TICK_MS, () => this.#waitForEnd())
   }

@@ -162,19 +162,18 @@ class Chain implements OutputChain {
     const {clock, stallMs = STALL_MS} = this.#options
     await new Promise<void>((resolve) => {
       const timer = clock.after(stallMs, () => fail(`it took nothing for ${stallMs / 1000}s`))
-      const fail = (why: string): void => {
-        if (stage.failure === '') stage.failure = why
-        timer.cancel()
+      const fail = (why: unknown): void => {
+        if (stage.failure === '') stage.failure = String(why)
         this.#letGo(stage)
         resolve()
       }
-      const done = (): void => {
-        timer.cancel()
-        resolve()
-      }
-      step().then(done, (error: unknown) =>
-        fail(error instanceof Error ? error.message : String(error)),
-      )
+      step()
+        .catch((error: unknown) => fail(error instanceof Error ? error.message : String(error)))
+        .finally(() => {
+          timer.cancel()
+          resolve()
+        })
+        .catch(fail)
     })
   }
 

@@ -46,6 +46,6 @@ export function createProcessors(options: ProcessorOptions): ProcessorRegistry {
   const byName = new Map(all.map((processor) => [processor.name, processor]))
   return {
     get: (name) => byName.get(name) ?? null,
-    names: () => [...byName.keys()].sort(),
+    names: () => [...byName.keys()].toSorted(),
   }
 }

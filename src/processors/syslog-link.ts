@@ -73,7 +73,7 @@ async function openStream(host: string, port: number): Promise<SyslogLink> {
         if (broken !== null || socket.destroyed)
           return reject(broken ?? new Error('the syslog server hung up'))
         const frame = Buffer.concat([Buffer.from(`${message.length} `), message])
-        socket.write(frame, (error) => (error == null ? resolve() : reject(error)))
+        socket.write(frame, (error) => (error instanceof Error ? reject(error) : resolve()))
       }),
     close: () =>
       new Promise((resolve) => {

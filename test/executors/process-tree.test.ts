@@ -1,0 +1,150 @@
+/** What becomes of everything a command started, when it ends or is ended. Real processes. */
+import assert from 'node:assert/strict'
+import {readdirSync, readFileSync} from 'node:fs'
+import {after, before, describe, test} from 'node:test'
+
+import type {TestNode} from './support.ts'
+import {aNode, aRun, KeepingSink} from './support.ts'
+
+const ON_LINUX = process.platform === 'linux'
+
+/** Processes, not zombies, whose environment or command line holds `mark`. */
+function processesWith(mark: string): number[] {
+  return readdirSync('/proc')
+    .map(Number)
+    .filter((pid) => pid > 0 && pid !== process.pid)
+    .filter((pid) => {
+      try {
+        if (/^State:\s+[ZX]/m.test(readFileSync(`/proc/${pid}/status`, 'latin1'))) return false
+        const environment = readFileSync(`/proc/${pid}/environ`, 'latin1')
+        return (environment + readFileSync(`/proc/${pid}/cmdline`, 'latin1')).includes(mark)
+      } catch {
+        return false
+      }
+    })
+}
+
+for (const spawn of ['portable', 'auto'] as const) {
+  describe(`the process tree, ${spawn}`, {skip: ON_LINUX ? false : 'reads /proc'}, () => {
+    let node: TestNode
+    before(async () => {
+      node = await aNode({spawn})
+    })
+    after(async () => {
+      await node.close()
+    })
+
+    /** Starts a command that prints `ready` when it stands. */
+    async function stand(command: string, more: Record<string, string> = {}) {
+      const sink = new KeepingSink()
+      const run = aRun({command, shell: 'true', ...more})
+      const handle = node.executors.get('shell')!.start(run, sink)
+      await sink.until('ready')
+      return {run, sink, handle, mark: `BELFRY_EXECUTION=${run.executionId}\0`}
+    }
+
+    test('TERM lets a command clean up', async () => {
+      const {sink, handle} = await stand(
+        `trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done`,
+      )
+      handle.cancel()
+      const end = await handle.ended
+      assert.deepEqual([end.outcome, end.exitCode, end.head], ['cancelled', 9, ''])
+      assert.match(sink.text, /bye\n$/)
+    })
+
+    test('KILL follows for what ignores TERM, all of the group', async () => {
+      const {handle, mark} = await stand(
+        `trap '' TERM; sleep 60 & sleep 60 & echo ready; wait; sleep 60`,
+      )
+      assert.equal(processesWith(mark).length >= 3, true)
+      handle.cancel()
+      const end = await handle.ended
+      assert.equal(end.outcome, 'cancelled')
+      assert.deepEqual(processesWith(mark), [])
+    })
+
+    test('children get the whole grace when their parent dies of TERM at once', async () => {
+      const child = `(trap 'sleep 0.1; echo cleaned' TERM; echo ready; while :; do sleep 0.02; done; echo never) & wait`
+      const {sink, handle} = await stand(child.replace('echo cleaned', 'echo cleaned; exit'))
+      handle.cancel()
+      assert.equal((await handle.ended).outcome, 'cancelled')
+      assert.match(sink.text, /cleaned/)
+    })
+
+    test('what left into a session of its own is found and ended', async () => {
+      const {handle, mark} = await stand(
+        `setsid sh -c 'trap "" TERM; echo ready; sleep 60; sleep 60' & wait`,
+      )
+      assert.notEqual(processesWith(mark).length, 0)
+      handle.cancel()
+      assert.equal((await handle.ended).outcome, 'cancelled')
+      assert.deepEqual(processesWith(mark), [])
+    })
+
+    test('a tree that forks while it is ended is ended', async () => {
+      const {handle, mark} = await stand(
+        `trap '' TERM; f() { while :; do sleep 60 & setsid sleep 60 & sleep 0.02; done; }; f & f & f & echo ready; wait`,
+      )
+      handle.kill()
+      assert.equal((await handle.ended).outcome, 'cancelled')
+      assert.deepEqual(processesWith(mark), [])
+    })
+
+    test('an orderly end takes what was left in the group with it', async () => {
+      const {run, handle, mark} = await stand('sleep 60 >/dev/null 2>&1 & echo ready')
+      const end = await handle.ended
+      assert.deepEqual([end.outcome, end.foot], ['succeeded', ''], run.executionId)
+      assert.deepEqual(processesWith(mark), [])
+    })
+
+    test('a grandchild that holds the output open does not hold the end', async () => {
+      const {sink, handle, mark} = await stand('sleep 60 & echo ready')
+      const end = await handle.ended
+      assert.equal(end.outcome, 'succeeded')
+      assert.match(end.foot, /^output closed here/)
+      assert.equal(sink.text, 'ready\n')
+      assert.deepEqual(processesWith(mark), [])
+    })
+
+    test('a grandchild that floods the output does not hold the end', async () => {
+      const {handle} = await stand('setsid cat /dev/zero & echo ready')
+      const end = await handle.ended
+      assert.equal(end.outcome, 'succeeded')
+      assert.match(end.foot, /^output closed here/)
+    })
+
+    test('a daemon that an orderly ended job started lives on', async () => {
+      const {handle, mark} = await stand(
+        `up=$(mktemp -u); setsid sh -c 'touch "$0"; exec sleep 60' $up >/dev/null 2>&1 &
+         while [ ! -e $up ]; do sleep 0.01; done; rm $up; echo ready`,
+      )
+      assert.equal((await handle.ended).outcome, 'succeeded')
+      const [daemon] = processesWith(mark)
+      assert.notEqual(daemon, undefined)
+      process.kill(daemon!, 'SIGKILL')
+    })
+
+    test('mem_limit kills the group and says how much it was', async () => {
+      const eater = `${process.execPath} -e "const a = Buffer.alloc(400e6, 1); console.log('ready'); setInterval(() => a, 1e4)"`
+      const {handle} = await stand(eater, {mem_limit: '300MB'})
+      const end = await handle.ended
+      assert.deepEqual([end.outcome, end.exitCode], ['failed', null])
+      assert.match(
+        end.foot,
+        /^killed: [3-9]\d{8} bytes of resident memory, over mem_limit 300MB\n$/,
+      )
+    })
+
+    test('stop ends everything and settles every end', async () => {
+      const own = await aNode({spawn})
+      const sink = new KeepingSink()
+      const run = aRun({command: `trap '' TERM; echo ready; sleep 60; sleep 60`, shell: 'true'})
+      const handle = own.executors.get('shell')!.start(run, sink)
+      await sink.until('ready')
+      await own.close()
+      assert.equal((await handle.ended).outcome, 'cancelled')
+      assert.deepEqual(processesWith(`BELFRY_EXECUTION=${run.executionId}\0`), [])
+    })
+  })
+}

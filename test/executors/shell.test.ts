@@ -1,0 +1,279 @@
+/** The shell executor with real processes, once for each way of starting them. */
+import assert from 'node:assert/strict'
+import {chmodSync, mkdirSync, symlinkSync, writeFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {after, before, describe, test} from 'node:test'
+
+import {exerciseExecutor} from './exercise-executor.ts'
+import type {TestNode} from './support.ts'
+import {aNode} from './support.ts'
+
+const ON_POSIX_SPAWN = process.platform === 'linux' && ['x64', 'arm64'].includes(process.arch)
+
+const CONFIGS = {
+  succeeding: {command: 'echo hello'},
+  failing: {command: 'echo hello; exit 3', shell: 'true'},
+  waiting: {command: 'echo ready; sleep 60', shell: 'true'},
+  flooding: {command: 'cat /dev/zero'},
+  timingOut: {command: 'sleep 60', timeout: '100ms'},
+  wrong: {command: 'echo "', timeout: 'soon'},
+}
+
+for (const spawn of ['portable', 'posix'] as const) {
+  describe(
+    `shell, ${spawn}`,
+    {skip: spawn === 'posix' && !ON_POSIX_SPAWN ? 'no posix_spawn here' : false},
+    () => {
+      let node: TestNode
+      before(async () => {
+        const environment = {
+          ...process.env,
+          SECRET: 'hunter2',
+          TZ: 'UTC',
+          LC_MESSAGES: 'C',
+          LD_DEBUG: '',
+        }
+        node = await aNode({spawn, environment})
+      })
+      after(async () => {
+        await node.close()
+      })
+
+      exerciseExecutor(
+        `shell ${spawn}`,
+        async () => {
+          const own = await aNode({spawn})
+          return {executor: own.executors.get('shell')!, close: () => own.close()}
+        },
+        () => CONFIGS,
+      )
+
+      test('the way of starting is the one asked for', () => {
+        assert.deepEqual(node.executors.spawnUsed(), {spawn, why: ''})
+      })
+
+      test('the exit status stands in front of the output', async () => {
+        const end = await node.run(CONFIGS.failing)
+        assert.deepEqual([end.exitCode, end.head, end.foot], [3, 'exit status 3\n', ''])
+      })
+
+      test('death by a signal is named', async () => {
+        const end = await node.run({command: 'kill -SEGV $$', shell: 'true'})
+        assert.deepEqual(
+          [end.outcome, end.exitCode, end.head, end.foot],
+          ['failed', null, '', 'killed by signal SIGSEGV\n'],
+        )
+      })
+
+      test('every exit status arrives as it is', async () => {
+        const codes = Array.from({length: 64}, (_, index) => index * 4)
+        const ends = await Promise.all(
+          codes.map((code) => node.run({command: `exit ${code}`, shell: 'true'})),
+        )
+        assert.deepEqual(
+          ends.map((end) => end.exitCode),
+          codes,
+        )
+      })
+
+      test('output and errors come in the order written, and bytes unchanged', async () => {
+        const command = `i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done; printf '\\377\\000\\n'`
+        const {text} = await node.run({command, shell: 'true'})
+        const expected = Array.from({length: 200}, (_, index) => `o${index}\ne${index}\n`).join('')
+        assert.equal(text.slice(0, expected.length), expected)
+        assert.equal(text.length, expected.length + 3)
+      })
+
+      test('/dev/stdout and /dev/stderr can be opened', async () => {
+        const end = await node.run({
+          command: 'echo a > /dev/stdout; echo b > /dev/stderr',
+          shell: 'true',
+        })
+        assert.deepEqual([end.outcome, end.text], ['succeeded', 'a\nb\n'])
+      })
+
+      test('without a shell nothing is interpreted', async () => {
+        const {text} = await node.run({command: `printf '%s|' $HOME "a  b" 'c"d' e\\ f * ; true`})
+        assert.equal(text, '$HOME|a  b|c"d|e f|*|;|true|')
+      })
+
+      test('the environment holds what is promised and nothing else', async () => {
+        const {text} = await node.run(
+          {command: '/usr/bin/env -0', env: 'A=1,B=x\\,y,EMPTY='},
+          {executionId: '7-web-2', attempt: 2},
+        )
+        const variables = new Map(
+          text
+            .split('\0')
+            .slice(0, -1)
+            .map(
+              (pair) =>
+                [pair.slice(0, pair.indexOf('=')), pair.slice(pair.indexOf('=') + 1)] as const,
+            ),
+        )
+        const promised = {
+          A: '1',
+          B: 'x,y',
+          EMPTY: '',
+          BELFRY_JOB: 'backup',
+          BELFRY_EXECUTION: '7-web-2',
+          BELFRY_SCHEDULED_AT: '2026-03-29T01:30:00.000Z',
+          BELFRY_ATTEMPT: '2',
+          BELFRY_NODE: 'web',
+          BELFRY_NODE_ID: node.nodeId,
+          ENV_JOB_NAME: 'backup',
+          TZ: 'UTC',
+          LC_MESSAGES: 'C',
+        }
+        for (const [name, value] of Object.entries(promised))
+          assert.equal(variables.get(name), value, name)
+        const own = ['PATH', 'HOME', 'USER', 'LANG', 'TMPDIR', 'SHELL']
+        const extra = [...variables.keys()].filter(
+          (name) => !(name in promised) && !own.includes(name),
+        )
+        assert.deepEqual(
+          extra.filter((name) => !name.startsWith('LC_')),
+          [],
+        )
+      })
+
+      test('no descriptor but the three is open, and standard input is empty', async () => {
+        const {text} = await node.run({command: 'ls /proc/self/fd; cat', shell: 'true'})
+        // 3 is the directory that ls itself reads.
+        if (process.platform === 'linux') assert.equal(text, '0\n1\n2\n3\n')
+      })
+
+      test('no signal is ignored or blocked, and the command leads its own session', async () => {
+        const command =
+          'grep -E "^Sig(Blk|Ign)" /proc/self/status; cut -d" " -f6 /proc/$$/stat; echo $$'
+        const {text} = await node.run({command, shell: 'true'})
+        const [blocked, ignored, session, pid] = text.trim().split('\n')
+        assert.match(blocked!, /SigBlk:\s*0+$/)
+        // glibc's posix_spawn ignores its own two internal signals, 32 and 33.
+        assert.match(
+          ignored!,
+          spawn === 'posix' ? /SigIgn:\s*0000000[01][08]0000000$/ : /SigIgn:\s*0+$/,
+        )
+        assert.equal(session, pid)
+      })
+
+      test('the payload is the standard input, more of it than a pipe holds too', async () => {
+        const payload = Buffer.alloc(200_000, 'payload ')
+        const end = await node.run({command: 'cat', payload: payload.toString('base64')})
+        assert.equal(end.text.length, payload.length)
+        assert.equal(end.text, payload.toString())
+      })
+
+      test('a payload nobody reads is no failure', async () => {
+        const payload = Buffer.alloc(200_000).toString('base64')
+        assert.equal((await node.run({command: 'true', payload})).outcome, 'succeeded')
+      })
+
+      test('cwd is where it runs', async () => {
+        assert.equal((await node.run({command: 'pwd', cwd: '/usr/bin'})).text, '/usr/bin\n')
+      })
+
+      test('a program that is not there, not ours, or has no place to run says so', async () => {
+        const plain = join(node.dataDir, 'plain')
+        writeFileSync(plain, 'x')
+        const lines = [
+          [
+            {command: 'no-such-program'},
+            /^command not found: "no-such-program" is in none of PATH=.+\n$/,
+          ],
+          [{command: '/no/such'}, /^command not found: "\/no\/such" does not exist/],
+          [{command: plain}, /^permission denied: /],
+          [
+            {command: 'true', cwd: '/no/such'},
+            /^cwd "\/no\/such" is not a directory on this node\n$/,
+          ],
+          [{command: 'true', cwd: plain}, /^cwd ".+" is not a directory on this node\n$/],
+        ] as const
+        for (const [config, foot] of lines) {
+          const end = await node.run(config)
+          assert.deepEqual([end.outcome, end.exitCode], ['failed', null])
+          assert.match(end.foot, foot)
+        }
+      })
+
+      test('a script without an interpreter line is run by /bin/sh', async () => {
+        const script = join(node.dataDir, 'script')
+        writeFileSync(script, 'echo "I am $1"\n')
+        chmodSync(script, 0o755)
+        assert.equal((await node.run({command: `${script} here`})).text, 'I am here\n')
+      })
+
+      test('the program is looked up in the PATH of the job', async () => {
+        const directory = join(node.dataDir, 'bin')
+        mkdirSync(directory)
+        writeFileSync(join(directory, 'greet'), '#!/bin/sh\necho greetings\n')
+        chmodSync(join(directory, 'greet'), 0o755)
+        assert.equal(
+          (await node.run({command: 'greet', env: `PATH=${directory}`})).text,
+          'greetings\n',
+        )
+      })
+    },
+  )
+}
+
+describe('shell, what a node allows', () => {
+  test('cwd must lie under an allowed directory, links followed', async () => {
+    const node = await aNode({cwdAllowed: ['/usr']})
+    try {
+      const shell = node.executors.get('shell')!
+      assert.deepEqual(shell.check({command: 'pwd', cwd: '/usr/bin'}).problems, [])
+      assert.match(
+        shell.check({command: 'pwd', cwd: '/usr/../etc'}).problems[0]!,
+        /not allowed on this node/,
+      )
+    } finally {
+      await node.close()
+    }
+    const linked = await aNode({cwdAllowed: ['/tmp']})
+    try {
+      const way = join(linked.dataDir, 'way')
+      symlinkSync('/etc', way)
+      const end = await linked.run({command: 'pwd', cwd: way})
+      assert.deepEqual(
+        [end.outcome, end.foot],
+        ['failed', `cwd ${way} leads to /etc, which is not allowed on this node\n`],
+      )
+    } finally {
+      await linked.close()
+    }
+  })
+
+  test('su is refused unless the node runs as root and names the account', async () => {
+    const node = await aNode({suAllowed: ['nobody']})
+    try {
+      const shell = node.executors.get('shell')!
+      const isRoot = process.geteuid?.() === 0
+      const refused = shell.check({command: 'id -un', su: 'root'}).problems[0]!
+      assert.match(
+        refused,
+        isRoot ? /su "root" is not allowed on this node; allowed: nobody/ : /runs as root/,
+      )
+      assert.match(
+        shell.check({command: 'id', su: 'nobody:root'}).problems[0]!,
+        /not allowed|runs as root/,
+      )
+      assert.match(
+        shell.check({command: 'id', su: '-x'}).problems[0]!,
+        /su must be user or user:group/,
+      )
+      if (!isRoot) return
+      const end = await node.run({
+        command: 'id -un; id -G; echo $USER',
+        shell: 'true',
+        su: 'nobody',
+        cwd: '/',
+      })
+      const [user, groups, variable] = end.text.trim().split('\n')
+      assert.deepEqual([user, variable], ['nobody', 'nobody'])
+      assert.doesNotMatch(groups!, /(^| )0( |$)/)
+    } finally {
+      await node.close()
+    }
+  })
+})
