@@ -57,11 +57,11 @@ export function sameSpec(one: JobSpec, other: JobSpec): boolean {
   return specText(one) === specText(other)
 }
 
+/** Fields and maps sorted, because one spec may come from a request and the other from the store. */
 function specText(spec: JobSpec): string {
-  const sorted = (map: Readonly<Record<string, string>>) =>
-    Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1))
+  const sorted = (map: object) => Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1))
   return JSON.stringify([
-    {...spec, tags: 0, metadata: 0, executorConfig: 0, processors: 0},
+    sorted({...spec, tags: 0, metadata: 0, executorConfig: 0, processors: 0}),
     sorted(spec.tags),
     sorted(spec.metadata),
     sorted(spec.executorConfig),
@@ -82,9 +82,11 @@ export function planDefinition(
 ): DefinitionChange {
   if (existing === null) {
     const anchorAt = anchorFor(spec, now)
+    // The second of creation is the phase of `@every`, not a planned time; a start that is this very instant is one.
+    const after = spec.startsAt === null ? now : now - 1
     const nextAt =
       (runsPast ? pastInstant(spec, anchorAt, now, defaultZone) : null) ??
-      nextPlanned(spec, anchorAt, now - 1, defaultZone)
+      nextPlanned(spec, anchorAt, after, defaultZone)
     return {changed: true, revision: 1, anchorAt, nextAt, missed: []}
   }
   if (sameSpec(existing.spec, spec)) {
@@ -114,12 +116,12 @@ function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason
   return [{scheduledAt: job.nextAt, scheduledUntil, count, decision: 'missed', reason, targets: []}]
 }
 
-/** `@at` in the past of a job being created: it is due now, and catch-up decides. */
+/** `@at` in the past of a job being created, or of this instant: it is due now, and catch-up decides. */
 function pastInstant(spec: JobSpec, anchorAt: number, now: number, zone: string): number | null {
   if (spec.disabled) return null
   const schedule = scheduleOf(spec, anchorAt, zone)
   if (schedule === null || schedule.kind !== 'at') return null
-  const planned = schedule.previous(now)
+  const planned = schedule.previous(now + 1)
   if (planned === null || (spec.startsAt !== null && planned < spec.startsAt)) return null
   return within(planned, spec.expiresAt)
 }

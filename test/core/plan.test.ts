@@ -1,0 +1,245 @@
+/** Planned times of a job, and what a change of its definition does to them. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import type {JobRecord, JobSpec} from '../../src/core/job.ts'
+import {nextPlanned, planDefinition, sameSpec} from '../../src/core/plan.ts'
+import {aJob, NOON, type JobFixture} from '../support/fixtures.ts'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+
+function plan(existing: JobFixture | null, changed: JobFixture, now: number, runsPast = true) {
+  const record = existing === null ? null : existing.record
+  return planDefinition(record, changed.spec, now, 'UTC', runsPast)
+}
+
+/** A stored job as `planDefinition` would have stored it at `now`. */
+function stored(job: JobFixture, now: number): JobFixture {
+  const {anchorAt, nextAt, revision} = plan(null, job, now)
+  return job.stored({anchorAt, nextAt, revision})
+}
+
+describe('the next planned time', () => {
+  const hourly = aJob().scheduled('0 0 * * * *')
+  const table: readonly [what: string, job: JobFixture, after: number, next: number | null][] = [
+    ['strictly after', hourly, NOON, NOON + HOUR],
+    ['not before starts_at', hourly.between(NOON + 3 * HOUR, null), NOON, NOON + 3 * HOUR],
+    ['starts_at between two', hourly.between(NOON + 90 * MINUTE, null), NOON, NOON + 2 * HOUR],
+    ['expires_at is exclusive', hourly.between(null, NOON + HOUR), NOON, null],
+    ['just before expires_at', hourly.between(null, NOON + HOUR + 1), NOON, NOON + HOUR],
+    ['none while disabled', hourly.disabled(), NOON, null],
+    ['none for a child', hourly.with({parentJob: 'parent'}), NOON, null],
+    ['none by hand only', aJob().manual(), NOON, null],
+    [
+      'in its own zone',
+      aJob().scheduled('0 30 9 * * *').with({timezone: 'Asia/Tokyo'}),
+      NOON,
+      NOON + 12.5 * HOUR,
+    ],
+    [
+      'in the default zone without one',
+      aJob().scheduled('0 0 13 * * *').with({timezone: ''}),
+      NOON,
+      NOON + HOUR,
+    ],
+  ]
+  for (const [what, job, after, next] of table) {
+    it(what, () => assert.equal(nextPlanned(job.spec, NOON, after, 'UTC'), next))
+  }
+})
+
+describe('a new job', () => {
+  it('starts at revision 1, planned from now on', () => {
+    const change = plan(null, aJob().scheduled('0 0 * * * *'), NOON + 1)
+    const expected = {changed: true, revision: 1, anchorAt: NOON, nextAt: NOON + HOUR, missed: []}
+    assert.deepEqual(change, expected)
+  })
+
+  it('keeps the second of its creation as the phase of @every', () => {
+    const change = plan(null, aJob().every('10m'), NOON + 5_678)
+    assert.deepEqual([change.anchorAt, change.nextAt], [NOON + 5_000, NOON + 5_000 + 10 * MINUTE])
+  })
+
+  it('waits a whole interval also when it was created on the very second', () => {
+    assert.equal(plan(null, aJob().every('1h'), NOON).nextAt, NOON + HOUR)
+  })
+
+  it('first fires at starts_at itself, and keeps that phase', () => {
+    const future = aJob()
+      .every('10m')
+      .between(NOON + 123_456, null)
+    assert.equal(plan(null, future, NOON).nextAt, NOON + 123_456)
+    assert.equal(plan(null, future.between(NOON, null), NOON).nextAt, NOON)
+    const past = aJob()
+      .every('10m')
+      .between(NOON - 123_456, null)
+    assert.equal(plan(null, past, NOON).nextAt, NOON - 123_456 + 10 * MINUTE)
+  })
+
+  const at = (iso: string) => aJob().scheduled(`@at ${iso}`)
+  const past = NOON - HOUR
+  const instants: readonly [
+    what: string,
+    job: JobFixture,
+    runsPast: boolean,
+    next: number | null,
+  ][] = [
+    ['a future @at', at('2026-03-01T13:00:00Z'), true, NOON + HOUR],
+    ['an @at of this very instant', at('2026-03-01T12:00:00Z'), true, NOON],
+    ['a past @at is due at once', at('2026-03-01T11:00:00Z'), true, past],
+    ['but not in a restore', at('2026-03-01T11:00:00Z'), false, null],
+    ['nor when it is disabled', at('2026-03-01T11:00:00Z').disabled(), true, null],
+    ['nor before its start', at('2026-03-01T11:00:00Z').between(past + 1, null), true, null],
+    ['nor after its end', at('2026-03-01T11:00:00Z').between(null, past), true, null],
+  ]
+  for (const [what, job, runsPast, next] of instants) {
+    it(`with ${what}`, () => assert.equal(plan(null, job, NOON, runsPast).nextAt, next))
+  }
+
+  it('has no past by any other schedule', () => {
+    for (const schedule of ['0 0 * * * *', '@every 1h', '@daily']) {
+      const {nextAt} = plan(
+        null,
+        aJob()
+          .scheduled(schedule)
+          .between(NOON - 10 * HOUR, null),
+        NOON,
+      )
+      assert.ok(nextAt! >= NOON, schedule)
+    }
+  })
+})
+
+describe('the same definition again', () => {
+  it('touches nothing, also while a time is due', () => {
+    const job = stored(aJob().every('1m'), NOON)
+    const again = plan(job, aJob().every('1m'), NOON + 10 * MINUTE)
+    const {revision, anchorAt, nextAt} = job.record
+    assert.deepEqual(again, {changed: false, revision, anchorAt, nextAt, missed: []})
+  })
+
+  it('is the same in whatever order its fields and its maps were written', () => {
+    const {spec} = aJob()
+      .tagged({a: '1', b: '2'})
+      .with({metadata: {x: 'y', z: ''}})
+    const backward = Object.fromEntries(Object.entries(spec).toReversed()) as unknown as JobSpec
+    assert.ok(sameSpec(spec, backward))
+    assert.ok(sameSpec(spec, {...spec, tags: {b: '2', a: '1'}}))
+  })
+
+  it('differs by any field, any map entry, and the order of processors', () => {
+    const {spec} = aJob()
+    const processors = {files: {forward: 'true'}, log: {}}
+    const changes: Partial<JobSpec>[] = [
+      {displayname: 'x'},
+      {retries: 1},
+      {disabled: true},
+      {startsAt: NOON},
+      {tags: {a: '1'}},
+      {metadata: {a: '1'}},
+      {executorConfig: {command: 'true'}},
+      {processors},
+    ]
+    for (const change of changes) assert.ok(!sameSpec(spec, {...spec, ...change}))
+    const other = {...spec, processors: {log: {}, files: {forward: 'true'}}}
+    assert.ok(!sameSpec({...spec, processors}, other))
+  })
+})
+
+describe('a changed definition', () => {
+  const hourly = stored(aJob().scheduled('0 0 * * * *'), NOON + 1)
+  const later = NOON + 90 * MINUTE
+
+  it('keeps next, phase and a due time when the schedule is the same', () => {
+    const change = plan(hourly, hourly.with({displayname: 'new', retries: 3}), later)
+    assert.equal(change.revision, 2)
+    assert.equal(change.nextAt, NOON + HOUR, 'still due: it runs by the new definition')
+    assert.deepEqual(change.missed, [])
+  })
+
+  it('records the due times a new schedule moves past, as one row', () => {
+    const minutely = stored(aJob().scheduled('0 * * * * *'), NOON + 1)
+    const change = plan(minutely, minutely.scheduled('0 0 * * * *'), NOON + 5 * MINUTE + 1)
+    assert.equal(change.nextAt, NOON + HOUR)
+    const [row] = change.missed
+    assert.deepEqual(row, {
+      scheduledAt: NOON + MINUTE,
+      scheduledUntil: NOON + 5 * MINUTE,
+      count: 5,
+      decision: 'missed',
+      reason: 'edited',
+      targets: [],
+    })
+    assert.equal(change.missed.length, 1)
+  })
+
+  it('says disabled when that is what moved it', () => {
+    const change = plan(hourly, hourly.with({disabled: true}), later)
+    assert.equal(change.nextAt, null)
+    assert.deepEqual(
+      change.missed.map(({reason, count}) => [reason, count]),
+      [['disabled', 1]],
+    )
+  })
+
+  it('records nothing when nothing was due', () => {
+    assert.deepEqual(plan(hourly, hourly.every('5m'), NOON + 2).missed, [])
+    assert.deepEqual(plan(hourly, hourly.with({disabled: true}), NOON + 2).missed, [])
+  })
+
+  it('plans nothing before it was accepted', () => {
+    for (const changed of [
+      hourly.scheduled('0 */7 * * * *'),
+      hourly.every('1m'),
+      hourly.with({timezone: 'Asia/Kolkata'}),
+      hourly.between(NOON - HOUR, null),
+    ]) {
+      assert.ok(plan(hourly, changed, later).nextAt! > later)
+    }
+  })
+
+  it('plans a past @at only when it creates the job', () => {
+    assert.equal(plan(hourly, hourly.scheduled('@at 2026-03-01T11:00:00Z'), later).nextAt, null)
+  })
+
+  it('gives @every a new phase only with a new schedule or start', () => {
+    const every = stored(aJob().every('10m'), NOON)
+    const same = plan(every, every.tagged({role: 'web'}), NOON + 123_000)
+    assert.deepEqual([same.anchorAt, same.nextAt], [NOON, NOON + 10 * MINUTE])
+    const toggled = plan(every.disabled(), every, NOON + 25 * MINUTE)
+    assert.deepEqual([toggled.anchorAt, toggled.nextAt], [NOON, NOON + 30 * MINUTE])
+    const changed = plan(every, every.every('7m'), NOON + 123_456)
+    assert.deepEqual(
+      [changed.anchorAt, changed.nextAt],
+      [NOON + 123_000, NOON + 123_000 + 7 * MINUTE],
+    )
+    const started = plan(every, every.between(NOON + HOUR, null), NOON + 123_456)
+    assert.deepEqual([started.anchorAt, started.nextAt], [NOON + HOUR, NOON + HOUR])
+  })
+
+  it('never goes back to a decided time, even when the wall clock did', () => {
+    const decided = hourly.stored({decidedUntil: NOON + 5 * HOUR, nextAt: NOON + 6 * HOUR})
+    const change = plan(decided, decided.scheduled('0 30 * * * *'), NOON + 2 * HOUR)
+    assert.equal(change.nextAt, NOON + 5.5 * HOUR)
+  })
+
+  it('takes its next away when it becomes a child, and gives it back after', () => {
+    const child = plan(hourly, hourly.with({parentJob: 'parent'}), later)
+    assert.equal(child.nextAt, null)
+    assert.deepEqual(
+      child.missed.map(({reason}) => reason),
+      ['edited'],
+    )
+    const orphan = hourly.with({parentJob: 'parent'}).stored({nextAt: null})
+    assert.equal(plan(orphan, hourly, later).nextAt, NOON + 2 * HOUR)
+  })
+
+  it('ends with a nearer expires_at, and goes on with a later one', () => {
+    const ended = plan(hourly, hourly.between(null, NOON + HOUR), later)
+    assert.equal(ended.nextAt, null)
+    assert.equal(ended.missed.length, 1)
+    const expired: JobRecord = hourly.between(null, NOON + HOUR).stored({nextAt: null}).record
+    const {spec} = hourly.between(null, NOON + 10 * HOUR)
+    assert.equal(planDefinition(expired, spec, later, 'UTC', true).nextAt, NOON + 2 * HOUR)
+  })
+})
