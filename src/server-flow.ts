@@ -1,0 +1,112 @@
+/**
+ * The flow of one server, wired: what every node runs, and what lives as long as a term. Stands apart from `server.ts`,
+ * which holds the order of starting and stopping.
+ */
+import type {Config} from './config.ts'
+import type {ExecutorRegistry} from './executors/registry.ts'
+import {Finisher} from './flow/finish.ts'
+import {LaunchService} from './flow/launch.ts'
+import {PruneService} from './flow/prune.ts'
+import {RescueService} from './flow/rescue.ts'
+import {RunService} from './flow/run.ts'
+import type {Clock} from './ports/clock.ts'
+import type {Events} from './ports/events.ts'
+import type {Random} from './ports/random.ts'
+import type {OutputAppend, Store} from './ports/store.ts'
+import type {Wakeup} from './ports/wakeup.ts'
+import {openChain} from './processors/chain.ts'
+import type {ProcessorRegistry} from './processors/registry.ts'
+import {Batcher} from './std/batcher.ts'
+import type {Service} from './std/service.ts'
+
+export interface FlowParts {
+  readonly config: Config
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
+}
+
+/** The services of a term, in the order they start. */
+export function leaderServices(
+  {config, ...ports}: FlowParts,
+  defaultZone: string,
+  term: number,
+  over: () => void,
+): readonly Service[] {
+  const {limits} = config
+  return [
+    new LaunchService({
+      ...ports,
+      term,
+      over,
+      defaultZone,
+      defaultTarget: config.defaultTarget,
+      lateAfterMs: config.lateAfterMs,
+      targetWaitMs: config.targetWaitMs,
+      catchUpMax: limits.catchUpMax,
+      batchMax: limits.launchBatchMax,
+      pollMs: limits.pollMs,
+    }),
+    new RescueService({
+      ...ports,
+      term,
+      over,
+      defaultTarget: config.defaultTarget,
+      limits: {
+        failedAfterMs: limits.failedAfterMs,
+        lostAfterMs: limits.lostAfterMs,
+        pauseMaxMs: limits.judgePauseMaxMs,
+      },
+      unclaimedMs: limits.claimRepickMs,
+      lookEveryMs: limits.judgeLookMs,
+    }),
+    new PruneService({
+      ...ports,
+      term,
+      over,
+      keep: {
+        keepLaunches: config.keepLaunches,
+        keepUnlaunched: limits.unlaunchedRowsKept,
+        keepMs: config.keepMs,
+        keepOutputBytes: config.keepOutputBytes,
+      },
+    }),
+  ]
+}
+
+/** What runs a node's executions. */
+export function runService(
+  {config, ...ports}: FlowParts,
+  node: {readonly id: string; readonly incarnation: string},
+  executors: ExecutorRegistry,
+  processors: ProcessorRegistry,
+): RunService {
+  const {limits} = config
+  const {store, clock} = ports
+  const batch = {clock, waitMs: limits.commitWaitMs, itemsMax: limits.commitItemsMax}
+  const finisher = new Finisher({...ports, batchWaitMs: batch.waitMs, batchMax: batch.itemsMax})
+  const appends = new Batcher<OutputAppend, boolean>({
+    ...batch,
+    flush: (items) => store.appendOutput(items),
+  })
+  return new RunService({
+    ...ports,
+    executors,
+    openChain: (jobProcessors, run, keep) =>
+      openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
+    finish: (item) => finisher.finish(item),
+    append: (item) => appends.add(item),
+    nodeId: node.id,
+    incarnation: node.incarnation,
+    slots: config.slots,
+    claimMax: limits.claimBatchMax,
+    claimFreshMs: limits.claimFreshMs,
+    pollMs: limits.pollMs,
+    keepOutputBytes: limits.outputTailBytes,
+    flushBytes: limits.outputFlushBytes,
+    flushMs: limits.outputFlushMs,
+    flushPauseMs: limits.outputPauseMs,
+  })
+}
