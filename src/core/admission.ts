@@ -53,7 +53,7 @@ export function admit(
     context.loads,
     context.dice,
   )
-  if (forbids) context.opened.set(spec.name, label)
   if (chosen.length === 0) return {kind: 'no_node'}
+  if (forbids) context.opened.set(spec.name, label)
   return {kind: 'go', targets: chosen.map(({id, name}) => ({nodeId: id, nodeName: name}))}
 }

@@ -150,6 +150,8 @@ function launchRow(
     case 'go':
       return {...single, decision: 'launched', reason: '', targets: admission.targets}
     case 'no_node':
+      // A planned time that waits is in the way of those after it; a request that waits is in nobody's.
+      context.opened.set(spec.name, label)
       return {...single, decision: 'pending', reason: 'waits_for_node'}
     case 'overlap':
       return waits

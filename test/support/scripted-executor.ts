@@ -101,13 +101,10 @@ export class ScriptedExecutor implements Executor {
 }
 
 /** A chain without processors: everything written is kept. */
-export function keepingChain(keep: (bytes: Uint8Array) => void): OutputChain {
+export function keepingChain(keep: OutputSink): OutputChain {
   return {
-    write: (bytes) => {
-      keep(bytes)
-      return true
-    },
-    drained: (callback) => callback(),
-    end: async () => ({notes: '', replacement: null}),
+    write: (bytes) => keep.write(bytes),
+    drained: (callback) => keep.drained(callback),
+    end: async () => ({line: null, foot: ''}),
   }
 }

@@ -1,0 +1,24 @@
+/** What one pass of decisions shares, with the limits the server uses unless a test says otherwise. */
+import type {PassContext} from '../../src/core/admission.ts'
+import {aNode, NOON, type NodeFixture} from './fixtures.ts'
+import {SeededRandom} from './seeded-random.ts'
+
+export function aPass(
+  changes: Partial<Omit<PassContext, 'candidates'>> & {nodes?: readonly NodeFixture[]} = {},
+): PassContext {
+  const random = new SeededRandom(1)
+  const {nodes = [aNode()], ...others} = changes
+  return {
+    now: NOON,
+    defaultZone: 'UTC',
+    defaultTarget: 'one',
+    lateAfterMs: 30_000,
+    targetWaitMs: 600_000,
+    catchUpMax: 100,
+    candidates: nodes.map(({candidate}) => candidate),
+    loads: new Map(),
+    opened: new Map(),
+    dice: () => random.dice(),
+    ...others,
+  }
+}
