@@ -1,0 +1,64 @@
+/**
+ * The store's steps as generators: a step yields commands (SQL and values) and is handed the rows, so that one text serves
+ * an engine that answers at once and one that answers later. A step never performs I/O, reads a clock or opens a
+ * transaction itself: whoever drives it has opened one.
+ */
+
+export type Value = string | number | null | Uint8Array
+export type Values = readonly Value[]
+export type Row = Readonly<Record<string, Value>>
+
+/** One statement with `?` placeholders. */
+export interface RunAll {
+  readonly kind: 'all'
+  readonly sql: string
+  readonly values: Values
+}
+
+/**
+ * One statement, many rows of values, in order. An engine may loop, pipeline or rewrite it as one set-based statement;
+ * so no row may depend on what an earlier row of the same command did.
+ */
+export interface RunEach {
+  readonly kind: 'each'
+  readonly sql: string
+  readonly rows: readonly Values[]
+}
+
+/** A place in a long read where the driver may let other work of the process go first. */
+export interface Breathe {
+  readonly kind: 'breathe'
+}
+
+export type Command = RunAll | RunEach | Breathe
+/** `Row[]` for `all`, `Row[][]` (one entry a row of values) for `each`, nothing for `breathe`. */
+export type Answer = Row[] | Row[][] | undefined
+
+export type Step<Result> = Generator<Command, Result, Answer>
+
+/** All rows a statement answers; `[]` for one that answers none. */
+export function* all<R = Row>(sql: string, values: Values = []): Step<R[]> {
+  return (yield {kind: 'all', sql, values}) as R[]
+}
+
+/** The first row, or `null`. */
+export function* one<R = Row>(sql: string, values: Values = []): Step<R | null> {
+  const rows = (yield {kind: 'all', sql, values}) as R[]
+  return rows[0] ?? null
+}
+
+/** Runs `sql` once for each of `rows`; answers what each returned. Costs nothing when there are none. */
+export function* each<R = Row>(sql: string, rows: readonly Values[]): Step<R[][]> {
+  if (rows.length === 0) return []
+  return (yield {kind: 'each', sql, rows}) as R[][]
+}
+
+/** `each`, with the first row of every answer or `null`. */
+export function* oneEach<R = Row>(sql: string, rows: readonly Values[]): Step<(R | null)[]> {
+  const answers = yield* each<R>(sql, rows)
+  return answers.map((answer) => answer[0] ?? null)
+}
+
+export function* breathe(): Step<void> {
+  yield {kind: 'breathe'}
+}

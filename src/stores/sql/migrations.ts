@@ -1,0 +1,169 @@
+/**
+ * The schema's history: numbered, forward only, each applied in one transaction by whoever opens the store. A released
+ * migration is never edited; a change is a new one, additive for one release.
+ */
+import type {Dialect} from './transaction.ts'
+
+export interface Migration {
+  readonly version: number
+  statements(dialect: Dialect): readonly string[]
+}
+
+const first: Migration = {
+  version: 1,
+  statements: (dialect) => [...jobTables(dialect), ...runTables(dialect), ...otherTables(dialect)],
+}
+
+export const MIGRATIONS: readonly Migration[] = [first]
+export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
+
+/** Narrow rows for filtering and sorting; what the user wrote stands beside them, so that a scan stays small. */
+function jobTables({columns: {integer, text}, keyOrganised, createSequence}: Dialect): string[] {
+  return [
+    createSequence('job'),
+    createSequence('launch'),
+    `CREATE TABLE jobs (
+      id ${integer} PRIMARY KEY,
+      name ${text} NOT NULL,
+      displayname ${text} NOT NULL,
+      search_text ${text} NOT NULL,
+      schedule ${text} NOT NULL,
+      parent ${text} NOT NULL,
+      ephemeral ${integer} NOT NULL,
+      retries ${integer} NOT NULL,
+      disabled ${integer} NOT NULL,
+      revision ${integer} NOT NULL,
+      next_at ${integer},
+      decided_until ${integer},
+      anchor_at ${integer} NOT NULL,
+      success_count ${integer} NOT NULL,
+      error_count ${integer} NOT NULL,
+      last_success ${integer},
+      last_error ${integer},
+      status ${text} NOT NULL,
+      status_group ${integer} NOT NULL,
+      created_at ${integer} NOT NULL,
+      updated_at ${integer} NOT NULL,
+      deleted_at ${integer},
+      deleted_why ${text} NOT NULL,
+      kept_group ${integer}
+    )`,
+    `CREATE UNIQUE INDEX jobs_live_name ON jobs (name) WHERE deleted_at IS NULL`,
+    `CREATE INDEX jobs_due ON jobs (next_at, id) WHERE next_at IS NOT NULL`,
+    `CREATE INDEX jobs_parent ON jobs (parent, name) WHERE deleted_at IS NULL AND parent <> ''`,
+    `CREATE INDEX jobs_gone ON jobs (name, id) WHERE deleted_at IS NOT NULL`,
+    `CREATE TABLE definitions (job_id ${integer} PRIMARY KEY, definition ${text} NOT NULL)`,
+    `CREATE TABLE job_metadata (
+      job_id ${integer} NOT NULL, key ${text} NOT NULL, value ${text} NOT NULL,
+      PRIMARY KEY (job_id, key)
+    )${keyOrganised}`,
+    `CREATE INDEX job_metadata_key ON job_metadata (key, job_id)`,
+  ]
+}
+
+/** Live rows are found through partial indexes, so that their cost does not grow with the history. */
+function runTables({columns: {integer, text, bytes}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE launches (
+      group_id ${integer} PRIMARY KEY,
+      job_id ${integer} NOT NULL,
+      job_name ${text} NOT NULL,
+      cause ${text} NOT NULL,
+      decision ${text} NOT NULL,
+      reason ${text} NOT NULL,
+      scheduled_at ${integer} NOT NULL,
+      scheduled_until ${integer} NOT NULL,
+      planned_count ${integer} NOT NULL,
+      stored_at ${integer} NOT NULL,
+      decided_at ${integer},
+      term ${integer},
+      forced ${integer} NOT NULL,
+      parent_group ${integer},
+      open ${integer} NOT NULL,
+      retries_ended ${integer} NOT NULL,
+      node_deaths ${integer} NOT NULL
+    )`,
+    `CREATE UNIQUE INDEX launches_planned ON launches (job_id, scheduled_at) WHERE cause = 'schedule'`,
+    `CREATE UNIQUE INDEX launches_follow ON launches (parent_group, job_id)
+      WHERE parent_group IS NOT NULL`,
+    `CREATE INDEX launches_of_job ON launches (job_id, group_id, decision)`,
+    `CREATE INDEX launches_open ON launches (job_name, group_id) WHERE open = 1`,
+    `CREATE INDEX launches_pending ON launches (group_id) WHERE decision = 'pending'`,
+    `CREATE TABLE executions (
+      group_id ${integer} NOT NULL,
+      node_name ${text} NOT NULL,
+      attempt ${integer} NOT NULL,
+      job_id ${integer} NOT NULL,
+      job_name ${text} NOT NULL,
+      node_id ${text} NOT NULL,
+      slot ${integer} NOT NULL,
+      status ${text} NOT NULL,
+      revision ${integer} NOT NULL,
+      created_at ${integer} NOT NULL,
+      not_before ${integer} NOT NULL,
+      started_at ${integer},
+      finished_at ${integer},
+      cancel_requested_at ${integer},
+      exit_code ${integer},
+      reason ${text} NOT NULL,
+      output_head ${text} NOT NULL,
+      output_foot ${text} NOT NULL,
+      output_bytes ${integer} NOT NULL,
+      late_result ${text} NOT NULL,
+      claim_token ${text} NOT NULL,
+      incarnation ${text} NOT NULL,
+      PRIMARY KEY (group_id, node_name, attempt)
+    )${keyOrganised}`,
+    `CREATE INDEX executions_of_job ON executions (job_id, group_id, attempt, node_name)`,
+    `CREATE INDEX executions_waiting ON executions (node_id, not_before) WHERE status = 'pending'`,
+    `CREATE INDEX executions_running ON executions (node_id, started_at) WHERE status = 'running'`,
+    `CREATE TABLE output (
+      group_id ${integer} NOT NULL,
+      node_name ${text} NOT NULL,
+      attempt ${integer} NOT NULL,
+      at_byte ${integer} NOT NULL,
+      bytes ${bytes} NOT NULL,
+      PRIMARY KEY (group_id, node_name, attempt, at_byte)
+    )`,
+    `CREATE TABLE output_sizes (bytes ${integer} NOT NULL)`,
+    `CREATE TABLE node_claims (
+      node_id ${text} PRIMARY KEY, token ${text} NOT NULL
+    )${keyOrganised}`,
+  ]
+}
+
+function otherTables({columns: {integer, text}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE meta (key ${text} PRIMARY KEY, value ${text} NOT NULL)${keyOrganised}`,
+    `CREATE TABLE leader (
+      term ${integer} PRIMARY KEY, holder ${text} NOT NULL, node_id ${text} NOT NULL,
+      expires_at ${integer} NOT NULL
+    )`,
+    `INSERT INTO leader (term, holder, node_id, expires_at) VALUES (0, '', '', 0)`,
+    `CREATE TABLE members (
+      id ${text} PRIMARY KEY,
+      name ${text} NOT NULL,
+      incarnation ${text} NOT NULL,
+      address ${text} NOT NULL,
+      port ${integer} NOT NULL,
+      tags ${text} NOT NULL,
+      server ${integer} NOT NULL,
+      runs ${integer} NOT NULL,
+      version ${text} NOT NULL,
+      slots ${integer} NOT NULL,
+      status ${text} NOT NULL,
+      started_at ${integer} NOT NULL,
+      heartbeat_at ${integer} NOT NULL
+    )${keyOrganised}`,
+    `CREATE TABLE statistics (
+      day ${integer} PRIMARY KEY, success_count ${integer} NOT NULL, failed_count ${integer} NOT NULL
+    )`,
+    `CREATE TABLE policies (name ${text} PRIMARY KEY, rules ${text} NOT NULL)${keyOrganised}`,
+    `CREATE TABLE idempotency (
+      scope ${text} NOT NULL, key ${text} NOT NULL, fingerprint ${text} NOT NULL,
+      answer ${text} NOT NULL, created_at ${integer} NOT NULL,
+      PRIMARY KEY (scope, key)
+    )`,
+    `CREATE INDEX idempotency_age ON idempotency (created_at)`,
+  ]
+}

@@ -1,0 +1,141 @@
+/**
+ * The run step's half of the store: a node takes its pending executions. The claim is the only way from pending to
+ * running; it carries a token the node minted, so that a claim whose answer was lost is repeated, not doubled.
+ */
+import type {ExecutionKey} from '../../core/execution.ts'
+import type {JobSpec} from '../../core/job.ts'
+import type {LaunchCause} from '../../core/ledger.ts'
+import type {ClaimedExecution, ClaimRequest, ClaimResult} from '../../ports/store.ts'
+import {all, each, one, oneEach, type Step} from './command.ts'
+import {
+  BY_KEY,
+  EXECUTION_COLUMNS_E,
+  executionOf,
+  keyOf,
+  keyValues,
+  type ExecutionRow,
+} from './rows.ts'
+import type {Transaction} from './transaction.ts'
+
+interface ClaimableRow extends ExecutionRow {
+  readonly definition: string
+  readonly job_revision: number
+  readonly cause: LaunchCause
+  readonly scheduled_at: number
+}
+
+const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS job_revision, l.cause,
+  l.scheduled_at
+  FROM executions e
+  JOIN jobs j ON j.id = e.job_id
+  JOIN definitions d ON d.job_id = e.job_id
+  JOIN launches l ON l.group_id = e.group_id
+  WHERE e.node_id = ?`
+
+const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
+  incarnation = ? WHERE ${BY_KEY} AND status = 'pending'`
+
+/** Waiting executions are counted up to here: what a person needs to know is that there are many. */
+const WAITING_COUNTED_MAX = 1_000
+
+export function* claim(tx: Transaction, request: ClaimRequest): Step<ClaimResult> {
+  const {nodeId, token, room} = request
+  if (yield* isFenced(nodeId, request.incarnation))
+    return {claimed: [], waiting: 0, nextDueInMs: null}
+  const last = yield* one<{token: string}>(`SELECT token FROM node_claims WHERE node_id = ?`, [
+    nodeId,
+  ])
+  const claimed =
+    last?.token === token ? yield* claimedUnder(nodeId, token) : yield* takeDue(tx, request)
+  return {claimed, ...(yield* whatWaits(tx, nodeId, claimed.length < room))}
+}
+
+/** True when a later life of the node has joined. */
+function* isFenced(nodeId: string, incarnation: string): Step<boolean> {
+  const member = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
+    nodeId,
+  ])
+  return member !== null && member.incarnation !== incarnation
+}
+
+function* claimedUnder(nodeId: string, token: string): Step<ClaimedExecution[]> {
+  const rows = yield* all<ClaimableRow>(
+    `${CLAIMABLE} AND e.status = 'running' AND e.claim_token = ? AND j.deleted_at IS NULL
+      ORDER BY e.not_before, e.group_id, e.slot, e.attempt`,
+    [nodeId, token],
+  )
+  return rows.map((row) => claimedOf(row, token))
+}
+
+function* takeDue(tx: Transaction, request: ClaimRequest): Step<ClaimedExecution[]> {
+  const {nodeId, token, incarnation, room} = request
+  if (room <= 0) return []
+  const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} OF e`
+  const rows = yield* all<ClaimableRow>(
+    `${CLAIMABLE} AND e.status = 'pending' AND e.not_before <= ? AND e.cancel_requested_at IS NULL
+      AND j.deleted_at IS NULL ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,
+    [nodeId, tx.now, room],
+  )
+  if (rows.length === 0) return []
+  yield* each(
+    TAKE,
+    rows.map((row) => [tx.now, row.job_revision, token, incarnation, ...keyValues(keyOf(row))]),
+  )
+  yield* all(
+    `INSERT INTO node_claims (node_id, token) VALUES (?, ?)
+      ON CONFLICT (node_id) DO UPDATE SET token = excluded.token`,
+    [nodeId, token],
+  )
+  return rows.map((row) => {
+    const taken = {status: 'running', started_at: tx.now, revision: row.job_revision} as const
+    return claimedOf({...row, ...taken}, token)
+  })
+}
+
+function claimedOf(row: ClaimableRow, token: string): ClaimedExecution {
+  const spec = JSON.parse(row.definition) as JobSpec
+  const {cause, scheduled_at: scheduledAt} = row
+  return {execution: executionOf(row), token, spec, cause, scheduledAt}
+}
+
+function* whatWaits(
+  tx: Transaction,
+  nodeId: string,
+  hadRoom: boolean,
+): Step<Pick<ClaimResult, 'waiting' | 'nextDueInMs'>> {
+  const due = yield* one<{waiting: number}>(
+    `SELECT count(*) AS waiting FROM (SELECT 1 AS found FROM executions
+      WHERE node_id = ? AND status = 'pending' AND not_before <= ? LIMIT ${WAITING_COUNTED_MAX}) AS due`,
+    [nodeId, tx.now],
+  )
+  const next = yield* one<{next_at: number | null}>(
+    `SELECT min(not_before) AS next_at FROM executions
+      WHERE node_id = ? AND status = 'pending' AND not_before > ?`,
+    [nodeId, tx.now],
+  )
+  const waiting = hadRoom ? 0 : (due?.waiting ?? 0)
+  const nextAt = next?.next_at ?? null
+  return {waiting, nextDueInMs: nextAt === null ? null : nextAt - tx.now}
+}
+
+export function* verifyClaims(
+  _tx: Transaction,
+  claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
+): Step<readonly boolean[]> {
+  const rows = yield* oneEach(
+    `SELECT 1 AS held FROM executions WHERE ${BY_KEY} AND status = 'running' AND claim_token = ?`,
+    claims.map(({key, token}) => [...keyValues(key), token]),
+  )
+  return rows.map((row) => row !== null)
+}
+
+/** Running executions the node is to end; deleting a job flags them too. */
+export function* cancelled(_tx: Transaction, nodeId: string): Step<readonly ExecutionKey[]> {
+  const rows = yield* all<ExecutionRow>(
+    `SELECT group_id, node_name, attempt FROM executions
+      WHERE node_id = ? AND status = 'running' AND cancel_requested_at IS NOT NULL
+      ORDER BY group_id, attempt, node_name`,
+    [nodeId],
+  )
+  return rows.map(keyOf)
+}

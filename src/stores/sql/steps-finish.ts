@@ -1,0 +1,150 @@
+/**
+ * Ends of executions: by their node, by a rescue, by a cancel. All go through one ledger and the core's one rule, so
+ * counters, status, statistics, retries and follow-ups are written by the transaction that earned them.
+ */
+import type {ExecutionKey, FinalStatus} from '../../core/execution.ts'
+import type {CancelResult, FinishItem, FinishOutcome, LeaderStore} from '../../ports/store.ts'
+import {all, one, type Step} from './command.ts'
+import type {FinishLedger, HeldExecution} from './finish-ledger.ts'
+import {BY_KEY, keyOf, keyValues, type ExecutionRow} from './rows.ts'
+import {fence} from './steps-lease.ts'
+import {loadLedger, writeLedger} from './stored-finish.ts'
+import {dropOutput, extendOutput, type Stretch} from './stored-output.ts'
+import type {Transaction} from './transaction.ts'
+
+export function* finish(
+  tx: Transaction,
+  items: readonly FinishItem[],
+): Step<readonly FinishOutcome[]> {
+  const ledger = yield* loadLedger(
+    tx,
+    items.map(({key}) => key.group),
+  )
+  const stretches: Stretch[] = []
+  const dropped: ExecutionKey[] = []
+  const outcomes = items.map((item) => {
+    const knownBytes = ledger.find(item.key)?.record.outputBytes ?? 0
+    const outcome = finishOne(ledger, item)
+    if (outcome.kind === 'finished') {
+      if (item.dropOutput) dropped.push(item.key)
+      else stretches.push({key: item.key, knownBytes, ...item.output})
+    }
+    return outcome
+  })
+  yield* extendOutput(tx, stretches)
+  yield* dropOutput(dropped)
+  yield* writeLedger(tx, ledger)
+  return outcomes
+}
+
+function finishOne(ledger: FinishLedger, item: FinishItem): FinishOutcome {
+  const {key, token, status} = item
+  const held = ledger.find(key)
+  if (held === null || held.token === '' || held.token !== token) return {kind: 'unknown', key}
+  const launch = ledger.launches.get(key.group)!
+  const {record} = held
+  if (record.status === 'pending') return {kind: 'unknown', key}
+  if (record.status !== 'running') return lateResult(held, record.status, item)
+  if (ledger.jobOf(launch) === null) {
+    ledger.remove(held)
+    return {kind: 'unknown', key}
+  }
+  return ledger.end(held, {
+    status,
+    reason: item.reason,
+    finishedAt: (record.startedAt ?? 0) + Math.max(0, Math.round(item.durationMs)),
+    dice: item.dice,
+    with: {
+      exitCode: item.exitCode,
+      outputHead: item.outputHead,
+      outputFoot: item.outputFoot,
+      outputBytes: Math.max(record.outputBytes, item.output.totalBytes),
+    },
+  })
+}
+
+/** Kept as a note on an execution that was given up; the state it ended in stays. */
+function lateResult(held: HeldExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
+  if (status === 'lost' && held.record.lateResult === '') {
+    const code = item.exitCode === null ? '' : `, exit status ${item.exitCode}`
+    held.record = {...held.record, lateResult: `${item.status}${code}`}
+    held.change = 'update'
+  }
+  return {kind: 'already', key: item.key, status}
+}
+
+type RescueRequest = Parameters<LeaderStore['rescue']>[0]
+type RescueResult = Awaited<ReturnType<LeaderStore['rescue']>>
+
+export function* rescue(tx: Transaction, request: RescueRequest): Step<RescueResult> {
+  const {term, nodeId, exceptIncarnation, limit} = request
+  if (term !== null) yield* fence(tx, term)
+  const rows = yield* all<ExecutionRow>(
+    `SELECT group_id, node_name, attempt FROM executions
+      WHERE node_id = ? AND status = 'running' AND incarnation <> ?
+      ORDER BY started_at, group_id, attempt, node_name LIMIT ?`,
+    [nodeId, exceptIncarnation ?? '', limit],
+  )
+  const finished = yield* endAll(tx, rows.map(keyOf), 'lost', request.reason, request.dice)
+  return {finished, more: rows.length === limit}
+}
+
+/** Ends running or pending executions now, without a word from their node. */
+export function* endAll(
+  tx: Transaction,
+  keys: readonly ExecutionKey[],
+  status: FinalStatus,
+  reason: string,
+  dice: number,
+): Step<FinishOutcome[]> {
+  const ledger = yield* loadLedger(
+    tx,
+    keys.map(({group}) => group),
+  )
+  const outcomes = keys.map((key): FinishOutcome => {
+    const held = ledger.find(key)
+    const live = held?.record.status === 'running' || held?.record.status === 'pending'
+    if (held === null || !live) return {kind: 'unknown', key}
+    if (ledger.jobOf(ledger.launches.get(key.group)!) === null) {
+      ledger.remove(held)
+      return {kind: 'unknown', key}
+    }
+    return ledger.end(held, {status, reason, finishedAt: tx.now, dice, with: {}})
+  })
+  yield* writeLedger(tx, ledger)
+  return outcomes
+}
+
+export function* cancelExecution(
+  tx: Transaction,
+  name: string,
+  key: ExecutionKey,
+): Step<CancelResult> {
+  const owner = yield* one<{id: number}>(
+    `SELECT j.id FROM jobs j JOIN executions e ON e.job_id = j.id
+      WHERE j.name = ? AND j.deleted_at IS NULL AND e.group_id = ? AND e.node_name = ? AND e.attempt = ?`,
+    [name, ...keyValues(key)],
+  )
+  if (owner === null) return {kind: 'unknown'}
+  const ledger = yield* loadLedger(tx, [key.group])
+  const held = ledger.find(key)
+  const launch = ledger.launches.get(key.group)
+  const job = launch === undefined ? null : ledger.jobOf(launch)
+  if (held === null || launch === undefined || job === null) return {kind: 'unknown'}
+  const {status} = held.record
+  if (status === 'pending') {
+    ledger.end(held, {status: 'cancelled', reason: '', finishedAt: tx.now, dice: 0, with: {}})
+  } else if (status === 'running') {
+    const cancelRequestedAt = held.record.cancelRequestedAt ?? tx.now
+    held.record = {...held.record, cancelRequestedAt}
+    ledger.endRetries(launch, job)
+    yield* all(`UPDATE executions SET cancel_requested_at = ? WHERE ${BY_KEY}`, [
+      cancelRequestedAt,
+      ...keyValues(key),
+    ])
+  } else {
+    return {kind: 'over', status}
+  }
+  yield* writeLedger(tx, ledger)
+  return {kind: 'requested', execution: held.record}
+}

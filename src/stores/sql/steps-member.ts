@@ -1,0 +1,86 @@
+/** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
+import type {MemberRecord, MemberStatus} from '../../core/node.ts'
+import type {JoinRequest, NodeStore} from '../../ports/store.ts'
+import {all, one, type Step} from './command.ts'
+import {memberOf, type MemberRow} from './rows.ts'
+import type {Transaction} from './transaction.ts'
+
+const COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots, status,
+  started_at, heartbeat_at`
+
+/**
+ * The same identity returning is admitted at once, which fences its earlier life. A name whose other holder is silent is
+ * taken over; that holder stays a member, failed, until what it ran has been ended.
+ */
+export function* join(
+  tx: Transaction,
+  {member}: JoinRequest,
+  freshMs: number,
+): Step<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}> {
+  const holder = yield* one<{id: string}>(
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ?
+      AND status IN ('alive', 'leaving') ORDER BY heartbeat_at DESC LIMIT 1`,
+    [member.name, member.id, tx.now - freshMs],
+  )
+  if (holder !== null) return {kind: 'taken', by: holder.id}
+  yield* all(
+    `UPDATE members SET status = 'failed'
+      WHERE name = ? AND id <> ? AND status IN ('alive', 'leaving')`,
+    [member.name, member.id],
+  )
+  yield* all(
+    `INSERT INTO members (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
+      ON CONFLICT (id) DO UPDATE SET name = excluded.name, incarnation = excluded.incarnation,
+      address = excluded.address, port = excluded.port, tags = excluded.tags,
+      server = excluded.server, runs = excluded.runs, version = excluded.version,
+      slots = excluded.slots, status = excluded.status, started_at = excluded.started_at,
+      heartbeat_at = excluded.heartbeat_at`,
+    [
+      member.id,
+      member.name,
+      member.incarnation,
+      member.address,
+      member.port,
+      JSON.stringify(member.tags),
+      member.server ? 1 : 0,
+      member.runs ? 1 : 0,
+      member.version,
+      member.slots,
+      tx.now,
+      tx.now,
+    ],
+  )
+  return {kind: 'joined'}
+}
+
+export function* members(_tx: Transaction): Step<readonly MemberRecord[]> {
+  const rows = yield* all<MemberRow>(`SELECT ${COLUMNS} FROM members ORDER BY name, id`)
+  return rows.map(memberOf)
+}
+
+export function* setMemberStatus(
+  _tx: Transaction,
+  nodeId: string,
+  incarnation: string,
+  status: MemberStatus,
+): Step<void> {
+  yield* all(`UPDATE members SET status = ? WHERE id = ? AND incarnation = ?`, [
+    status,
+    nodeId,
+    incarnation,
+  ])
+}
+
+export function* beat(
+  tx: Transaction,
+  request: Parameters<NodeStore['beat']>[0],
+): Step<'ok' | 'fenced' | 'unknown'> {
+  const {nodeId, incarnation, status} = request
+  const heard = yield* one(
+    `UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ? AND incarnation = ? RETURNING id`,
+    [tx.now, status, nodeId, incarnation],
+  )
+  if (heard !== null) return 'ok'
+  const known = yield* one(`SELECT id FROM members WHERE id = ?`, [nodeId])
+  return known === null ? 'unknown' : 'fenced'
+}

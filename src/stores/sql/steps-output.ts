@@ -1,0 +1,103 @@
+/** Appending output while a command runs, and reading what is kept of it. */
+import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
+import type {ExecutionView, OutputAppend} from '../../ports/store.ts'
+import {each, oneEach, type Step} from './command.ts'
+import {BY_KEY, keyText, keyValues} from './rows.ts'
+import {chunksFrom, extendOutput} from './stored-output.ts'
+import type {Transaction} from './transaction.ts'
+
+/** Applies in order, also several stretches of one execution. */
+export function* appendOutput(
+  tx: Transaction,
+  items: readonly OutputAppend[],
+): Step<readonly boolean[]> {
+  const rows = yield* oneEach<{output_bytes: number}>(
+    `SELECT output_bytes FROM executions
+      WHERE ${BY_KEY} AND status = 'running' AND claim_token = ?
+      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = executions.job_id AND j.deleted_at IS NULL)
+      ${tx.dialect.forUpdate}`,
+    items.map(({key, token}) => [...keyValues(key), token]),
+  )
+  const known = new Map<string, number>()
+  rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
+  for (const round of rounds(items.filter((_item, index) => rows[index] !== null))) {
+    const stretches = round.map(({key, offset, bytes}) => {
+      return {key, offset, bytes, knownBytes: known.get(keyText(key))!}
+    })
+    const ends = yield* extendOutput(tx, stretches)
+    round.forEach(({key}, index) => known.set(keyText(key), ends[index]!))
+  }
+  const changed = new Map<string, [number, ...ReturnType<typeof keyValues>]>()
+  items.forEach(({key}, index) => {
+    const end = known.get(keyText(key))
+    if (end === undefined || end === rows[index]?.output_bytes) return
+    changed.set(keyText(key), [end, ...keyValues(key)])
+  })
+  yield* each(`UPDATE executions SET output_bytes = ? WHERE ${BY_KEY}`, [...changed.values()])
+  return rows.map((row) => row !== null)
+}
+
+/** Splits so that each round holds at most one item of an execution, in order. */
+function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
+  const result: OutputAppend[][] = []
+  const nextRound = new Map<string, number>()
+  for (const item of items) {
+    const text = keyText(item.key)
+    const index = nextRound.get(text) ?? 0
+    nextRound.set(text, index + 1)
+    const round = result[index]
+    if (round === undefined) result.push([item])
+    else round.push(item)
+  }
+  return result
+}
+
+export interface KeptBytes {
+  /** Absolute position of the first of them. */
+  readonly offset: number
+  readonly bytes: Uint8Array
+}
+
+/** At most `limit` kept bytes from position `from` on; later ones when those are gone. */
+export function* readOutput(key: ExecutionKey, from: number, limit: number): Step<KeptBytes> {
+  const chunks = yield* chunksFrom(key, from)
+  const first = chunks[0]
+  if (first === undefined) return {offset: from, bytes: new Uint8Array(0)}
+  const offset = Math.max(from, first.at_byte)
+  const last = chunks.at(-1)!
+  const end = Math.min(offset + limit, last.at_byte + last.bytes.length)
+  const bytes = new Uint8Array(end - offset)
+  for (const chunk of chunks) {
+    const start = Math.max(offset, chunk.at_byte)
+    const stop = Math.min(end, chunk.at_byte + chunk.bytes.length)
+    if (start < stop)
+      bytes.set(chunk.bytes.subarray(start - chunk.at_byte, stop - chunk.at_byte), start - offset)
+  }
+  return {offset, bytes}
+}
+
+/** The execution with the last `outputBytes` bytes of its kept output. */
+export function* withOutput(
+  tx: Transaction,
+  execution: ExecutionRecord,
+  outputBytes: number,
+): Step<ExecutionView> {
+  const wanted = Math.min(outputBytes, tx.limits.outputKeptBytes)
+  const written = execution.outputBytes
+  if (wanted === 0 || written === 0)
+    return {...execution, output: new Uint8Array(0), outputTruncated: written > 0}
+  const from = Math.max(0, written - wanted)
+  const kept = yield* readOutput(execution, from, wanted)
+  const output = kept.offset === 0 ? kept.bytes : fromCharacter(kept.bytes)
+  return {...execution, output, outputTruncated: output.length < written}
+}
+
+/** UTF-8 has at most three bytes after a character's first; more of them is not UTF-8 and is left alone. */
+const CONTINUATIONS_MAX = 3
+
+/** Without the rest of a character whose beginning was cut off. */
+function fromCharacter(bytes: Uint8Array): Uint8Array {
+  let start = 0
+  while (start < CONTINUATIONS_MAX && (bytes[start] ?? 0) >> 6 === 0b10) start += 1
+  return bytes.subarray(start)
+}

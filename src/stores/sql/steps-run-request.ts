@@ -1,0 +1,23 @@
+/** Requests by hand: stored at once, decided by the leader. */
+import type {RunRequest, RunResult} from '../../ports/store.ts'
+import type {Step} from './command.ts'
+import {recall, remember} from './idempotency.ts'
+import {lockJob} from './stored-job.ts'
+import {insertRequest, oldestOpen} from './stored-ledger.ts'
+import type {Transaction} from './transaction.ts'
+
+export function* requestRun(tx: Transaction, request: RunRequest): Step<RunResult> {
+  const known = yield* recall<RunResult>(tx, request.idempotency)
+  if (known !== null) return known
+  const {name, forced} = request
+  const job = yield* lockJob(tx, name)
+  if (job === null) return {kind: 'unknown'}
+  if (job.spec.concurrency === 'forbid' && !forced) {
+    const openGroup = yield* oldestOpen(name)
+    if (openGroup !== null) return {kind: 'forbidden', openGroup}
+  }
+  const group = yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced})
+  const result: RunResult = {kind: 'accepted', job, group}
+  yield* remember(tx, request.idempotency, result)
+  return result
+}

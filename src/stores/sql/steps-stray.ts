@@ -1,0 +1,72 @@
+/** Pending executions that their node does not take, and giving them to other nodes. */
+import type {LaunchCause} from '../../core/ledger.ts'
+import type {Applied, LeaderStore, StrayExecution} from '../../ports/store.ts'
+import {all, each, one, type Step} from './command.ts'
+import {BY_KEY, EXECUTION_COLUMNS_E, executionOf, keyValues, type ExecutionRow} from './rows.ts'
+import {loadJobs} from './stored-job.ts'
+import {fence} from './steps-lease.ts'
+import type {Transaction} from './transaction.ts'
+
+interface StrayRow extends ExecutionRow {
+  readonly cause: LaunchCause
+  readonly scheduled_at: number
+}
+
+const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, l.cause, l.scheduled_at
+  FROM executions e
+  JOIN launches l ON l.group_id = e.group_id
+  LEFT JOIN members m ON m.id = e.node_id
+  WHERE e.status = 'pending' AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
+  ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
+
+export function* loadStray(
+  tx: Transaction,
+  request: {readonly unclaimedMs: number; readonly limit: number},
+): Step<{readonly now: number; readonly strays: readonly StrayExecution[]}> {
+  const rows = yield* all<StrayRow>(STRAY, [tx.now - request.unclaimedMs, request.limit])
+  const jobs = yield* loadJobs(rows.map((row) => row.job_id))
+  const used = yield* each<{node_name: string}>(
+    `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,
+    rows.map((row) => [row.group_id]),
+  )
+  const strays = rows.flatMap((row, index): StrayExecution[] => {
+    const job = jobs[index] ?? null
+    if (job === null) return []
+    const usedNodes = (used[index] ?? []).map(({node_name: name}) => name)
+    const {node_id: nodeId, cause, scheduled_at: scheduledAt} = row
+    return [{execution: executionOf(row), nodeId, job, cause, scheduledAt, usedNodes}]
+  })
+  return {now: tx.now, strays}
+}
+
+type MovesRequest = Parameters<LeaderStore['applyMoves']>[0]
+
+/** A moved execution is due anew from now, so that its new node gets the same time to take it. */
+export function* applyMoves(
+  tx: Transaction,
+  {term, moves}: MovesRequest,
+): Step<readonly Applied[]> {
+  yield* fence(tx, term)
+  const applied: Applied[] = []
+  for (const {key, to} of moves) {
+    const moved = yield* one(
+      `UPDATE executions SET node_id = ?, node_name = ?,
+        not_before = CASE WHEN not_before > ? THEN not_before ELSE ? END
+        WHERE ${BY_KEY} AND status = 'pending' AND NOT EXISTS (SELECT 1 FROM executions other
+          WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?)
+        RETURNING group_id`,
+      [
+        to.nodeId,
+        to.nodeName,
+        tx.now,
+        tx.now,
+        ...keyValues(key),
+        key.group,
+        to.nodeName,
+        key.attempt,
+      ],
+    )
+    applied.push(moved === null ? 'conflict' : 'applied')
+  }
+  return applied
+}

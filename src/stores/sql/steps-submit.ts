@@ -1,0 +1,107 @@
+/** Storing definitions: submit and toggle. Every check that must see what it protects runs inside the transaction. */
+import type {JobRecord, JobSpec} from '../../core/job.ts'
+import {planDefinition, type DefinitionChange} from '../../core/plan.ts'
+import {assert} from '../../std/assert.ts'
+import type {SubmitRequest, SubmitResult} from '../../ports/store.ts'
+import {all, one, type Step} from './command.ts'
+import {recall, remember} from './idempotency.ts'
+import {isPaused, timezone} from './steps-meta.ts'
+import {dependentsOf, insertJob, loadJob, lockJob, updateJob} from './stored-job.ts'
+import {insertRequest, writePlanned} from './stored-ledger.ts'
+import type {Transaction} from './transaction.ts'
+
+const FRESH = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+export function* submit(tx: Transaction, request: SubmitRequest): Step<SubmitResult> {
+  const known = yield* recall<SubmitResult>(tx, request.idempotency)
+  if (known !== null) return known
+  const {spec} = request
+  if (yield* isPaused()) return {kind: 'paused'}
+  const existing = yield* lockJob(tx, spec.name)
+  const refusal = unmet(request, existing) ?? (yield* familyProblem(spec))
+  if (refusal !== null) return refusal
+  const zone = yield* timezone()
+  const change = planDefinition(existing, spec, tx.now, zone, true)
+  const id = yield* applyChange(tx, existing, spec, change)
+  let group: number | null = null
+  if (request.runOnCreate) {
+    const job = {id, name: spec.name}
+    group = yield* insertRequest(tx, {job, cause: 'create', forced: false})
+  }
+  const job = yield* loadJob(spec.name)
+  assert(job !== null, `${spec.name} was just stored`)
+  const created = existing === null
+  const result: SubmitResult = {kind: 'stored', job, created, changed: change.changed, group}
+  yield* remember(tx, request.idempotency, result)
+  return result
+}
+
+/** Writes what `planDefinition` decided; answers the job's id. */
+export function* applyChange(
+  tx: Transaction,
+  existing: JobRecord | null,
+  spec: JobSpec,
+  change: DefinitionChange,
+): Step<number> {
+  if (existing === null) return yield* insertJob(tx, {...change, spec, counters: FRESH})
+  if (!change.changed) return existing.id
+  yield* updateJob(tx, existing.id, {...change, spec})
+  yield* passOver(tx, existing, change.missed)
+  return existing.id
+}
+
+/** Records planned times that a change moved `next` past. */
+export function* passOver(
+  tx: Transaction,
+  job: JobRecord,
+  rows: DefinitionChange['missed'],
+): Step<void> {
+  const until = rows.at(-1)?.scheduledUntil
+  if (until === undefined) return
+  yield* writePlanned(tx, [{job: {id: job.id, name: job.spec.name}, rows}], null)
+  yield* all(`UPDATE jobs SET decided_until = ? WHERE id = ?`, [until, job.id])
+}
+
+function unmet(request: SubmitRequest, existing: JobRecord | null): SubmitResult | null {
+  const {ifMatch, createOnly} = request
+  const revision = existing?.revision ?? null
+  const met =
+    !(createOnly && existing !== null) &&
+    (ifMatch === null || (ifMatch === '*' ? existing !== null : ifMatch === revision))
+  return met ? null : {kind: 'precondition', revision}
+}
+
+type FamilyProblem = Extract<SubmitResult, {kind: 'parent_unknown' | 'cycle' | 'ephemeral_parent'}>
+
+/** What is wrong with the place of `spec` among parents and dependents, as they are stored. */
+function* familyProblem(spec: JobSpec): Step<FamilyProblem | null> {
+  if (spec.ephemeral) {
+    const dependents = yield* dependentsOf(spec.name)
+    if (dependents.length > 0) return {kind: 'ephemeral_parent', parent: spec.name, dependents}
+  }
+  if (spec.parentJob === '') return null
+  const path = [spec.name]
+  let name = spec.parentJob
+  while (name !== '') {
+    path.push(name)
+    if (name === spec.name) return {kind: 'cycle', path}
+    const row = yield* one<{parent: string; ephemeral: number}>(
+      `SELECT parent, ephemeral FROM jobs WHERE name = ? AND deleted_at IS NULL`,
+      [name],
+    )
+    if (row === null) return {kind: 'parent_unknown', parent: spec.parentJob}
+    if (row.ephemeral === 1 && name === spec.parentJob)
+      return {kind: 'ephemeral_parent', parent: name, dependents: [spec.name]}
+    name = row.parent
+  }
+  return null
+}
+
+export function* toggle(tx: Transaction, name: string): Step<JobRecord | null> {
+  const existing = yield* lockJob(tx, name)
+  if (existing === null) return null
+  const spec = {...existing.spec, disabled: !existing.spec.disabled}
+  const zone = yield* timezone()
+  yield* applyChange(tx, existing, spec, planDefinition(existing, spec, tx.now, zone, false))
+  return yield* loadJob(name)
+}

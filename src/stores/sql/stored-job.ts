@@ -1,0 +1,116 @@
+/** Reading and writing one job inside a transaction: what the steps that change jobs share. Decides nothing. */
+import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
+import {each, one, oneEach, all, type Step} from './command.ts'
+import {jobOf, searchText, SELECT_JOB, type JobRow} from './rows.ts'
+import type {Transaction} from './transaction.ts'
+
+const JOB_BY_NAME = `${SELECT_JOB} WHERE j.name = ? AND j.deleted_at IS NULL`
+const JOB_BY_ID = `${SELECT_JOB} WHERE j.id = ? AND j.deleted_at IS NULL`
+
+/** The live job of that name, or `null`. */
+export function* loadJob(name: string): Step<JobRecord | null> {
+  const row = yield* one<JobRow>(JOB_BY_NAME, [name])
+  return row === null ? null : jobOf(row)
+}
+
+/** The same, locked until the transaction ends: nobody else changes the job meanwhile. */
+export function* lockJob(tx: Transaction, name: string): Step<JobRecord | null> {
+  if (tx.dialect.forUpdate !== '') {
+    const lock = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`
+    if ((yield* one(lock, [name])) === null) return null
+  }
+  return yield* loadJob(name)
+}
+
+/** Live jobs in the order of `ids`; `null` for one that is gone. */
+export function* loadJobs(ids: readonly number[]): Step<(JobRecord | null)[]> {
+  const rows = yield* oneEach<JobRow>(
+    JOB_BY_ID,
+    ids.map((id) => [id]),
+  )
+  return rows.map((row) => (row === null ? null : jobOf(row)))
+}
+
+/** Names of the live jobs whose parent is `name`, sorted. */
+export function* dependentsOf(name: string): Step<string[]> {
+  const rows = yield* all<{name: string}>(
+    `SELECT name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> '' ORDER BY name`,
+    [name],
+  )
+  return rows.map((row) => row.name)
+}
+
+export interface NewJob {
+  readonly spec: JobSpec
+  readonly revision: number
+  readonly anchorAt: number
+  readonly nextAt: number | null
+  readonly counters: JobCounters
+}
+
+const INSERT_JOB = `INSERT INTO jobs (id, name, displayname, search_text, schedule, parent, ephemeral,
+  retries, disabled, revision, next_at, anchor_at, success_count, error_count, last_success, last_error,
+  status, status_group, created_at, updated_at, deleted_why)
+  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0, ?, ?, '')`
+
+/** Inserts a job; answers its id. */
+export function* insertJob(tx: Transaction, job: NewJob): Step<number> {
+  const {spec, counters} = job
+  const [id] = yield* tx.dialect.takeNumbers('job', 1)
+  yield* all(INSERT_JOB, [
+    id!,
+    spec.name,
+    spec.displayname,
+    searchText(spec),
+    spec.schedule,
+    spec.parentJob,
+    spec.ephemeral ? 1 : 0,
+    spec.retries,
+    spec.disabled ? 1 : 0,
+    job.revision,
+    job.nextAt,
+    job.anchorAt,
+    counters.successCount,
+    counters.errorCount,
+    counters.lastSuccess,
+    counters.lastError,
+    tx.now,
+    tx.now,
+  ])
+  yield* all(`INSERT INTO definitions (job_id, definition) VALUES (?, ?)`, [
+    id!,
+    JSON.stringify(spec),
+  ])
+  yield* insertMetadata(id!, spec)
+  return id!
+}
+
+function* insertMetadata(id: number, spec: JobSpec): Step<void> {
+  const rows = Object.entries(spec.metadata).map(([key, value]) => [id, key, value])
+  yield* each(`INSERT INTO job_metadata (job_id, key, value) VALUES (?, ?, ?)`, rows)
+}
+
+const UPDATE_JOB = `UPDATE jobs SET displayname = ?, search_text = ?, schedule = ?, parent = ?,
+  ephemeral = ?, retries = ?, disabled = ?, revision = ?, next_at = ?, anchor_at = ?, updated_at = ? WHERE id = ?`
+
+/** Replaces the definition of job `id` and what follows from it; counters, status and decided times stay. */
+export function* updateJob(tx: Transaction, id: number, job: Omit<NewJob, 'counters'>): Step<void> {
+  const {spec} = job
+  yield* all(UPDATE_JOB, [
+    spec.displayname,
+    searchText(spec),
+    spec.schedule,
+    spec.parentJob,
+    spec.ephemeral ? 1 : 0,
+    spec.retries,
+    spec.disabled ? 1 : 0,
+    job.revision,
+    job.nextAt,
+    job.anchorAt,
+    tx.now,
+    id,
+  ])
+  yield* all(`UPDATE definitions SET definition = ? WHERE job_id = ?`, [JSON.stringify(spec), id])
+  yield* all(`DELETE FROM job_metadata WHERE job_id = ?`, [id])
+  yield* insertMetadata(id, spec)
+}
