@@ -35,6 +35,8 @@ export class Leadership implements Service {
   readonly #options: LeadershipOptions
   readonly #loop: Loop
   #term: Term | null = null
+  /** Number of the newest term taken, also when it was never lived in: what a stop lets go. */
+  #taken: number | null = null
   #ending: Promise<void> | null = null
   #stopped = false
 
@@ -58,11 +60,12 @@ export class Leadership implements Service {
   async stop(): Promise<void> {
     this.#stopped = true
     await this.#loop.stop()
-    const term = this.#term
     await this.#end('stopped')
+    const term = this.#taken
     if (term === null) return
+    this.#taken = null
     try {
-      await this.#options.store.resignLease({term: term.number, holder: this.#options.holder})
+      await this.#options.store.resignLease({term, holder: this.#options.holder})
     } catch (error) {
       // Not resigned: the lease runs out by itself and another takes over then.
       this.#options.events.emit('step_failed', {step: 'resign', message: String(error)})
@@ -80,12 +83,15 @@ export class Leadership implements Service {
     const sentAt = clock.monotonicMs()
     const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs})
     if (lease === null) return
+    this.#taken = lease.term
     const trustMs = this.#trustLeftMs(sentAt)
     if (trustMs <= 0 || this.#stopped) {
-      // Too slow to be trusted: the lease runs out by itself, and the next round stands again.
+      // Too slow to be trusted: the next round stands again. Stopped meanwhile: `stop` lets the lease go.
       return
     }
-    const over = () => void this.#end('term over')
+    const over = () => {
+      if (this.#term?.number === lease.term) void this.#end('term over')
+    }
     const services = this.#options.services(lease.term, over)
     this.#term = {number: lease.term, services, trust: clock.after(trustMs, () => this.#distrust())}
     events.emit('term_began', {term: lease.term, node: nodeName})

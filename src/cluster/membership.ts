@@ -20,6 +20,8 @@ export class Membership implements Service {
   readonly #options: MembershipOptions
   readonly #loop: Loop
   #status: MemberStatus = 'alive'
+  /** Settles when the newest beat is over; never rejects. */
+  #lastBeat: Promise<unknown> = Promise.resolve()
 
   constructor(options: MembershipOptions) {
     this.#options = options
@@ -43,7 +45,15 @@ export class Membership implements Service {
     this.#options.events.emit('member_changed', {node: this.#options.member.name, status})
   }
 
-  async #beat(): Promise<number> {
+  /** One beat at a time: one under way with an older status must not reach the store after a newer one. */
+  #beat(): Promise<number> {
+    const beat = this.#lastBeat.then(() => this.#send())
+    // Its failure is told to whoever asked for it; the next beat only needs to know that it is over.
+    this.#lastBeat = Promise.allSettled([beat])
+    return beat
+  }
+
+  async #send(): Promise<number> {
     const {store, member, heartbeatMs} = this.#options
     const answer = await store.beat({
       nodeId: member.id,

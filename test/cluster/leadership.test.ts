@@ -1,0 +1,313 @@
+/** Leadership: services live exactly as long as a term, trust ends before the lease, a stop lets go. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {Leadership} from '../../src/cluster/leadership.ts'
+import type {Service} from '../../src/std/service.ts'
+import {FakeLease} from '../support/fake-lease.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+
+const TTL = 6_000
+const RENEW = 2_000
+const TRUST = 5_000
+
+/** A service that knows when it lived and whose end takes a while. */
+class Lived implements Service {
+  starts = 0
+  stops = 0
+  living = false
+  readonly term: number
+  readonly over: () => void
+  readonly #stopping: () => Promise<void>
+
+  constructor(term: number, over: () => void, stopping: () => Promise<void>) {
+    this.term = term
+    this.over = over
+    this.#stopping = stopping
+  }
+
+  start(): void {
+    this.starts += 1
+    this.living = true
+  }
+
+  async stop(): Promise<void> {
+    this.stops += 1
+    await this.#stopping()
+    this.living = false
+  }
+}
+
+function aNode(lease: FakeLease, clock: VirtualClock, holder = 'life-1', stopMs = () => 0) {
+  const events = new RecordedEvents()
+  const services: Lived[] = []
+  const leadership = new Leadership({
+    store: lease,
+    clock,
+    events,
+    nodeId: `id-of-${holder}`,
+    nodeName: holder,
+    holder,
+    leaseTtlMs: TTL,
+    renewEveryMs: RENEW,
+    trustMarginMs: TTL - TRUST,
+    services: (term, over) => {
+      const stopping = () => {
+        const ms = stopMs()
+        return ms === 0
+          ? Promise.resolve()
+          : new Promise<void>((resolve) => void clock.after(ms, resolve))
+      }
+      const made = [new Lived(term, over, stopping), new Lived(term, over, stopping)]
+      services.push(...made)
+      return made
+    },
+  })
+  const reasons = () => events.of('term_ended').map(({reason}) => reason)
+  return {leadership, services, events, reasons}
+}
+
+function alone() {
+  const clock = new VirtualClock()
+  const lease = new FakeLease(clock)
+  return {clock, lease, ...aNode(lease, clock)}
+}
+
+describe('a term', () => {
+  it('begins when the lease is taken and lasts while it is renewed', async () => {
+    const {clock, lease, leadership, services, events} = alone()
+    leadership.start()
+    await clock.advance(60_000)
+    assert.equal(leadership.term, 1)
+    assert.deepEqual(events.of('term_began'), [{term: 1, node: 'life-1'}])
+    assert.ok(services.every(({living, starts}) => living && starts === 1))
+    assert.equal(services.length, 2)
+    assert.equal(lease.calls.filter((call) => call === 'renew').length, 30)
+    await leadership.stop()
+  })
+
+  it('does not begin while another holds the lease, and begins when it runs out', async () => {
+    const {clock, lease, leadership, services} = alone()
+    lease.takeOver('another', 10_000)
+    leadership.start()
+    await clock.advance(9_999)
+    assert.deepEqual([leadership.term, services.length], [null, 0])
+    await clock.advance(RENEW)
+    assert.equal(leadership.term, 2)
+    await leadership.stop()
+  })
+
+  it('ends with a stop, which waits for its services and then lets go of the lease', async () => {
+    const clock = new VirtualClock()
+    const lease = new FakeLease(clock)
+    const {leadership, services, reasons} = aNode(lease, clock, 'life-1', () => 700)
+    leadership.start()
+    await clock.advance(100)
+    const stopping = leadership.stop()
+    await clock.advance(699)
+    assert.equal(lease.holder, 'life-1', 'not let go while a service still works')
+    assert.equal(leadership.term, null)
+    await clock.finish(stopping)
+    assert.ok(services.every(({living, stops}) => !living && stops === 1))
+    assert.equal(lease.holder, null)
+    assert.deepEqual(reasons(), ['stopped'])
+    await clock.advance(60_000)
+    assert.equal(clock.waiting, 0)
+  })
+
+  it('ends before the lease does when it cannot be renewed', async () => {
+    const {clock, lease, leadership, services, reasons} = alone()
+    leadership.start()
+    await clock.advance(100)
+    lease.fault = () => 'unavailable'
+    const lastedMs = await clock.until(() => leadership.term === null)
+    assert.equal(100 + lastedMs, TRUST)
+    assert.deepEqual(reasons(), ['not renewed in time'])
+    assert.ok(services.every(({living}) => !living))
+    assert.equal(lease.holder, 'life-1', 'nobody else can lead yet')
+    lease.fault = () => 'none'
+    await clock.advance(TTL)
+    assert.equal(leadership.term, 2, 'and it stands again')
+    await leadership.stop()
+  })
+
+  it('trusts from the instant before it asked, not from the answer', async () => {
+    const {clock, lease, leadership} = alone()
+    lease.delayMs = () => 900
+    leadership.start()
+    await clock.advance(1_800)
+    assert.equal(leadership.term, 1)
+    lease.fault = () => 'unavailable'
+    await clock.until(() => leadership.term === null)
+    assert.equal(clock.monotonicMs(), TRUST)
+    lease.delayMs = () => 0
+    await clock.finish(leadership.stop())
+  })
+
+  it('does not begin on an answer that took longer than trust lasts', async () => {
+    const {clock, lease, leadership, services} = alone()
+    lease.delayMs = () => 2_600
+    leadership.start()
+    await clock.advance(5_300)
+    assert.deepEqual([leadership.term, services.length], [null, 0])
+    lease.delayMs = () => 0
+    await clock.advance(RENEW + TTL)
+    assert.equal(leadership.term, lease.term)
+    await leadership.stop()
+  })
+
+  it('ends at once when the renewal is refused', async () => {
+    const {clock, lease, leadership, reasons} = alone()
+    leadership.start()
+    await clock.advance(100)
+    lease.takeOver('another', 60_000)
+    await clock.advance(RENEW)
+    assert.equal(leadership.term, null)
+    assert.deepEqual(reasons(), ['lease lost'])
+    await clock.finish(leadership.stop())
+    assert.equal(lease.holder, 'another', 'whose lease is not touched')
+  })
+
+  it('ends at once when a service finds it over, and only that term', async () => {
+    const {clock, leadership, services, reasons} = alone()
+    leadership.start()
+    await clock.advance(100)
+    services[0]!.over()
+    assert.equal(leadership.term, null)
+    await clock.advance(2 * TTL)
+    const again = leadership.term
+    assert.ok(again !== null && again > 1)
+    services[0]!.over()
+    await clock.settle()
+    assert.equal(leadership.term, again, 'a late word of an old term changes nothing')
+    assert.deepEqual(reasons(), ['term over'])
+    await leadership.stop()
+  })
+
+  it('survives lost answers without two terms at once', async () => {
+    const {clock, lease, leadership} = alone()
+    lease.fault = (call) => (call === 'acquire' ? 'answer_lost' : 'none')
+    leadership.start()
+    await clock.advance(1_000)
+    assert.equal(leadership.term, null)
+    lease.fault = () => 'none'
+    await clock.advance(2 * TTL)
+    assert.equal(leadership.term, lease.term)
+    await leadership.stop()
+  })
+
+  it('ends when the process was frozen past its trust, before anything is renewed', async () => {
+    const {clock, lease, leadership, services} = alone()
+    leadership.start()
+    await clock.advance(100)
+    clock.sleep(60_000)
+    lease.takeOver('another', 60_000)
+    await clock.settle()
+    assert.equal(leadership.term, null)
+    assert.ok(services.every(({living}) => !living))
+    await clock.finish(leadership.stop())
+  })
+})
+
+describe('two candidates', () => {
+  it('hand over at once on a stop, within one round of standing', async () => {
+    const clock = new VirtualClock()
+    const lease = new FakeLease(clock)
+    const one = aNode(lease, clock, 'life-1')
+    const two = aNode(lease, clock, 'life-2')
+    one.leadership.start()
+    two.leadership.start()
+    await clock.advance(500)
+    assert.equal(one.leadership.term, 1)
+    assert.equal(two.leadership.term, null)
+    await clock.finish(one.leadership.stop())
+    await clock.advance(RENEW)
+    assert.equal(two.leadership.term, 2)
+    await clock.finish(two.leadership.stop())
+  })
+
+  it('never both trust a term, over random delays, losses and outages', async () => {
+    const random = new SeededRandom(4_711)
+    for (let run = 0; run < 25; run += 1) {
+      const clock = new VirtualClock()
+      const lease = new FakeLease(clock)
+      lease.delayMs = () => (random.chance(0.1) ? random.between(0, 4_000) : random.between(0, 20))
+      let away = false
+      lease.fault = () =>
+        away
+          ? 'unavailable'
+          : random.chance(0.05)
+            ? 'answer_lost'
+            : random.chance(0.05)
+              ? 'unavailable'
+              : 'none'
+      const nodes = ['life-1', 'life-2', 'life-3'].map((holder) =>
+        aNode(lease, clock, holder, () => 0),
+      )
+      for (const {leadership} of nodes) leadership.start()
+      for (let round = 0; round < 60; round += 1) {
+        if (random.chance(0.1)) away = !away
+        await clock.advance(random.between(1, 1_500))
+        const leading = nodes.filter(({leadership}) => leadership.term !== null)
+        assert.ok(leading.length <= 1, `run ${run} of seed ${random.seed}: two leaders`)
+        const living = nodes.flatMap(({services}) => services.filter((service) => service.living))
+        assert.equal(new Set(living.map(({term}) => term)).size, leading.length)
+      }
+      lease.fault = () => 'none'
+      lease.delayMs = () => 0
+      await clock.finish(Promise.all(nodes.map(({leadership}) => leadership.stop())))
+    }
+  })
+})
+
+describe('start and stop of leadership at every point', () => {
+  /** Runs until `turns` timers have fired, then stops; every call and every end takes several of them. */
+  async function stopAfter(turns: number, prepare: (lease: FakeLease) => void) {
+    const clock = new VirtualClock()
+    const lease = new FakeLease(clock)
+    lease.delayMs = () => 7
+    prepare(lease)
+    const {leadership, services, events} = aNode(lease, clock, 'life-1', () => 5)
+    leadership.start()
+    await clock.until(() => clock.fired >= turns)
+    let stopped = false
+    const stopping = Promise.all([leadership.stop(), leadership.stop()])
+    void stopping.then(() => (stopped = true))
+    await clock.until(() => stopped)
+    const at = `stopped after ${turns} timers`
+    assert.equal(leadership.term, null, at)
+    assert.ok(
+      services.every(({living, stops}) => !living && stops === 1),
+      at,
+    )
+    assert.equal(lease.holder, null, `${at}: the lease is let go, another can lead at once`)
+    assert.equal(events.of('term_began').length, events.of('term_ended').length, at)
+    const calls = lease.calls.length
+    await clock.advance(60_000)
+    assert.equal(clock.waiting, 0, `${at}: nothing is left`)
+    assert.equal(lease.calls.length, calls, `${at}: nothing is asked any more`)
+  }
+
+  it('leaves nothing behind, whatever was under way', async () => {
+    for (let turns = 0; turns < 40; turns += 1) await stopAfter(turns, () => {})
+  })
+
+  it('leaves nothing behind while terms come and go', async () => {
+    for (let turns = 0; turns < 60; turns += 1) {
+      let calls = 0
+      await stopAfter(turns, (lease) => {
+        lease.fault = (call) => (call === 'renew' && ++calls % 3 === 2 ? 'answer_lost' : 'none')
+        const carried = lease.renewLease.bind(lease)
+        lease.renewLease = async (request) => (await carried(request)) && calls % 3 !== 0
+      })
+    }
+  })
+
+  it('is safe to stop before start, and more than once', async () => {
+    const {clock, lease, leadership} = alone()
+    await leadership.stop()
+    await leadership.stop()
+    assert.deepEqual([lease.calls.length, clock.waiting], [0, 0])
+  })
+})

@@ -1,0 +1,111 @@
+/** The heartbeat: on time, with the status of now, and obedient when another life has taken over. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {Membership} from '../../src/cluster/membership.ts'
+import type {MemberStatus} from '../../src/core/node.ts'
+import {StoreUnavailable} from '../../src/ports/store.ts'
+import {aNode} from '../support/fixtures.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+
+function aMembership() {
+  const clock = new VirtualClock()
+  const events = new RecordedEvents()
+  const beats: {status: MemberStatus; at: number}[] = []
+  const world = {
+    answer: 'ok' as 'ok' | 'fenced' | 'unknown',
+    down: false,
+    delayMs: (_status: MemberStatus) => 0,
+    fenced: 0,
+    /** What the store knows: the status of the beat it carried out last. */
+    known: null as MemberStatus | null,
+  }
+  const {record} = aNode('node-a')
+  const membership = new Membership({
+    store: {
+      beat: async ({nodeId, incarnation, status}) => {
+        assert.deepEqual([nodeId, incarnation], [record.id, record.incarnation])
+        beats.push({status, at: clock.monotonicMs()})
+        const delayMs = world.delayMs(status)
+        if (delayMs > 0) await new Promise<void>((resolve) => void clock.after(delayMs, resolve))
+        if (world.down) throw new StoreUnavailable('away')
+        world.known = status
+        return world.answer
+      },
+    },
+    clock,
+    events,
+    member: record,
+    heartbeatMs: 2_000,
+    fenced: () => (world.fenced += 1),
+  })
+  return {clock, events, beats, world, membership}
+}
+
+describe('a membership', () => {
+  it('beats at once and every two seconds', async () => {
+    const {clock, beats, membership} = aMembership()
+    membership.start()
+    await clock.advance(6_000)
+    assert.deepEqual(
+      beats.map(({at, status}) => [at, status]),
+      [0, 2_000, 4_000, 6_000].map((at) => [at, 'alive']),
+    )
+    await membership.stop()
+    assert.equal(clock.waiting, 0)
+  })
+
+  it('beats soon again when the store is back, and says that it failed', async () => {
+    const {clock, beats, events, world, membership} = aMembership()
+    world.down = true
+    membership.start()
+    await clock.advance(10_000)
+    assert.ok(events.of('step_failed').length >= 5)
+    world.down = false
+    const before = beats.length
+    await clock.until(() => beats.length > before, 5_000)
+    await membership.stop()
+  })
+
+  it('tells the store a new status at once, and keeps to it', async () => {
+    const {clock, beats, events, world, membership} = aMembership()
+    membership.start()
+    await clock.advance(500)
+    await clock.finish(membership.become('leaving'))
+    assert.equal(world.known, 'leaving')
+    assert.deepEqual(events.of('member_changed'), [{node: 'node-a', status: 'leaving'}])
+    await clock.advance(4_000)
+    assert.equal(beats.at(-1)!.status, 'leaving')
+    await membership.stop()
+  })
+
+  it('is not overtaken by a beat that was under way when the status changed', async () => {
+    const {clock, world, membership} = aMembership()
+    world.delayMs = (status) => (status === 'alive' ? 800 : 0)
+    membership.start()
+    await clock.advance(100)
+    await clock.finish(membership.become('left'))
+    await clock.finish(membership.stop())
+    await clock.advance(5_000)
+    assert.equal(world.known, 'left')
+  })
+
+  it('lets the caller know when a status could not be told', async () => {
+    const {clock, world, membership} = aMembership()
+    world.down = true
+    await assert.rejects(clock.finish(membership.become('left')), StoreUnavailable)
+  })
+
+  it('ends this life when another has joined, or the store knows none', async () => {
+    for (const answer of ['fenced', 'unknown'] as const) {
+      const {clock, world, membership} = aMembership()
+      membership.start()
+      await clock.advance(100)
+      assert.equal(world.fenced, 0)
+      world.answer = answer
+      await clock.advance(2_000)
+      assert.equal(world.fenced, 1)
+      await membership.stop()
+    }
+  })
+})
