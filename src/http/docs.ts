@@ -9,7 +9,6 @@ import fastify, {type FastifyInstance} from 'fastify'
 const PASSED_TYPES: Readonly<Record<string, string>> = {
   '/docs/': 'text/html; charset=utf-8',
   '/docs/js/scalar.js': 'text/javascript; charset=utf-8',
-  '/docs/openapi.json': 'application/json; charset=utf-8',
 }
 
 export function routeDocs(app: FastifyInstance): void {
@@ -18,7 +17,7 @@ export function routeDocs(app: FastifyInstance): void {
     app.get(path === '/docs/' ? '/docs' : path, {
       schema: {hide: true},
       handler: async (_request, reply) => {
-        reference ??= openReference(() => app.swagger())
+        reference ??= openReference()
         const inner = await (await reference).inject({url: path})
         if (path === '/docs/') reply.header('content-security-policy', policyFor(inner.body))
         return reply.code(inner.statusCode).header('content-type', contentType).send(inner.body)
@@ -27,13 +26,13 @@ export function routeDocs(app: FastifyInstance): void {
   }
 }
 
-async function openReference(document: () => unknown): Promise<FastifyInstance> {
+async function openReference(): Promise<FastifyInstance> {
   const {default: apiReference} = await import('@scalar/fastify-api-reference')
   const inner = fastify({routerOptions: {ignoreTrailingSlash: true}})
   await inner.register(apiReference, {
     routePrefix: '/docs',
     configuration: {
-      content: document as () => Record<string, unknown>,
+      url: '/v1/openapi.json',
       cdn: '/docs/js/scalar.js',
       withDefaultFonts: false,
       telemetry: false,

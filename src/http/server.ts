@@ -139,6 +139,8 @@ async function routeV1(
   await v1.register((scope) => routeFiles(scope, operations, options))
 }
 
+const MULTIPART = /^multipart\/form-data *;/i
+
 /** One reader for every content type: what the bytes are is for the operation to say, and most bodies are not looked at. */
 function readBodies(app: FastifyInstance, options: HttpOptions): void {
   app.removeAllContentTypeParsers()
@@ -147,7 +149,9 @@ function readBodies(app: FastifyInstance, options: HttpOptions): void {
   )
   app.addHook('onRequest', async (request) => {
     // A type that is no media type would be refused by the framework; clients send stranger things than that.
-    if (request.routeOptions.config.ownBody !== true) delete request.raw.headers['content-type']
+    const {headers} = request.raw
+    const isForm = MULTIPART.test(headers['content-type'] ?? '')
+    if (!isForm || request.routeOptions.config.ownBody !== true) delete headers['content-type']
   })
 }
 

@@ -31,14 +31,17 @@ export type JobReading =
 
 const DEFAULT_MAX_LATENESS = '24h'
 const SHELL = 'shell'
+const SHOWN_LENGTH_MAX = 64
 
-/** Maps are read by hand, so that the sentence can name the entry; a name has a sentence of its own. */
+/** Maps are read by hand, so that the sentence can name the entry; names and times have sentences of their own. */
 const READ_BY_HAND: ReadonlySet<string> = new Set([
   'name',
   'tags',
   'metadata',
   'processors',
   'executor_config',
+  'starts_at',
+  'expires_at',
 ])
 
 const CHECKS: readonly (readonly [string, TSchema, Validator])[] = Object.entries(
@@ -175,13 +178,14 @@ function readExecutor(
 }
 
 /** The zero time is what typed clients send for a time that is not set. */
-function readTime(field: string, value: string | null | undefined): number | null {
+function readTime(field: string, value: unknown): number | null {
   if (value === undefined || value === null || value === '' || value === ZERO_TIME) return null
-  const at = parseTime(value)
-  if (at === null)
-    throw new Refused(
-      `${field}: "${value}" is not a time; write it as "2026-05-01T08:30:00Z" or with an offset`,
-    )
+  const at = typeof value === 'string' ? parseTime(value) : null
+  if (at === null) {
+    const shown = JSON.stringify(value).slice(0, SHOWN_LENGTH_MAX)
+    const advice = 'write it as "2026-05-01T08:30:00Z" or with an offset'
+    throw new Refused(`${field}: ${shown} is not a time; ${advice}`)
+  }
   return at
 }
 
