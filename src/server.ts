@@ -176,7 +176,8 @@ class Server implements RunningServer {
       dataDir: dataDirectory,
       outputKeptBytes: limits.outputTailBytes,
       commitItemsMax: limits.commitItemsMax,
-      commitWaitMs: limits.commitWaitMs,
+      clock: this.#clock,
+      random: this.#random,
       events: this.#events,
     })
     if (!opened.ok) throw new StartRefused(opened.problem)
