@@ -3,7 +3,7 @@
  * parser. They come with that meaning, so that tests can say by other means what is to be planned.
  */
 import assert from 'node:assert/strict'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import {parseSchedule, type Schedule} from '../../src/core/schedule.ts'
 
 /** Where random runs begin; a failure prints what repeats it. */

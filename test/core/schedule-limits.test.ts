@@ -37,7 +37,7 @@ test('planned times lie in the years 1 to 9999', () => {
   assert.equal(everySecond.previous(-Infinity), null)
   assert.equal(everySecond.count(-Infinity, Infinity), (at(LAST) - at(FIRST)) / 1000 + 1)
   const daily = schedule('@daily', BERLIN)
-  assert.equal(daily.next(at('9999-12-31T12:00:00Z')), null)
+  assert.equal(daily.next(at('9999-12-31T23:00:00Z')), null)
   assert.ok(daily.previous(Infinity) !== null && daily.next(-Infinity) !== null)
 })
 
@@ -82,7 +82,7 @@ test('counting ten years of seconds costs no walk through them', {timeout: 2000}
     assert.equal(schedule('@every 1s').count(from, until - round), days * DAY_S)
   }
   const weekdays = schedule('0 */5 9-17 * * MON-FRI', BERLIN)
-  assert.equal(weekdays.count(from, until), 2607 * 9 * 12)
+  assert.equal(weekdays.count(from, until), 2608 * 9 * 12)
 })
 
 test('a sparse schedule is found at once, however far', {timeout: 2000}, () => {

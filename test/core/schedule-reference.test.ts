@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import type {Schedule} from '../../src/core/schedule.ts'
 import {
   cronCase,
@@ -41,7 +41,7 @@ function reference(example: CronCase, from: number, until: number, grainMs: numb
       if (at >= from && at < until) found.add(at)
     }
   }
-  return [...found].sort((one, other) => one - other)
+  return [...found].toSorted((one, other) => one - other)
 }
 
 /**
@@ -78,7 +78,7 @@ function enumerateBackwards(schedule: Schedule, from: number, until: number): nu
   const planned: number[] = []
   let at = schedule.previous(until)
   for (; at !== null && at >= from; at = schedule.previous(at)) planned.push(at)
-  return planned.reverse()
+  return planned.toReversed()
 }
 
 function checkAgainstReference(grain: 'second' | 'minute', lengthMs: number, runs: number): void {
@@ -101,7 +101,7 @@ function checkAgainstReference(grain: 'second' | 'minute', lengthMs: number, run
 }
 
 test('second by second near transitions, it is what the rule says', () => {
-  checkAgainstReference('second', HOUR_MS / 4, 15)
+  checkAgainstReference('second', HOUR_MS / 4, 10)
 })
 
 test('minute by minute for a day and a half, it is what the rule says', () => {
