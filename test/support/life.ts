@@ -1,0 +1,222 @@
+/**
+ * One life of a server without its HTTP side: membership, leadership, launch, rescue, run and finish, wired as the real
+ * one is, over a store that outlives it. It can stop in good order, or crash: then nothing of it acts any more.
+ */
+import {Leadership} from '../../src/cluster/leadership.ts'
+import {Membership} from '../../src/cluster/membership.ts'
+import {Finisher} from '../../src/flow/finish.ts'
+import {LaunchService} from '../../src/flow/launch.ts'
+import {PruneService} from '../../src/flow/prune.ts'
+import {RescueService, rescueNode} from '../../src/flow/rescue.ts'
+import {RunService} from '../../src/flow/run.ts'
+import type {Clock} from '../../src/ports/clock.ts'
+import type {OutputAppend, Store} from '../../src/ports/store.ts'
+import {Batcher} from '../../src/std/batcher.ts'
+import type {Service} from '../../src/std/service.ts'
+import {faultyStore, type StoreFault, type StoreMethod} from './faulty-store.ts'
+import {aNode} from './fixtures.ts'
+import {RecordedEvents} from './recorded-events.ts'
+import {keepingChain, ScriptedExecutor} from './scripted-executor.ts'
+import type {SeededRandom} from './seeded-random.ts'
+import {TestWakeup} from './test-wakeup.ts'
+import type {VirtualClock} from './virtual-clock.ts'
+
+export interface LifeSettings {
+  readonly name: string
+  readonly incarnation: string
+  readonly slots: number
+  readonly tags: Readonly<Record<string, string>>
+  /** False: no candidate for leadership. */
+  readonly leads: boolean
+  readonly runs: boolean
+  readonly prunes: boolean
+  readonly keepLaunches: number
+  readonly targetWaitMs: number
+  readonly lateAfterMs: number
+  readonly catchUpMax: number
+  readonly launchBatchMax: number
+  readonly keepOutputBytes: number
+  /** An executor that outlives the process, as helper-run commands may. */
+  readonly executor: ScriptedExecutor | null
+}
+
+const SETTINGS: LifeSettings = {
+  name: 'node-a',
+  incarnation: 'first-life',
+  slots: 16,
+  tags: {},
+  leads: true,
+  runs: true,
+  prunes: false,
+  keepLaunches: 100,
+  targetWaitMs: 600_000,
+  lateAfterMs: 30_000,
+  catchUpMax: 100,
+  launchBatchMax: 1_000,
+  keepOutputBytes: 256 * 1024,
+  executor: null,
+}
+
+const TTL_MS = 6_000
+const FRESH_MS = 10_000
+
+export class Life {
+  readonly settings: LifeSettings
+  readonly nodeId: string
+  readonly events = new RecordedEvents()
+  readonly wakeup = new TestWakeup()
+  readonly executor: ScriptedExecutor
+  /** As this life sees it, faults and all. */
+  readonly store: Store
+  readonly calls = new Map<StoreMethod, number>()
+  /** Said before every call of this life to the store. */
+  fault: (method: StoreMethod) => StoreFault = () => 'none'
+  delayMs: (method: StoreMethod) => number = () => 0
+  fenced = 0
+  run!: RunService
+  leadership!: Leadership
+  membership!: Membership
+  #dead = false
+  readonly #clock: Clock
+  readonly #random: SeededRandom
+
+  constructor(
+    world: {readonly clock: VirtualClock; readonly store: Store; readonly random: SeededRandom},
+    settings: Partial<LifeSettings>,
+  ) {
+    this.settings = {...SETTINGS, ...settings}
+    this.nodeId = `id-of-${this.settings.name}`
+    this.#random = world.random
+    this.#clock = {
+      now: () => world.clock.now(),
+      monotonicMs: () => world.clock.monotonicMs(),
+      after: (delayMs, callback) => world.clock.after(delayMs, () => this.#dead || callback()),
+    }
+    this.executor = this.settings.executor ?? new ScriptedExecutor(this.#clock)
+    this.store = faultyStore(world.store, {
+      fault: (method) => (this.#dead ? 'dead' : this.fault(method)),
+      delay: async (method) => {
+        const ms = this.delayMs(method)
+        if (ms > 0) await new Promise<void>((resolve) => void world.clock.after(ms, resolve))
+      },
+      called: (method) => this.calls.set(method, (this.calls.get(method) ?? 0) + 1),
+    })
+  }
+
+  /** Joins, ends what an earlier life left, then runs and stands for leadership. */
+  async start(): Promise<this> {
+    const {name, incarnation, slots, tags, runs} = this.settings
+    const ports = this.#ports()
+    const {record} = aNode(name).with({incarnation, slots, tags, runs})
+    const joined = await this.store.join({member: record}, FRESH_MS)
+    if (joined.kind !== 'joined') throw new Error(`${name} is taken by ${joined.by}`)
+    await rescueNode(ports, {
+      term: null,
+      nodeId: this.nodeId,
+      exceptIncarnation: incarnation,
+      reason: 'node_restarted',
+    })
+    this.membership = new Membership({
+      ...ports,
+      member: record,
+      heartbeatMs: 2_000,
+      fenced: () => (this.fenced += 1),
+    })
+    this.run = this.#runService()
+    this.leadership = new Leadership({
+      ...ports,
+      nodeId: this.nodeId,
+      nodeName: name,
+      holder: incarnation,
+      leaseTtlMs: TTL_MS,
+      renewEveryMs: 2_000,
+      trustMarginMs: 1_000,
+      services: (term, over) => this.leaderServices(term, over),
+    })
+    this.membership.start()
+    if (runs) this.run.start()
+    if (this.settings.leads) this.leadership.start()
+    return this
+  }
+
+  /** What lives through a term; also for a test that lets two lead under terms of its own choice. */
+  leaderServices(term: number, over: () => void): Service[] {
+    const ports = {...this.#ports(), term, over}
+    const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax, keepLaunches} = this.settings
+    const services: Service[] = [
+      new LaunchService({
+        ...ports,
+        defaultZone: 'UTC',
+        defaultTarget: 'one',
+        lateAfterMs,
+        targetWaitMs,
+        catchUpMax,
+        batchMax: launchBatchMax,
+        pollMs: 1_000,
+      }),
+      new RescueService({
+        ...ports,
+        defaultTarget: 'one',
+        limits: {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 4_000},
+        unclaimedMs: 3_000,
+        lookEveryMs: 1_000,
+      }),
+    ]
+    const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs: null, keepOutputBytes: 2 ** 31}
+    if (this.settings.prunes) services.push(new PruneService({...ports, keep}))
+    return services
+  }
+
+  /** Leaves in good order, as a server that was told to stop. */
+  async stop(graceMs = 0): Promise<void> {
+    await this.leadership.stop()
+    await this.membership.become('leaving')
+    await this.run.drain(graceMs)
+    await this.membership.become('left')
+    await this.membership.stop()
+  }
+
+  /** `kill -9`, power cut: no timer fires, no call reaches the store, no answer comes back. */
+  crash(): void {
+    this.#dead = true
+    for (const started of this.executor.running) started.endedAt = this.#clock.monotonicMs()
+  }
+
+  get isLeading(): boolean {
+    return !this.#dead && this.leadership.term !== null
+  }
+
+  #ports() {
+    const {store, events, wakeup} = this
+    return {store, events, wakeup, clock: this.#clock, random: this.#random}
+  }
+
+  #runService(): RunService {
+    const ports = this.#ports()
+    const {store, clock} = ports
+    const finisher = new Finisher({...ports, batchWaitMs: 2, batchMax: 256})
+    const appends = new Batcher<OutputAppend, boolean>({
+      clock,
+      waitMs: 2,
+      itemsMax: 256,
+      flush: (items) => store.appendOutput(items),
+    })
+    return new RunService({
+      ...ports,
+      executors: {get: (name) => (name === 'scripted' ? this.executor : null)},
+      openChain: (_processors, _run, keep) => keepingChain(keep),
+      finish: (item) => finisher.finish(item),
+      append: (item) => appends.add(item),
+      nodeId: this.nodeId,
+      incarnation: this.settings.incarnation,
+      slots: this.settings.slots,
+      claimMax: 256,
+      claimFreshMs: 1_000,
+      pollMs: 1_000,
+      keepOutputBytes: this.settings.keepOutputBytes,
+      flushBytes: 64 * 1024,
+      flushMs: 1_000,
+      flushPauseMs: 250,
+    })
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * A cluster in a box: one real store in memory, one clock turned by hand, any number of lives of servers, and the
+ * questions tests ask of the result. `check` asserts what must hold whatever happened.
+ */
+import assert from 'node:assert/strict'
+import type {ExecutionRecord} from '../../src/core/execution.ts'
+import {countFinish} from '../../src/core/finish.ts'
+import type {JobRecord} from '../../src/core/job.ts'
+import type {LaunchRecord} from '../../src/core/ledger.ts'
+import {scheduleOf} from '../../src/core/plan.ts'
+import type {Bell} from '../../src/ports/wakeup.ts'
+import {openMemoryStore} from '../../src/stores/sqlite/store.ts'
+import {NOON, type JobFixture} from './fixtures.ts'
+import {Life, type LifeSettings} from './life.ts'
+import type {Started} from './scripted-executor.ts'
+import {SeededRandom} from './seeded-random.ts'
+import {VirtualClock} from './virtual-clock.ts'
+
+const ALL = {start: 0, end: null}
+
+export class World {
+  readonly clock: VirtualClock
+  readonly random: SeededRandom
+  readonly store
+  readonly lives: Life[] = []
+  /** Forced runs may overlap; `check` leaves these jobs out where it asks for no overlap. */
+  readonly overlapping = new Set<string>()
+
+  constructor(seed = 1, startAt = NOON) {
+    this.clock = new VirtualClock(startAt)
+    this.random = new SeededRandom(seed)
+    this.store = openMemoryStore({clock: this.clock, random: this.random})
+  }
+
+  /** Starts a life and lets it take the lease if it is free. */
+  async start(settings: Partial<LifeSettings> = {}): Promise<Life> {
+    const life = new Life(this, settings)
+    this.lives.push(life)
+    await this.clock.finish(life.start())
+    await this.clock.settle()
+    return life
+  }
+
+  /** Stores a job as an accepted submit would, and rings as the operation does. */
+  async submit(job: JobFixture, {runOnCreate = false} = {}): Promise<JobRecord> {
+    const request = {ifMatch: null, createOnly: false, idempotency: null, runOnCreate}
+    const result = await this.store.submit({spec: job.spec, ...request})
+    assert.ok(result.kind === 'stored', `${job.spec.name}: ${result.kind}`)
+    this.ring('launch')
+    await this.clock.settle()
+    return result.job
+  }
+
+  /** Asks for a run by hand; answers its launch number. */
+  async runByHand(name: string, forced = false): Promise<number> {
+    const result = await this.store.requestRun({name, forced, idempotency: null})
+    assert.ok(result.kind === 'accepted', `${name}: ${result.kind}`)
+    this.ring('launch')
+    await this.clock.settle()
+    return result.group
+  }
+
+  async cancel(name: string, {group, node, attempt}: ExecutionRecord): Promise<string> {
+    const {kind} = await this.store.cancelExecution(name, {group, node, attempt})
+    this.ring('cancel')
+    this.ring('launch')
+    await this.clock.settle()
+    return kind
+  }
+
+  ring(bell: Bell): void {
+    for (const life of this.lives) life.wakeup.ring(bell)
+  }
+
+  /** The ledger of a job, oldest first. */
+  async ledger(name: string): Promise<LaunchRecord[]> {
+    const page = await this.store.launches(name, {...ALL, decision: null})
+    assert.ok(page !== null, `${name} is there`)
+    return page.rows.toSorted((a, b) => a.scheduledAt - b.scheduledAt || a.group - b.group)
+  }
+
+  /** One line a row: `12:00:00 launched`, `12:01:00..12:05:00 ×5 missed catch_up_latest`. */
+  async ledgerLines(name: string): Promise<string[]> {
+    const time = (at: number) => new Date(at).toISOString().slice(11, 19)
+    return (await this.ledger(name)).map((row) => {
+      const until = row.count === 1 ? '' : `..${time(row.scheduledUntil)} ×${row.count}`
+      return `${time(row.scheduledAt)}${until} ${row.decision} ${row.reason}`.trimEnd()
+    })
+  }
+
+  /** Executions of a job in the order of group, slot, attempt. */
+  async executions(name: string): Promise<ExecutionRecord[]> {
+    const query = {...ALL, sort: 'id', order: 'asc', status: null, outputBytes: 0} as const
+    const page = await this.store.executions(name, query)
+    assert.ok(page !== null, `${name} is there`)
+    return page.rows.toSorted(
+      (a, b) => a.group - b.group || a.slot - b.slot || a.attempt - b.attempt,
+    )
+  }
+
+  async statuses(name: string): Promise<string[]> {
+    return (await this.executions(name)).map(({status}) => status)
+  }
+
+  async job(name: string): Promise<JobRecord> {
+    const job = await this.store.job(name)
+    assert.ok(job !== null, `${name} is there`)
+    return job
+  }
+
+  /** Every start of a job's run, over all lives. */
+  starts(name: string): Started[] {
+    return [...new Set(this.lives.map(({executor}) => executor))].flatMap((each) => each.of(name))
+  }
+
+  /** Asserts the invariants over everything that is stored and everything that was started. */
+  async check(names: readonly string[]): Promise<void> {
+    const seen = new Set<string>()
+    for (const {run} of [...new Set(this.lives.map(({executor}) => executor))].flatMap(
+      ({started}) => started,
+    )) {
+      assert.ok(!seen.has(run.executionId), `${run.executionId} started twice`)
+      seen.add(run.executionId)
+    }
+    for (const name of names) {
+      const job = await this.store.job(name)
+      if (job === null) continue
+      await this.#checkTimes(job)
+      await this.#checkFold(job)
+      if (job.spec.concurrency === 'forbid' && !this.overlapping.has(name)) this.#checkOverlap(name)
+    }
+  }
+
+  /** Every planned time from the first row to `next` is covered by exactly one row. */
+  async #checkTimes(job: JobRecord): Promise<void> {
+    const {name} = job.spec
+    const rows = (await this.ledger(name)).filter(({cause}) => cause === 'schedule')
+    const schedule = scheduleOf(job.spec, job.anchorAt, 'UTC')
+    let last = -Infinity
+    for (const row of rows) {
+      assert.ok(row.scheduledAt > last, `${name}: ${row.scheduledAt} is covered twice`)
+      if (schedule !== null) {
+        if (last !== -Infinity)
+          assert.equal(schedule.count(last + 1, row.scheduledAt), 0, `${name}: a time has no row`)
+        const count = schedule.count(row.scheduledAt, row.scheduledUntil + 1)
+        assert.equal(row.count, count, `${name}: a row counts its times`)
+      }
+      last = row.scheduledUntil
+    }
+    if (schedule !== null && rows.length > 0 && job.nextAt !== null)
+      assert.equal(schedule.next(last), job.nextAt, `${name}: next follows the last row`)
+  }
+
+  /** The counters are the fold of the finished executions; a launch is open exactly while something is owed. */
+  async #checkFold(job: JobRecord): Promise<void> {
+    const {name} = job.spec
+    const executions = await this.executions(name)
+    let counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+    const live = new Set<number>()
+    for (const {status, finishedAt, group} of executions) {
+      if (status === 'pending' || status === 'running') live.add(group)
+      else counters = countFinish(counters, status, finishedAt!) as typeof counters
+    }
+    assert.deepEqual(job.counters, counters, `${name}: counters are the fold`)
+    for (const {group, open, decision} of await this.ledger(name)) {
+      const owed = decision === 'pending' || (decision === 'launched' && live.has(group))
+      assert.equal(open, owed, `${name}: launch ${group} is open while something is owed`)
+    }
+  }
+
+  #checkOverlap(name: string): void {
+    const runs = this.starts(name).toSorted((a, b) => a.startedAt - b.startedAt)
+    runs.slice(1).forEach((run, index) => {
+      const before = runs[index]!
+      const apart = before.endedAt !== null && before.endedAt <= run.startedAt
+      const same = before.run.executionId.split('-')[0] === run.run.executionId.split('-')[0]
+      assert.ok(apart || same, `${name}: ${before.run.executionId} and ${run.run.executionId}`)
+    })
+  }
+}
