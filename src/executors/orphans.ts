@@ -56,11 +56,14 @@ export async function endOrphans(options: OrphanOptions): Promise<{ended: string
   const graceMs = options.graceMs ?? GRACE_MS
   const ours = new Set<number>()
   const began = clock.monotonicMs()
+  let emptyLooks = 0
   const signalled = new Set<number>()
   for (;;) {
     const alive = await findAlive(left, nodeId, ours)
     const elapsed = clock.monotonicMs() - began
-    if (alive.length === 0 || elapsed > graceMs + KILL_WAIT_MS) break
+    // Twice: a process in the middle of an exec shows no environment for an instant, and would be overlooked.
+    emptyLooks = alive.length === 0 ? emptyLooks + 1 : 0
+    if (left.length === 0 || emptyLooks === 2 || elapsed > graceMs + KILL_WAIT_MS) break
     for (const {executionId, pid} of alive) {
       ended.add(executionId)
       if (elapsed >= graceMs) send(pid, 'SIGKILL')

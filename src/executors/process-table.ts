@@ -28,7 +28,7 @@ export interface ProcessRow {
 
 /** Every process that is not a zombie. */
 export async function listProcesses(): Promise<ProcessRow[]> {
-  return ON_LINUX ? listLinux() : parsePs(await runPs())
+  return ON_LINUX ? listLinuxProcesses() : parsePs(await runPs())
 }
 
 /** One process; `null` when there is none, or only its zombie. Linux only: elsewhere always `null`. */
@@ -59,7 +59,8 @@ function linuxPids(): number[] {
     .filter((pid) => Number.isInteger(pid) && pid > 0)
 }
 
-function listLinux(): ProcessRow[] {
+/** The same at once, on Linux. */
+export function listLinuxProcesses(): ProcessRow[] {
   const rows: ProcessRow[] = []
   for (const pid of linuxPids()) {
     const row = readLinuxProcess(pid)

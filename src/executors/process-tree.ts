@@ -3,7 +3,7 @@
  * but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
  */
 import type {ProcessRow} from './process-table.ts'
-import {listMarked, readLinuxProcess} from './process-table.ts'
+import {listLinuxProcesses, listMarked, readLinuxProcess} from './process-table.ts'
 
 /** A look through every process's environment serves all commands that ask within this time. */
 const CENSUS_MS = 40
@@ -45,8 +45,15 @@ export class ProcessTree {
     return send(-this.#pid, 0)
   }
 
+  /** Zombies do not count: they wait for their parent, which may take its time (a container's init often does). */
   isAlive(): boolean {
-    return this.groupIsAlive() || this.#strays().length > 0
+    return (this.groupIsAlive() && this.#groupHasLiving()) || this.#strays().length > 0
+  }
+
+  #groupHasLiving(): boolean {
+    return (
+      process.platform !== 'linux' || listLinuxProcesses().some((row) => row.group === this.#pid)
+    )
   }
 
   /** Resident memory of all of the session, in bytes. */

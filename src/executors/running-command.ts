@@ -63,6 +63,7 @@ export class RunningCommand {
   #leftBehind = false
   #treeIsGone = false
   #sweeps = 0
+  #goneLooks = 0
   #sweepMs = SWEEP_MS
   #sawEnd = false
   #cut = false
@@ -249,7 +250,9 @@ export class RunningCommand {
   /** Looks whether an ending tree is gone; after KILL strikes again at whatever was started meanwhile. */
   #sweep(): void {
     const tree = this.#tree!
-    const gone = this.#exit !== null && !tree.isAlive()
+    // Twice: a process in the middle of an exec shows no environment for an instant, and would be overlooked.
+    this.#goneLooks = this.#exit !== null && !tree.isAlive() ? this.#goneLooks + 1 : 0
+    const gone = this.#goneLooks >= 2
     if (!gone && this.#killed) {
       this.#sweeps += 1
       tree.signal('SIGKILL')
@@ -258,7 +261,7 @@ export class RunningCommand {
       this.#treeIsGone = true
       return this.#settle()
     }
-    const delayMs = this.#killed ? SWEEP_MS : this.#sweepMs
+    const delayMs = this.#killed || this.#goneLooks > 0 ? SWEEP_MS : this.#sweepMs
     this.#sweepMs = Math.min(2 * this.#sweepMs, SWEEP_MS_MAX)
     this.#arm('sweep', delayMs, () => this.#sweep())
   }

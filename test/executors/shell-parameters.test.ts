@@ -1,0 +1,105 @@
+/** What a shell job may say, read as a table: no process is started. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+
+import {readShell} from '../../src/executors/shell-parameters.ts'
+import {splitWords} from '../../src/executors/shell-words.ts'
+
+const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true, cwdAllowed: null}
+
+test('words are split by quoting rules and nothing else', () => {
+  const rows: readonly (readonly [string, readonly string[] | RegExp])[] = [
+    ['', []],
+    ['  a   b\tc\n', ['a', 'b', 'c']],
+    [`'a b' "c d" e\\ f`, ['a b', 'c d', 'e f']],
+    [`a'b'"c"d`, ['abcd']],
+    [`'' ""`, ['', '']],
+    [`"a\\"b" "a\\\\b" "a\\$b" "a\\nb"`, ['a"b', 'a\\b', 'a$b', 'a\\nb']],
+    [`'a\\b'`, ['a\\b']],
+    ['a\\\nb "c\\\nd"', ['ab', 'cd']],
+    ['echo $HOME `id` * | > & ; # x', ['echo', '$HOME', '`id`', '*', '|', '>', '&', ';', '#', 'x']],
+    ['\\#  ü', ['#', 'ü']],
+    [`echo "`, /quote " at character 6 is never closed/],
+    [`echo 'a"`, /quote ' at character 6 is never closed/],
+    ['echo \\', /ends in a backslash/],
+  ]
+  for (const [text, expected] of rows) {
+    const split = splitWords(text)
+    if (expected instanceof RegExp)
+      assert.match('problem' in split ? split.problem : '', expected, text)
+    else assert.deepEqual('words' in split ? split.words : split.problem, expected, text)
+  }
+})
+
+test('each parameter as it is accepted', () => {
+  const rows = [
+    [{command: 'a b'}, 'argv', ['a', 'b']],
+    [{command: 'a b', shell: 'true'}, 'argv', ['/bin/sh', '-c', 'a b']],
+    [{command: 'a b', shell: 'False'}, 'argv', ['a', 'b']],
+    [{command: '   '}, 'argv', []],
+    [{env: 'A=1,B=x\\,y,, C=,D=a=b'}, 'environment', {A: '1', B: 'x,y', C: '', D: 'a=b'}],
+    [{env: 'P=C:\\dir'}, 'environment', {P: 'C:\\dir'}],
+    [{timeout: '1m30s'}, 'timeoutMs', 90_000],
+    [{timeout: '500us'}, 'timeoutMs', 1],
+    [{payload: ' aGVs\nbG8= '}, 'payload', 'aGVsbG8='],
+    [{su: 'deploy:www'}, 'user', 'deploy:www'],
+    [{mem_limit: '512MB'}, 'memoryBytesMax', 512e6],
+    [{mem_limit: '1.5 GiB'}, 'memoryBytesMax', 1.5 * 2 ** 30],
+    [{mem_limit: '1048576'}, 'memoryBytesMax', 2 ** 20],
+    [{mem_limit: '1b'}, 'memoryBytesMax', 1],
+    [{cwd: '/srv'}, 'cwd', '/srv'],
+  ] as const
+  for (const [config, name, expected] of rows) {
+    const {plan, problems} = readShell(config as Record<string, string>, LIMITS)
+    assert.deepEqual(problems, [], JSON.stringify(config))
+    assert.deepEqual(plan[name], expected, JSON.stringify(config))
+  }
+})
+
+test('each parameter as it is refused, named', () => {
+  const rows = [
+    [{command: 'a "b'}, /^command cannot be split/],
+    [{command: '"" b'}, /^command cannot be split.*program, is empty/],
+    [{command: 'a\0b'}, /^command holds a NUL/],
+    [{shell: 'bash'}, /^shell must be "true" or "false", not "bash"/],
+    [{env: 'A'}, /^env must be .*"A" is not one/],
+    [{env: '=1'}, /^env must be/],
+    [{env: 'A B=1'}, /^env must be/],
+    [{env: 'A=\0'}, /^env must be/],
+    [{env: 'BELFRY_EXECUTION=1-x-1'}, /^env cannot set BELFRY_EXECUTION/],
+    [{env: 'ENV_JOB_NAME=x'}, /^env cannot set ENV_JOB_NAME/],
+    [{cwd: 'here'}, /^cwd must be an absolute path/],
+    [{cwd: '/a\0b'}, /^cwd must be/],
+    [{timeout: '5'}, /^timeout must be a duration/],
+    [{timeout: '0s'}, /^timeout must be .* longer than 0/],
+    [{timeout: '-1s'}, /^timeout must be/],
+    [{payload: 'hello!'}, /^payload must be base64/],
+    [{payload: 'aGVsbG8'}, /^payload must be base64/],
+    [{mem_limit: 'lots'}, /^mem_limit must be a size/],
+    [{mem_limit: '0'}, /^mem_limit must be a size/],
+    [{mem_limit: '5XB'}, /^mem_limit must be a size/],
+    [{su: 'root'}, /^su "root" is not allowed on this node; allowed: deploy, deploy:www/],
+    [{su: 'deploy:root'}, /^su "deploy:root" is not allowed/],
+    [{su: '--help'}, /^su must be user or user:group/],
+    [{su: 'a:b:c'}, /^su must be/],
+  ] as const
+  for (const [config, expected] of rows) {
+    const {problems} = readShell(config as Record<string, string>, LIMITS)
+    assert.equal(problems.length, 1, JSON.stringify(config))
+    assert.match(problems[0]!, expected)
+  }
+})
+
+test('su without root is refused whoever is named; every problem is told at once', () => {
+  const limits = {...LIMITS, runsAsRoot: false}
+  const {problems} = readShell({command: 'x', su: 'deploy', timeout: 'x', mem_limit: 'y'}, limits)
+  assert.deepEqual(
+    problems.map((problem) => problem.split(' ')[0]),
+    ['timeout', 'su', 'mem_limit'],
+  )
+})
+
+test('a parameter that only an object has by birth is not one', () => {
+  const {problems} = readShell({command: 'x', mem_limit: '5constructor', shell: 'true'}, LIMITS)
+  assert.equal(problems.length, 1)
+})
