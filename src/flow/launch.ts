@@ -38,6 +38,8 @@ export interface LaunchOptions {
 
 /** Requests that wait for something are looked at again no more often than this, so that bells stay cheap. */
 const REVISIT_MS = 250
+/** After a conflict: at once for people, and yet no busy loop should one ever stay. */
+const CONFLICT_PAUSE_MS = 20
 
 export class LaunchService implements Service {
   readonly #options: LaunchOptions
@@ -46,6 +48,9 @@ export class LaunchService implements Service {
   /** Requests up to this number were decided or found waiting by an earlier pass. */
   #seenGroup = 0
   #revisitAt = -Infinity
+  /** Some request was left waiting by the passes since the last revisit. */
+  #leftWaiting = false
+  #conflicted = false
 
   constructor(options: LaunchOptions) {
     this.#options = options
@@ -72,33 +77,46 @@ export class LaunchService implements Service {
   async #pass(): Promise<number> {
     const {clock, events, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
+    this.#conflicted = false
     const requests = await this.#decideRequests()
     const due = await this.#decideDue()
     const durationMs = clock.monotonicMs() - beganAt
-    events.emit('launch_pass_done', {due: due.count, requests, duration_ms: durationMs})
-    return Math.min(pollMs, due.nextInMs)
+    events.emit('launch_pass_done', {
+      due: due.count,
+      requests: requests.count,
+      duration_ms: durationMs,
+    })
+    if (this.#conflicted) return CONFLICT_PAUSE_MS
+    return Math.min(pollMs, due.nextInMs, requests.nextInMs)
   }
 
-  async #decideRequests(): Promise<number> {
-    const {store, clock, batchMax} = this.#options
-    const revisits = clock.monotonicMs() >= this.#revisitAt
-    if (revisits) this.#revisitAt = clock.monotonicMs() + REVISIT_MS
+  async #decideRequests(): Promise<{count: number; nextInMs: number}> {
+    const {store, clock, batchMax, pollMs} = this.#options
+    const beganAt = clock.monotonicMs()
+    const revisits = beganAt >= this.#revisitAt
+    // Rung too soon after the last revisit: what waits is looked at when its time has come.
+    const nextInMs = this.#leftWaiting && !revisits ? this.#revisitAt - beganAt : pollMs
+    if (revisits) {
+      this.#revisitAt = beganAt + REVISIT_MS
+      this.#leftWaiting = false
+    }
     let afterGroup = revisits ? 0 : this.#seenGroup
-    let decided = 0
+    let count = 0
     for (;;) {
       const {now, requests} = await store.loadRequests({afterGroup, limit: batchMax})
-      if (requests.length === 0) return decided
+      if (requests.length === 0) return {count, nextInMs}
       afterGroup = requests.at(-1)!.launch.group
       this.#seenGroup = Math.max(this.#seenGroup, afterGroup)
       const context = await this.#context(now)
       const decisions: RequestDecision[] = []
       for (const {launch, job, openGroup} of requests) {
         const decision = decideRequest(launch, job, openGroup, context)
+        this.#leftWaiting ||= decision.kind === 'stay'
         if (decision.kind !== 'stay' || decision.reason !== launch.reason) decisions.push(decision)
       }
-      decided += decisions.length
+      count += decisions.length
       if (decisions.length > 0) await this.#apply([], decisions)
-      if (requests.length < batchMax) return decided
+      if (requests.length < batchMax) return {count, nextInMs}
     }
   }
 
@@ -145,7 +163,10 @@ export class LaunchService implements Service {
     const {store, term, wakeup} = this.#options
     const applied = await store.applyLaunches({term, dues, requests})
     // A conflict is a job that was edited, or launched by hand, since it was loaded: the next pass decides it anew.
-    if (applied.dues.includes('conflict')) wakeup.ring('launch')
+    if (applied.dues.includes('conflict') || applied.requests.includes('conflict')) {
+      this.#conflicted = true
+      this.#revisitAt = -Infinity
+    }
     if (applied.decided.some(({launch}) => launch.decision === 'launched')) wakeup.ring('run')
     for (const decided of applied.decided) this.#announce(decided)
   }

@@ -10,13 +10,14 @@ import {PruneService} from '../../src/flow/prune.ts'
 import {RescueService, rescueNode} from '../../src/flow/rescue.ts'
 import {RunService} from '../../src/flow/run.ts'
 import type {Clock} from '../../src/ports/clock.ts'
+import type {Run} from '../../src/ports/executor.ts'
 import type {OutputAppend, Store} from '../../src/ports/store.ts'
 import {Batcher} from '../../src/std/batcher.ts'
 import type {Service} from '../../src/std/service.ts'
 import {faultyStore, type StoreFault, type StoreMethod} from './faulty-store.ts'
 import {aNode} from './fixtures.ts'
 import {RecordedEvents} from './recorded-events.ts'
-import {keepingChain, ScriptedExecutor} from './scripted-executor.ts'
+import {keepingChain, ScriptedExecutor, type Script} from './scripted-executor.ts'
 import type {SeededRandom} from './seeded-random.ts'
 import {TestWakeup} from './test-wakeup.ts'
 import type {VirtualClock} from './virtual-clock.ts'
@@ -38,6 +39,8 @@ export interface LifeSettings {
   readonly keepOutputBytes: number
   /** An executor that outlives the process, as helper-run commands may. */
   readonly executor: ScriptedExecutor | null
+  /** What runs do, by job name, known before the first of them starts. */
+  readonly scripts: Readonly<Record<string, Script | ((run: Run) => Script)>>
 }
 
 const SETTINGS: LifeSettings = {
@@ -55,6 +58,7 @@ const SETTINGS: LifeSettings = {
   launchBatchMax: 1_000,
   keepOutputBytes: 256 * 1024,
   executor: null,
+  scripts: {},
 }
 
 const TTL_MS = 6_000
@@ -93,6 +97,8 @@ export class Life {
       after: (delayMs, callback) => world.clock.after(delayMs, () => this.#dead || callback()),
     }
     this.executor = this.settings.executor ?? new ScriptedExecutor(this.#clock)
+    for (const [job, script] of Object.entries(this.settings.scripts))
+      this.executor.script(job, script)
     this.store = faultyStore(world.store, {
       fault: (method) => (this.#dead ? 'dead' : this.fault(method)),
       delay: async (method) => {
