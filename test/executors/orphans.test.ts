@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type {ChildProcess} from 'node:child_process'
 import {spawn} from 'node:child_process'
 import {once} from 'node:events'
-import {mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync} from 'node:fs'
+import {mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
@@ -37,7 +37,7 @@ async function anOwner(dataDir: string, nodeId: string, commands: string[]): Pro
   const owner = spawn(process.execPath, [OWNER, dataDir, nodeId, ...commands], {
     stdio: ['ignore', 'pipe', 'inherit'],
   })
-  await once(owner.stdout!, 'data')
+  await once(owner.stdout, 'data')
   return owner
 }
 
@@ -183,7 +183,7 @@ test(
       {executionId: 'long-1', pid: 5, started: 6},
       {executionId: 'late-1', pid: 0, started: 0},
     ])
-    assert.ok((await import('node:fs')).statSync(path).size < 1024 * 1024)
+    assert.ok(statSync(path).size < 1024 * 1024)
   }),
 )
 

@@ -134,13 +134,10 @@ for (const spawn of ['portable', 'auto'] as const) {
         aRequest('head -c 300000 /dev/zero; echo $$ >&2', {executionId: '4-web-1'}),
         sink,
       )
-      let over = false
-      const ended = command.ended.then((end) => {
-        over = true
-        return end
-      })
+      const stop = new AbortController()
+      const ended = command.ended.finally(() => stop.abort())
       // Longer than the drain deadline of 200 ms, spread over the life of the output.
-      for (let turn = 0; !over && turn < 1_000; turn++) {
+      for (let turn = 0; !stop.signal.aborted && turn < 1_000; turn++) {
         const callbacks = waiting
         waiting = []
         await new Promise<void>((resolve) => {

@@ -50,7 +50,7 @@ test('each parameter as it is accepted', () => {
     [{cwd: '/srv'}, 'cwd', '/srv'],
   ] as const
   for (const [config, name, expected] of rows) {
-    const {plan, problems} = readShell(config as Record<string, string>, LIMITS)
+    const {plan, problems} = readShell(config, LIMITS)
     assert.deepEqual(problems, [], JSON.stringify(config))
     assert.deepEqual(plan[name], expected, JSON.stringify(config))
   }
@@ -84,7 +84,7 @@ test('each parameter as it is refused, named', () => {
     [{su: 'a:b:c'}, /^su must be/],
   ] as const
   for (const [config, expected] of rows) {
-    const {problems} = readShell(config as Record<string, string>, LIMITS)
+    const {problems} = readShell(config, LIMITS)
     assert.equal(problems.length, 1, JSON.stringify(config))
     assert.match(problems[0]!, expected)
   }
