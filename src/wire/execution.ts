@@ -56,14 +56,19 @@ export interface ExecutionWithOutput extends ExecutionRecord {
   readonly outputTruncated: boolean
 }
 
-/** `outputBytesMax` = the caller's own limit on the text, `null` = all that the view holds. */
+/**
+ * `outputBytesMax` = the caller's own limit on the text, `null` = all that the view holds. Under a limit the text is the
+ * very end of what was written, so the head is part of it only when nothing is missing in between.
+ */
 export function encodeExecution(
   view: ExecutionWithOutput,
   outputBytesMax: number | null,
 ): ExecutionJson {
-  const whole = view.outputHead + decodeOutput(view.output) + view.outputFoot
+  const written = decodeOutput(view.output) + view.outputFoot
   const {text, cut} =
-    outputBytesMax === null ? {text: whole, cut: false} : lastBytes(whole, outputBytesMax)
+    outputBytesMax === null
+      ? {text: view.outputHead + written, cut: false}
+      : lastBytes(view.outputTruncated ? written : view.outputHead + written, outputBytesMax)
   return {
     id: executionId(view),
     job_name: view.jobName,

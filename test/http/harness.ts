@@ -29,6 +29,7 @@ const LIFE = 'first-life'
 const HOLDER = 'holder'
 const LEASE_MS = 3_600_000
 const FRESH_MS = 10_000
+const TURNS_MAX = 100_000
 
 export interface Reply {
   readonly status: number
@@ -158,6 +159,23 @@ export class Api {
       sent.on('error', reject)
       sent.end(bytes)
     })
+  }
+
+  /** Lets time and the network go on until the condition holds; what needs more turns than this never will. */
+  async eventually(reached: () => boolean, stepMs = 0): Promise<void> {
+    for (let turn = 0; !reached(); turn += 1) {
+      if (turn > TURNS_MAX) throw new Error(`never reached: ${reached.toString()}`)
+      await this.clock.advance(stepMs)
+    }
+  }
+
+  /** Resolves work that needs timers due at once, and the network. */
+  async finishing<Result>(work: Promise<Result>): Promise<Result> {
+    let done = false
+    const watched = work.finally(() => void (done = true))
+    watched.catch(() => {})
+    await this.eventually(() => done)
+    return watched
   }
 
   get = (path: string, headers: Record<string, string> = {}) => this.call('GET', path, {headers})

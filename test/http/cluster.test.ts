@@ -1,0 +1,294 @@
+/** Status, members, leading and leaving, policies, restore, backup, schedules, events. */
+import assert from 'node:assert/strict'
+import {readdir} from 'node:fs/promises'
+import {test} from 'node:test'
+import {Stream, startApi, type Api} from './harness.ts'
+
+test('the status is made of texts, and says the same under both names', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  const {json} = await api.get('/v1/')
+  assert.deepEqual(Object.keys(json), ['agent', 'gossip', 'serf', 'tags'])
+  assert.deepEqual(json.serf, json.gossip)
+  for (const part of Object.values(json) as Record<string, unknown>[])
+    for (const [key, value] of Object.entries(part)) assert.equal(typeof value, 'string', key)
+  assert.equal(json.agent.name, 'node-a')
+  assert.deepEqual([json.agent.server, json.agent.leader], ['true', 'true'])
+  assert.deepEqual([json.gossip.leader, json.gossip.alive, json.gossip.term], ['node-a', '1', '1'])
+  assert.equal(json.tags.role, 'belfry')
+})
+
+test('members, the leader and its absence', async (t) => {
+  const api = await startApi(t)
+  const none = await api.get('/v1/leader')
+  assert.deepEqual([none.status, none.json.code], [503, 'no_leader'])
+  await api.join({disk: 'ssd'})
+  const members = await api.get('/v1/members')
+  assert.equal(members.headers['x-total-count'], '1')
+  assert.deepEqual(members.json, [
+    {
+      Name: 'node-a',
+      Addr: '127.0.0.1',
+      Port: 8080,
+      Tags: {
+        rpc_addr: '127.0.0.1:8080',
+        server: 'true',
+        version: '0.1.0',
+        role: 'belfry',
+        region: 'global',
+        dc: 'dc1',
+        node: 'node-a',
+        disk: 'ssd',
+      },
+      Status: 1,
+      ProtocolMin: 1,
+      ProtocolMax: 1,
+      ProtocolCur: 1,
+      DelegateMin: 1,
+      DelegateMax: 1,
+      DelegateCur: 1,
+      id: 'id-of-node-a',
+      statusText: 'alive',
+    },
+  ])
+  assert.deepEqual((await api.get('/v1/leader')).json, members.json[0])
+  const leads = await api.get('/v1/isleader')
+  assert.deepEqual([leads.status, leads.text], [200, '"I am a leader"'])
+  api.leads = false
+  const follows = await api.get('/v1/isleader')
+  assert.deepEqual([follows.status, follows.text], [404, ''])
+})
+
+test('leaving answers at once, with this node as leaving while work runs', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('w')
+  const claimed = await api.running('w')
+  const get = await api.get('/v1/leave')
+  assert.deepEqual([get.status, get.headers.allow, api.left], [405, 'POST', 0])
+  const busy = await api.post('/v1/leave')
+  assert.deepEqual([busy.status, busy.json[0].Status, api.left], [200, 2, 1])
+  await api.finish(claimed)
+  assert.equal((await api.post('/v1/leave')).json[0].Status, 3)
+})
+
+test('policies are kept as the text they came in; bad rules are kept with a warning', async (t) => {
+  const api = await startApi(t)
+  const rules = '{"path": {"/v1/jobs/*": {"capabilities": ["read", "list"]}}}'
+  const stored = await api.post('/v1/acl/policies/ops', {Name: 'ops', Rules: rules})
+  assert.equal(stored.status, 202)
+  assert.deepEqual(stored.json, {Name: 'ops', Rules: rules})
+  assert.equal(stored.headers['x-warnings'], undefined)
+  assert.deepEqual((await api.get('/v1/acl/policies/ops')).json, stored.json)
+  const document = await api.post('/v1/acl/policies/doc', rules)
+  assert.deepEqual(document.json, {Name: 'doc', Rules: rules})
+  const odd = await api.post('/v1/acl/policies/odd', {Rules: 'path "x" { größe }'})
+  assert.equal(odd.status, 202)
+  assert.equal(odd.json.Rules, 'path "x" { größe }')
+  assert.match(String(odd.headers['x-warnings']), /grants nothing: Rules is not JSON/)
+  assert.deepEqual(
+    (await api.get('/v1/acl/policies')).json.map((policy: {Name: string}) => policy.Name).sort(),
+    ['doc', 'odd', 'ops'],
+  )
+  const refused: readonly unknown[] = [
+    {Name: 'other', Rules: rules},
+    {Name: 'ops'},
+    {Rules: 7},
+    {Rules: null},
+    [],
+    {Rules: 'x'.repeat(64 * 1024 + 1)},
+  ]
+  for (const body of refused) {
+    const reply = await api.post('/v1/acl/policies/ops', body)
+    assert.deepEqual([reply.status, reply.json.code], [400, 'policy_invalid'])
+  }
+  assert.equal((await api.post('/v1/acl/policies/ops', '{')).json.code, 'payload_unparsable')
+  assert.equal((await api.post('/v1/acl/policies/a%20b', {Rules: rules})).status, 400)
+  assert.deepEqual((await api.delete('/v1/acl/policies/ops')).json, stored.json)
+  assert.equal((await api.delete('/v1/acl/policies/ops')).json.code, 'policy_unknown')
+  assert.equal((await api.get('/v1/acl/policies/ops')).status, 404)
+})
+
+async function restore(api: Api, content: string | object, query = '', part = 'file') {
+  const form = new FormData()
+  const text = typeof content === 'string' ? content : JSON.stringify(content)
+  form.set('before', 'ignored')
+  form.set(part, new Blob([text]), 'jobs.json')
+  const reply = await fetch(`${api.url}/v1/restore${query}`, {method: 'POST', body: form})
+  // oxlint-disable-next-line typescript/no-explicit-any
+  return {status: reply.status, json: (await reply.json()) as any}
+}
+
+test('restore creates and updates, parents before children whatever their order', async (t) => {
+  const api = await startApi(t)
+  await api.job('old', {owner: 'before'})
+  const file = [
+    {name: 'child', parent_job: 'parent', executor: 'shell'},
+    {name: 'parent', schedule: '@every 1m', success_count: 7, last_success: '2026-01-01T00:00:00Z'},
+    {name: 'old', schedule: '@manually', owner: 'after', success_count: 9},
+  ]
+  const reply = await restore(api, file)
+  assert.equal(reply.status, 200)
+  assert.deepEqual(reply.json, [
+    'success create child',
+    'success create parent',
+    'success update old',
+  ])
+  const parent = (await api.get('/v1/jobs/parent')).json
+  assert.deepEqual([parent.success_count, parent.dependent_jobs], [7, ['child']])
+  assert.equal(parent.last_success, '2026-01-01T00:00:00.000Z')
+  const old = (await api.get('/v1/jobs/old')).json
+  assert.deepEqual([old.owner, old.success_count], ['after', 0])
+  const all = (await api.get('/v1/jobs')).text
+  const again = await restore(api, all)
+  assert.equal(again.status, 200)
+  assert.equal((await api.get('/v1/jobs')).text, all)
+  const disabled = await restore(api, [{name: 'off', schedule: '@daily'}], '?disabled=true')
+  assert.equal(disabled.status, 200)
+  assert.equal((await api.get('/v1/jobs/off')).json.disabled, true)
+})
+
+test('a file with one bad job changes nothing, and every bad job is listed', async (t) => {
+  const api = await startApi(t)
+  const bad = await restore(api, [
+    {name: 'good', schedule: '@daily'},
+    {name: 'Bad', schedule: '@daily'},
+    {name: 'worse', schedule: 'never'},
+    {name: 'good', schedule: '@daily'},
+    7,
+  ])
+  assert.deepEqual([bad.status, bad.json.code], [400, 'restore_invalid'])
+  assert.deepEqual(
+    bad.json.errors.map(({name}: {name: string}) => name),
+    ['Bad', 'worse', 'good', 'element 5'],
+  )
+  const orphan = await restore(api, [{name: 'orphan', parent_job: 'nobody'}])
+  assert.deepEqual([orphan.status, orphan.json.code], [400, 'restore_invalid'])
+  const cycle = await restore(api, [
+    {name: 'a', parent_job: 'b'},
+    {name: 'b', parent_job: 'a'},
+  ])
+  assert.equal(cycle.status, 400)
+  const unparsable = ['', '{}', '[', '[{}', '[{]', '[{},]', '[,{}]', '[{}] more', 'x']
+  for (const text of unparsable) {
+    const reply = await restore(api, text)
+    assert.equal(reply.status, 400, text)
+  }
+  const missing = await restore(api, '[]', '', 'jobs')
+  assert.deepEqual([missing.status, missing.json.code], [400, 'body_invalid'])
+  assert.equal((await api.post('/v1/restore', '[]')).json.code, 'body_invalid')
+  assert.equal((await api.post('/v1/restore')).json.code, 'body_invalid')
+  const broken = await api.post('/v1/restore', '--x\r\nnot a part', {
+    'content-type': 'multipart/form-data; boundary=x',
+  })
+  assert.equal(broken.status, 400)
+  const unbounded = await api.post('/v1/restore', 'x', {'content-type': 'multipart/form-data'})
+  assert.equal(unbounded.status, 400)
+  assert.deepEqual((await api.get('/v1/jobs')).json, [])
+  assert.deepEqual(api.faults, [])
+})
+
+test('a plain field is as good as a file; an empty array restores nothing', async (t) => {
+  const api = await startApi(t)
+  const form = new FormData()
+  form.set('file', '[{"name":"plain","schedule":"@daily"}]')
+  const reply = await fetch(`${api.url}/v1/restore`, {method: 'POST', body: form})
+  assert.deepEqual(await reply.json(), ['success create plain'])
+  assert.deepEqual((await restore(api, '\ufeff [ ] ')).json, [])
+})
+
+test('a file over the limit is refused, after it was read; paused refuses too', async (t) => {
+  const api = await startApi(t, {restoreBytesMax: 10_000})
+  const large = Array.from({length: 500}, (_, index) => ({name: `n${index}`, schedule: '@daily'}))
+  const reply = await restore(api, large)
+  assert.deepEqual([reply.status, reply.json.code], [413, 'body_too_large'])
+  await api.post('/v1/pause')
+  const paused = await restore(api, [])
+  assert.deepEqual([paused.status, paused.json.code], [503, 'submissions_paused'])
+})
+
+test('a backup is a database file, sent and then removed; one at a time', async (t) => {
+  const api = await startApi(t)
+  await api.job('kept')
+  const reply = await api.get('/v1/backup')
+  assert.equal(reply.status, 200)
+  assert.match(reply.text, /^SQLite format 3\0/)
+  assert.match(
+    String(reply.headers['content-disposition']),
+    /^attachment; filename="belfry-.*\.sqlite"$/,
+  )
+  assert.deepEqual(await readdir(api.directory), [])
+  const [one, other] = await Promise.all([api.get('/v1/backup'), api.get('/v1/backup')])
+  assert.deepEqual([one.status, other.status].sort(), [200, 409])
+  assert.equal((await api.get('/v1/backup')).status, 200)
+})
+
+test('planned times of a job and of a schedule that is still being written', async (t) => {
+  const api = await startApi(t)
+  await api.job('n', {schedule: '0 30 2 * * *', timezone: 'Europe/Berlin'})
+  const next = await api.get('/v1/jobs/n/next?count=2')
+  assert.deepEqual(next.json, {
+    schedule: '0 30 2 * * *',
+    timezone: 'Europe/Berlin',
+    next: ['2026-03-02T01:30:00.000Z', '2026-03-03T01:30:00.000Z'],
+  })
+  await api.post('/v1/jobs/n/toggle')
+  assert.deepEqual((await api.get('/v1/jobs/n/next')).json.next, [])
+  const preview = await api.get('/v1/schedules/preview?schedule=@every%201h&count=2')
+  assert.deepEqual(preview.json, {
+    schedule: '@every 1h',
+    timezone: 'UTC',
+    next: ['2026-03-01T13:00:00.000Z', '2026-03-01T14:00:00.000Z'],
+  })
+  assert.equal((await api.get('/v1/schedules/preview?schedule=@daily')).json.next.length, 10)
+  assert.deepEqual((await api.get('/v1/schedules/preview?schedule=@manually')).json.next, [])
+  for (const query of [
+    '',
+    '?schedule=nonsense',
+    '?schedule=@daily&timezone=Mars',
+    `?schedule=${'1'.repeat(300)}`,
+  ]) {
+    const reply = await api.get(`/v1/schedules/preview${query}`)
+    assert.deepEqual([reply.status, reply.json.code], [400, 'schedule_invalid'], query)
+  }
+})
+
+test('events are streamed as they happen', async (t) => {
+  const api = await startApi(t)
+  const stream = await Stream.open(api, '/v1/events')
+  assert.equal(stream.headers['content-type'], 'text/event-stream; charset=utf-8')
+  await stream.until((text) => text !== '')
+  await api.job('seen')
+  await stream.until((text) =>
+    /event: job_stored\ndata: \{"at":"[^"]+","job":"seen","revision":1,"created":true\}\n\n/.test(
+      text,
+    ),
+  )
+  api.events.emit('store_committed', {items: 1, duration_ms: 1})
+  await api.clock.advance(15_000)
+  await stream.until((text) => text.split(': \n\n').length > 2)
+  assert.ok(!stream.text.includes('store_committed'))
+  stream.close()
+})
+
+test('a client that does not read is cut off, and memory with it', async (t) => {
+  const api = await startApi(t)
+  const stream = await Stream.open(api, '/v1/events')
+  const closed = stream.end()
+  // Far more than a socket and the queue hold together; nothing is read while this runs.
+  const message = 'x'.repeat(1024 * 1024)
+  for (let count = 0; count < 64; count += 1) api.events.emit('step_failed', {step: 's', message})
+  await closed
+  assert.ok(stream.text.length < 64 * message.length)
+})
+
+test('streams are limited in number, and end with the server', async (t) => {
+  const api = await startApi(t)
+  const streams = await Promise.all(Array.from({length: 200}, () => Stream.open(api, '/v1/events')))
+  const refused = await api.get('/v1/events')
+  assert.deepEqual([refused.status, refused.json.code], [503, 'too_many_streams'])
+  streams[0]!.close()
+  const closing = api.app.close()
+  await Promise.all(streams.map((stream) => stream.end()))
+  await closing
+})
