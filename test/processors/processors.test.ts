@@ -1,0 +1,319 @@
+/** The processors against real files, a real syslog receiver and a log that listens. */
+import assert from 'node:assert/strict'
+import {createSocket} from 'node:dgram'
+import {
+  lstatSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import type {AddressInfo, Socket} from 'node:net'
+import {createServer} from 'node:net'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {describe, test} from 'node:test'
+
+import {LineCutter} from '../../src/processors/lines.ts'
+import type {LogRecord} from '../../src/processors/log.ts'
+import type {ProcessorOptions} from '../../src/processors/registry.ts'
+import {createProcessors} from '../../src/processors/registry.ts'
+import {parseSyslogUrl} from '../../src/processors/syslog-link.ts'
+import type {Subject} from './exercise-processor.ts'
+import {exerciseProcessor} from './exercise-processor.ts'
+import {aRun, inTemporary, Mailbox, realClock} from './support.ts'
+
+const ENDED = {outcome: 'succeeded', exitCode: 0}
+
+function aRegistry(options: Partial<ProcessorOptions> = {}) {
+  return createProcessors({
+    dataDir: '/nowhere',
+    nodeName: 'web',
+    clock: realClock,
+    logRoot: null,
+    syslogUrl: null,
+    writeLog: () => undefined,
+    runProgram: null,
+    ...options,
+  })
+}
+
+async function filesSubject(): Promise<Subject> {
+  const dataDir = mkdtempSync(join(tmpdir(), 'belfry-files-'))
+  const logs = join(dataDir, 'logs')
+  return {
+    processor: aRegistry({dataDir}).get('files')!,
+    received: async () =>
+      readdirSync(logs)
+        .map((name) => readFileSync(join(logs, name), 'utf8'))
+        .join(''),
+    close: async () => rmSync(dataDir, {recursive: true, force: true}),
+  }
+}
+
+async function logSubject(): Promise<Subject> {
+  const mailbox = new Mailbox()
+  return {
+    processor: aRegistry({writeLog: (record) => mailbox.add(`${record.text}\n`)}).get('log')!,
+    received: (text) => mailbox.until(text),
+    close: async () => undefined,
+  }
+}
+
+/** A syslog server over TCP: takes counted messages apart. */
+async function tcpSubject(): Promise<Subject & {messages: string[]}> {
+  const mailbox = new Mailbox()
+  const messages: string[] = []
+  const sockets = new Set<Socket>()
+  const server = createServer((socket) => {
+    let held = Buffer.alloc(0)
+    sockets.add(socket)
+    socket.on('data', (chunk: Buffer) => {
+      held = Buffer.concat([held, chunk])
+      for (;;) {
+        const space = held.indexOf(' ')
+        const size = Number(held.toString('latin1', 0, Math.max(space, 0)))
+        if (space < 0 || held.length < space + 1 + size) return
+        messages.push(held.toString('utf8', space + 1, space + 1 + size))
+        mailbox.add(`${messages.at(-1)}\n`)
+        held = held.subarray(space + 1 + size)
+      }
+    })
+  })
+  await new Promise<void>((resolve) => {
+    server.listen(0, '127.0.0.1', () => resolve())
+  })
+  const syslogUrl = `tcp://127.0.0.1:${(server.address() as AddressInfo).port}`
+  return {
+    messages,
+    processor: aRegistry({syslogUrl}).get('syslog')!,
+    received: (text) => mailbox.until(text),
+    close: async () => {
+      for (const socket of sockets) socket.destroy()
+      server.close()
+    },
+  }
+}
+
+/** The local syslog, as far as we see it: a program with an input. */
+async function localSubject(): Promise<Subject> {
+  const mailbox = new Mailbox()
+  const runProgram = async (argv: readonly string[], input: Uint8Array): Promise<string> => {
+    assert.deepEqual(argv, ['logger', '-t', 'belfry', '-p', 'user.info'])
+    assert.ok(input.length < 64 * 1024)
+    mailbox.add(Buffer.from(input).toString('utf8'))
+    return ''
+  }
+  return {
+    processor: aRegistry({runProgram}).get('syslog')!,
+    received: (text) => mailbox.until(text),
+    close: async () => undefined,
+  }
+}
+
+exerciseProcessor('files', filesSubject)
+exerciseProcessor('log', logSubject)
+exerciseProcessor('syslog over TCP', tcpSubject)
+exerciseProcessor('syslog of this machine', localSubject)
+
+test('the registry names them all and nothing else', () => {
+  assert.deepEqual(aRegistry().names(), ['files', 'log', 'syslog'])
+  assert.equal(aRegistry().get('constructor'), null)
+})
+
+describe('files', () => {
+  test(
+    'one file per execution, named by its id, for us alone; the line is its path',
+    inTemporary(async (dataDir) => {
+      const stream = await aRegistry({dataDir}).get('files')!.open({run: aRun(), config: {}})
+      const bytes = Buffer.from([0, 255, 10, 13, 128])
+      await stream.write(bytes)
+      const path = await stream.end(ENDED)
+      assert.equal(path, join(dataDir, 'logs', '12-web-1.log'))
+      assert.deepEqual(readFileSync(path), bytes)
+      assert.equal(statSync(path).mode & 0o777, 0o600)
+      assert.equal(statSync(join(dataDir, 'logs')).mode & 0o777, 0o700)
+    }),
+  )
+
+  test(
+    'log_dir is made when it is not there',
+    inTemporary(async (dataDir) => {
+      const log_dir = join(dataDir, 'a', 'b')
+      const stream = await aRegistry().get('files')!.open({run: aRun(), config: {log_dir}})
+      assert.equal(await stream.end(ENDED), join(log_dir, '12-web-1.log'))
+    }),
+  )
+
+  test(
+    'never over a file, never through a link',
+    inTemporary(async (dataDir) => {
+      const files = aRegistry().get('files')!
+      const request = {run: aRun(), config: {log_dir: dataDir}}
+      const victim = join(dataDir, 'victim')
+      writeFileSync(join(dataDir, '12-web-1.log'), 'precious')
+      await assert.rejects(files.open(request), /EEXIST/)
+      rmSync(join(dataDir, '12-web-1.log'))
+      symlinkSync(victim, join(dataDir, '12-web-1.log'))
+      await assert.rejects(files.open(request), /EEXIST|ELOOP/)
+      assert.throws(() => lstatSync(victim), /ENOENT/)
+    }),
+  )
+
+  test('log_dir as it is refused', () => {
+    const files = aRegistry({logRoot: '/var/log/jobs'}).get('files')!
+    const rows = [
+      ['logs', /must be an absolute path/],
+      ['/var/log/jobs/../../etc', /must not hold "\.\."/],
+      ['/var\0/log', /NUL/],
+      ['/etc', /must lie under \/var\/log\/jobs/],
+      ['/var/log/jobsX', /must lie under/],
+    ] as const
+    for (const [log_dir, expected] of rows)
+      assert.match(files.check({log_dir})[0] ?? '', expected, log_dir)
+    for (const log_dir of ['/var/log/jobs', '/var/log/jobs/a', '/var/log/jobs/..a']) {
+      assert.deepEqual(files.check({log_dir}), [], log_dir)
+    }
+  })
+
+  test(
+    'a link out of the allowed root is not followed, nor is anything made behind it',
+    inTemporary(async (directory) => {
+      const logRoot = join(directory, 'root')
+      const outside = join(directory, 'outside')
+      mkdirSync(logRoot)
+      mkdirSync(outside)
+      symlinkSync(outside, join(logRoot, 'way'))
+      const files = aRegistry({logRoot}).get('files')!
+      for (const log_dir of [join(logRoot, 'way'), join(logRoot, 'way', 'deep')]) {
+        await assert.rejects(files.open({run: aRun(), config: {log_dir}}), /leads to .*outside/)
+      }
+      assert.deepEqual(readdirSync(outside), [])
+      const stream = await files.open({run: aRun(), config: {log_dir: join(logRoot, 'fine')}})
+      await stream.end(ENDED)
+    }),
+  )
+
+  test(
+    'the allowed root itself may not be there yet',
+    inTemporary(async (directory) => {
+      const logRoot = join(directory, 'later')
+      const files = aRegistry({logRoot}).get('files')!
+      const stream = await files.open({run: aRun(), config: {log_dir: join(logRoot, 'jobs')}})
+      assert.equal(await stream.end(ENDED), join(logRoot, 'jobs', '12-web-1.log'))
+    }),
+  )
+})
+
+test('log: begin and end stand around the lines, each with its job and execution', async () => {
+  const records: LogRecord[] = []
+  const stream = await aRegistry({writeLog: (record) => void records.push(record)})
+    .get('log')!
+    .open({run: aRun(), config: {}})
+  await stream.write(Buffer.from('one\r\n\ntwo'))
+  const line = await stream.end({outcome: 'timed_out', exitCode: null})
+  assert.equal(line, 'output written to the service log of web')
+  const about = {job: 'backup', execution: '12-web-1'}
+  assert.deepEqual(records, [
+    {...about, kind: 'begin', text: 'output of backup 12-web-1 begins'},
+    {...about, kind: 'line', text: 'one'},
+    {...about, kind: 'line', text: ''},
+    {...about, kind: 'line', text: 'two'},
+    {...about, kind: 'end', text: 'output of backup 12-web-1 ends: timed_out'},
+  ])
+})
+
+describe('syslog', () => {
+  test('a message as RFC 5424 has it, without control characters', async () => {
+    const subject = await tcpSubject()
+    try {
+      const stream = await subject.processor.open({run: aRun(), config: {}})
+      await stream.write(Buffer.from('a\u001b[31mred\tü\n'))
+      await stream.end(ENDED)
+      await subject.received('red')
+      const instant = String.raw`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z`
+      const expected = new RegExp(
+        String.raw`^<14>1 ${instant} web belfry 12-web-1 - - backup: a\?\[31mred\tü$`,
+      )
+      assert.match(subject.messages[0]!, expected)
+    } finally {
+      await subject.close()
+    }
+  })
+
+  test('datagrams, one a line, each below 1,024 bytes', async () => {
+    const socket = createSocket('udp4')
+    const mailbox = new Mailbox()
+    let longest = 0
+    socket.on('message', (message) => {
+      longest = Math.max(longest, message.length)
+      mailbox.add(`${message.toString('utf8')}\n`)
+    })
+    await new Promise<void>((resolve) => {
+      socket.bind(0, '127.0.0.1', resolve)
+    })
+    try {
+      const syslogUrl = `udp://127.0.0.1:${socket.address().port}`
+      const stream = await aRegistry({syslogUrl}).get('syslog')!.open({run: aRun(), config: {}})
+      await stream.write(Buffer.from(`short\n${'ü'.repeat(2_000)}\nlast`))
+      assert.equal(await stream.end(ENDED), `output sent to syslog at ${syslogUrl}`)
+      const text = await mailbox.until(': last')
+      assert.doesNotMatch(text, /\ufffd/)
+      assert.equal(text.match(/ü/g)!.length, 2_000)
+      assert.ok(longest < 1_024)
+    } finally {
+      socket.close()
+    }
+  })
+
+  test('no local syslog, a logger that fails and a server that is not there are failures', async () => {
+    await assert.rejects(
+      aRegistry().get('syslog')!.open({run: aRun(), config: {}}),
+      /no local syslog; .*--syslog/,
+    )
+    const stream = await aRegistry({runProgram: async () => 'no such file'})
+      .get('syslog')!
+      .open({run: aRun(), config: {}})
+    await stream.write(Buffer.from('x\n'))
+    await assert.rejects(stream.end(ENDED), /logger could not reach the local syslog: no such file/)
+    const gone = createServer()
+    await new Promise<void>((resolve) => {
+      gone.listen(0, '127.0.0.1', () => resolve())
+    })
+    const {port} = gone.address() as AddressInfo
+    await new Promise((resolve) => gone.close(resolve))
+    const unreachable = aRegistry({syslogUrl: `tcp://127.0.0.1:${port}`}).get('syslog')!
+    await assert.rejects(unreachable.open({run: aRun(), config: {}}), /ECONNREFUSED/)
+  })
+
+  test('addresses', () => {
+    assert.deepEqual(parseSyslogUrl('udp://logs.example'), {
+      protocol: 'udp',
+      host: 'logs.example',
+      port: 514,
+    })
+    assert.deepEqual(parseSyslogUrl('tcp://[::1]:7'), {protocol: 'tcp', host: '::1', port: 7})
+    for (const text of ['logs', 'http://x', 'udp://', 'tcp://x/path'])
+      assert.ok('problem' in parseSyslogUrl(text), text)
+    assert.throws(() => aRegistry({syslogUrl: 'logs'}), /--syslog "logs" is not a syslog address/)
+  })
+})
+
+test('lines: pieces keep every byte and cut no character', () => {
+  const text = `${'ü'.repeat(50)}\nab\r\n\n${'€'.repeat(33)}`
+  for (const size of [1, 2, 3, 7, 64, 1_000]) {
+    const lines = new LineCutter(10)
+    const found: string[] = []
+    const bytes = Buffer.from(text)
+    for (let at = 0; at < bytes.length; at += size)
+      found.push(...lines.push(bytes.subarray(at, at + size)))
+    const rest = lines.rest()
+    if (rest !== null) found.push(rest)
+    assert.equal(found.join(''), text.replace(/[\r\n]/g, ''), `in chunks of ${size}`)
+    for (const line of found) assert.ok(Buffer.byteLength(line) <= 10)
+  }
+})
