@@ -45,6 +45,8 @@ export class RunService implements Service {
   #settling = 0
   #deaf: (() => void)[] = []
   #draining = false
+  /** The grace is over: what a claim still under way brings is not started any more. */
+  #ending: 'term' | 'kill' | null = null
   #idle: (() => void)[] = []
   /** Kept over a failed claim, so that repeating it answers what it may have claimed. */
   #token: string | null = null
@@ -80,11 +82,12 @@ export class RunService implements Service {
   async drain(graceMs: number): Promise<void> {
     this.#draining = true
     for (const stop of this.#deaf) stop()
-    await this.#claims.stop()
+    // The grace runs from now on, also while a claim is still under way at a slow store.
     const {clock} = this.#options
     const timer =
       Number.isFinite(graceMs) && graceMs > 0 ? clock.after(graceMs, () => this.#end('term')) : null
     if (graceMs <= 0) this.#end('kill')
+    await this.#claims.stop()
     await this.#whenIdle()
     timer?.cancel()
     await this.#cancels.stop()
@@ -123,6 +126,7 @@ export class RunService implements Service {
     const running = new Running(claimed, claimedAt, this.#options)
     const id = executionId(claimed.execution)
     this.#running.set(id, running)
+    if (this.#ending !== null) running.stop(this.#ending)
     void this.#follow(id, running)
   }
 
@@ -165,6 +169,7 @@ export class RunService implements Service {
   }
 
   #end(how: 'term' | 'kill'): void {
+    if (this.#draining) this.#ending = how
     for (const running of this.#running.values()) running.stop(how)
   }
 
