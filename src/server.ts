@@ -109,6 +109,7 @@ class Server implements RunningServer {
   async start(): Promise<void> {
     const config = this.#config
     const startedAt = this.#clock.now()
+    for (const warning of config.warnings) this.#log.logger.warn(warning)
     const directory = await prepareDataDirectory(config.dataDirectory)
     if (!directory.ok) throw new StartRefused(directory.problem)
     await this.#openStore()
