@@ -57,11 +57,15 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   readBodies(app, options)
   answerErrors(app, options, table)
-  keepTheDoor(app, new Gate(options), options)
-  new Closing(options.clock, streams).watch(app)
+  // First of all hooks, so that refusals at the door carry the headers too.
+  app.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
+  app.after((error) => {
+    if (error !== null && error !== undefined) throw error
+    new Closing(options.clock, streams).watch(app)
+    keepTheDoor(app, new Gate(options), options)
+  })
   app.register(async (root) => {
     await describeInterface(root, options)
-    await root.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
     await root.register((v1) => routeV1(v1, operations, options, streams), {prefix: '/v1'})
     routeService(root, options)
     routeDocs(root)

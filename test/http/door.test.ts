@@ -1,0 +1,485 @@
+/** Who is let in, and what is answered to what should not have been sent. */
+import assert from 'node:assert/strict'
+import {connect} from 'node:net'
+import {test} from 'node:test'
+import {StoreUnavailable, OutcomeUnknown} from '../../src/ports/store.ts'
+import {Failures, FAILURES_MAX, WINDOW_MS} from '../../src/http/failures.ts'
+import {Gate, type Asking} from '../../src/http/access.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+import {startApi, type Api, type Reply} from './harness.ts'
+
+const TOKEN = 'a-token-of-some-length'
+const PROBLEM = 'application/problem+json; charset=utf-8'
+
+function refused(reply: Reply, status: number, code: string, about = ''): void {
+  assert.deepEqual([reply.status, reply.json?.code], [status, code], `${about} ${reply.text}`)
+  assert.equal(reply.headers['content-type'], PROBLEM)
+  assert.deepEqual(
+    [reply.json.status, reply.json.type, typeof reply.json.title, typeof reply.json.detail],
+    [status, `urn:belfry:error:${code}`, 'string', 'string'],
+  )
+  assert.equal(reply.headers['x-whom'], 'node-a')
+}
+
+test('once a token is set, it is wanted everywhere but at the open doors', async (t) => {
+  const api = await startApi(t, {token: TOKEN})
+  const guarded = [
+    '/v1/jobs',
+    '/v1',
+    '/v1/nothing',
+    '/metrics',
+    '/docs',
+    '/v1/openapi.json',
+    '/nothing',
+  ]
+  for (const path of guarded) {
+    const reply = await api.get(path)
+    refused(reply, 401, 'token_required', path)
+    assert.match(String(reply.headers['www-authenticate']), /^Bearer/)
+  }
+  refused(await api.post('/v1/jobs', {name: 'x', schedule: '@daily'}), 401, 'token_required')
+  const good: Record<string, string>[] = [
+    {'x-service-token': TOKEN},
+    {'x-dkron-token': TOKEN},
+    {authorization: `Bearer ${TOKEN}`},
+    {authorization: `bearer ${TOKEN}`},
+    {'x-service-token': 'wrong', authorization: `Bearer ${TOKEN}`},
+  ]
+  for (const headers of good) {
+    assert.equal((await api.get('/v1/jobs', headers)).status, 200)
+    assert.equal((await api.get('/metrics', headers)).text, 'up 1\n')
+  }
+  const bad: Record<string, string>[] = [
+    {'x-service-token': ''},
+    {'x-service-token': `${TOKEN}x`},
+    {'x-service-token': TOKEN.slice(1)},
+    {authorization: TOKEN},
+    {authorization: `Basic ${TOKEN}`},
+    {cookie: `token=${TOKEN}`},
+  ]
+  const texts = new Set<string>()
+  for (const headers of bad) {
+    const reply = await api.get('/v1/jobs', headers)
+    refused(reply, 401, 'token_required')
+    texts.add(reply.text)
+  }
+  assert.equal(texts.size, 1, 'failures look alike')
+  assert.equal((await api.get(`/v1/jobs?token=${TOKEN}`)).status, 401)
+  for (const path of ['/livez', '/readyz', '/health', '/ui/', '/ui/page.js', '/']) {
+    const reply = await api.get(path)
+    assert.equal(reply.status, 200, path)
+    assert.equal(reply.headers['x-whom'], undefined, 'no names at open doors')
+    assert.ok(!reply.text.includes('node-a'))
+  }
+})
+
+test('without a token this machine is served, and what is presented is ignored', async (t) => {
+  const api = await startApi(t)
+  assert.equal((await api.get('/v1/jobs', {'x-service-token': 'anything'})).status, 200)
+  for (const name of ['Forwarded', 'X-Forwarded-For', 'X-Forwarded-Proto', 'X-Real-IP', 'Via']) {
+    const reply = await api.get('/v1/jobs', {[name]: '1.2.3.4'})
+    refused(reply, 403, 'token_not_configured')
+    assert.match(reply.json.detail, /set a token/)
+  }
+  assert.equal((await api.get('/livez', {via: '1.1 proxy'})).status, 200)
+})
+
+function asking(more: Partial<Asking>): Asking {
+  const headers = {host: '127.0.0.1', ...more.headers}
+  return {
+    method: 'GET',
+    httpVersion: '1.1',
+    address: '127.0.0.1',
+    access: 'guarded',
+    streams: false,
+    ...more,
+    headers,
+  }
+}
+
+test('without a token other machines are not served; with one they are', () => {
+  const options = {nodeName: 'node-a', allowHosts: [], clock: new VirtualClock()}
+  const without = new Gate({...options, token: null})
+  for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1'])
+    assert.equal(without.refusal(asking({address})), null, address)
+  for (const address of ['10.0.0.7', '::ffff:10.0.0.7', 'fe80::1', '', '0.0.0.0'])
+    assert.equal(without.refusal(asking({address}))?.code, 'token_not_configured', address)
+  const withToken = new Gate({...options, token: TOKEN})
+  const headers = {'x-service-token': TOKEN, 'x-forwarded-for': '1.2.3.4'}
+  assert.equal(withToken.refusal(asking({address: '10.0.0.7', headers})), null)
+})
+
+test('more than 200 failures in 10 s are held back, but never a valid token', async (t) => {
+  const api = await startApi(t, {token: TOKEN})
+  for (let count = 0; count < FAILURES_MAX; count += 1)
+    assert.equal((await api.get('/v1/jobs')).status, 401)
+  const held = await api.get('/v1/jobs')
+  refused(held, 429, 'too_many_failures')
+  assert.equal(held.headers['retry-after'], '10')
+  assert.equal((await api.post('/v1/jobs', {})).status, 429)
+  assert.equal((await api.get('/v1/jobs', {'x-service-token': TOKEN})).status, 200)
+  await api.clock.advance(WINDOW_MS)
+  assert.equal((await api.get('/v1/jobs')).status, 401)
+})
+
+test('failures are counted by address, a whole IPv6 network being one', () => {
+  const clock = new VirtualClock()
+  const failures = new Failures(clock)
+  for (let count = 0; count < FAILURES_MAX; count += 1) {
+    assert.equal(failures.count(`2001:db8:1:2::${count.toString(16)}`), false)
+    assert.equal(failures.count('192.0.2.1'), false)
+  }
+  assert.equal(failures.count('2001:db8:1:2:ffff::1'), true)
+  assert.equal(failures.count('2001:db8:1:3::1'), false)
+  assert.equal(failures.count('::ffff:192.0.2.1'), true)
+  assert.equal(failures.count('192.0.2.2'), false)
+  // Far more addresses than are remembered: the table forgets, it does not grow or fail.
+  for (let count = 0; count < 20_000; count += 1)
+    failures.count(`10.${count >> 16}.${(count >> 8) & 255}.${count & 255}`)
+  assert.equal(failures.count('192.0.2.1'), false)
+})
+
+test('only addresses and the names of this server are answered', async (t) => {
+  const api = await startApi(t, {allowHosts: ['belfry.example']})
+  const served = [
+    '127.0.0.1',
+    '127.0.0.1:1',
+    '[::1]:8080',
+    'localhost',
+    'LOCALHOST:80',
+    'node-a',
+    'belfry.example:443',
+  ]
+  for (const host of served) assert.equal((await api.get('/v1/jobs', {host})).status, 200, host)
+  const strange = [
+    'evil.example',
+    'localhost.evil.example',
+    '127.0.0.1.nip.io',
+    'node-a@evil',
+    '2130706433',
+  ]
+  for (const host of strange)
+    refused(await api.get('/v1/jobs', {host}), 421, 'host_not_served', host)
+  refused(await api.get('/livez', {host: 'evil.example'}), 421, 'host_not_served')
+  const empty = await raw(api, 'GET /v1/jobs HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n')
+  assert.match(empty, /^HTTP\/1\.1 421 /)
+})
+
+test('pages of other sites can change nothing, and listen to nothing', async (t) => {
+  const api = await startApi(t)
+  const own = `http://127.0.0.1:${api.port}`
+  const foreign: Record<string, string>[] = [
+    {origin: 'http://evil.example'},
+    {origin: 'null'},
+    {origin: `http://127.0.0.1:${api.port + 1}`},
+    {'sec-fetch-site': 'cross-site'},
+    {'sec-fetch-site': 'same-site', origin: own},
+  ]
+  for (const headers of foreign) {
+    refused(await api.post('/v1/pause', undefined, headers), 403, 'origin_refused')
+    refused(await api.post('/v1/jobs', {}, headers), 403, 'origin_refused')
+    refused(await api.get('/v1/events', headers), 403, 'origin_refused')
+    assert.equal((await api.get('/v1/jobs', headers)).status, 200)
+  }
+  assert.deepEqual((await api.get('/v1/pause')).json, {paused: false})
+  for (const headers of [
+    {origin: own},
+    {'sec-fetch-site': 'same-origin'},
+    {'sec-fetch-site': 'none'},
+  ])
+    assert.equal((await api.post('/v1/unpause', undefined, headers)).status, 200)
+  const reply = await api.get('/v1/jobs', {origin: own})
+  assert.equal(reply.headers['access-control-allow-origin'], undefined)
+})
+
+test('every answer carries the headers that keep browsers safe', async (t) => {
+  const api = await startApi(t)
+  const answers = [
+    ...['/v1/jobs', '/ui/', '/docs', '/v1/nothing', '/v1/jobs/nobody'].map((path) => api.get(path)),
+    api.get('/v1/jobs', {host: 'evil.example'}),
+    api.get('/v1/jobs', {via: 'proxy'}),
+  ]
+  for (const {headers} of await Promise.all(answers)) {
+    const policy = String(headers['content-security-policy'])
+    assert.match(policy, /frame-ancestors 'none'/)
+    assert.doesNotMatch(policy, /script-src[^;]*unsafe-inline/)
+    assert.equal(headers['x-content-type-options'], 'nosniff')
+    assert.equal(headers['strict-transport-security'], undefined, 'plain HTTP')
+  }
+})
+
+test('unknown paths and wrong methods are told apart', async (t) => {
+  const api = await startApi(t)
+  for (const path of ['/v1/nothing', '/v2/jobs', '/v1/jobs/a/b/c', '/v1/jobs//toggle', '/v1//jobs'])
+    refused(await api.get(path), 404, 'route_unknown', path)
+  const wrong: readonly (readonly [string, string, string])[] = [
+    ['PUT', '/v1/jobs', 'GET, HEAD, PATCH, POST'],
+    ['PATCH', '/v1/jobs/x', 'DELETE, GET, HEAD, POST, PUT'],
+    ['GET', '/v1/jobs/x/toggle', 'POST'],
+    ['POST', '/v1/members/', 'GET, HEAD'],
+    ['GET', '/v1/leave', 'POST'],
+    ['DELETE', '/v1/pause', 'GET, HEAD, POST'],
+    ['OPTIONS', '/v1/jobs?x=1', 'GET, HEAD, PATCH, POST'],
+    ['HEAD', '/v1/events', 'GET'],
+    ['HEAD', '/v1/backup', 'GET'],
+    ['POST', '/livez', 'GET, HEAD'],
+  ]
+  for (const [method, path, allow] of wrong) {
+    const reply = await api.call(method, path)
+    assert.deepEqual([reply.status, reply.headers.allow], [405, allow], `${method} ${path}`)
+    if (method !== 'HEAD') refused(reply, 405, 'method_not_allowed')
+  }
+})
+
+test('HEAD is GET without its body', async (t) => {
+  const api = await startApi(t)
+  await api.job('h')
+  for (const path of [
+    '/v1/jobs',
+    '/v1/jobs/h',
+    '/v1/jobs/nobody',
+    '/v1/isleader',
+    '/health',
+    '/ui/',
+  ]) {
+    const get = await api.get(path)
+    const head = await api.call('HEAD', path)
+    assert.deepEqual([head.status, head.text], [get.status, ''], path)
+    assert.equal(head.headers['content-length'], get.headers['content-length'])
+    assert.equal(head.headers['content-type'], get.headers['content-type'])
+  }
+})
+
+test('any content type is accepted for JSON, and bodies that nobody reads are ignored', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  const body = '{"name":"types","schedule":"@manually"}'
+  const types = [
+    '',
+    'application/json',
+    'encoding/json',
+    'application/x-www-form-urlencoded',
+    'text/plain',
+    ';;;',
+    'multipart/form-data',
+  ]
+  for (const type of types) {
+    const reply = await api.post('/v1/jobs', body, type === '' ? {} : {'content-type': type})
+    assert.equal(reply.status, 201, type)
+  }
+  for (const type of ['application/json', 'encoding/json', 'nonsense']) {
+    const headers = {'content-type': type}
+    assert.equal((await api.call('POST', '/v1/jobs/types', {headers})).status, 202)
+    assert.equal((await api.call('GET', '/v1/jobs/types', {headers})).status, 200)
+    assert.equal(
+      (await api.call('POST', '/v1/jobs/types/toggle', {headers, body: '{'})).status,
+      200,
+    )
+    assert.equal((await api.call('POST', '/v1/pause', {headers, body: ''})).status, 200)
+    assert.equal((await api.call('POST', '/v1/unpause', {headers, body: 'x=1'})).status, 200)
+  }
+  const headers = {'content-type': 'application/json'}
+  assert.equal((await api.call('DELETE', '/v1/jobs/types', {headers})).status, 200)
+})
+
+test('a body over the limit is read to an end and refused', async (t) => {
+  const api = await startApi(t)
+  const body = new Uint8Array(3 * 1024 * 1024)
+  const submit = await api.post('/v1/jobs', body)
+  assert.equal(submit.status, 413)
+  assert.match(submit.headers['content-type'] ?? '', /^text\/plain/)
+  refused(await api.post('/v1/acl/policies/p', body), 413, 'body_too_large')
+  const fits = `{"name":"fits","schedule":"@manually"${' '.repeat(1024 * 1024 - 38)}}`
+  assert.equal((await api.post('/v1/jobs', fits)).status, 201)
+  assert.equal((await api.post('/v1/jobs', `${fits} `)).status, 413)
+})
+
+test('a compressed body is refused', async (t) => {
+  const api = await startApi(t)
+  const submit = await api.post('/v1/jobs', 'x', {'content-encoding': 'gzip'})
+  assert.equal(submit.status, 415)
+  assert.match(submit.headers['content-type'] ?? '', /^text\/plain/)
+  const policy = await api.post('/v1/acl/policies/p', 'x', {'content-encoding': 'br'})
+  refused(policy, 415, 'encoding_unsupported')
+})
+
+/** Sends bytes as they are and answers everything that comes back until the server ends the connection. */
+function raw(api: Api, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(api.port, '127.0.0.1')
+    let answer = ''
+    socket.setEncoding('utf8')
+    socket.on('data', (piece) => (answer += String(piece)))
+    socket.on('error', reject)
+    socket.on('close', () => resolve(answer))
+    socket.write(text)
+  })
+}
+
+test('what is not a request is answered with a problem, too', async (t) => {
+  const api = await startApi(t)
+  const close = 'Connection: close\r\n\r\n'
+  const broken: readonly (readonly [string, number, string])[] = [
+    ['nonsense\r\n\r\n', 400, 'request_malformed'],
+    ['FOO / HTTP/1.1\r\nHost: localhost\r\n\r\n', 400, 'request_malformed'],
+    [`GET /v1/jobs HTTP/1.1\r\n${close}`, 400, 'request_malformed'],
+    [`GET /v1/%zz HTTP/1.1\r\nHost: localhost\r\n${close}`, 400, 'request_malformed'],
+    [
+      `GET /v1/jobs HTTP/1.1\r\nHost: a\r\nX: ${'x'.repeat(40_000)}\r\n\r\n`,
+      431,
+      'headers_too_large',
+    ],
+    [
+      'POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n',
+      400,
+      'request_malformed',
+    ],
+  ]
+  for (const [text, status, code] of broken) {
+    const answer = await raw(api, text)
+    assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `), text.slice(0, 60))
+    if (text.startsWith('POST')) continue
+    assert.match(answer, /content-type: application\/problem\+json/i)
+    assert.match(answer, new RegExp(`"code":"${code}"`))
+    assert.match(answer, /x-whom: node-a/i)
+  }
+  const old = await raw(api, 'GET /v1/jobs HTTP/1.0\r\n\r\n')
+  assert.match(old, /^HTTP\/1\.1 200 /)
+  assert.deepEqual(api.faults, [])
+})
+
+test('a fault is an id to the caller, and the whole error to the log', async (t) => {
+  const secret = new Error('secret inside')
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      submit: () => Promise.reject(secret),
+      job: () => Promise.reject(secret),
+    }),
+  })
+  const read = await api.get('/v1/jobs/x')
+  refused(read, 500, 'internal')
+  const submit = await api.post('/v1/jobs', {name: 'x', schedule: '@daily'})
+  assert.equal(submit.status, 500)
+  assert.match(submit.headers['content-type'] ?? '', /^text\/plain/)
+  assert.match(submit.text, /^Internal error, try again later \(id \S+\)\n$/)
+  for (const text of [read.text, submit.text]) assert.doesNotMatch(text, /secret|Error:|\.ts/)
+  assert.deepEqual(
+    api.faults.map(({error, request}) => [error, request.route]),
+    [
+      [secret, '/v1/jobs/:name'],
+      [secret, '/v1/jobs'],
+    ],
+  )
+  assert.equal(api.faults[0]?.request.id, read.json.id)
+  assert.equal((await api.get('/v1/pause')).status, 200, 'and the process lives')
+})
+
+test('a store that is away, and one whose answer got lost', async (t) => {
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      jobs: () => Promise.reject(new StoreUnavailable('away')),
+      submit: () => Promise.reject(new OutcomeUnknown('lost')),
+    }),
+  })
+  const away = await api.get('/v1/jobs')
+  refused(away, 503, 'store_unavailable')
+  assert.equal(away.headers['retry-after'], '1')
+  const lost = await api.post('/v1/jobs', {name: 'x', schedule: '@daily'})
+  assert.deepEqual([lost.status, lost.headers['retry-after']], [503, '1'])
+  assert.match(lost.text, /unknown/)
+  assert.deepEqual(api.faults, [])
+})
+
+test('nobody waits longer than 5 s for a store that does not answer', async (t) => {
+  const never = new Promise<never>(() => {})
+  const api = await startApi(t, {
+    wrapStore: (store) => ({...store, job: () => never, setPaused: () => never}),
+  })
+  const read = api.get('/v1/jobs/x')
+  const write = api.post('/v1/pause')
+  await api.eventually(() => api.clock.waiting === 2)
+  await api.clock.advance(4_999)
+  assert.equal(api.clock.waiting, 2)
+  await api.clock.advance(1)
+  refused(await read, 503, 'store_unavailable')
+  refused(await write, 503, 'outcome_unknown')
+})
+
+test('closing waits for what is under way, but not for ever', async (t) => {
+  const held = Promise.withResolvers<void>()
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      members: async () => {
+        await held.promise
+        return store.members()
+      },
+    }),
+  })
+  const slow = api.get('/v1/members')
+  await api.eventually(() => api.clock.waiting === 1)
+  const closing = api.app.close()
+  held.resolve()
+  assert.equal((await slow).status, 200)
+  await closing
+})
+
+test('closing cuts what does not end', async (t) => {
+  const never = new Promise<never>(() => {})
+  const api = await startApi(t, {wrapStore: (store) => ({...store, members: () => never})})
+  const stuck = api.get('/v1/members').then(
+    () => 'answered',
+    () => 'cut',
+  )
+  await api.eventually(() => api.clock.waiting === 1)
+  const closing = api.app.close()
+  await api.eventually(() => api.clock.waiting === 2)
+  await api.clock.advance(2_000)
+  assert.equal(await stuck, 'cut')
+  await closing
+})
+
+test('answers are reported by their route', async (t) => {
+  const api = await startApi(t)
+  await api.get('/v1/jobs/nobody')
+  await api.get('/v1/nothing')
+  await api.eventually(() => api.answers.length === 2)
+  assert.deepEqual(
+    api.answers.map(({method, route, status}) => [method, route, status]),
+    [
+      ['GET', '/v1/jobs/:name', 404],
+      ['GET', '', 404],
+    ],
+  )
+})
+
+test('the doors for machines and for browsers', async (t) => {
+  let ok = true
+  const api = await startApi(t, {
+    ready: async () => ({ok, checks: {store: ok ? 'ok' : 'no answer'}}),
+    metrics: null,
+  })
+  assert.deepEqual((await api.get('/health')).json, {status: 'healthy'})
+  assert.deepEqual((await api.get('/livez')).json, {status: 'alive'})
+  assert.deepEqual((await api.get('/readyz')).json, {status: 'ready', checks: {store: 'ok'}})
+  ok = false
+  const waiting = await api.get('/readyz')
+  assert.deepEqual(
+    [waiting.status, waiting.json],
+    [503, {status: 'not_ready', checks: {store: 'no answer'}}],
+  )
+  refused(await api.get('/metrics'), 404, 'route_unknown')
+  const browser = await api.get('/', {accept: 'text/html,application/xhtml+xml'})
+  assert.deepEqual([browser.status, browser.headers.location], [303, '/ui/'])
+  assert.equal((await api.get('/')).status, 200)
+  const page = await api.get('/ui/')
+  assert.match(String(page.headers['content-type']), /^text\/html/)
+  assert.doesNotMatch(page.text, /<script(?![^>]*\bsrc=)|\son\w+=|style=/, 'nothing inline')
+  for (const [, path] of page.text.matchAll(/(?:src|href)="(\/ui\/[^"]+)"/g))
+    assert.equal((await api.get(String(path))).status, 200)
+  const noUi = await startApi(t, {ui: false})
+  assert.equal((await noUi.get('/ui/')).status, 404)
+  assert.equal((await noUi.get('/', {accept: 'text/html'})).status, 200)
+})

@@ -1,0 +1,177 @@
+/** The document against the routes: everything is described, everything described answers, nothing is left open. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {REFUSALS} from '../../src/core/refusal.ts'
+import {startApi, type Api} from './harness.ts'
+
+interface Operation {
+  readonly operationId: string
+  readonly summary: string
+  readonly security?: readonly unknown[]
+  readonly responses: Record<string, unknown>
+}
+
+interface Document {
+  readonly openapi: string
+  readonly paths: Record<string, Record<string, Operation>>
+  readonly components: {readonly schemas: Record<string, unknown>}
+}
+
+/** Every operation of the interface. A new route is a new line. */
+const INTERFACE = `
+  GET /v1 200
+  GET /v1/jobs 200
+  POST /v1/jobs 201
+  PATCH /v1/jobs 201
+  GET /v1/jobs/{name} 200
+  PUT /v1/jobs/{name} 201
+  POST /v1/jobs/{name} 202
+  DELETE /v1/jobs/{name} 200
+  POST /v1/jobs/{name}/run 202
+  POST /v1/jobs/{name}/toggle 200
+  GET /v1/jobs/{name}/next 200
+  GET /v1/jobs/{name}/executions 200
+  DELETE /v1/jobs/{name}/executions 200
+  GET /v1/executions/{name} 200
+  GET /v1/jobs/{name}/executions/{execution} 200
+  GET /v1/jobs/{name}/executions/{execution}/output 200
+  POST /v1/jobs/{name}/executions/{execution}/cancel 202
+  GET /v1/jobs/{name}/launches 200
+  GET /v1/jobs/{name}/launches/{group} 200
+  GET /v1/schedules/preview 200
+  GET /v1/busy 200
+  GET /v1/stats 200
+  GET /v1/members 200
+  GET /v1/leader 200
+  GET /v1/isleader 200
+  POST /v1/leave 200
+  GET /v1/pause 200
+  POST /v1/pause 200
+  POST /v1/unpause 200
+  POST /v1/restore 200
+  GET /v1/backup 200
+  GET /v1/events 200
+  GET /v1/acl/policies 200
+  GET /v1/acl/policies/{name} 200
+  POST /v1/acl/policies/{name} 202
+  DELETE /v1/acl/policies/{name} 200
+  GET /livez 200
+  GET /readyz 200
+  GET /health 200
+  GET /metrics 200
+`
+
+const OPEN = new Set(['/livez', '/readyz', '/health'])
+
+async function documentOf(api: Api): Promise<Document> {
+  const reply = await api.get('/v1/openapi.json')
+  assert.equal(reply.status, 200)
+  return reply.json
+}
+
+function operationsOf(document: Document) {
+  return Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({
+      method: method.toUpperCase(),
+      path,
+      operation,
+    })),
+  )
+}
+
+test('the document lists the whole interface and nothing else', async (t) => {
+  const document = await documentOf(await startApi(t))
+  assert.match(document.openapi, /^3\.1\./)
+  const described = operationsOf(document).map(({method, path, operation}) => {
+    const success = Object.keys(operation.responses).find((status) => status.startsWith('2'))
+    return `${method} ${path} ${success}`
+  })
+  const expected = INTERFACE.trim().split(/\s*\n\s*/)
+  assert.deepEqual(described.sort(), expected.sort())
+})
+
+test('every operation has its own id, a summary and its refusals; every reference leads somewhere', async (t) => {
+  const document = await documentOf(await startApi(t))
+  const operations = operationsOf(document)
+  const ids = operations.map(({operation}) => operation.operationId)
+  assert.equal(new Set(ids).size, ids.length)
+  const statuses = new Set(Object.values(REFUSALS).map(({status}) => String(status)))
+  for (const {path, operation} of operations) {
+    assert.notEqual(operation.summary ?? '', '', path)
+    const refusals = Object.keys(operation.responses).filter((status) => status >= '400')
+    for (const status of refusals) assert.ok(statuses.has(status), `${path} ${status}`)
+    if (!OPEN.has(path)) assert.ok(refusals.includes('401'), path)
+    assert.equal(operation.security?.length === 0, OPEN.has(path), path)
+  }
+  const references = JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)
+  for (const [, reference = ''] of references) {
+    const name = /^#\/components\/schemas\/(\w+)$/.exec(String(reference))?.[1]
+    assert.ok(name !== undefined && name in document.components.schemas, reference)
+  }
+})
+
+const filled = (path: string) =>
+  path.replace(/\{(\w+)\}/g, (_whole, name: string) => (name === 'group' ? '1' : 'nobody'))
+
+test('every described operation is there, and asks for the token unless it is open', async (t) => {
+  const api = await startApi(t, {token: 'a-token-of-some-length'})
+  const headers = {'x-service-token': 'a-token-of-some-length'}
+  const reply = await api.get('/v1/openapi.json', headers)
+  for (const {method, path} of operationsOf(reply.json)) {
+    const place = filled(path)
+    const stranger = await api.call(method, place)
+    assert.equal(stranger.status, OPEN.has(path) ? 200 : 401, `${method} ${path}`)
+    if (path === '/v1/events') continue
+    const known = await api.call(method, place, {headers})
+    assert.notEqual(known.json?.code, 'route_unknown', `${method} ${path}`)
+    assert.ok(![401, 403, 405, 500].includes(known.status), `${method} ${path} ${known.text}`)
+  }
+})
+
+test('what is answered has the shape that is described', async (t) => {
+  const api = await startApi(t)
+  const {components} = await documentOf(api)
+  await api.join()
+  const job = await api.job('shape')
+  await api.finish(await api.running('shape'), 'succeeded', {text: 'x'})
+  const answers: readonly (readonly [string, unknown])[] = [
+    ['Job', job],
+    ['Execution', (await api.get('/v1/jobs/shape/executions')).json[0]],
+    ['Launch', (await api.get('/v1/jobs/shape/launches')).json[0]],
+    ['LaunchExecution', (await api.get('/v1/jobs/shape/launches')).json[0].executions[0]],
+    ['Member', (await api.get('/v1/leader')).json],
+    ['Status', (await api.get('/v1/')).json],
+    ['PauseStatus', (await api.get('/v1/pause')).json],
+    ['ExecutionStats', (await api.get('/v1/stats')).json],
+    ['ExecutionStat', (await api.get('/v1/stats')).json.stats[0]],
+    ['PlannedTimes', (await api.get('/v1/jobs/shape/next')).json],
+    ['Policy', (await api.post('/v1/acl/policies/p', {Rules: ''})).json],
+    ['Health', (await api.get('/health')).json],
+    ['Readiness', (await api.get('/readyz')).json],
+    ['Problem', (await api.get('/v1/jobs/nobody')).json],
+  ]
+  for (const [name, answer] of answers) {
+    const shape = components.schemas[name] as {properties: object; required: string[]}
+    assert.deepEqual(
+      Object.keys(answer as object).sort(),
+      Object.keys(shape.properties).sort(),
+      name,
+    )
+    assert.deepEqual([...shape.required].sort(), Object.keys(shape.properties).sort(), name)
+  }
+})
+
+test('the reference page works without any other server', async (t) => {
+  const api = await startApi(t)
+  const page = await api.get('/docs')
+  assert.equal(page.status, 200)
+  assert.match(String(page.headers['content-type']), /^text\/html/)
+  assert.doesNotMatch(page.text, /https?:\/\//, 'nothing from elsewhere')
+  const [, script] = /<script src="([^"]+)"/.exec(page.text) ?? []
+  assert.equal(script, '/docs/js/scalar.js')
+  const code = await api.get(script)
+  assert.equal(code.status, 200)
+  assert.ok(code.text.length > 1_000_000)
+  assert.match(page.text, /"url": "\/v1\/openapi\.json"/)
+  assert.equal((await api.get('/docs/')).text, page.text)
+})
