@@ -1,0 +1,423 @@
+/** The finish step over the real store: ends are taken once, and what follows from them follows whatever restarts. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {Finisher} from '../../src/flow/finish.ts'
+import type {FinishItem, FinishOutcome} from '../../src/ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store.ts'
+import {aJob, NOON} from '../support/fixtures.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {TestWakeup} from '../support/test-wakeup.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+import {World} from '../support/world.ts'
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const HOUR = 60 * MINUTE
+
+function anItem(group: number): FinishItem {
+  return {
+    key: {group, node: 'node-a', attempt: 1},
+    token: 'token',
+    status: 'succeeded',
+    durationMs: 5,
+    exitCode: 0,
+    reason: '',
+    outputHead: '',
+    outputFoot: '',
+    output: {offset: 0, bytes: new Uint8Array(), totalBytes: 0},
+    dropOutput: false,
+    dice: 0.5,
+  }
+}
+
+describe('the finisher', () => {
+  function aFinisher(finish: (items: readonly FinishItem[]) => Promise<readonly FinishOutcome[]>) {
+    const clock = new VirtualClock()
+    const events = new RecordedEvents()
+    const finisher = new Finisher({
+      store: {finish},
+      clock,
+      wakeup: new TestWakeup(),
+      events,
+      batchWaitMs: 2,
+      batchMax: 4,
+    })
+    return {clock, events, finisher}
+  }
+  const taken = ({key}: FinishItem): FinishOutcome => ({kind: 'already', key, status: 'succeeded'})
+
+  it('takes ends together and answers each its own outcome', async () => {
+    const batches: number[] = []
+    const {clock, finisher} = aFinisher(async (items) => {
+      batches.push(items.length)
+      return items.map(taken)
+    })
+    const ends = [1, 2, 3, 4, 5, 6].map((group) => finisher.finish(anItem(group)))
+    await clock.advance(10)
+    assert.deepEqual(
+      (await Promise.all(ends)).map(({kind}) => kind),
+      Array(6).fill('already'),
+    )
+    assert.deepEqual(batches, [4, 2])
+  })
+
+  it('offers an end again until the store has taken it', async () => {
+    let calls = 0
+    const {clock, events, finisher} = aFinisher(async (items) => {
+      calls += 1
+      if (calls < 4) throw new StoreUnavailable('away')
+      if (calls < 6) throw new OutcomeUnknown('perhaps')
+      return items.map(taken)
+    })
+    const end = finisher.finish(anItem(1))
+    await clock.advance(3 * SECOND)
+    assert.equal((await end).kind, 'already')
+    assert.equal(events.of('step_failed').length, 5)
+    assert.equal(clock.waiting, 0)
+  })
+})
+
+describe('finishing', () => {
+  it('is done once, however often an answer is lost', async () => {
+    const world = new World()
+    const life = await world.start({scripts: {job: {ms: 100, output: 'hello', exitCode: 0}}})
+    let losses = 0
+    life.fault = (method) => (method === 'finish' && losses++ % 3 < 2 ? 'answer_lost' : 'none')
+    await world.submit(aJob('job').every('2s'))
+    await world.clock.advance(61 * SECOND)
+    life.fault = () => 'none'
+    await world.clock.advance(900)
+    const job = await world.job('job')
+    assert.equal(job.counters.successCount, 30)
+    assert.equal(life.executor.started.length, 30)
+    await world.check(['job'])
+    const [today] = await world.store.statistics(1)
+    assert.deepEqual(today, {date: NOON - 12 * HOUR, successCount: 30, failedCount: 0})
+  })
+
+  it('again changes nothing, by whatever end', async () => {
+    const world = new World()
+    const life = await world.start()
+    const items: FinishItem[] = []
+    const {finish} = life.store
+    life.store.finish = (batch) => {
+      items.push(...batch)
+      return finish(batch)
+    }
+    await world.submit(aJob('job').manual())
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    const before = [await world.job('job'), await world.executions('job')]
+    for (const status of ['succeeded', 'failed', 'lost'] as const) {
+      const again = {...items[0]!, status}
+      const [outcome, twice] = await world.store.finish([again, again])
+      assert.deepEqual([outcome!.kind, twice!.kind], ['already', 'already'])
+    }
+    const stranger = {...items[0]!, token: 'of another claim'}
+    assert.deepEqual((await world.store.finish([stranger]))[0]!.kind, 'unknown')
+    assert.deepEqual([await world.job('job'), await world.executions('job')], before)
+    await world.check(['job'])
+  })
+
+  it('writes how long it ran by the node, from the claim on', async () => {
+    const world = new World()
+    const life = await world.start({scripts: {job: {ms: 12_345}}})
+    life.delayMs = (method) => (method === 'finish' ? 3 * SECOND : 0)
+    await world.submit(aJob('job').manual())
+    await world.runByHand('job')
+    await world.clock.advance(30 * SECOND)
+    const [execution] = await world.executions('job')
+    assert.equal(execution!.finishedAt! - execution!.startedAt!, 12_345)
+    const [finished] = life.events.of('execution_finished')
+    assert.equal(finished!.duration_ms, 12_345)
+  })
+})
+
+describe('retries', () => {
+  it('come with growing backoff, as many as the job allows, and the last one counts', async () => {
+    const world = new World()
+    const script = ({attempt}: {attempt: number}) =>
+      ({outcome: attempt === 4 ? 'succeeded' : 'failed', exitCode: attempt === 4 ? 0 : 7}) as const
+    const life = await world.start({scripts: {job: script}})
+    await world.submit(aJob('job').manual().retrying(5))
+    await world.runByHand('job')
+    await world.clock.advance(MINUTE)
+    const executions = await world.executions('job')
+    assert.deepEqual(
+      executions.map(({attempt, status}) => [attempt, status]),
+      [
+        [1, 'failed'],
+        [2, 'failed'],
+        [3, 'failed'],
+        [4, 'succeeded'],
+      ],
+    )
+    executions.slice(1).forEach((retry, index) => {
+      const waitedMs = retry.startedAt! - executions[index]!.finishedAt!
+      const middleMs = SECOND * 2 ** index
+      assert.ok(waitedMs >= middleMs * 0.8 && waitedMs <= middleMs * 1.2 + 5, `${waitedMs}`)
+    })
+    const job = await world.job('job')
+    assert.deepEqual([job.status, job.counters.errorCount], ['success', 3])
+    assert.deepEqual(
+      life.events.of('execution_finished').map(({retried}) => retried),
+      [true, true, true, false],
+    )
+    await world.check(['job'])
+  })
+
+  it('keep their backoff over a restart', async () => {
+    const world = new World()
+    const scripts = {job: {outcome: 'failed'}} as const
+    const first = await world.start({scripts})
+    await world.submit(aJob('job').manual().retrying(6))
+    await world.runByHand('job')
+    await world.clock.advance(20 * SECOND)
+    const owed = (await world.executions('job')).at(-1)!
+    assert.equal(owed.status, 'pending')
+    first.crash()
+    const second = await world.start({incarnation: 'second-life', scripts})
+    await world.clock.advance(owed.notBefore - world.clock.now() - 1)
+    assert.equal(second.executor.started.length, 0)
+    await world.clock.advance(SECOND)
+    assert.equal(second.executor.started[0]!.run.attempt, owed.attempt)
+    await world.clock.advance(10 * MINUTE)
+    assert.equal((await world.executions('job')).length, 7)
+    await world.check(['job'])
+  })
+
+  it('after a crash count the interrupted attempt as lost, and never start it again', async () => {
+    const world = new World()
+    const first = await world.start({scripts: {job: {ms: Infinity}}})
+    await world.submit(aJob('job').manual().retrying(1))
+    await world.runByHand('job')
+    await world.clock.advance(5 * SECOND)
+    first.crash()
+    await world.start({incarnation: 'second-life'})
+    await world.clock.advance(5 * SECOND)
+    const executions = await world.executions('job')
+    assert.deepEqual(
+      executions.map(({status, reason}) => [status, reason]),
+      [
+        ['lost', 'node_restarted'],
+        ['succeeded', ''],
+      ],
+    )
+    await world.check(['job'])
+  })
+
+  it('are not owed when the definition was changed to none meanwhile', async () => {
+    const world = new World()
+    await world.start({scripts: {job: {ms: 5 * SECOND, outcome: 'failed'}}})
+    await world.submit(aJob('job').manual().retrying(3))
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    await world.submit(aJob('job').manual())
+    await world.clock.advance(MINUTE)
+    assert.deepEqual(await world.statuses('job'), ['failed'])
+  })
+})
+
+describe('a job that kills its node', () => {
+  it('is disabled after the second death, with the reason in the ledger', async () => {
+    const world = new World()
+    const scripts = {job: {ms: Infinity}}
+    let life = await world.start({scripts})
+    await world.submit(aJob('job').every('1h').retrying(9))
+    await world.runByHand('job')
+    for (let death = 1; death <= 4; death += 1) {
+      await world.clock.advance(10 * SECOND)
+      life.crash()
+      life = await world.start({incarnation: `life-${death + 1}`, scripts})
+      await world.clock.advance(10 * SECOND)
+    }
+    assert.deepEqual(await world.statuses('job'), ['lost', 'lost'])
+    const job = await world.job('job')
+    assert.equal(job.spec.disabled, true)
+    assert.equal(job.nextAt, null)
+    const reasons = (await world.ledger('job')).map(({decision, reason}) => `${decision} ${reason}`)
+    assert.match(reasons.join('\n'), /skipped quarantined: nodes died while executing launch \d+/)
+    await world.check(['job'])
+  })
+
+  it('is not one that was stopped in good order', async () => {
+    const world = new World()
+    const scripts = {job: {ms: Infinity}}
+    let life = await world.start({scripts})
+    await world.submit(aJob('job').manual().retrying(9))
+    await world.runByHand('job')
+    for (let stop = 1; stop <= 4; stop += 1) {
+      await world.clock.advance(10 * SECOND)
+      await world.clock.finish(life.stop())
+      life = await world.start({incarnation: `life-${stop + 1}`, scripts})
+      await world.clock.advance(20 * SECOND)
+    }
+    assert.equal((await world.job('job')).spec.disabled, false)
+    assert.deepEqual((await world.statuses('job')).slice(0, 4), Array(4).fill('lost'))
+    await world.check(['job'])
+  })
+})
+
+describe('dependents', () => {
+  const parent = aJob('parent').manual()
+
+  it('are launched once for each success of the parent, down the whole chain', async () => {
+    const world = new World()
+    const life = await world.start()
+    await world.submit(parent)
+    for (const name of ['left', 'right']) await world.submit(aJob(name).childOf('parent'))
+    await world.submit(aJob('grandchild').childOf('left'))
+    for (let run = 0; run < 3; run += 1) {
+      await world.runByHand('parent')
+      await world.clock.advance(SECOND)
+    }
+    for (const name of ['parent', 'left', 'right', 'grandchild']) {
+      const runs = life.executor.of(name)
+      assert.equal(runs.length, 3, name)
+      const rows = await world.ledger(name)
+      assert.ok(rows.every(({cause}) => cause === (name === 'parent' ? 'manual' : 'parent')))
+    }
+    const groups = (await world.ledger('parent')).map(({group}) => group)
+    const parents = (await world.ledger('left')).map(({parentGroup}) => parentGroup)
+    assert.deepEqual(parents, groups)
+    await world.check(['parent', 'left', 'right', 'grandchild'])
+  })
+
+  it('are not launched by failure, cancel or partial failure', async () => {
+    const world = new World()
+    const a = await world.start({name: 'a', tags: {role: 'web'}})
+    const b = await world.start({name: 'b', tags: {role: 'web'}, leads: false})
+    await world.submit(parent.tagged({role: 'web'}))
+    await world.submit(aJob('child').childOf('parent'))
+    const outcomes = [
+      ['failed', 'failed'],
+      ['succeeded', 'failed'],
+      ['cancelled', 'succeeded'],
+    ] as const
+    for (const [ofA, ofB] of outcomes) {
+      a.executor.script('parent', {outcome: ofA})
+      b.executor.script('parent', {outcome: ofB})
+      await world.runByHand('parent')
+      await world.clock.advance(2 * SECOND)
+    }
+    assert.deepEqual(await world.ledger('child'), [])
+    a.executor.script('parent', {})
+    b.executor.script('parent', {ms: 300})
+    await world.runByHand('parent')
+    await world.clock.advance(2 * SECOND)
+    assert.equal((await world.ledger('child')).length, 1, 'and by the success of all nodes once')
+    await world.check(['parent', 'child'])
+  })
+
+  it('that are disabled or outside their window then have a row that says so', async () => {
+    const world = new World()
+    await world.start()
+    await world.submit(parent)
+    await world.submit(aJob('off').childOf('parent').disabled())
+    await world.submit(
+      aJob('early')
+        .childOf('parent')
+        .between(NOON + HOUR, null),
+    )
+    await world.submit(
+      aJob('over')
+        .childOf('parent')
+        .between(null, NOON + 1),
+    )
+    await world.clock.advance(SECOND)
+    await world.runByHand('parent')
+    await world.clock.advance(SECOND)
+    assert.match((await world.ledgerLines('off'))[0]!, / skipped disabled$/)
+    assert.match((await world.ledgerLines('early'))[0]!, / skipped outside_window$/)
+    assert.match((await world.ledgerLines('over'))[0]!, / skipped outside_window$/)
+    await world.check(['off', 'early', 'over'])
+  })
+
+  it('that forbid overlap are skipped while they still run', async () => {
+    const world = new World()
+    await world.start({scripts: {child: {ms: 10 * SECOND}}})
+    await world.submit(parent)
+    await world.submit(aJob('child').childOf('parent').forbidding())
+    await world.runByHand('parent')
+    await world.clock.advance(SECOND)
+    await world.runByHand('parent')
+    await world.clock.advance(SECOND)
+    const decisions = (await world.ledger('child')).map(({decision}) => decision)
+    assert.deepEqual(decisions, ['launched', 'skipped'])
+    await world.check(['child'])
+  })
+
+  it('are launched once whatever crashes at whatever call', async () => {
+    for (let call = 1; call <= 14; call += 1) {
+      const world = new World()
+      const life = await world.start()
+      await world.submit(parent)
+      await world.submit(aJob('child').childOf('parent'))
+      await world.submit(aJob('grandchild').childOf('child'))
+      let left = call
+      life.fault = (method) => {
+        if (['finish', 'applyLaunches', 'claim'].includes(method) && --left === 0) life.crash()
+        return 'none'
+      }
+      await world.runByHand('parent')
+      await world.clock.advance(5 * SECOND)
+      life.crash()
+      await world.start({incarnation: 'second-life'})
+      await world.clock.advance(30 * SECOND)
+      const lost = (await world.statuses('parent')).includes('lost')
+      const rows = await world.ledger('child')
+      assert.equal(rows.length, lost ? 0 : 1, `crash at call ${call}`)
+      await world.check(['parent', 'child', 'grandchild'])
+    }
+  })
+})
+
+describe('an ephemeral job', () => {
+  it('goes after its first success, and that launch stays readable for a day', async () => {
+    const world = new World()
+    const script = ({attempt}: {attempt: number}) =>
+      ({outcome: attempt === 2 ? 'succeeded' : 'failed', output: 'last words'}) as const
+    const life = await world.start({scripts: {job: script}, prunes: true})
+    await world.submit(aJob('job').every('10s').ephemeral().retrying(3))
+    await world.clock.advance(10_500)
+    assert.equal((await world.statuses('job'))[0], 'failed')
+    const {group} = (await world.ledger('job'))[0]!
+    await world.clock.advance(5 * SECOND)
+    assert.equal(await world.store.job('job'), null)
+    assert.deepEqual(life.events.of('job_deleted'), [{job: 'job'}])
+    await world.clock.advance(MINUTE)
+    assert.equal(life.executor.started.length, 2, 'it does not run again')
+    const key = {group, node: 'node-a', attempt: 2}
+    const kept = await world.store.execution('job', key, 100)
+    assert.equal(Buffer.from(kept!.output).toString(), 'last words')
+    await world.clock.finish(life.stop())
+    world.clock.sleep(24 * HOUR)
+    await world.start({incarnation: 'second-life', prunes: true})
+    await world.clock.advance(MINUTE)
+    assert.equal(await world.store.execution('job', key, 100), null)
+  })
+
+  it('stays when it failed', async () => {
+    const world = new World()
+    await world.start({scripts: {job: {outcome: 'failed'}}})
+    await world.submit(aJob('job').manual().ephemeral())
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    assert.equal((await world.job('job')).status, 'failed')
+  })
+})
+
+describe('run on create', () => {
+  it('runs once right after, whatever the schedule says', async () => {
+    const world = new World()
+    const life = await world.start()
+    await world.submit(aJob('job').every('1h'), {runOnCreate: true})
+    await world.clock.advance(SECOND)
+    assert.equal(life.executor.started.length, 1)
+    assert.deepEqual(
+      (await world.ledger('job')).map(({cause}) => cause),
+      ['create'],
+    )
+    await world.check(['job'])
+  })
+})
