@@ -1,0 +1,91 @@
+/** Reading definitions: what any client may send becomes one spec, and what cannot be read breaks nothing. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import fc from 'fast-check'
+import type {JobRecord} from '../../src/core/job.ts'
+import {decodeCounters, decodeJob} from '../../src/wire/decode-job.ts'
+import {encodeJob} from '../../src/wire/job.ts'
+import {readJson} from '../../src/wire/json.ts'
+import {aJob} from '../support/fixtures.ts'
+
+function specOf(body: unknown) {
+  const reading = decodeJob(body)
+  assert.ok(reading.ok, reading.ok ? '' : reading.problem)
+  return reading.spec
+}
+
+test('a job that is encoded and decoded is the same job', () => {
+  const records: JobRecord[] = [
+    aJob('plain').record,
+    aJob('child').childOf('plain').forbidding().retrying(3).tagged({disk: 'ssd:2'}).record,
+    aJob('window')
+      .between(Date.UTC(2026, 0, 1), Date.UTC(2027, 0, 1))
+      .ephemeral().record,
+    aJob('rich').with({
+      processors: {log: {forward: 'true'}, files: {}},
+      executorConfig: {command: 'x'},
+      metadata: {k: ''},
+      catchUp: 'all',
+      onDisconnect: 'stop',
+      ownerEmail: 'a@b.c',
+    }).record,
+  ]
+  for (const record of records) assert.deepEqual(specOf(encodeJob(record)), record.spec)
+})
+
+test('decoding never throws, whatever is sent', () => {
+  const names = fc.constantFrom(...Object.keys(encodeJob(aJob().record)), 'command', 'shell', 'odd')
+  const bodies = fc.dictionary(names, fc.jsonValue({maxDepth: 3}))
+  const law = fc.property(bodies, fc.boolean(), (fields, named) => {
+    const body = named ? {...fields, name: 'fine'} : fields
+    const json = readJson(JSON.stringify(body))
+    if (json.kind !== 'value') return
+    const reading = decodeJob(json.value)
+    if (!reading.ok) assert.match(reading.problem, /^[a-z_]+(\.[^:]*)?: |^the body /)
+    else for (const value of Object.values(reading.spec.tags)) assert.equal(typeof value, 'string')
+  })
+  fc.assert(law, {numRuns: 500})
+})
+
+test('older forms of the shell executor', () => {
+  const executor = (fields: object) => {
+    const {executor: name, executorConfig} = specOf({name: 'x', schedule: '@daily', ...fields})
+    return {name, ...executorConfig}
+  }
+  assert.deepEqual(executor({command: 'a'}), {name: 'shell', command: 'a'})
+  assert.deepEqual(executor({command: 'a', shell: false}), {
+    name: 'shell',
+    command: 'a',
+    shell: 'false',
+  })
+  assert.deepEqual(executor({command: '', shell: false}), {name: ''})
+  assert.deepEqual(executor({command: 'a', executor: 'http'}), {name: 'http'})
+  assert.deepEqual(executor({executor_config: {command: 'a'}}), {name: 'shell', command: 'a'})
+  assert.deepEqual(executor({command: 'a', executor_config: {command: 'b'}}), {
+    name: 'shell',
+    command: 'b',
+  })
+  assert.deepEqual(executor({command: 'a', executor_config: {command: '', cwd: '/'}}), {
+    name: 'shell',
+    command: 'a',
+    cwd: '/',
+  })
+})
+
+test('counters of a file are taken as far as they make sense', () => {
+  assert.deepEqual(
+    decodeCounters({
+      success_count: 3,
+      error_count: -1,
+      last_success: '2026-01-01T00:00:00Z',
+      last_error: '0001-01-01T00:00:00Z',
+    }),
+    {successCount: 3, errorCount: 0, lastSuccess: Date.UTC(2026, 0, 1), lastError: null},
+  )
+  assert.deepEqual(decodeCounters(null), {
+    successCount: 0,
+    errorCount: 0,
+    lastSuccess: null,
+    lastError: null,
+  })
+})
