@@ -10,6 +10,10 @@ import type {Answer, Command, Row, Step, Value} from '../sql/command.ts'
 const STATEMENTS_KEPT_MAX = 500
 /** Page cache in KiB; lists of many jobs re-read it. */
 const CACHE_KIB = 32 * 1024
+/** 16 MiB: fewer, larger trips into the main file than SQLite's default; a start after a crash still reads it at once. */
+const LOG_PAGES = 4_000
+/** What a log that grew under a long read is cut back to. */
+const LOG_KEPT_BYTES = 64 * 1024 * 1024
 /** Another connection of ours checkpointing or recovering takes milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000
 
@@ -29,6 +33,8 @@ export class Connection {
     this.database.exec('PRAGMA journal_mode = WAL')
     this.database.exec('PRAGMA synchronous = FULL')
     this.database.exec('PRAGMA temp_store = MEMORY')
+    this.database.exec(`PRAGMA wal_autocheckpoint = ${LOG_PAGES}`)
+    this.database.exec(`PRAGMA journal_size_limit = ${LOG_KEPT_BYTES}`)
   }
 
   /** The value of a pragma, as text. */

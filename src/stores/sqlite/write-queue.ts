@@ -29,7 +29,7 @@ interface Waiting {
 export interface WriteQueueOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly batchMax?: number
-  /** Told after each batch was answered. */
+  /** Told after each batch was answered; must not throw. */
   committed(items: number, durationMs: number): void
 }
 
@@ -94,12 +94,11 @@ export class WriteQueue {
         if (answer.ok) resolve(answer.result)
         else reject(errorOf(answer.failure))
       })
-      committed(batch.length, clock.monotonicMs() - beganAt)
     } catch (error) {
       for (const {reject} of batch) reject(error)
-    } finally {
-      this.#underWay -= 1
-      this.#flush()
     }
+    this.#underWay -= 1
+    this.#flush()
+    committed(batch.length, clock.monotonicMs() - beganAt)
   }
 }

@@ -1,0 +1,108 @@
+/** Cases of claiming: once, oldest first, by its own node, and repeatable by token. */
+import assert from 'node:assert/strict'
+import type {Case} from './case.ts'
+import {aSpec} from './scene.ts'
+
+export function claimCases(when: Case): void {
+  when('a claim takes the oldest first, as many as there is room for', async (scene) => {
+    await scene.submit('a')
+    const groups: number[] = []
+    for (let index = 0; index < 4; index += 1) {
+      groups.push(await scene.run('a'))
+      scene.advance(10)
+    }
+    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 3}
+    const {claimed, waiting, nextDueInMs} = await scene.store.claim(request)
+    assert.deepEqual(
+      claimed.map(({execution}) => execution.group),
+      groups.slice(0, 3),
+    )
+    assert.deepEqual([waiting, nextDueInMs], [1, null])
+    const {execution, token, spec, cause} = claimed[0]!
+    assert.deepEqual([execution.status, execution.startedAt], ['running', scene.now])
+    assert.deepEqual([execution.revision, token, cause], [1, 't1', 'manual'])
+    assert.deepEqual(spec, aSpec('a'))
+    const busy = await scene.store.busy({start: 0, end: null, outputBytes: 0})
+    assert.equal(busy.total, 3)
+    const full = await scene.store.claim({...request, token: 't2', room: 0})
+    assert.deepEqual([full.claimed, full.waiting], [[], 1])
+  })
+
+  when('the same token answers the same executions, another token others', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
+    const first = await scene.store.claim(request)
+    await scene.run('a')
+    assert.deepEqual((await scene.store.claim(request)).claimed, first.claimed)
+    const second = await scene.store.claim({...request, token: 't2'})
+    assert.equal(second.claimed.length, 1)
+    assert.notEqual(second.claimed[0]!.execution.group, first.claimed[0]!.execution.group)
+  })
+
+  when('claims asked for at once never share an execution', async (scene) => {
+    await scene.submit('a')
+    for (let index = 0; index < 10; index += 1) await scene.run('a')
+    const results = await Promise.all(
+      Array.from({length: 5}, (_, index) => {
+        const token = `together-${index}`
+        return scene.store.claim({nodeId: 'n1', incarnation: 'n1-life-1', token, room: 3})
+      }),
+    )
+    const groups = results.flatMap(({claimed}) => claimed.map(({execution}) => execution.group))
+    assert.equal(groups.length, 10)
+    assert.equal(new Set(groups).size, 10)
+  })
+
+  when('a node claims its own work only, and not before its time', async (scene) => {
+    await scene.submit('a', {retries: 1})
+    await scene.run('a', ['n2'])
+    assert.deepEqual(await scene.claim('n1'), [])
+    await scene.run('a')
+    const outcome = await scene.end(await scene.claimOne(), 'failed')
+    assert(outcome.kind === 'finished' && outcome.retry !== null)
+    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 'early', room: 5}
+    const early = await scene.store.claim(request)
+    const waitMs = outcome.retry.notBefore - scene.now
+    assert.deepEqual([early.claimed, early.waiting, early.nextDueInMs], [[], 0, waitMs])
+    scene.advance(waitMs)
+    const retry = await scene.claimOne()
+    assert.deepEqual([retry.execution.attempt, retry.execution.slot], [2, 0])
+  })
+
+  when('a claim gets the definition as it stands now', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    await scene.submit('a', {executorConfig: {command: 'false'}})
+    const {spec, execution} = await scene.claimOne()
+    assert.deepEqual([spec.executorConfig, execution.revision], [{command: 'false'}, 2])
+  })
+
+  when('an earlier life of the node claims nothing', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    await scene.join('n1', 'n1-life-2')
+    const old = {nodeId: 'n1', incarnation: 'n1-life-1', token: 'old', room: 5}
+    const answer = await scene.store.claim(old)
+    assert.deepEqual(answer, {claimed: [], waiting: 0, nextDueInMs: null})
+    const now = await scene.store.claim({...old, incarnation: 'n1-life-2', token: 'new'})
+    assert.equal(now.claimed.length, 1)
+  })
+
+  when('verifying tells whether each still runs under its token', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const {token} = await scene.claimOne()
+    const key = {group, node: 'node-1', attempt: 1}
+    const verify = () =>
+      scene.store.verifyClaims([
+        {key, token},
+        {key, token: 'other'},
+        {key: {...key, attempt: 2}, token},
+      ])
+    assert.deepEqual(await verify(), [true, false, false])
+    const lost = {nodeId: 'n1', exceptIncarnation: null, reason: 'node_lost', limit: 9} as const
+    await scene.store.rescue({...lost, term: scene.term, dice: 0})
+    assert.deepEqual(await verify(), [false, false, false])
+  })
+}

@@ -1,0 +1,70 @@
+/** Cases of the lease: one holder at a time, terms that only grow, and writes of a deposed leader refused. */
+import assert from 'node:assert/strict'
+import {TermOver} from '../../../src/ports/store.ts'
+import type {Case} from './case.ts'
+import type {Scene} from './scene.ts'
+
+function acquire(scene: Scene, holder: string) {
+  return scene.store.acquireLease({holder, nodeId: `node of ${holder}`, ttlMs: 6_000})
+}
+
+export function leaseCases(when: Case): void {
+  when('a lease in force is not taken; one that is over is, under a larger term', async (scene) => {
+    assert.equal(await acquire(scene, 'other'), null)
+    scene.advance(5_999)
+    assert.equal(await acquire(scene, 'other'), null)
+    scene.advance(1)
+    assert.equal(await scene.store.leader(), null)
+    const lease = await acquire(scene, 'other')
+    assert(lease !== null && lease.term > scene.term)
+    assert.equal(lease.expiresAt, scene.now + 6_000)
+    const leader = await scene.store.leader()
+    assert.deepEqual(leader, {...lease, nodeId: 'node of other'})
+  })
+
+  when('renewing keeps the term while nobody took it, even late', async (scene) => {
+    const {term} = scene
+    const renew = () => scene.store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})
+    scene.advance(5_000)
+    assert.equal(await renew(), true)
+    scene.advance(5_000)
+    assert.equal(await acquire(scene, 'other'), null)
+    scene.advance(60_000)
+    assert.equal(await renew(), true)
+    scene.advance(60_000)
+    await acquire(scene, 'other')
+    assert.equal(await renew(), false)
+    const wrong = await scene.store.renewLease({term: term + 1, holder: 'holder-1', ttlMs: 6_000})
+    assert.equal(wrong, false)
+  })
+
+  when('resigning frees the lease at once and ends the term', async (scene) => {
+    const {term} = scene
+    await scene.store.resignLease({term, holder: 'somebody else'})
+    assert.equal(await acquire(scene, 'other'), null)
+    await scene.store.resignLease({term, holder: 'holder-1'})
+    assert.equal(await scene.store.leader(), null)
+    await assert.rejects(scene.store.applyLaunches({term, dues: [], requests: []}), TermOver)
+    const lease = await acquire(scene, 'other')
+    assert(lease !== null && lease.term > term)
+  })
+
+  when('every write of a deposed leader is refused and changes nothing', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const claimed = await scene.claimOne()
+    const {term, store} = scene
+    scene.advance(6_000)
+    await scene.lead('successor')
+    const key = {group, node: 'node-1', attempt: 1}
+    const to = {nodeId: 'n2', nodeName: 'node-2'}
+    const keep = {keepLaunches: 0, keepUnlaunched: 0, keepMs: null, keepOutputBytes: 0}
+    const lost = {nodeId: 'n1', exceptIncarnation: null, reason: 'node_lost', limit: 9} as const
+    await assert.rejects(store.applyLaunches({term, dues: [], requests: []}), TermOver)
+    await assert.rejects(store.applyMoves({term, moves: [{key, to}]}), TermOver)
+    await assert.rejects(store.rescue({...lost, term, dice: 0}), TermOver)
+    const piece = {afterJobId: 0, jobLimit: 9, rowLimit: 9}
+    await assert.rejects(store.prune({term, ...keep, ...piece}), TermOver)
+    assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
+  })
+}

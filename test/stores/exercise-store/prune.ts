@@ -1,0 +1,168 @@
+/** Cases of retention: the newest stay, open launches stay, each call is bounded. */
+import assert from 'node:assert/strict'
+import type {PruneRequest} from '../../../src/ports/store.ts'
+import type {Case} from './case.ts'
+import {ALL_EXECUTIONS, ALL_ROWS, aRow, aSpec, DAY, MINUTE, type Scene} from './scene.ts'
+
+const KEEP: Omit<PruneRequest, 'term'> = {
+  keepLaunches: 100,
+  keepUnlaunched: 1_000,
+  keepMs: null,
+  keepOutputBytes: 2 ** 31,
+  afterJobId: 0,
+  jobLimit: 100,
+  rowLimit: 1_000,
+}
+
+function prune(scene: Scene, keep: Partial<PruneRequest>) {
+  return scene.store.prune({...KEEP, term: scene.term, ...keep})
+}
+
+async function launchesOf(scene: Scene, name: string): Promise<number[]> {
+  const page = await scene.store.launches(name, {...ALL_ROWS, decision: null})
+  return page!.rows.map(({group}) => group).toReversed()
+}
+
+export function pruneCases(when: Case): void {
+  when(
+    'the newest launches stay, with their executions; an open one always does',
+    async (scene) => {
+      await scene.submit('a')
+      const open = await scene.run('a')
+      await scene.claim()
+      const groups: number[] = []
+      for (let index = 0; index < 4; index += 1)
+        groups.push(await scene.complete('a', 'succeeded', {output: 'x'}))
+      const result = await prune(scene, {keepLaunches: 2})
+      assert.deepEqual(result, {nextJobId: 0, rowsDeleted: 4, outputBytesCut: 2, more: false})
+      assert.deepEqual(await launchesOf(scene, 'a'), [open, ...groups.slice(2)])
+      assert.equal((await scene.store.executions('a', ALL_EXECUTIONS))!.total, 3)
+      const before = await scene.job('a')
+      assert.equal(before.counters.successCount, 4)
+      await prune(scene, {keepLaunches: 0})
+      assert.deepEqual(await launchesOf(scene, 'a'), [open])
+      assert.deepEqual(await scene.job('a'), before)
+    },
+  )
+
+  when('rows that did not launch have a number of their own', async (scene) => {
+    const job = await scene.submit('a')
+    scene.advance(10 * MINUTE)
+    const rows = Array.from({length: 6}, (_, index) =>
+      aRow(job.nextAt! + index * MINUTE, index % 2 === 0 ? 'skipped' : 'missed'),
+    )
+    await scene.decide(job, rows, job.nextAt! + 6 * MINUTE)
+    await scene.complete('a', 'failed')
+    const result = await prune(scene, {keepUnlaunched: 2})
+    assert.equal(result.rowsDeleted, 4)
+    assert.equal((await launchesOf(scene, 'a')).length, 3)
+  })
+
+  when('age lets go whatever is old and over', async (scene) => {
+    await scene.submit('a')
+    await scene.complete('a', 'succeeded')
+    const open = await scene.run('a')
+    scene.advance(3 * DAY)
+    const young = await scene.run('a')
+    for (const claimed of (await scene.claim()).slice(1)) await scene.end(claimed, 'succeeded')
+    await prune(scene, {keepMs: 2 * DAY})
+    assert.deepEqual(await launchesOf(scene, 'a'), [open, young])
+  })
+
+  when('a call is bounded by rows and by jobs, and says where to go on', async (scene) => {
+    const jobs = [await scene.submit('a'), await scene.submit('b'), await scene.submit('c')]
+    for (const {spec} of jobs)
+      for (let index = 0; index < 3; index += 1) await scene.complete(spec.name, 'succeeded')
+    const none = {keepLaunches: 0}
+    const cut = await prune(scene, {...none, rowLimit: 4})
+    assert.deepEqual([cut.rowsDeleted, cut.more], [4, true])
+    const first = await prune(scene, {...none, jobLimit: 2})
+    assert.deepEqual(first, {
+      nextJobId: jobs[1]!.id,
+      rowsDeleted: 8,
+      outputBytesCut: 0,
+      more: false,
+    })
+    const rest = await prune(scene, {...none, jobLimit: 2, afterJobId: first.nextJobId})
+    assert.deepEqual([rest.nextJobId, rest.rowsDeleted, rest.more], [0, 6, false])
+    for (const {spec} of jobs) assert.deepEqual(await launchesOf(scene, spec.name), [])
+  })
+
+  when('a launch larger than the bound still goes', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a', ['n1', 'n2', 'n3'])
+    for (const node of ['n1', 'n2', 'n3']) await scene.end(await scene.claimOne(node), 'failed')
+    const result = await prune(scene, {keepLaunches: 0, rowLimit: 2})
+    assert.deepEqual([result.rowsDeleted, result.more], [4, false])
+  })
+
+  when('too much output: the oldest goes first, what runs keeps its own', async (scene) => {
+    await scene.submit('a')
+    const running = await scene.run('a')
+    const held = await scene.claimOne()
+    const bytes = new TextEncoder().encode('0123456789')
+    const key = {group: running, node: 'node-1', attempt: 1}
+    await scene.store.appendOutput([{key, token: held.token, offset: 0, bytes}])
+    const groups: number[] = []
+    for (let index = 0; index < 3; index += 1)
+      groups.push(await scene.complete('a', 'succeeded', {output: '0123456789'}))
+    const result = await prune(scene, {keepOutputBytes: 25})
+    assert.deepEqual([result.outputBytesCut, result.more], [20, false])
+    const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
+    assert.deepEqual(
+      page!.rows.map(({output, outputTruncated}) => [output.length, outputTruncated]),
+      [
+        [10, false],
+        [0, true],
+        [0, true],
+        [10, false],
+      ],
+    )
+    assert.equal((await prune(scene, {keepOutputBytes: 25})).outputBytesCut, 0)
+  })
+
+  when('deleted jobs leave nothing behind once nothing of them runs', async (scene) => {
+    await scene.submit('a')
+    await scene.complete('a', 'succeeded', {output: 'abc'})
+    await scene.run('a')
+    const running = await scene.claimOne()
+    await scene.store.deleteJob('a')
+    assert.equal((await prune(scene, {})).rowsDeleted, 0)
+    await scene.end(running, 'cancelled')
+    const result = await prune(scene, {})
+    assert.deepEqual([result.rowsDeleted, result.outputBytesCut], [4, 3])
+    assert.equal((await prune(scene, {})).rowsDeleted, 0)
+  })
+
+  when('an ephemeral job’s launch goes after a day; old keys and statistics go', async (scene) => {
+    await scene.submit('once', {ephemeral: true})
+    const group = await scene.complete('once', 'succeeded')
+    const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
+    await scene.trySubmit(aSpec('a'), {idempotency})
+    await prune(scene, {})
+    assert.notEqual(await scene.store.launch('once', group), null)
+    scene.advance(DAY)
+    // The launch, its execution, the tombstone and the key.
+    assert.equal((await prune(scene, {})).rowsDeleted, 4)
+    scene.advance(401 * DAY)
+    assert.equal((await prune(scene, {})).rowsDeleted, 1)
+  })
+
+  when(
+    'nodes that left are forgotten after a day, when nothing of theirs is left',
+    async (scene) => {
+      await scene.join('n2')
+      await scene.submit('a')
+      await scene.run('a')
+      await scene.claim('n1')
+      for (const id of ['n1', 'n2']) await scene.store.setMemberStatus(id, `${id}-life-1`, 'failed')
+      scene.advance(DAY + 1)
+      await prune(scene, {})
+      const members = await scene.store.members()
+      assert.deepEqual(
+        members.map(({id}) => id),
+        ['n1'],
+      )
+    },
+  )
+}

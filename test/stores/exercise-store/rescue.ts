@@ -1,0 +1,121 @@
+/** Cases of executions whose node is gone: lost once, retried by the same rule, their late results only noted. */
+import assert from 'node:assert/strict'
+import type {Case} from './case.ts'
+import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
+
+function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>[0]> = {}) {
+  const request = {term: scene.term, nodeId: 'n1', exceptIncarnation: null, limit: 100, dice: 0.5}
+  return scene.store.rescue({...request, reason: 'node_lost', ...over})
+}
+
+export function rescueCases(when: Case): void {
+  when('running executions of the node become lost and are retried', async (scene) => {
+    await scene.submit('a', {retries: 1})
+    const group = await scene.run('a', ['n1', 'n2'])
+    await scene.claim('n1')
+    await scene.claim('n2')
+    scene.advance(30_000)
+    const {finished, more} = await rescue(scene)
+    assert.equal(more, false)
+    const [outcome] = finished
+    assert(finished.length === 1 && outcome!.kind === 'finished')
+    const {status, reason, finishedAt} = outcome.execution
+    assert.deepEqual([status, reason, finishedAt], ['lost', 'node_lost', scene.now])
+    assert.deepEqual(outcome.retry!.key, {group, node: 'node-1', attempt: 2})
+    assert.equal((await scene.job('a')).counters.errorCount, 1)
+    assert.deepEqual((await rescue(scene)).finished, [])
+  })
+
+  when('a late result of a lost execution is a note', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const claimed = await scene.claimOne()
+    await rescue(scene)
+    const before = await scene.job('a')
+    const key = {group, node: 'node-1', attempt: 1}
+    const late = await scene.store.finish([anEnd(claimed, 'succeeded', {exitCode: 0, output: 'x'})])
+    assert.deepEqual(late, [{kind: 'already', key, status: 'lost'}])
+    const found = await scene.store.execution('a', key, 100)
+    assert.deepEqual([found!.status, found!.output.length], ['lost', 0])
+    assert.equal(found!.lateResult, 'succeeded, exit status 0')
+    assert.deepEqual(await scene.job('a'), before)
+  })
+
+  when('a starting node ends what its earlier lives hold, without a term', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    await scene.claimOne()
+    await scene.run('a')
+    await scene.join('n1', 'n1-life-2')
+    const life = {nodeId: 'n1', incarnation: 'n1-life-2'}
+    const {claimed} = await scene.store.claim({...life, token: 'new life', room: 5})
+    assert.equal(claimed.length, 1)
+    const own = {term: null, exceptIncarnation: 'n1-life-2', reason: 'node_restarted'} as const
+    const {finished} = await rescue(scene, own)
+    assert.equal(finished.length, 1)
+    const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
+    assert.deepEqual(
+      busy.rows.map(({group}) => group),
+      [claimed[0]!.execution.group],
+    )
+  })
+
+  when('many are ended a limited number at a time', async (scene) => {
+    await scene.submit('a')
+    for (let index = 0; index < 5; index += 1) await scene.run('a')
+    await scene.claim()
+    const sizes: [number, boolean][] = []
+    for (let more = true; more;) {
+      const result = await rescue(scene, {limit: 2})
+      sizes.push([result.finished.length, result.more])
+      more = result.more
+    }
+    assert.deepEqual(sizes, [
+      [2, true],
+      [2, true],
+      [1, false],
+    ])
+  })
+
+  when('a job whose launch killed two nodes is disabled, and the ledger says so', async (scene) => {
+    await scene.join('n2')
+    const job = await scene.submit('a', {retries: 5})
+    const group = await scene.run('a', ['n1', 'n2'])
+    await scene.claim('n1')
+    await scene.claim('n2')
+    scene.advance(MINUTE)
+    const first = await rescue(scene)
+    assert(first.finished[0]!.kind === 'finished' && !first.finished[0]!.jobDisabled)
+    const second = await rescue(scene, {nodeId: 'n2'})
+    const [outcome] = second.finished
+    assert(outcome!.kind === 'finished' && outcome.jobDisabled)
+    assert.equal(outcome.retry, null)
+    const after = await scene.job('a')
+    assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
+    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+    const rows = ledger!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
+    assert.deepEqual(rows.toSorted(), ['launched ', 'missed disabled', 'skipped quarantined'])
+    assert.equal(ledger!.rows.find(({decision}) => decision === 'missed')!.scheduledAt, job.nextAt)
+    const {launch, executions} = (await scene.store.launch('a', group))!
+    assert.deepEqual([launch.nodeDeaths, launch.open], [2, false])
+    assert.deepEqual(
+      executions.map(({attempt, status}) => [attempt, status]),
+      [
+        [1, 'lost'],
+        [1, 'lost'],
+        [2, 'cancelled'],
+      ],
+    )
+  })
+
+  when('nodes stopped in good order are no deaths', async (scene) => {
+    await scene.submit('a', {retries: 5})
+    for (let round = 1; round <= 3; round += 1) {
+      if (round === 1) await scene.run('a')
+      scene.advance(10 * MINUTE)
+      await scene.claimOne()
+      await rescue(scene, {reason: 'node_stopped'})
+    }
+    assert.equal((await scene.job('a')).spec.disabled, false)
+  })
+}

@@ -1,0 +1,86 @@
+/** Cases of importing jobs. */
+import assert from 'node:assert/strict'
+import type {JobSpec} from '../../../src/core/job.ts'
+import type {Case} from './case.ts'
+import {ALL_JOBS, aSpec, HOUR, type Scene} from './scene.ts'
+
+const NONE = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+function restore(scene: Scene, specs: readonly JobSpec[], disabled = false) {
+  const entries = specs.map((spec) => ({spec, counters: NONE}))
+  return scene.store.restore(entries, {disabled})
+}
+
+export function restoreCases(when: Case): void {
+  when('parents may stand anywhere; lines follow the file', async (scene) => {
+    await scene.submit('kept')
+    const result = await restore(scene, [
+      aSpec('leaf', {schedule: '', parentJob: 'stem'}),
+      aSpec('kept', {owner: 'me'}),
+      aSpec('stem', {schedule: '', parentJob: 'root'}),
+      aSpec('root'),
+    ])
+    const lines = ['leaf', 'kept', 'stem', 'root'].map((name) => ({name, created: name !== 'kept'}))
+    assert.deepEqual(result, {kind: 'restored', lines})
+    assert.deepEqual((await scene.job('root')).dependentJobs, ['stem'])
+    assert.deepEqual(
+      [(await scene.job('kept')).revision, (await scene.job('leaf')).revision],
+      [2, 1],
+    )
+  })
+
+  when('counters come from the file for new jobs only', async (scene) => {
+    await scene.submit('old')
+    const counters = {successCount: 5, errorCount: 2, lastSuccess: 1_000, lastError: 2_000}
+    const entries = ['old', 'new'].map((name) => ({spec: aSpec(name), counters}))
+    await scene.store.restore(entries, {disabled: false})
+    assert.deepEqual((await scene.job('new')).counters, counters)
+    assert.deepEqual((await scene.job('old')).counters, NONE)
+  })
+
+  when('any problem refuses all of it and names each bad entry', async (scene) => {
+    await scene.submit('stored')
+    const result = await restore(scene, [
+      aSpec('fine'),
+      aSpec('twice'),
+      aSpec('twice'),
+      aSpec('orphan', {parentJob: 'nobody'}),
+      aSpec('x', {parentJob: 'y'}),
+      aSpec('y', {parentJob: 'x'}),
+      aSpec('mayfly', {ephemeral: true}),
+      aSpec('child', {parentJob: 'mayfly'}),
+    ])
+    assert(result.kind === 'refused')
+    const named = new Set(result.problems.map(({name}) => name))
+    assert.deepEqual([...named].toSorted(), ['child', 'mayfly', 'orphan', 'twice', 'x', 'y'])
+    const {rows} = await scene.store.jobs(ALL_JOBS)
+    assert.deepEqual(
+      rows.map(({spec}) => spec.name),
+      ['stored'],
+    )
+  })
+
+  when('a stored job that the file makes part of a circle is found', async (scene) => {
+    await scene.submit('a')
+    await scene.submit('b', {schedule: '', parentJob: 'a'})
+    const result = await restore(scene, [aSpec('a', {parentJob: 'b'})])
+    assert.equal(result.kind, 'refused')
+    assert.equal((await scene.job('a')).spec.parentJob, '')
+  })
+
+  when('disabled imports everything disabled; paused imports nothing', async (scene) => {
+    await restore(scene, [aSpec('a'), aSpec('b')], true)
+    const {rows} = await scene.store.jobs({...ALL_JOBS, disabled: true})
+    assert.equal(rows.length, 2)
+    assert.equal((await scene.job('a')).nextAt, null)
+    await scene.store.setPaused(true)
+    assert.deepEqual(await restore(scene, [aSpec('c')]), {kind: 'paused'})
+  })
+
+  when('the past is never planned', async (scene) => {
+    const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
+    await restore(scene, [aSpec('past', {schedule}), aSpec('future')])
+    assert.equal((await scene.job('past')).nextAt, null)
+    assert((await scene.job('future')).nextAt! >= scene.now)
+  })
+}

@@ -1,0 +1,271 @@
+/**
+ * What the contract cases share: a store whose clock the case turns, a leader's term, nodes, and the few moves a case is
+ * made of (submit, launch, claim, end). Written against the port only, so that every engine passes the same cases.
+ */
+import assert from 'node:assert/strict'
+import type {FinalStatus} from '../../../src/core/execution.ts'
+import type {JobRecord, JobSpec} from '../../../src/core/job.ts'
+import type {LedgerRow} from '../../../src/core/ledger.ts'
+import type {
+  ClaimedExecution,
+  DecidedLaunch,
+  ExecutionQuery,
+  FinishItem,
+  FinishOutcome,
+  JobQuery,
+  Store,
+  SubmitRequest,
+  SubmitResult,
+} from '../../../src/ports/store.ts'
+
+/** A store of its own for one case. */
+export interface OpenedStore {
+  readonly store: Store
+  /** The store's clock when it was opened: 2026-01-15T12:00:00Z. */
+  readonly startedAt: number
+  /** Turns the store's clock forward. */
+  advance(ms: number): void
+  /** Closes the store and removes what it left. */
+  close(): Promise<void>
+}
+
+export type OpenStore = () => Promise<OpenedStore>
+
+export const MINUTE = 60_000
+export const HOUR = 60 * MINUTE
+export const DAY = 24 * HOUR
+
+export const ALL_ROWS = {start: 0, end: null}
+export const ALL_JOBS: JobQuery = {
+  ...ALL_ROWS,
+  metadata: [],
+  text: '',
+  status: null,
+  disabled: null,
+  sort: 'name',
+  order: 'asc',
+}
+export const ALL_EXECUTIONS: ExecutionQuery = {
+  ...ALL_ROWS,
+  sort: 'id',
+  order: 'desc',
+  status: null,
+  outputBytes: 1_000_000,
+}
+
+export function aSpec(name: string, over: Partial<JobSpec> = {}): JobSpec {
+  return {
+    name,
+    displayname: '',
+    schedule: '@every 1m',
+    timezone: '',
+    owner: '',
+    ownerEmail: '',
+    disabled: false,
+    tags: {},
+    metadata: {},
+    retries: 0,
+    parentJob: '',
+    processors: {},
+    concurrency: 'allow',
+    executor: 'shell',
+    executorConfig: {command: 'true'},
+    ephemeral: false,
+    startsAt: null,
+    expiresAt: null,
+    catchUp: 'latest',
+    maxLateness: '24h',
+    onDisconnect: '',
+    ...over,
+  }
+}
+
+export interface EndOptions {
+  readonly reason?: string
+  readonly durationMs?: number
+  readonly exitCode?: number | null
+  readonly head?: string
+  readonly foot?: string
+  readonly offset?: number
+  readonly output?: string
+  readonly totalBytes?: number
+  readonly dropOutput?: boolean
+}
+
+export class Scene {
+  readonly store: Store
+  readonly opened: OpenedStore
+  term = 0
+  #tokens = 0
+  #advancedMs = 0
+
+  private constructor(opened: OpenedStore) {
+    this.opened = opened
+    this.store = opened.store
+  }
+
+  /** A store with zone UTC, a leader, and one alive node `n1` called `node-1`. */
+  static async open(open: OpenStore): Promise<Scene> {
+    const scene = new Scene(await open())
+    await scene.store.agreeTimezone('UTC')
+    await scene.lead('holder-1')
+    await scene.join('n1')
+    return scene
+  }
+
+  /** The store's clock. */
+  get now(): number {
+    return this.opened.startedAt + this.#advancedMs
+  }
+
+  advance(ms: number): void {
+    this.#advancedMs += ms
+    this.opened.advance(ms)
+  }
+
+  async lead(holder: string): Promise<void> {
+    const lease = await this.store.acquireLease({holder, nodeId: 'n1', ttlMs: 6_000})
+    assert(lease !== null, 'the lease was free')
+    this.term = lease.term
+  }
+
+  async join(id: string, incarnation = `${id}-life-1`, name = id.replace('n', 'node-')) {
+    const fixed = {address: '127.0.0.1', port: 8080, server: true, runs: true, version: '1'}
+    const member = {id, name, incarnation, tags: {node: name}, slots: 8, ...fixed}
+    return await this.store.join({member}, 10_000)
+  }
+
+  async trySubmit(
+    spec: JobSpec,
+    over: Partial<Omit<SubmitRequest, 'spec'>> = {},
+  ): Promise<SubmitResult> {
+    const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+    return await this.store.submit({spec, ...request, ...over})
+  }
+
+  /** Submits a job that must be accepted. */
+  async submit(name: string, over: Partial<JobSpec> = {}): Promise<JobRecord> {
+    const result = await this.trySubmit(aSpec(name, over))
+    assert.equal(result.kind, 'stored')
+    return (result as Extract<SubmitResult, {kind: 'stored'}>).job
+  }
+
+  async job(name: string): Promise<JobRecord> {
+    const job = await this.store.job(name)
+    assert(job !== null, `${name} is stored`)
+    return job
+  }
+
+  /** Stores a request by hand and lets the leader launch it on these nodes; answers the launch number. */
+  async run(name: string, nodes: readonly string[] = ['n1']): Promise<number> {
+    const result = await this.store.requestRun({name, forced: true, idempotency: null})
+    assert(result.kind === 'accepted', `${name} is accepted`)
+    const decided = await this.launchRequest(result.group, nodes)
+    assert.equal(decided?.launch.decision, 'launched')
+    return result.group
+  }
+
+  async launchRequest(
+    group: number,
+    nodes: readonly string[] = ['n1'],
+    forbid = false,
+  ): Promise<DecidedLaunch | null> {
+    const decision = {group, kind: 'launch', targets: targets(nodes), forbid} as const
+    const applied = await this.store.applyLaunches({
+      term: this.term,
+      dues: [],
+      requests: [decision],
+    })
+    return applied.requests[0] === 'applied' ? applied.decided[0]! : null
+  }
+
+  /** Applies rows to a job as the leader would, from its `next` on. */
+  async decide(job: JobRecord, rows: readonly LedgerRow[], nextAt: number | null, forbid = false) {
+    const due = {jobId: job.id, revision: job.revision, expectedNextAt: job.nextAt!}
+    return await this.store.applyLaunches({
+      term: this.term,
+      dues: [{...due, nextAt, rows, forbid}],
+      requests: [],
+    })
+  }
+
+  async claim(nodeId = 'n1', room = 100): Promise<readonly ClaimedExecution[]> {
+    this.#tokens += 1
+    const incarnation = `${nodeId}-life-1`
+    const token = `token-${nodeId}-${this.#tokens}`
+    const {claimed} = await this.store.claim({nodeId, incarnation, token, room})
+    return claimed
+  }
+
+  /** Claims the only waiting execution of the node. */
+  async claimOne(nodeId = 'n1'): Promise<ClaimedExecution> {
+    const claimed = await this.claim(nodeId)
+    assert.equal(claimed.length, 1)
+    return claimed[0]!
+  }
+
+  async end(
+    claimed: ClaimedExecution,
+    status: FinalStatus,
+    options: EndOptions = {},
+  ): Promise<FinishOutcome> {
+    const [outcome] = await this.store.finish([anEnd(claimed, status, options)])
+    return outcome!
+  }
+
+  /** Launches, claims and ends the job once on one node; answers the launch number. */
+  async complete(name: string, status: FinalStatus, options: EndOptions = {}): Promise<number> {
+    const group = await this.run(name)
+    const outcome = await this.end(await this.claimOne(), status, options)
+    assert.equal(outcome.kind, 'finished')
+    return group
+  }
+}
+
+export function targets(nodes: readonly string[]): LedgerRow['targets'] {
+  return nodes.map((nodeId) => ({nodeId, nodeName: nodeId.replace('n', 'node-')}))
+}
+
+export function aRow(
+  scheduledAt: number,
+  decision: LedgerRow['decision'],
+  over: Partial<LedgerRow> = {},
+): LedgerRow {
+  const launched = decision === 'launched'
+  return {
+    scheduledAt,
+    scheduledUntil: scheduledAt,
+    count: 1,
+    decision,
+    reason: launched ? '' : 'forbid',
+    targets: launched ? targets(['n1']) : [],
+    ...over,
+  }
+}
+
+export function anEnd(
+  {execution, token}: ClaimedExecution,
+  status: FinalStatus,
+  options: EndOptions = {},
+): FinishItem {
+  const bytes = new TextEncoder().encode(options.output ?? '')
+  const offset = options.offset ?? 0
+  const {group, node, attempt} = execution
+  return {
+    key: {group, node, attempt},
+    token,
+    status,
+    durationMs: options.durationMs ?? 5,
+    exitCode: options.exitCode ?? null,
+    reason: options.reason ?? '',
+    outputHead: options.head ?? '',
+    outputFoot: options.foot ?? '',
+    output: {offset, bytes, totalBytes: options.totalBytes ?? offset + bytes.length},
+    dropOutput: options.dropOutput ?? false,
+    dice: 0.5,
+  }
+}
+
+export function textOf(bytes: Uint8Array): string {
+  return new TextDecoder().decode(bytes)
+}

@@ -1,0 +1,190 @@
+/** Cases of storing definitions: submit and toggle. */
+import assert from 'node:assert/strict'
+import type {Case} from './case.ts'
+import {ALL_ROWS, aSpec, DAY, HOUR, MINUTE} from './scene.ts'
+
+export function submitCases(when: Case): void {
+  when('a new job is stored whole, planned, and read back equal', async (scene) => {
+    const spec = aSpec('backup', {
+      displayname: 'Nightly "ÄÖ" backup',
+      tags: {role: 'db:1'},
+      metadata: {team: 'ops', __k: "it's"},
+      processors: {log: {forward: 'true'}, files: {log_dir: '/x'}},
+      retries: 3,
+    })
+    const result = await scene.trySubmit(spec)
+    assert(result.kind === 'stored')
+    assert.deepEqual([result.created, result.changed, result.group], [true, true, null])
+    assert.deepEqual(result.job.spec, spec)
+    assert.deepEqual(Object.keys(result.job.spec.processors), ['log', 'files'])
+    assert.equal(result.job.revision, 1)
+    assert.equal(result.job.nextAt, scene.now)
+    assert.equal(result.job.createdAt, scene.now)
+    assert.equal(result.job.status, '')
+    const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+    assert.deepEqual(result.job.counters, counters)
+    assert.deepEqual(await scene.store.job('backup'), result.job)
+  })
+
+  when('the same definition again touches nothing', async (scene) => {
+    const first = await scene.submit('a', {processors: {x: {}, y: {}}})
+    await scene.complete('a', 'failed')
+    const before = await scene.job('a')
+    scene.advance(10 * MINUTE)
+    const again = await scene.trySubmit(aSpec('a', {processors: {x: {}, y: {}}}))
+    assert(again.kind === 'stored')
+    assert.deepEqual([again.created, again.changed], [false, false])
+    assert.deepEqual(again.job, before)
+    assert.equal(again.job.nextAt, first.nextAt)
+    const reordered = await scene.trySubmit(aSpec('a', {processors: {y: {}, x: {}}}))
+    assert(reordered.kind === 'stored' && reordered.changed)
+  })
+
+  when(
+    'a change of another field keeps next, counters and id, and grows the revision',
+    async (scene) => {
+      const first = await scene.submit('a')
+      await scene.complete('a', 'succeeded')
+      scene.advance(HOUR)
+      const changed = await scene.submit('a', {owner: 'me', metadata: {k: 'v'}})
+      assert.equal(changed.id, first.id)
+      assert.equal(changed.revision, 2)
+      assert.equal(changed.nextAt, first.nextAt)
+      assert.equal(changed.counters.successCount, 1)
+      assert.equal(changed.createdAt, first.createdAt)
+      assert.equal(changed.updatedAt, scene.now)
+    },
+  )
+
+  when(
+    'a changed schedule moves next past a due time, which is recorded as missed',
+    async (scene) => {
+      const first = await scene.submit('a')
+      scene.advance(3 * MINUTE + 1)
+      const changed = await scene.submit('a', {schedule: '@every 1h'})
+      assert(changed.nextAt! > scene.now)
+      const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+      assert.equal(ledger!.total, 1)
+      const row = ledger!.rows[0]!
+      assert.deepEqual([row.decision, row.reason, row.cause], ['missed', 'edited', 'schedule'])
+      assert.deepEqual([row.scheduledAt, row.count], [first.nextAt, 4])
+      assert.equal(row.scheduledUntil, first.nextAt! + 3 * MINUTE)
+      assert.deepEqual([row.open, row.term, row.decidedAt], [false, null, scene.now])
+      assert.equal(changed.decidedUntil, row.scheduledUntil)
+    },
+  )
+
+  when('toggle flips disabled, records what it passes over, and comes back', async (scene) => {
+    await scene.submit('a')
+    scene.advance(1)
+    const off = await scene.store.toggle('a')
+    assert.deepEqual([off!.spec.disabled, off!.nextAt, off!.revision], [true, null, 2])
+    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'missed'})
+    assert.deepEqual(
+      ledger!.rows.map(({reason, count}) => [reason, count]),
+      [['disabled', 1]],
+    )
+    const on = await scene.store.toggle('a')
+    assert.deepEqual([on!.spec.disabled, on!.revision], [false, 3])
+    assert(on!.nextAt! > scene.now)
+    assert.equal(await scene.store.toggle('b'), null)
+  })
+
+  when('run on create stores a request, also when nothing changed', async (scene) => {
+    const created = await scene.trySubmit(aSpec('a', {disabled: true}), {runOnCreate: true})
+    const again = await scene.trySubmit(aSpec('a', {disabled: true}), {runOnCreate: true})
+    assert(created.kind === 'stored' && again.kind === 'stored')
+    assert(again.group! > created.group!)
+    const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 10})
+    assert.deepEqual(
+      requests.map(({launch}) => [launch.group, launch.cause, launch.decision, launch.open]),
+      [
+        [created.group, 'create', 'pending', true],
+        [again.group, 'create', 'pending', true],
+      ],
+    )
+  })
+
+  when('paused refuses submits, changes nothing, and lasts until unpaused', async (scene) => {
+    await scene.store.setPaused(true)
+    assert.equal(await scene.store.paused(), true)
+    assert.deepEqual(await scene.trySubmit(aSpec('a')), {kind: 'paused'})
+    assert.equal(await scene.store.job('a'), null)
+    await scene.store.setPaused(false)
+    await scene.submit('a')
+  })
+
+  when('preconditions compare the revision', async (scene) => {
+    const missing = await scene.trySubmit(aSpec('a'), {ifMatch: '*'})
+    assert.deepEqual(missing, {kind: 'precondition', revision: null})
+    assert.equal((await scene.trySubmit(aSpec('a'), {createOnly: true})).kind, 'stored')
+    const exists = await scene.trySubmit(aSpec('a'), {createOnly: true})
+    assert.deepEqual(exists, {kind: 'precondition', revision: 1})
+    const stale = await scene.trySubmit(aSpec('a', {owner: 'x'}), {ifMatch: 7})
+    assert.deepEqual(stale, {kind: 'precondition', revision: 1})
+    assert.equal((await scene.trySubmit(aSpec('a', {owner: 'x'}), {ifMatch: 1})).kind, 'stored')
+    assert.equal((await scene.trySubmit(aSpec('a', {owner: 'y'}), {ifMatch: '*'})).kind, 'stored')
+    assert.equal((await scene.job('a')).revision, 3)
+  })
+
+  when('of two writes that saw the same revision one wins', async (scene) => {
+    await scene.submit('a')
+    const results = await Promise.all(
+      ['x', 'y'].map((owner) => scene.trySubmit(aSpec('a', {owner}), {ifMatch: 1})),
+    )
+    assert.deepEqual(results.map(({kind}) => kind).toSorted(), ['precondition', 'stored'])
+  })
+
+  when('a parent must exist, and the family must not be a circle', async (scene) => {
+    const child = {schedule: '', parentJob: 'a'}
+    const orphan = await scene.trySubmit(aSpec('b', child))
+    assert.deepEqual(orphan, {kind: 'parent_unknown', parent: 'a'})
+    await scene.submit('a')
+    await scene.submit('b', child)
+    await scene.submit('c', {schedule: '', parentJob: 'b'})
+    assert.deepEqual((await scene.job('a')).dependentJobs, ['b'])
+    const circle = await scene.trySubmit(aSpec('a', {parentJob: 'c'}))
+    assert.deepEqual(circle, {kind: 'cycle', path: ['a', 'c', 'b', 'a']})
+    const itself = await scene.trySubmit(aSpec('a', {parentJob: 'a'}))
+    assert.deepEqual(itself, {kind: 'cycle', path: ['a', 'a']})
+    await scene.submit('b', {parentJob: ''})
+    assert.deepEqual((await scene.job('a')).dependentJobs, [])
+  })
+
+  when('ephemeral and dependents exclude each other', async (scene) => {
+    await scene.submit('a')
+    await scene.submit('b', {schedule: '', parentJob: 'a'})
+    const parent = await scene.trySubmit(aSpec('a', {ephemeral: true}))
+    assert.deepEqual(parent, {kind: 'ephemeral_parent', parent: 'a', dependents: ['b']})
+    await scene.submit('once', {ephemeral: true})
+    const child = await scene.trySubmit(aSpec('c', {schedule: '', parentJob: 'once'}))
+    assert.deepEqual(child, {kind: 'ephemeral_parent', parent: 'once', dependents: ['c']})
+  })
+
+  when('an idempotency key repeats the first answer for 24 h', async (scene) => {
+    const key = (fingerprint: string, scope = 'token-a') => {
+      return {idempotency: {key: 'k', scope, fingerprint}, runOnCreate: true}
+    }
+    const first = await scene.trySubmit(aSpec('a'), key('one'))
+    await scene.submit('a', {owner: 'someone else meanwhile'})
+    assert.deepEqual(await scene.trySubmit(aSpec('a'), key('one')), first)
+    const other = await scene.trySubmit(aSpec('b'), key('two'))
+    assert.deepEqual(other, {kind: 'idempotency_mismatch'})
+    const stranger = await scene.trySubmit(aSpec('b'), key('two', 'token-b'))
+    assert.equal(stranger.kind, 'stored')
+    assert.equal((await scene.job('a')).spec.owner, 'someone else meanwhile')
+    scene.advance(DAY)
+    const later = await scene.trySubmit(aSpec('a'), key('two'))
+    assert(later.kind === 'stored' && later.changed)
+  })
+
+  when(
+    'a past @at of a job being created is due; of an existing one it is not planned',
+    async (scene) => {
+      const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
+      assert.equal((await scene.submit('a', {schedule})).nextAt, scene.now - HOUR)
+      await scene.submit('b', {schedule: '@manually'})
+      assert.equal((await scene.submit('b', {schedule})).nextAt, null)
+    },
+  )
+}

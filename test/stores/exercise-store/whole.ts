@@ -1,0 +1,65 @@
+/** Cases of the store as a whole: what it says of itself, policies, the zone, that it works at all. */
+import assert from 'node:assert/strict'
+import type {Case} from './case.ts'
+
+export function wholeCases(when: Case): void {
+  when('facts name the engine, the schema, the identity and what could be lost', async (scene) => {
+    const facts = await scene.store.facts()
+    assert.notEqual(facts.engineVersion, '')
+    assert(facts.schemaVersion >= 1)
+    assert.notEqual(facts.clusterId, '')
+    assert.notEqual(facts.incarnation, facts.clusterId)
+    assert.deepEqual(facts.warnings, [])
+    assert(Object.keys(facts.durability).length > 0)
+  })
+
+  when('the first zone stays', async (scene) => {
+    assert.equal(await scene.store.agreeTimezone('Europe/Berlin'), 'UTC')
+  })
+
+  when('a probe writes and reads', async (scene) => {
+    await scene.store.probe()
+  })
+
+  when('policies are texts by name', async (scene) => {
+    const {store} = scene
+    assert.deepEqual(await store.policies(), [])
+    await store.putPolicy({name: 'b', rules: '{"x": 1}'})
+    await store.putPolicy({name: 'a', rules: ''})
+    await store.putPolicy({name: 'b', rules: 'new €'})
+    assert.deepEqual(await store.policies(), [
+      {name: 'a', rules: ''},
+      {name: 'b', rules: 'new €'},
+    ])
+    assert.deepEqual(await store.policy('b'), {name: 'b', rules: 'new €'})
+    assert.equal(await store.policy('c'), null)
+    assert.deepEqual(await store.deletePolicy('b'), {name: 'b', rules: 'new €'})
+    assert.equal(await store.deletePolicy('b'), null)
+  })
+
+  when('what was acknowledged is in the next read', async (scene) => {
+    for (let index = 0; index < 50; index += 1) {
+      await scene.store.putPolicy({name: 'p', rules: String(index)})
+      assert.equal((await scene.store.policy('p'))!.rules, String(index))
+    }
+  })
+
+  when('launch numbers grow and are never used again', async (scene) => {
+    await scene.submit('a')
+    const first = await scene.complete('a', 'succeeded')
+    await scene.store.deleteJob('a')
+    const keep = {keepLaunches: 0, keepUnlaunched: 0, keepMs: 0, keepOutputBytes: 0}
+    const piece = {afterJobId: 0, jobLimit: 10, rowLimit: 10}
+    await scene.store.prune({term: scene.term, ...keep, ...piece})
+    await scene.submit('a')
+    assert((await scene.run('a')) > first)
+  })
+
+  when('a store that is closed refuses, and closing twice is one close', async (scene) => {
+    const {store} = scene
+    await Promise.all([store.putPolicy({name: 'last', rules: ''}), store.close()])
+    await store.close()
+    await assert.rejects(store.putPolicy({name: 'x', rules: ''}), {name: 'StoreUnavailable'})
+    await assert.rejects(store.policies(), {name: 'StoreUnavailable'})
+  })
+}

@@ -1,0 +1,31 @@
+/** A clock that stands until a test turns it. Pauses of zero length still end, as soon as other work has had its turn. */
+import type {Clock, Timer} from '../../src/ports/clock.ts'
+import type {Random} from '../../src/ports/random.ts'
+
+export class TurnedClock implements Clock {
+  #now = Date.UTC(2026, 0, 15, 12)
+
+  now(): number {
+    return this.#now
+  }
+
+  monotonicMs(): number {
+    return this.#now
+  }
+
+  after(delayMs: number, callback: () => void): Timer {
+    if (delayMs > 0) throw new Error('the store waits for nothing')
+    const immediate = setImmediate(callback)
+    return {cancel: () => clearImmediate(immediate)}
+  }
+
+  advance(ms: number): void {
+    this.#now += ms
+  }
+}
+
+/** Ids that differ and repeat from run to run. */
+export function countingIds(): Pick<Random, 'id'> {
+  let count = 0
+  return {id: () => `id-${(count += 1)}`}
+}
