@@ -4,8 +4,8 @@ import {once} from 'node:events'
 import {connect, isIPv6} from 'node:net'
 
 export interface SyslogLink {
-  /** Resolves when it was taken: by the system for a datagram, with the stream's pressure for TCP. */
-  send(message: Buffer): Promise<void>
+  /** Resolves when they were taken: by the system for datagrams, with the stream's pressure for TCP. */
+  send(messages: readonly Buffer[]): Promise<void>
   close(): Promise<void>
 }
 
@@ -50,10 +50,13 @@ async function openDatagrams(host: string, port: number): Promise<SyslogLink> {
   socket.unref()
   // A refusal that comes back later belongs to a message that is gone: the next send tells.
   socket.on('error', () => undefined)
-  const send = (message: Buffer): Promise<void> =>
+  const sendOne = (message: Buffer): Promise<void> =>
     new Promise((resolve, reject) => {
       socket.send(message, port, host, (error) => (error === null ? resolve() : reject(error)))
     })
+  const send = async (messages: readonly Buffer[]): Promise<void> => {
+    for (const message of messages) await sendOne(message)
+  }
   const close = (): Promise<void> => new Promise((resolve) => socket.close(() => resolve()))
   return {send, close}
 }
@@ -68,12 +71,14 @@ async function openStream(host: string, port: number): Promise<SyslogLink> {
   // Nothing is expected back; reading notices when the server goes.
   socket.resume()
   return {
-    send: (message) =>
+    send: (messages) =>
       new Promise((resolve, reject) => {
         if (broken !== null || socket.destroyed)
           return reject(broken ?? new Error('the syslog server hung up'))
-        const frame = Buffer.concat([Buffer.from(`${message.length} `), message])
-        socket.write(frame, (error) => (error instanceof Error ? reject(error) : resolve()))
+        const frames = messages.flatMap((message) => [Buffer.from(`${message.length} `), message])
+        socket.write(Buffer.concat(frames), (error) =>
+          error instanceof Error ? reject(error) : resolve(),
+        )
       }),
     close: () =>
       new Promise((resolve) => {

@@ -43,15 +43,17 @@ async function openRemote({run}: ProcessorRun, options: SyslogOptions): Promise<
   const url = options.syslogUrl!
   const link = await openSyslogLink(url)
   const lines = new LineCutter(LINE_BYTES_MAX)
-  const send = (line: string): Promise<void> => link.send(messageOf(line, run, options))
+  const send = (texts: readonly string[]): Promise<void> =>
+    link.send(texts.map((text) => messageOf(text, run, options)))
   return {
     write: async (bytes) => {
-      for (const line of lines.push(bytes)) await send(line)
+      const whole = [...lines.push(bytes)]
+      if (whole.length > 0) await send(whole)
     },
     end: async () => {
       try {
         const rest = lines.rest()
-        if (rest !== null) await send(rest)
+        if (rest !== null) await send([rest])
       } finally {
         await link.close()
       }

@@ -57,19 +57,19 @@ export function inTemporary(work: (directory: string) => Promise<void>): () => P
   }
 }
 
-/** A place to wait for text that arrives from elsewhere. */
+/** A place to wait for text that arrives from elsewhere. Keeps the end of it. */
 export class Mailbox {
-  text = ''
+  #text = ''
   #watchers: {text: string; found: (all: string) => void}[] = []
 
   add(text: string): void {
-    this.text += text
+    this.#text = `${this.#text}${text}`.slice(-8_192)
     for (const watcher of this.#watchers)
-      if (this.text.includes(watcher.text)) watcher.found(this.text)
+      if (this.#text.includes(watcher.text)) watcher.found(this.#text)
   }
 
   until(text: string): Promise<string> {
-    if (this.text.includes(text)) return Promise.resolve(this.text)
+    if (this.#text.includes(text)) return Promise.resolve(this.#text)
     return new Promise((found) => this.#watchers.push({text, found}))
   }
 }
