@@ -120,7 +120,10 @@ export class RescueService implements Service {
     wakeup.ring('run')
   }
 
-  /** A matching alive node with room that the launch does not use yet; `null` = it stays where it is. */
+  /**
+   * A matching alive node that the launch does not use yet; `null` = it stays where it is. It must have room, unless the
+   * execution's own node is gone: then it may as well wait in another queue.
+   */
   #otherNode(
     {job, nodeId, usedNodes}: StrayExecution,
     candidates: Awaited<ReturnType<LeaderStore['candidates']>>,
@@ -128,8 +131,9 @@ export class RescueService implements Service {
   ): {nodeId: string; nodeName: string} | null {
     const {defaultTarget, random} = this.#options
     const matching = matchTargets(job.spec.tags, candidates, defaultTarget).nodes
+    const gone = candidates.every(({id}) => id !== nodeId)
     const others = matching.filter((node) => {
-      const full = (loads.get(node.id) ?? node.load) >= node.slots
+      const full = !gone && (loads.get(node.id) ?? node.load) >= node.slots
       return node.id !== nodeId && !usedNodes.includes(node.name) && !full
     })
     const [chosen] = selectTargets({}, others, 'one', loads, () => random.dice())

@@ -1,0 +1,248 @@
+/** Output on its way to the store: exactly the last bytes, whatever is refused, lost or late, at a bounded rate. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import fc from 'fast-check'
+import {OutputKeeper} from '../../src/flow/output.ts'
+import {StoreUnavailable, type OutputAppend} from '../../src/ports/store.ts'
+import {aJob} from '../support/fixtures.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+import {World} from '../support/world.ts'
+
+const SECOND = 1_000
+const KEEP = 1_000
+
+/** Bytes whose value tells their absolute position. */
+function stretch(from: number, length: number): Uint8Array {
+  return Uint8Array.from(
+    {length},
+    (_, index) => ((from + index) * 31 + ((from + index) >> 8) * 7) & 255,
+  )
+}
+
+/** What a store that keeps the last `KEEP` bytes holds after appends at absolute positions. */
+class KeptOutput {
+  bytes = new Uint8Array()
+  end = 0
+
+  append({offset, bytes}: Pick<OutputAppend, 'offset' | 'bytes'>): void {
+    if (bytes.length === 0 || offset + bytes.length <= this.end) return
+    const fresh = offset < this.end ? bytes.subarray(this.end - offset) : bytes
+    const before = offset > this.end ? new Uint8Array() : this.bytes
+    const all = new Uint8Array([...before, ...fresh])
+    this.bytes = all.subarray(Math.max(0, all.length - KEEP))
+    this.end = offset + bytes.length
+  }
+}
+
+function aKeeper(append: (item: OutputAppend) => Promise<boolean>) {
+  const clock = new VirtualClock()
+  const events = new RecordedEvents()
+  const keeper = new OutputKeeper({
+    clock,
+    events,
+    jobName: 'job',
+    key: {group: 1, node: 'node-a', attempt: 1},
+    token: 'token',
+    keepBytes: KEEP,
+    flushBytes: 300,
+    flushMs: 1_000,
+    pauseMs: 250,
+    append,
+  })
+  return {clock, events, keeper}
+}
+
+describe('an output keeper', () => {
+  it('offers what came within a second, and nothing when nothing came', async () => {
+    const appends: OutputAppend[] = []
+    const {clock, events, keeper} = aKeeper(async (item) => appends.push(item) > 0)
+    keeper.write(stretch(0, 5))
+    await clock.advance(400)
+    keeper.write(stretch(5, 5))
+    await clock.advance(599)
+    assert.equal(appends.length, 0)
+    await clock.advance(1)
+    assert.deepEqual(
+      appends.map(({offset, bytes}) => [offset, bytes]),
+      [[0, stretch(0, 10)]],
+    )
+    await clock.advance(60 * SECOND)
+    assert.equal(appends.length, 1)
+    assert.equal(clock.waiting, 0)
+    const payload = {job: 'job', execution: '1-node-a-1', total_bytes: 10}
+    assert.deepEqual(events.of('execution_output'), [payload])
+  })
+
+  it('offers a flood at once, then no more than four times a second, each time at most the tail', async () => {
+    const appends: OutputAppend[] = []
+    const {clock, keeper} = aKeeper(async (item) => appends.push(item) > 0)
+    let written = 0
+    for (let ms = 0; ms < 10 * SECOND; ms += 10) {
+      keeper.write(stretch(written, 400))
+      written += 400
+      await clock.advance(10)
+    }
+    assert.ok(appends.length >= 38 && appends.length <= 42, `${appends.length}`)
+    assert.ok(appends.every(({bytes}) => bytes.length <= KEEP))
+  })
+
+  it('gives the rest to the finish, and flushes nothing afterwards', async () => {
+    const appends: OutputAppend[] = []
+    const {clock, keeper} = aKeeper(async (item) => appends.push(item) > 0)
+    keeper.write(stretch(0, 100))
+    await clock.advance(SECOND)
+    keeper.write(stretch(100, 50))
+    const last = await keeper.close()
+    assert.deepEqual(last, {offset: 100, bytes: stretch(100, 50), totalBytes: 150})
+    keeper.write(stretch(150, 50))
+    await clock.advance(10 * SECOND)
+    assert.equal(appends.length, 1)
+    assert.equal(clock.waiting, 0)
+  })
+
+  it('waits at the close for a flush under way, and takes back what that could not bring', async () => {
+    const held = Promise.withResolvers<boolean>()
+    const {clock, keeper} = aKeeper(() => held.promise)
+    keeper.write(stretch(0, 100))
+    await clock.advance(SECOND)
+    keeper.write(stretch(100, 20))
+    let closed: Awaited<ReturnType<OutputKeeper['close']>> | null = null
+    void keeper.close().then((last) => (closed = last))
+    await clock.advance(60 * SECOND)
+    assert.equal(closed, null)
+    held.reject(new StoreUnavailable('away'))
+    await clock.settle()
+    assert.deepEqual(closed, {offset: 0, bytes: stretch(0, 120), totalBytes: 120})
+    assert.equal(clock.waiting, 0)
+  })
+
+  it('tries again while the store is away, holding no more than the tail', async () => {
+    let away = true
+    const kept = new KeptOutput()
+    const {clock, events, keeper} = aKeeper(async (item) => {
+      assert.ok(item.bytes.length <= KEEP)
+      if (away) throw new StoreUnavailable('away')
+      kept.append(item)
+      return true
+    })
+    for (let second = 0; second < 30; second += 1) {
+      keeper.write(stretch(second * 400, 400))
+      await clock.advance(SECOND)
+    }
+    assert.ok(events.of('step_failed').length >= 25)
+    away = false
+    await clock.advance(SECOND)
+    assert.equal(kept.end, 12_000)
+    assert.deepEqual(kept.bytes, stretch(11_000, KEEP))
+    await keeper.close()
+  })
+
+  it('brings the exact tail to the store, for any writes, pauses, refusals and lost answers', async () => {
+    const step = fc.record({
+      size: fc.oneof(fc.nat({max: 50}), fc.nat({max: 700}), fc.constant(2_500)),
+      pauseMs: fc.constantFrom(0, 0, 10, 300, 1_200),
+      store: fc.constantFrom('ok', 'ok', 'ok', 'away', 'answer lost', 'slow'),
+    })
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, {maxLength: 30}), async (steps) => {
+        const kept = new KeptOutput()
+        let mood = 'ok'
+        const {clock, keeper} = aKeeper(async (item) => {
+          const now = mood
+          if (now === 'slow') await new Promise<void>((resolve) => void clock.after(700, resolve))
+          if (now === 'away') throw new StoreUnavailable('away')
+          kept.append(item)
+          if (now === 'answer lost') throw new StoreUnavailable('as far as anybody knows')
+          return true
+        })
+        let written = 0
+        for (const {size, pauseMs, store} of steps) {
+          mood = store
+          keeper.write(stretch(written, size))
+          written += size
+          await clock.advance(pauseMs)
+        }
+        const last = await clock.finish(keeper.close())
+        assert.equal(last.totalBytes, written)
+        kept.append(last)
+        const from = Math.max(0, written - KEEP)
+        if (written > 0)
+          assert.deepEqual([kept.end, kept.bytes], [written, stretch(from, written - from)])
+        assert.equal(clock.waiting, 0)
+      }),
+      {numRuns: 150},
+    )
+  })
+})
+
+describe('the output of a run', () => {
+  const LIMIT = 256 * 1024
+
+  async function outputOf(world: World) {
+    const [execution] = await world.executions('job')
+    const {group, node, attempt} = execution!
+    return (await world.store.execution('job', {group, node, attempt}, LIMIT))!
+  }
+
+  it('is readable while it runs', async () => {
+    const world = new World()
+    await world.start({scripts: {job: {ms: Infinity, output: 'first words'}}})
+    await world.submit(aJob('job').manual())
+    await world.runByHand('job')
+    await world.clock.advance(1_100)
+    const view = await outputOf(world)
+    assert.deepEqual([Buffer.from(view.output).toString(), view.status], ['first words', 'running'])
+  })
+
+  it('is the exact end of a flood, in the real store, over faults of every kind', async () => {
+    const random = new SeededRandom(99)
+    for (let run = 0; run < 6; run += 1) {
+      const world = new World(run)
+      const life = await world.start({scripts: {job: {ms: Infinity}}})
+      await world.submit(aJob('job').manual())
+      await world.runByHand('job')
+      await world.clock.advance(10)
+      life.fault = (method) =>
+        method === 'appendOutput' || method === 'finish'
+          ? random.pick(['none', 'none', 'unavailable', 'answer_lost'] as const)
+          : 'none'
+      const {sink, end} = life.executor.started[0]!
+      let written = 0
+      for (let write = random.between(5, 60); write > 0; write -= 1) {
+        const size = random.chance(0.1) ? random.between(0, 2 * LIMIT) : random.between(0, 40_000)
+        sink.write(stretch(written, size))
+        written += size
+        await world.clock.advance(random.pick([0, 5, 100, 400, 1_500]))
+      }
+      end({outcome: 'succeeded', exitCode: 0})
+      await world.clock.advance(20 * SECOND)
+      const view = await outputOf(world)
+      const from = Math.max(0, written - LIMIT)
+      const at = `run ${run} of seed ${random.seed}`
+      assert.equal(view.status, 'succeeded', at)
+      assert.equal(view.outputBytes, written, at)
+      assert.equal(view.outputTruncated, written > LIMIT, at)
+      // Text is cut at a character: up to three bytes may be missing at the front of a cut tail.
+      const kept = Buffer.from(view.output)
+      const expected = Buffer.from(stretch(from, written - from))
+      assert.ok(expected.length - kept.length <= 3, at)
+      assert.ok(expected.subarray(expected.length - kept.length).equals(kept), at)
+      await world.check(['job'])
+    }
+  })
+
+  it('keeps head and foot of a failure apart from what the command wrote', async () => {
+    const world = new World()
+    await world.start({scripts: {job: {output: 'oops\n', outcome: 'failed', exitCode: 3}}})
+    await world.submit(aJob('job').manual())
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    const view = await outputOf(world)
+    assert.deepEqual(
+      [view.outputHead, Buffer.from(view.output).toString(), view.exitCode],
+      ['exit status 3\n', 'oops\n', 3],
+    )
+  })
+})

@@ -1,0 +1,245 @@
+/** The rescue step over the real store: dead nodes lose their work once, healthy ones never, strays find a place. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {aJob, aNode} from '../support/fixtures.ts'
+import {World} from '../support/world.ts'
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+const FOREVER = {job: {ms: Infinity}}
+const web = {role: 'web'}
+
+/** A leader that runs nothing of the job, and two nodes that may. */
+async function aCluster(job = aJob('job').manual().tagged({role: 'web:1'}), slots = 16) {
+  const world = new World()
+  const leader = await world.start({name: 'leader', incarnation: 'leader-1'})
+  const settings = {tags: web, leads: false, slots, scripts: FOREVER}
+  const one = await world.start({...settings, name: 'one', incarnation: 'one-1'})
+  const two = await world.start({...settings, name: 'two', incarnation: 'two-1'})
+  await world.submit(job)
+  const statusOf = async (name: string) =>
+    (await world.store.members()).find((member) => member.name === name)?.status
+  return {world, leader, one, two, settings, statusOf}
+}
+
+describe('a node that dies', () => {
+  it('is failed after ten seconds, its work lost after twenty-five and tried again elsewhere', async () => {
+    const {world, one, two, statusOf} = await aCluster(
+      aJob('job').manual().retrying(2).tagged({role: 'web:1'}),
+    )
+    await world.runByHand('job')
+    await world.clock.advance(5 * SECOND)
+    const [victim, other] = one.executor.started.length === 1 ? [one, two] : [two, one]
+    victim.crash()
+    const name = victim.settings.name
+    await world.clock.advance(8 * SECOND)
+    assert.equal(await statusOf(name), 'alive')
+    await world.clock.advance(6 * SECOND)
+    assert.equal(await statusOf(name), 'failed')
+    assert.deepEqual(await world.statuses('job'), ['running'])
+    await world.clock.advance(9 * SECOND)
+    assert.deepEqual(await world.statuses('job'), ['running'])
+    await world.clock.advance(8 * SECOND)
+    const executions = await world.executions('job')
+    assert.deepEqual(
+      executions.map(({status, reason, node}) => [status, reason, node]),
+      [
+        ['lost', 'node_lost', name],
+        ['running', '', other.settings.name],
+      ],
+    )
+    assert.equal(other.executor.started.length, 1)
+    await world.check(['job'])
+  })
+
+  it('and returns: its earlier life has ended, its new one gets work again', async () => {
+    const {world, one, settings, statusOf} = await aCluster(
+      aJob('job').manual().tagged({role: 'web'}),
+    )
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    one.crash()
+    await world.clock.advance(20 * SECOND)
+    assert.equal(await statusOf('one'), 'failed')
+    const again = await world.start({...settings, name: 'one', incarnation: 'one-2'})
+    assert.deepEqual(await world.statuses('job'), ['lost', 'running'])
+    await world.runByHand('job')
+    await world.clock.advance(MINUTE)
+    assert.equal(again.executor.running.length, 1)
+    const statuses = (await world.executions('job')).map(({node, status}) => `${node} ${status}`)
+    assert.deepEqual(statuses, ['one lost', 'two running', 'one running', 'two running'])
+    assert.equal(await statusOf('one'), 'alive')
+    await world.check(['job'])
+  })
+
+  it('whose late result comes after all: a note, never the state', async () => {
+    const {world, one, two} = await aCluster()
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    const cut = one.executor.started.length === 1 ? one : two
+    cut.fault = () => 'unavailable'
+    await world.clock.advance(40 * SECOND)
+    assert.deepEqual(await world.statuses('job'), ['lost'])
+    cut.executor.running[0]!.end({outcome: 'succeeded', exitCode: 0})
+    await world.clock.advance(5 * SECOND)
+    cut.fault = () => 'none'
+    await world.clock.advance(10 * SECOND)
+    const [execution] = await world.executions('job')
+    assert.equal(execution!.status, 'lost')
+    assert.equal(execution!.lateResult, 'succeeded, exit status 0')
+    assert.equal((await world.job('job')).counters.successCount, 0)
+    await world.check(['job'])
+  })
+
+  it('and lives after all: what it still runs is ended when it hears that it was given up', async () => {
+    const {world, one, two} = await aCluster()
+    one.executor.script('job', {ms: Infinity, output: 'talks'})
+    two.executor.script('job', {ms: Infinity, output: 'talks'})
+    await world.runByHand('job')
+    await world.clock.until(() => one.executor.started.length + two.executor.started.length === 1)
+    const cut = one.executor.started.length === 1 ? one : two
+    cut.fault = () => 'unavailable'
+    await world.clock.advance(40 * SECOND)
+    cut.fault = () => 'none'
+    await world.clock.advance(10 * SECOND)
+    assert.equal(
+      cut.executor.running.length,
+      0,
+      'its output is refused, so it has no owner any more',
+    )
+    assert.deepEqual(await world.statuses('job'), ['lost'])
+  })
+})
+
+describe('nobody is given up', () => {
+  it('while the store is away for everybody', async () => {
+    const {world, leader, one, two} = await aCluster(aJob('job').manual().tagged(web))
+    await world.runByHand('job')
+    await world.clock.advance(10 * SECOND)
+    for (const life of [leader, one, two]) life.fault = () => 'unavailable'
+    await world.clock.advance(MINUTE)
+    for (const life of [leader, one, two]) life.fault = () => 'none'
+    await world.clock.advance(MINUTE)
+    assert.deepEqual(await world.statuses('job'), ['running', 'running'])
+    assert.ok((await world.store.members()).every(({status}) => status === 'alive'))
+  })
+
+  it('when the leader was frozen and the others were not', async () => {
+    const {world, leader, one, two} = await aCluster(aJob('job').manual().tagged(web))
+    await world.runByHand('job')
+    await world.clock.advance(10 * SECOND)
+    leader.delayMs = () => 20 * SECOND
+    await world.clock.advance(2 * MINUTE)
+    leader.delayMs = () => 0
+    await world.clock.advance(MINUTE)
+    assert.deepEqual(await world.statuses('job'), ['running', 'running'])
+    assert.equal(one.executor.running.length + two.executor.running.length, 2)
+  })
+
+  it('by a new term for silence before it', async () => {
+    const {world, leader, one} = await aCluster(aJob('job').manual().tagged(web))
+    await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    one.crash()
+    await world.clock.advance(8 * SECOND)
+    leader.crash()
+    await world.start({name: 'leader', incarnation: 'leader-2'})
+    // The dead leader's lease runs out, then the successor listens for the whole window itself.
+    await world.clock.advance(22 * SECOND)
+    assert.deepEqual(await world.statuses('job'), ['running', 'running'])
+    await world.clock.advance(15 * SECOND)
+    assert.deepEqual(await world.statuses('job'), ['lost', 'running'])
+  })
+})
+
+describe('a node that leaves', () => {
+  it('hands back what it had not started, and what it ended is retried elsewhere', async () => {
+    const {world, one, two, statusOf} = await aCluster(
+      aJob('job').manual().retrying(1).tagged({role: 'web:1'}),
+      1,
+    )
+    for (let launch = 0; launch < 4; launch += 1) await world.runByHand('job')
+    await world.clock.advance(SECOND)
+    await world.clock.finish(one.stop(0))
+    assert.equal(await statusOf('one'), 'left')
+    await world.clock.advance(10 * SECOND)
+    assert.ok(
+      (await world.executions('job')).every(
+        ({node, status}) => node === 'two' || status === 'lost',
+      ),
+    )
+    for (let run = 0; run < 5; run += 1) {
+      two.executor.running[0]?.end({})
+      await world.clock.advance(2 * SECOND)
+    }
+    const open = (await world.ledger('job')).filter(({open}) => open)
+    assert.deepEqual(open, [])
+    await world.check(['job'])
+  })
+})
+
+describe('work that its node does not take', () => {
+  it('goes to another matching node with room after three seconds', async () => {
+    const {world, one, two} = await aCluster(aJob('job').manual().tagged({role: 'web:1'}), 2)
+    // Node one is alive but cannot claim.
+    one.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')
+    for (let launch = 0; launch < 4; launch += 1) await world.runByHand('job')
+    await world.clock.advance(2 * SECOND)
+    const waiting = (await world.executions('job')).filter(({node}) => node === 'one').length
+    assert.ok(waiting > 0)
+    await world.clock.advance(3 * SECOND)
+    assert.equal(two.executor.running.length, 2, 'as many as it has room for')
+    two.executor.running[0]!.end({})
+    await world.clock.advance(5 * SECOND)
+    assert.equal(two.executor.started.length, 3)
+    await world.check(['job'])
+  })
+
+  it('stays where it is while nobody else matches', async () => {
+    const {world, one, two} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
+    one.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')
+    await world.runByHand('job')
+    await world.clock.advance(30 * SECOND)
+    assert.equal(two.executor.started.length, 1, 'a launch uses a node once')
+    one.fault = () => 'none'
+    await world.clock.advance(6 * SECOND)
+    assert.equal(one.executor.started.length, 1)
+    await world.check(['job'])
+  })
+
+  it('of a node that died is taken over at once, retries too', async () => {
+    const {world, one, two} = await aCluster(
+      aJob('job').manual().retrying(3).tagged({role: 'web:1'}),
+    )
+    for (const life of [one, two]) life.executor.script('job', {outcome: 'failed'})
+    await world.runByHand('job')
+    await world.clock.advance(4 * SECOND)
+    const {node} = (await world.executions('job')).at(-1)!
+    const [victim, other] = node === 'one' ? [one, two] : [two, one]
+    victim.crash()
+    other.executor.script('job', {})
+    await world.clock.advance(30 * SECOND)
+    const last = (await world.executions('job')).at(-1)!
+    assert.deepEqual([last.node, last.status], [other.settings.name, 'succeeded'])
+    await world.check(['job'])
+  })
+})
+
+describe('a second node of the same name', () => {
+  it('is refused while the first one beats', async () => {
+    const {world} = await aCluster()
+    const {record} = aNode('one').with({id: 'another-identity'})
+    const joined = await world.store.join({member: record}, 10_000)
+    assert.deepEqual(joined, {kind: 'taken', by: 'id-of-one'})
+  })
+
+  it('that is the same node returning fences its earlier life', async () => {
+    const {world, one, settings} = await aCluster()
+    await world.start({...settings, name: 'one', incarnation: 'one-2'})
+    await world.clock.advance(3 * SECOND)
+    assert.ok(one.fenced > 0)
+    await world.runByHand('job')
+    await world.clock.advance(2 * SECOND)
+    assert.equal(one.executor.started.length, 0, 'and gets no work any more')
+  })
+})
