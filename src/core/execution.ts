@@ -25,6 +25,17 @@ export function parseExecutionId(text: string): ExecutionKey | null {
   return {group, node: match[2]!, attempt: Number(match[3])}
 }
 
+const LOST_BECAUSE: Readonly<Record<string, string>> = {
+  node_stopped: 'the node was stopped before it ended',
+  node_restarted: 'the node went down while it ran, and has started again',
+  node_lost: 'the node was not heard of any more',
+}
+
+/** What Belfry adds to the output of a lost execution: whoever reads it learns why. One line with its newline. */
+export function lostLine(reason: string): string {
+  return `lost: ${LOST_BECAUSE[reason] ?? reason}\n`
+}
+
 /** One execution as it is stored, without its output. Instants in ms since the epoch, by the store's clock. */
 export interface ExecutionRecord extends ExecutionKey {
   readonly jobId: number

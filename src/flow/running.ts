@@ -2,7 +2,7 @@
  * One claimed execution from its start to its end: a chain of small steps over one record, where a failure is a value
  * that flows to the end. Nothing here throws past it, because every claim must end in a finish.
  */
-import {executionId, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
+import {executionId, lostLine, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
@@ -88,6 +88,7 @@ export class Running {
     const {end, chain, durationMs} = this.#end!
     const output = await this.#keeper.close()
     const {status, reason} = this.#outcome(end)
+    const lost = status === 'lost' ? lostLine(reason) : ''
     await this.#options.finish({
       ...this.claim,
       status,
@@ -95,7 +96,7 @@ export class Running {
       durationMs,
       exitCode: end.exitCode,
       outputHead: end.head,
-      outputFoot: `${chain.line === null ? '' : `${chain.line}\n`}${end.foot}${chain.foot}`,
+      outputFoot: `${chain.line === null ? '' : `${chain.line}\n`}${end.foot}${lost}${chain.foot}`,
       output,
       dropOutput: chain.line !== null,
       dice: this.#options.random.dice(),

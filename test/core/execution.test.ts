@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
-import {executionId, parseExecutionId} from '../../src/core/execution.ts'
+import {executionId, lostLine, parseExecutionId} from '../../src/core/execution.ts'
 
 describe('an execution id', () => {
   it('is read back for every group, node name and attempt', () => {
@@ -48,4 +48,10 @@ describe('an execution id', () => {
       assert.deepEqual(parseExecutionId(text), key)
     })
   }
+})
+
+test('a lost execution says why in one line', () => {
+  for (const reason of ['node_stopped', 'node_restarted', 'node_lost'])
+    assert.match(lostLine(reason), /^lost: the node [a-z ,]+\n$/)
+  assert.equal(lostLine('else'), 'lost: else\n')
 })

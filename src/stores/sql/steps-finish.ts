@@ -2,7 +2,7 @@
  * Ends of executions: by their node, by a rescue, by a cancel. All go through one ledger and the core's one rule, so
  * counters, status, statistics, retries and follow-ups are written by the transaction that earned them.
  */
-import type {ExecutionKey, FinalStatus} from '../../core/execution.ts'
+import {lostLine, type ExecutionKey, type FinalStatus} from '../../core/execution.ts'
 import type {CancelResult, FinishItem, FinishOutcome, LeaderStore} from '../../ports/store.ts'
 import {all, one, type Step} from './command.ts'
 import type {FinishLedger, HeldExecution} from './finish-ledger.ts'
@@ -109,7 +109,8 @@ export function* endAll(
       ledger.remove(held)
       return {kind: 'unknown', key}
     }
-    return ledger.end(held, {status, reason, finishedAt: tx.now, dice, with: {}})
+    const told = status === 'lost' ? {outputFoot: lostLine(reason)} : {}
+    return ledger.end(held, {status, reason, finishedAt: tx.now, dice, with: told})
   })
   yield* writeLedger(tx, ledger)
   return outcomes
