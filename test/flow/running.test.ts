@@ -1,0 +1,161 @@
+/** One execution from claim to finish: what is said, kept and handed on, and that whatever is wanted of it is done. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {Running} from '../../src/flow/running.ts'
+import type {ChainEnd, OutputChain} from '../../src/ports/processor.ts'
+import type {OutputSink} from '../../src/ports/executor.ts'
+import type {FinishItem, OutputAppend} from '../../src/ports/store.ts'
+import {aJob, anExecution, NOON, type JobFixture} from '../support/fixtures.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {keepingChain, ScriptedExecutor, type Script} from '../support/scripted-executor.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+
+function aRunning(script: Script, settings: {job?: JobFixture; chain?: ChainEnd} = {}) {
+  const clock = new VirtualClock()
+  const events = new RecordedEvents()
+  const executor = new ScriptedExecutor(clock)
+  const {spec} = settings.job ?? aJob('job')
+  executor.script('job', script)
+  const finished: FinishItem[] = []
+  const appends: OutputAppend[] = []
+  const world = {ours: true}
+  const openChain = (_processors: object, _run: object, keep: OutputSink): OutputChain => ({
+    ...keepingChain(keep),
+    end: async () => settings.chain ?? {line: null, foot: ''},
+  })
+  const running = new Running(
+    {
+      execution: anExecution().with({group: 12, attempt: 2}).running().record,
+      token: 'token',
+      spec,
+      cause: 'schedule',
+      scheduledAt: NOON - 5,
+    },
+    clock.monotonicMs(),
+    {
+      clock,
+      random: new SeededRandom(),
+      events,
+      executors: {get: (name) => (name === 'scripted' ? executor : null)},
+      openChain,
+      finish: async (item) => finished.push(item),
+      append: async (item) => {
+        appends.push(item)
+        return world.ours
+      },
+      keepOutputBytes: 1_000,
+      flushBytes: 100,
+      flushMs: 1_000,
+      flushPauseMs: 250,
+    },
+  )
+  const complete = async (meanwhile = () => {}) => {
+    const ran = running.run()
+    await clock.advance(100)
+    meanwhile()
+    await clock.finish(ran)
+    await clock.finish(running.settle())
+    assert.equal(clock.waiting, 0)
+    return finished[0]!
+  }
+  return {clock, events, executor, running, appends, world, complete}
+}
+
+describe('a run', () => {
+  it('is told what it is, and its end is handed on whole', async () => {
+    const job = aJob('job').with({executorConfig: {command: 'true'}})
+    const {executor, events, complete} = aRunning({ms: 300, output: 'hello', exitCode: 0}, {job})
+    const item = await complete()
+    assert.deepEqual(executor.started[0]!.run, {
+      executionId: '12-node-a-2',
+      jobName: 'job',
+      nodeName: 'node-a',
+      attempt: 2,
+      scheduledAt: NOON - 5,
+      config: {command: 'true'},
+    })
+    const {output, dice, ...rest} = item
+    assert.deepEqual(rest, {
+      key: {group: 12, node: 'node-a', attempt: 2},
+      token: 'token',
+      status: 'succeeded',
+      reason: '',
+      durationMs: 300,
+      exitCode: 0,
+      outputHead: '',
+      outputFoot: '',
+      dropOutput: false,
+    })
+    assert.equal(Buffer.from(output.bytes).toString(), 'hello')
+    assert.ok(dice >= 0 && dice < 1)
+    const started = {job: 'job', execution: '12-node-a-2', node: 'node-a', attempt: 2}
+    assert.deepEqual(events.of('execution_started'), [started])
+  })
+
+  it('whose processors took the output elsewhere keeps one line in its place', async () => {
+    const chain = {line: '/var/log/12-node-a-2', foot: 'syslog: not there\n'}
+    const {complete} = aRunning({output: 'much', outcome: 'failed', exitCode: 2}, {chain})
+    const item = await complete()
+    assert.deepEqual(
+      [item.dropOutput, item.outputHead, item.outputFoot],
+      [true, 'exit status 2\n', '/var/log/12-node-a-2\nsyslog: not there\n'],
+    )
+  })
+
+  it('whose processors failed keeps its output, and says so after it', async () => {
+    const chain = {line: null, foot: 'files: no space left\n'}
+    const {complete} = aRunning({output: 'much'}, {chain})
+    const item = await complete()
+    assert.deepEqual([item.dropOutput, item.outputFoot], [false, 'files: no space left\n'])
+    assert.equal(Buffer.from(item.output.bytes).toString(), 'much')
+  })
+})
+
+describe('a run that is to end', () => {
+  it('before it started, starts nothing', async () => {
+    for (const [want, status, reason] of [
+      ['cancel', 'cancelled', ''],
+      ['term', 'lost', 'node_stopped'],
+      ['kill', 'lost', 'node_stopped'],
+    ] as const) {
+      const {running, executor, complete} = aRunning({})
+      if (want === 'cancel') running.cancel()
+      else running.stop(want)
+      const item = await complete()
+      assert.equal(executor.started.length, 0)
+      assert.deepEqual([item.status, item.reason], [status, reason])
+    }
+  })
+
+  it('while it runs, is told once more whenever it is asked, and a cancel stays a cancel', async () => {
+    const {running, executor, complete} = aRunning({ms: Infinity, ignoresTerm: true})
+    const item = await complete(() => {
+      running.cancel()
+      running.stop('term')
+      running.stop('kill')
+    })
+    const [started] = executor.started
+    assert.deepEqual([started!.cancels, started!.kills], [2, 1])
+    assert.deepEqual([item.status, item.reason], ['cancelled', ''])
+  })
+
+  it('by the node, is lost; and one that ended well all the same, is not', async () => {
+    const lost = aRunning({ms: Infinity})
+    const item = await lost.complete(() => lost.running.stop('term'))
+    assert.deepEqual([item.status, item.reason], ['lost', 'node_stopped'])
+
+    const well = aRunning({ms: 5_000, ignoresTerm: true})
+    const fine = await well.complete(() => well.running.stop('term'))
+    assert.deepEqual([fine.status, fine.reason], ['succeeded', ''])
+  })
+
+  it('because its output has no owner any more, is cancelled', async () => {
+    const {running, executor, clock, world} = aRunning({ms: Infinity, output: 'talks'})
+    world.ours = false
+    const ran = running.run()
+    await clock.advance(2_000)
+    await ran
+    assert.equal(executor.started[0]!.cancels, 1)
+  })
+})
