@@ -50,7 +50,7 @@ describe('an execution id', () => {
   }
 })
 
-test('a lost execution says why in one line', () => {
+it('a lost execution says why in one line', () => {
   for (const reason of ['node_stopped', 'node_restarted', 'node_lost'])
     assert.match(lostLine(reason), /^lost: the node [a-z ,]+\n$/)
   assert.equal(lostLine('else'), 'lost: else\n')
