@@ -7,15 +7,18 @@ import {
   Kysely,
   PostgresAdapter,
   PostgresIntrospector,
+  PostgresQueryCompiler,
   sql,
+  SqliteQueryCompiler,
   type Expression,
+  type QueryCompiler,
   type SqlBool,
 } from 'kysely'
 import type {JobRecord} from '../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter, Page} from '../../ports/store.ts'
 import {all, breathe, one, type Step, type Value} from './command.ts'
 import {loadJob, loadJobs} from './stored-job.ts'
-import type {Dialect, Transaction} from './transaction.ts'
+import type {Transaction} from './transaction.ts'
 
 /** What the list filters and sorts by. */
 interface Tables {
@@ -57,7 +60,7 @@ export function* job(_tx: Transaction, name: string): Step<JobRecord | null> {
 }
 
 export function* jobs(tx: Transaction, query: JobQuery): Step<Page<JobRecord>> {
-  const filtered = matching(builderOf(tx.dialect), query)
+  const filtered = matching(builders[tx.dialect.engine], query)
   const counting = filtered.select(({fn}) => fn.countAll<number>().as('total')).compile()
   const counted = yield* one<{total: number}>(counting.sql, counting.parameters as Value[])
   const column = SORT_COLUMNS[query.sort]
@@ -80,22 +83,21 @@ export function* jobs(tx: Transaction, query: JobQuery): Step<Page<JobRecord>> {
   return {total: counted?.total ?? 0, rows}
 }
 
-const builders = new WeakMap<Dialect, Kysely<Tables>>()
+const builders = {
+  sqlite: builder(new SqliteQueryCompiler()),
+  postgres: builder(new PostgresQueryCompiler()),
+}
 
-/** A builder of texts for the engine; it has no connection and never runs anything. */
-function builderOf(dialect: Dialect): Kysely<Tables> {
-  const known = builders.get(dialect)
-  if (known !== undefined) return known
-  const builder = new Kysely<Tables>({
+/** A builder of texts for one engine; it has no connection and never runs anything. */
+function builder(compiler: QueryCompiler): Kysely<Tables> {
+  return new Kysely<Tables>({
     dialect: {
       createAdapter: () => new PostgresAdapter(),
       createDriver: () => new DummyDriver(),
       createIntrospector: (db) => new PostgresIntrospector(db),
-      createQueryCompiler: () => dialect.queryCompiler,
+      createQueryCompiler: () => compiler,
     },
   })
-  builders.set(dialect, builder)
-  return builder
 }
 
 function matching(builder: Kysely<Tables>, query: JobQuery) {

@@ -2,7 +2,6 @@
  * What a step is told about the transaction it runs in: the store's instant and where the engines differ.
  * Plain data and texts, so that a step stays the same on every engine.
  */
-import type {QueryCompiler} from 'kysely'
 import type {Step} from './command.ts'
 
 /** Names of the sequences numbers are taken from. */
@@ -25,8 +24,6 @@ export interface Dialect {
   takeNumbers(name: Sequence, count: number): Step<number[]>
   /** Makes a sequence leave out at least `count` numbers. */
   skipNumbers(name: Sequence, count: number): Step<void>
-  /** Text of a query built at run time. */
-  readonly queryCompiler: QueryCompiler
 }
 
 /** Sizes the steps obey; from configuration. */

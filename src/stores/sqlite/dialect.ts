@@ -1,5 +1,4 @@
 /** What is particular to SQLite's SQL. */
-import {SqliteQueryCompiler} from 'kysely'
 import {all, one, type Step} from '../sql/command.ts'
 import type {Dialect, Sequence} from '../sql/transaction.ts'
 
@@ -13,7 +12,6 @@ export const sqliteDialect: Dialect = {
   createSequence: (name) => `CREATE TABLE ${name}_numbers AS SELECT 0 AS last`,
   takeNumbers,
   skipNumbers,
-  queryCompiler: new SqliteQueryCompiler(),
 }
 
 function* takeNumbers(name: Sequence, count: number): Step<number[]> {

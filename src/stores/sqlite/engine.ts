@@ -3,7 +3,7 @@
  * and without a clock, so that the same code runs in the writer's thread and in a simulator.
  */
 import {assert} from '../../std/assert.ts'
-import {writeStep, type WriteName} from '../sql/registry.ts'
+import {writeStep, type WriteName} from '../sql/writes.ts'
 import type {StoreLimits} from '../sql/transaction.ts'
 import type {Connection} from './connection.ts'
 import {sqliteDialect} from './dialect.ts'

@@ -5,7 +5,7 @@
 import type {Clock} from '../../ports/clock.ts'
 import {StoreUnavailable} from '../../ports/store.ts'
 import type {Step} from '../sql/command.ts'
-import {readStep, type ReadName} from '../sql/registry.ts'
+import {readStep, type ReadName} from '../sql/reads.ts'
 import type {StoreLimits} from '../sql/transaction.ts'
 import {Connection} from './connection.ts'
 import {sqliteDialect} from './dialect.ts'

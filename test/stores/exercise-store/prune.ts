@@ -89,6 +89,8 @@ export function pruneCases(when: Case): void {
   })
 
   when('a launch larger than the bound still goes', async (scene) => {
+    await scene.join('n2')
+    await scene.join('n3')
     await scene.submit('a')
     await scene.run('a', ['n1', 'n2', 'n3'])
     for (const node of ['n1', 'n2', 'n3']) await scene.end(await scene.claimOne(node), 'failed')

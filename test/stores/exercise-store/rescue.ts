@@ -17,8 +17,9 @@ export function rescueCases(when: Case): void {
     scene.advance(30_000)
     const {finished, more} = await rescue(scene)
     assert.equal(more, false)
-    const [outcome] = finished
-    assert(finished.length === 1 && outcome!.kind === 'finished')
+    assert.equal(finished.length, 1)
+    const outcome = finished[0]!
+    assert(outcome.kind === 'finished')
     const {status, reason, finishedAt} = outcome.execution
     assert.deepEqual([status, reason, finishedAt], ['lost', 'node_lost', scene.now])
     assert.deepEqual(outcome.retry!.key, {group, node: 'node-1', attempt: 2})
@@ -87,8 +88,8 @@ export function rescueCases(when: Case): void {
     const first = await rescue(scene)
     assert(first.finished[0]!.kind === 'finished' && !first.finished[0]!.jobDisabled)
     const second = await rescue(scene, {nodeId: 'n2'})
-    const [outcome] = second.finished
-    assert(outcome!.kind === 'finished' && outcome.jobDisabled)
+    const outcome = second.finished[0]!
+    assert(outcome.kind === 'finished' && outcome.jobDisabled)
     assert.equal(outcome.retry, null)
     const after = await scene.job('a')
     assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])

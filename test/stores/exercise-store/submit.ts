@@ -18,7 +18,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(result.job.spec, spec)
     assert.deepEqual(Object.keys(result.job.spec.processors), ['log', 'files'])
     assert.equal(result.job.revision, 1)
-    assert.equal(result.job.nextAt, scene.now)
+    assert.equal(result.job.nextAt, scene.now + MINUTE)
     assert.equal(result.job.createdAt, scene.now)
     assert.equal(result.job.status, '')
     const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
@@ -67,8 +67,8 @@ export function submitCases(when: Case): void {
       assert.equal(ledger!.total, 1)
       const row = ledger!.rows[0]!
       assert.deepEqual([row.decision, row.reason, row.cause], ['missed', 'edited', 'schedule'])
-      assert.deepEqual([row.scheduledAt, row.count], [first.nextAt, 4])
-      assert.equal(row.scheduledUntil, first.nextAt! + 3 * MINUTE)
+      assert.deepEqual([row.scheduledAt, row.count], [first.nextAt, 3])
+      assert.equal(row.scheduledUntil, first.nextAt! + 2 * MINUTE)
       assert.deepEqual([row.open, row.term, row.decidedAt], [false, null, scene.now])
       assert.equal(changed.decidedUntil, row.scheduledUntil)
     },
@@ -76,7 +76,7 @@ export function submitCases(when: Case): void {
 
   when('toggle flips disabled, records what it passes over, and comes back', async (scene) => {
     await scene.submit('a')
-    scene.advance(1)
+    scene.advance(MINUTE)
     const off = await scene.store.toggle('a')
     assert.deepEqual([off!.spec.disabled, off!.nextAt, off!.revision], [true, null, 2])
     const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'missed'})

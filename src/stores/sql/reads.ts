@@ -1,0 +1,64 @@
+/** Every read step by name: each sees one snapshot. Apart from the writes, so that a writer need not load them. */
+import type {Step} from './command.ts'
+import {cancelled, verifyClaims} from './steps-claim.ts'
+import {
+  busy,
+  execution,
+  executions,
+  launch,
+  launches,
+  outputSince,
+  statistics,
+  totals,
+} from './steps-history.ts'
+import {job, jobs} from './steps-job-list.ts'
+import {candidates, loadDue, loadRequests} from './steps-launch.ts'
+import {leader} from './steps-lease.ts'
+import {members} from './steps-member.ts'
+import {identity, paused} from './steps-meta.ts'
+import {policies, policy} from './steps-policy.ts'
+import {loadStray} from './steps-stray.ts'
+import type {Transaction} from './transaction.ts'
+
+export const READS = {
+  job,
+  jobs,
+  paused,
+  executions,
+  execution,
+  outputSince,
+  busy,
+  launches,
+  launch,
+  statistics,
+  totals,
+  leader,
+  loadDue,
+  loadRequests,
+  candidates,
+  loadStray,
+  verifyClaims,
+  cancelled,
+  members,
+  policies,
+  policy,
+  identity,
+}
+
+/** What a step takes besides its transaction. */
+export type InputOf<F> = F extends (tx: Transaction, ...input: infer Input) => unknown
+  ? Input
+  : never
+export type ResultOf<F> = F extends (tx: Transaction, ...input: never[]) => Step<infer Result>
+  ? Result
+  : never
+
+type Reads = typeof READS
+export type ReadName = keyof Reads
+export type ReadInput<Name extends ReadName> = InputOf<Reads[Name]>
+export type ReadResult<Name extends ReadName> = ResultOf<Reads[Name]>
+
+/** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
+export function readStep(name: ReadName): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+  return READS[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
+}

@@ -1,0 +1,60 @@
+/** Every write step by name: what the writer of an engine can be asked to run, each a transaction of its own. */
+import type {Step} from './command.ts'
+import type {InputOf, ResultOf} from './reads.ts'
+import {applyLaunches} from './steps-apply-launches.ts'
+import {claim} from './steps-claim.ts'
+import {deleteJob, resetHistory} from './steps-delete.ts'
+import {cancelExecution, finish, rescue} from './steps-finish.ts'
+import {acquireLease, renewLease, resignLease, vacateLease} from './steps-lease.ts'
+import {beat, join, setMemberStatus} from './steps-member.ts'
+import {agreeTimezone, establish, probe, setPaused} from './steps-meta.ts'
+import {appendOutput} from './steps-output.ts'
+import {deletePolicy, putPolicy} from './steps-policy.ts'
+import {prune} from './steps-prune.ts'
+import {restore} from './steps-restore.ts'
+import {requestRun} from './steps-run-request.ts'
+import {applyMoves} from './steps-stray.ts'
+import {submit, toggle} from './steps-submit.ts'
+import type {Transaction} from './transaction.ts'
+
+export const WRITES = {
+  submit,
+  restore,
+  toggle,
+  deleteJob,
+  requestRun,
+  resetHistory,
+  setPaused,
+  acquireLease,
+  renewLease,
+  resignLease,
+  vacateLease,
+  applyLaunches,
+  applyMoves,
+  rescue,
+  prune,
+  claim,
+  appendOutput,
+  finish,
+  beat,
+  join,
+  setMemberStatus,
+  cancelExecution,
+  putPolicy,
+  deletePolicy,
+  establish,
+  agreeTimezone,
+  probe,
+}
+
+type Writes = typeof WRITES
+export type WriteName = keyof Writes
+export type WriteInput<Name extends WriteName> = InputOf<Writes[Name]>
+export type WriteResult<Name extends WriteName> = ResultOf<Writes[Name]>
+
+/** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
+export function writeStep(
+  name: WriteName,
+): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+  return WRITES[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
+}
