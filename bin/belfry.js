@@ -50,8 +50,11 @@ function handOver(node) {
 }
 
 if (fits(process.version)) {
-  if (process.channel !== undefined)
+  if (process.channel !== undefined) {
     process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
+    // Listening would keep the process; only the work of the command may.
+    process.channel.unref()
+  }
   await import(new URL('../src/main.ts', import.meta.url).href)
 } else {
   const node = pinnedNode()

@@ -37,7 +37,7 @@ export interface Log {
   flush(): void
 }
 
-/** Opens the service log. Lines hold `level`, `time` (RFC 3339), `node`, `msg` and the event's own fields. */
+/** Opens the service log. Lines hold `level`, `time` (RFC 3339), `on` (this node), `msg` and the event's own fields. */
 export function openLog(options: LogOptions): Log {
   const buffered =
     options.destination === undefined
@@ -52,7 +52,7 @@ export function openLog(options: LogOptions): Log {
   const logger = pino(
     {
       level: options.level,
-      base: {node: options.node},
+      base: {on: options.node},
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: {level: (label) => ({level: label})},
       redact: {paths: SECRET_PATHS, censor: '[secret]'},
@@ -65,7 +65,7 @@ export function openLog(options: LogOptions): Log {
 function prettyOver(destination: DestinationStream, colorize: boolean): DestinationStream {
   const pretty = prettyFactory({
     colorize,
-    ignore: 'node',
+    ignore: 'on',
     translateTime: 'SYS:HH:MM:ss.l',
     singleLine: true,
   })

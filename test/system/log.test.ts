@@ -24,7 +24,7 @@ test('a line is one JSON object with level, time, node and the fields', () => {
   assert.match(String(line['time']), /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/)
   assert.deepEqual(
     {...line, time: ''},
-    {level: 'info', time: '', node: 'tower', job: 'a', msg: 'hello'},
+    {level: 'info', time: '', on: 'tower', job: 'a', msg: 'hello'},
   )
 })
 

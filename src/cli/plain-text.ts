@@ -1,0 +1,90 @@
+/**
+ * Text from elsewhere made harmless for a terminal. What a job prints may hold sequences that recolour, retitle, move
+ * the cursor over what was said before, or make the terminal type; none of it is passed on. Works on pieces: a
+ * sequence may be cut anywhere. Nothing is held back, so its memory is one small state.
+ */
+
+type State = 'text' | 'escape' | 'control' | 'string' | 'stringEscape' | 'charset'
+
+const ESCAPE = 0x1b
+const BELL = 0x07
+const NEWLINE = 0x0a
+const TAB = 0x09
+const DELETE = 0x7f
+const C1_FIRST = 0x80
+const C1_LAST = 0x9f
+const C1_CONTROL = 0x9b
+const C1_END_OF_STRING = 0x9c
+/** 8-bit forms that begin a string: DCS, SOS, OSC, PM, APC. */
+const C1_STRINGS = [0x90, 0x98, 0x9d, 0x9e, 0x9f]
+/** `P X ] ^ _` after an escape begin a string too. */
+const STRING_LETTERS = [0x50, 0x58, 0x5d, 0x5e, 0x5f]
+
+export class PlainText {
+  #state: State = 'text'
+
+  /** What of `text` may be shown. */
+  push(text: string): string {
+    let shown = ''
+    let from = -1
+    for (let at = 0; at < text.length; at += 1) {
+      if (this.#isShown(text.charCodeAt(at))) {
+        if (from === -1) from = at
+      } else if (from !== -1) {
+        shown += text.slice(from, at)
+        from = -1
+      }
+    }
+    return from === -1 ? shown : shown + text.slice(from)
+  }
+
+  #isShown(code: number): boolean {
+    // No sequence goes over a line's end, so an unfinished one hides no more than its own line.
+    if (code === NEWLINE) {
+      this.#state = 'text'
+      return true
+    }
+    switch (this.#state) {
+      case 'text':
+        return this.#text(code)
+      case 'escape':
+        this.#state = afterEscape(code)
+        return false
+      case 'charset':
+        this.#state = 'text'
+        return false
+      case 'control':
+        if (code >= 0x40 && code <= 0x7e) this.#state = 'text'
+        else if (code === ESCAPE) this.#state = 'escape'
+        return false
+      case 'string':
+        if (code === BELL || code === C1_END_OF_STRING) this.#state = 'text'
+        else if (code === ESCAPE) this.#state = 'stringEscape'
+        return false
+      case 'stringEscape':
+        this.#state = code === 0x5c ? 'text' : 'string'
+        return false
+    }
+  }
+
+  #text(code: number): boolean {
+    if (code === ESCAPE) this.#state = 'escape'
+    else if (code === C1_CONTROL) this.#state = 'control'
+    else if (C1_STRINGS.includes(code)) this.#state = 'string'
+    const control = code < 0x20 || code === DELETE || (code >= C1_FIRST && code <= C1_LAST)
+    return !control || code === TAB
+  }
+}
+
+function afterEscape(code: number): State {
+  if (code === 0x5b) return 'control'
+  if (STRING_LETTERS.includes(code)) return 'string'
+  // Intermediate bytes, as of a choice of character set, are followed by one more.
+  if (code >= 0x20 && code <= 0x2f) return 'charset'
+  return code === ESCAPE ? 'escape' : 'text'
+}
+
+/** One line for a table: nothing that moves the cursor. */
+export function oneLine(text: string): string {
+  return new PlainText().push(text.replaceAll(/[\r\n\t]+/g, ' ')).trim()
+}

@@ -1,0 +1,107 @@
+/**
+ * The client commands: a client of the API for people and scripts. Knows nothing of a server's inside. Every failure
+ * is one sentence on standard error and an exit code.
+ */
+import {Command, CommanderError} from 'commander'
+import type {Clock} from '../ports/clock.ts'
+import {addClusterCommands} from './commands-cluster.ts'
+import {addFileCommands, type RestoreImage} from './commands-files.ts'
+import {addJobCommands} from './commands-jobs.ts'
+import {addRunCommands} from './commands-runs.ts'
+import {
+  openSession,
+  sentenceOf,
+  SERVER_FALLBACK,
+  type GlobalOptions,
+  type Session,
+  type Use,
+} from './session.ts'
+import type {Terminal} from './terminal.ts'
+
+const EXIT_FAILED = 1
+const EXIT_USAGE = 2
+
+export interface CliWorld {
+  readonly terminal: Terminal
+  readonly env: Readonly<Record<string, string | undefined>>
+  readonly clock: Clock
+  readonly version: string
+  /** Only for its help; the entry runs it. */
+  readonly serverCommand: Command
+  readonly restoreImage: RestoreImage
+}
+
+/** Runs one command to its end. Answers the exit code; a fault of ours is thrown. */
+export async function runCli(argv: readonly string[], world: CliWorld): Promise<number> {
+  const program = buildProgram(world)
+  try {
+    if (argv.length === 0) {
+      program.outputHelp({error: true})
+      return EXIT_USAGE
+    }
+    await program.parseAsync(argv, {from: 'user'})
+    return 0
+  } catch (error) {
+    if (error instanceof CommanderError) return endedByCommander(error, world.terminal)
+    const sentence = sentenceOf(error)
+    if (sentence === null) throw error
+    world.terminal.err(`belfry: ${sentence}\n`)
+    return EXIT_FAILED
+  }
+}
+
+function buildProgram(world: CliWorld): Command {
+  const {terminal, env, clock} = world
+  const program = new Command('belfry')
+    .description('Cron you can trust, behind a small JSON API.')
+    .option('--server <url>', `the server to ask (default ${SERVER_FALLBACK}, or BELFRY_SERVER)`)
+    .option('--token <text>', 'the token to show (or BELFRY_TOKEN)')
+    .option('--token-file <file>', 'file that holds it (or BELFRY_TOKEN_FILE)')
+    .option('--json', 'answers for machines')
+    .configureHelp({showGlobalOptions: true})
+  const use: Use =
+    <Arguments extends readonly unknown[]>(
+      action: (session: Session, ...args: Arguments) => Promise<void>,
+    ) =>
+    async (...args: unknown[]) => {
+      const command = args.pop() as Command
+      const options = command.optsWithGlobals<GlobalOptions>()
+      const session = await openSession(options, env, {terminal, clock})
+      await action(session, ...(args as unknown as Arguments))
+    }
+  program.addCommand(world.serverCommand)
+  addJobCommands(program, use)
+  addRunCommands(program, use)
+  addClusterCommands(program, use)
+  addFileCommands(program, use, world)
+  program
+    .command('version')
+    .description('Print the version of this program')
+    .action(() => terminal.out(`${world.version}\n`))
+  for (const command of everyCommand(program)) {
+    command
+      .exitOverride()
+      .allowExcessArguments(false)
+      .configureOutput({
+        writeOut: (text) => terminal.out(text),
+        writeErr: (text) => terminal.err(text),
+        outputError: () => {},
+      })
+  }
+  return program
+}
+
+function everyCommand(command: Command): readonly Command[] {
+  return [command, ...command.commands.flatMap(everyCommand)]
+}
+
+/** Help was asked for, or the command line is wrong: then its words, made one sentence. */
+function endedByCommander(error: CommanderError, terminal: Terminal): number {
+  if (error.exitCode === 0) return 0
+  // A command that only holds others was named alone: its help has been printed already.
+  if (error.code === 'commander.help') return EXIT_USAGE
+  const words = error.message.replace(/^error: /, '').replaceAll('\n', ' ')
+  const sentence = `${words.charAt(0).toUpperCase()}${words.slice(1)}`
+  terminal.err(`belfry: ${sentence}; see belfry --help.\n`)
+  return EXIT_USAGE
+}
