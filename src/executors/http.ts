@@ -10,8 +10,8 @@ import {Agent, request} from 'undici'
 import type {StringMap} from '../core/job.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
+import {explain, ExchangeFailed} from './http-failures.ts'
 import type {NetworkGuard} from './http-guard.ts'
-import {AddressRefused} from './http-guard.ts'
 import type {HeaderPair, HttpPlan, Method} from './http-parameters.ts'
 import {HTTP_PARAMETERS, readHttp} from './http-parameters.ts'
 import {unknownParameters} from './parameters.ts'
@@ -79,11 +79,6 @@ interface Leg {
   readonly body: string
   /** The certificate is a credential too. */
   readonly withCertificate: boolean
-}
-
-/** Thrown inside an exchange to end it with this sentence. */
-class ExchangeFailed extends Error {
-  override readonly name = 'ExchangeFailed'
 }
 
 class Exchange {
@@ -270,32 +265,4 @@ class Search {
     const keep = Math.min(window.length, this.#needle.length - 1)
     this.#tail = Buffer.from(window.subarray(window.length - keep))
   }
-}
-
-const SENTENCES: Readonly<Record<string, string>> = {
-  ENOTFOUND: 'the name of the host is not known',
-  EAI_AGAIN: 'the name of the host could not be looked up just now',
-  ECONNREFUSED: 'the host refused the connection',
-  ECONNRESET: 'the host closed the connection before the answer was whole',
-  EHOSTUNREACH: 'there is no way to the host',
-  ENETUNREACH: 'there is no way to the network of the host',
-  UND_ERR_CONNECT_TIMEOUT: 'the host did not take the connection in time',
-  UND_ERR_SOCKET: 'the host closed the connection before the answer was whole',
-  UND_ERR_HEADERS_OVERFLOW: 'the header of the answer is too large',
-}
-
-/** What went wrong, as a sentence for the output. */
-function explain(error: unknown): string {
-  if (error instanceof AddressRefused || error instanceof ExchangeFailed) return error.message
-  // Several addresses were tried: the first tells as much as all.
-  if (error instanceof AggregateError && error.errors.length > 0) return explain(error.errors[0])
-  if (!(error instanceof Error)) return String(error)
-  if (error.cause instanceof AddressRefused) return error.cause.message
-  const {code, path} = error as NodeJS.ErrnoException
-  const sentence = SENTENCES[code ?? '']
-  if (sentence !== undefined) return `the request failed: ${sentence} (${code})`
-  const what = code === undefined ? error.message : `${error.message} (${code})`
-  return path === undefined
-    ? `the request failed: ${what}`
-    : `the file ${path} could not be read: ${what}`
 }

@@ -8,7 +8,7 @@
  *   {"s":"12-web-1","p":4711,"t":8890}     started: pid, start time
  *   {"e":"12-web-1"}                       ended
  */
-import {closeSync, openSync, readFileSync, renameSync, writeSync} from 'node:fs'
+import {closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync} from 'node:fs'
 import {join} from 'node:path'
 
 export const JOURNAL_PREFIX = 'journal-'
@@ -37,6 +37,7 @@ export class Journal {
   readonly #open = new Map<string, JournalEntry>()
   #file: number
   #lines = 1
+  #torn = false
 
   /** Begins the journal of a helper's life in `directory`, which is there. Throws the error of the file system. */
   constructor(directory: string, head: JournalHead) {
@@ -46,38 +47,57 @@ export class Journal {
     writeSync(this.#file, line(head))
   }
 
+  /** Throws the error of the file system: what cannot be recorded is not started. */
   beginning(executionId: string): void {
-    this.#open.set(executionId, {executionId, pid: 0, started: 0})
     this.#append({i: executionId})
+    this.#open.set(executionId, {executionId, pid: 0, started: 0})
   }
 
+  /** On a full disk the record is missing, and the process is found by its environment only. */
   started(entry: JournalEntry): void {
     this.#open.set(entry.executionId, entry)
-    this.#append({s: entry.executionId, p: entry.pid, t: entry.started})
+    this.#tryAppend({s: entry.executionId, p: entry.pid, t: entry.started})
   }
 
+  /** On a full disk the record is missing, which is harmless: the next life looks for a process that is not there. */
   ended(executionId: string): void {
     if (!this.#open.delete(executionId)) return
-    this.#append({e: executionId})
+    this.#tryAppend({e: executionId})
+  }
+
+  #tryAppend(record: object): void {
+    try {
+      this.#append(record)
+    } catch {
+      this.#torn = true
+    }
   }
 
   #append(record: object): void {
     if (this.#lines >= LINES_MAX + 2 * this.#open.size) this.#compact()
-    writeSync(this.#file, line(record))
+    // A disk that filled up may have taken half a line: the next begins afresh.
+    const text = this.#torn ? `\n${line(record)}` : line(record)
+    this.#torn = true
+    if (writeSync(this.#file, text) < Buffer.byteLength(text)) {
+      throw new Error('the journal of what runs could not be written: the disk is full')
+    }
+    this.#torn = false
     this.#lines += 1
   }
 
   /** A crash here leaves either the old file or the new one, whole: the rename is the switch. */
   #compact(): void {
+    // Tried again only after as many lines, should it fail.
+    this.#lines = 1 + this.#open.size
     const fresh = `${this.#path}.new`
-    const file = openSync(fresh, 'w', 0o600)
     let text = line(this.#head)
     for (const entry of this.#open.values()) text += lineOf(entry)
-    writeSync(file, text)
+    writeFileSync(fresh, text, {mode: 0o600})
+    const file = openSync(fresh, 'a')
     renameSync(fresh, this.#path)
     closeSync(this.#file)
     this.#file = file
-    this.#lines = 1 + this.#open.size
+    this.#torn = false
   }
 }
 

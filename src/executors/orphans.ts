@@ -12,7 +12,7 @@ import type {JournalEntry, JournalHead} from './journal.ts'
 import {JOURNAL_PREFIX, readJournal} from './journal.ts'
 import type {ProcessRow} from './process-table.ts'
 import {bootId, listMarked, listProcesses} from './process-table.ts'
-import {send} from './process-tree.ts'
+import {send} from './signal.ts'
 
 /** Begins the ids of programs that belong to no job. Ended like the others, but nobody's execution. */
 export const PROGRAM_PREFIX = 'program:'

@@ -7,7 +7,7 @@ import {join} from 'node:path'
 import type {Clock} from '../ports/clock.ts'
 import type {Executor} from '../ports/executor.ts'
 import type {HelperReady, SpawnChoice} from './helper-protocol.ts'
-import {ProcessHelper} from './helper.ts'
+import {ProcessHelper} from './process-helper.ts'
 import {NetworkGuard} from './http-guard.ts'
 import {createHttpExecutor} from './http.ts'
 import {endOrphans} from './orphans.ts'
@@ -38,9 +38,9 @@ export interface ExecutorOptions {
   /** CIDR ranges; `netAllow` wins over `netDeny`, nothing wins over the addresses that are always refused. */
   readonly netAllow: readonly string[]
   readonly netDeny: readonly string[]
-  /** Between TERM and KILL. */
+  /** Between TERM and KILL: 10 s is what users are promised. */
   readonly killAfterMs: number
-  /** How long the output of a command that has ended is waited for. */
+  /** How long the output of a command that has ended is waited for: some 2 s. */
   readonly drainMs: number
   readonly spawn: SpawnChoice
   /** Told, in a sentence, what went wrong beside any execution: for the log. */
@@ -66,9 +66,6 @@ export interface ExecutorRegistry {
   /** How commands are started; `null` before `start`. */
   spawnUsed(): HelperReady | null
 }
-
-export const KILL_AFTER_MS = 10_000
-export const DRAIN_MS = 2_000
 
 /** Throws a sentence when a range of `netAllow` or `netDeny` is none. */
 export function createExecutors(options: ExecutorOptions): ExecutorRegistry {

@@ -6,7 +6,7 @@ import {join} from 'node:path'
 import {after, before, describe, test} from 'node:test'
 
 import type {StartRequest} from '../../src/executors/helper-protocol.ts'
-import {ProcessHelper} from '../../src/executors/helper.ts'
+import {ProcessHelper} from '../../src/executors/process-helper.ts'
 import {passOn} from '../../src/executors/registry.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import {realClock} from './support.ts'

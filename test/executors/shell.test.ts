@@ -1,6 +1,6 @@
 /** The shell executor with real processes, once for each way of starting them. */
 import assert from 'node:assert/strict'
-import {chmodSync, mkdirSync, symlinkSync, writeFileSync} from 'node:fs'
+import {chmodSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {after, before, describe, test} from 'node:test'
 
@@ -201,6 +201,31 @@ for (const spawn of ['portable', 'posix'] as const) {
         writeFileSync(script, 'echo "I am $1"\n')
         chmodSync(script, 0o755)
         assert.equal((await node.run({command: `${script} here`})).text, 'I am here\n')
+      })
+
+      test('a swept directory of pipes is mended', async () => {
+        const executions = join(node.dataDir, 'executions')
+        for (const name of readdirSync(executions)) {
+          if (name.startsWith('pipes-')) rmSync(join(executions, name), {recursive: true})
+        }
+        const ends = await Promise.all(
+          Array.from({length: 50}, () => node.run({command: 'echo fine'})),
+        )
+        for (const end of ends) assert.equal(end.text, 'fine\n')
+      })
+
+      test('a program of our own gets its input; when it fails its words are told', async () => {
+        const input = Buffer.from('exit 4')
+        assert.equal(await node.executors.runProgram(['sh', '-c', 'cat > /dev/null'], input), '')
+        const failed = await node.executors.runProgram(
+          ['sh', '-c', 'echo no luck; . /dev/stdin'],
+          input,
+        )
+        assert.equal(failed, 'exit status 4 no luck')
+        assert.match(
+          await node.executors.runProgram(['no-such-program'], input),
+          /^command not found/,
+        )
       })
 
       test('the program is looked up in the PATH of the job', async () => {

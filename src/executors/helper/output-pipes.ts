@@ -4,7 +4,7 @@
  * helper keeps a few named pipes made by mkfifo(1) and opens both ends of one for each command. Runs in the helper only.
  */
 import {execFile} from 'node:child_process'
-import {closeSync, constants, mkdirSync, mkdtempSync, openSync, rmSync, unlinkSync} from 'node:fs'
+import {closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 
@@ -47,15 +47,22 @@ export class OutputPipes {
 
   /** Both ends of a pipe. Rejects when none can be made or opened. */
   async take(): Promise<Pipe> {
-    while (this.#free.length === 0) await this.#make()
-    return this.takeNow()!
+    for (;;) {
+      const pipe = this.takeNow()
+      if (pipe !== null) return pipe
+      await this.#make()
+    }
   }
 
   /** The same without waiting; `null` when none is free. Throws when it cannot be opened. */
   takeNow(): Pipe | null {
     const path = this.#free.pop()
     if (this.#free.length < LOW_WATER) this.#makeAhead()
-    return path === undefined ? null : this.#openPair(path)
+    if (path === undefined) return null
+    if (existsSync(path)) return this.#openPair(path)
+    // Someone swept the directory away: none of the names stands for a pipe any more.
+    this.#free = []
+    return null
   }
 
   /**
@@ -71,7 +78,7 @@ export class OutputPipes {
       return {reader: openSync(path, constants.O_RDONLY), writer}
     } finally {
       closeSync(opener)
-      unlinkSync(path)
+      rmSync(path, {force: true})
     }
   }
 
@@ -87,7 +94,7 @@ export class OutputPipes {
     }
     const release = (everyWriterIsGone: boolean): void => {
       if (everyWriterIsGone) this.#free.push(path)
-      else unlinkSync(path)
+      else rmSync(path, {force: true})
     }
     return {reader, writer, release}
   }
@@ -99,13 +106,15 @@ export class OutputPipes {
   }
 
   #make(): Promise<void> {
-    this.#making ??= this.#makeBatch().finally(() => {
+    this.#making ??= Promise.try(() => this.#makeBatch()).finally(() => {
       this.#making = null
     })
     return this.#making
   }
 
   #makeBatch(): Promise<void> {
+    // Someone may have swept the directory away: the next batch makes it again.
+    mkdirSync(this.#directory, {recursive: true, mode: 0o700})
     const paths = Array.from({length: BATCH}, () => join(this.#directory, String(this.#made++)))
     return new Promise((resolve, reject) => {
       execFile('mkfifo', ['-m', '600', ...paths], (error) => {

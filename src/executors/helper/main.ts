@@ -5,7 +5,7 @@
 import {closeSync, mkdirSync, readdirSync, readFileSync} from 'node:fs'
 import {Socket} from 'node:net'
 
-import type {CommandEnd, HelperReady, HelperSetup, StartRequest} from './helper-protocol.ts'
+import type {CommandEnd, HelperReady, HelperSetup, StartRequest} from '../helper-protocol.ts'
 import {
   decodeCredit,
   decodeJson,
@@ -13,10 +13,10 @@ import {
   encodeJson,
   FRAME,
   FrameReader,
-} from './helper-protocol.ts'
-import {Journal} from './journal.ts'
+} from '../helper-protocol.ts'
+import {Journal} from '../journal.ts'
 import {OutputPipes} from './output-pipes.ts'
-import {bootId, listProcesses, readLinuxProcess} from './process-table.ts'
+import {bootId, listProcesses, readLinuxProcess} from '../process-table.ts'
 import type {CommandWorld} from './running-command.ts'
 import {RunningCommand} from './running-command.ts'
 import {chooseSpawn} from './spawn-choice.ts'
@@ -139,7 +139,7 @@ function stop(): void {
 /** The parent is gone, whatever the reason: nobody takes output or ends any more. */
 function abandon(): void {
   abandoned = true
-  for (const command of commands.values()) command.discard()
+  for (const command of commands.values()) command.credit(Infinity)
   stop()
 }
 

@@ -1,5 +1,5 @@
 /** Decides, once per helper life, how processes are started. */
-import type {HelperReady, SpawnChoice} from './helper-protocol.ts'
+import type {HelperReady, SpawnChoice} from '../helper-protocol.ts'
 import {spawnPortable} from './spawn-portable.ts'
 import {loadPosixSpawn} from './spawn-posix.ts'
 import type {Spawn} from './spawn.ts'

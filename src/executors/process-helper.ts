@@ -13,7 +13,6 @@ import type {OutputSink} from '../ports/executor.ts'
 import {assert} from '../std/assert.ts'
 import type {CommandEnd, HelperReady, HelperSetup, StartRequest} from './helper-protocol.ts'
 import {
-  CREDIT_LUMP_BYTES,
   decodeJson,
   encodeCredit,
   encodeFrame,
@@ -22,6 +21,7 @@ import {
   FrameReader,
 } from './helper-protocol.ts'
 import {endOrphans} from './orphans.ts'
+import {SinkFeed} from './sink-feed.ts'
 
 /** Between two starts of a helper that dies: doubled up to the second number. */
 const RESTART_MS = 100
@@ -51,12 +51,8 @@ export interface CommandHandle {
 
 interface Held {
   readonly request: StartRequest
-  readonly output: OutputSink
+  readonly feed: SinkFeed
   readonly settle: (end: CommandEnd) => void
-  /** Taken by the sink and not yet told to the helper. */
-  credit: number
-  /** Written to a sink that said wait. */
-  waiting: number
   sent: boolean
 }
 
@@ -108,7 +104,10 @@ export class ProcessHelper {
     const ended = new Promise<CommandEnd>((resolve) => {
       settle = resolve
     })
-    const held: Held = {request, output, settle, credit: 0, waiting: 0, sent: false}
+    const feed = new SinkFeed(output, (bytes) => {
+      if (this.#held.has(execution)) this.#send(encodeCredit(execution, bytes))
+    })
+    const held: Held = {request, feed, settle, sent: false}
     this.#held.set(execution, held)
     if (this.#state === 'ready') this.#sendStart(execution, held)
     else if (this.#state === 'stopping' || this.#state === 'stopped') {
@@ -163,7 +162,7 @@ export class ProcessHelper {
     const {clock, report: _, ...setup} = this.#options
     // A packed Belfry has the same file with its types stripped.
     const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'
-    const entry = fileURLToPath(new URL(`./helper-main.${extension}`, import.meta.url))
+    const entry = fileURLToPath(new URL(`./helper/main.${extension}`, import.meta.url))
     const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', entry], {
       // A session of its own: a Ctrl-C in the node's terminal is the node's to answer.
       detached: true,
@@ -225,30 +224,8 @@ export class ProcessHelper {
   }
 
   #onOutput(execution: number, payload: Buffer): void {
-    const held = this.#held.get(execution)
-    if (held === undefined) return
     // A copy: the sink keeps it, and the chunk it lies in holds other executions' frames.
-    const bytes = new Uint8Array(payload)
-    if (held.waiting > 0) {
-      // Still within the window: the sink said wait, the rest of what was under way arrives all the same.
-      held.waiting += bytes.length
-      held.output.write(bytes)
-    } else if (held.output.write(bytes)) this.#credit(execution, held, bytes.length)
-    else {
-      held.waiting = bytes.length
-      held.output.drained(() => {
-        const taken = held.waiting
-        held.waiting = 0
-        this.#credit(execution, held, taken)
-      })
-    }
-  }
-
-  #credit(execution: number, held: Held, bytes: number): void {
-    held.credit += bytes
-    if (held.credit < CREDIT_LUMP_BYTES || !this.#held.has(execution)) return
-    this.#send(encodeCredit(execution, held.credit))
-    held.credit = 0
+    this.#held.get(execution)?.feed.push(new Uint8Array(payload))
   }
 
   #settle(execution: number, end: CommandEnd): void {

@@ -6,12 +6,12 @@
 import {closeSync} from 'node:fs'
 import {Socket} from 'node:net'
 
-import type {CommandEnd, Ending, HelperSetup, StartRequest} from './helper-protocol.ts'
-import {OUTPUT_WINDOW_BYTES} from './helper-protocol.ts'
-import type {Journal} from './journal.ts'
+import type {CommandEnd, Ending, HelperSetup, StartRequest} from '../helper-protocol.ts'
+import type {Journal} from '../journal.ts'
+import {CommandOutput} from './command-output.ts'
 import type {OutputPipes, Pipe} from './output-pipes.ts'
-import type {ProcessRow} from './process-table.ts'
-import {EXECUTION_VARIABLE, NODE_ID_VARIABLE, readLinuxProcess} from './process-table.ts'
+import type {ProcessRow} from '../process-table.ts'
+import {EXECUTION_VARIABLE, NODE_ID_VARIABLE, readLinuxProcess} from '../process-table.ts'
 import {ProcessTree} from './process-tree.ts'
 import type {Spawn, SpawnRequest} from './spawn.ts'
 import {explainRefusal} from './spawn.ts'
@@ -26,15 +26,6 @@ const SWEEP_MS_MAX = 400
 
 /** After KILL the tree is swept this often before what will not die is left alone: about two seconds. */
 const KILL_SWEEPS_MAX = 40
-
-/**
- * What a command wrote before its exit lies in the pipe, at most this much of it. More after the exit is another
- * process's, which may go on for ever.
- */
-const AFTER_EXIT_BYTES_MAX = 1024 * 1024
-
-/** How often the wait for the end of the output is looked at. */
-const DRAIN_TICK_MS = 50
 
 /** What a command needs of the helper around it. */
 export interface CommandWorld {
@@ -54,8 +45,7 @@ export class RunningCommand {
   readonly #request: StartRequest
   #tree: ProcessTree | null = null
   #pipe: Pipe | null = null
-  #source: Socket | null = null
-  #unacknowledged = 0
+  #output: CommandOutput | null = null
   #exit: {exitCode: number | null; signal: string} | null = null
   #ending: Ending = null
   #memoryBytes = 0
@@ -65,11 +55,7 @@ export class RunningCommand {
   #sweeps = 0
   #goneLooks = 0
   #sweepMs = SWEEP_MS
-  #sawEnd = false
-  #cut = false
   #settled = false
-  #drainedMs = 0
-  #afterExitBytes = 0
   readonly #timers = new Map<string, NodeJS.Timeout>()
 
   constructor(world: CommandWorld, number: number, request: StartRequest) {
@@ -119,15 +105,18 @@ export class RunningCommand {
 
   #launch(pipe: Pipe, account: Account | null, input: number | null): void {
     if (this.#ending !== null) {
-      closeSync(pipe.writer)
-      closeSync(pipe.reader)
-      pipe.release(true)
+      giveBack(pipe)
       return this.#report('')
+    }
+    // A crash after this and before the next record leaves a process that only its environment betrays.
+    try {
+      this.#world.journal.beginning(this.#request.executionId)
+    } catch (error) {
+      giveBack(pipe)
+      throw error
     }
     const request = this.#spawnRequest(pipe, account, input)
     this.#pipe = pipe
-    // A crash after this line and before the next record leaves a process that only its environment betrays.
-    this.#world.journal.beginning(this.#request.executionId)
     const pid = this.#world.spawn(request, {
       exited: (exitCode, signal) => this.#onExit(exitCode, signal),
       refused: (code) => this.#onRefused(explainRefusal(code, request)),
@@ -136,7 +125,11 @@ export class RunningCommand {
     if (pid === null) return
     this.#record(pid)
     this.#tree = new ProcessTree(pid, this.#request.executionId, this.#world.setup.nodeId)
-    this.#listen(pipe)
+    this.#output = new CommandOutput(
+      pipe,
+      (bytes) => this.#world.output(this.#number, bytes),
+      () => this.#settle(),
+    )
     if (this.#request.timeoutMs > 0) this.#armTimeout(this.#request.timeoutMs)
   }
 
@@ -165,40 +158,9 @@ export class RunningCommand {
     this.#world.journal.started({executionId: this.#request.executionId, pid, started})
   }
 
-  #listen(pipe: Pipe): void {
-    const source = new Socket({fd: pipe.reader, readable: true, writable: false})
-    this.#source = source
-    source.on('data', (bytes: Buffer) => this.#onOutput(bytes))
-    source.once('end', () => {
-      this.#sawEnd = true
-      this.#settle()
-    })
-    source.once('error', () => {
-      this.#cut = true
-      this.#settle()
-    })
-    source.once('close', () => pipe.release(this.#sawEnd))
-  }
-
-  #onOutput(bytes: Buffer): void {
-    if (this.#settled) return
-    this.#world.output(this.#number, bytes)
-    this.#unacknowledged += bytes.length
-    if (this.#unacknowledged >= OUTPUT_WINDOW_BYTES) this.#source!.pause()
-    if (this.#exit === null) return
-    this.#afterExitBytes += bytes.length
-    if (this.#afterExitBytes > AFTER_EXIT_BYTES_MAX) this.#cutOff()
-  }
-
-  /** The sink took `bytes`. */
+  /** The sink took `bytes`; `Infinity` = there is no sink any more. */
   credit(bytes: number): void {
-    this.#unacknowledged -= bytes
-    if (this.#unacknowledged < OUTPUT_WINDOW_BYTES) this.#source?.resume()
-  }
-
-  /** Nobody listens any more: read on, so that the command does not hang on a full pipe, and forget. */
-  discard(): void {
-    this.credit(Infinity)
+    this.#output?.credit(bytes)
   }
 
   #onExit(exitCode: number | null, signal: string): void {
@@ -206,22 +168,7 @@ export class RunningCommand {
     // Asked now, at the reaping: an empty group's number may be given to others later.
     this.#leftBehind = this.#tree?.groupIsAlive() ?? false
     this.#disarm('timeout')
-    if (this.#tree === null || this.#sawEnd) this.#settle()
-    else this.#arm('drain', DRAIN_TICK_MS, () => this.#waitForEnd())
-  }
-
-  /**
-   * Counts only the time in which we were reading: a slow sink must not cost the command its last lines, unless the
-   * command was killed, when nobody waits for a sink.
-   */
-  #waitForEnd(): void {
-    if (this.#killed || !(this.#source?.isPaused() ?? false)) this.#drainedMs += DRAIN_TICK_MS
-    if (this.#drainedMs >= this.#world.setup.drainMs) return this.#cutOff()
-    this.#arm('drain', DRAIN_TICK_MS, () => this.#waitForEnd())
-  }
-
-  #cutOff(): void {
-    this.#cut = true
+    this.#output?.exited(this.#world.setup.drainMs)
     this.#settle()
   }
 
@@ -243,12 +190,14 @@ export class RunningCommand {
     this.#disarm('kill')
     if (this.#tree === null) return
     this.#tree.signal('SIGKILL')
-    if (this.#exit !== null) this.#cut = !this.#sawEnd
+    this.#output!.hurry()
+    if (this.#exit !== null) this.#output!.cut()
     this.#sweep()
   }
 
   /** Looks whether an ending tree is gone; after KILL strikes again at whatever was started meanwhile. */
   #sweep(): void {
+    if (this.#settled) return
     const tree = this.#tree!
     // Twice: a process in the middle of an exec shows no environment for an instant, and would be overlooked.
     this.#goneLooks = this.#exit !== null && !tree.isAlive() ? this.#goneLooks + 1 : 0
@@ -278,10 +227,9 @@ export class RunningCommand {
   /** Reports the end as soon as all of it is there. */
   #settle(): void {
     if (this.#settled || this.#exit === null) return
-    if (!this.#sawEnd && !this.#cut) return
+    if (this.#output?.isOver === false) return
     if (this.#ending !== null && this.#tree !== null && !this.#treeIsGone) return
     if (this.#leftBehind) this.#tree!.killGroup()
-    this.#source?.destroy()
     this.#report('')
   }
 
@@ -306,7 +254,7 @@ export class RunningCommand {
       signal: this.#exit?.signal ?? '',
       ending: this.#ending,
       memoryBytes: this.#memoryBytes,
-      cut: this.#cut && !this.#sawEnd,
+      cut: this.#output?.wasCut ?? false,
     })
   }
 
@@ -325,4 +273,11 @@ export class RunningCommand {
     if (timer !== undefined) clearTimeout(timer)
     this.#timers.delete(name)
   }
+}
+
+/** A pipe that no command ever had. */
+function giveBack(pipe: Pipe): void {
+  closeSync(pipe.writer)
+  closeSync(pipe.reader)
+  pipe.release(true)
 }

@@ -7,7 +7,7 @@ import {closeSync, openSync, statSync} from 'node:fs'
 import {constants} from 'node:os'
 import {resolve} from 'node:path'
 
-import {assert} from '../std/assert.ts'
+import {assert} from '../../std/assert.ts'
 import {lookUp} from './spawn.ts'
 import type {Spawn, SpawnListener, SpawnRequest} from './spawn.ts'
 

@@ -2,8 +2,9 @@
  * A command and all that came of it: its process group, and on Linux also what left the group (a session of its own)
  * but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
  */
-import type {ProcessRow} from './process-table.ts'
-import {listLinuxProcesses, listMarked, readLinuxProcess} from './process-table.ts'
+import type {ProcessRow} from '../process-table.ts'
+import {listLinuxProcesses, listMarked, readLinuxProcess} from '../process-table.ts'
+import {send} from '../signal.ts'
 
 /** A look through every process's environment serves all commands that ask within this time. */
 const CENSUS_MS = 40
@@ -70,17 +71,5 @@ export class ProcessTree {
       const row = readLinuxProcess(pid)
       return row !== null && row.group !== this.#pid
     })
-  }
-}
-
-/** True when there was someone to send it to. */
-export function send(pid: number, signal: NodeJS.Signals | 0): boolean {
-  try {
-    return process.kill(pid, signal)
-  } catch (error) {
-    const {code} = error as NodeJS.ErrnoException
-    // EPERM: there, but no longer ours to end (it changed its user).
-    if (code === 'ESRCH' || code === 'EPERM') return false
-    throw error
   }
 }
