@@ -17,7 +17,7 @@ import {Ownership, storeFiles} from './ownership.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
 
 /** All pages in one step: the image is one snapshot however much is written meanwhile, and it is never begun anew. */
-const PAGES_PER_STEP = -1
+const PAGES_PER_STEP = 2 ** 31 - 1
 
 /** Writes an image of what `source` reads to `target`, which must not exist. Off the calling thread. */
 export async function writeImage(source: Connection, target: string): Promise<void> {
