@@ -36,6 +36,12 @@ async function openReference(): Promise<FastifyInstance> {
       cdn: '/docs/js/scalar.js',
       withDefaultFonts: false,
       telemetry: false,
+      // Offers of the package's maker that would send the reader elsewhere.
+      agent: {disabled: true},
+      mcp: {disabled: true},
+      showDeveloperTools: 'never',
+      hideClientButton: true,
+      orderSchemaPropertiesBy: 'preserve',
       pageTitle: 'Belfry API',
     },
   })

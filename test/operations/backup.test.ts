@@ -1,0 +1,50 @@
+/** Files of backups: one at a time, and none is left. */
+import assert from 'node:assert/strict'
+import {mkdtemp, readdir, rm, writeFile} from 'node:fs/promises'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {test, type TestContext} from 'node:test'
+import {DomainError} from '../../src/core/refusal.ts'
+import {createBackup} from '../../src/operations/backup.ts'
+import {PatientStore} from '../../src/operations/patience.ts'
+import {StoreUnavailable, type Store} from '../../src/ports/store.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+
+async function inFolder(t: TestContext, write: (file: string) => Promise<void>) {
+  const dataDirectory = await mkdtemp(join(tmpdir(), 'belfry-backup-'))
+  t.after(() => rm(dataDirectory, {recursive: true, force: true}))
+  const settings = {
+    defaultTimezone: () => 'UTC',
+    dataDirectory,
+    tokenConfigured: false,
+    runsAsRoot: false,
+  }
+  const store = new PatientStore({backup: write} as Store, new VirtualClock())
+  const {backup} = createBackup({random: new SeededRandom(), settings}, store)
+  return {backup, dataDirectory}
+}
+
+test('an image stands until it is released, and is the only one', async (t) => {
+  const {backup, dataDirectory} = await inFolder(t, (file) => writeFile(file, 'image'))
+  await writeFile(join(dataDirectory, 'backup-of-a-dead-process.partial'), 'old')
+  await writeFile(join(dataDirectory, 'belfry.db'), 'the store')
+  const image = await backup()
+  assert.equal((await readdir(dataDirectory)).length, 2)
+  await assert.rejects(backup(), (error) => (error as DomainError).code === 'backup_running')
+  await image.release()
+  assert.deepEqual(await readdir(dataDirectory), ['belfry.db'])
+  await (await backup()).release()
+})
+
+test('a backup that fails leaves nothing, and the next one may begin', async (t) => {
+  let fails = true
+  const {backup, dataDirectory} = await inFolder(t, async (file) => {
+    await writeFile(file, 'half')
+    if (fails) throw new StoreUnavailable('disk full')
+  })
+  await assert.rejects(backup(), (error) => (error as DomainError).code === 'store_unavailable')
+  assert.deepEqual(await readdir(dataDirectory), [])
+  fails = false
+  await (await backup()).release()
+})

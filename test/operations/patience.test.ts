@@ -1,0 +1,72 @@
+/** Waiting for the store has an end, and what its failures become. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {DomainError} from '../../src/core/refusal.ts'
+import {LONG_WORK_MS, PATIENCE_MS, PatientStore} from '../../src/operations/patience.ts'
+import {OutcomeUnknown, StoreUnavailable, type Store} from '../../src/ports/store.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+
+const NO_STORE = {} as Store
+
+const refusal = (code: string, cause?: unknown) => (error: unknown) => {
+  assert.ok(error instanceof DomainError)
+  assert.deepEqual([error.code, error.cause], [code, cause])
+  return true
+}
+
+test('an answer in time is the answer, and leaves no timer behind', async () => {
+  const clock = new VirtualClock()
+  const store = new PatientStore(NO_STORE, clock)
+  assert.equal(await store.read(async () => 7), 7)
+  await assert.rejects(
+    store.write(() => Promise.reject(new TypeError('ours'))),
+    TypeError,
+  )
+  assert.equal(clock.waiting, 0)
+})
+
+test('failures of the store are refusals that keep their cause', async () => {
+  const store = new PatientStore(NO_STORE, new VirtualClock())
+  const away = new StoreUnavailable('away')
+  const lost = new OutcomeUnknown('lost')
+  await assert.rejects(
+    store.read(() => Promise.reject(away)),
+    refusal('store_unavailable', away),
+  )
+  await assert.rejects(
+    store.write(() => Promise.reject(away)),
+    refusal('store_unavailable', away),
+  )
+  await assert.rejects(
+    store.write(() => Promise.reject(lost)),
+    refusal('outcome_unknown', lost),
+  )
+})
+
+test('no answer is given up: a read as unavailable, a write as unknown, long work much later', async () => {
+  const clock = new VirtualClock()
+  const store = new PatientStore(NO_STORE, clock)
+  const late = Promise.withResolvers<number>()
+  const expected = [
+    assert.rejects(
+      store.read(() => late.promise),
+      refusal('store_unavailable'),
+    ),
+    assert.rejects(
+      store.write(() => late.promise),
+      refusal('outcome_unknown'),
+    ),
+  ]
+  const long = assert.rejects(
+    store.longWrite(() => late.promise),
+    refusal('outcome_unknown'),
+  )
+  await clock.advance(PATIENCE_MS)
+  await Promise.all(expected)
+  assert.equal(clock.waiting, 1)
+  await clock.advance(LONG_WORK_MS)
+  await long
+  // The answer that comes after all, or a late failure, disturbs nobody.
+  late.reject(new Error('too late'))
+  await clock.settle()
+})
