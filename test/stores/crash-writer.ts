@@ -1,0 +1,74 @@
+/**
+ * A process that writes as fast as it can until it is killed, telling on standard output what was acknowledged to it,
+ * one line each. Started by the crash test with a data directory; goes on from whatever is stored there.
+ */
+import {openSqliteStore} from '../../src/stores/sqlite/store.ts'
+import {systemClock} from '../../src/system/system-clock.ts'
+import {anEnd, aSpec} from './exercise-store/scene.ts'
+
+const LANES = 6
+const [dataDir] = process.argv.slice(2)
+
+function tell(line: string): void {
+  process.stdout.write(`${line}\n`)
+}
+
+tell('opening')
+const opened = await openSqliteStore({
+  dataDir: dataDir!,
+  clock: systemClock(),
+  random: {id: () => crypto.randomUUID()},
+})
+if (!opened.ok) throw new Error(opened.problem)
+const {store, recovered} = opened
+tell(`opened ${recovered.uncleanStop}`)
+await store.agreeTimezone('UTC')
+const lease = await store.acquireLease({holder: 'writer', nodeId: 'n1', ttlMs: 60_000})
+if (lease === null) throw new Error('the lease of the killed writer was not vacated')
+const {term} = lease
+let tokens = 0
+
+/** Replaces one text over and over. */
+async function rewrite(lane: number): Promise<never> {
+  const name = `text-${lane}`
+  for (let count = Number((await store.policy(name))?.rules ?? 0) + 1; ; count += 1) {
+    await store.putPolicy({name, rules: String(count)})
+    tell(`text ${name} ${count}`)
+  }
+}
+
+/** Runs one job over and over through its whole life. */
+async function run(lane: number): Promise<never> {
+  const name = `job-${lane}`
+  const node = `n-${lane}`
+  await store.rescue({
+    term,
+    nodeId: node,
+    exceptIncarnation: null,
+    reason: 'node_restarted',
+    limit: 100,
+    dice: 0,
+  })
+  const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+  await store.submit({spec: aSpec(name, {schedule: '@manually'}), ...request})
+  for (;;) {
+    const accepted = await store.requestRun({name, forced: true, idempotency: null})
+    if (accepted.kind !== 'accepted') throw new Error(accepted.kind)
+    const {group} = accepted
+    tell(`asked ${name} ${group}`)
+    const targets = [{nodeId: node, nodeName: node}]
+    const launch = {group, kind: 'launch', targets, forbid: false} as const
+    await store.applyLaunches({term, dues: [], requests: [launch]})
+    const token = `${process.pid}-${(tokens += 1)}`
+    const {claimed} = await store.claim({
+      nodeId: node,
+      incarnation: String(process.pid),
+      token,
+      room: 9,
+    })
+    await store.finish(claimed.map((each) => anEnd(each, 'succeeded', {output: 'x'.repeat(3_000)})))
+    for (const {execution} of claimed) tell(`ended ${name} ${execution.group}`)
+  }
+}
+
+await Promise.all(Array.from({length: LANES}, (_, lane) => [rewrite(lane), run(lane)]).flat())

@@ -1,0 +1,119 @@
+/**
+ * A writer killed with SIGKILL at random moments, again and again on the same store: everything it was told is stored
+ * must be there, the file must be sound, and the books must balance. `BELFRY_CRASH_ROUNDS` asks for more rounds.
+ */
+import assert from 'node:assert/strict'
+import {spawn} from 'node:child_process'
+import {mkdtempSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {createInterface} from 'node:readline'
+import {DatabaseSync} from 'node:sqlite'
+import {after, describe, it} from 'node:test'
+import {fileURLToPath} from 'node:url'
+
+const ROUNDS = Number(process.env['BELFRY_CRASH_ROUNDS'] ?? 100)
+/** Stores worked on at the same time. */
+const STORES = 2
+/** The writer is killed after hearing at most this many acknowledgements. */
+const LINES_MAX = 400
+const WRITER = fileURLToPath(new URL('./crash-writer.ts', import.meta.url))
+
+/** What writers of one store were told is stored. */
+interface Acknowledged {
+  readonly texts: Map<string, number>
+  readonly asked: Set<number>
+  readonly ended: Set<number>
+}
+
+describe('SQLite after kill -9', {concurrency: true}, () => {
+  for (let index = 0; index < STORES; index += 1) {
+    const rounds = Math.ceil(ROUNDS / STORES)
+    it(`keeps what it acknowledged, ${rounds} times over`, async () => {
+      const dataDir = mkdtempSync(join(tmpdir(), 'belfry-crash-'))
+      after(() => rmSync(dataDir, {recursive: true, force: true}))
+      const known: Acknowledged = {texts: new Map(), asked: new Set(), ended: new Set()}
+      for (let round = 0; round < rounds; round += 1) {
+        // Some are killed while they open the store, before they could say anything.
+        const lines = round % 10 === 9 ? 1 : 1 + Math.floor(Math.random() * LINES_MAX)
+        const heard = await writeUntilKilled(dataDir, lines)
+        for (const line of heard) note(known, line)
+        verify(dataDir, known, `round ${round}, killed after ${lines} lines`)
+      }
+      assert(known.ended.size > 0 && known.texts.size > 0, 'something was written')
+    })
+  }
+})
+
+/** Starts a writer and kills it after so many lines; answers every whole line it wrote before it died. */
+async function writeUntilKilled(dataDir: string, lines: number): Promise<string[]> {
+  const child = spawn(process.execPath, [WRITER, dataDir], {stdio: ['ignore', 'pipe', 'pipe']})
+  const complaints: Buffer[] = []
+  child.stderr.on('data', (data: Buffer) => complaints.push(data))
+  const heard: string[] = []
+  const ended = new Promise<NodeJS.Signals | null>((resolve) => {
+    child.once('close', (_code, signal) => resolve(signal))
+  })
+  for await (const line of createInterface({input: child.stdout})) {
+    heard.push(line)
+    if (heard.length === lines) child.kill('SIGKILL')
+  }
+  const signal = await ended
+  assert.equal(
+    signal,
+    'SIGKILL',
+    `the writer ran until it was killed: ${Buffer.concat(complaints)}`,
+  )
+  return heard
+}
+
+function note(known: Acknowledged, line: string): void {
+  const [kind, name, number] = line.split(' ')
+  if (kind === 'text') known.texts.set(name!, Number(number))
+  if (kind === 'asked') known.asked.add(Number(number))
+  if (kind === 'ended') known.ended.add(Number(number))
+}
+
+interface Books {
+  readonly name: string
+  readonly success_count: number
+  readonly succeeded: number
+  readonly error_count: number
+  readonly failed: number
+}
+
+/** Looks into the file itself, as the next owner will find it. */
+function verify(dataDir: string, known: Acknowledged, when: string): void {
+  const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+  try {
+    const [check] = database.prepare('PRAGMA quick_check').all()
+    assert.deepEqual({...check}, {quick_check: 'ok'}, when)
+    if (known.texts.size === 0 && known.asked.size === 0) return
+    const text = database.prepare('SELECT rules FROM policies WHERE name = ?')
+    for (const [name, count] of known.texts) {
+      const row = text.get(name)
+      assert(Number(row?.['rules']) >= count, `${name} is at least ${count}, ${when}`)
+    }
+    const numbers = (sql: string) =>
+      new Set(
+        database
+          .prepare(sql)
+          .all()
+          .map((row) => Number(row['group_id'])),
+      )
+    const launches = numbers('SELECT group_id FROM launches')
+    assert.deepEqual([...known.asked.difference(launches)], [], `requests, ${when}`)
+    const ended = numbers(`SELECT group_id FROM executions WHERE status = 'succeeded'`)
+    assert.deepEqual([...known.ended.difference(ended)], [], `ends, ${when}`)
+    const books = database.prepare(BOOKS).all() as unknown as Books[]
+    for (const {name, success_count: won, succeeded, error_count: lost, failed} of books)
+      assert.deepEqual([won, lost], [succeeded, failed], `the books of ${name}, ${when}`)
+  } finally {
+    database.close()
+  }
+}
+
+const BOOKS = `SELECT name, success_count, error_count,
+  (SELECT count(*) FROM executions e WHERE e.job_id = j.id AND e.status = 'succeeded') AS succeeded,
+  (SELECT count(*) FROM executions e WHERE e.job_id = j.id AND e.status = 'lost') AS failed
+  FROM jobs j`

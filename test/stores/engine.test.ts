@@ -1,0 +1,87 @@
+/** The writer itself: what it does when the disk is full, and that a batch is one transaction. */
+import assert from 'node:assert/strict'
+import {mkdtempSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {describe, it, type TestContext} from 'node:test'
+import {Connection} from '../../src/stores/sqlite/connection.ts'
+import {Engine, type WriteAnswer, type WriteRequest} from '../../src/stores/sqlite/engine.ts'
+import {errorOf} from '../../src/stores/sqlite/failure.ts'
+import {prepareSchema} from '../../src/stores/sqlite/schema.ts'
+import {policies} from '../../src/stores/sql/steps-policy.ts'
+import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
+import {DEFAULT_LIMITS} from '../../src/stores/sql/transaction.ts'
+
+function engineOn(context: TestContext): {engine: Engine; connection: Connection} {
+  const folder = mkdtempSync(join(tmpdir(), 'belfry-engine-'))
+  const connection = new Connection(join(folder, 'store'), {readOnly: false})
+  context.after(() => {
+    connection.close()
+    rmSync(folder, {recursive: true})
+  })
+  const fresh = {clusterId: 'c', incarnation: 'i'}
+  assert(prepareSchema(connection, {fresh, check: true, now: 0}).ok)
+  return {engine: new Engine(connection, DEFAULT_LIMITS), connection}
+}
+
+function put(name: string, bytes: number): WriteRequest {
+  return {name: 'putPolicy', input: [{name, rules: 'x'.repeat(bytes)}], now: 0}
+}
+
+function kinds(answers: readonly WriteAnswer[]): string[] {
+  return answers.map((answer) => (answer.ok ? 'ok' : answer.failure.kind))
+}
+
+function stored(connection: Connection): string[] {
+  const tx = {now: 0, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
+  return connection.snapshot(policies(tx)).map(({name}) => name)
+}
+
+describe('the writer', () => {
+  it('refuses only what the disk has no room for, and works again when it has', (context) => {
+    const {engine, connection} = engineOn(context)
+    const pages = Number(connection.pragma('page_count'))
+    connection.execute(`PRAGMA max_page_count = ${pages + 4}`)
+    const answers = engine.commit([put('a', 10), put('huge', 1_000_000), put('b', 10)])
+    assert.deepEqual(kinds(answers), ['ok', 'unavailable', 'ok'])
+    const [, refused] = answers
+    assert(refused !== undefined && !refused.ok)
+    assert.equal(errorOf(refused.failure).name, 'StoreUnavailable')
+    assert.match(refused.failure.message, /has no space left/)
+    assert.deepEqual(stored(connection), ['a', 'b'])
+    connection.execute('PRAGMA max_page_count = 100000')
+    assert.deepEqual(kinds(engine.commit([put('huge', 1_000_000)])), ['ok'])
+    assert.deepEqual(stored(connection), ['a', 'b', 'huge'])
+  })
+
+  it('undoes a failed step alone, whatever it had written before', (context) => {
+    const {engine, connection} = engineOn(context)
+    const bad: WriteRequest = {
+      name: 'putPolicy',
+      input: [{name: 'bad', rules: Symbol('x')}],
+      now: 0,
+    }
+    const fenced = {
+      name: 'applyLaunches',
+      input: [{term: 7, dues: [], requests: []}],
+      now: 0,
+    } as const
+    const answers = engine.commit([put('a', 1), bad, fenced, put('b', 1)])
+    assert.deepEqual(kinds(answers), ['ok', 'other', 'term_over', 'ok'])
+    assert.deepEqual(stored(connection), ['a', 'b'])
+  })
+
+  it('answers every step when another connection holds the file', (context) => {
+    const {engine, connection} = engineOn(context)
+    connection.execute('PRAGMA busy_timeout = 0')
+    const other = new Connection(connection.database.location()!, {readOnly: false})
+    other.execute('BEGIN IMMEDIATE')
+    assert.deepEqual(kinds(engine.commit([put('a', 1), put('b', 1)])), [
+      'unavailable',
+      'unavailable',
+    ])
+    other.execute('ROLLBACK')
+    other.close()
+    assert.deepEqual(kinds(engine.commit([put('a', 1)])), ['ok'])
+  })
+})

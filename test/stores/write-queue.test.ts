@@ -1,0 +1,107 @@
+/** Group commit: what goes together, in which order, and what callers hear when the writer dies. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {OutcomeUnknown} from '../../src/ports/store.ts'
+import type {WriteAnswer, WriteRequest} from '../../src/stores/sqlite/engine.ts'
+import {WriteQueue, type Committer} from '../../src/stores/sqlite/write-queue.ts'
+
+/** Commits when told to. */
+class HeldCommitter implements Committer {
+  readonly batches: (readonly WriteRequest[])[] = []
+  readonly #answers: ((answers: readonly WriteAnswer[]) => void)[] = []
+  readonly #deaths: ((error: Error) => void)[] = []
+  closed = false
+
+  commit(batch: readonly WriteRequest[]): Promise<readonly WriteAnswer[]> {
+    this.batches.push(batch)
+    return new Promise((resolve, reject) => {
+      this.#answers.push(resolve)
+      this.#deaths.push(reject)
+    })
+  }
+
+  async close(): Promise<void> {
+    this.closed = true
+  }
+
+  answer(index: number): void {
+    this.#answers[index]!(this.batches[index]!.map(({now}) => ({ok: true, result: now})))
+  }
+
+  die(index: number): void {
+    this.#deaths[index]!(new OutcomeUnknown('the writer died'))
+  }
+
+  get sizes(): number[] {
+    return this.batches.map(({length}) => length)
+  }
+}
+
+function queueOf(committer: Committer, batchMax = 3) {
+  const commits: number[] = []
+  const committed = (items: number) => void commits.push(items)
+  const queue = new WriteQueue(committer, {clock: {monotonicMs: () => 0}, batchMax, committed})
+  const write = (now: number) => queue.write({name: 'probe', input: [], now})
+  return {queue, write, commits}
+}
+
+/** Lets everything that is ready run. */
+const settle = () => new Promise<void>((resolve) => setImmediate(resolve))
+
+describe('the write queue', () => {
+  it('sends what was asked together together, two batches at a time, in order', async () => {
+    const committer = new HeldCommitter()
+    const {write, commits} = queueOf(committer)
+    const writes = [1, 2, 3, 4, 5, 6, 7, 8].map(write)
+    await settle()
+    assert.deepEqual(committer.sizes, [3, 3])
+    committer.answer(0)
+    await settle()
+    assert.deepEqual(committer.sizes, [3, 3, 2])
+    committer.answer(1)
+    committer.answer(2)
+    assert.deepEqual(await Promise.all(writes), [1, 2, 3, 4, 5, 6, 7, 8])
+    const order = committer.batches.flat().map(({now}) => now)
+    assert.deepEqual(order, [1, 2, 3, 4, 5, 6, 7, 8])
+    assert.deepEqual(commits, [3, 3, 2])
+  })
+
+  it('a writer that died leaves the outcome of its batch unknown, and only that', async () => {
+    const committer = new HeldCommitter()
+    const {write} = queueOf(committer)
+    const writes = Promise.allSettled([1, 2, 3, 4].map(write))
+    await settle()
+    committer.die(0)
+    committer.answer(1)
+    const results = await writes
+    assert.deepEqual(
+      results.map((result) => (result.status === 'rejected' ? result.reason.name : result.value)),
+      ['OutcomeUnknown', 'OutcomeUnknown', 'OutcomeUnknown', 4],
+    )
+  })
+
+  it('closing answers everything accepted and accepts nothing more', async () => {
+    const committer = new HeldCommitter()
+    const {queue, write} = queueOf(committer)
+    const accepted = write(1)
+    const closing = queue.close()
+    await assert.rejects(write(2), {name: 'StoreUnavailable'})
+    await settle()
+    assert.equal(committer.closed, false)
+    committer.answer(0)
+    assert.equal(await accepted, 1)
+    await closing
+    assert.equal(committer.closed, true)
+  })
+
+  it('refuses when too many wait, instead of growing', async () => {
+    const committer = new HeldCommitter()
+    const {write} = queueOf(committer)
+    const writes = Array.from({length: 20_010}, (_, index) => write(index))
+    const refused = Promise.allSettled(writes.slice(20_000))
+    for (const {status} of await refused) assert.equal(status, 'rejected')
+    await settle()
+    assert.deepEqual(committer.sizes, [3, 3])
+    await assert.doesNotReject(Promise.race([write(1), settle()]))
+  })
+})
