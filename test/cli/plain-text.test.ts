@@ -1,0 +1,58 @@
+/** What a job prints must not reach the terminal as anything but text, wherever the pieces are cut. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import fc from 'fast-check'
+import {oneLine, PlainText} from '../../src/cli/plain-text.ts'
+
+/** What was written and what may be shown. */
+const ROWS: readonly (readonly [written: string, shown: string])[] = [
+  ['plain text\n\twith tab', 'plain text\n\twith tab'],
+  ['grüße 日本 🎉', 'grüße 日本 🎉'],
+  ['\u001b[31mred\u001b[0m', 'red'],
+  ['\u001b[1;38;2;1;2;3mx', 'x'],
+  ['\u001b[?25lx\u001b[2J\u001b[1;1H', 'x'],
+  ['\u001b]0;title\u0007x', 'x'],
+  ['\u001b]8;;http://evil\u001b\\link\u001b]8;;\u001b\\', 'link'],
+  ['\u001bP+q544e\u001b\\x', 'x'],
+  ['\u001b_application\u001b\\x', 'x'],
+  ['\u001b^private\u001b\\x\u001bXstart\u001b\\y', 'xy'],
+  ['\u001bcreset', 'reset'],
+  ['\u001b(0box\u001b(B', 'box'],
+  ['\u009b31mred', 'red'],
+  ['\u009d0;title\u009cx', 'x'],
+  ['\u0090q\u001b\\x', 'x'],
+  ['bell\u0007 back\b\b over\rwritten', 'bell back overwritten'],
+  ['nul\0 delete\u007f next\u0085line', 'nul delete nextline'],
+  ['\u001b]0;never ended\nnext line', '\nnext line'],
+  ['\u001b[31', ''],
+  ['\u001b\u001b[31mx', 'x'],
+  ['\u001b[3\u001b[31mx', 'x'],
+  ['\r\n', '\n'],
+]
+
+for (const [written, shown] of ROWS)
+  test(`${JSON.stringify(written)} is shown as ${JSON.stringify(shown)}`, () => {
+    assert.equal(new PlainText().push(written), shown)
+    const pieces = new PlainText()
+    const bitByBit = [...written].map((piece) => pieces.push(piece)).join('')
+    assert.equal(bitByBit, shown, 'cut everywhere')
+  })
+
+test('no control character but newline and tab ever comes through', () => {
+  const any = fc.string({
+    unit: fc.constantFrom('\u001b', '[', ']', '\\', 'm', 'x', '\u0007', '\u009b', '\n', '\0', '\t'),
+  })
+  fc.assert(
+    fc.property(fc.array(any), (pieces) => {
+      const plain = new PlainText()
+      const shown = pieces.map((piece) => plain.push(piece)).join('')
+      assert.equal(shown, new PlainText().push(pieces.join('')))
+      // eslint-disable-next-line no-control-regex
+      assert.doesNotMatch(shown, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f]/)
+    }),
+  )
+})
+
+test('a cell of a table is one line', () => {
+  assert.equal(oneLine(' a\r\nb\tc\u001b[2J '), 'a b c')
+})

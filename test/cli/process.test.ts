@@ -1,0 +1,213 @@
+/** The program as a process: how it starts, what it says where, how it ends. */
+import assert from 'node:assert/strict'
+import {spawn, type ChildProcess} from 'node:child_process'
+import {once} from 'node:events'
+import {copyFile, mkdir, mkdtemp, rm, symlink, writeFile} from 'node:fs/promises'
+import {createServer, type AddressInfo} from 'node:net'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {text} from 'node:stream/consumers'
+import {afterEach, beforeEach, test} from 'node:test'
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const BIN = join(ROOT, 'bin', 'belfry.js')
+const MAIN = join(ROOT, 'src', 'main.ts')
+
+let directory: string
+let children: ChildProcess[] = []
+beforeEach(async () => {
+  directory = await mkdtemp(join(tmpdir(), 'belfry-process-'))
+})
+afterEach(async () => {
+  for (const child of children) child.kill('SIGKILL')
+  for (const child of children)
+    if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  children = []
+  await rm(directory, {recursive: true, force: true})
+})
+
+/** Nothing of the environment the tests run in decides how it starts. */
+function environment(more: Record<string, string> = {}): NodeJS.ProcessEnv {
+  const kept = Object.entries(process.env).filter(([name]) => !/^(BELFRY|NODE)_/.test(name))
+  return {...Object.fromEntries(kept), ...more}
+}
+
+function start(argv: readonly string[], env: Record<string, string> = {}): ChildProcess {
+  const child = spawn(process.execPath, argv, {
+    cwd: directory,
+    env: environment(env),
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  children.push(child)
+  return child
+}
+
+interface Ended {
+  readonly code: number | null
+  readonly out: string
+  readonly err: string
+}
+
+async function ended(child: ChildProcess): Promise<Ended> {
+  const [out, err, exit] = await Promise.all([
+    text(child.stdout!),
+    text(child.stderr!),
+    once(child, 'exit'),
+  ])
+  return {code: exit[0] as number | null, out, err}
+}
+
+/** The first line on standard output. */
+async function readyLine(child: ChildProcess): Promise<string> {
+  let said = ''
+  for await (const piece of child.stdout!.iterator({destroyOnReturn: false})) {
+    said += String(piece)
+    if (said.includes('\n')) return said
+  }
+  assert.fail(`no ready line; standard error: ${await text(child.stderr!)}`)
+}
+
+const server = (...flags: readonly string[]) =>
+  start([BIN, 'server', '--http', '127.0.0.1:0', '--data', join(directory, 'data'), ...flags])
+
+for (const signal of ['SIGTERM', 'SIGINT'] as const)
+  test(`a server says one line when it is ready, and ends in order at ${signal}`, async () => {
+    const child = server()
+    const line = await readyLine(child)
+    const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
+    assert.ok(url, line)
+    const jobs = await fetch(`${url}/v1/jobs`)
+    assert.deepEqual(await jobs.json(), [])
+    const end = ended(child)
+    child.kill(signal)
+    // As npm does with a Ctrl-C that the terminal has delivered already: the same one again.
+    child.kill(signal)
+    const {code, out} = await end
+    assert.deepEqual([code, out], [0, ''], 'nothing more on standard output')
+  })
+
+test('the log is JSON on standard error where no person looks', async () => {
+  const child = server('--log-level', 'debug')
+  await readyLine(child)
+  const end = ended(child)
+  child.kill('SIGTERM')
+  const lines = (await end).err.trim().split('\n')
+  for (const line of lines) assert.equal(typeof (JSON.parse(line) as {msg: unknown}).msg, 'string')
+})
+
+test('what a start is refused for is one sentence with a code of its own', async () => {
+  const taken = createServer()
+  await new Promise<void>((resolve) => {
+    taken.listen(0, '127.0.0.1', resolve)
+  })
+  const {port} = taken.address() as AddressInfo
+  await writeFile(join(directory, 'file'), '')
+  const rows: readonly (readonly [argv: readonly string[], code: number, says: RegExp])[] = [
+    [['--http', `127.0.0.1:${port}`], 1, /^belfry: Port \d+ on 127\.0\.0\.1 is taken; .*\n$/],
+    [['--data', join(directory, 'file', 'x')], 1, /^belfry: The data directory .*\n$/],
+    [
+      ['--http', '192.0.2.1:0', '--token', 'sixteen-characters', '--insecure'],
+      1,
+      /^belfry: .*no address of this machine.*\n$/,
+    ],
+    [['--bogus'], 2, /^belfry: Unknown option '--bogus'.*\n$/],
+    [['--slots', 'many'], 2, /^belfry: --slots wants a whole number.*\n$/],
+    [
+      ['--http', '0.0.0.0:0'],
+      2,
+      /^belfry: --http 0\.0\.0\.0:0 can be reached by other machines.*\n$/,
+    ],
+  ]
+  try {
+    for (const [argv, code, says] of rows) {
+      const refused = await ended(server('--log-level', 'silent', ...argv))
+      assert.deepEqual([refused.code, refused.out], [code, ''], argv.join(' '))
+      assert.match(refused.err, says)
+    }
+  } finally {
+    taken.close()
+  }
+})
+
+test('a second server on the same data directory is refused, the first goes on', async () => {
+  const first = server()
+  const url = /http:\S+/.exec(await readyLine(first))![0]
+  const second = await ended(server('--log-level', 'silent'))
+  assert.equal(second.code, 1)
+  assert.match(second.err, /^belfry: [^\n]+\n$/)
+  assert.equal((await fetch(`${url}/livez`)).status, 200)
+})
+
+test('help of the server lists its flags', async () => {
+  const {code, out} = await ended(start([BIN, 'server', '--help']))
+  assert.equal(code, 0)
+  assert.match(out, /^Usage: belfry server /)
+  assert.match(out, /--keep-output-bytes <size>/)
+})
+
+test('a command that nobody answers ends with 1 and a sentence', async () => {
+  const child = start([MAIN, 'busy', '--server', 'http://127.0.0.1:1'])
+  const {code, err} = await ended(child)
+  assert.equal(code, 1)
+  assert.match(err, /^belfry: No server answers at http:\/\/127\.0\.0\.1:1 [^\n]+\n$/)
+})
+
+test('standard output that is closed early is no failure', async () => {
+  const child = start([BIN, '--help'])
+  child.stdout!.destroy()
+  const [code] = (await once(child, 'exit')) as [number]
+  assert.equal(code, 0)
+})
+
+/** Makes the process believe it is an old Node, as `bin/belfry.js` sees it. */
+const OLD_NODE = `data:text/javascript,Object.defineProperty(process,'version',{value:'v20.1.0'})`
+
+test('under an old Node the program hands over to the one that npm brought, with its exit code', async () => {
+  const version = await ended(start(['--import', OLD_NODE, BIN, 'version']))
+  assert.deepEqual([version.code, version.err], [0, ''])
+  assert.match(version.out, /^\d+\.\d+\.\d+\n$/)
+  assert.equal((await ended(start(['--import', OLD_NODE, BIN, 'bogus']))).code, 2)
+})
+
+test('signals, and the death of the one that handed over, reach the server', async () => {
+  const argv = [
+    '--import',
+    OLD_NODE,
+    BIN,
+    'server',
+    '--http',
+    '127.0.0.1:0',
+    '--data',
+    join(directory, 'data'),
+  ]
+  const told = start(argv)
+  await readyLine(told)
+  const end = ended(told)
+  told.kill('SIGTERM')
+  assert.equal((await end).code, 0)
+  const killed = start(argv)
+  const url = /http:\S+/.exec(await readyLine(killed))![0]
+  killed.kill('SIGKILL')
+  // The server holds the other end of standard error until it has ended.
+  await text(killed.stderr!)
+  await assert.rejects(fetch(`${url}/livez`))
+})
+
+test('where there is no fitting Node at all, one sentence says what to do', async () => {
+  await mkdir(join(directory, 'bin'))
+  await copyFile(BIN, join(directory, 'bin', 'belfry.js'))
+  await writeFile(join(directory, 'package.json'), '{"type":"module"}')
+  const argv = ['--import', OLD_NODE, join(directory, 'bin', 'belfry.js'), 'server']
+  const alone = await ended(start(argv))
+  assert.deepEqual([alone.code, alone.out], [1, ''])
+  assert.match(
+    alone.err,
+    /^belfry: this is Node v20\.1\.0, but Belfry needs Node 26 or newer; run "npm ci" [^\n]+\n$/,
+  )
+  // One that is there but does not run is said so, not trusted.
+  await mkdir(join(directory, 'node_modules', '.bin'), {recursive: true})
+  await symlink('/bin/false', join(directory, 'node_modules', '.bin', 'node'))
+  const broken = await ended(start(argv))
+  assert.equal(broken.code, 1)
+  assert.match(broken.err, /node does not run: /)
+})

@@ -1,0 +1,514 @@
+/** The commands against a server that answers what the test says: what they ask, what they print, how they fail. */
+import assert from 'node:assert/strict'
+import {mkdtemp, readdir, readFile, rm, stat, writeFile} from 'node:fs/promises'
+import type {ServerResponse} from 'node:http'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {Readable} from 'node:stream'
+import {afterEach, beforeEach, test} from 'node:test'
+import {Command} from 'commander'
+import {runCli} from '../../src/cli/program.ts'
+import {cannedServer, json, type Asked, type CannedServer} from './canned-server.ts'
+
+const NOW = Date.parse('2026-03-01T12:00:00Z')
+const JOB = {
+  id: 'backup',
+  name: 'backup',
+  displayname: 'Nightly \u001b[31mbackup',
+  timezone: 'Europe/Berlin',
+  schedule: '0 0 3 * * *',
+  owner: 'ops',
+  owner_email: '',
+  success_count: 7,
+  error_count: 1,
+  last_success: '2026-03-01T02:00:04.000Z',
+  last_error: null,
+  disabled: false,
+  tags: {},
+  metadata: {team: 'db'},
+  retries: 2,
+  dependent_jobs: ['report'],
+  parent_job: '',
+  processors: {},
+  concurrency: 'forbid',
+  executor: 'shell',
+  executor_config: {command: 'pg_dump'},
+  status: 'success',
+  next: '2026-03-02T02:00:00.000Z',
+  ephemeral: false,
+  starts_at: null,
+  expires_at: null,
+  catch_up: 'latest',
+  max_lateness: '24h',
+  on_disconnect: '',
+}
+const EXECUTION = {
+  id: '12-tower-1',
+  job_name: 'backup',
+  started_at: '2026-03-01T11:59:00.000Z',
+  finished_at: '0001-01-01T00:00:00Z',
+  success: false,
+  output: 'so far\u001b[2J',
+  node_name: 'tower',
+  group: 12,
+  attempt: 1,
+  status: 'running',
+  output_truncated: false,
+}
+
+type Answer = (asked: Asked, response: ServerResponse) => void
+
+let server: CannedServer
+let answer: Answer
+let directory: string
+beforeEach(async () => {
+  answer = (_asked, response) => json(response, 404, {})
+  server = await cannedServer((asked, response) => answer(asked, response))
+  directory = await mkdtemp(join(tmpdir(), 'belfry-cli-'))
+})
+afterEach(async () => {
+  await server.close()
+  await rm(directory, {recursive: true, force: true})
+})
+
+interface Ran {
+  readonly code: number
+  readonly out: string
+  readonly err: string
+}
+
+async function run(
+  argv: readonly string[],
+  more: {env?: Record<string, string>; input?: string; colours?: boolean} = {},
+): Promise<Ran> {
+  let out = ''
+  let err = ''
+  const code = await runCli(argv, {
+    terminal: {
+      out: (text) => void (out += text),
+      outBytes: (bytes) => {
+        out += Buffer.from(bytes).toString()
+        return Promise.resolve()
+      },
+      err: (text) => void (err += text),
+      input: () => Readable.from([more.input ?? '']),
+      colours: more.colours ?? false,
+      progress: false,
+    },
+    env: {BELFRY_SERVER: server.url, ...more.env},
+    clock: {
+      now: () => NOW,
+      monotonicMs: () => 0,
+      after: (_delayMs, callback) => {
+        setImmediate(callback)
+        return {cancel: () => {}}
+      },
+    },
+    version: '1.2.3',
+    serverCommand: new Command('server').description('Start a server.'),
+    restoreImage: (image, dataDirectory) =>
+      Promise.resolve(
+        image === 'good'
+          ? {ok: true}
+          : {ok: false, problem: `There is no image ${image} for ${dataDirectory}.`},
+      ),
+  })
+  return {code, out, err}
+}
+
+function answers(value: unknown, headers: Record<string, string> = {}): void {
+  answer = (_asked, response) => json(response, 200, value, headers)
+}
+
+const lines = () => server.asked.map((asked) => asked.line)
+
+test('jobs list is a table; machines get what the API gave', async () => {
+  answers([JOB, {...JOB, name: 'child', parent_job: 'backup', schedule: '', disabled: true}], {
+    'x-total-count': '9',
+  })
+  const ran = await run(['jobs', 'list', '-q', 'a b', '--status', 'failed', '--limit', '2'])
+  assert.deepEqual(ran, {
+    code: 0,
+    out:
+      'NAME    SCHEDULE      NEXT      STATUS   OK  ERRORS  LAST OK    LAST ERROR\n' +
+      'backup  0 0 3 * * *   in 14h    success  7   1       9h59m ago  -\n' +
+      'child   after backup  disabled  success  7   1       9h59m ago  -\n',
+    err: '2 of 9 jobs\n',
+  })
+  assert.deepEqual(lines(), ['GET /v1/jobs?q=a+b&status=failed&_end=2'])
+  const forMachines = await run(['--json', 'jobs', 'list'])
+  assert.equal((JSON.parse(forMachines.out) as unknown[]).length, 2)
+  assert.deepEqual(await run(['jobs', 'list', '--json']), forMachines, 'wherever the option stands')
+})
+
+test('jobs show tells what is set', async () => {
+  answers(JOB)
+  const {out} = await run(['jobs', 'show', 'backup'])
+  assert.match(out, /^display name {2}Nightly backup$/m)
+  assert.match(out, /^next {10}2026-03-02T02:00:00\.000Z \(in 14h\)$/m)
+  assert.match(out, /^metadata {6}team=db$/m)
+  assert.doesNotMatch(out, /^tags/m)
+})
+
+test('jobs apply stores parents first and shows what the server warns of', async () => {
+  const file = join(directory, 'jobs.json')
+  await writeFile(file, JSON.stringify([{name: 'b', parent_job: 'a'}, {name: 'a'}]))
+  answer = ({body}, response) =>
+    json(
+      response,
+      201,
+      {...JOB, ...(JSON.parse(body) as object)},
+      {'x-warnings': 'no command: the run f%C3%A4llt', 'x-ignored-fields': 'c%20d'},
+    )
+  const ran = await run(['jobs', 'apply', '-f', file, '--run'])
+  assert.equal(ran.out, 'applied a\napplied b\n')
+  assert.equal(
+    ran.err,
+    'warning: no command: the run fällt\nwarning: ignored fields: c d\n'.repeat(2),
+  )
+  assert.deepEqual(lines(), ['POST /v1/jobs?runoncreate=true', 'POST /v1/jobs?runoncreate=true'])
+  assert.equal(server.asked[0]!.headers['content-type'], 'application/json')
+})
+
+test('jobs apply takes one job from standard input', async () => {
+  answer = ({body}, response) => json(response, 201, {...JOB, ...(JSON.parse(body) as object)})
+  assert.equal(
+    (await run(['jobs', 'apply', '-f', '-'], {input: '{"name":"x"}'})).out,
+    'applied x\n',
+  )
+})
+
+for (const [content, says] of [
+  ['{', /jobs\.json is not JSON: /],
+  ['[1]', /jobs\.json must hold a job, or a list of jobs/],
+  ['"text"', /must hold a job/],
+] as const)
+  test(`jobs apply refuses a file with ${content}`, async () => {
+    const file = join(directory, 'jobs.json')
+    await writeFile(file, content)
+    const ran = await run(['jobs', 'apply', '-f', file])
+    assert.deepEqual([ran.code, ran.out], [1, ''])
+    assert.match(ran.err, says)
+    assert.deepEqual(lines(), [])
+  })
+
+test('the small commands about jobs ask for the right thing and say what happened', async () => {
+  answer = ({line}, response) =>
+    json(response, 200, {...JOB, disabled: line.endsWith('/toggle')}, {'x-launch-id': '12'})
+  assert.equal(
+    (await run(['jobs', 'run', 'backup', '--force'])).out,
+    'backup will run as launch 12\n',
+  )
+  assert.equal((await run(['jobs', 'toggle', 'backup'])).out, 'backup is disabled\n')
+  assert.equal((await run(['jobs', 'delete', 'größe'])).out, 'deleted backup\n')
+  assert.deepEqual(lines(), [
+    'POST /v1/jobs/backup/run?force=true',
+    'POST /v1/jobs/backup/toggle',
+    'DELETE /v1/jobs/gr%C3%B6%C3%9Fe',
+  ])
+})
+
+test('planned times are shown one a line', async () => {
+  answers({schedule: '@hourly', timezone: 'UTC', next: ['2026-03-01T13:00:00.000Z']})
+  assert.equal(
+    (await run(['jobs', 'next', 'backup', '--count', '1'])).out,
+    '2026-03-01T13:00:00.000Z  in 1h\n',
+  )
+  await run(['schedule', 'preview', '0 ~ * * * *', '--name', 'a', '--timezone', 'UTC'])
+  answers({schedule: '@manually', timezone: 'UTC', next: []})
+  assert.equal((await run(['jobs', 'next', 'backup'])).out, 'Nothing is planned.\n')
+  assert.deepEqual(lines().slice(0, 2), [
+    'GET /v1/jobs/backup/next?count=1',
+    'GET /v1/schedules/preview?schedule=0+%7E+*+*+*+*&name=a&timezone=UTC',
+  ])
+})
+
+test('the ledger shows why a time did not run', async () => {
+  const row = {
+    group: 3,
+    job_name: 'backup',
+    scheduled_at: 'S',
+    scheduled_until: 'S',
+    count: 4,
+    decided_at: null,
+    cause: 'schedule',
+    decision: 'missed',
+    reason: 'max_lateness',
+    term: 1,
+    executions: [],
+  }
+  answers([row, {...row, decision: 'launched', reason: '', executions: [EXECUTION]}])
+  const {out} = await run(['jobs', 'launches', 'backup'])
+  assert.match(out, /^3 +S +schedule +missed +4 +max_lateness$/m)
+  assert.match(out, /^3 +S +schedule +launched +4 +12-tower-1 running$/m)
+})
+
+test('runs and busy are tables without output', async () => {
+  answers([EXECUTION])
+  assert.match(
+    (await run(['runs', 'list', 'backup'])).out,
+    /^12-tower-1 {2}running {2}1m ago {3}- {5}tower {2}1$/m,
+  )
+  assert.match(
+    (await run(['busy'])).out,
+    /^backup {2}12-tower-1 {2}running {2}1m ago {3}tower {2}1$/m,
+  )
+  assert.deepEqual(lines(), [
+    'GET /v1/jobs/backup/executions?output_size_limit=0&_end=20',
+    'GET /v1/busy?output_size_limit=0',
+  ])
+})
+
+test('output is shown without control sequences, unless raw is asked for', async () => {
+  answers(EXECUTION)
+  assert.match((await run(['runs', 'show', 'backup', '12-tower-1'])).out, /\n\nso far\n$/)
+  answer = (_asked, response) => void response.end('a\u001b[31mb\n')
+  assert.equal((await run(['runs', 'output', 'backup', '1'])).out, 'ab\n')
+  assert.equal((await run(['runs', 'output', 'backup', '1', '--raw'])).out, 'a\u001b[31mb\n')
+  assert.equal(server.asked.at(-1)!.headers['accept'], 'text/plain')
+})
+
+const event = (name: string, data: unknown, id = '') =>
+  `${id === '' ? '' : `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`
+
+test('following goes on where a broken connection broke off, and ends with how the run ended', async () => {
+  let calls = 0
+  answer = ({headers}, response) => {
+    calls += 1
+    response.writeHead(200, {'content-type': 'text/event-stream'})
+    if (calls === 1) {
+      response.write(`: \n\n${event('output', {offset: 0, text: 'one\u001b['}, '4')}`, () =>
+        response.destroy(),
+      )
+      return
+    }
+    if (calls === 2) return void response.destroy()
+    assert.equal(headers['last-event-id'], '4')
+    const end = {id: '12-tower-1', status: 'failed', head: 'exit status 3\n', foot: 'timed out\n'}
+    response.end(`${event('output', {offset: 4, text: '2Jtwo\n'}, '9')}: \n\n${event('end', end)}`)
+  }
+  const ran = await run(['runs', 'output', 'backup', '12-tower-1', '--follow'])
+  assert.deepEqual(ran, {
+    code: 0,
+    out: 'onetwo\ntimed out\n',
+    err: 'exit status 3\n12-tower-1 failed\n',
+  })
+})
+
+test('following an execution that is not there, or gone meanwhile, is told and not tried again', async () => {
+  const unknown = {detail: 'There is no such execution.'}
+  answer = (_asked, response) => json(response, 404, unknown)
+  const ran = await run(['runs', 'output', 'backup', 'x', '-f'])
+  assert.deepEqual(ran, {code: 1, out: '', err: 'belfry: There is no such execution.\n'})
+  answer = ({headers}, response) =>
+    headers['last-event-id'] === undefined
+      ? void response.end(event('output', {offset: 0, text: 'a'}, '1'))
+      : json(response, 404, unknown)
+  assert.equal(
+    (await run(['runs', 'output', 'backup', 'x', '-f'])).err,
+    'belfry: There is no such execution.\n',
+  )
+  assert.equal(server.asked.length, 3)
+})
+
+test('following gives up when nothing comes any more', async () => {
+  answer = ({headers}, response) =>
+    headers['last-event-id'] === undefined
+      ? void response.end(event('output', {offset: 0, text: 'a'}, '1'))
+      : void response.destroy()
+  const ran = await run(['runs', 'output', 'backup', 'x', '-f'])
+  assert.deepEqual([ran.code, ran.out], [1, 'a'])
+  assert.match(ran.err, /broke off too often/)
+})
+
+test('cancel says whether it is done or begun', async () => {
+  answers({...EXECUTION, status: 'cancelled'})
+  assert.equal(
+    (await run(['runs', 'cancel', 'backup', '12-tower-1'])).out,
+    '12-tower-1 is cancelled\n',
+  )
+  answers(EXECUTION)
+  assert.equal(
+    (await run(['runs', 'cancel', 'backup', '12-tower-1'])).out,
+    '12-tower-1 is being ended\n',
+  )
+  assert.equal(lines()[0], 'POST /v1/jobs/backup/executions/12-tower-1/cancel')
+})
+
+test('status, members, pause and leave', async () => {
+  answers({agent: {name: 'tower'}, gossip: {alive: '1'}, serf: {}, tags: {a: 'b'}})
+  assert.equal(
+    (await run(['status'])).out,
+    'agent\n  name  tower\ngossip\n  alive  1\ntags\n  a  b\n',
+  )
+  answers({paused: true})
+  assert.equal((await run(['pause'])).out, 'submissions are paused\n')
+  answers({paused: false})
+  assert.equal((await run(['unpause'])).out, 'submissions are not paused\n')
+  answers([
+    {
+      Name: 'tower',
+      Addr: '::1',
+      Port: 1,
+      Tags: {rpc_addr: '[::1]:1', version: '9'},
+      statusText: 'alive',
+    },
+  ])
+  const {out} = await run(['members'])
+  assert.match(out, /^tower {2}alive {3}\[::1\]:1 {2}9 /m)
+  assert.equal((await run(['leave'])).out, out)
+  assert.deepEqual(lines(), [
+    'GET /v1/',
+    'POST /v1/pause',
+    'POST /v1/unpause',
+    'GET /v1/members',
+    'POST /v1/leave',
+  ])
+})
+
+test('restore sends the file as a part and shows a line a job', async () => {
+  const file = join(directory, 'all.json')
+  await writeFile(file, '[{"name":"a"}]')
+  answers(['success create a'])
+  assert.equal((await run(['restore', file, '--disabled'])).out, 'success create a\n')
+  const [asked] = server.asked
+  assert.equal(asked!.line, 'POST /v1/restore?disabled=true')
+  assert.match(asked!.body, /name="file"; filename="jobs\.json"[^]*\[\{"name":"a"\}\]/)
+  assert.match(
+    (await run(['restore', join(directory, 'absent')])).err,
+    /absent cannot be read: ENOENT/,
+  )
+})
+
+test('a backup is saved whole, private, and never over an existing file', async () => {
+  answer = (_asked, response) => void response.end('image')
+  const file = join(directory, 'b.sqlite')
+  assert.match((await run(['backup', file])).out, /^saved .*b\.sqlite \(0\.0 MiB\)\n$/)
+  assert.equal(await readFile(file, 'utf8'), 'image')
+  assert.equal((await stat(file)).mode & 0o777, 0o600)
+  const again = await run(['backup', file])
+  assert.equal(again.code, 1)
+  assert.match(again.err, /b\.sqlite is there already\.\n$/)
+  assert.equal((await run(['backup', '-'])).out, 'image')
+  assert.deepEqual(await readdir(directory), ['b.sqlite'])
+})
+
+test('a backup that breaks off leaves nothing behind', async () => {
+  answer = (_asked, response) => {
+    response.writeHead(200, {'content-length': '100'})
+    response.write('half an image', () => response.destroy())
+  }
+  const ran = await run(['backup', join(directory, 'b.sqlite')])
+  assert.equal(ran.code, 1)
+  assert.match(ran.err, /^belfry: The backup cannot be saved/)
+  assert.deepEqual(await readdir(directory), [])
+})
+
+test('restore-store needs no server', async () => {
+  const ran = await run(['restore-store', 'good', '--data', 'd'], {
+    env: {BELFRY_SERVER: 'nonsense'},
+  })
+  assert.deepEqual(ran, {code: 0, out: 'd holds the store; start it with --data d\n', err: ''})
+  const refused = await run(['restore-store', 'bad', '--data', 'd'])
+  assert.deepEqual(refused, {code: 1, out: '', err: 'belfry: There is no image bad for d.\n'})
+})
+
+test('the token comes from the flag, its file, or the environment, in that order, and travels as a header', async () => {
+  answers([])
+  const file = join(directory, 'token')
+  await writeFile(file, 'from-file\n')
+  const shown = async (argv: readonly string[], env: Record<string, string> = {}) => {
+    await run([...argv, 'busy'], {env})
+    return server.asked.at(-1)!.headers['x-service-token']
+  }
+  const env = {BELFRY_TOKEN: 'from-env', BELFRY_TOKEN_FILE: file}
+  assert.equal(await shown(['--token', 'from-flag'], env), 'from-flag')
+  assert.equal(await shown(['--token-file', file], env), 'from-file')
+  assert.equal(await shown([], env), 'from-env')
+  assert.equal(await shown([], {BELFRY_TOKEN_FILE: file, BELFRY_TOKEN: ''}), 'from-file')
+  assert.equal(await shown([]), undefined)
+})
+
+test('the address may hold a path, a slash, or the version prefix', async () => {
+  answers([])
+  for (const suffix of ['', '/', '/v1', '/v1/', '/under/proxy/']) {
+    const ran = await run(['--server', `${server.url}${suffix}`, 'busy'])
+    assert.equal(ran.code, 0)
+  }
+  assert.deepEqual(new Set(lines().slice(0, 4)), new Set(['GET /v1/busy?output_size_limit=0']))
+  assert.equal(lines().at(-1), 'GET /under/proxy/v1/busy?output_size_limit=0')
+})
+
+/** How the server refuses, and the one sentence that is printed. */
+const REFUSALS: readonly (readonly [status: number, body: string, sentence: string])[] = [
+  [404, '{"detail":"There is no job named \\"x\\"."}', 'There is no job named "x".'],
+  [400, 'Job validation failed: name: is required\n', 'Job validation failed: name: is required'],
+  [
+    401,
+    '{"detail":"A token is required."}',
+    'A token is required. Give a token with --token-file, --token or BELFRY_TOKEN.',
+  ],
+  [500, '', 'The server answered 500.'],
+  [502, '{"other":1}', 'The server answered 502.'],
+  [503, 'a\u001b[31m\nb', 'a b'],
+]
+
+for (const [code, body, sentence] of REFUSALS)
+  test(`an answer ${code} ${JSON.stringify(body)} is one sentence`, async () => {
+    answer = (_asked, response) => {
+      response.writeHead(code)
+      response.end(body)
+    }
+    assert.deepEqual(await run(['busy']), {code: 1, out: '', err: `belfry: ${sentence}\n`})
+  })
+
+test('no server, no JSON, no URL: one sentence each', async () => {
+  answer = (_asked, response) => void response.end('<html>')
+  assert.match(
+    (await run(['busy'])).err,
+    /^belfry: http:\/\/\S+ did not answer with JSON; is it a Belfry server\?\n$/,
+  )
+  assert.match(
+    (await run(['--server', 'ftp://x', 'busy'])).err,
+    /^belfry: --server wants a URL such as/,
+  )
+  const gone = await cannedServer(() => {})
+  await gone.close()
+  const ran = await run(['--server', gone.url, 'busy'])
+  assert.equal(ran.code, 1)
+  assert.match(
+    ran.err,
+    /^belfry: No server answers at http:\S+ \(ECONNREFUSED\); start one with "belfry server"/,
+  )
+})
+
+test('a redirect is not followed with the token', async () => {
+  answer = (_asked, response) => {
+    response.writeHead(302, {location: 'http://elsewhere.invalid/'})
+    response.end()
+  }
+  assert.equal((await run(['busy', '--token', 'secret'])).code, 1)
+  assert.equal(server.asked.length, 1)
+})
+
+test('help and version go to standard output, slips to standard error with code 2', async () => {
+  assert.deepEqual(await run(['version']), {code: 0, out: '1.2.3\n', err: ''})
+  const help = await run(['--help'])
+  assert.equal(help.code, 0)
+  assert.match(help.out, /^ {2}server .*Start a server\.$/m)
+  const bare = await run([])
+  assert.deepEqual([bare.code, bare.out], [2, ''])
+  for (const [argv, says] of [
+    [['bogus'], /^belfry: Unknown command 'bogus'; see belfry --help\.\n$/],
+    [['agent'], /^belfry: Unknown command 'agent'/],
+    [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'/],
+    [['busy', '--bogus'], /^belfry: Unknown option '--bogus'/],
+    [['jobs', 'show'], /^belfry: Missing required argument 'name'/],
+    [['jobs', 'show', 'a', 'b'], /^belfry: Too many arguments for 'show'/],
+    [['jobs', 'apply'], /^belfry: Required option '-f, --file <file>' not specified/],
+  ] as const) {
+    const ran = await run(argv)
+    assert.deepEqual([ran.code, ran.out], [2, ''], argv.join(' '))
+    assert.match(ran.err, says)
+  }
+})

@@ -1,0 +1,84 @@
+/** How answers look: tables, facts, times. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {stripVTControlCharacters} from 'node:util'
+import {parentsFirst} from '../../src/cli/job-file.ts'
+import {facts, table} from '../../src/cli/table.ts'
+import {status} from '../../src/cli/terminal.ts'
+import {duration, relative} from '../../src/cli/times.ts'
+
+const PLAIN = {colours: false}
+const COLOURED = {colours: true}
+const ESCAPE = '\u001b'
+
+test('columns are as wide as their widest cell; colours take no room; lines end where text does', () => {
+  const columns = [
+    {title: 'A', text: (row: string[]) => row[0]!},
+    {
+      title: 'STATUS',
+      text: (row: string[]) => row[1]!,
+      shown: (text: string) => status(COLOURED, text),
+    },
+    {title: 'B', text: (row: string[]) => row[2]!},
+  ]
+  const rows = [
+    ['long name', 'failed', 'x'],
+    ['ä', 'success', ''],
+  ]
+  const coloured = table(COLOURED, columns, rows, 'none')
+  assert.ok(coloured.includes(`${ESCAPE}[31mfailed${ESCAPE}[39m`))
+  assert.equal(
+    stripVTControlCharacters(coloured),
+    'A          STATUS   B\nlong name  failed   x\nä          success\n',
+  )
+  assert.equal(table(PLAIN, columns, [], 'none'), 'none\n')
+})
+
+test('without colours nothing but text is written', () => {
+  assert.equal(status(PLAIN, 'failed'), 'failed')
+  assert.equal(status(COLOURED, 'unheard of'), 'unheard of')
+  assert.equal(
+    facts(PLAIN, [
+      ['a', 'x'],
+      ['long', 'y'],
+    ]),
+    'a     x\nlong  y\n',
+  )
+})
+
+test('a text from elsewhere cannot leave its cell', () => {
+  const columns = [{title: 'T', text: (row: string) => row}]
+  assert.equal(table(PLAIN, columns, ['one\ntwo\u001b[2J'], ''), 'T\none two\n')
+})
+
+const NOW = Date.parse('2026-03-01T12:00:00Z')
+const TIMES: readonly (readonly [time: string | null, expected: string])[] = [
+  [null, '-'],
+  ['', '-'],
+  ['0001-01-01T00:00:00Z', '-'],
+  ['2026-03-01T12:00:00.900Z', 'now'],
+  ['2026-03-01T12:00:59Z', 'in 59s'],
+  ['2026-03-01T12:05:00Z', 'in 5m'],
+  ['2026-03-01T13:30:20Z', 'in 1h30m'],
+  ['2026-03-03T12:00:05Z', 'in 2d'],
+  ['2026-02-27T09:00:00Z', '2d3h ago'],
+]
+
+for (const [time, expected] of TIMES)
+  test(`at noon, ${time} is ${expected}`, () => assert.equal(relative(time, NOW), expected))
+
+test('a duration is told only when both ends are known', () => {
+  const start = '2026-03-01T12:00:00.000Z'
+  assert.equal(duration(start, '2026-03-01T12:00:00.250Z'), '250ms')
+  assert.equal(duration(start, '2026-03-01T12:01:30.000Z'), '1m30s')
+  assert.equal(duration(start, '0001-01-01T00:00:00Z'), '-')
+})
+
+test('parents are stored before their dependents, otherwise the order of the file holds', () => {
+  const job = (name: string, parent?: string) => ({name, parent_job: parent})
+  const names = (jobs: readonly Readonly<Record<string, unknown>>[]) =>
+    parentsFirst(jobs).map((one) => one['name'])
+  assert.deepEqual(names([job('c', 'b'), job('b', 'a'), job('x'), job('a')]), ['x', 'a', 'b', 'c'])
+  assert.deepEqual(names([job('a', 'elsewhere'), job('b', '')]), ['a', 'b'])
+  assert.deepEqual(names([job('a', 'b'), job('b', 'a'), job('c')]), ['c', 'a', 'b'])
+})
