@@ -27,7 +27,7 @@ export class RouteTable {
     for (const entry of this.#entries.values()) {
       if (matches(entry.segments, segments)) for (const method of entry.methods) found.add(method)
     }
-    return [...found].sort()
+    return [...found].toSorted()
   }
 }
 

@@ -5,6 +5,7 @@ import multipart, {type MultipartValue} from '@fastify/multipart'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
 import {DomainError} from '../core/refusal.ts'
+import type {BackupImage} from '../operations/backup.ts'
 import type {Operations} from '../operations/operations.ts'
 import {formatTime} from '../wire/time.ts'
 import {queryOf, sendJson} from './answer.ts'
@@ -87,7 +88,8 @@ async function sendBackup(
   options: HttpOptions,
 ): Promise<FastifyReply> {
   const image = await operations.backup()
-  const stream = createReadStream(image.file)
+  const stream = Readable.from(contentsOf(image), {objectMode: false})
+  // Also when the client went away before the first byte was asked for.
   stream.once('close', () => {
     image.release().catch((error: unknown) => {
       options.failed(error, {id: options.random.id(), method: 'GET', route: '/v1/backup'})
@@ -99,6 +101,15 @@ async function sendBackup(
     .header('content-disposition', `attachment; filename="belfry-${stamp}.sqlite"`)
     .header('cache-control', 'no-store')
     .send(stream)
+}
+
+/** Released before the end is sent, so that whoever has the whole image can ask for the next one. */
+async function* contentsOf(image: BackupImage): AsyncGenerator<Uint8Array> {
+  try {
+    yield* createReadStream(image.file) as AsyncIterable<Uint8Array>
+  } finally {
+    await image.release()
+  }
 }
 
 /** The bytes of the part `file`, which may come as a file or as a plain field. Parts before it are thrown away. */

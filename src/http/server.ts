@@ -104,7 +104,7 @@ function newFastify(options: HttpOptions): FastifyInstance {
     options.tls === null
       ? fastify({...shared, http: server})
       : fastify({...shared, https: {...server, cert: options.tls.cert, key: options.tls.key}})
-  return app as unknown as FastifyInstance
+  return app
 }
 
 function securityHeaders(tls: boolean) {

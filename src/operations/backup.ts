@@ -14,7 +14,7 @@ const SUFFIX = '.partial'
 export interface BackupImage {
   /** Absolute path of a complete image. */
   readonly file: string
-  /** Removes the file. To be called exactly once, however the sending ended. */
+  /** Removes the file and lets the next backup begin. To be called however the sending ended; repeatable. */
   readonly release: () => Promise<void>
 }
 
@@ -30,10 +30,12 @@ export function createBackup(
       throw new DomainError('backup_running', 'A backup is already being made; wait for its end.')
     running = true
     const file = join(settings.dataDirectory, `${PREFIX}${random.id()}${SUFFIX}`)
-    const release = async () => {
+    let released: Promise<void> | null = null
+    const remove = async () => {
       await rm(file, {force: true})
       running = false
     }
+    const release = () => (released ??= remove())
     try {
       await removeLeftovers(settings.dataDirectory)
       await store.longWrite((data) => data.backup(file))

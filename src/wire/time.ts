@@ -26,19 +26,19 @@ export function formatOptionalTime(at: number | null): string | null {
 export function parseTime(text: string): number | null {
   const match = SHAPE.exec(text)
   if (match === null) return null
-  const [year, month, day, hour, minute, second] = match
+  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match
     .slice(1, 7)
     .map((part) => Number(part ?? 0))
   if (match[6] === undefined && match[8] !== undefined) return null
   const ms = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'))
   // 60 is a leap second: RFC 3339 knows it, the calendar here does not, so it is the next second's begin.
-  if (hour! > 23 || minute! > 59 || second! > 60) return null
+  if (hour > 23 || minute > 59 || second > 60) return null
   const date = new Date(0)
-  date.setUTCFullYear(year!, month! - 1, day!)
-  if (date.getUTCMonth() !== month! - 1 || date.getUTCDate() !== day) return null
+  date.setUTCFullYear(year, month - 1, day)
+  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null
   const offsetMs = offsetOf(match[8])
   if (offsetMs === null) return null
-  const at = date.setUTCHours(hour!, minute!, second!, ms) - offsetMs
+  const at = date.setUTCHours(hour, minute, second, ms) - offsetMs
   return at < FIRST_YEAR || at >= AFTER_LAST_YEAR ? null : at
 }
 

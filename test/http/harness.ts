@@ -101,7 +101,7 @@ export class Api {
       settings: {
         defaultTimezone: () => 'UTC',
         dataDirectory: this.#directory,
-        tokenConfigured: http.token != null,
+        tokenConfigured: (http.token ?? null) !== null,
         runsAsRoot: false,
       },
       hasTarget: async (tags: StringMap) =>
@@ -314,7 +314,7 @@ function checkShell(config: StringMap): {problems: string[]; warnings: string[]}
 
 function knownOnly(checks: Record<string, Check>): OperationsDependencies['executors'] {
   return {
-    names: () => Object.keys(checks).sort(),
+    names: () => Object.keys(checks).toSorted(),
     get: (name) => {
       const check = checks[name]
       return check === undefined ? null : {name, check}

@@ -87,7 +87,7 @@ test('the document lists the whole interface and nothing else', async (t) => {
     return `${method} ${path} ${success}`
   })
   const expected = INTERFACE.trim().split(/\s*\n\s*/)
-  assert.deepEqual(described.sort(), expected.sort())
+  assert.deepEqual(described.toSorted(), expected.toSorted())
 })
 
 test('every operation has its own id, a summary and its refusals; every reference leads somewhere', async (t) => {
@@ -105,7 +105,7 @@ test('every operation has its own id, a summary and its refusals; every referenc
   }
   const references = JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)
   for (const [, reference = ''] of references) {
-    const name = /^#\/components\/schemas\/(\w+)$/.exec(String(reference))?.[1]
+    const name = /^#\/components\/schemas\/(\w+)$/.exec(reference)?.[1]
     assert.ok(name !== undefined && name in document.components.schemas, reference)
   }
 })
@@ -153,11 +153,11 @@ test('what is answered has the shape that is described', async (t) => {
   for (const [name, answer] of answers) {
     const shape = components.schemas[name] as {properties: object; required: string[]}
     assert.deepEqual(
-      Object.keys(answer as object).sort(),
-      Object.keys(shape.properties).sort(),
+      Object.keys(answer as object).toSorted(),
+      Object.keys(shape.properties).toSorted(),
       name,
     )
-    assert.deepEqual([...shape.required].sort(), Object.keys(shape.properties).sort(), name)
+    assert.deepEqual([...shape.required].toSorted(), Object.keys(shape.properties).toSorted(), name)
   }
 })
 

@@ -27,9 +27,9 @@ test('a run by hand is accepted at once and says where to look', async (t) => {
     const reply = await api.post(path)
     assert.equal(reply.status, 202)
     assert.equal(reply.json.name, 'r')
-    const group = reply.headers['x-launch-id']
+    const group = String(reply.headers['x-launch-id'])
     assert.equal(reply.headers.location, `/v1/jobs/r/launches/${group}`)
-    const launch = await api.get(String(reply.headers.location))
+    const launch = await api.get(`/v1/jobs/r/launches/${group}`)
     assert.equal(launch.status, 200)
     assert.deepEqual(
       [launch.json.group, launch.json.cause, launch.json.decision, launch.json.executions],
@@ -259,7 +259,7 @@ test('the output of a run is followed while it is written, to its end', async (t
   const resumed = await Stream.open(api, path, {'last-event-id': '7'})
   const rest = await resumed.end()
   assert.ok(rest.includes('"offset":7') && !rest.includes('"offset":0'))
-  assert.equal((await api.get(`${path}`, {accept: 'text/event-stream'})).status, 200)
+  assert.equal((await api.get(path, {accept: 'text/event-stream'})).status, 200)
   const unknown = await api.get('/v1/jobs/s/executions/7-x-1/output', {accept: 'text/event-stream'})
   assert.equal(unknown.json.code, 'execution_unknown')
 })

@@ -1,7 +1,7 @@
 /** Reading definitions: what any client may send becomes one spec, and what cannot be read breaks nothing. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import type {JobRecord} from '../../src/core/job.ts'
 import {decodeCounters, decodeJob} from '../../src/wire/decode-job.ts'
 import {encodeJob} from '../../src/wire/job.ts'

@@ -1,7 +1,7 @@
 /** Reading JSON from anyone, and splitting files of it. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import {JsonArraySplitter, NotAnArray} from '../../src/wire/json-array.ts'
 import {JSON_DEPTH_MAX, readJson} from '../../src/wire/json.ts'
 

@@ -1,7 +1,7 @@
 /** Times, output, queries: small readers and writers, one line a rule. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import fc from 'fast-check'
+import * as fc from 'fast-check'
 import {readJobQuery} from '../../src/wire/list-query.ts'
 import {decodeOutput, lastBytes, unfinishedBytes} from '../../src/wire/output.ts'
 import {Query, QueryProblem} from '../../src/wire/query.ts'

@@ -121,9 +121,9 @@ element('token-form').addEventListener('submit', (event) => {
   event.preventDefault()
   token = element('token').value.trim()
   sessionStorage.setItem(TOKEN_PLACE, token)
-  refresh()
+  void refresh()
 })
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) refresh()
+  if (!document.hidden) void refresh()
 })
-keepFresh()
+void keepFresh()
