@@ -18,6 +18,8 @@ export interface ProcessorOptions {
   readonly logRoot: string | null
   /** `udp://host:port` or `tcp://host:port`; `null` = the local syslog through logger(1). */
   readonly syslogUrl: string | null
+  /** Where the local syslog listens, if not at the usual place of this system. */
+  readonly localSyslogSocket?: string
   /** Takes one record of the `log` processor; a promise is waited for. */
   readonly writeLog: (record: LogRecord) => void | Promise<void>
   /**
@@ -25,6 +27,11 @@ export interface ProcessorOptions {
    * `null` = this node cannot (then there is no local syslog).
    */
   readonly runProgram: ((argv: readonly string[], input: Uint8Array) => Promise<string>) | null
+}
+
+const LOCAL_SYSLOG_SOCKETS: Readonly<Partial<Record<NodeJS.Platform, string>>> = {
+  linux: '/dev/log',
+  darwin: '/var/run/syslog',
 }
 
 export interface ProcessorRegistry {
@@ -41,7 +48,11 @@ export function createProcessors(options: ProcessorOptions): ProcessorRegistry {
   const all: readonly Processor[] = [
     createFilesProcessor({defaultDirectory: join(options.dataDir, 'logs'), root: options.logRoot}),
     createLogProcessor(options),
-    createSyslogProcessor(options),
+    createSyslogProcessor({
+      ...options,
+      localSocket:
+        options.localSyslogSocket ?? LOCAL_SYSLOG_SOCKETS[process.platform] ?? '/dev/log',
+    }),
   ]
   const byName = new Map(all.map((processor) => [processor.name, processor]))
   return {

@@ -2,6 +2,8 @@
  * Sends output to syslog, one message a line: to the server that `--syslog` names (RFC 5424 over UDP or TCP), or to the
  * local one through logger(1), which someone else starts for us, because this process never forks.
  */
+import {existsSync} from 'node:fs'
+
 import type {Clock} from '../ports/clock.ts'
 import type {Parameter, Run} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
@@ -25,6 +27,8 @@ export interface SyslogOptions {
   readonly clock: Clock
   /** `udp://host:port` or `tcp://host:port`; `null` = the local syslog. */
   readonly syslogUrl: string | null
+  /** Where the local syslog listens; when it is not there, there is none. */
+  readonly localSocket: string
   /** Runs a program with an input to its end; answers `''`, or a sentence that says why it failed. `null` = cannot. */
   readonly runProgram: ((argv: readonly string[], input: Uint8Array) => Promise<string>) | null
 }
@@ -77,7 +81,10 @@ function printable(line: string): string {
 
 async function openLocal({run}: ProcessorRun, options: SyslogOptions): Promise<ProcessorStream> {
   const {runProgram} = options
-  if (runProgram === null) throw new Error('there is no local syslog; name one with --syslog')
+  // logger(1) itself says nothing and succeeds when nobody listens.
+  if (runProgram === null || !existsSync(options.localSocket)) {
+    throw new Error('there is no local syslog; name one with --syslog')
+  }
   const lines = new LineCutter(LINE_BYTES_MAX)
   let batch: string[] = []
   let batchBytes = 0

@@ -33,7 +33,7 @@ for (const spawn of ['portable', 'posix'] as const) {
           LC_MESSAGES: 'C',
           LD_DEBUG: '',
         }
-        node = await aNode({spawn, environment})
+        node = await aNode({spawn, environment, suAllowed: ['nobody']})
       })
       after(async () => {
         await node.close()
@@ -162,6 +162,17 @@ for (const spawn of ['portable', 'posix'] as const) {
         const end = await node.run({command: 'cat', payload: payload.toString('base64')})
         assert.equal(end.text.length, payload.length)
         assert.equal(end.text, payload.toString())
+      })
+
+      test('the payload can be opened as /dev/stdin, by another account too', async () => {
+        const payload = Buffer.from('echo from the payload').toString('base64')
+        assert.equal(
+          (await node.run({command: 'sh /dev/stdin', payload})).text,
+          'from the payload\n',
+        )
+        if (process.geteuid?.() !== 0) return
+        const end = await node.run({command: 'sh /dev/stdin', payload, su: 'nobody', cwd: '/'})
+        assert.deepEqual([end.outcome, end.text], ['succeeded', 'from the payload\n'])
       })
 
       test('a payload nobody reads is no failure', async () => {

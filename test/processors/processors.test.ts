@@ -38,6 +38,7 @@ function aRegistry(options: Partial<ProcessorOptions> = {}) {
     syslogUrl: null,
     writeLog: () => undefined,
     runProgram: null,
+    localSyslogSocket: '/dev/null',
     ...options,
   })
 }
@@ -273,6 +274,11 @@ describe('syslog', () => {
   test('no local syslog, a logger that fails and a server that is not there are failures', async () => {
     await assert.rejects(
       aRegistry().get('syslog')!.open({run: aRun(), config: {}}),
+      /no local syslog; .*--syslog/,
+    )
+    const silent = aRegistry({runProgram: async () => '', localSyslogSocket: '/no/such/socket'})
+    await assert.rejects(
+      silent.get('syslog')!.open({run: aRun(), config: {}}),
       /no local syslog; .*--syslog/,
     )
     const stream = await aRegistry({runProgram: async () => 'no such file'})

@@ -4,7 +4,6 @@
  * real processes live.
  */
 import {closeSync} from 'node:fs'
-import {Socket} from 'node:net'
 
 import type {CommandEnd, Ending, HelperSetup, StartRequest} from '../helper-protocol.ts'
 import type {Journal} from '../journal.ts'
@@ -12,6 +11,7 @@ import {CommandOutput} from './command-output.ts'
 import type {OutputPipes, Pipe} from './output-pipes.ts'
 import type {ProcessRow} from '../process-table.ts'
 import {EXECUTION_VARIABLE, NODE_ID_VARIABLE, readLinuxProcess} from '../process-table.ts'
+import {openPayload} from './payload.ts'
 import {ProcessTree} from './process-tree.ts'
 import type {Spawn, SpawnRequest} from './spawn.ts'
 import {explainRefusal} from './spawn.ts'
@@ -84,23 +84,13 @@ export class RunningCommand {
   async #prepare(): Promise<void> {
     const {user, payload} = this.#request
     const account = user === '' ? null : await this.#world.users.find(user)
-    const input = payload === '' ? null : await this.#world.pipes.takeInput()
+    const bytes = Buffer.from(payload, 'base64')
+    const input = payload === '' ? null : await openPayload(bytes, account, this.#world.pipes)
     try {
       this.#launch(await this.#world.pipes.take(), account, input?.reader ?? null)
     } finally {
-      if (input !== null) {
-        closeSync(input.reader)
-        this.#feed(input.writer, payload)
-      }
+      input?.release()
     }
-  }
-
-  /** Writes the payload as the command reads it; a command that does not care to read is no failure. */
-  #feed(writer: number, payload: string): void {
-    const socket = new Socket({fd: writer, readable: false, writable: true})
-    socket.on('error', () => socket.destroy())
-    socket.end(Buffer.from(payload, 'base64'))
-    socket.unref()
   }
 
   #launch(pipe: Pipe, account: Account | null, input: number | null): void {

@@ -1,0 +1,59 @@
+/** The page about executors says everything the executors know, and its examples pass their checks. */
+import assert from 'node:assert/strict'
+import {readFileSync} from 'node:fs'
+import {test} from 'node:test'
+
+import {createExecutors} from '../../src/executors/registry.ts'
+import {realClock} from './support.ts'
+
+const PAGE = readFileSync(new URL('../../docs/executors.md', import.meta.url), 'utf8')
+
+const executors = createExecutors({
+  dataDir: '/nowhere',
+  nodeId: 'docs',
+  clock: realClock,
+  environment: {},
+  suAllowed: [],
+  cwdAllowed: null,
+  netAllow: [],
+  netDeny: [],
+  killAfterMs: 10_000,
+  drainMs: 2_000,
+  spawn: 'auto',
+  report: () => undefined,
+})
+
+test('each executor has a section with exactly its parameters', () => {
+  for (const name of executors.names()) {
+    const section = PAGE.split(/^## /m).find((text) => text.startsWith(`${name}\n`))
+    assert.ok(section !== undefined, `docs/executors.md has no section ${name}`)
+    const table = section.slice(section.indexOf('| Parameter |')).split('\n\n')[0]!
+    const rows = [...table.matchAll(/^\| `(\w+)` \| ([^|]*)\|/gm)]
+    const parameters = executors.get(name)!.parameters
+    assert.deepEqual(
+      rows.map((row) => row[1]).toSorted(),
+      parameters.map((parameter) => parameter.name).toSorted(),
+    )
+    for (const row of rows) {
+      const {fallback} = parameters.find((parameter) => parameter.name === row[1])!
+      if (fallback !== '') assert.equal(row[2]!.trim(), `\`${fallback}\``, row[1])
+    }
+  }
+})
+
+test('the examples have no problem and no warning', () => {
+  const examples = [...PAGE.matchAll(/^```json\n(.*?)^```/gms)].map(
+    (match) => JSON.parse(match[1]!) as Example,
+  )
+  assert.equal(examples.length, 2)
+  for (const example of examples) {
+    const found = executors.get(example.executor)!.check(example.executor_config)
+    assert.deepEqual(found, {problems: [], warnings: []}, example.name)
+  }
+})
+
+interface Example {
+  name: string
+  executor: string
+  executor_config: Record<string, string>
+}
