@@ -1,13 +1,14 @@
 /**
  * A process that writes as fast as it can until it is killed, telling on standard output what was acknowledged to it,
- * one line each. Started by the crash test with a data directory; goes on from whatever is stored there.
+ * one line each. Started by the crash test with a data directory; goes on from whatever is stored there. With `once` as
+ * the second argument it only opens and closes the store.
  */
 import {openSqliteStore} from '../../src/stores/sqlite/store.ts'
 import {systemClock} from '../../src/system/system-clock.ts'
 import {anEnd, aSpec} from './exercise-store/scene.ts'
 
 const LANES = 6
-const [dataDir] = process.argv.slice(2)
+const [dataDir, mode] = process.argv.slice(2)
 
 function tell(line: string): void {
   process.stdout.write(`${line}\n`)
@@ -22,10 +23,6 @@ const opened = await openSqliteStore({
 if (!opened.ok) throw new Error(opened.problem)
 const {store, recovered} = opened
 tell(`opened ${recovered.uncleanStop}`)
-await store.agreeTimezone('UTC')
-const lease = await store.acquireLease({holder: 'writer', nodeId: 'n1', ttlMs: 60_000})
-if (lease === null) throw new Error('the lease of the killed writer was not vacated')
-const {term} = lease
 let tokens = 0
 
 /** Replaces one text over and over. */
@@ -71,4 +68,12 @@ async function run(lane: number): Promise<never> {
   }
 }
 
+if (mode === 'once') {
+  await store.close()
+  process.exit()
+}
+await store.agreeTimezone('UTC')
+const lease = await store.acquireLease({holder: 'writer', nodeId: 'n1', ttlMs: 60_000})
+if (lease === null) throw new Error('the lease of the killed writer was not vacated')
+const {term} = lease
 await Promise.all(Array.from({length: LANES}, (_, lane) => [rewrite(lane), run(lane)]).flat())
