@@ -31,7 +31,7 @@ test('each executor has a section with exactly its parameters', () => {
     const rows = [...table.matchAll(/^\| `(\w+)` \| ([^|]*)\|/gm)]
     const parameters = executors.get(name)!.parameters
     assert.deepEqual(
-      rows.map((row) => row[1]).toSorted(),
+      rows.map((row) => row[1]!).toSorted(),
       parameters.map((parameter) => parameter.name).toSorted(),
     )
     for (const row of rows) {

@@ -1,0 +1,42 @@
+/** The page about processors says everything the processors know, and its example passes their checks. */
+import assert from 'node:assert/strict'
+import {readFileSync} from 'node:fs'
+import {test} from 'node:test'
+
+import {createProcessors} from '../../src/processors/registry.ts'
+import {realClock} from './support.ts'
+
+const PAGE = readFileSync(new URL('../../docs/processors.md', import.meta.url), 'utf8')
+
+const processors = createProcessors({
+  dataDir: '/nowhere',
+  nodeName: 'web',
+  clock: realClock,
+  logRoot: null,
+  syslogUrl: null,
+  writeLog: () => undefined,
+  runProgram: null,
+})
+
+test('each processor has a section with exactly its parameters', () => {
+  for (const name of processors.names()) {
+    const section = PAGE.split(/^## /m).find((text) => text.startsWith(`${name}\n`))
+    assert.ok(section !== undefined, `docs/processors.md has no section ${name}`)
+    const rows = [...section.matchAll(/^\| `(\w+)` +\|/gm)]
+    assert.deepEqual(
+      rows.map((row) => row[1]!).toSorted(),
+      processors
+        .get(name)!
+        .parameters.map((parameter) => parameter.name)
+        .toSorted(),
+    )
+  }
+})
+
+test('the example has no problem', () => {
+  const [, example] = /^```json\n(.*?)^```/ms.exec(PAGE)!
+  const job = JSON.parse(example!) as {processors: Record<string, Record<string, string>>}
+  for (const [name, config] of Object.entries(job.processors)) {
+    assert.deepEqual(processors.get(name)!.check(config), [], name)
+  }
+})
