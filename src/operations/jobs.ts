@@ -1,7 +1,7 @@
 /** Reading, toggling and deleting jobs. Submitting them stands in `submit.ts`, running them in `runs.ts`. */
 import type {JobRecord} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
-import type {JobQuery, Page} from '../ports/store.ts'
+import type {JobQuery, Page, Store} from '../ports/store.ts'
 import type {OperationsDependencies} from './dependencies.ts'
 import type {PatientStore} from './patience.ts'
 import {preconditionFailed, type RevisionMatch} from './submit.ts'
@@ -14,7 +14,8 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Pati
 
   /** From one snapshot. */
   function jobs(query: JobQuery): Promise<Page<JobRecord>> {
-    return store.read((data) => data.jobs(query))
+    const ask = (data: Store) => data.jobs(query)
+    return query.end === null ? store.longRead(ask) : store.read(ask)
   }
 
   /** Looked at before the change, not within it: for these two a condition saves a mistake, it does not order writers. */

@@ -8,6 +8,8 @@ import {OutcomeUnknown, StoreUnavailable, type Store} from '../ports/store.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
 export const PATIENCE_MS = 5_000
+/** Reading every job there is: the answer is under way all the time, it is only long. */
+export const LONG_READ_MS = 30_000
 /** Restoring a hundred thousand jobs, or copying a database, is long work and known to be. */
 export const LONG_WORK_MS = 600_000
 
@@ -25,6 +27,11 @@ export class PatientStore {
   /** Throws `DomainError` `store_unavailable` when there is no answer in time. */
   read<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
     return this.#within(PATIENCE_MS, unavailable, ask)
+  }
+
+  /** As `read`, for what has no limit on its size. */
+  longRead<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
+    return this.#within(LONG_READ_MS, unavailable, ask)
   }
 
   /** Throws `store_unavailable` when nothing was changed, `outcome_unknown` when that is not certain. */

@@ -46,7 +46,7 @@ export function createSubmit(dependencies: OperationsDependencies, store: Patien
   return async function submit(call: SubmitCall): Promise<SubmitAnswer> {
     if (await store.read((data) => data.paused())) throw submissionsPaused()
     const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
-    const parts = ['submit', call.runOnCreate ? 'run' : '', call.body]
+    const parts = [call.pathName ?? '', call.runOnCreate ? 'run' : '', call.body]
     const result = await idempotent.run(
       call.caller,
       call.idempotencyKey,

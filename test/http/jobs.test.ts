@@ -366,6 +366,11 @@ test('a repeated submit under one key is done once; another body under it is ref
   const other = await api.post('/v1/jobs?runoncreate', {...body, retries: 1}, headers)
   assert.equal(other.status, 422)
   assert.equal(other.json.code, 'idempotency_mismatch')
+  const nameless = {schedule: '@manually'}
+  const put = (name: string) =>
+    api.call('PUT', `/v1/jobs/${name}`, {body: nameless, headers: {'idempotency-key': 'k-2'}})
+  assert.deepEqual([(await put('one')).status, (await put('one')).json.name], [201, 'one'])
+  assert.equal((await put('two')).status, 422)
   const run = await api.post('/v1/jobs/i?force', undefined, headers)
   assert.equal(run.status, 202)
   const same = await api.post('/v1/jobs/i?force', undefined, headers)
