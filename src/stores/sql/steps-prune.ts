@@ -52,7 +52,18 @@ export function* prune(tx: Transaction, request: PruneRequest): Step<PruneResult
   return {nextJobId: isLast ? 0 : ids.at(-1)!, rowsDeleted, outputBytesCut, more}
 }
 
-const CLOSED = `SELECT group_id FROM launches WHERE job_id = ? AND open = 0`
+/** Closed launches among those beyond the newest that are kept. The inner look reads an index only. */
+function beyondNewest(decisions: string): string {
+  return `SELECT group_id FROM launches WHERE open = 0 AND group_id IN
+    (SELECT group_id FROM launches WHERE job_id = ? AND decision IN (${decisions})
+    ORDER BY group_id DESC LIMIT ? OFFSET ?)`
+}
+
+/** Closed launches among the oldest that are too old; numbers grow with time, so no others need a look. */
+const TOO_OLD = `SELECT group_id FROM (SELECT group_id, open, decided_at FROM launches
+  WHERE job_id = ? ORDER BY group_id LIMIT ?) AS oldest WHERE open = 0 AND decided_at < ?`
+/** Looked at by age in one call; the next round goes on. */
+const OLDEST_LAUNCHES = 50
 
 /** Numbers of the launches of these jobs beyond what is kept, in order. */
 function* excess(tx: Transaction, request: PruneRequest, ids: readonly number[]): Step<number[]> {
@@ -61,19 +72,19 @@ function* excess(tx: Transaction, request: PruneRequest, ids: readonly number[])
   const limit = request.rowLimit + 1
   const found = [
     yield* each<{group_id: number}>(
-      `${CLOSED} AND decision = 'launched' ORDER BY group_id DESC LIMIT ? OFFSET ?`,
+      beyondNewest(`'launched'`),
       ids.map((id) => [id, limit, keepLaunches]),
     ),
     yield* each<{group_id: number}>(
-      `${CLOSED} AND decision IN ('skipped', 'missed') ORDER BY group_id DESC LIMIT ? OFFSET ?`,
+      beyondNewest(`'skipped', 'missed'`),
       ids.map((id) => [id, limit, keepUnlaunched]),
     ),
   ]
   if (keepMs !== null)
     found.push(
       yield* each<{group_id: number}>(
-        `${CLOSED} AND decided_at < ? ORDER BY group_id LIMIT ?`,
-        ids.map((id) => [id, tx.now - keepMs, limit]),
+        TOO_OLD,
+        ids.map((id) => [id, OLDEST_LAUNCHES, tx.now - keepMs]),
       ),
     )
   const groups = new Set(found.flat(2).map((row) => row.group_id))
