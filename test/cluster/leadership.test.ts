@@ -185,6 +185,25 @@ describe('a term', () => {
     await leadership.stop()
   })
 
+  it('does not begin before every service of the one before has ended', async () => {
+    const clock = new VirtualClock()
+    const lease = new FakeLease(clock)
+    const {leadership, services} = aNode(lease, clock, 'life-1', () => 9_000)
+    leadership.start()
+    await clock.advance(100)
+    services[0]!.over()
+    await clock.advance(8_900)
+    assert.deepEqual([leadership.term, services.length], [null, 2])
+    assert.ok(services.every(({living}) => living))
+    await clock.advance(RENEW + 200)
+    assert.equal(leadership.term, 2)
+    assert.deepEqual(
+      services.map(({living}) => living),
+      [false, false, true, true],
+    )
+    await clock.finish(leadership.stop())
+  })
+
   it('survives lost answers without two terms at once', async () => {
     const {clock, lease, leadership} = alone()
     lease.fault = (call) => (call === 'acquire' ? 'answer_lost' : 'none')

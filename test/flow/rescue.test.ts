@@ -1,7 +1,11 @@
 /** The rescue step over the real store: dead nodes lose their work once, healthy ones never, strays find a place. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {rescueNode} from '../../src/flow/rescue.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+import {TestWakeup} from '../support/test-wakeup.ts'
 import {World} from '../support/world.ts'
 
 const SECOND = 1_000
@@ -21,6 +25,37 @@ async function aCluster(job = aJob('job').manual().tagged({role: 'web:1'}), slot
     (await world.store.members()).find((member) => member.name === name)?.status
   return {world, leader, one, two, settings, statusOf}
 }
+
+describe('rescuing a node', () => {
+  it('goes on batch by batch until nothing of it is left', async () => {
+    const asked: unknown[] = []
+    const wakeup = new TestWakeup()
+    const count = await rescueNode(
+      {
+        random: new SeededRandom(),
+        wakeup,
+        events: new RecordedEvents(),
+        store: {
+          rescue: async (request) => {
+            asked.push(request)
+            const key = {group: asked.length, node: 'one', attempt: 1}
+            return {finished: [{kind: 'unknown', key}], more: asked.length < 3}
+          },
+        },
+      },
+      {term: 4, nodeId: 'id-of-one', exceptIncarnation: 'now', reason: 'node_restarted'},
+    )
+    assert.deepEqual([count, asked.length, wakeup.rung], [3, 3, []])
+    const {dice, limit, ...request} = asked[0] as {dice: number; limit: number}
+    assert.ok(dice >= 0 && dice < 1 && limit > 0)
+    assert.deepEqual(request, {
+      term: 4,
+      nodeId: 'id-of-one',
+      exceptIncarnation: 'now',
+      reason: 'node_restarted',
+    })
+  })
+})
 
 describe('a node that dies', () => {
   it('is failed after ten seconds, its work lost after twenty-five and tried again elsewhere', async () => {
@@ -122,6 +157,19 @@ describe('nobody is given up', () => {
     await world.clock.advance(MINUTE)
     assert.deepEqual(await world.statuses('job'), ['running', 'running'])
     assert.ok((await world.store.members()).every(({status}) => status === 'alive'))
+  })
+
+  it('by a leader that could not look once: every window starts afresh', async () => {
+    const {world, leader, one, statusOf} = await aCluster()
+    await world.clock.advance(SECOND)
+    one.crash()
+    await world.clock.advance(6 * SECOND)
+    let refusals = 1
+    leader.fault = (method) => (method === 'members' && refusals-- > 0 ? 'unavailable' : 'none')
+    await world.clock.advance(8 * SECOND)
+    assert.equal(await statusOf('one'), 'alive')
+    await world.clock.advance(4 * SECOND)
+    assert.equal(await statusOf('one'), 'failed')
   })
 
   it('when the leader was frozen and the others were not', async () => {
