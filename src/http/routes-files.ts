@@ -120,7 +120,7 @@ async function findFile(
   if (!request.isMultipart()) throw missing()
   try {
     for await (const part of request.parts()) {
-      if (part.type === 'file' && part.fieldname === PART) return upTo(part.file, bytesMax)
+      if (part.type === 'file' && part.fieldname === PART) return fileBytes(part.file, bytesMax)
       if (part.type === 'file') part.file.resume()
       else if (part.fieldname === PART) return fieldBytes(part)
     }
@@ -129,6 +129,15 @@ async function findFile(
     throw new DomainError('request_malformed', 'The multipart body is broken.', {cause: error})
   }
   throw missing()
+}
+
+/** However reading ends, the rest is taken in and thrown away: the connection goes on after the answer. */
+async function* fileBytes(file: Readable, bytesMax: number): AsyncGenerator<Uint8Array> {
+  try {
+    yield* upTo(file, bytesMax)
+  } finally {
+    file.resume()
+  }
 }
 
 /** A part without a file name is a field; one that says it is JSON comes parsed. */

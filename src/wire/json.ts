@@ -6,6 +6,12 @@
 /** Deeper than any shape of this interface; bounds every later recursion. */
 export const JSON_DEPTH_MAX = 32
 
+/**
+ * A definition at all its limits has a tenth of these. Beyond them parsing once more would stop the process for a second,
+ * and whatever it is will be refused anyway.
+ */
+const EXACT_NODES_MAX = 20_000
+
 const POISON_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 
 export type JsonReading =
@@ -27,9 +33,11 @@ export function readJson(text: string): JsonReading {
     if (error instanceof SyntaxError) return {kind: 'syntax', problem: error.message}
     throw error
   }
-  const look = lookThrough(value)
-  if (look.problem !== null) return {kind: 'content', problem: look.problem}
-  return {kind: 'value', value: look.innerNumbers ? withNumbersAsWritten(value, text) : value}
+  const walk = new Walk()
+  const problem = walk.problemOf(value, 0)
+  if (problem !== null) return {kind: 'content', problem: placed(problem)}
+  const exact = walk.innerNumbers && walk.nodes <= EXACT_NODES_MAX
+  return {kind: 'value', value: exact ? withNumbersAsWritten(value, text) : value}
 }
 
 /** Decodes UTF-8 and parses; bytes that are not UTF-8 are a syntax problem. */
@@ -49,38 +57,51 @@ export function decodeStrictly(bytes: Uint8Array): string | null {
   }
 }
 
-interface Look {
-  readonly problem: string | null
-  /** There are numbers below the first level. */
-  readonly innerNumbers: boolean
-}
+/** One walk over a value. Recursion is bounded by the depth that is allowed. */
+class Walk {
+  /** There are numbers as values of objects below the first level. */
+  innerNumbers = false
+  nodes = 0
 
-/** One walk over the value, without recursion: hostile depth costs a list entry, not a stack frame. */
-function lookThrough(root: unknown): Look {
-  const waiting: {value: unknown; depth: number; at: string}[] = [{value: root, depth: 0, at: ''}]
-  let innerNumbers = false
-  for (let item = waiting.pop(); item !== undefined; item = waiting.pop()) {
-    const {value, depth, at} = item
-    if (typeof value === 'number' && depth > 1) innerNumbers = true
+  /** What is wrong, as a sentence that begins with where; `null` when nothing is. */
+  problemOf(value: unknown, depth: number): string | null {
+    this.nodes += 1
     if (typeof value === 'string') {
       const problem = textProblem(value)
-      if (problem !== null)
-        return {problem: `${at === '' ? 'the body' : at}: ${problem}`, innerNumbers}
+      return problem === null ? null : `: ${problem}`
     }
-    if (typeof value !== 'object' || value === null) continue
-    if (depth >= JSON_DEPTH_MAX)
-      return {problem: `the body: is nested deeper than ${JSON_DEPTH_MAX} levels`, innerNumbers}
-    for (const [key, inner] of Object.entries(value)) {
-      const problem = Array.isArray(value) ? null : keyProblem(key)
-      if (problem !== null) return {problem, innerNumbers}
-      waiting.push({value: inner, depth: depth + 1, at: at === '' ? key : `${at}.${key}`})
-    }
+    if (typeof value !== 'object' || value === null) return null
+    if (depth >= JSON_DEPTH_MAX) return `: is nested deeper than ${JSON_DEPTH_MAX} levels`
+    return Array.isArray(value) ? this.#inArray(value, depth) : this.#inObject(value, depth)
   }
-  return {problem: null, innerNumbers}
+
+  #inArray(values: readonly unknown[], depth: number): string | null {
+    for (let index = 0; index < values.length; index += 1) {
+      const problem = this.problemOf(values[index], depth + 1)
+      if (problem !== null) return `.${index}${problem}`
+    }
+    return null
+  }
+
+  #inObject(fields: object, depth: number): string | null {
+    for (const [key, value] of Object.entries(fields)) {
+      const bad = keyProblem(key)
+      if (bad !== null) return `: ${bad}`
+      if (typeof value === 'number' && depth > 0) this.innerNumbers = true
+      const problem = this.problemOf(value, depth + 1)
+      if (problem !== null) return `.${key}${problem}`
+    }
+    return null
+  }
+}
+
+/** `.tags.web: is wrong` → `tags.web: is wrong`; at the very top it is the body. */
+function placed(problem: string): string {
+  return problem.startsWith('.') ? problem.slice(1) : `the body${problem}`
 }
 
 function keyProblem(key: string): string | null {
-  if (POISON_KEYS.has(key)) return `the key "${key}" is not allowed`
+  if (POISON_KEYS.has(key)) return `holds the key "${key}", which is not allowed`
   const problem = textProblem(key)
   return problem === null ? null : `a key ${problem}`
 }
@@ -98,10 +119,7 @@ function withNumbersAsWritten(value: unknown, text: string): unknown {
   )
   if (!isObject(value) || !isObject(written)) return value
   return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [
-      key,
-      typeof inner === 'object' && inner !== null ? written[key] : inner,
-    ]),
+    Object.entries(value).map(([key, inner]) => [key, isObject(inner) ? written[key] : inner]),
   )
 }
 

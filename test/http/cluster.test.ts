@@ -1,6 +1,7 @@
 /** Status, members, leading and leaving, policies, restore, backup, schedules, events. */
 import assert from 'node:assert/strict'
 import {readdirSync} from 'node:fs'
+import {Agent} from 'node:http'
 import {test} from 'node:test'
 import {Stream, startApi, type Api} from './harness.ts'
 
@@ -207,6 +208,28 @@ test('a file over the limit is refused, after it was read; paused refuses too', 
   await api.post('/v1/pause')
   const paused = await restore(api, [])
   assert.deepEqual([paused.status, paused.json.code], [503, 'submissions_paused'])
+})
+
+test('a refusal in the middle of a file leaves the connection usable', async (t) => {
+  const api = await startApi(t)
+  const bad = Array.from({length: 100_000}, () => ({name: 'Not a name'}))
+  const agent = new Agent({keepAlive: true, maxSockets: 1})
+  t.after(() => agent.destroy())
+  const boundary = 'border'
+  const body = [
+    `--${boundary}`,
+    'Content-Disposition: form-data; name="file"; filename="jobs.json"',
+    '',
+    JSON.stringify(bad),
+    `--${boundary}--`,
+    '',
+  ].join('\r\n')
+  const headers = {'content-type': `multipart/form-data; boundary=${boundary}`}
+  for (let count = 0; count < 2; count += 1) {
+    const refused = await api.call('POST', '/v1/restore', {body, headers, agent})
+    assert.deepEqual([refused.status, refused.json.errors.length], [400, 100])
+  }
+  assert.equal((await api.call('GET', '/v1/jobs', {agent})).status, 200)
 })
 
 test('a backup is a database file, sent and then removed; one at a time', async (t) => {

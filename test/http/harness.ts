@@ -3,7 +3,7 @@
  * leader would do is done by `launch`, `claim` and `finish` here, straight through the store.
  */
 import {mkdtemp, rm} from 'node:fs/promises'
-import {request as httpRequest, type IncomingHttpHeaders} from 'node:http'
+import {request as httpRequest, type Agent, type IncomingHttpHeaders} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
@@ -45,6 +45,8 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string | string[]>>
   /** Objects are sent as JSON with its content type, texts and bytes as they are without one. */
   readonly body?: unknown
+  /** Absent = a connection of its own. */
+  readonly agent?: Agent
 }
 
 export interface ApiOptions extends Partial<HttpOptions> {
@@ -142,9 +144,10 @@ export class Api {
 
   async call(method: string, path: string, options: CallOptions = {}): Promise<Reply> {
     const {headers, bytes} = encoded(options)
+    const {agent = false} = options
     return new Promise((resolve, reject) => {
       const sent = httpRequest(
-        {host: '127.0.0.1', port: this.port, method, path, headers, agent: false},
+        {host: '127.0.0.1', port: this.port, method, path, headers, agent},
         (response) => {
           const pieces: Buffer[] = []
           response.on('data', (piece: Buffer) => pieces.push(piece))

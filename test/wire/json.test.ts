@@ -14,7 +14,7 @@ test('inner numbers keep the text they were written in, outer ones stay numbers'
   const text = '{"a":1.50,"m":{"x":1.50,"y":1e3,"z":{"w":12345678901234567890}},"l":[1]}'
   assert.deepEqual(readJson(text), {
     kind: 'value',
-    value: {a: 1.5, m: {x: '1.50', y: '1e3', z: {w: '12345678901234567890'}}, l: ['1']},
+    value: {a: 1.5, m: {x: '1.50', y: '1e3', z: {w: '12345678901234567890'}}, l: [1]},
   })
 })
 
@@ -37,6 +37,24 @@ test('what would do harm is refused', () => {
   assert.equal(readJson('"\\ud83d\\udd14"').kind, 'value')
   for (const text of ['', '{', "{'a':1}", 'undefined', '{"a":1,}'])
     assert.equal(readJson(text).kind, 'syntax')
+})
+
+test('the place of what is wrong is named', () => {
+  const problem = (text: string) => {
+    const reading = readJson(text)
+    return reading.kind === 'content' ? reading.problem : null
+  }
+  assert.match(String(problem('{"a":{"b":["x","\\u0000"]}}')), /^a\.b\.1: holds the character/)
+  assert.match(String(problem('{"a":{"__proto__":1}}')), /^a: holds the key "__proto__"/)
+  assert.match(String(problem('"\\u0000"')), /^the body: holds/)
+})
+
+test('a huge body without sense costs little more than parsing it', () => {
+  // Parsed once more with its numbers as written, this would stop the process for more than a second.
+  const text = `{"tags":{"n":1.0,"l":[${'0,'.repeat(400_000)}0]}}`
+  const reading = readJson(text)
+  assert.ok(reading.kind === 'value')
+  assert.equal((reading.value as {tags: {n: unknown}}).tags.n, 1)
 })
 
 function split(pieces: readonly Uint8Array[], elementBytesMax = 1_000_000): unknown[] {
