@@ -1,10 +1,10 @@
 /**
- * Images of a store: one plain SQLite file that holds everything but secrets. Making one out of a running store, and
- * making a store out of one, which never runs the past again.
+ * Images of a store: one plain SQLite file that holds everything but secrets. Making one out of a running
+ * store, and making a store out of one, which never runs the past again.
  */
 import {copyFileSync, existsSync, readdirSync, renameSync, rmSync} from 'node:fs'
 import {backup} from 'node:sqlite'
-import {join} from 'node:path'
+import {basename, join} from 'node:path'
 import type {Clock} from '../../ports/clock.ts'
 import type {Random} from '../../ports/random.ts'
 import {StoreUnavailable} from '../../ports/store.ts'
@@ -16,7 +16,10 @@ import {failureOf} from './failure.ts'
 import {Ownership, storeFiles} from './ownership.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
 
-/** All pages in one step: the image is one snapshot however much is written meanwhile, and it is never begun anew. */
+/**
+ * All pages in one step: the image is one snapshot however much is written meanwhile, and it is never begun
+ * anew.
+ */
 const PAGES_PER_STEP = 2 ** 31 - 1
 
 /** Writes an image of what `source` reads to `target`, which must not exist. Off the calling thread. */
@@ -45,8 +48,9 @@ export interface RestoreOptions {
 export type RestoredStore = {readonly ok: true} | {readonly ok: false; readonly problem: string}
 
 /**
- * Makes the store of `dataDir`, an existing empty directory, out of an image. The store becomes another one (a new
- * incarnation): times before now are not run, and what was running or waiting in the image has ended.
+ * Makes the store of `dataDir`, an existing empty directory, out of an image. The store becomes another one
+ * (a new incarnation): times before now are not run, and what was running or waiting in the image has
+ * ended.
  */
 export function restoreStore(
   imageFile: string,
@@ -54,7 +58,9 @@ export function restoreStore(
   {clock, random}: RestoreOptions,
 ): RestoredStore {
   if (!existsSync(imageFile)) return {ok: false, problem: `There is no image ${imageFile}.`}
-  if (readdirSync(dataDir).length > 0)
+  const {lock} = storeFiles(dataDir)
+  // A restore that was refused leaves its lock behind, which holds nothing.
+  if (readdirSync(dataDir).some((name) => name !== basename(lock)))
     return {
       ok: false,
       problem: `The data directory ${dataDir} is not empty; restore into a new one.`,
