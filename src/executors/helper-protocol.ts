@@ -7,7 +7,7 @@
  */
 import {assert} from '../std/assert.ts'
 
-const HEADER_BYTES = 9
+export const HEADER_BYTES = 9
 
 /** No frame is larger: a start request is at most a job's maps (64 entries of 64 KiB) after base64, output comes in 64 KiB. */
 const PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
@@ -99,13 +99,27 @@ export interface CommandEnd {
 
 /** One frame, ready to be written. */
 export function encodeFrame(kind: number, execution: number, payload: Uint8Array): Uint8Array {
+  return encodeFrameInto(
+    Buffer.allocUnsafe(HEADER_BYTES + payload.length),
+    kind,
+    execution,
+    payload,
+  )
+}
+
+/** The same in a buffer that is there, which has room for the payload and `HEADER_BYTES`. */
+export function encodeFrameInto(
+  buffer: Buffer,
+  kind: number,
+  execution: number,
+  payload: Uint8Array,
+): Uint8Array {
   assert(payload.length <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
-  const frame = Buffer.allocUnsafe(HEADER_BYTES + payload.length)
-  frame.writeUInt32LE(payload.length, 0)
-  frame[4] = kind
-  frame.writeUInt32LE(execution, 5)
-  frame.set(payload, HEADER_BYTES)
-  return frame
+  buffer.writeUInt32LE(payload.length, 0)
+  buffer[4] = kind
+  buffer.writeUInt32LE(execution, 5)
+  buffer.set(payload, HEADER_BYTES)
+  return buffer.subarray(0, HEADER_BYTES + payload.length)
 }
 
 export function encodeJson(kind: number, execution: number, value: unknown): Uint8Array {
@@ -128,47 +142,61 @@ export function decodeJson<T>(payload: Buffer): T {
   return JSON.parse(payload.toString('utf8')) as T
 }
 
+/**
+ * Control frames come whole. Output comes in the pieces it arrived in, so that nothing is put together only to be taken
+ * apart again; each piece lies in the chunk that was pushed.
+ */
 type FrameListener = (kind: number, execution: number, payload: Buffer) => void
 
-/**
- * Cuts a stream of chunks into frames. A payload is valid only during the call of the listener when it lies within one
- * chunk: whoever keeps it copies it.
- */
+/** Cuts a stream of chunks into frames. */
 export class FrameReader {
   readonly #listener: FrameListener
+  readonly #header = Buffer.alloc(HEADER_BYTES)
+  #headerLength = 0
+  #kind = 0
+  #execution = 0
+  /** Payload bytes that the current frame still lacks. */
+  #lacking = 0
   #parts: Buffer[] = []
-  #length = 0
-  /** Bytes needed before the next frame is whole. */
-  #needed = HEADER_BYTES
 
   constructor(listener: FrameListener) {
     this.#listener = listener
   }
 
   push(chunk: Buffer): void {
-    this.#parts.push(chunk)
-    this.#length += chunk.length
-    if (this.#length < this.#needed) return
-    const bytes = this.#parts.length === 1 ? chunk : Buffer.concat(this.#parts, this.#length)
-    const rest = bytes.subarray(this.#cut(bytes))
-    this.#parts = rest.length === 0 ? [] : [rest]
-    this.#length = rest.length
+    let offset = 0
+    while (offset < chunk.length) {
+      if (this.#headerLength < HEADER_BYTES) offset += this.#readHeader(chunk, offset)
+      else {
+        const end = Math.min(offset + this.#lacking, chunk.length)
+        this.#take(chunk.subarray(offset, end))
+        offset = end
+      }
+    }
   }
 
-  /** Hands out every whole frame in `bytes`; answers how much of it was used. */
-  #cut(bytes: Buffer): number {
-    let offset = 0
-    for (;;) {
-      this.#needed = HEADER_BYTES
-      if (bytes.length - offset < HEADER_BYTES) return offset
-      const size = bytes.readUInt32LE(offset)
-      assert(size <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
-      this.#needed = HEADER_BYTES + size
-      if (bytes.length - offset < this.#needed) return offset
-      const start = offset + HEADER_BYTES
-      const kind = bytes[offset + 4]!
-      this.#listener(kind, bytes.readUInt32LE(offset + 5), bytes.subarray(start, start + size))
-      offset = start + size
-    }
+  /** Answers how many bytes it used. */
+  #readHeader(chunk: Buffer, offset: number): number {
+    const used = chunk.copy(this.#header, this.#headerLength, offset)
+    this.#headerLength += used
+    if (this.#headerLength < HEADER_BYTES) return used
+    this.#lacking = this.#header.readUInt32LE(0)
+    this.#kind = this.#header[4]!
+    this.#execution = this.#header.readUInt32LE(5)
+    assert(this.#lacking <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
+    if (this.#lacking === 0) this.#take(chunk.subarray(0, 0))
+    return used
+  }
+
+  #take(piece: Buffer): void {
+    this.#lacking -= piece.length
+    const isWhole = this.#lacking === 0
+    if (isWhole) this.#headerLength = 0
+    if (this.#kind === FRAME.output) return this.#listener(this.#kind, this.#execution, piece)
+    this.#parts.push(piece)
+    if (!isWhole) return
+    const payload = this.#parts.length === 1 ? piece : Buffer.concat(this.#parts)
+    this.#parts = []
+    this.#listener(this.#kind, this.#execution, payload)
   }
 }

@@ -224,8 +224,10 @@ export class ProcessHelper {
   }
 
   #onOutput(execution: number, payload: Buffer): void {
-    // A copy: the sink keeps it, and the chunk it lies in holds other executions' frames.
-    this.#held.get(execution)?.feed.push(new Uint8Array(payload))
+    const held = this.#held.get(execution)
+    // A small piece is copied: the sink may keep it, and would keep all of the chunk it lies in.
+    const fillsItsChunk = 2 * payload.length >= payload.buffer.byteLength
+    held?.feed.push(fillsItsChunk ? payload : new Uint8Array(payload))
   }
 
   #settle(execution: number, end: CommandEnd): void {

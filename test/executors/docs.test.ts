@@ -36,7 +36,7 @@ test('each executor has a section with exactly its parameters', () => {
     )
     for (const row of rows) {
       const {fallback} = parameters.find((parameter) => parameter.name === row[1])!
-      if (fallback !== '') assert.equal(row[2]!.trim(), `\`${fallback}\``, row[1])
+      if (fallback !== '') assert.equal(row[2]!.trim(), `\`${fallback}\``, row[1]!)
     }
   }
 })

@@ -14,8 +14,17 @@ import type {Pipe} from './output-pipes.ts'
  */
 const AFTER_EXIT_BYTES_MAX = 1024 * 1024
 
+/** So much is read at a time: what a pipe holds. */
+export const READ_BYTES = 64 * 1024
+
 /** How often the wait for the end of the output is looked at. */
 const DRAIN_TICK_MS = 50
+
+/**
+ * What is read goes through one buffer, for all commands: it is taken before the next read. Fresh memory for each read
+ * would pile up by the tens of megabytes before it is collected.
+ */
+const READ_BUFFER = Buffer.alloc(READ_BYTES)
 
 export class CommandOutput {
   readonly #source: Socket
@@ -29,15 +38,22 @@ export class CommandOutput {
   #timer: NodeJS.Timeout | null = null
   #state: 'open' | 'ended' | 'cut' = 'open'
 
-  /** `over` is called once, when no more will be delivered. */
+  /** `deliver` takes the bytes before it returns. `over` is called once, when no more will be delivered. */
   constructor(pipe: Pipe, deliver: (bytes: Buffer) => void, over: () => void) {
     this.#deliver = deliver
     this.#over = over
-    this.#source = new Socket({fd: pipe.reader, readable: true, writable: false})
-    this.#source.on('data', (bytes: Buffer) => this.#onData(bytes))
+    const onread = {
+      buffer: READ_BUFFER,
+      callback: (length: number) => {
+        this.#onData(READ_BUFFER.subarray(0, length))
+        return true
+      },
+    }
+    this.#source = new Socket({fd: pipe.reader, readable: true, writable: false, onread})
     this.#source.once('end', () => this.#finish('ended'))
     this.#source.once('error', () => this.#finish('cut'))
     this.#source.once('close', () => pipe.release(this.#state === 'ended'))
+    this.#source.resume()
   }
 
   get isOver(): boolean {

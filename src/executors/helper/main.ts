@@ -9,12 +9,14 @@ import type {CommandEnd, HelperReady, HelperSetup, StartRequest} from '../helper
 import {
   decodeCredit,
   decodeJson,
-  encodeFrame,
+  encodeFrameInto,
   encodeJson,
   FRAME,
   FrameReader,
+  HEADER_BYTES,
 } from '../helper-protocol.ts'
 import {Journal} from '../journal.ts'
+import {READ_BYTES} from './command-output.ts'
 import {OutputPipes} from './output-pipes.ts'
 import {bootId, listProcesses, readLinuxProcess} from '../process-table.ts'
 import type {CommandWorld} from './running-command.ts'
@@ -24,6 +26,9 @@ import {UserLookup} from './user-lookup.ts'
 
 /** The end of the link that the parent gave. */
 const LINK_DESCRIPTOR = 3
+
+/** Together 4 MiB. */
+const SPARE_MAX = 64
 
 /** As /proc/self/fdinfo shows it. */
 const O_CLOEXEC = 0o2000000
@@ -39,7 +44,7 @@ let abandoned = false
 let corked = false
 
 /** Frames of one turn of the loop leave in one write. */
-function send(frame: Uint8Array): void {
+function send(frame: Uint8Array, written?: () => void): void {
   if (!corked) {
     corked = true
     link.cork()
@@ -48,7 +53,7 @@ function send(frame: Uint8Array): void {
       link.uncork()
     })
   }
-  link.write(frame)
+  link.write(frame, written)
 }
 
 /**
@@ -93,8 +98,15 @@ async function setUp(setup: HelperSetup): Promise<void> {
   send(encodeJson(FRAME.ready, 0, ready satisfies HelperReady))
 }
 
+/** Buffers of output that has been written, to be used again: fresh ones would pile up before they are collected. */
+const spare: Buffer[] = []
+
 function output(execution: number, bytes: Buffer): void {
-  if (!abandoned) send(encodeFrame(FRAME.output, execution, bytes))
+  if (abandoned) return
+  const buffer = spare.pop() ?? Buffer.allocUnsafeSlow(HEADER_BYTES + READ_BYTES)
+  send(encodeFrameInto(buffer, FRAME.output, execution, bytes), () => {
+    if (spare.length < SPARE_MAX) spare.push(buffer)
+  })
 }
 
 function ended(execution: number, end: CommandEnd): void {
