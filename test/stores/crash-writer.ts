@@ -1,7 +1,7 @@
 /**
- * A process that writes as fast as it can until it is killed, telling on standard output what was acknowledged to it,
- * one line each. Started by the crash test with a data directory; goes on from whatever is stored there. With `once` as
- * the second argument it only opens and closes the store.
+ * A process that writes as fast as it can until it is killed, telling on standard output what was
+ * acknowledged to it, one line each. Started by the crash test with a data directory; goes on from whatever
+ * is stored there. With `once` as the second argument it only opens and closes the store.
  */
 import {openSqliteStore} from '../../src/stores/sqlite/store.ts'
 import {systemClock} from '../../src/system/system-clock.ts'

@@ -1,6 +1,7 @@
 /**
- * A writer killed with SIGKILL at random moments, again and again on the same store: everything it was told is stored
- * must be there, the file must be sound, and the books must balance. `BELFRY_CRASH_ROUNDS` asks for more rounds.
+ * A writer killed with SIGKILL at random moments, again and again on the same store: everything it was told
+ * is stored must be there, the file must be sound, and the books must balance. `BELFRY_CRASH_ROUNDS` asks
+ * for more rounds.
  */
 import assert from 'node:assert/strict'
 import {execFileSync, spawn} from 'node:child_process'
@@ -77,7 +78,7 @@ async function writeUntilKilled(dataDir: string, lines: number): Promise<string[
   assert.equal(
     signal,
     'SIGKILL',
-    `the writer ran until it was killed: ${Buffer.concat(complaints)}`,
+    `the writer ran until it was killed: ${Buffer.concat(complaints).toString()}`,
   )
   return heard
 }

@@ -38,7 +38,7 @@ function scene(dataDir: string, clock = new TurnedClock()): Promise<Scene> {
 }
 
 describe('ownership', () => {
-  it('a second opener is refused with the directory’s name, until the first has closed', async (context) => {
+  it('a second opener is refused by name until the first has closed', async (context) => {
     const dataDir = folder(context)
     const {store} = await open(dataDir)
     const problem = await refusal(dataDir)
@@ -61,6 +61,7 @@ describe('ownership', () => {
     assert(existsSync(join(dataDir, 'belfry.open')))
     await first.store.close()
     assert(!existsSync(join(dataDir, 'belfry.open')))
+    assert(!existsSync(join(dataDir, 'belfry.sqlite-wal')), 'the log is folded into the file')
     writeFileSync(join(dataDir, 'belfry.open'), '')
     const second = await open(dataDir)
     assert.equal(second.recovered.uncleanStop, true)

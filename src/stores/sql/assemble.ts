@@ -1,4 +1,7 @@
-/** The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way to run them. */
+/**
+ * The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way
+ * to run them.
+ */
 import type {FinishItem, OutputAppend, Store} from '../../ports/store.ts'
 import type {ReadInput, ReadName, ReadResult} from './reads.ts'
 import type {WriteInput, WriteName, WriteResult} from './writes.ts'

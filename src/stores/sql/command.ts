@@ -1,7 +1,7 @@
 /**
- * The store's steps as generators: a step yields commands (SQL and values) and is handed the rows, so that one text serves
- * an engine that answers at once and one that answers later. A step never performs I/O, reads a clock or opens a
- * transaction itself: whoever drives it has opened one.
+ * The store's steps as generators: a step yields commands (SQL and values) and is handed the rows, so that
+ * one text serves an engine that answers at once and one that answers later. A step never performs I/O,
+ * reads a clock or opens a transaction itself: whoever drives it has opened one.
  */
 
 export type Value = string | number | null | Uint8Array
@@ -16,8 +16,8 @@ export interface RunAll {
 }
 
 /**
- * One statement, many rows of values, in order. An engine may loop, pipeline or rewrite it as one set-based statement;
- * so no row may depend on what an earlier row of the same command did.
+ * One statement, many rows of values, in order. An engine may loop, pipeline or rewrite it as one set-based
+ * statement; so no row may depend on what an earlier row of the same command did.
  */
 export interface RunEach {
   readonly kind: 'each'

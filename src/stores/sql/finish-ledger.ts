@@ -1,6 +1,7 @@
 /**
- * The launches and jobs a batch of ends touches, held in memory while the batch is worked through: each end sees what
- * the ends before it did, and all of it is written once. Decisions are the core's; this only keeps what they change.
+ * The launches and jobs a batch of ends touches, held in memory while the batch is worked through: each end
+ * sees what the ends before it did, and all of it is written once. Decisions are the core's; this only
+ * keeps what they change.
  */
 import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../../core/execution.ts'
 import {countFinish, decideFinish, launchStatus} from '../../core/finish.ts'

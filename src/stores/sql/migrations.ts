@@ -1,6 +1,6 @@
 /**
- * The schema's history: numbered, forward only, each applied in one transaction by whoever opens the store. A released
- * migration is never edited; a change is a new one, additive for one release.
+ * The schema's history: numbered, forward only, each applied in one transaction by whoever opens the store.
+ * A released migration is never edited; a change is a new one, additive for one release.
  */
 import type {Dialect} from './transaction.ts'
 
@@ -17,7 +17,10 @@ const first: Migration = {
 export const MIGRATIONS: readonly Migration[] = [first]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
-/** Narrow rows for filtering and sorting; what the user wrote stands beside them, so that a scan stays small. */
+/**
+ * Narrow rows for filtering and sorting; what the user wrote stands beside them, so that a scan stays
+ * small.
+ */
 function jobTables({columns: {integer, text}, keyOrganised, createSequence}: Dialect): string[] {
   return [
     createSequence('job'),

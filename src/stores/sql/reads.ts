@@ -1,4 +1,7 @@
-/** Every read step by name: each sees one snapshot. Apart from the writes, so that a writer need not load them. */
+/**
+ * Every read step by name: each sees one snapshot. Apart from the writes, so that a writer need not load
+ * them.
+ */
 import type {Step} from './command.ts'
 import {cancelled, verifyClaims} from './steps-claim.ts'
 import {

@@ -79,7 +79,8 @@ export interface LaunchRow {
 }
 
 export const LAUNCH_COLUMNS = `group_id, job_id, job_name, cause, decision, reason, scheduled_at,
-  scheduled_until, planned_count, stored_at, decided_at, term, forced, parent_group, open, retries_ended, node_deaths`
+  scheduled_until, planned_count, stored_at, decided_at, term, forced, parent_group, open,
+  retries_ended, node_deaths`
 
 export function launchOf(row: LaunchRow): LaunchRecord {
   return {

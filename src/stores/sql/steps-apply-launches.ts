@@ -1,6 +1,6 @@
 /**
- * Applying the leader's decisions: one transaction under the leader's term. Each decision is compared with what is
- * stored and either applies whole or is a conflict; conflicts change nothing and hinder nobody.
+ * Applying the leader's decisions: one transaction under the leader's term. Each decision is compared with
+ * what is stored and either applies whole or is a conflict; conflicts change nothing and hinder nobody.
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/ledger.ts'
 import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/store.ts'
@@ -158,7 +158,8 @@ function* lockPending(
   const groups = requests.map(({group}) => group).toSorted((a, b) => a - b)
   const rows = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ? AND decision = 'pending'
-      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = launches.job_id AND j.deleted_at IS NULL)${tx.dialect.forUpdate}`,
+      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = launches.job_id AND j.deleted_at IS NULL)
+      ${tx.dialect.forUpdate}`,
     groups.map((group) => [group]),
   )
   return new Map(

@@ -1,6 +1,7 @@
 /**
- * The run step's half of the store: a node takes its pending executions. The claim is the only way from pending to
- * running; it carries a token the node minted, so that a claim whose answer was lost is repeated, not doubled.
+ * The run step's half of the store: a node takes its pending executions. The claim is the only way from
+ * pending to running; it carries a token the node minted, so that a claim whose answer was lost is
+ * repeated, not doubled.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobSpec} from '../../core/job.ts'

@@ -1,6 +1,7 @@
 /**
- * Ends of executions: by their node, by a rescue, by a cancel. All go through one ledger and the core's one rule, so
- * counters, status, statistics, retries and follow-ups are written by the transaction that earned them.
+ * Ends of executions: by their node, by a rescue, by a cancel. All go through one ledger and the core's one
+ * rule, so counters, status, statistics, retries and follow-ups are written by the transaction that earned
+ * them.
  */
 import {lostLine, type ExecutionKey, type FinalStatus} from '../../core/execution.ts'
 import type {CancelResult, FinishItem, FinishOutcome, LeaderStore} from '../../ports/store.ts'

@@ -1,6 +1,6 @@
 /**
- * Reading what happened: executions, launches, statistics. A name leads to a live job, or for a while to the last launch
- * of an ephemeral one; nothing else of a deleted job is ever answered.
+ * Reading what happened: executions, launches, statistics. A name leads to a live job, or for a while to
+ * the last launch of an ephemeral one; nothing else of a deleted job is ever answered.
  */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import type {LaunchDecision, LaunchRecord} from '../../core/ledger.ts'

@@ -1,6 +1,6 @@
 /**
- * What makes a restored image a store of its own. Nothing of the past runs: what was under way has ended, what waited is
- * skipped, due times are recorded as missed, and `next` starts after now.
+ * What makes a restored image a store of its own. Nothing of the past runs: what was under way has ended,
+ * what waited is skipped, due times are recorded as missed, and `next` starts after now.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobRecord} from '../../core/job.ts'
@@ -14,8 +14,8 @@ import {passOver} from './steps-submit.ts'
 import type {Transaction} from './transaction.ts'
 
 /**
- * Launch numbers the lost future may have handed out: names of files and lines in logs carry them, so they are left out.
- * Room for weeks of heavy use.
+ * Launch numbers the lost future may have handed out: names of files and lines in logs carry them, so they
+ * are left out. Room for weeks of heavy use.
  */
 const NUMBERS_LEFT_OUT = 1_000_000_000
 /** Executions ended, or jobs planned, at a time. */

@@ -1,6 +1,6 @@
 /**
- * The list of jobs, built at run time because its filters are. Finds the matching ids first and reads the jobs in
- * pieces, so that a hundred thousand jobs neither block the process nor come from two moments.
+ * The list of jobs, built at run time because its filters are. Finds the matching ids first and reads the
+ * jobs in pieces, so that a hundred thousand jobs neither block the process nor come from two moments.
  */
 import {
   DummyDriver,

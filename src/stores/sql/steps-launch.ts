@@ -1,4 +1,7 @@
-/** The launch step's half of the store: what is due, what was asked for, and writing what the leader decided. */
+/**
+ * The launch step's half of the store: what is due, what was asked for, and writing what the leader
+ * decided.
+ */
 import type {Candidate} from '../../core/node.ts'
 import type {DueWork, PendingRequest} from '../../ports/store.ts'
 import {all, one, type Step} from './command.ts'

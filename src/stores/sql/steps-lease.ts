@@ -1,6 +1,6 @@
 /**
- * The lease and its fence. One row; its key is the term, so taking over changes the key, and a leader's write that
- * looks up its own term in the same transaction finds no row once the term is over.
+ * The lease and its fence. One row; its key is the term, so taking over changes the key, and a leader's
+ * write that looks up its own term in the same transaction finds no row once the term is over.
  */
 import {TermOver, type Lease} from '../../ports/store.ts'
 import {all, one, type Step} from './command.ts'
@@ -31,7 +31,10 @@ export function* renewLease(
   return row !== null
 }
 
-/** Ends the term at once: a new term number without a holder, so that what is still under way is refused too. */
+/**
+ * Ends the term at once: a new term number without a holder, so that what is still under way is refused
+ * too.
+ */
 export function* resignLease(
   _tx: Transaction,
   request: {readonly term: number; readonly holder: string},

@@ -9,8 +9,8 @@ const COLUMNS = `id, name, incarnation, address, port, tags, server, runs, versi
   started_at, heartbeat_at`
 
 /**
- * The same identity returning is admitted at once, which fences its earlier life. A name whose other holder is silent is
- * taken over; that holder stays a member, failed, until what it ran has been ended.
+ * The same identity returning is admitted at once, which fences its earlier life. A name whose other holder
+ * is silent is taken over; that holder stays a member, failed, until what it ran has been ended.
  */
 export function* join(
   tx: Transaction,

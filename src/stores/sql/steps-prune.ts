@@ -1,6 +1,6 @@
 /**
- * Letting go what retention allows, a bounded piece a call. Never an open launch, never output of something that runs.
- * A round walks the live jobs; its last piece also does what belongs to no job.
+ * Letting go what retention allows, a bounded piece a call. Never an open launch, never output of something
+ * that runs. A round walks the live jobs; its last piece also does what belongs to no job.
  */
 import type {PruneRequest, PruneResult} from '../../ports/store.ts'
 import {all, each, oneEach, type Step, type Values} from './command.ts'
@@ -115,7 +115,9 @@ function* pruneLaunches(budget: Budget, groups: readonly number[]): Step<boolean
   return complete
 }
 
-/** Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough. */
+/**
+ * Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough.
+ */
 function* pruneTombstones(tx: Transaction, budget: Budget): Step<void> {
   const jobs = yield* all<{id: number}>(
     `SELECT id FROM jobs WHERE deleted_at IS NOT NULL

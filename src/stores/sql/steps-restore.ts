@@ -95,7 +95,10 @@ function* familyProblems(
   }
 }
 
-/** The way from `name` over its parents back to itself; `null` when there is none. `free` collects names known to lead out. */
+/**
+ * The way from `name` over its parents back to itself; `null` when there is none. `free` collects names
+ * known to lead out.
+ */
 function cycleFrom(
   name: string,
   family: ReadonlyMap<string, Member>,

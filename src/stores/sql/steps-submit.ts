@@ -1,4 +1,7 @@
-/** Storing definitions: submit and toggle. Every check that must see what it protects runs inside the transaction. */
+/**
+ * Storing definitions: submit and toggle. Every check that must see what it protects runs inside the
+ * transaction.
+ */
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition, type DefinitionChange} from '../../core/plan.ts'
 import {assert} from '../../std/assert.ts'

@@ -1,6 +1,7 @@
 /**
- * Loading and writing what a batch of ends touches. Locks launches first, in the order of their numbers, then jobs in
- * the order of their ids, so that two nodes ending together wait for each other and never in a circle.
+ * Loading and writing what a batch of ends touches. Locks launches first, in the order of their numbers,
+ * then jobs in the order of their ids, so that two nodes ending together wait for each other and never in a
+ * circle.
  */
 import {planDefinition} from '../../core/plan.ts'
 import {reasonText} from '../../core/ledger.ts'
@@ -179,7 +180,10 @@ function* countDays(ledger: FinishLedger): Step<void> {
   )
 }
 
-/** One request for each dependent of each launch that ended well; unique by (launch of the parent, dependent). */
+/**
+ * One request for each dependent of each launch that ended well; unique by (launch of the parent,
+ * dependent).
+ */
 function* launchDependents(tx: Transaction, ledger: FinishLedger): Step<void> {
   const {successes} = ledger
   if (successes.length === 0) return

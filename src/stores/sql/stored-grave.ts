@@ -1,6 +1,7 @@
 /**
- * Deleting a job: it and its history are gone from every answer at once, because every answer goes through a live job.
- * Its rows are let go later, a bounded piece at a time. What still runs is flagged; its end closes the launch.
+ * Deleting a job: it and its history are gone from every answer at once, because every answer goes through
+ * a live job. Its rows are let go later, a bounded piece at a time. What still runs is flagged; its end
+ * closes the launch.
  */
 import {all, each, type Step} from './command.ts'
 import {BY_KEY, keyOf, keyValues, type ExecutionRow} from './rows.ts'

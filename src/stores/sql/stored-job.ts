@@ -1,4 +1,6 @@
-/** Reading and writing one job inside a transaction: what the steps that change jobs share. Decides nothing. */
+/**
+ * Reading and writing one job inside a transaction: what the steps that change jobs share. Decides nothing.
+ */
 import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
 import {each, one, oneEach, all, type Step} from './command.ts'
 import {jobOf, searchText, SELECT_JOB, type JobRow} from './rows.ts'
@@ -91,7 +93,8 @@ function* insertMetadata(id: number, spec: JobSpec): Step<void> {
 }
 
 const UPDATE_JOB = `UPDATE jobs SET displayname = ?, search_text = ?, schedule = ?, parent = ?,
-  ephemeral = ?, retries = ?, disabled = ?, revision = ?, next_at = ?, anchor_at = ?, updated_at = ? WHERE id = ?`
+  ephemeral = ?, retries = ?, disabled = ?, revision = ?, next_at = ?, anchor_at = ?, updated_at = ?
+  WHERE id = ?`
 
 /** Replaces the definition of job `id` and what follows from it; counters, status and decided times stay. */
 export function* updateJob(tx: Transaction, id: number, job: Omit<NewJob, 'counters'>): Step<void> {

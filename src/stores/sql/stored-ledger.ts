@@ -1,4 +1,7 @@
-/** Writing ledger rows inside a transaction: planned times (with merging of neighbours) and requests. Decides nothing. */
+/**
+ * Writing ledger rows inside a transaction: planned times (with merging of neighbours) and requests.
+ * Decides nothing.
+ */
 import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/ledger.ts'
 import {all, each, one, type Step, type Values} from './command.ts'
 import {
@@ -76,9 +79,9 @@ const EXTEND = `UPDATE launches SET scheduled_until = ?, planned_count = ?, deci
   WHERE group_id = ?`
 
 /**
- * Writes planned rows of several jobs, and an execution for each target. A row that did not launch is merged into the
- * row before it when decision and reason agree.
- * Answers what stands in the ledger now: grown rows first, then new ones in order.
+ * Writes planned rows of several jobs, and an execution for each target. A row that did not launch is
+ * merged into the row before it when decision and reason agree. Answers what stands in the ledger now:
+ * grown rows first, then new ones in order.
  */
 export function* writePlanned(
   tx: Transaction,
@@ -191,7 +194,9 @@ export function* oldestOpen(name: string): Step<number | null> {
   return row?.group_id ?? null
 }
 
-/** For each name the oldest open launch a planned time may not overlap: launched, or itself a planned time. */
+/**
+ * For each name the oldest open launch a planned time may not overlap: launched, or itself a planned time.
+ */
 export function* inTheWay(names: readonly string[]): Step<(number | null)[]> {
   const rows = yield* each<{group_id: number}>(
     IN_THE_WAY,

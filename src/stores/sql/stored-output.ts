@@ -1,13 +1,16 @@
 /**
- * Kept output: contiguous chunks at absolute positions, always the tail of what a command wrote. Repeating an append
- * changes nothing; a skipped stretch makes everything before it worthless, so it is dropped.
+ * Kept output: contiguous chunks at absolute positions, always the tail of what a command wrote. Repeating
+ * an append changes nothing; a skipped stretch makes everything before it worthless, so it is dropped.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import {all, each, oneEach, type Step, type Value, type Values} from './command.ts'
 import {BY_KEY, keyText, keyValues} from './rows.ts'
 import type {Transaction} from './transaction.ts'
 
-/** A last chunk smaller than this is joined with what follows: a chatty command must not become thousands of rows. */
+/**
+ * A last chunk smaller than this is joined with what follows: a chatty command must not become thousands of
+ * rows.
+ */
 const CHUNK_JOINED_BYTES = 16 * 1024
 
 export interface Stretch {
@@ -32,8 +35,8 @@ const DROP_BEFORE = `DELETE FROM output WHERE ${BY_KEY} AND at_byte + length(byt
   RETURNING length(bytes) AS size`
 
 /**
- * Adds a stretch to each of several executions (at most one each). Answers how many bytes each has written now;
- * the caller stores that with the execution.
+ * Adds a stretch to each of several executions (at most one each). Answers how many bytes each has written
+ * now; the caller stores that with the execution.
  */
 export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Step<number[]> {
   const fresh = stretches.map(unknownPart)

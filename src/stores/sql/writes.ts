@@ -1,4 +1,7 @@
-/** Every write step by name: what the writer of an engine can be asked to run, each a transaction of its own. */
+/**
+ * Every write step by name: what the writer of an engine can be asked to run, each a transaction of its
+ * own.
+ */
 import type {Step} from './command.ts'
 import type {InputOf, ResultOf} from './reads.ts'
 import {applyLaunches} from './steps-apply-launches.ts'

@@ -1,6 +1,6 @@
 /**
- * One connection to a SQLite file, and running steps on it at once. Statements are prepared once and kept; results are
- * always read whole, because re-using a kept statement would end an open iteration.
+ * One connection to a SQLite file, and running steps on it at once. Statements are prepared once and kept;
+ * results are always read whole, because re-using a kept statement would end an open iteration.
  */
 import {DatabaseSync, type StatementSync} from 'node:sqlite'
 import {assert} from '../../std/assert.ts'
@@ -8,9 +8,13 @@ import type {Answer, Command, Row, Step, Value} from '../sql/command.ts'
 
 /** Texts differ only by the filters of lists; beyond this many the oldest are prepared again. */
 const STATEMENTS_KEPT_MAX = 500
-/** Page cache in KiB; lists of many jobs re-read it. */
-const CACHE_KIB = 32 * 1024
-/** 16 MiB: fewer, larger trips into the main file than SQLite's default; a start after a crash still reads it at once. */
+/** Page cache in KiB. The writer goes back to the same pages; readers mostly pass through. */
+const WRITER_CACHE_KIB = 32 * 1024
+const READER_CACHE_KIB = 8 * 1024
+/**
+ * 16 MiB: fewer, larger trips into the main file than SQLite's default; a start after a crash still reads
+ * it at once.
+ */
 const LOG_PAGES = 4_000
 /** What a log that grew under a long read is cut back to. */
 const LOG_KEPT_BYTES = 64 * 1024 * 1024
@@ -28,7 +32,7 @@ export class Connection {
   /** `path` is a file or `:memory:`. Throws what `node:sqlite` throws when it cannot be opened. */
   constructor(path: string, {readOnly}: ConnectionOptions) {
     this.database = new DatabaseSync(path, {readOnly, timeout: BUSY_TIMEOUT_MS})
-    this.database.exec(`PRAGMA cache_size = -${CACHE_KIB}`)
+    this.database.exec(`PRAGMA cache_size = -${readOnly ? READER_CACHE_KIB : WRITER_CACHE_KIB}`)
     if (readOnly) return
     this.database.exec('PRAGMA journal_mode = WAL')
     this.database.exec('PRAGMA synchronous = FULL')
@@ -62,7 +66,10 @@ export class Connection {
     }
   }
 
-  /** Runs a whole step. What a statement throws is thrown into nothing: the step is over and the caller rolls back. */
+  /**
+   * Runs a whole step. What a statement throws is thrown into nothing: the step is over and the caller
+   * rolls back.
+   */
   run<Result>(step: Step<Result>): Result {
     let next = step.next()
     while (next.done !== true) next = step.next(this.answer(next.value))

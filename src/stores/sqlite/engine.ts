@@ -1,6 +1,6 @@
 /**
- * The writer: runs batches of write steps on one connection, a transaction a batch and a savepoint a step. Synchronous
- * and without a clock, so that the same code runs in the writer's thread and in a simulator.
+ * The writer: runs batches of write steps on one connection, a transaction a batch and a savepoint a step.
+ * Synchronous and without a clock, so that the same code runs in the writer's thread and in a simulator.
  */
 import {assert} from '../../std/assert.ts'
 import {writeStep, type WriteName} from '../sql/writes.ts'
@@ -30,8 +30,9 @@ export class Engine {
   }
 
   /**
-   * One durable commit for all of them. A step that fails is undone alone. When the store itself fails (no space, an I/O
-   * error) nothing is changed and the steps are tried one by one, so that one too large for the disk fails alone.
+   * One durable commit for all of them. A step that fails is undone alone. When the store itself fails (no
+   * space, an I/O error) nothing is changed and the steps are tried one by one, so that one too large for
+   * the disk fails alone.
    */
   commit(requests: readonly WriteRequest[]): WriteAnswer[] {
     const answers = this.#tryTogether(requests)

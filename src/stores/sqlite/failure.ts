@@ -1,4 +1,7 @@
-/** Errors as they travel between the writer and its callers, and which of SQLite's mean that the store is not available. */
+/**
+ * Errors as they travel between the writer and its callers, and which of SQLite's mean that the store is
+ * not available.
+ */
 import {OutcomeUnknown, StoreUnavailable, TermOver} from '../../ports/store.ts'
 import {AssertionFailed} from '../../std/assert.ts'
 

@@ -1,6 +1,7 @@
 /**
- * Who may open the store in a data directory: one at a time. The lock is a transaction held open on a database of its
- * own, so the kernel gives it back however the process ends. Beside it a marker tells an orderly end from any other.
+ * Who may open the store in a data directory: one at a time. The lock is a transaction held open on a
+ * database of its own, so the kernel gives it back however the process ends. Beside it a marker tells an
+ * orderly end from any other.
  */
 import {existsSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -11,7 +12,10 @@ const BUSY = 5
 
 export interface StoreFiles {
   readonly database: string
-  /** Holds nothing; whoever has it locked owns the store. Never opened by anything but SQLite, or the lock would be lost. */
+  /**
+   * Holds nothing; whoever has it locked owns the store. Never opened by anything but SQLite, or the lock
+   * would be lost.
+   */
   readonly lock: string
   /** There while the store is open, and after an unclean stop. */
   readonly marker: string

@@ -1,6 +1,6 @@
 /**
- * Reads on the calling thread, each one snapshot that ends with its call. Short reads share one connection and finish at
- * once; lists may pause between pieces, so each takes a connection of its own for as long.
+ * Reads on the calling thread, each one snapshot that ends with its call. Short reads share one connection
+ * and finish at once; lists may pause between pieces, so each takes a connection of its own for as long.
  */
 import type {Clock} from '../../ports/clock.ts'
 import {StoreUnavailable} from '../../ports/store.ts'

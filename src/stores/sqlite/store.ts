@@ -1,6 +1,6 @@
 /**
- * Opening the store: on a file, with the writer in its own thread, or in memory, all in one thread and in step with an
- * injected clock. Both are the same facade over the same steps.
+ * Opening the store: on a file, with the writer in its own thread, or in memory, all in one thread and in
+ * step with an injected clock. Both are the same facade over the same steps.
  */
 import type {Clock} from '../../ports/clock.ts'
 import type {Events} from '../../ports/events.ts'
@@ -13,6 +13,7 @@ import type {Identity} from '../sql/steps-meta.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/transaction.ts'
 import {Connection} from './connection.ts'
 import {Engine} from './engine.ts'
+import {failureOf} from './failure.ts'
 import {writeImage} from './image.ts'
 import {Ownership, storeFiles} from './ownership.ts'
 import {FileReader, SharedReader, type Reader} from './reader.ts'
@@ -27,7 +28,10 @@ export interface StoreOptions {
   readonly random: Pick<Random, 'id'>
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
-  /** Writes in one transaction at most; default 256. There is no waiting for more: a batch is what came meanwhile. */
+  /**
+   * Writes in one transaction at most; default 256. There is no waiting for more: a batch is what came
+   * meanwhile.
+   */
   readonly commitItemsMax?: number
   /** Hears of each commit. */
   readonly events?: Pick<Events, 'emit'>
@@ -60,17 +64,30 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
   const schema = {fresh: freshIdentity(options), check: uncleanStop, now: clock.now()}
   const {thread, result} = await WriterThread.open({file, schema, limits})
   if (!result.ok) {
-    // Not clean: what was found wrong must be looked at again next time.
-    ownership.release({clean: false})
+    // What was found wrong after an unclean stop must be looked at again next time.
+    ownership.release({clean: !uncleanStop})
     return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
   }
-  const reader = new FileReader(file, clock, limits)
+  let reader: FileReader
+  try {
+    reader = new FileReader(file, clock, limits)
+  } catch (error) {
+    await thread.close()
+    ownership.release({clean: true})
+    return {
+      ok: false,
+      problem: `The store in ${dataDir} cannot be read: ${failureOf(error).message}.`,
+    }
+  }
   const parts = {options, reader, committer: thread, facts: result.facts, file}
   const store = facade({...parts, closed: () => ownership.release({clean: thread.isSound})})
   return {ok: true, store, recovered: {uncleanStop}}
 }
 
-/** A store that lives as long as the process: for tests and simulations. Commits at the end of the turn that asked. */
+/**
+ * A store that lives as long as the process: for tests and simulations. Commits at the end of the turn that
+ * asked.
+ */
 export function openMemoryStore(options: StoreOptions): Store {
   const {clock} = options
   const limits = limitsOf(options)
@@ -121,8 +138,10 @@ function facade(parts: Parts): Store {
   } as Runner
   let closing: Promise<void> | null = null
   const close = async () => {
-    await queue.close()
+    await queue.drain()
+    // The writer last: it is the one that folds the log into the file.
     reader.close()
+    await parts.committer.close()
     parts.closed()
   }
   return assembleStore(runner, {

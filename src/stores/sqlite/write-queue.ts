@@ -1,6 +1,7 @@
 /**
- * Group commit seen from the callers: writes asked for while the writer is busy go together into its next transaction.
- * Order is kept; memory is bounded; a caller hears only of its own write, and only after the commit.
+ * Group commit seen from the callers: writes asked for while the writer is busy go together into its next
+ * transaction. Order is kept; memory is bounded; a caller hears only of its own write, and only after the
+ * commit.
  */
 import type {Clock} from '../../ports/clock.ts'
 import {StoreUnavailable} from '../../ports/store.ts'
@@ -9,7 +10,10 @@ import {errorOf} from './failure.ts'
 
 /** Writes in one transaction at most: one slow batch must not hold up the next for long. */
 const BATCH_MAX = 256
-/** Batches given to the writer: the second waits there, so that it never idles for want of the first's answer. */
+/**
+ * Batches given to the writer: the second waits there, so that it never idles for want of the first's
+ * answer.
+ */
 const BATCHES_UNDER_WAY_MAX = 2
 /** Beyond this the store cannot keep up, and waiting longer would only cost memory. */
 const WAITING_MAX = 20_000
@@ -57,12 +61,11 @@ export class WriteQueue {
     })
   }
 
-  /** Accepts nothing more; resolves when everything accepted was answered and the writer has closed. */
-  async close(): Promise<void> {
+  /** Accepts nothing more; resolves when everything accepted was answered. The writer stays open. */
+  async drain(): Promise<void> {
     this.#closed = true
     if (this.#underWay > 0 || this.#waiting.length > 0)
       await new Promise<void>((resolve) => (this.#idle = resolve))
-    await this.#committer.close()
   }
 
   /** After the current turn, so that writes asked for together are committed together. */

@@ -1,4 +1,7 @@
-/** The writer's thread seen from outside. When it dies, what was under way has an unknown outcome and nothing works after. */
+/**
+ * The writer's thread seen from outside. When it dies, what was under way has an unknown outcome and
+ * nothing works after.
+ */
 import {Worker} from 'node:worker_threads'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store.ts'
 import type {WriteAnswer, WriteRequest} from './engine.ts'
@@ -44,15 +47,12 @@ export class WriterThread implements Committer {
   ): Promise<{readonly thread: WriterThread; readonly result: SchemaResult}> {
     const worker = new Worker(ENTRY, {workerData: data})
     const opened = new Promise<SchemaResult>((resolve) => {
+      const refuse = (why: string) => resolve({ok: false, problem: `cannot be opened: ${why}`})
       worker.once('message', (message: FromWriter) => {
         if (message.kind === 'opened') resolve(message.result)
       })
-      worker.once('error', (error) => {
-        resolve({
-          ok: false,
-          problem: `cannot be opened: ${error instanceof Error ? error.message : error}`,
-        })
-      })
+      worker.once('error', (error) => refuse(String(error)))
+      worker.once('exit', () => refuse('the writer ended'))
     })
     const thread = new WriterThread(worker)
     const result = await opened
@@ -67,7 +67,7 @@ export class WriterThread implements Committer {
     }
     return new Promise((resolve, reject) => {
       this.#underWay.push({resolve, reject})
-      this.#worker.postMessage(batch satisfies ToWriter)
+      this.#worker.postMessage(batch satisfies ToWriter, [])
     })
   }
 
@@ -78,7 +78,7 @@ export class WriterThread implements Committer {
 
   async close(): Promise<void> {
     this.#closing = this.#death === null
-    if (this.#death === null) this.#worker.postMessage(null satisfies ToWriter)
+    if (this.#death === null) this.#worker.postMessage(null satisfies ToWriter, [])
     await this.#ended
   }
 

@@ -1,6 +1,7 @@
 /**
- * Entry of the writer's thread: opens the store and commits the batches it is sent, one after another, so that a slow
- * disk never stalls the thread that answers requests and keeps time. Knows no clock: instants come with the writes.
+ * Entry of the writer's thread: opens the store and commits the batches it is sent, one after another, so
+ * that a slow disk never stalls the thread that answers requests and keeps time. Knows no clock: instants
+ * come with the writes.
  */
 import {parentPort, workerData} from 'node:worker_threads'
 import {assert} from '../../std/assert.ts'

@@ -1,4 +1,7 @@
-/** Cases of cancelling: a pending execution ends at once, a running one is flagged, and no retry follows either way. */
+/**
+ * Cases of cancelling: a pending execution ends at once, a running one is flagged, and no retry follows
+ * either way.
+ */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS} from './scene.ts'

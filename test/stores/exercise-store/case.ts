@@ -1,4 +1,7 @@
-/** How a contract case is declared: a name and what happens on a scene of its own, which is closed afterwards. */
+/**
+ * How a contract case is declared: a name and what happens on a scene of its own, which is closed
+ * afterwards.
+ */
 import {it} from 'node:test'
 import {Scene, type OpenStore} from './scene.ts'
 

@@ -1,6 +1,6 @@
 /**
- * Random histories: counters, status, statistics and openness must equal what follows from the executions themselves,
- * whatever was run, ended, cancelled, lost or reset in whatever order.
+ * Random histories: counters, status, statistics and openness must equal what follows from the executions
+ * themselves, whatever was run, ended, cancelled, lost or reset in whatever order.
  */
 import assert from 'node:assert/strict'
 import {launchStatus} from '../../../src/core/finish.ts'

@@ -1,4 +1,7 @@
-/** Cases of executions whose node is gone: lost once, retried by the same rule, their late results only noted. */
+/**
+ * Cases of executions whose node is gone: lost once, retried by the same rule, their late results only
+ * noted.
+ */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'

@@ -1,6 +1,7 @@
 /**
- * What the contract cases share: a store whose clock the case turns, a leader's term, nodes, and the few moves a case is
- * made of (submit, launch, claim, end). Written against the port only, so that every engine passes the same cases.
+ * What the contract cases share: a store whose clock the case turns, a leader's term, nodes, and the few
+ * moves a case is made of (submit, launch, claim, end). Written against the port only, so that every engine
+ * passes the same cases.
  */
 import assert from 'node:assert/strict'
 import type {FinalStatus} from '../../../src/core/execution.ts'
@@ -146,8 +147,8 @@ export class Scene {
   /** Submits a job that must be accepted. */
   async submit(name: string, over: Partial<JobSpec> = {}): Promise<JobRecord> {
     const result = await this.trySubmit(aSpec(name, over))
-    assert.equal(result.kind, 'stored')
-    return (result as Extract<SubmitResult, {kind: 'stored'}>).job
+    assert(result.kind === 'stored', `${name} is stored`)
+    return result.job
   }
 
   async job(name: string): Promise<JobRecord> {
