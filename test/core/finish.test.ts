@@ -1,4 +1,7 @@
-/** What the end of an execution means: retries owed, quarantine, the launch's status, the counters as a fold. */
+/**
+ * What the end of an execution means: retries owed, quarantine, the launch's status, the counters
+ * as a fold.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {FinalStatus} from '../../src/core/execution.ts'

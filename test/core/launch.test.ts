@@ -1,4 +1,7 @@
-/** Turning time and requests into rows of the ledger: every planned time once, in arithmetic, by the job's policy. */
+/**
+ * Turning time and requests into rows of the ledger: every planned time once, in arithmetic, by the
+ * job's policy.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'

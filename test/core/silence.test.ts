@@ -7,7 +7,10 @@ import {aNode, type NodeFixture} from '../support/fixtures.ts'
 const LIMITS = {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 3_000}
 const ID = 'id-of-node-a'
 
-/** Looks every second from `from` to `to` at nodes that do not beat; answers the instants of the first verdicts. */
+/**
+ * Looks every second from `from` to `to` at nodes that do not beat; answers the instants of the
+ * first verdicts.
+ */
 function watch(judge: SilenceJudge, node: NodeFixture, from: number, to: number) {
   let failedAt: number | null = null
   let lostAt: number | null = null

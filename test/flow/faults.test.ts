@@ -1,6 +1,7 @@
 /**
- * The whole flow while things go wrong: every call to the store refused or its answer lost once, every bell dropped, a
- * crash at every call. Nothing may be lost, nothing doubled; slower is all it may be.
+ * The whole flow while things go wrong: every call to the store refused or its answer lost once,
+ * every bell dropped, a crash at every call. Nothing may be lost, nothing doubled; slower is all it
+ * may be.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'

@@ -1,4 +1,7 @@
-/** The finish step over the real store: ends are taken once, and what follows from them follows whatever restarts. */
+/**
+ * The finish step over the real store: ends are taken once, and what follows from them follows
+ * whatever restarts.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Finisher} from '../../src/flow/finish.ts'

@@ -1,4 +1,7 @@
-/** The launch step over the real store: planned times and requests become rows, punctually, once, and by policy. */
+/**
+ * The launch step over the real store: planned times and requests become rows, punctually, once,
+ * and by policy.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {CatchUp} from '../../src/core/job.ts'
@@ -178,6 +181,20 @@ describe('catch-up after an outage', () => {
     await world.check(['job'])
   })
 
+  it('takes a wall clock that jumps forward for an outage', async () => {
+    const world = new World()
+    await world.start()
+    await world.submit(aJob('job').scheduled('0 * * * * *').catchingUp('skip'))
+    await world.clock.advance(90 * SECOND)
+    world.clock.stepWall(5 * MINUTE + 5 * SECOND)
+    await world.clock.advance(2 * SECOND)
+    assert.deepEqual(await world.ledgerLines('job'), [
+      '12:01:00 launched',
+      '12:02:00..12:06:00 ×5 missed catch_up_skip',
+    ])
+    await world.check(['job'])
+  })
+
   it('of a past @at submitted now runs it at once', async () => {
     const world = new World()
     await world.start()
@@ -216,7 +233,7 @@ describe('forbid', () => {
     await world.check(['job'])
   })
 
-  it('answers a run by hand 409 while a launch is open, and skips one that raced past that answer', async () => {
+  it('answers a run by hand 409 while a launch is open, and skips one that raced past it', async () => {
     const world = new World()
     const life = await world.start()
     life.executor.script('job', {ms: 30 * SECOND})

@@ -1,4 +1,7 @@
-/** Output on its way to the store: exactly the last bytes, whatever is refused, lost or late, at a bounded rate. */
+/**
+ * Output on its way to the store: exactly the last bytes, whatever is refused, lost or late, at a
+ * bounded rate.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
@@ -75,7 +78,7 @@ describe('an output keeper', () => {
     assert.deepEqual(events.of('execution_output'), [payload])
   })
 
-  it('offers a flood at once, then no more than four times a second, each time at most the tail', async () => {
+  it('offers a flood at once, then at most four times a second, each time at most the tail', async () => {
     const appends: OutputAppend[] = []
     const {clock, keeper} = aKeeper(async (item) => appends.push(item) > 0)
     let written = 0

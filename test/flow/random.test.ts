@@ -1,6 +1,7 @@
 /**
- * Whole clusters under random weather: crashes, outages, lost answers, slow calls, dropped bells, cancels, edits and
- * deletions, all from one seed. Then calm, and the invariants. A failure names its seed; `BELFRY_SEED=n` runs that one.
+ * Whole clusters under random weather: crashes, outages, lost answers, slow calls, dropped bells,
+ * cancels, edits and deletions, all from one seed. Then calm, and the invariants. A failure names
+ * its seed; `BELFRY_SEED=n` runs that one.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
@@ -12,7 +13,7 @@ import {World} from '../support/world.ts'
 
 const SECOND = 1_000
 /** How many in an ordinary run; `BELFRY_SEEDS=n` for more. */
-const SEEDS = Number(process.env['BELFRY_SEEDS'] ?? '') || 8
+const SEEDS = Number(process.env['BELFRY_SEEDS'] ?? '') || 6
 const web = {role: 'web'}
 
 const JOBS: readonly JobFixture[] = [

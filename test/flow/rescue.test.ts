@@ -1,4 +1,7 @@
-/** The rescue step over the real store: dead nodes lose their work once, healthy ones never, strays find a place. */
+/**
+ * The rescue step over the real store: dead nodes lose their work once, healthy ones never, strays
+ * find a place.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {rescueNode} from '../../src/flow/rescue.ts'

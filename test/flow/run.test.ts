@@ -1,4 +1,7 @@
-/** The run step over the real store: as much at once as there are slots, nothing without a claim that still stands. */
+/**
+ * The run step over the real store: as much at once as there are slots, nothing without a claim
+ * that still stands.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {aJob} from '../support/fixtures.ts'

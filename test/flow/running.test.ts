@@ -1,4 +1,7 @@
-/** One execution from claim to finish: what is said, kept and handed on, and that whatever is wanted of it is done. */
+/**
+ * One execution from claim to finish: what is said, kept and handed on, and that whatever is wanted
+ * of it is done.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Running} from '../../src/flow/running.ts'

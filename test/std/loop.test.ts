@@ -1,4 +1,7 @@
-/** The loop: one step at a time, no ring lost, backoff that rings cannot shorten, and a stop that means it. */
+/**
+ * The loop: one step at a time, no ring lost, backoff that rings cannot shorten, and a stop that
+ * means it.
+ */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Loop} from '../../src/std/loop.ts'

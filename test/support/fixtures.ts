@@ -1,6 +1,6 @@
 /**
- * Jobs, launches, executions and nodes with a method per state. Every method answers a new builder, so a fixture can be
- * shared and varied; `spec`, `record` and `candidate` give the plain data.
+ * Jobs, launches, executions and nodes with a method per state. Every method answers a new builder,
+ * so a fixture can be shared and varied; `spec`, `record` and `candidate` give the plain data.
  */
 import type {ExecutionRecord, FinalStatus} from '../../src/core/execution.ts'
 import type {CatchUp, JobCounters, JobRecord, JobSpec, StringMap} from '../../src/core/job.ts'

@@ -1,6 +1,7 @@
 /**
- * One life of a server without its HTTP side: membership, leadership, launch, rescue, run and finish, wired as the real
- * one is, over a store that outlives it. It can stop in good order, or crash: then nothing of it acts any more.
+ * One life of a server without its HTTP side: membership, leadership, launch, rescue, run and
+ * finish, wired as the real one is, over a store that outlives it. It can stop in good order, or
+ * crash: then nothing of it acts any more.
  */
 import {Leadership} from '../../src/cluster/leadership.ts'
 import {Membership} from '../../src/cluster/membership.ts'

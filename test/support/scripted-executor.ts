@@ -1,6 +1,7 @@
 /**
- * An executor that starts no process: what a job's run does is said beforehand, by job name, and takes virtual time.
- * Remembers every start, which is what "ran once" and "never two at a time" are asked of.
+ * An executor that starts no process: what a job's run does is said beforehand, by job name, and
+ * takes virtual time. Remembers every start, which is what "ran once" and "never two at a time" are
+ * asked of.
  */
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../../src/ports/executor.ts'
 import type {OutputChain} from '../../src/ports/processor.ts'

@@ -1,4 +1,7 @@
-/** Doorbells for tests: heard after the work under way, coalesced as the real ones are, and they can be cut off. */
+/**
+ * Doorbells for tests: heard after the work under way, coalesced as the real ones are, and they can
+ * be cut off.
+ */
 import type {Bell, Wakeup} from '../../src/ports/wakeup.ts'
 
 export class TestWakeup implements Wakeup {

@@ -1,6 +1,7 @@
 /**
- * Time that a test turns by hand. Timers fire in the order they are due, one at a time, and after each the work it set
- * off is allowed to come to rest before time goes on: nothing here waits for the machine's own clock.
+ * Time that a test turns by hand. Timers fire in the order they are due, one at a time, and after
+ * each the work it set off is allowed to come to rest before time goes on: nothing here waits for
+ * the machine's own clock.
  */
 import {setImmediate as nextTurn} from 'node:timers/promises'
 import type {Clock, Timer} from '../../src/ports/clock.ts'
@@ -67,7 +68,10 @@ export class VirtualClock implements Clock {
     this.#monotonicMs = Math.max(this.#monotonicMs, until)
   }
 
-  /** Lets time pass until `reached` holds; throws when it does not within `limitMs`. Answers how long it took. */
+  /**
+   * Lets time pass until `reached` holds; throws when it does not within `limitMs`. Answers how
+   * long it took.
+   */
   async until(reached: () => boolean, limitMs = 60_000): Promise<number> {
     const began = this.#monotonicMs
     await nextTurn()
@@ -91,7 +95,10 @@ export class VirtualClock implements Clock {
     return watched
   }
 
-  /** The machine was off, or frozen: time has passed and nothing ran. Overdue timers fire with the next `advance`. */
+  /**
+   * The machine was off, or frozen: time has passed and nothing ran. Overdue timers fire with the
+   * next `advance`.
+   */
   sleep(ms: number): void {
     this.#monotonicMs += ms
   }

@@ -1,6 +1,7 @@
 /**
- * A cluster in a box: one real store in memory, one clock turned by hand, any number of lives of servers, and the
- * questions tests ask of the result. `check` asserts what must hold whatever happened.
+ * A cluster in a box: one real store in memory, one clock turned by hand, any number of lives of
+ * servers, and the questions tests ask of the result. `check` asserts what must hold whatever
+ * happened.
  */
 import assert from 'node:assert/strict'
 import type {ExecutionRecord} from '../../src/core/execution.ts'
@@ -25,7 +26,10 @@ export class World {
   readonly lives: Life[] = []
   /** Forced runs may overlap; `check` leaves these jobs out where it asks for no overlap. */
   readonly overlapping = new Set<string>()
-  /** Jobs that were switched off or re-planned for a while: `check` does not ask them for every planned time. */
+  /**
+   * Jobs that were switched off or re-planned for a while: `check` does not ask them for every
+   * planned time.
+   */
   readonly interrupted = new Set<string>()
 
   constructor(seed = 1, startAt = NOON) {
@@ -154,7 +158,10 @@ export class World {
       assert.equal(whole.next(last), job.nextAt, `${name}: next follows the last row`)
   }
 
-  /** The counters are the fold of the finished executions; a launch is open exactly while something is owed. */
+  /**
+   * The counters are the fold of the finished executions; a launch is open exactly while something
+   * is owed.
+   */
   async #checkFold(job: JobRecord): Promise<void> {
     const {name} = job.spec
     const executions = await this.executions(name)
