@@ -1,6 +1,6 @@
 /**
- * Whether a policy's rules are a rules document, as a pure function: the rules are kept as the text they came in, and
- * what is not a document of this form grants nothing. It never grants anything itself.
+ * Whether a policy's rules are a rules document, as a pure function: the rules are kept as the text they came
+ * in, and what is not a document of this form grants nothing. It never grants anything itself.
  */
 
 export const CAPABILITIES = ['create', 'read', 'update', 'delete', 'list', 'deny'] as const
@@ -21,8 +21,8 @@ export const GLOBS_MAX = 1_000
 const GLOB_LENGTH_MAX = 512
 
 /**
- * Reads `{"path": {"<glob>": {"capabilities": [...]}}}`. One wrong part makes the whole document grant nothing, since
- * half a document may allow what its other half was written to deny.
+ * Reads `{"path": {"<glob>": {"capabilities": [...]}}}`. One wrong part makes the whole document grant
+ * nothing, since half a document may allow what its other half was written to deny.
  */
 export function readRules(text: string): RulesReading {
   let document: unknown
@@ -70,8 +70,9 @@ function entryProblem(glob: string, entry: unknown): string | null {
   if (!Array.isArray(capabilities) || capabilities.length === 0)
     return `capabilities of "${glob}" must be a list of ${CAPABILITIES.join(', ')}`
   for (const capability of capabilities) {
-    if (!CAPABILITIES.includes(capability))
-      return `"${glob}" has the unknown capability ${JSON.stringify(capability)}; known are ${CAPABILITIES.join(', ')}`
+    if (CAPABILITIES.includes(capability)) continue
+    const known = CAPABILITIES.join(', ')
+    return `"${glob}" has the unknown capability ${JSON.stringify(capability)}; known are ${known}`
   }
   return null
 }

@@ -1,10 +1,13 @@
 /**
- * Refusals to a caller: one error class, with codes from one table. It stands apart because everything that refuses
- * (operations) and everything that shows a refusal (HTTP, command line, docs) must mean the same by a code. The HTTP
- * status of a code is looked up here and nowhere else. Faults of our own are never refusals; they stay plain errors.
+ * Refusals to a caller: one error class, with codes from one table. It stands apart because everything that
+ * refuses (operations) and everything that shows a refusal (HTTP, command line, docs) must mean the same by a
+ * code. The HTTP status of a code is looked up here and nowhere else. Faults of our own are never refusals;
+ * they stay plain errors.
  */
 
-/** Every code a caller may ever see. Each stands in docs/errors.md; a code, once released, keeps its meaning. */
+/**
+ * Every code a caller may ever see. Each stands in docs/errors.md; a code, once released, keeps its meaning.
+ */
 export const REFUSALS = {
   payload_unparsable: {status: 400, title: 'The body is not JSON'},
   job_invalid: {status: 400, title: 'The job definition is invalid'},
@@ -56,7 +59,9 @@ export interface RefusalMore {
   readonly cause?: unknown
 }
 
-/** A refusal. `message` is one sentence for people that says what is wrong and, where possible, what to do. */
+/**
+ * A refusal. `message` is one sentence for people that says what is wrong and, where possible, what to do.
+ */
 export class DomainError extends Error {
   override readonly name = 'DomainError'
   readonly code: RefusalCode

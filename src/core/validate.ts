@@ -1,6 +1,7 @@
 /**
- * Whether a job's definition can be accepted, as far as the definition alone tells: its name, schedule, zone, window,
- * tags. Apart from decoding, which only knows shapes, and from the store, which alone knows the other jobs.
+ * Whether a job's definition can be accepted, as far as the definition alone tells: its name, schedule, zone,
+ * window, tags. Apart from decoding, which only knows shapes, and from the store, which alone knows the other
+ * jobs.
  */
 import {parseDuration} from '../std/duration.ts'
 import type {JobSpec} from './job.ts'
@@ -65,7 +66,8 @@ function parentProblem(spec: JobSpec): string | null {
 
 function zoneProblem(spec: JobSpec): string | null {
   if (spec.timezone === '' || isKnownZone(spec.timezone)) return null
-  return `timezone: "${spec.timezone}" is not a known time zone; use an IANA name such as "Europe/Berlin" or "UTC"`
+  const advice = 'use an IANA name such as "Europe/Berlin" or "UTC"'
+  return `timezone: "${spec.timezone}" is not a known time zone; ${advice}`
 }
 
 function windowProblem(spec: JobSpec): string | null {

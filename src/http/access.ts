@@ -1,6 +1,6 @@
 /**
- * Who is let in: host name, token or loopback, and no foreign web page. Judged before anything of the request's body is
- * read. What a caller who was let in may do is not decided here.
+ * Who is let in: host name, token or loopback, and no foreign web page. Judged before anything of the
+ * request's body is read. What a caller who was let in may do is not decided here.
  */
 import {createHash, timingSafeEqual} from 'node:crypto'
 import type {IncomingHttpHeaders} from 'node:http'
@@ -50,7 +50,9 @@ export class Gate {
     this.#failures = new Failures(options.clock)
   }
 
-  /** `null` = let in. The order is host, token, origin: a refusal tells no more than its own step has seen. */
+  /**
+   * `null` = let in. The order is host, token, origin: a refusal tells no more than its own step has seen.
+   */
   refusal(asking: Asking): DomainError | null {
     return this.#hostRefusal(asking) ?? this.#callerRefusal(asking) ?? originRefusal(asking)
   }
@@ -90,7 +92,10 @@ export class Gate {
     )
   }
 
-  /** Every token sent is compared, and always in the same time, so that neither order nor text can be felt for. */
+  /**
+   * Every token sent is compared, and always in the same time, so that neither order nor text can be felt
+   * for.
+   */
   #hasToken(headers: IncomingHttpHeaders, expected: Buffer): boolean {
     const presented = TOKEN_HEADERS.map((name) => headers[name]).flat()
     presented.push(BEARER.exec(headers.authorization ?? '')?.[1])
@@ -120,7 +125,9 @@ function strangerRefusal({headers, address}: Asking): DomainError | null {
   )
 }
 
-/** What a page of another site makes a browser send is refused when it would change, or listen to, something. */
+/**
+ * What a page of another site makes a browser send is refused when it would change, or listen to, something.
+ */
 function originRefusal({method, headers, streams}: Asking): DomainError | null {
   if (READING_METHODS.has(method) && !streams) return null
   const site = headers['sec-fetch-site']

@@ -1,6 +1,6 @@
 /**
- * Success as an answer: JSON compact or indented, headers that travel safely, and long lists in pieces, so that a
- * hundred thousand rows are neither one string in memory nor one pause of the event loop.
+ * Success as an answer: JSON compact or indented, headers that travel safely, and long lists in pieces, so
+ * that a hundred thousand rows are neither one string in memory nor one pause of the event loop.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'

@@ -1,6 +1,7 @@
 /**
- * Reading a request's body: its bytes whatever the content type says, up to a limit. Beyond the limit some more is read
- * and thrown away before the refusal, because a client that is still sending would never read it.
+ * Reading a request's body: its bytes whatever the content type says, up to a limit. Beyond the limit some
+ * more is read and thrown away before the refusal, because a client that is still sending would never read
+ * it.
  */
 import type {IncomingHttpHeaders} from 'node:http'
 import type {Readable} from 'node:stream'
@@ -8,7 +9,10 @@ import {DomainError} from '../core/refusal.ts'
 import {DRAIN_BYTES_MAX} from './options.ts'
 import {tooLarge} from './problem.ts'
 
-/** Throws `DomainError` `body_too_large`, `encoding_unsupported`, `request_malformed` when the caller goes away. */
+/**
+ * Throws `DomainError` `body_too_large`, `encoding_unsupported`, `request_malformed` when the caller goes
+ * away.
+ */
 export async function readBody(
   stream: Readable,
   headers: IncomingHttpHeaders,

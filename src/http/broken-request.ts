@@ -1,4 +1,6 @@
-/** What is answered to bytes that are not an HTTP request: no route, no headers, only the socket and a reason. */
+/**
+ * What is answered to bytes that are not an HTTP request: no route, no headers, only the socket and a reason.
+ */
 import type {Socket} from 'node:net'
 import {REFUSALS, type RefusalCode} from '../core/refusal.ts'
 import {PROBLEM_TYPE, problemOf} from './problem.ts'

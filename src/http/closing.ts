@@ -1,6 +1,6 @@
 /**
- * Ending the server in good order: streams, which would never end, are ended; everything else under way gets a moment
- * to finish; only then are connections cut.
+ * Ending the server in good order: streams, which would never end, are ended; everything else under way gets
+ * a moment to finish; only then are connections cut.
  */
 import type {FastifyInstance} from 'fastify'
 import type {Clock} from '../ports/clock.ts'

@@ -1,4 +1,7 @@
-/** The headers that make a write conditional, read into what the operations understand; and the tag that answers carry. */
+/**
+ * The headers that make a write conditional, read into what the operations understand; and the tag that
+ * answers carry.
+ */
 import type {IncomingHttpHeaders} from 'node:http'
 import type {JobRecord} from '../core/job.ts'
 import type {RevisionMatch} from '../operations/submit.ts'

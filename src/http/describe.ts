@@ -1,6 +1,6 @@
 /**
- * How a route is described for the OpenAPI document, in the few words the routes need. The schemas come from `wire/`;
- * nothing here validates, decoding does.
+ * How a route is described for the OpenAPI document, in the few words the routes need. The schemas come from
+ * `wire/`; nothing here validates, decoding does.
  */
 import Type, {type TObject, type TProperties, type TSchema} from 'typebox'
 import {Problem} from '../wire/cluster.ts'

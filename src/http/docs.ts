@@ -1,7 +1,7 @@
 /**
- * The browsable reference at `/docs`, from a package whose page brings all it needs: nothing is loaded from elsewhere.
- * The package is large, so it is loaded at the first visit and lives in an application of its own, behind this one's
- * door: its answers are passed on without the headers it would like to set.
+ * The browsable reference at `/docs`, from a package whose page brings all it needs: nothing is loaded from
+ * elsewhere. The package is large, so it is loaded at the first visit and lives in an application of its own,
+ * behind this one's door: its answers are passed on without the headers it would like to set.
  */
 import {createHash} from 'node:crypto'
 import fastify, {type FastifyInstance} from 'fastify'
@@ -49,7 +49,9 @@ async function openReference(): Promise<FastifyInstance> {
   return inner
 }
 
-/** The page has inline scripts: exactly these are allowed, by their digests. Its styles are made at run time. */
+/**
+ * The page has inline scripts: exactly these are allowed, by their digests. Its styles are made at run time.
+ */
 function policyFor(page: string): string {
   const scripts = [...page.matchAll(/<script[^>]*>([^]*?)<\/script>/g)]
     .map((match) => match[1] ?? '')

@@ -1,6 +1,7 @@
 /**
- * Everything that happens, as an event stream for pages and tools that keep themselves fresh. A client that reads more
- * slowly than things happen is cut off rather than remembered for: it comes back and reads the present.
+ * Everything that happens, as an event stream for pages and tools that keep themselves fresh. A client that
+ * reads more slowly than things happen is cut off rather than remembered for: it comes back and reads the
+ * present.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply} from 'fastify'

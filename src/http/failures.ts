@@ -1,6 +1,7 @@
 /**
- * How often an address failed to show a valid token lately. Only failures are counted and only failures are held back:
- * whoever has a valid token is never slowed down by somebody else behind the same address. Bounded, forgetful.
+ * How often an address failed to show a valid token lately. Only failures are counted and only failures are
+ * held back: whoever has a valid token is never slowed down by somebody else behind the same address.
+ * Bounded, forgetful.
  */
 import ipaddr from 'ipaddr.js'
 import type {Clock} from '../ports/clock.ts'

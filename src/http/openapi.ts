@@ -1,6 +1,6 @@
 /**
- * The OpenAPI 3.1 document, made from the descriptions of the routes as they are registered and from the schemas of
- * `wire/`. Nothing is written down twice, so it cannot describe a route that is not there.
+ * The OpenAPI 3.1 document, made from the descriptions of the routes as they are registered and from the
+ * schemas of `wire/`. Nothing is written down twice, so it cannot describe a route that is not there.
  */
 import swagger from '@fastify/swagger'
 import type {FastifyInstance} from 'fastify'
@@ -42,7 +42,8 @@ const SHAPES = [
 
 const ABOUT = `Belfry runs jobs by cron-style schedules on the nodes of a cluster.
 
-Lists take \`_start\`, \`_end\`, \`_sort\` and \`_order\`, and say in \`X-Total-Count\` how many rows there are in all.
+Lists take \`_start\`, \`_end\`, \`_sort\` and \`_order\`, and say in \`X-Total-Count\` how many rows there
+are in all.
 Add \`pretty\` to any request for indented JSON. \`X-Whom\` names the node that answered.`
 
 /** To be awaited before the first route is registered. */
@@ -77,11 +78,11 @@ export async function describeInterface(app: FastifyInstance, options: HttpOptio
 
 /** Served once everything is registered; made once. */
 export function routeDocument(app: FastifyInstance): void {
-  let document: Record<string, unknown> | null = null
+  let document: object | null = null
   app.get('/openapi.json', {
     schema: {hide: true},
     handler: (request, reply) => {
-      document ??= app.swagger() as unknown as Record<string, unknown>
+      document ??= app.swagger()
       return sendJson(request, reply, 200, document)
     },
   })

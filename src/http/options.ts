@@ -1,4 +1,6 @@
-/** What the HTTP server is told at its start, and what is fixed about it. The composition root gives it all. */
+/**
+ * What the HTTP server is told at its start, and what is fixed about it. The composition root gives it all.
+ */
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Random} from '../ports/random.ts'

@@ -1,6 +1,7 @@
 /**
- * The output of one execution as an event stream: `output` with its text and position, then `end` with the execution.
- * The id of each event is where the next one begins, so a client that comes back with `Last-Event-ID` misses nothing.
+ * The output of one execution as an event stream: `output` with its text and position, then `end` with the
+ * execution. The id of each event is where the next one begins, so a client that comes back with
+ * `Last-Event-ID` misses nothing.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'

@@ -1,6 +1,6 @@
 /**
- * Errors as answers: a problem document (RFC 9457), or one line of text for what a submit decides. Everything that is
- * not a refusal is a fault of ours: 500 with an id and nothing about its inside.
+ * Errors as answers: a problem document (RFC 9457), or one line of text for what a submit decides. Everything
+ * that is not a refusal is a fault of ours: 500 with an id and nothing about its inside.
  */
 import {DomainError, REFUSALS, statusOf, type RefusalCode} from '../core/refusal.ts'
 import {QueryProblem} from '../wire/query.ts'
@@ -65,7 +65,9 @@ function problemText(problem: ProblemJson, pretty: boolean): string {
   return JSON.stringify(problem, null, pretty ? 2 : undefined)
 }
 
-/** Errors of the framework and its plugins carry the status they mean; only the caller's mistakes are told. */
+/**
+ * Errors of the framework and its plugins carry the status they mean; only the caller's mistakes are told.
+ */
 function clientStatusOf(error: unknown): number | null {
   if (typeof error !== 'object' || error === null || !('statusCode' in error)) return null
   const {statusCode} = error

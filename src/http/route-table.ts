@@ -1,6 +1,6 @@
 /**
- * Which methods a path answers, so that a wrong method can be told from an unknown path. Filled as the routes are
- * registered, so that it cannot disagree with them.
+ * Which methods a path answers, so that a wrong method can be told from an unknown path. Filled as the routes
+ * are registered, so that it cannot disagree with them.
  */
 
 interface Entry {

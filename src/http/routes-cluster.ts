@@ -1,4 +1,7 @@
-/** Routes about the service and its cluster: status, members, leading, leaving, pausing, schedules, events, the document. */
+/**
+ * Routes about the service and its cluster: status, members, leading, leaving, pausing, schedules, events,
+ * the document.
+ */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
 import type {Operations} from '../operations/operations.ts'

@@ -112,7 +112,10 @@ async function* contentsOf(image: BackupImage): AsyncGenerator<Uint8Array> {
   }
 }
 
-/** The bytes of the part `file`, which may come as a file or as a plain field. Parts before it are thrown away. */
+/**
+ * The bytes of the part `file`, which may come as a file or as a plain field. Parts before it are thrown
+ * away.
+ */
 async function findFile(
   request: FastifyRequest,
   bytesMax: number,

@@ -40,7 +40,8 @@ export function routeHistory(
   streams: OutputStreams,
 ): void {
   routeExecutions(app, operations, options)
-  routeExecution(app, operations, streams)
+  routeExecution(app, operations)
+  routeOutput(app, operations, streams)
   routeLaunches(app, operations, options)
   routeOverall(app, operations, options)
 }
@@ -84,11 +85,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, options: 
   })
 }
 
-function routeExecution(
-  app: FastifyInstance,
-  operations: Operations,
-  streams: OutputStreams,
-): void {
+function routeExecution(app: FastifyInstance, operations: Operations): void {
   app.get('/jobs/:name/executions/:execution', {
     schema: describe({
       operationId: 'getExecution',
@@ -119,12 +116,15 @@ function routeExecution(
       return sendJson(request, reply, 202, encodeExecution(view, null))
     },
   })
+}
+
+function routeOutput(app: FastifyInstance, operations: Operations, streams: OutputStreams): void {
   app.get('/jobs/:name/executions/:execution/output', {
     schema: describe({
       operationId: 'getOutput',
       summary: 'Read or follow the output of an execution',
       description:
-        'Plain text of all that is kept. With `Accept: text/event-stream` the answer follows the run until it ends.',
+        'Plain text of all that is kept. With `Accept: text/event-stream` it follows the run to its end.',
       tag: 'history',
       params: EXECUTION_PARAMS,
       query: Type.Object({

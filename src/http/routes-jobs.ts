@@ -61,6 +61,7 @@ export function routeJobs(
   options: HttpOptions,
 ): void {
   routeSubmits(app, operations)
+  routeRuns(app, operations)
   routeChanges(app, operations)
   routeReads(app, operations, options)
 }
@@ -167,7 +168,7 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
   })
 }
 
-function routeChanges(app: FastifyInstance, operations: Operations): void {
+function routeRuns(app: FastifyInstance, operations: Operations): void {
   const run = async (request: JobRequest, reply: FastifyReply) => {
     const {name} = request.params
     const {job, group} = await operations.run({
@@ -205,6 +206,9 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
       handler: run,
     })
   }
+}
+
+function routeChanges(app: FastifyInstance, operations: Operations): void {
   app.post('/jobs/:name/toggle', {
     schema: describe({
       operationId: 'toggleJob',

@@ -41,7 +41,8 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       operationId: 'putPolicy',
       summary: 'Store or replace a policy',
       description:
-        'The rules may also be the body itself. Rules that are not a rules document are stored, grant nothing, and the header `X-Warnings` says why.',
+        'The rules may also be the body itself. Rules that are no rules document are stored and grant ' +
+        'nothing; the header `X-Warnings` says why.',
       tag: 'policies',
       params: PARAMS,
       body: Type.Object({Name: Type.Optional(Type.String()), Rules: Type.String()}),

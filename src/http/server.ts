@@ -1,6 +1,7 @@
 /**
- * The HTTP server, put together: one Fastify instance with the door, the readers, the error answers and all routes. The
- * caller listens and closes. It translates only; every decision is made by the operations or, at the door, by `Gate`.
+ * The HTTP server, put together: one Fastify instance with the door, the readers, the error answers and all
+ * routes. The caller listens and closes. It translates only; every decision is made by the operations or, at
+ * the door, by `Gate`.
  */
 import type {IncomingMessage} from 'node:http'
 import type {Socket} from 'node:net'
@@ -43,7 +44,10 @@ import {OpenStreams} from './streams.ts'
 import {answerBrokenRequest} from './broken-request.ts'
 import {routeUi} from './ui.ts'
 
-/** Builds the server; `listen` and `close` are the caller's. `close` ends open streams and waits for what is under way. */
+/**
+ * Builds the server; `listen` and `close` are the caller's. `close` ends open streams and waits for what is
+ * under way.
+ */
 export function createHttpServer(operations: Operations, options: HttpOptions): FastifyInstance {
   const app = newFastify(options)
   const table = new RouteTable()
@@ -52,7 +56,8 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     const path = route.url === '' ? '/' : route.url
     table.add(route.method, path)
   })
-  // Everything is described and decoded by the schemas of wire/, so the framework's own checking has nothing to do.
+  // Everything is described and decoded by the schemas of wire/, so the framework's own checking has nothing
+  // to do.
   app.setValidatorCompiler(() => () => true)
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   readBodies(app, options)
@@ -145,7 +150,10 @@ async function routeV1(
 
 const MULTIPART = /^multipart\/form-data *;/i
 
-/** One reader for every content type: what the bytes are is for the operation to say, and most bodies are not looked at. */
+/**
+ * One reader for every content type: what the bytes are is for the operation to say, and most bodies are not
+ * looked at.
+ */
 function readBodies(app: FastifyInstance, options: HttpOptions): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (request: FastifyRequest, payload: IncomingMessage) =>

@@ -1,6 +1,6 @@
 /**
- * Server-sent events: how many may be open, what each line looks like, and that they all end when the server does.
- * What is sent stands with the two kinds of streams.
+ * Server-sent events: how many may be open, what each line looks like, and that they all end when the server
+ * does. What is sent stands with the two kinds of streams.
  */
 import type {Readable} from 'node:stream'
 import type {FastifyReply} from 'fastify'

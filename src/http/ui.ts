@@ -1,6 +1,6 @@
 /**
- * The page at `/ui/`: a few static files, read once at the start and open to everyone, since they hold nothing but
- * themselves. What the page shows it asks of the API like any other client.
+ * The page at `/ui/`: a few static files, read once at the start and open to everyone, since they hold
+ * nothing but themselves. What the page shows it asks of the API like any other client.
  */
 import {readFileSync} from 'node:fs'
 import type {FastifyInstance} from 'fastify'

@@ -1,6 +1,6 @@
 /**
- * An image of the store as a file to be sent and then removed. One at a time: each costs as much disk as the store.
- * A process that dies while sending leaves its file; the next backup removes it.
+ * An image of the store as a file to be sent and then removed. One at a time: each costs as much disk as the
+ * store. A process that dies while sending leaves its file; the next backup removes it.
  */
 import {readdir, rm} from 'node:fs/promises'
 import {join} from 'node:path'

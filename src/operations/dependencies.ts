@@ -1,6 +1,7 @@
 /**
- * What the operations need of the world, and who is calling. Interfaces only: the composition root gives them, tests
- * give small stand-ins. An operation reaches data through the store alone and never starts or stops anything itself.
+ * What the operations need of the world, and who is calling. Interfaces only: the composition root gives
+ * them, tests give small stand-ins. An operation reaches data through the store alone and never starts or
+ * stops anything itself.
  */
 import type {StringMap} from '../core/job.ts'
 import type {Clock} from '../ports/clock.ts'

@@ -1,6 +1,7 @@
 /**
- * Following the output of a run while it is written. The store is asked for what is new; an event only makes the asking
- * sooner, so a follower on another node than the run's sees the same. It holds one stretch at a time, whatever is written.
+ * Following the output of a run while it is written. The store is asked for what is new; an event only makes
+ * the asking sooner, so a follower on another node than the run's sees the same. It holds one stretch at a
+ * time, whatever is written.
  */
 import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
@@ -32,8 +33,8 @@ const QUIET_LOOKS = 15
 
 export function createFollow({clock, events}: FollowDependencies, store: PatientStore) {
   /**
-   * Checks that the execution is there, then answers what is written from byte `from` on and, as the last item, its end.
-   * Throws `job_unknown`, `execution_unknown` before the first item.
+   * Checks that the execution is there, then answers what is written from byte `from` on and, as the last
+   * item, its end. Throws `job_unknown`, `execution_unknown` before the first item.
    */
   async function follow(name: string, id: string, from: number): Promise<AsyncGenerator<Followed>> {
     const key = parseExecutionId(id)

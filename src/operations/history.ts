@@ -52,6 +52,16 @@ export function createHistory(store: PatientStore) {
     return known(name, await store.write((data) => data.resetHistory(name)))
   }
 
+  /** One row a day, oldest first. */
+  function statistics(days: number): Promise<readonly DayStatistics[]> {
+    return store.read((data) => data.statistics(days))
+  }
+
+  return {executions, busy, execution, resetHistory, statistics}
+}
+
+/** The ledger of a job. */
+export function createLedger(store: PatientStore) {
   /** Newest first. Throws `job_unknown`. */
   async function launches(
     name: string,
@@ -81,17 +91,12 @@ export function createHistory(store: PatientStore) {
     throw new DomainError('launch_unknown', `The job "${name}" has no such launch.`)
   }
 
-  /** One row a day, oldest first. */
-  function statistics(days: number): Promise<readonly DayStatistics[]> {
-    return store.read((data) => data.statistics(days))
-  }
-
-  return {executions, busy, execution, resetHistory, launches, launch, statistics}
+  return {launches, launch}
 }
 
 /**
- * Reads with as much output a row as the caller asked for, unless all rows together would be more than an answer may
- * hold: then each gets its equal part, and its `output_truncated` says so.
+ * Reads with as much output a row as the caller asked for, unless all rows together would be more than an
+ * answer may hold: then each gets its equal part, and its `output_truncated` says so.
  */
 async function withinBudget(
   asked: number | null,

@@ -1,6 +1,7 @@
 /**
- * Repeating a request under the same key: who asked for what, as the store needs it, and the refusal of a second one
- * while the first is still on its way here. What the first one answered is remembered by the store, not here.
+ * Repeating a request under the same key: who asked for what, as the store needs it, and the refusal of a
+ * second one while the first is still on its way here. What the first one answered is remembered by the
+ * store, not here.
  */
 import {createHash} from 'node:crypto'
 import {DomainError} from '../core/refusal.ts'
@@ -13,8 +14,9 @@ export class Idempotent {
   readonly #inProgress = new Set<string>()
 
   /**
-   * Runs `work` with the identity of the request; `null` when it has no key. `parts` tell one request from another.
-   * Throws `idempotency_in_progress` when the same key is at work here, `body_invalid` for a key that is none.
+   * Runs `work` with the identity of the request; `null` when it has no key. `parts` tell one request from
+   * another. Throws `idempotency_in_progress` when the same key is at work here, `body_invalid` for a key
+   * that is none.
    */
   async run<Answer>(
     caller: Caller,

@@ -18,7 +18,10 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Pati
     return query.end === null ? store.longRead(ask) : store.read(ask)
   }
 
-  /** Looked at before the change, not within it: for these two a condition saves a mistake, it does not order writers. */
+  /**
+   * Looked at before the change, not within it: for these two a condition saves a mistake, it does not order
+   * writers.
+   */
   async function expect(name: string, match: RevisionMatch): Promise<void> {
     if (match === null) return
     const {revision} = await job(name)

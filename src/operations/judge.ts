@@ -1,6 +1,7 @@
 /**
- * Whether a definition can be accepted on this server: the pure rules of the core, and what the executors and processors
- * known here say about their parameters. Shared by submitting and restoring, so that a file is held to the same rules.
+ * Whether a definition can be accepted on this server: the pure rules of the core, and what the executors and
+ * processors known here say about their parameters. Shared by submitting and restoring, so that a file is
+ * held to the same rules.
  */
 import type {JobSpec, StringMap} from '../core/job.ts'
 import {validateSpec, type Findings} from '../core/validate.ts'

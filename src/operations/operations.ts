@@ -1,11 +1,11 @@
 /**
- * Everything a caller can ask for, one function each. Whoever carries the asking (HTTP today) only translates; whoever
- * may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
+ * Everything a caller can ask for, one function each. Whoever carries the asking (HTTP today) only
+ * translates; whoever may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
  */
 import {createBackup} from './backup.ts'
 import type {OperationsDependencies} from './dependencies.ts'
 import {createFollow} from './follow.ts'
-import {createHistory} from './history.ts'
+import {createHistory, createLedger} from './history.ts'
 import {createJobs} from './jobs.ts'
 import {createMembers} from './members.ts'
 import {PatientStore} from './patience.ts'
@@ -24,6 +24,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createJobs(dependencies, store),
     ...createRuns(dependencies, store),
     ...createHistory(store),
+    ...createLedger(store),
     ...createFollow(dependencies, store),
     ...createMembers(dependencies, store),
     ...createPolicies(store),

@@ -1,4 +1,7 @@
-/** Keeping access policies. Rules are stored as the text they came in; what is wrong with them is said, not refused. */
+/**
+ * Keeping access policies. Rules are stored as the text they came in; what is wrong with them is said, not
+ * refused.
+ */
 import {readRules} from '../core/policy.ts'
 import {DomainError} from '../core/refusal.ts'
 import type {Policy} from '../ports/store.ts'
@@ -19,7 +22,9 @@ export function createPolicies(store: PatientStore) {
     return known(name, await store.read((data) => data.policy(name)))
   }
 
-  /** `body` is `{"Name", "Rules"}` or a rules document itself. Throws `payload_unparsable`, `policy_invalid`. */
+  /**
+   * `body` is `{"Name", "Rules"}` or a rules document itself. Throws `payload_unparsable`, `policy_invalid`.
+   */
   async function putPolicy(
     name: string,
     body: Uint8Array,

@@ -1,6 +1,6 @@
 /**
- * Restoring jobs from a file, all of them or none. The file is read job by job as it arrives, so that its size costs
- * memory only for the definitions that are kept, and no long pause.
+ * Restoring jobs from a file, all of them or none. The file is read job by job as it arrives, so that its
+ * size costs memory only for the definitions that are kept, and no long pause.
  */
 import {DomainError} from '../core/refusal.ts'
 import type {RestoreEntry} from '../ports/store.ts'
@@ -32,7 +32,10 @@ export interface RestoreCall {
 }
 
 export function createRestore(dependencies: OperationsDependencies, store: PatientStore) {
-  /** One line a job, in the order of the file. Throws `submissions_paused`, `payload_unparsable`, `restore_invalid`. */
+  /**
+   * One line a job, in the order of the file. Throws `submissions_paused`, `payload_unparsable`,
+   * `restore_invalid`.
+   */
   async function restore(call: RestoreCall): Promise<readonly string[]> {
     if (await store.read((data) => data.paused())) throw submissionsPaused()
     const reading = new FileReading(dependencies, call.caller)

@@ -1,4 +1,6 @@
-/** Asking for a run and for the end of one. Both are stored requests: nothing here starts or ends a process. */
+/**
+ * Asking for a run and for the end of one. Both are stored requests: nothing here starts or ends a process.
+ */
 import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'

@@ -1,4 +1,6 @@
-/** What a schedule means: its next planned times, for a stored job or for a text somebody is still writing. */
+/**
+ * What a schedule means: its next planned times, for a stored job or for a text somebody is still writing.
+ */
 import type {JobSpec} from '../core/job.ts'
 import {nextPlanned, scheduleOf} from '../core/plan.ts'
 import {DomainError} from '../core/refusal.ts'

@@ -1,8 +1,8 @@
 /**
- * Creating and replacing a job, which is one operation. The order of its checks is part of the interface: paused, not
- * JSON, invalid, unknown parent.
+ * Creating and replacing a job, which is one operation. The order of its checks is part of the interface:
+ * paused, not JSON, invalid, unknown parent.
  */
-import type {JobSpec} from '../core/job.ts'
+import type {JobRecord, JobSpec} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
 import type {SubmitResult} from '../ports/store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
@@ -11,7 +11,6 @@ import type {Caller, OperationsDependencies} from './dependencies.ts'
 import {Idempotent, idempotencyMismatch} from './idempotency.ts'
 import {judge} from './judge.ts'
 import type {PatientStore} from './patience.ts'
-import type {JobRecord} from '../core/job.ts'
 
 /** `If-Match`: any of these revisions, or `'*'` = the job must exist; `null` = no condition. */
 export type RevisionMatch = readonly number[] | '*' | null
@@ -42,7 +41,7 @@ export interface SubmitAnswer {
 export function createSubmit(dependencies: OperationsDependencies, store: PatientStore) {
   const idempotent = new Idempotent()
 
-  /** Throws `DomainError`: `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
+  /** Throws `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
   return async function submit(call: SubmitCall): Promise<SubmitAnswer> {
     if (await store.read((data) => data.paused())) throw submissionsPaused()
     const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
@@ -108,7 +107,10 @@ function jobInvalid(problem: string): DomainError {
   )
 }
 
-/** Of several revisions the stored one is taken if it is among them; that it still is, the store checks itself. */
+/**
+ * Of several revisions the stored one is taken if it is among them; that it still is, the store checks
+ * itself.
+ */
 async function resolveMatch(store: PatientStore, name: string, match: RevisionMatch) {
   if (match === null || match === '*') return match
   if (match.length < 2) return match[0] ?? NO_REVISION

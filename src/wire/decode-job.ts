@@ -1,7 +1,8 @@
 /**
- * Reading a job's definition from JSON that any client may have written: lenient where the interface promises it (null,
- * empty texts, older fields, whole objects posted back), and one sentence that names the field where it is not.
- * It knows shapes only; whether the definition makes sense is for `core/validate.ts` and the store.
+ * Reading a job's definition from JSON that any client may have written: lenient where the interface promises
+ * it (null, empty texts, older fields, whole objects posted back), and one sentence that names the field
+ * where it is not. It knows shapes only; whether the definition makes sense is for `core/validate.ts` and the
+ * store.
  */
 import type {TSchema} from 'typebox'
 import {Compile, type Validator} from 'typebox/compile'
@@ -33,7 +34,10 @@ const DEFAULT_MAX_LATENESS = '24h'
 const SHELL = 'shell'
 const SHOWN_LENGTH_MAX = 64
 
-/** Maps are read by hand, so that the sentence can name the entry; names and times have sentences of their own. */
+/**
+ * Maps are read by hand, so that the sentence can name the entry; names and times have sentences of their
+ * own.
+ */
 const READ_BY_HAND: ReadonlySet<string> = new Set([
   'name',
   'tags',
@@ -130,7 +134,10 @@ function readMap(field: string, value: unknown, entriesMax: number): StringMap {
   return reading.map
 }
 
-/** Each processor has a map of parameters; the older form is a single text, which can only have meant `forward`. */
+/**
+ * Each processor has a map of parameters; the older form is a single text, which can only have meant
+ * `forward`.
+ */
 function readProcessors(value: unknown, warnings: string[]): Record<string, StringMap> {
   if (value === undefined || value === null) return {}
   if (!isObject(value)) throw new Refused('processors: must be an object of processor names')
@@ -155,7 +162,10 @@ function readProcessors(value: unknown, warnings: string[]): Record<string, Stri
   return processors
 }
 
-/** `command` and `shell` at the top are the older form of the shell executor; what `executor_config` says goes first. */
+/**
+ * `command` and `shell` at the top are the older form of the shell executor; what `executor_config` says goes
+ * first.
+ */
 function readExecutor(
   fields: JobDefinitionJson,
   warnings: string[],

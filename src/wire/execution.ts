@@ -57,8 +57,9 @@ export interface ExecutionWithOutput extends ExecutionRecord {
 }
 
 /**
- * `outputBytesMax` = the caller's own limit on the text, `null` = all that the view holds. Under a limit the text is the
- * very end of what was written, so the head is part of it only when nothing is missing in between.
+ * `outputBytesMax` = the caller's own limit on the text, `null` = all that the view holds. Under a limit the
+ * text is the very end of what was written, so the head is part of it only when nothing is missing in
+ * between.
  */
 export function encodeExecution(
   view: ExecutionWithOutput,

@@ -1,6 +1,6 @@
 /**
- * What a schema expects, as the end of a sentence: `must be an integer from 0 to 100`. Derived, so that the sentence a
- * caller gets and the rule that refused cannot drift apart.
+ * What a schema expects, as the end of a sentence: `must be an integer from 0 to 100`. Derived, so that the
+ * sentence a caller gets and the rule that refused cannot drift apart.
  */
 import type {TSchema} from 'typebox'
 
@@ -13,7 +13,9 @@ interface Keywords {
   readonly maxLength?: number
 }
 
-/** Reads the keywords this interface uses. `null` as an alternative is not mentioned: leaving out is the same. */
+/**
+ * Reads the keywords this interface uses. `null` as an alternative is not mentioned: leaving out is the same.
+ */
 export function expectation(schema: TSchema): string {
   const keywords = schema as Keywords
   if (keywords.anyOf !== undefined) {

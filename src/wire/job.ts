@@ -1,6 +1,7 @@
 /**
- * A job as it travels: the schema of what is answered and of what is accepted, and the encoder. Field names and their
- * order are the interface's; everything inside speaks `JobRecord`. Reading a definition is in `decode-job.ts`.
+ * A job as it travels: the schema of what is answered and of what is accepted, and the encoder. Field names
+ * and their order are the interface's; everything inside speaks `JobRecord`. Reading a definition is in
+ * `decode-job.ts`.
  */
 import Type, {type Static} from 'typebox'
 import type {JobRecord} from '../core/job.ts'
@@ -89,8 +90,8 @@ export const Job = Type.Object(
 export type JobJson = Static<typeof Job>
 
 /**
- * A definition as it is accepted. `null` means not set everywhere, and an empty text does where a text says so; fields
- * that are only answered, and fields nobody knows, are ignored.
+ * A definition as it is accepted. `null` means not set everywhere, and an empty text does where a text says
+ * so; fields that are only answered, and fields nobody knows, are ignored.
  */
 export const JobDefinition = Type.Object(
   {

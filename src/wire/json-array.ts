@@ -1,7 +1,7 @@
 /**
- * Splits a JSON array that arrives in pieces into the texts of its elements, so that a file of a hundred thousand jobs
- * never has to be one string or one pause of the event loop. It finds borders only; what an element holds is for
- * `readJson` to judge.
+ * Splits a JSON array that arrives in pieces into the texts of its elements, so that a file of a hundred
+ * thousand jobs never has to be one string or one pause of the event loop. It finds borders only; what an
+ * element holds is for `readJson` to judge.
  */
 
 const QUOTE = 0x22

@@ -1,14 +1,15 @@
 /**
- * JSON as it comes in from anyone: parsed, then looked through for what must never get further (keys that poison
- * objects, characters that stores and terminals choke on, depth). Browser-safe; it knows nothing of jobs.
+ * JSON as it comes in from anyone: parsed, then looked through for what must never get further (keys that
+ * poison objects, characters that stores and terminals choke on, depth). Browser-safe; it knows nothing of
+ * jobs.
  */
 
 /** Deeper than any shape of this interface; bounds every later recursion. */
 export const JSON_DEPTH_MAX = 32
 
 /**
- * A definition at all its limits has a tenth of these. Beyond them parsing once more would stop the process for a second,
- * and whatever it is will be refused anyway.
+ * A definition at all its limits has a tenth of these. Beyond them parsing once more would stop the process
+ * for a second, and whatever it is will be refused anyway.
  */
 const EXACT_NODES_MAX = 20_000
 
@@ -22,8 +23,8 @@ export type JsonReading =
   | {readonly kind: 'content'; readonly problem: string}
 
 /**
- * Parses text. Numbers inside of objects inside of the value (values of maps) come as the text they were written in,
- * so that `1.10` or a long id survives being stored as text; numbers at the top stay numbers.
+ * Parses text. Numbers inside of objects inside of the value (values of maps) come as the text they were
+ * written in, so that `1.10` or a long id survives being stored as text; numbers at the top stay numbers.
  */
 export function readJson(text: string): JsonReading {
   let value: unknown
@@ -112,7 +113,9 @@ function textProblem(text: string): string | null {
   return null
 }
 
-/** Parses once more, with every number as its source text, and takes what is below the first level from that. */
+/**
+ * Parses once more, with every number as its source text, and takes what is below the first level from that.
+ */
 function withNumbersAsWritten(value: unknown, text: string): unknown {
   const written: unknown = JSON.parse(text, (_key, inner: unknown, context?: {source?: string}) =>
     typeof inner === 'number' && context?.source !== undefined ? context.source : inner,

@@ -1,6 +1,6 @@
 /**
- * What the lists can be asked for: paging, sorting, filters. The parameters stand here once, for reading and for the
- * OpenAPI document.
+ * What the lists can be asked for: paging, sorting, filters. The parameters stand here once, for reading and
+ * for the OpenAPI document.
  */
 import Type from 'typebox'
 import {EXECUTION_STATUSES} from './execution.ts'
@@ -22,7 +22,10 @@ const JOB_SORTS = [
 const EXECUTION_SORTS = ['id', 'started_at', 'finished_at', 'attempt'] as const
 const JOB_STATUSES = ['success', 'failed', 'partially_failed', 'untriggered'] as const
 
-/** Rows of executions, launches and the like in one answer. Jobs have no such limit: clients expect all of them. */
+/**
+ * Rows of executions, launches and the like in one answer. Jobs have no such limit: clients expect all of
+ * them.
+ */
 export const PAGE_ROWS_MAX = 1_000
 
 /** Rows `start` (inclusive) to `end` (exclusive); `end` `null` = to the last. */
@@ -119,7 +122,10 @@ function readOrder(query: Query, fallback: Order): Order {
   return order
 }
 
-/** `metadata[k]=v`; `metadata=k:v`, `metadata=k=v` (also as `metadata[]`); a bare `metadata=x` matches a key or a value. */
+/**
+ * `metadata[k]=v`; `metadata=k:v`, `metadata=k=v` (also as `metadata[]`); a bare `metadata=x` matches a key
+ * or a value.
+ */
 function readMetadataFilters(query: Query): MetadataFilter[] {
   const filters: MetadataFilter[] = []
   for (const [name, value] of query.pairs) {

@@ -1,6 +1,6 @@
 /**
- * Output as text: bytes shown as UTF-8 with replacement, cut at its front to a number of bytes without splitting a
- * character. Apart from executions because following a run needs the same borders.
+ * Output as text: bytes shown as UTF-8 with replacement, cut at its front to a number of bytes without
+ * splitting a character. Apart from executions because following a run needs the same borders.
  */
 
 /** Bytes of output that lists carry for each execution unless asked otherwise. */

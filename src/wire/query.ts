@@ -1,6 +1,7 @@
 /**
- * The query string: read into pairs by hand, because lists and maps come in several spellings (`metadata[k]=v`,
- * `metadata[]=k:v`, `metadata=k=v`), and into numbers and choices with a sentence for what they are not.
+ * The query string: read into pairs by hand, because lists and maps come in several spellings
+ * (`metadata[k]=v`, `metadata[]=k:v`, `metadata=k=v`), and into numbers and choices with a sentence for what
+ * they are not.
  */
 
 export interface Limits {

@@ -1,6 +1,6 @@
 /**
- * The few schema parts that several resources share, so that a time or a map of texts is described in one way.
- * Descriptions end up in the OpenAPI document. It holds no resource of its own.
+ * The few schema parts that several resources share, so that a time or a map of texts is described in one
+ * way. Descriptions end up in the OpenAPI document. It holds no resource of its own.
  */
 import Type, {type TSchema} from 'typebox'
 

@@ -1,6 +1,6 @@
 /**
- * Reading maps of string to string from JSON that may hold booleans, numbers and nulls, and the sentence when it holds
- * worse. Apart from the job's decoder because tags, metadata, parameters and processors share it.
+ * Reading maps of string to string from JSON that may hold booleans, numbers and nulls, and the sentence when
+ * it holds worse. Apart from the job's decoder because tags, metadata, parameters and processors share it.
  */
 import {isObject} from './json.ts'
 import {MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'

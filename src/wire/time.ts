@@ -1,6 +1,6 @@
 /**
- * Instants as they travel: RFC 3339 out, RFC 3339 and a little more in. Apart from the schedules, which have their own
- * rules for wall clock times. It never reads the local zone: a time without a zone is UTC.
+ * Instants as they travel: RFC 3339 out, RFC 3339 and a little more in. Apart from the schedules, which have
+ * their own rules for wall clock times. It never reads the local zone: a time without a zone is UTC.
  */
 
 /** A time not reached yet, in executions: what clients of this interface test for. */
@@ -20,8 +20,8 @@ export function formatOptionalTime(at: number | null): string | null {
 }
 
 /**
- * Reads RFC 3339 with any offset and fraction, or `YYYY-MM-DDTHH:MM[:SS]` as UTC. Answers ms since the epoch (cut, not
- * rounded), or `null` for what is no such time, or no date of the calendar.
+ * Reads RFC 3339 with any offset and fraction, or `YYYY-MM-DDTHH:MM[:SS]` as UTC. Answers ms since the epoch
+ * (cut, not rounded), or `null` for what is no such time, or no date of the calendar.
  */
 export function parseTime(text: string): number | null {
   const match = SHAPE.exec(text)

@@ -1,6 +1,6 @@
 /**
- * A whole API on a free port of this machine, over a store in memory and a clock that the test turns. What nodes and the
- * leader would do is done by `launch`, `claim` and `finish` here, straight through the store.
+ * A whole API on a free port of this machine, over a store in memory and a clock that the test turns. What
+ * nodes and the leader would do is done by `launch`, `claim` and `finish` here, straight through the store.
  */
 import {mkdtemp, rm} from 'node:fs/promises'
 import {request as httpRequest, type Agent, type IncomingHttpHeaders} from 'node:http'
@@ -164,7 +164,9 @@ export class Api {
     })
   }
 
-  /** Lets time and the network go on until the condition holds; what needs more turns than this never will. */
+  /**
+   * Lets time and the network go on until the condition holds; what needs more turns than this never will.
+   */
   async eventually(reached: () => boolean, stepMs = 0): Promise<void> {
     for (let turn = 0; !reached(); turn += 1) {
       if (turn > TURNS_MAX) throw new Error(`never reached: ${reached.toString()}`)

@@ -142,7 +142,8 @@ test('values of maps become the text they were written in', async (t) => {
   const api = await startApi(t)
   const body =
     '{"name":"maps","schedule":"@manually","retries":2,"tags":{"a":true},' +
-    '"metadata":{"n":1.10,"long":9007199254740993,"none":null},"executor_config":{"command":"x","shell":false}}'
+    '"metadata":{"n":1.10,"long":9007199254740993,"none":null},' +
+    '"executor_config":{"command":"x","shell":false}}'
   const {json, status} = await api.post('/v1/jobs', body)
   assert.equal(status, 201)
   assert.equal(json.retries, 2)

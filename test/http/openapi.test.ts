@@ -1,4 +1,7 @@
-/** The document against the routes: everything is described, everything described answers, nothing is left open. */
+/**
+ * The document against the routes: everything is described, everything described answers, nothing is left
+ * open.
+ */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {REFUSALS} from '../../src/core/refusal.ts'
@@ -90,7 +93,7 @@ test('the document lists the whole interface and nothing else', async (t) => {
   assert.deepEqual(described.toSorted(), expected.toSorted())
 })
 
-test('every operation has its own id, a summary and its refusals; every reference leads somewhere', async (t) => {
+test('operations have ids, summaries and refusals; every reference leads somewhere', async (t) => {
   const document = await documentOf(await startApi(t))
   const operations = operationsOf(document)
   const ids = operations.map(({operation}) => operation.operationId)

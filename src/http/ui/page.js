@@ -1,6 +1,6 @@
 /*
- * The page at /ui/: what this server is and which jobs it has, read from the API and kept fresh. It only reads, and
- * everything it shows is set as text, never as markup.
+ * The page at /ui/: what this server is and which jobs it has, read from the API and kept fresh. It only
+ * reads, and everything it shows is set as text, never as markup.
  */
 
 const JOBS_SHOWN = 200
@@ -50,9 +50,13 @@ function showBanner(agent) {
   banner.hidden = agent.token_configured === 'true'
   const risk =
     agent.runs_as_root === 'true'
-      ? ' It runs as root, so every user of this machine can run commands as root.'
+      ? 'It runs as root, so every user of this machine can run commands as root.'
       : ''
-  banner.textContent = `No token is configured: everyone on this machine may do everything here.${risk} Start the server with --token to change that.`
+  banner.textContent = [
+    'No token is configured: everyone on this machine may do everything here.',
+    risk,
+    'Start the server with --token to change that.',
+  ].join(' ')
 }
 
 function showJobs(jobs, total) {
