@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The `belfry` command. Plain JavaScript that any Node from 20 on can read: it only finds a Node that can run the
-// program (Belfry is TypeScript run from source) and hands over, or says in one sentence what is missing.
+// The `belfry` command. Plain JavaScript that any Node from 20 on can read: it only finds a Node that can run
+// the program (Belfry is TypeScript run from source) and hands over, or says in one sentence what is missing.
 import {execFileSync, spawn} from 'node:child_process'
 import {existsSync} from 'node:fs'
 import {constants} from 'node:os'
@@ -18,7 +18,10 @@ function fits(version) {
   return Number(/^v?(\d+)\./.exec(version)?.[1] ?? 0) >= NODE_MAJOR_MIN
 }
 
-/** The Node that `npm ci` brought, here or beside a package this one is installed in; `null` when there is none. */
+/**
+ * The Node that `npm ci` brought, here or beside a package this one is installed in; `null` when there is
+ * none.
+ */
 function pinnedNode() {
   const places = [join(root, 'node_modules', '.bin', 'node'), join(root, '..', '.bin', 'node')]
   for (const place of places) {

@@ -1,6 +1,7 @@
 /**
- * `npm test`: everything that must hold before a change is kept. Runs each step whatever became of the one before, so
- * that one run names all that is wrong, and closes with one line that says how it went. A step that hangs is ended.
+ * `npm test`: everything that must hold before a change is kept. Runs each step whatever became of the one
+ * before, so that one run names all that is wrong, and closes with one line that says how it went. A step
+ * that hangs is ended.
  */
 import {spawn} from 'node:child_process'
 import {existsSync} from 'node:fs'
@@ -15,7 +16,10 @@ const TESTS_LIMIT_MS = 600 * SECOND_MS
 const ONE_TEST_LIMIT_MS = 180 * SECOND_MS
 /** For a step that is ended to end its own children. */
 const KILL_AFTER_MS = 5 * SECOND_MS
-/** Test files wait for disks and processes as much as they compute; more than a few would only starve each other. */
+/**
+ * Test files wait for disks and processes as much as they compute; more than a few would only starve each
+ * other.
+ */
 const TEST_FILES_AT_ONCE = Math.min(8, Math.max(2, availableParallelism()))
 
 interface Step {

@@ -1,6 +1,7 @@
 /**
- * The bounds that are not settings: each with its unit in its name and the reason for its size, in one table so that
- * they can be read together. Some only make sense in relation to others; those relations are asserted at every start.
+ * The bounds that are not settings: each with its unit in its name and the reason for its size, in one table
+ * so that they can be read together. Some only make sense in relation to others; those relations are asserted
+ * at every start.
  */
 import {assert} from './std/assert.ts'
 

@@ -1,6 +1,7 @@
 /**
- * The settings of a server as data: name, kind, default, reason. The command line, the environment, the configuration
- * file and their documentation are all derived from this table, so that none of them can know a setting the others do not.
+ * The settings of a server as data: name, kind, default, reason. The command line, the environment, the
+ * configuration file and their documentation are all derived from this table, so that none of them can know a
+ * setting the others do not.
  */
 
 /** How the text of a setting is read; `config-values.ts` has one reader for each. */
@@ -28,12 +29,17 @@ export type OptionKind =
   | 'logLevel'
 
 export interface Option<Name extends string = string, Kind extends OptionKind = OptionKind> {
-  /** The flag without its dashes, which is the key in the file; `BELFRY_` and the name in capitals in the environment. */
+  /**
+   * The flag without its dashes, which is the key in the file; `BELFRY_` and the name in capitals in the
+   * environment.
+   */
   readonly name: Name
   readonly kind: Kind
   /** Shown behind the flag, `''` for a switch. */
   readonly placeholder: string
-  /** As the text one would have written; `null` = not set. What depends on the machine is filled in when read. */
+  /**
+   * As the text one would have written; `null` = not set. What depends on the machine is filled in when read.
+   */
   readonly fallback: string | null
   readonly repeatable: boolean
   /** One sentence for `--help` and the documentation. */

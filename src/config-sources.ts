@@ -1,7 +1,7 @@
 /**
- * Where settings come from: the command line, the environment, and a YAML file, all as plain text by name. A flag beats
- * the environment, which beats the file; a repeatable setting is taken whole from the strongest that has it. What the
- * texts mean is not decided here.
+ * Where settings come from: the command line, the environment, and a YAML file, all as plain text by name. A
+ * flag beats the environment, which beats the file; a repeatable setting is taken whole from the strongest
+ * that has it. What the texts mean is not decided here.
  */
 import {Command, CommanderError, Option as Flag} from 'commander'
 import {parse, YAMLError} from 'yaml'
@@ -72,8 +72,8 @@ function sentenceOf(error: CommanderError): string {
 }
 
 /**
- * The `BELFRY_…` variables of the environment; a repeatable one separates its values by commas. An empty variable is
- * not set, except a token: an empty one is somebody's mistake and never means "none".
+ * The `BELFRY_…` variables of the environment; a repeatable one separates its values by commas. An empty
+ * variable is not set, except a token: an empty one is somebody's mistake and never means "none".
  */
 export function readEnvironment(env: Readonly<Record<string, string | undefined>>): Settings {
   const settings = new Map<string, Given>()
@@ -87,7 +87,9 @@ export function readEnvironment(env: Readonly<Record<string, string | undefined>
   return settings
 }
 
-/** Variables that begin like ours and are nobody's: most likely a slip. `others` are known for other purposes. */
+/**
+ * Variables that begin like ours and are nobody's: most likely a slip. `others` are known for other purposes.
+ */
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
   others: readonly string[],

@@ -1,7 +1,7 @@
 /**
- * Flags, environment and file made into one frozen, checked `Config`. Everything a server may be told is decided here,
- * before anything is opened: what is refused is refused in one sentence that says what to do. Nothing reads the
- * environment or the command line after this.
+ * Flags, environment and file made into one frozen, checked `Config`. Everything a server may be told is
+ * decided here, before anything is opened: what is refused is refused in one sentence that says what to do.
+ * Nothing reads the environment or the command line after this.
  */
 import {resolve} from 'node:path'
 import {createSecureContext} from 'node:tls'
@@ -79,7 +79,9 @@ export interface Host {
   readonly readFile: (path: string) => string
 }
 
-/** Variables of that prefix which are not settings of a server: the client's, and what a job of Belfry sees. */
+/**
+ * Variables of that prefix which are not settings of a server: the client's, and what a job of Belfry sees.
+ */
 const OTHER_VARIABLES = ['SERVER', 'JOB', 'EXECUTION', 'SCHEDULED_AT', 'ATTEMPT', 'NODE'].map(
   (name) => `BELFRY_${name}`,
 )
@@ -94,8 +96,8 @@ const NODE_NAME_LENGTH_MAX = 63
 class Refused extends Error {}
 
 /**
- * Reads the flags in `argv` (what follows the word `server`), the environment, and the file they name. `problem` is
- * one sentence.
+ * Reads the flags in `argv` (what follows the word `server`), the environment, and the file they name.
+ * `problem` is one sentence.
  */
 export function loadConfig(
   argv: readonly string[],

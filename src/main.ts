@@ -1,6 +1,7 @@
 /**
- * The entry. Reads what the process was started with, once, and hands it on: to a server, or to the client commands.
- * The only place that listens to signals, writes to standard output, or decides how the process exits.
+ * The entry. Reads what the process was started with, once, and hands it on: to a server, or to the client
+ * commands. The only place that listens to signals, writes to standard output, or decides how the process
+ * exits.
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
@@ -17,8 +18,8 @@ const EXIT_USAGE = 2
 /** As shells report an end by that signal. */
 const EXIT_INTERRUPTED = 130
 /**
- * A Ctrl-C often comes twice at once: from the terminal to the whole group, and again from `npm`, which passes it on.
- * Only a person's second one, later than this, means "now".
+ * A Ctrl-C often comes twice at once: from the terminal to the whole group, and again from `npm`, which
+ * passes it on. Only a person's second one, later than this, means "now".
  */
 const SAME_SIGNAL_MS = 500
 
@@ -53,7 +54,10 @@ async function serve(argv: readonly string[]): Promise<number> {
   return loaded.ok ? runServer(loaded.config) : refuse(loaded.problem, EXIT_USAGE)
 }
 
-/** Resolves only when the start was refused. The server is imported here: client commands start quicker without it. */
+/**
+ * Resolves only when the start was refused. The server is imported here: client commands start quicker
+ * without it.
+ */
 async function runServer(config: Config): Promise<number> {
   const {startServer, StartRefused} = await import('./server.ts')
   const signals = listenToSignals()

@@ -1,6 +1,6 @@
 /**
- * `belfry restore-store`: a data directory made out of an image, while no server runs on it. Beside the composition
- * roots because it names an adapter, and needs nothing else of a server.
+ * `belfry restore-store`: a data directory made out of an image, while no server runs on it. Beside the
+ * composition roots because it names an adapter, and needs nothing else of a server.
  */
 import {resolve} from 'node:path'
 import {restoreStore} from './stores/sqlite/image.ts'

@@ -190,7 +190,7 @@ test('a switch can be switched off again', () => {
   assert.equal(accepted(['--config', 'c'], {BELFRY_NO_RUN: 'false'}, host(files)).run, true)
 })
 
-test('variables of the prefix that are no setting are pointed out; those of jobs and of the client are not', () => {
+test('variables of the prefix that are no setting are pointed out, but not those of jobs', () => {
   const env = {
     BELFRY_TOKNE: 'x',
     BELFRY_SERVER: 'http://a',

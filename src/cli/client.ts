@@ -1,6 +1,6 @@
 /**
- * The API as the commands see it: one place that knows the address, the token, and how a refusal becomes a sentence.
- * It translates nothing else; shapes are those of `wire/`.
+ * The API as the commands see it: one place that knows the address, the token, and how a refusal becomes a
+ * sentence. It translates nothing else; shapes are those of `wire/`.
  */
 import {oneLine} from './plain-text.ts'
 
@@ -36,7 +36,10 @@ export class Client {
   readonly #base: string
   readonly #token: string | null
 
-  /** `server` such as `http://127.0.0.1:8080`; a path in it (as of a proxy) is kept, a trailing `/v1` is not needed. */
+  /**
+   * `server` such as `http://127.0.0.1:8080`; a path in it (as of a proxy) is kept, a trailing `/v1` is not
+   * needed.
+   */
   constructor(server: string, token: string | null) {
     const url = URL.parse(server)
     if (url === null || !['http:', 'https:'].includes(url.protocol))
@@ -106,7 +109,8 @@ export class Client {
 
   #unreachable(error: unknown): CallFailed {
     return new CallFailed(
-      `No server answers at ${this.#base} (${whyOf(error)}); start one with "belfry server" or name another with --server.`,
+      `No server answers at ${this.#base} (${whyOf(error)}); ` +
+        'start one with "belfry server" or name another with --server.',
       null,
       {cause: error},
     )

@@ -78,8 +78,8 @@ function nameOf(response: Response): string {
 }
 
 /**
- * Under another name until it is whole, so that half an image never looks like one; an existing file is left alone.
- * Answers the number of bytes.
+ * Under another name until it is whole, so that half an image never looks like one; an existing file is left
+ * alone. Answers the number of bytes.
  */
 async function save(response: Response, target: string, terminal: Terminal): Promise<number> {
   const draft = `${target}.part`

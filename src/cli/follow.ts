@@ -1,6 +1,6 @@
 /**
- * Watching a run: its output as it is written, until it ends. A connection that breaks is opened again where it broke,
- * so a restart of the server is a pause, not an end.
+ * Watching a run: its output as it is written, until it ends. A connection that breaks is opened again where
+ * it broke, so a restart of the server is a pause, not an end.
  */
 import type {Clock} from '../ports/clock.ts'
 import type {ExecutionJson} from '../wire/execution.ts'
@@ -35,7 +35,10 @@ export async function followOutput(
   throw new CommandFailed('The connection broke off too often; follow the run again later.')
 }
 
-/** `null` when the connection broke off. A refusal of the server is thrown; its silence is not, once it had answered. */
+/**
+ * `null` when the connection broke off. A refusal of the server is thrown; its silence is not, once it had
+ * answered.
+ */
 async function watch(
   session: Session,
   path: string,

@@ -1,4 +1,7 @@
-/** A file of jobs as `belfry jobs apply` takes it: one job or a list, put in an order in which each can be stored. */
+/**
+ * A file of jobs as `belfry jobs apply` takes it: one job or a list, put in an order in which each can be
+ * stored.
+ */
 import {text as textOf} from 'node:stream/consumers'
 import {CommandFailed, readNamed} from './session.ts'
 import type {Terminal} from './terminal.ts'

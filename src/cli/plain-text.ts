@@ -1,7 +1,7 @@
 /**
- * Text from elsewhere made harmless for a terminal. What a job prints may hold sequences that recolour, retitle, move
- * the cursor over what was said before, or make the terminal type; none of it is passed on. Works on pieces: a
- * sequence may be cut anywhere. Nothing is held back, so its memory is one small state.
+ * Text from elsewhere made harmless for a terminal. What a job prints may hold sequences that recolour,
+ * retitle, move the cursor over what was said before, or make the terminal type; none of it is passed on.
+ * Works on pieces: a sequence may be cut anywhere. Nothing is held back, so its memory is one small state.
  */
 
 type State = 'text' | 'escape' | 'control' | 'string' | 'stringEscape' | 'charset'

@@ -1,6 +1,6 @@
 /**
- * The client commands: a client of the API for people and scripts. Knows nothing of a server's inside. Every failure
- * is one sentence on standard error and an exit code.
+ * The client commands: a client of the API for people and scripts. Knows nothing of a server's inside. Every
+ * failure is one sentence on standard error and an exit code.
  */
 import {Command, CommanderError} from 'commander'
 import type {Clock} from '../ports/clock.ts'
@@ -67,7 +67,7 @@ function buildProgram(world: CliWorld): Command {
       const command = args.pop() as Command
       const options = command.optsWithGlobals<GlobalOptions>()
       const session = await openSession(options, env, {terminal, clock})
-      await action(session, ...(args as unknown as Arguments))
+      await action(session, ...(args as readonly unknown[] as Arguments))
     }
   program.addCommand(world.serverCommand)
   addJobCommands(program, use)

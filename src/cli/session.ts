@@ -19,7 +19,10 @@ export class CommandFailed extends Error {
   override readonly name = 'CommandFailed'
 }
 
-/** Makes an action of commander out of one that wants a session. Arguments, then options, as commander gives them. */
+/**
+ * Makes an action of commander out of one that wants a session. Arguments, then options, as commander gives
+ * them.
+ */
 export type Use = <Arguments extends readonly unknown[]>(
   action: (session: Session, ...args: Arguments) => Promise<void>,
 ) => (...args: unknown[]) => Promise<void>

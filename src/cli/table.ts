@@ -1,4 +1,7 @@
-/** Rows for people: columns as wide as their widest cell, nothing cut. Cells may be coloured; colours take no room. */
+/**
+ * Rows for people: columns as wide as their widest cell, nothing cut. Cells may be coloured; colours take no
+ * room.
+ */
 import {stripVTControlCharacters} from 'node:util'
 import {oneLine} from './plain-text.ts'
 import {toned, type Terminal} from './terminal.ts'

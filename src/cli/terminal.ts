@@ -1,6 +1,6 @@
 /**
- * What a command may do to the world in front of it: write, ask for input, know whether anyone looks. Given by the
- * entry, so that commands can be tried without a process.
+ * What a command may do to the world in front of it: write, ask for input, know whether anyone looks. Given
+ * by the entry, so that commands can be tried without a process.
  */
 import type {Readable} from 'node:stream'
 import {styleText} from 'node:util'

@@ -1,4 +1,6 @@
-/** Times for people: how far away, which is what one looks for in a table; the full instant stands in `show`. */
+/**
+ * Times for people: how far away, which is what one looks for in a table; the full instant stands in `show`.
+ */
 import {ZERO_TIME} from '../wire/time.ts'
 
 const SECOND_MS = 1000

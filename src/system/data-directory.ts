@@ -1,6 +1,7 @@
 /**
- * The directory everything durable lives in. Prepared before anything else is opened, so that a full explanation can be
- * given in one sentence; who may hold it at a time is the store's business, not decided here.
+ * The directory everything durable lives in. Prepared before anything else is opened, so that a full
+ * explanation can be given in one sentence; who may hold it at a time is the store's business, not decided
+ * here.
  */
 import {constants} from 'node:fs'
 import {access, mkdir, stat} from 'node:fs/promises'
@@ -11,7 +12,10 @@ const OWNER_ONLY = 0o700
 
 export type DataDirectory = {readonly ok: true} | {readonly ok: false; readonly problem: string}
 
-/** Creates `path` (mode 0700, parents too) when it is not there, and checks it can be written. `problem` is one sentence. */
+/**
+ * Creates `path` (mode 0700, parents too) when it is not there, and checks it can be written. `problem` is
+ * one sentence.
+ */
 export async function prepareDataDirectory(path: string): Promise<DataDirectory> {
   try {
     await makeDirectories(path)
@@ -24,8 +28,8 @@ export async function prepareDataDirectory(path: string): Promise<DataDirectory>
 }
 
 /**
- * Parents first. Not the platform's own `recursive`, which tries for ever where a directory exists and nothing can be
- * created in it (below `/proc`, for one).
+ * Parents first. Not the platform's own `recursive`, which tries for ever where a directory exists and
+ * nothing can be created in it (below `/proc`, for one).
  */
 async function makeDirectories(path: string): Promise<void> {
   const made = await makeDirectory(path)

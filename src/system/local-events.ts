@@ -1,6 +1,7 @@
 /**
- * The event bus of one process. Listeners are called at once and in the order they came; none may throw. One that does
- * is a broken invariant, yet must not tear the step it merely watches: its error ends the process from a turn of its own.
+ * The event bus of one process. Listeners are called at once and in the order they came; none may throw. One
+ * that does is a broken invariant, yet must not tear the step it merely watches: its error ends the process
+ * from a turn of its own.
  */
 import type {Clock} from '../ports/clock.ts'
 import type {BelfryEvent, Events} from '../ports/events.ts'

@@ -1,6 +1,7 @@
 /**
- * Doorbells within one process. A ring is heard after the current turn of the event loop, so that nobody is called from
- * inside a commit, and rings that arrive before it was heard are one: a batch of a thousand finishes rings once.
+ * Doorbells within one process. A ring is heard after the current turn of the event loop, so that nobody is
+ * called from inside a commit, and rings that arrive before it was heard are one: a batch of a thousand
+ * finishes rings once.
  */
 import type {Bell, Wakeup} from '../ports/wakeup.ts'
 

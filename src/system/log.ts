@@ -1,6 +1,7 @@
 /**
- * The service log: one line an event, on standard error, for people on a terminal and as JSON everywhere else. Standard
- * output stays free for the ready line. It listens to the catalogue of events; nobody above logs an event by hand.
+ * The service log: one line an event, on standard error, for people on a terminal and as JSON everywhere
+ * else. Standard output stays free for the ready line. It listens to the catalogue of events; nobody above
+ * logs an event by hand.
  */
 import {pino, type DestinationStream, type Logger} from 'pino'
 import {prettyFactory} from 'pino-pretty'
@@ -10,7 +11,10 @@ const STANDARD_ERROR = 2
 /** A reader that stalls costs log lines beyond this, never memory: about a minute of a very busy server. */
 const BUFFERED_MAX_BYTES = 8 * 2 ** 20
 
-/** Where a secret could ride along in a logged object. Values are replaced, so that a line still shows one was there. */
+/**
+ * Where a secret could ride along in a logged object. Values are replaced, so that a line still shows one was
+ * there.
+ */
 const SECRET_PATHS = ['token', 'authorization', '["x-service-token"]', '["x-dkron-token"]'].flatMap(
   (key) => {
     const under = (path: string) => (key.startsWith('[') ? path + key : `${path}.${key}`)
@@ -37,7 +41,10 @@ export interface Log {
   flush(): void
 }
 
-/** Opens the service log. Lines hold `level`, `time` (RFC 3339), `on` (this node), `msg` and the event's own fields. */
+/**
+ * Opens the service log. Lines hold `level`, `time` (RFC 3339), `on` (this node), `msg` and the event's own
+ * fields.
+ */
 export function openLog(options: LogOptions): Log {
   const buffered =
     options.destination === undefined
@@ -74,7 +81,10 @@ function prettyOver(destination: DestinationStream, colorize: boolean): Destinat
 
 type Level = Exclude<LogLevel, 'silent' | 'trace'>
 
-/** How loud each event is: what runs well is debug, what an operator may look for later info, what may need a hand warn. */
+/**
+ * How loud each event is: what runs well is debug, what an operator may look for later info, what may need a
+ * hand warn.
+ */
 const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> = {
   job_stored: () => 'info',
   job_deleted: () => 'info',

@@ -1,7 +1,8 @@
 /**
- * The figures for Prometheus. A listener over the catalogue of events, plus what is read when scraped. Labels only ever
- * take values from fixed sets (decisions, statuses, routes of the table): never a job's name, so that a hundred thousand
- * jobs do not make a hundred thousand series. Every metric stands in docs/operations.md.
+ * The figures for Prometheus. A listener over the catalogue of events, plus what is read when scraped. Labels
+ * only ever take values from fixed sets (decisions, statuses, routes of the table): never a job's name, so
+ * that a hundred thousand jobs do not make a hundred thousand series. Every metric stands in
+ * docs/operations.md.
  */
 import {Counter, Gauge, Histogram, Registry} from 'prom-client'
 import type {BelfryEvent, EventPayloads, Events} from '../ports/events.ts'

@@ -1,6 +1,7 @@
 /**
- * Who this node is: a random id kept in its data directory, minted at the first start. The host name is not an identity,
- * since machines are cloned and renamed. The file is created whole or not at all, also when two processes start at once.
+ * Who this node is: a random id kept in its data directory, minted at the first start. The host name is not
+ * an identity, since machines are cloned and renamed. The file is created whole or not at all, also when two
+ * processes start at once.
  */
 import {link, open, readFile, rm} from 'node:fs/promises'
 import {join} from 'node:path'
@@ -12,7 +13,9 @@ const NODE_ID = /^[A-Za-z0-9_-]{16,64}$/
 export type NodeIdentity =
   {readonly ok: true; readonly id: string} | {readonly ok: false; readonly problem: string}
 
-/** The id kept in `<directory>/node-id`, minted and made durable if there is none. `problem` is one sentence. */
+/**
+ * The id kept in `<directory>/node-id`, minted and made durable if there is none. `problem` is one sentence.
+ */
 export async function nodeIdentity(directory: string, random: Random): Promise<NodeIdentity> {
   const file = join(directory, NODE_ID_FILE)
   try {
@@ -38,8 +41,8 @@ async function readId(file: string): Promise<string | null> {
 }
 
 /**
- * Written aside, synced, then linked into place. A crash before the link leaves a draft that nothing reads; after it,
- * the whole id. Linking fails when another process was faster: then its id counts.
+ * Written aside, synced, then linked into place. A crash before the link leaves a draft that nothing reads;
+ * after it, the whole id. Linking fails when another process was faster: then its id counts.
  */
 async function mintId(directory: string, file: string, random: Random): Promise<string> {
   const id = random.id()

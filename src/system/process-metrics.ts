@@ -1,6 +1,6 @@
 /**
- * What the process itself can say when it is scraped: memory, processor time, and how late its event loop ran. Names
- * follow the usual ones of the Prometheus world where there are any.
+ * What the process itself can say when it is scraped: memory, processor time, and how late its event loop
+ * ran. Names follow the usual ones of the Prometheus world where there are any.
  */
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {Counter, Gauge, type Registry} from 'prom-client'
@@ -11,7 +11,10 @@ const NS_PER_MS = 1_000_000
 const MS_PER_SECOND = 1000
 const US_PER_SECOND = 1_000_000
 
-/** Registers the figures; they are read at each scrape. Returns the function that stops watching the event loop. */
+/**
+ * Registers the figures; they are read at each scrape. Returns the function that stops watching the event
+ * loop.
+ */
 export function watchProcess(registry: Registry, version: string): () => void {
   new Gauge({
     name: 'belfry_build_info',

@@ -1,6 +1,7 @@
 /**
- * The machine's own time behind the Clock port. One of the few places that may read a clock or set a timer: everything
- * above takes a `Clock`, so that a simulation can put its own in this one's stead. It never decides anything.
+ * The machine's own time behind the Clock port. One of the few places that may read a clock or set a timer:
+ * everything above takes a `Clock`, so that a simulation can put its own in this one's stead. It never
+ * decides anything.
  */
 import type {Clock, Timer} from '../ports/clock.ts'
 
@@ -17,8 +18,8 @@ export function systemClock(): Clock {
 }
 
 /**
- * Re-arms until the monotonic clock has really reached the deadline: the platform's timers are cut at 2^31 ms, and they
- * may fire a fraction of a millisecond early, which the port forbids.
+ * Re-arms until the monotonic clock has really reached the deadline: the platform's timers are cut at 2^31
+ * ms, and they may fire a fraction of a millisecond early, which the port forbids.
  */
 function startTimer(delayMs: number, callback: () => void): Timer {
   const deadline = performance.now() + Math.max(0, delayMs)

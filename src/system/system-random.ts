@@ -1,6 +1,6 @@
 /**
- * The machine's randomness behind the Random port. Dice are drawn from a refilled block, since every finish and every
- * target choice throws one and a system call for each would show.
+ * The machine's randomness behind the Random port. Dice are drawn from a refilled block, since every finish
+ * and every target choice throws one and a system call for each would show.
  */
 import {getRandomValues, randomBytes} from 'node:crypto'
 import type {Random} from '../ports/random.ts'

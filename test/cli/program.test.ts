@@ -1,4 +1,7 @@
-/** The commands against a server that answers what the test says: what they ask, what they print, how they fail. */
+/**
+ * The commands against a server that answers what the test says: what they ask, what they print, how they
+ * fail.
+ */
 import assert from 'node:assert/strict'
 import {mkdtemp, readdir, readFile, rm, stat, writeFile} from 'node:fs/promises'
 import type {ServerResponse} from 'node:http'
@@ -413,7 +416,7 @@ test('restore-store needs no server', async () => {
   assert.deepEqual(refused, {code: 1, out: '', err: 'belfry: There is no image bad for d.\n'})
 })
 
-test('the token comes from the flag, its file, or the environment, in that order, and travels as a header', async () => {
+test('the token comes from the flag, its file, or the environment, and travels as a header', async () => {
   answers([])
   const file = join(directory, 'token')
   await writeFile(file, 'from-file\n')

@@ -24,8 +24,9 @@ test('every listener hears every event at once, with the time of the clock', () 
 })
 
 test('a listener that throws does not tear the step it watches, but ends the process', async () => {
+  const module = new URL('../../src/system/local-events.ts', import.meta.url).href
   const source = `
-    const {localEvents} = await import(${JSON.stringify(new URL('../../src/system/local-events.ts', import.meta.url).href)})
+    const {localEvents} = await import(${JSON.stringify(module)})
     const {parentPort} = await import('node:worker_threads')
     const events = localEvents({now: () => 0})
     events.listen(() => { throw new Error('planted') })

@@ -87,7 +87,7 @@ test('requests count by route pattern; made-up routes and methods make no series
   const {metrics, samples} = open()
   metrics.answered({method: 'GET', route: '/v1/jobs/:name', status: 200, durationMs: 4})
   for (let i = 0; i < 100; i++)
-    metrics.answered({method: `HACK${i}`, route: '', status: 404, durationMs: 1})
+    metrics.answered({method: `BREW${i}`, route: '', status: 404, durationMs: 1})
   assert.deepEqual(await samples('belfry_http_requests_total'), [
     '{route="/v1/jobs/:name",method="GET",status="2xx"} 1',
     '{route="unmatched",method="other",status="4xx"} 100',

@@ -1,0 +1,128 @@
+/**
+ * Who may import whom: down the floors only, never sideways, never in a circle; and what nobody imports is
+ * dead.
+ */
+import {finding, type Finding, type Source} from './source.ts'
+
+/** Folders of `src/` by floor. A file directly in `src/` stands above them all. */
+export const FLOORS: Readonly<Record<string, number>> = {
+  std: 0,
+  core: 1,
+  ports: 2,
+  wire: 2,
+  stores: 3,
+  executors: 3,
+  processors: 3,
+  notifiers: 3,
+  system: 3,
+  cluster: 4,
+  flow: 4,
+  operations: 4,
+  http: 5,
+  cli: 5,
+}
+const ADAPTER_FLOOR = 3
+const TOP_FLOOR = 6
+
+/** The composition roots: the only files that name adapters. */
+export const COMPOSITION = [
+  'src/main.ts',
+  'src/server.ts',
+  'src/server-flow.ts',
+  'src/agent.ts',
+  'src/restore-image.ts',
+]
+
+interface Place {
+  /** `''` for a file directly in `src/`. */
+  readonly folder: string
+  readonly floor: number
+}
+
+/** `null` outside of `src/`. */
+function placeOf(path: string): Place | null {
+  const [first, folder, ...rest] = path.split('/')
+  if (first !== 'src' || folder === undefined) return null
+  if (rest.length === 0) return {folder: '', floor: TOP_FLOOR}
+  return {folder, floor: FLOORS[folder] ?? NaN}
+}
+
+/** Imports that go up, sideways, or to an adapter from somewhere that must not know it. */
+export function checkFloors(sources: readonly Source[]): readonly Finding[] {
+  const found: Finding[] = []
+  for (const source of sources) {
+    const from = placeOf(source.path)
+    if (from === null) continue
+    if (Number.isNaN(from.floor))
+      found.push(finding(source.path, 1, `the folder src/${from.folder} is on no floor`))
+    for (const {target, line} of source.imports) {
+      const to = target === null ? null : placeOf(target)
+      const why = to === null ? leavesSource(target) : whyNot(source.path, from, to)
+      if (why !== '') found.push(finding(source.path, line, `imports ${target}: ${why}`))
+    }
+  }
+  return found
+}
+
+/** The package's own manifest is data; nothing else outside belongs to the program. */
+function leavesSource(target: string | null): string {
+  return target === null || target === 'package.json' ? '' : 'src imports nothing outside of src'
+}
+
+function whyNot(path: string, from: Place, to: Place): string {
+  if (from.folder === to.folder) return ''
+  if (to.floor > from.floor) return 'imports go down only'
+  if (to.floor === from.floor) return 'folders on one floor do not import each other'
+  if (to.floor === ADAPTER_FLOOR && !COMPOSITION.includes(path))
+    return 'only the composition roots name adapters; take the port as an argument'
+  return ''
+}
+
+/** Circles of imports, each told once. Imports of types count: they tie files together just the same. */
+export function checkCycles(sources: readonly Source[]): readonly Finding[] {
+  const byPath = new Map(sources.map((source) => [source.path, source]))
+  const done = new Set<string>()
+  const found: Finding[] = []
+  const visit = (path: string, trail: readonly string[]) => {
+    const at = trail.indexOf(path)
+    if (at !== -1) {
+      found.push(finding(path, 1, `imports itself: ${[...trail.slice(at), path].join(' → ')}`))
+      return
+    }
+    if (done.has(path)) return
+    for (const {target} of byPath.get(path)?.imports ?? [])
+      if (target !== null && byPath.has(target)) visit(target, [...trail, path])
+    done.add(path)
+  }
+  for (const {path} of sources) visit(path, [])
+  return found
+}
+
+/** Imports of files that are not there, which only a run would show where types are stripped. */
+export function checkTargets(sources: readonly Source[]): readonly Finding[] {
+  const paths = new Set([...sources.map((source) => source.path), 'package.json'])
+  return sources.flatMap((source) =>
+    source.imports
+      .filter(({target}) => target !== null && !paths.has(target))
+      .map(({specifier, line}) => finding(source.path, line, `imports ${specifier}: not there`)),
+  )
+}
+
+/** Files that nothing reaches from `entries`. */
+export function checkDead(
+  sources: readonly Source[],
+  entries: readonly string[],
+): readonly Finding[] {
+  const byPath = new Map(sources.map((source) => [source.path, source]))
+  const reached = new Set<string>()
+  const waiting = [...entries]
+  for (let path = waiting.pop(); path !== undefined; path = waiting.pop()) {
+    if (reached.has(path)) continue
+    reached.add(path)
+    for (const {target} of byPath.get(path)?.imports ?? [])
+      if (target !== null) waiting.push(target)
+  }
+  return sources
+    .filter(({path}) => !reached.has(path))
+    .map(({path}) => finding(path, 1, 'is dead: nothing that runs imports it'))
+}

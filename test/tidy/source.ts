@@ -1,0 +1,120 @@
+/**
+ * Source files as the tidy checks see them: path, text, syntax tree, and what each imports. Parsed, not
+ * searched, so that a comment or a text can say anything.
+ */
+import {readdir, readFile} from 'node:fs/promises'
+import {dirname, join, posix} from 'node:path'
+import {parse} from '@babel/parser'
+
+/** A node of the syntax tree, as far as the checks look at it. */
+export interface Node {
+  readonly type: string
+  readonly start: number
+  readonly end: number
+  readonly loc: {readonly start: {readonly line: number}; readonly end: {readonly line: number}}
+  readonly [key: string]: unknown
+}
+
+export interface Import {
+  /** As written. */
+  readonly specifier: string
+  /** Path from the root of the repository; `null` for a package or a module of Node. */
+  readonly target: string | null
+  readonly line: number
+}
+
+export interface Source {
+  /** From the root of the repository, with `/`. */
+  readonly path: string
+  readonly text: string
+  readonly lines: readonly string[]
+  readonly tree: Node
+  readonly imports: readonly Import[]
+}
+
+/** What a check found, as one line for people. */
+export type Finding = string
+
+export function finding(path: string, line: number, what: string): Finding {
+  return `${path}:${line} ${what}`
+}
+
+/** Throws for text that is not TypeScript (or JavaScript). */
+export function parseSource(path: string, text: string): Source {
+  const parsed = parse(text, {
+    sourceType: 'module',
+    plugins: ['typescript'],
+    createImportExpressions: true,
+    allowReturnOutsideFunction: true,
+  })
+  const tree = parsed.program as unknown as Node
+  return {path, text, lines: text.split('\n'), tree, imports: importsOf(path, tree)}
+}
+
+/** Every `.ts` and `.js` file below the folders, sorted by path. */
+export async function readSources(
+  root: string,
+  folders: readonly string[],
+): Promise<readonly Source[]> {
+  const paths: string[] = []
+  for (const folder of folders) {
+    const entries = await readdir(join(root, folder), {recursive: true, withFileTypes: true}).catch(
+      (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ENOENT') return []
+        throw error
+      },
+    )
+    for (const entry of entries)
+      if (entry.isFile() && /\.[jt]s$/.test(entry.name))
+        paths.push(join(entry.parentPath, entry.name).slice(root.length + 1))
+  }
+  return Promise.all(
+    paths
+      .toSorted()
+      .map(async (path) => parseSource(path, await readFile(join(root, path), 'utf8'))),
+  )
+}
+
+/**
+ * Calls `visit` for every node below and including `node`, parents first. `visit` may answer `false` to go no
+ * deeper.
+ */
+export function walk(node: Node, visit: (node: Node, parents: readonly Node[]) => unknown): void {
+  const parents: Node[] = []
+  const enter = (here: Node) => {
+    if (visit(here, parents) === false) return
+    parents.push(here)
+    for (const [key, value] of Object.entries(here))
+      if (key !== 'loc') for (const child of [value].flat()) if (isNode(child)) enter(child)
+    parents.pop()
+  }
+  enter(node)
+}
+
+export function isNode(value: unknown): value is Node {
+  return typeof value === 'object' && value !== null && 'type' in value && 'loc' in value
+}
+
+/** `a.b.c` for a chain of names, `''` for anything else. */
+export function dotted(node: unknown): string {
+  if (!isNode(node)) return ''
+  if (node.type === 'Identifier') return String(node['name'])
+  if (node.type !== 'MemberExpression' || node['computed'] === true) return ''
+  const object = dotted(node['object'])
+  return object === '' ? '' : `${object}.${dotted(node['property'])}`
+}
+
+function importsOf(path: string, tree: Node): readonly Import[] {
+  const found: Import[] = []
+  walk(tree, (node) => {
+    const source = node['source']
+    if (!isNode(source) || source.type !== 'StringLiteral') return
+    const specifier = String(source['value'])
+    found.push({specifier, target: resolve(path, specifier), line: node.loc.start.line})
+  })
+  return found
+}
+
+function resolve(path: string, specifier: string): string | null {
+  return specifier.startsWith('.') ? posix.join(dirname(path), specifier) : null
+}
