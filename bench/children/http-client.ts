@@ -1,0 +1,114 @@
+/**
+ * Clients of the API, in a process of their own so that what they cost does not delay the server's loop. They share the
+ * machine's cores with it all the same: a latency measured here is an upper bound.
+ */
+import {Agent, request} from 'node:http'
+import {quantile} from '../figures.ts'
+import {answerQuestions} from '../link.ts'
+
+/** One connection for each client, kept. */
+const agent = new Agent({keepAlive: true, maxSockets: 256})
+
+export interface Latencies {
+  readonly count: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+}
+
+export interface ProbeInput {
+  readonly url: string
+  readonly everyMs: number
+  readonly ms: number
+}
+
+export interface SubmitInput {
+  readonly url: string
+  readonly clients: number
+  readonly ms: number
+  /** Makes the names of this flood its own. */
+  readonly prefix: string
+}
+
+export const handlers = {
+  /** Asks for `url` at a steady pace, whether or not the answer before has come. */
+  probe: async ({url, everyMs, ms}: ProbeInput): Promise<Latencies> => {
+    const asked: Promise<number>[] = []
+    const beganAt = performance.now()
+    for (let index = 0; index * everyMs < ms; index += 1) {
+      const waitMs = beganAt + index * everyMs - performance.now()
+      if (waitMs > 0) await new Promise((resolve) => setTimeout(resolve, waitMs))
+      asked.push(timed(() => call('GET', url, null, 200)))
+    }
+    return latencies(await Promise.all(asked))
+  },
+
+  /** Asks for the URLs in turn, one at a time, `count` requests in all. */
+  walk: async ({urls, count}: {urls: readonly string[]; count: number}): Promise<Latencies> => {
+    const durations: number[] = []
+    for (let index = 0; index < count; index += 1) {
+      const url = urls[index % urls.length]!
+      durations.push(await timed(() => call('GET', url, null, 200)))
+    }
+    return latencies(durations)
+  },
+
+  /** Submits new jobs, each client one after another. */
+  submit: async ({url, clients, ms, prefix}: SubmitInput) => {
+    const durations: number[] = []
+    const beganAt = performance.now()
+    const client = async (_: unknown, number: number) => {
+      for (let index = 0; performance.now() - beganAt < ms; index += 1) {
+        const body = JSON.stringify(plainJob(`${prefix}-${number}-${index}`))
+        durations.push(await timed(() => call('POST', url, body, 201)))
+      }
+    }
+    await Promise.all(Array.from({length: clients}, client))
+    const perSecond = (durations.length * 1000) / (performance.now() - beganAt)
+    return {perSecond, ...latencies(durations)}
+  },
+}
+
+function plainJob(name: string) {
+  return {
+    name,
+    schedule: '@every 8760h',
+    executor: 'shell',
+    executor_config: {command: 'true'},
+  }
+}
+
+async function timed(work: () => Promise<void>): Promise<number> {
+  const beganAt = performance.now()
+  await work()
+  return performance.now() - beganAt
+}
+
+function latencies(durations: readonly number[]): Latencies {
+  return {
+    count: durations.length,
+    p50Ms: quantile(durations, 0.5),
+    p99Ms: quantile(durations, 0.99),
+  }
+}
+
+/** Resolves when the whole answer was read; rejects when it is not the one expected. */
+function call(method: string, url: string, body: string | null, expected: number): Promise<void> {
+  const headers =
+    body === null
+      ? {}
+      : {'content-type': 'application/json', 'content-length': Buffer.byteLength(body)}
+  return new Promise((resolve, reject) => {
+    const sent = request(url, {method, agent, headers}, (response) => {
+      response.on('error', reject)
+      response.on('end', () => {
+        if (response.statusCode === expected) resolve()
+        else reject(new Error(`${method} ${url} answered ${response.statusCode}`))
+      })
+      response.resume()
+    })
+    sent.on('error', reject)
+    sent.end(body ?? undefined)
+  })
+}
+
+answerQuestions(handlers)

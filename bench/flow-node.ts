@@ -1,0 +1,256 @@
+/**
+ * The flow of one server without its HTTP side: the real services, wired by the server's own `server-flow.ts` over the
+ * real store on disk, with an executor of the benchmark's choice and a clock that can be set forward, so that work
+ * planned for later is due now.
+ */
+import {availableParallelism} from 'node:os'
+import {Membership} from '../src/cluster/membership.ts'
+import {loadConfig, type Config} from '../src/config.ts'
+import type {JobSpec} from '../src/core/job.ts'
+import type {ExecutorRegistry} from '../src/executors/registry.ts'
+import type {RunService} from '../src/flow/run.ts'
+import type {Clock} from '../src/ports/clock.ts'
+import type {Events} from '../src/ports/events.ts'
+import type {Executor} from '../src/ports/executor.ts'
+import type {Store, SubmitRequest} from '../src/ports/store.ts'
+import type {Wakeup} from '../src/ports/wakeup.ts'
+import {createProcessors} from '../src/processors/registry.ts'
+import {leaderServices, runService, type FlowParts} from '../src/server-flow.ts'
+import type {Service} from '../src/std/service.ts'
+import {openSqliteStore} from '../src/stores/sqlite/store.ts'
+import {localEvents} from '../src/system/local-events.ts'
+import {localWakeup} from '../src/system/local-wakeup.ts'
+import {openMetrics} from '../src/system/metrics.ts'
+import {systemClock} from '../src/system/system-clock.ts'
+import {systemRandom} from '../src/system/system-random.ts'
+
+const NODE = {id: 'id-of-bench', incarnation: 'first-life'} as const
+/** No run of the benchmark lasts so long, however far its clock is set. */
+const LEASE_MS = 50 * 365 * 86_400_000
+const FRESH_MS = 10_000
+
+/** The machine's clock, set forward at will. Lengths and timers are not touched by that. */
+export class SetClock implements Clock {
+  readonly #clock = systemClock()
+  #aheadMs = 0
+
+  now(): number {
+    return this.#clock.now() + this.#aheadMs
+  }
+
+  monotonicMs(): number {
+    return this.#clock.monotonicMs()
+  }
+
+  after(delayMs: number, callback: () => void) {
+    return this.#clock.after(delayMs, callback)
+  }
+
+  setTo(instant: number): void {
+    this.#aheadMs += Math.max(0, instant - this.now())
+  }
+}
+
+/** Ends well at once and starts nothing. */
+const NOTHING: Executor = {
+  name: 'shell',
+  parameters: [],
+  check: () => ({problems: [], warnings: []}),
+  start: () => ({
+    cancel: () => undefined,
+    kill: () => undefined,
+    ended: Promise.resolve({outcome: 'succeeded', exitCode: 0, head: '', foot: ''}),
+  }),
+}
+
+export const startsNothing: ExecutorRegistry = {
+  get: () => NOTHING,
+  names: () => ['shell'],
+  endOrphans: async () => ({ended: []}),
+  start: async () => undefined,
+  stop: async () => undefined,
+  runProgram: async () => '',
+  spawnUsed: () => null,
+}
+
+export interface FlowChoice {
+  readonly dataDir: string
+  readonly slots: number
+}
+
+interface Parts {
+  readonly config: Config
+  readonly clock: SetClock
+  readonly events: Events
+  readonly store: Store
+}
+
+export class FlowNode {
+  readonly config: Config
+  readonly clock: SetClock
+  readonly events: Events
+  readonly store: Store
+  readonly wakeup: Wakeup = localWakeup()
+  readonly #running: Service[] = []
+  #metrics: {stop(): void} | null = null
+
+  private constructor({config, clock, events, store}: Parts) {
+    this.config = config
+    this.clock = clock
+    this.events = events
+    this.store = store
+  }
+
+  /** The store of a node that does nothing yet. */
+  static async open({dataDir, slots}: FlowChoice): Promise<FlowNode> {
+    const config = configOf(dataDir, slots)
+    const clock = new SetClock()
+    const events = localEvents(clock)
+    const opened = await openSqliteStore({
+      dataDir,
+      outputKeptBytes: config.limits.outputTailBytes,
+      commitItemsMax: config.limits.commitItemsMax,
+      clock,
+      random: systemRandom(),
+      events,
+    })
+    if (!opened.ok) throw new Error(opened.problem)
+    await opened.store.agreeTimezone('UTC')
+    return new FlowNode({config, clock, events, store: opened.store})
+  }
+
+  /** Joins, and starts everything a server runs beside its API. */
+  async start(executors: ExecutorRegistry): Promise<void> {
+    const parts = this.#parts()
+    const term = await this.lead()
+    const {store, clock, events, config} = this
+    this.#metrics = openMetrics({events, totals: () => store.totals(), version: 'bench'})
+    const membership = new Membership({
+      store,
+      clock,
+      events,
+      member: this.#member(),
+      heartbeatMs: config.limits.heartbeatMs,
+      fenced: () => undefined,
+    })
+    const processors = createProcessors({
+      dataDir: config.dataDirectory,
+      nodeName: config.nodeName,
+      clock,
+      logRoot: null,
+      syslogUrl: null,
+      writeLog: () => undefined,
+      runProgram: null,
+    })
+    const run: RunService = runService(parts, NODE, executors, processors)
+    const services = [membership, run, ...leaderServices(parts, 'UTC', term, over)]
+    for (const service of services) service.start()
+    this.#running.push(...services)
+  }
+
+  /** Only what decides launches; there is a node to launch on, but it runs nothing. */
+  async startLaunching(): Promise<void> {
+    const [launching] = leaderServices(this.#parts(), 'UTC', await this.lead(), over)
+    launching!.start()
+    this.#running.push(launching!)
+  }
+
+  /** Joins as the one node and takes the lease; answers the term. */
+  async lead(): Promise<number> {
+    await this.store.join({member: this.#member()}, FRESH_MS)
+    const lease = await this.store.acquireLease({
+      holder: NODE.incarnation,
+      nodeId: NODE.id,
+      ttlMs: LEASE_MS,
+    })
+    if (lease === null) throw new Error('another holds the lease of a folder that is ours alone')
+    return lease.term
+  }
+
+  async close(): Promise<void> {
+    for (const service of this.#running.toReversed()) await service.stop()
+    this.#metrics?.stop()
+    await this.store.close()
+  }
+
+  #parts(): FlowParts {
+    const {config, store, clock, wakeup, events} = this
+    return {config, store, clock, wakeup, events, random: systemRandom()}
+  }
+
+  #member() {
+    const {nodeName: name, slots} = this.config
+    const place = {address: '127.0.0.1', port: 0, tags: {}, version: 'bench'}
+    return {...NODE, ...place, name, slots, server: true, runs: true}
+  }
+}
+
+function over(): never {
+  throw new Error('the term of a node that is alone ended')
+}
+
+function configOf(dataDir: string, slots: number): Config {
+  const argv = ['--data', dataDir, '--slots', String(slots), '--name', 'bench', '--timezone', 'UTC']
+  const loaded = loadConfig(
+    argv,
+    {},
+    {
+      name: 'bench',
+      cores: availableParallelism(),
+      timezone: 'UTC',
+      directory: process.cwd(),
+      readFile: () => '',
+    },
+  )
+  if (!loaded.ok) throw new Error(loaded.problem)
+  return loaded.config
+}
+
+const PLAIN_SPEC: Omit<JobSpec, 'name'> = {
+  displayname: '',
+  schedule: '@manually',
+  timezone: '',
+  owner: '',
+  ownerEmail: '',
+  disabled: false,
+  tags: {},
+  metadata: {},
+  retries: 0,
+  parentJob: '',
+  processors: {},
+  concurrency: 'allow',
+  executor: 'shell',
+  executorConfig: {command: 'true'},
+  ephemeral: false,
+  startsAt: null,
+  expiresAt: null,
+  catchUp: 'latest',
+  maxLateness: '24h',
+  onDisconnect: '',
+}
+
+/** A definition as an accepted submit stores it. */
+export function aSpec(name: string, changes: Partial<JobSpec> = {}): JobSpec {
+  return {...PLAIN_SPEC, name, ...changes}
+}
+
+export function submitting(spec: JobSpec): SubmitRequest {
+  return {spec, ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+}
+
+/** Submits the jobs, `inFlight` at a time, each a write of its own. */
+export async function submitAll(
+  store: Store,
+  specs: readonly JobSpec[],
+  inFlight: number,
+): Promise<void> {
+  let next = 0
+  const lane = async () => {
+    while (next < specs.length) {
+      const spec = specs[next++]!
+      const {kind} = await store.submit(submitting(spec))
+      if (kind !== 'stored') throw new Error(`${spec.name}: ${kind}`)
+    }
+  }
+  await Promise.all(Array.from({length: inFlight}, lane))
+}

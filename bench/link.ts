@@ -1,0 +1,132 @@
+/**
+ * Questions and answers between the benchmark and its helper processes: what is measured in a process of its own is
+ * started here and asked over the channel that Node gives it. A child ends when the benchmark does, however that ends.
+ */
+import {fork, type ChildProcess} from 'node:child_process'
+import type {Scratch} from './scratch.ts'
+
+/** Longer than any single question takes on a slow machine; a child that hangs fails its section, not the run. */
+const ANSWER_LIMIT_MS = 180_000
+
+interface Question {
+  readonly id: number
+  readonly name: string
+  readonly input: unknown
+}
+
+interface Answer {
+  readonly id: number
+  readonly result?: unknown
+  readonly problem?: string
+}
+
+type Handlers = Readonly<Record<string, (input: never) => unknown>>
+type InputOf<Handler> = Handler extends (input: infer Input) => unknown ? Input : never
+type ResultOf<Handler> = Handler extends (input: never) => infer Result ? Awaited<Result> : never
+
+/** A helper process whose questions have the names and shapes of `Answers`. */
+export class Link<Answers extends Handlers> {
+  readonly #child: ChildProcess
+  readonly #entry: string
+  readonly #waiting = new Map<number, (answer: Answer) => void>()
+  #next = 1
+
+  private constructor(child: ChildProcess, entry: string) {
+    this.#child = child
+    this.#entry = entry
+    child.on('message', (message) => {
+      const answer = message as Answer
+      this.#waiting.get(answer.id)?.(answer)
+    })
+    child.once('exit', (code, signal) => {
+      const problem = `ended with ${signal ?? `exit status ${code}`}`
+      for (const [id, resolve] of this.#waiting) resolve({id, problem})
+    })
+  }
+
+  /** `entry` is a file in `children/`. */
+  static start<Answers extends Handlers>(
+    scratch: Scratch,
+    entry: string,
+    execArgv: readonly string[] = [],
+  ): Link<Answers> {
+    const file = new URL(`./children/${entry}`, import.meta.url)
+    const child = fork(file, [], {
+      execArgv: ['--disable-warning=ExperimentalWarning', ...execArgv],
+      env: cleanEnvironment(),
+      serialization: 'advanced',
+    })
+    return new Link<Answers>(scratch.watch(child), entry)
+  }
+
+  get pid(): number {
+    return this.#child.pid!
+  }
+
+  /** Rejects when the child fails, ends, or takes too long. */
+  async ask<Name extends keyof Answers & string>(
+    name: Name,
+    input: InputOf<Answers[Name]>,
+  ): Promise<ResultOf<Answers[Name]>> {
+    const id = this.#next++
+    const answered = Promise.withResolvers<Answer>()
+    this.#waiting.set(id, answered.resolve)
+    const late = setTimeout(
+      () => answered.resolve({id, problem: `took longer than ${ANSWER_LIMIT_MS} ms`}),
+      ANSWER_LIMIT_MS,
+    )
+    this.#child.send({id, name, input} satisfies Question)
+    const answer = await answered.promise
+    clearTimeout(late)
+    this.#waiting.delete(id)
+    if (answer.problem !== undefined) throw new Error(`${this.#entry} ${name}: ${answer.problem}`)
+    return answer.result as ResultOf<Answers[Name]>
+  }
+
+  /** Resolves when the child has ended. */
+  async end(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
+    const ended = new Promise<void>((resolve) => this.#child.once('exit', () => resolve()))
+    this.#child.disconnect()
+    await ended
+  }
+}
+
+/** The child's side. `closed` runs when the benchmark is done with it, or gone. */
+export function answerQuestions(
+  handlers: Handlers,
+  closed: () => Promise<void> = () => Promise.resolve(),
+): void {
+  process.on('message', (message) => {
+    const {id, name, input} = message as Question
+    void answer(handlers[name] as (input: unknown) => unknown, input).then((answered) => {
+      if (process.connected) process.send!({id, ...answered} satisfies Answer)
+    })
+  })
+  process.once('disconnect', () => {
+    closed().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        console.error(error)
+        process.exit(1)
+      },
+    )
+  })
+}
+
+async function answer(
+  handler: (input: unknown) => unknown,
+  input: unknown,
+): Promise<Omit<Answer, 'id'>> {
+  try {
+    return {result: await handler(input)}
+  } catch (error) {
+    return {problem: error instanceof Error ? (error.stack ?? error.message) : String(error)}
+  }
+}
+
+/** The caller's environment without settings of a Belfry it may also run. */
+export function cleanEnvironment(): NodeJS.ProcessEnv {
+  const entries = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
+  return Object.fromEntries(entries)
+}

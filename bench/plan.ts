@@ -1,0 +1,89 @@
+/** How much each section does: little in a quick run, more in a full one. Everything that takes time stands here. */
+import {availableParallelism} from 'node:os'
+
+export interface Plan {
+  readonly mode: 'quick' | 'full'
+  /** Times each comparison is repeated; what is compared takes turns within a round. */
+  readonly rounds: number
+  /** After so long a section begins no further round: a busy machine gets fewer samples, not a longer run. */
+  readonly sectionLimitMs: number
+  /** Commands running at once: the default slots of a server here, and the width of the plain loop. */
+  readonly parallel: number
+  readonly spawnLoopMs: number
+  /** Measured stretch of a saturated server. */
+  readonly windowMs: number
+  /** Rounds in which the server that holds memory is measured too. */
+  readonly heldRounds: number
+  readonly heldMiB: number
+  /** Length of one burst of real processes, if they start as fast as the plain loop's. */
+  readonly processBurstMs: number
+  /** Measure the flow alone with posix_spawn too: the real server uses it anyway where it can. */
+  readonly posixAlone: boolean
+  /** Executions in one burst that starts nothing. */
+  readonly bookkeepingBurst: number
+  readonly submitMs: number
+  /** Rounds of the submits, shorter and more than the others. */
+  readonly submitRounds: number
+  readonly submitClients: number
+  readonly steadyMs: number
+  readonly steadyPerSecond: number
+  readonly burstsDue: readonly number[]
+  readonly sizes: readonly number[]
+  readonly starts: number
+  readonly listRequests: number
+  readonly passes: number
+}
+
+const SLOTS_PER_CORE = 8
+const SLOTS_MIN = 16
+
+const SHARED = {
+  parallel: Math.max(SLOTS_MIN, SLOTS_PER_CORE * availableParallelism()),
+  heldMiB: 300,
+  submitClients: 50,
+  steadyPerSecond: 200,
+} as const
+
+/** Within two minutes on two cores. */
+export const QUICK: Plan = {
+  ...SHARED,
+  mode: 'quick',
+  rounds: 2,
+  sectionLimitMs: 15_000,
+  spawnLoopMs: 1_000,
+  windowMs: 2_500,
+  heldRounds: 1,
+  processBurstMs: 1_500,
+  posixAlone: false,
+  bookkeepingBurst: 10_000,
+  submitMs: 500,
+  submitRounds: 4,
+  steadyMs: 4_000,
+  burstsDue: [1_000, 10_000],
+  sizes: [1_000, 10_000],
+  starts: 2,
+  listRequests: 60,
+  passes: 60,
+}
+
+/** About ten minutes on two cores. */
+export const FULL: Plan = {
+  ...SHARED,
+  mode: 'full',
+  rounds: 5,
+  sectionLimitMs: 200_000,
+  spawnLoopMs: 2_000,
+  windowMs: 6_000,
+  heldRounds: 5,
+  processBurstMs: 3_000,
+  posixAlone: true,
+  bookkeepingBurst: 20_000,
+  submitMs: 1_000,
+  submitRounds: 12,
+  steadyMs: 15_000,
+  burstsDue: [1_000, 10_000],
+  sizes: [1_000, 10_000, 100_000],
+  starts: 5,
+  listRequests: 300,
+  passes: 300,
+}

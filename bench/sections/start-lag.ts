@@ -1,0 +1,104 @@
+/**
+ * How late launches are decided, from the ledger: at a steady rate, spread over each second and all at its beginning,
+ * and when very many jobs are due in the same second. The commands are real, and run on the same cores.
+ */
+import {quantile} from '../figures.ts'
+import {startLags} from '../ledger.ts'
+import type {Bench, Section} from '../section.ts'
+import {ServerProcess, type JobBody} from '../server-process.ts'
+
+const SECOND_MS = 1000
+/** For the file to be stored before the instant. */
+const AHEAD_MS = 2_000
+const AHEAD_PER_JOB_MS = 0.25
+/** The first seconds of a process are those of its compiler. */
+const WARM_UP_MS = 2_000
+const LOOK_EVERY_MS = 250
+const LIMIT_MS = 60_000
+const P50_MAX_MS = 50
+const P99_MAX_MS = 500
+const MAX_MS = 1_000
+
+export const startLag: Section = {
+  name: 'start lag',
+  measure: async (bench) => {
+    for (const spread of [true, false]) await measureSteady(bench, spread)
+    for (const jobs of bench.plan.burstsDue) await measureBurst(bench, jobs)
+  },
+}
+
+/** So many jobs, each every second. */
+async function measureSteady({plan, scratch, figures, say}: Bench, spread: boolean) {
+  const {steadyPerSecond: rate, steadyMs} = plan
+  const how = spread ? 'spread over the second' : 'all on the second'
+  say(`${rate} launches/s, ${how}`)
+  const dataDir = await scratch.folder()
+  const server = await ServerProcess.start(scratch, {dataDir, slots: plan.parallel})
+  const startAt = nextSecond(AHEAD_MS)
+  const jobs = Array.from({length: rate}, (_, index) => {
+    const phaseMs = spread ? (index * SECOND_MS) / rate : 0
+    return command(`steady-${index}`, '@every 1s', startAt + phaseMs)
+  })
+  await server.store(jobs)
+  await until(startAt + WARM_UP_MS + steadyMs)
+  await server.stop()
+  const lags = startLags(dataDir, 'steady-', startAt + WARM_UP_MS)
+  const label = `${rate} launches/s, ${how}`
+  figures.add(`${label}, p50`, 'ms', quantile(lags, 0.5), {atMost: P50_MAX_MS})
+  figures.add(`${label}, p99`, 'ms', quantile(lags, 0.99), {atMost: P99_MAX_MS})
+  figures.add(`${label}, max`, 'ms', quantile(lags, 1), {atMost: MAX_MS})
+  const expected = (rate * steadyMs) / SECOND_MS
+  if (lags.length < expected - rate) throw new Error(`${lags.length} launches of ${expected}`)
+  await scratch.remove(dataDir)
+}
+
+/** All of them planned for one instant. */
+async function measureBurst({plan, scratch, figures, say}: Bench, jobs: number) {
+  say(`${jobs} jobs due in the same second`)
+  const dataDir = await scratch.folder()
+  const server = await ServerProcess.start(scratch, {dataDir, slots: plan.parallel})
+  const dueAt = nextSecond(AHEAD_MS + jobs * AHEAD_PER_JOB_MS)
+  const schedule = `@at ${new Date(dueAt).toISOString()}`
+  await server.store(Array.from({length: jobs}, (_, index) => command(`burst-${index}`, schedule)))
+  if (Date.now() >= dueAt) throw new Error('the jobs were not stored in time')
+  await until(dueAt)
+  await server.figures()
+  await until(dueAt + SECOND_MS)
+  const loopLagMaxMs = await untilAllLaunched(server, jobs)
+  await server.stop()
+  const lags = startLags(dataDir, 'burst-')
+  if (lags.length !== jobs) throw new Error(`${lags.length} launches of ${jobs}`)
+  const label = `${jobs.toLocaleString('en-GB')} due at once`
+  figures.add(`${label}, p50`, 'ms', quantile(lags, 0.5))
+  figures.add(`${label}, p99`, 'ms', quantile(lags, 0.99))
+  figures.add(`${label}, max`, 'ms', quantile(lags, 1))
+  figures.add(`${label}, main loop delay max`, 'ms', loopLagMaxMs)
+  await scratch.remove(dataDir)
+}
+
+function command(name: string, schedule: string, startsAt: number | null = null): JobBody {
+  const starts = startsAt === null ? {} : {starts_at: new Date(startsAt).toISOString()}
+  return {name, schedule, executor: 'shell', executor_config: {command: 'true'}, ...starts}
+}
+
+function nextSecond(aheadMs: number): number {
+  return Math.ceil((Date.now() + aheadMs) / SECOND_MS) * SECOND_MS
+}
+
+async function until(instant: number): Promise<void> {
+  await new Promise((resolve) => setTimeout(resolve, Math.max(0, instant - Date.now())))
+}
+
+/** Answers the longest delay of the main loop meanwhile. */
+async function untilAllLaunched(server: ServerProcess, jobs: number): Promise<number> {
+  const beganAt = performance.now()
+  let longestMs = 0
+  for (;;) {
+    const {launched, loopLagMaxMs} = await server.figures()
+    longestMs = Math.max(longestMs, loopLagMaxMs)
+    if (launched === jobs) return longestMs
+    if (performance.now() - beganAt > LIMIT_MS)
+      throw new Error(`only ${launched} of ${jobs} jobs were launched`)
+    await until(Date.now() + LOOK_EVERY_MS)
+  }
+}
