@@ -6,7 +6,7 @@ import type {JobRecord, JobSpec} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
 import type {SubmitResult} from '../ports/store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
-import {readJsonBytes} from '../wire/json.ts'
+import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {Caller, OperationsDependencies} from './dependencies.ts'
 import {Idempotent, idempotencyMismatch} from './idempotency.ts'
 import {judge} from './judge.ts'
@@ -95,9 +95,8 @@ function readDefinition(dependencies: OperationsDependencies, call: SubmitCall) 
 
 /** A body without a name takes the one in the path. */
 function withPathName(body: unknown, pathName: string | null): unknown {
-  const nameless = typeof body === 'object' && body !== null && !Array.isArray(body)
-  if (pathName === null || !nameless || 'name' in body) return body
-  return {...body, name: pathName}
+  if (pathName === null || !isObject(body)) return body
+  return (body.name ?? null) === null ? {...body, name: pathName} : body
 }
 
 function jobInvalid(problem: string): DomainError {

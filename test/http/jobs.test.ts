@@ -83,6 +83,8 @@ test('the same body twice is the same job; PATCH and PUT do the same', async (t)
   assert.equal(put.json.displayname, 'Put')
   const nameless = await api.call('PUT', '/v1/jobs/other', {body: {schedule: '@manually'}})
   assert.equal(nameless.json.name, 'other')
+  const nulled = {name: null, schedule: '@manually'}
+  assert.equal((await api.call('PUT', '/v1/jobs/third', {body: nulled})).json.name, 'third')
   const differs = await api.call('PUT', '/v1/jobs/same', {body: {...body, name: 'other'}})
   assert.equal(differs.status, 400)
   assert.match(differs.text, /^Job validation failed: .*name: is "other" in the body and "same"/)
