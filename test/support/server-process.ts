@@ -1,14 +1,15 @@
 /**
- * A real server as a process of its own, as a person starts it: flags in, one ready line out, an API to ask, signals to
- * send. Stands apart from the tests because every one of them must give back what it started: the process, whatever it
- * left running when it was killed, and its data directory. Knows nothing of Belfry's inside.
+ * A real server as a process of its own, as a person starts it: flags in, one ready line out, an API to
+ * ask, signals to send. Stands apart from the tests because every one of them must give back what it
+ * started: the process, whatever it left running when it was killed, and its data directory. Knows
+ * nothing of Belfry's inside.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
-import {mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs'
+import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
-import type {TestContext} from 'node:test'
 import {setTimeout as pause} from 'node:timers/promises'
+import {endMarked} from './living-processes.ts'
 
 const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
 const READY_WITHIN_MS = 30_000
@@ -51,9 +52,14 @@ export interface Program {
   signal(signal: NodeJS.Signals): void
 }
 
+/** Whose end takes what was started with it: a test, or a suite. */
+export interface Owner {
+  after(cleanup: () => unknown): void
+}
+
 /** Runs Belfry with these arguments; killed with the test at the latest. */
 export function runProgram(
-  t: TestContext,
+  t: Owner,
   argv: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Program {
@@ -91,7 +97,7 @@ function endNow(child: ChildProcess): void {
 }
 
 /** A directory that goes with the test. */
-export function temporaryDirectory(t: TestContext): string {
+export function temporaryDirectory(t: Owner): string {
   const directory = mkdtempSync(join(tmpdir(), 'belfry-server-'))
   t.after(() => rmSync(directory, {recursive: true, force: true, maxRetries: 5}))
   return directory
@@ -112,7 +118,10 @@ export class ServerProcess {
     return this.program.pid
   }
 
-  /** `path` begins with `/`; below `/v1` unless it begins with `//`. A body that is no text is sent as JSON. */
+  /**
+   * `path` begins with `/`; below `/v1` unless it begins with `//`. A body that is no text is sent as
+   * JSON.
+   */
   async ask(
     method: string,
     path: string,
@@ -203,7 +212,7 @@ export function isOver(execution: Answer['json']): boolean {
 }
 
 /** Resolves when it is ready. What it leaves running is ended with the test. */
-export async function aServer(t: TestContext, options: ServerOptions = {}): Promise<ServerProcess> {
+export async function aServer(t: Owner, options: ServerOptions = {}): Promise<ServerProcess> {
   const data = options.data ?? join(temporaryDirectory(t), 'data')
   const argv = ['server', '--http', '127.0.0.1:0', '--data', data, ...(options.flags ?? [])]
   const program = runProgram(t, argv, options.env)
@@ -221,7 +230,7 @@ export async function aServer(t: TestContext, options: ServerOptions = {}): Prom
 
 /** A start that must be refused. */
 export async function refusedStart(
-  t: TestContext,
+  t: Owner,
   argv: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<{readonly code: number | null; readonly stdout: string; readonly stderr: string}> {
@@ -260,76 +269,4 @@ export async function within<Value>(
     timer.abort()
     late.catch(() => undefined)
   }
-}
-
-export interface MarkedProcess {
-  readonly pid: number
-  /** `BELFRY_EXECUTION` of its environment. */
-  readonly execution: string
-  readonly job: string
-}
-
-/** Living processes that jobs of the node on that data directory have started, wherever they went. Linux only. */
-export function markedProcesses(data: string): readonly MarkedProcess[] {
-  const nodeId = readNodeId(data)
-  if (nodeId === null || process.platform !== 'linux') return []
-  return readdirSync('/proc').flatMap((entry) => {
-    const pid = Number(entry)
-    if (!Number.isInteger(pid)) return []
-    const environment = readProc(pid, 'environ').split('\0')
-    if (!environment.includes(`BELFRY_NODE_ID=${nodeId}`)) return []
-    // A zombie is dead: it waits for its parent.
-    if (/\) [ZX] /.test(readProc(pid, 'stat'))) return []
-    const variable = (name: string) =>
-      environment.find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
-    return [{pid, execution: variable('BELFRY_EXECUTION'), job: variable('BELFRY_JOB')}]
-  })
-}
-
-function readProc(pid: number, file: string): string {
-  try {
-    return readFileSync(`/proc/${pid}/${file}`, 'utf8')
-  } catch {
-    return '' // it ended while we looked
-  }
-}
-
-function readNodeId(data: string): string | null {
-  try {
-    return readFileSync(join(data, 'node-id'), 'utf8').trim()
-  } catch {
-    return null // it never came so far
-  }
-}
-
-function endMarked(data: string): void {
-  for (const {pid} of markedProcesses(data)) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-    }
-  }
-}
-
-/** Resident memory of a process in bytes; Linux only. */
-export function residentBytes(pid: number): number {
-  const match = /VmRSS:\s+(\d+) kB/.exec(readProc(pid, 'status'))
-  return Number(match?.[1] ?? 0) * 1024
-}
-
-/** Pids of the processes a process has started itself; Linux only. */
-export function childrenOf(parent: number): readonly number[] {
-  return readdirSync('/proc')
-    .map(Number)
-    .filter((pid) => Number.isInteger(pid) && parentOf(pid) === parent)
-}
-
-function parentOf(pid: number): number {
-  // The name, in brackets, may hold anything.
-  return Number(/^.*\) \S (\d+) /s.exec(readProc(pid, 'stat'))?.[1])
-}
-
-export function isAlive(pid: number): boolean {
-  return readProc(pid, 'stat') !== '' && !/\) [ZX] /.test(readProc(pid, 'stat'))
 }

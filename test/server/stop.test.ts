@@ -1,0 +1,173 @@
+/** Ending a real server in good order: by signal and by request, with work running and without. */
+import assert from 'node:assert/strict'
+import {existsSync, readFileSync, writeFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {describe, test, type TestContext} from 'node:test'
+import {childrenOf, isAlive, markedProcesses} from '../support/living-processes.ts'
+import {
+  aServer,
+  temporaryDirectory,
+  until,
+  within,
+  type ServerProcess,
+} from '../support/server-process.ts'
+
+/** What the entry takes for one press of Ctrl-C that came twice. */
+const ONE_PRESS_MS = 500
+const ENDS_WITHIN_MS = 10_000
+
+const byHand = {schedule: '@manually', executor: 'shell'}
+
+/** A job that says when it has begun and goes on until it is let. */
+function patient(name: string, directory: string, more: object = {}) {
+  const begun = join(directory, `${name}-begun`)
+  const go = join(directory, `${name}-go`)
+  const done = join(directory, `${name}-done`)
+  const command = `echo > ${begun}; while [ ! -e ${go} ]; do sleep 0.05; done; echo > ${done}`
+  return {
+    job: {name, ...byHand, executor_config: {shell: 'true', command}, ...more},
+    isRunning: () => until(`${name} runs`, () => existsSync(begun)),
+    letGo: () => writeFileSync(go, ''),
+    isDone: () => existsSync(done),
+  }
+}
+
+async function startedPatient(t: TestContext, server: ServerProcess, more: object = {}) {
+  const work = patient('work', temporaryDirectory(t), more)
+  await server.store(work.job)
+  await server.run('work')
+  await work.isRunning()
+  return work
+}
+
+/** The server, its helper, and everything a job had started. */
+async function leavesNothing(server: ServerProcess, children: readonly number[]): Promise<void> {
+  assert.deepEqual(markedProcesses(server.data), [])
+  assert.deepEqual(children.filter(isAlive), [])
+  assert.ok(!existsSync(join(server.data, 'belfry.open')), 'the store was closed in good order')
+}
+
+describe('a stop', {concurrency: 3}, () => {
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) {
+    test(`${signal}: running work finishes, then the process ends with 0`, async (t) => {
+      const server = await aServer(t, {flags: ['--slots', '1']})
+      const work = await startedPatient(t, server)
+      await server.store({name: 'later', ...byHand, executor_config: {command: 'true'}})
+      await server.run('later')
+      await server.execution('later', ({status}) => status === 'pending')
+      const children = childrenOf(server.pid)
+      assert.equal(children.length, 1, 'one helper starts all commands')
+      server.program.signal(signal)
+      await until('the node is leaving', async () => {
+        const {json} = await server.get('/members')
+        return json[0].Status === 2
+      })
+      assert.equal((await server.post('/jobs/work/run')).status, 409, 'nothing new')
+      work.letGo()
+      assert.deepEqual(await server.stop(signal), {code: 0, signal: null})
+      assert.ok(work.isDone())
+      await leavesNothing(server, children)
+
+      const next = await aServer(t, {data: server.data})
+      assert.equal((await next.execution('work')).status, 'succeeded')
+      assert.equal((await next.execution('later')).status, 'succeeded')
+      assert.doesNotMatch(next.program.stderr(), /not a clean one/)
+    })
+  }
+
+  test('--grace 0: what runs is ended at once, lost, and retried by the next life', async (t) => {
+    const server = await aServer(t, {flags: ['--grace', '0']})
+    const marks = join(temporaryDirectory(t), 'marks')
+    const command =
+      `echo $BELFRY_ATTEMPT >> ${marks}; trap "" TERM; ` +
+      `[ $BELFRY_ATTEMPT = 2 ] && exit 0; setsid sleep 300 & sleep 300`
+    const job = {name: 'long', ...byHand, retries: 3, executor_config: {shell: 'true', command}}
+    await server.store(job)
+    await server.run('long')
+    await until('both run', () => markedProcesses(server.data).length >= 3)
+    const children = childrenOf(server.pid)
+    server.program.signal('SIGTERM')
+    assert.deepEqual(await within(server.program.exit, 'the end', ENDS_WITHIN_MS), {
+      code: 0,
+      signal: null,
+    })
+    await leavesNothing(server, children)
+
+    const next = await aServer(t, {data: server.data})
+    const second = await next.execution('long', ({status}) => status === 'succeeded')
+    assert.equal(second.attempt, 2)
+    const [, first] = await next.executions('long')
+    assert.equal(first.status, 'lost')
+    assert.match(first.output, /^lost: the node was stopped/m, 'its output says why')
+    assert.equal(readFileSync(marks, 'utf8'), '1\n2\n')
+    const {success_count, error_count, status} = (await next.get('/jobs/long')).json
+    assert.deepEqual(
+      {success_count, error_count, status},
+      {success_count: 1, error_count: 1, status: 'success'},
+    )
+  })
+
+  test('a grace that runs out ends what is left', async (t) => {
+    const server = await aServer(t, {flags: ['--grace', '300ms']})
+    await startedPatient(t, server)
+    const children = childrenOf(server.pid)
+    server.program.signal('SIGTERM')
+    const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
+    assert.deepEqual(exit, {code: 0, signal: null})
+    await leavesNothing(server, children)
+    const next = await aServer(t, {data: server.data})
+    assert.equal((await next.execution('work')).status, 'lost')
+  })
+
+  test('a second signal cannot wait; one press that arrives twice can', async (t) => {
+    const server = await aServer(t, {flags: ['--grace', 'infinite']})
+    const work = await startedPatient(t, server, {name: 'work'})
+    const children = childrenOf(server.pid)
+    server.program.signal('SIGINT')
+    server.program.signal('SIGINT')
+    const pressedAt = performance.now()
+    await until('that is over', () => performance.now() - pressedAt > 2 * ONE_PRESS_MS)
+    assert.equal((await server.get('/busy')).json.length, 1)
+    server.program.signal('SIGINT')
+    const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
+    assert.deepEqual(exit, {code: 0, signal: null})
+    assert.ok(!work.isDone())
+    await leavesNothing(server, children)
+  })
+
+  test('POST /leave on an idle node: 200, left, and the process ends with 0', async (t) => {
+    const server = await aServer(t)
+    assert.equal((await server.get('/leave')).status, 405)
+    const answer = await server.post('/leave')
+    assert.equal(answer.status, 200)
+    assert.equal(answer.json[0].Status, 3)
+    const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
+    assert.deepEqual(exit, {code: 0, signal: null})
+    // Leaving is not for ever.
+    const next = await aServer(t, {data: server.data})
+    assert.equal((await next.get('/members')).json[0].Status, 1)
+  })
+
+  test('POST /leave on a busy node: leaving, and its work finishes first', async (t) => {
+    const server = await aServer(t)
+    const work = await startedPatient(t, server)
+    const answer = await server.post('/leave')
+    assert.equal(answer.json[0].Status, 2)
+    assert.equal((await server.post('/leave')).status, 200, 'asked twice is asked once')
+    work.letGo()
+    const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
+    assert.deepEqual(exit, {code: 0, signal: null})
+    assert.ok(work.isDone())
+  })
+
+  test('clients that hold a connection or a stream open do not hold the end up', async (t) => {
+    const server = await aServer(t)
+    const events = await fetch(`${server.url}/v1/events`)
+    const reader = events.body!.getReader()
+    await reader.read()
+    server.program.signal('SIGTERM')
+    const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
+    assert.deepEqual(exit, {code: 0, signal: null})
+    await reader.cancel().catch(() => undefined)
+  })
+})
