@@ -1,7 +1,8 @@
 /**
- * What the node and its process helper say to each other, and how it is framed. One frame is a length, a kind, the
- * number of the execution it speaks of, and a payload: JSON for control, the bytes themselves for output, so output is
- * never encoded. Stands apart because both processes import it; it never touches a process, a file or a clock.
+ * What the node and its process helper say to each other, and how it is framed. One frame is a length, a
+ * kind, the number of the execution it speaks of, and a payload: JSON for control, the bytes themselves for
+ * output, so output is never encoded. Stands apart because both processes import it; it never touches a
+ * process, a file or a clock.
  *
  *   u32 payload length | u8 kind | u32 execution number | payload
  */
@@ -9,12 +10,15 @@ import {assert} from '../std/assert.ts'
 
 export const HEADER_BYTES = 9
 
-/** No frame is larger: a start request is at most a job's maps (64 entries of 64 KiB) after base64, output comes in 64 KiB. */
+/**
+ * No frame is larger: a start request is at most a job's maps (64 entries of 64 KiB) after base64, output
+ * comes in 64 KiB.
+ */
 const PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * How many bytes of one execution may be under way between the pipe and the sink. Smaller costs round trips, larger
- * costs memory for each of hundreds of executions whose sink is slow.
+ * How many bytes of one execution may be under way between the pipe and the sink. Smaller costs round
+ * trips, larger costs memory for each of hundreds of executions whose sink is slow.
  */
 export const OUTPUT_WINDOW_BYTES = 128 * 1024
 
@@ -143,8 +147,8 @@ export function decodeJson<T>(payload: Buffer): T {
 }
 
 /**
- * Control frames come whole. Output comes in the pieces it arrived in, so that nothing is put together only to be taken
- * apart again; each piece lies in the chunk that was pushed.
+ * Control frames come whole. Output comes in the pieces it arrived in, so that nothing is put together only
+ * to be taken apart again; each piece lies in the chunk that was pushed.
  */
 type FrameListener = (kind: number, execution: number, payload: Buffer) => void
 

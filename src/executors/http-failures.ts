@@ -1,4 +1,7 @@
-/** Turns what went wrong with a request into a sentence for the output of a job. By codes, never by a message's text. */
+/**
+ * Turns what went wrong with a request into a sentence for the output of a job. By codes, never by a
+ * message's text.
+ */
 import {AddressRefused} from './http-guard.ts'
 
 /** Ends an exchange with its message as the sentence. */

@@ -1,6 +1,7 @@
 /**
- * Which network addresses a job may be sent to. Judges the address a connection really goes to, never the name, so a
- * name that resolves to something else the second time gains nothing. Opens no connection itself.
+ * Which network addresses a job may be sent to. Judges the address a connection really goes to, never the
+ * name, so a name that resolves to something else the second time gains nothing. Opens no connection
+ * itself.
  */
 import type {LookupAddress, LookupOptions} from 'node:dns'
 import {lookup} from 'node:dns'
@@ -24,7 +25,10 @@ const NEVER = [
   '168.63.129.16/32', // Azure
 ].map((text) => parseRange(text)!)
 
-/** IPv6 ranges whose addresses carry an IPv4 address, and the byte it starts at: NAT64, 6to4, IPv4-compatible. */
+/**
+ * IPv6 ranges whose addresses carry an IPv4 address, and the byte it starts at: NAT64, 6to4,
+ * IPv4-compatible.
+ */
 const CARRIERS: readonly (readonly [Range, number])[] = [
   [parseRange('64:ff9b::/96')!, 12],
   [parseRange('2002::/16')!, 2],

@@ -1,6 +1,6 @@
 /**
- * Reads the parameters of an http job into a request and what is expected of the answer, or into sentences that say
- * what is wrong. Serves the check at submit and the start alike. Touches nothing.
+ * Reads the parameters of an http job into a request and what is expected of the answer, or into sentences
+ * that say what is wrong. Serves the check at submit and the start alike. Touches nothing.
  */
 import {isAbsolute} from 'node:path'
 

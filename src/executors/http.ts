@@ -1,6 +1,7 @@
 /**
- * Runs a job by sending a request. The answer streams to the output as it comes; its status and text decide the
- * outcome. Follows a few redirects, judging each address anew, and never carries credentials to another origin.
+ * Runs a job by sending a request. The answer streams to the output as it comes; its status and text decide
+ * the outcome. Follows a few redirects, judging each address anew, and never carries credentials to another
+ * origin.
  */
 import {readFile} from 'node:fs/promises'
 
@@ -108,7 +109,10 @@ class Exchange {
     }
   }
 
-  /** Sends the request, and on where redirects lead. Answers why the last answer is not what was expected, or `null`. */
+  /**
+   * Sends the request, and on where redirects lead. Answers why the last answer is not what was expected,
+   * or `null`.
+   */
   async #follow(): Promise<string | null> {
     const {url, method, headers, body} = this.#plan
     let leg: Leg = {url: url!, method, headers, body, withCertificate: true}

@@ -1,7 +1,7 @@
 /**
- * What the helper started and what has ended, on disk, so that a later life can end what an earlier one left running.
- * Written without fsync: after a power cut nothing is running, and every lesser crash keeps what the kernel was given.
- * One file a helper life; the first line says whose. Never sends a signal.
+ * What the helper started and what has ended, on disk, so that a later life can end what an earlier one
+ * left running. Written without fsync: after a power cut nothing is running, and every lesser crash keeps
+ * what the kernel was given. One file a helper life; the first line says whose. Never sends a signal.
  *
  *   {"helper":120,"started":8812,"boot":"…","node":"…"}
  *   {"i":"12-web-1"}                       about to start
@@ -23,7 +23,10 @@ export interface JournalHead {
   readonly node: string
 }
 
-/** An execution that was begun and not recorded as ended. `pid` is 0 when the crash came before it was known. */
+/**
+ * An execution that was begun and not recorded as ended. `pid` is 0 when the crash came before it was
+ * known.
+ */
 export interface JournalEntry {
   readonly executionId: string
   readonly pid: number
@@ -39,7 +42,10 @@ export class Journal {
   #lines = 1
   #torn = false
 
-  /** Begins the journal of a helper's life in `directory`, which is there. Throws the error of the file system. */
+  /**
+   * Begins the journal of a helper's life in `directory`, which is there. Throws the error of the file
+   * system.
+   */
   constructor(directory: string, head: JournalHead) {
     this.#path = join(directory, `${JOURNAL_PREFIX}${head.helper}-${head.started}`)
     this.#head = head
@@ -59,7 +65,10 @@ export class Journal {
     this.#tryAppend({s: entry.executionId, p: entry.pid, t: entry.started})
   }
 
-  /** On a full disk the record is missing, which is harmless: the next life looks for a process that is not there. */
+  /**
+   * On a full disk the record is missing, which is harmless: the next life looks for a process that is not
+   * there.
+   */
   ended(executionId: string): void {
     if (!this.#open.delete(executionId)) return
     this.#tryAppend({e: executionId})
@@ -110,7 +119,10 @@ function line(record: object): string {
   return `${JSON.stringify(record)}\n`
 }
 
-/** What a journal says was left; `null` when it has no readable head. A torn last line, as a crash leaves it, is ignored. */
+/**
+ * What a journal says was left; `null` when it has no readable head. A torn last line, as a crash leaves
+ * it, is ignored.
+ */
 export function readJournal(path: string): {head: JournalHead; left: JournalEntry[]} | null {
   const lines = readFileSync(path, 'utf8').split('\n')
   const head = parse(lines[0]!)

@@ -1,8 +1,8 @@
 /**
- * Ends what an earlier life of this node left running: by the journals of its helpers (pid and start time, so that a
- * re-used pid is never hit), and on Linux also by the marks in the environment, which reach what left its group and
- * what was started in the instant before a crash. Only executions that had not ended: a daemon that a finished job
- * started lives on. Runs before a node starts anything, and when a helper died.
+ * Ends what an earlier life of this node left running: by the journals of its helpers (pid and start time,
+ * so that a re-used pid is never hit), and on Linux also by the marks in the environment, which reach what
+ * left its group and what was started in the instant before a crash. Only executions that had not ended: a
+ * daemon that a finished job started lives on. Runs before a node starts anything, and when a helper died.
  */
 import {existsSync, readdirSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
@@ -17,7 +17,10 @@ import {send} from './signal.ts'
 /** Begins the ids of programs that belong to no job. Ended like the others, but nobody's execution. */
 export const PROGRAM_PREFIX = 'program:'
 
-/** Between TERM and KILL. Shorter than a job's own grace: a node that returns should not keep its retries waiting. */
+/**
+ * Between TERM and KILL. Shorter than a job's own grace: a node that returns should not keep its retries
+ * waiting.
+ */
 const GRACE_MS = 3_000
 
 /** How long after KILL the dead are waited for. */
@@ -36,7 +39,10 @@ export interface OrphanOptions {
   readonly graceMs?: number
 }
 
-/** Ends them: TERM, KILL after a grace, the whole groups. Answers the execution ids of which something was alive. */
+/**
+ * Ends them: TERM, KILL after a grace, the whole groups. Answers the execution ids of which something was
+ * alive.
+ */
 export async function endOrphans(options: OrphanOptions): Promise<{ended: string[]}> {
   const {directory, nodeId, clock} = options
   if (!existsSync(directory)) return {ended: []}
@@ -80,7 +86,10 @@ export async function endOrphans(options: OrphanOptions): Promise<{ended: string
   return {ended: [...ended].filter((id) => !id.startsWith(PROGRAM_PREFIX))}
 }
 
-/** The old helper may itself still be about, ending things by its own rules: it must not write or start anything more. */
+/**
+ * The old helper may itself still be about, ending things by its own rules: it must not write or start
+ * anything more.
+ */
 async function endHelper(head: JournalHead): Promise<void> {
   const rows = await listProcesses()
   const helper = rows.find((row) => row.pid === head.helper && isSame(row, head.started))
@@ -107,8 +116,8 @@ async function findAlive(
     for (const pid of own) found.set(pid, entry.executionId)
     if (entry.pid === 0) continue
     const members = rows.filter((row) => row.group === entry.pid || row.session === entry.pid)
-    // The number of a group is not given away while it has members. So the group is ours when its leader is the
-    // process that was recorded, or any member bears our mark.
+    // The number of a group is not given away while it has members. So the group is ours when its leader is
+    // the process that was recorded, or any member bears our mark.
     const isOurs = members.some(
       (row) => own.has(row.pid) || (row.pid === entry.pid && isSame(row, entry.started)),
     )

@@ -1,7 +1,8 @@
 /**
- * The node's end of the process helper: starts it, hands it commands, gives their output to the sinks and passes the
- * sinks' pressure back, so that the node itself never forks and never holds more than a window of each output. A helper
- * that dies takes its executions with it: they end failed, what they left running is ended, and another is started.
+ * The node's end of the process helper: starts it, hands it commands, gives their output to the sinks and
+ * passes the sinks' pressure back, so that the node itself never forks and never holds more than a window
+ * of each output. A helper that dies takes its executions with it: they end failed, what they left running
+ * is ended, and another is started.
  */
 import type {ChildProcess} from 'node:child_process'
 import {spawn} from 'node:child_process'
@@ -243,7 +244,10 @@ export class ProcessHelper {
     }
   }
 
-  /** The helper died. What it ran is ended by its journal before the ends are told: a retry must find the field clear. */
+  /**
+   * The helper died. What it ran is ended by its journal before the ends are told: a retry must find the
+   * field clear.
+   */
   #onGone(why: string): void {
     const wasReady = this.#state === 'ready' || this.#state === 'stopping'
     const isStopping = this.#state === 'stopping'
@@ -257,7 +261,9 @@ export class ProcessHelper {
         report(`what the process helper left running could not be ended: ${String(error)}`)
       })
       .finally(() => {
-        const sentence = `the process helper of this node ended unexpectedly (${why}) and the command was ended with it`
+        const sentence =
+          `the process helper of this node ended unexpectedly (${why}) ` +
+          'and the command was ended with it'
         this.#failAll(isStopping ? 'this node is stopping' : sentence, (held) => held.sent)
         if (!wasReady && this.#whenReady.length > 0) {
           const error = new Error(`the process helper could not be started (${why})`)

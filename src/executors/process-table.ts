@@ -1,11 +1,13 @@
 /**
- * Which processes there are: their groups, sessions, memory, and which of them bear this node's marks. On Linux read
- * from /proc without starting anything; elsewhere from ps(1). Never sends a signal.
+ * Which processes there are: their groups, sessions, memory, and which of them bear this node's marks. On
+ * Linux read from /proc without starting anything; elsewhere from ps(1). Never sends a signal.
  */
 import {execFile} from 'node:child_process'
 import {readdirSync, readFileSync} from 'node:fs'
 
-/** `/proc` counts resident memory in pages. Belfry's Linux targets (x64, arm64) use 4 KiB pages by default. */
+/**
+ * `/proc` counts resident memory in pages. Belfry's Linux targets (x64, arm64) use 4 KiB pages by default.
+ */
 const PAGE_BYTES = 4096
 
 const ON_LINUX = process.platform === 'linux'
@@ -19,8 +21,8 @@ export interface ProcessRow {
   readonly group: number
   readonly session: number
   /**
-   * When it started: on Linux ticks since boot, exact; elsewhere ms since the epoch, to the second. Together with the
-   * pid the identity of a process, because pids are re-used.
+   * When it started: on Linux ticks since boot, exact; elsewhere ms since the epoch, to the second.
+   * Together with the pid the identity of a process, because pids are re-used.
    */
   readonly started: number
   readonly residentBytes: number
@@ -70,8 +72,8 @@ export function listLinuxProcesses(): ProcessRow[] {
 }
 
 /**
- * Pids that bear the marks of this node, by execution id; wherever they went (a session of their own, another parent),
- * as long as they kept their environment. Empty where environments cannot be read.
+ * Pids that bear the marks of this node, by execution id; wherever they went (a session of their own,
+ * another parent), as long as they kept their environment. Empty where environments cannot be read.
  */
 export function listMarked(nodeId: string): Map<string, number[]> {
   const found = new Map<string, number[]>()

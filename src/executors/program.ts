@@ -1,6 +1,7 @@
 /**
- * Runs a program for Belfry itself, not for a job, through the same helper: the node must not fork, also when it wants
- * logger(1). Stands apart because such a run has no execution and nobody reads its output but for an error.
+ * Runs a program for Belfry itself, not for a job, through the same helper: the node must not fork, also
+ * when it wants logger(1). Stands apart because such a run has no execution and nobody reads its output but
+ * for an error.
  */
 import type {ProcessHelper} from './process-helper.ts'
 import {PROGRAM_PREFIX} from './orphans.ts'

@@ -1,6 +1,6 @@
 /**
- * Every executor this node knows, by name. A new one is one file, one line here and one section in docs/executors.md.
- * Checks work at once; running needs `start`, because commands need the process helper.
+ * Every executor this node knows, by name. A new one is one file, one line here and one section in
+ * docs/executors.md. Checks work at once; running needs `start`, because commands need the process helper.
  */
 import {join} from 'node:path'
 
@@ -26,7 +26,9 @@ const PATH_FALLBACK = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/
 export interface ExecutorOptions {
   /** The node's data directory, absolute. */
   readonly dataDir: string
-  /** The node's identity: minted once, kept in its data directory. Tells its processes from another node's. */
+  /**
+   * The node's identity: minted once, kept in its data directory. Tells its processes from another node's.
+   */
   readonly nodeId: string
   readonly clock: Clock
   /** The environment the node itself was started with. */
@@ -52,15 +54,18 @@ export interface ExecutorRegistry {
   get(name: string): Executor | null
   /** In alphabetical order. */
   names(): readonly string[]
-  /** Ends what an earlier life of this node left running; answers the executions of which something was alive. */
+  /**
+   * Ends what an earlier life of this node left running; answers the executions of which something was
+   * alive.
+   */
   endOrphans(): Promise<{ended: string[]}>
   /** Starts the process helper. Rejects when that is not possible. */
   start(): Promise<void>
   /** Ends every command (TERM, KILL after the grace), then the helper. */
   stop(): Promise<void>
   /**
-   * Runs a program of Belfry's own (no job) with `input`, through the helper. Answers `''` when it succeeded, else why
-   * not, with the end of what it printed.
+   * Runs a program of Belfry's own (no job) with `input`, through the helper. Answers `''` when it
+   * succeeded, else why not, with the end of what it printed.
    */
   runProgram(argv: readonly string[], input: Uint8Array): Promise<string>
   /** How commands are started; `null` before `start`. */

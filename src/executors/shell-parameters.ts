@@ -1,6 +1,7 @@
 /**
- * Reads the parameters of a shell job into what is to be started, or into sentences that say what is wrong. The same
- * reading serves the check at submit and the start, so neither can accept what the other refuses. Touches nothing.
+ * Reads the parameters of a shell job into what is to be started, or into sentences that say what is wrong.
+ * The same reading serves the check at submit and the start, so neither can accept what the other refuses.
+ * Touches nothing.
  */
 import {isAbsolute, relative, resolve} from 'node:path'
 

@@ -1,9 +1,11 @@
 /**
- * Splits a command line into words by the quoting rules of a POSIX shell and interprets nothing else: no variables, no
- * wildcards, no pipes. Pure.
+ * Splits a command line into words by the quoting rules of a POSIX shell and interprets nothing else: no
+ * variables, no wildcards, no pipes. Pure.
  */
 
-/** In double quotes a backslash takes the meaning of these only; before anything else it stands for itself. */
+/**
+ * In double quotes a backslash takes the meaning of these only; before anything else it stands for itself.
+ */
 const ESCAPABLE_IN_DOUBLE = '"\\$`\n'
 
 /** The words, or a sentence (without a full stop) that says what is wrong. */
@@ -39,7 +41,10 @@ export function splitWords(text: string): {words: string[]} | {problem: string} 
   return {words}
 }
 
-/** Reads from the quote at `start`; `null` when it is not closed. `end` is the index after the closing quote. */
+/**
+ * Reads from the quote at `start`; `null` when it is not closed. `end` is the index after the closing
+ * quote.
+ */
 function readQuoted(text: string, start: number): {text: string; end: number} | null {
   const quote = text[start]!
   let content = ''

@@ -1,6 +1,7 @@
 /**
- * Runs a command on this node. Reads the parameters, hands the command to the process helper, and turns the facts of
- * its end into an outcome and sentences. Never starts a process itself and never splices a value into a shell line.
+ * Runs a command on this node. Reads the parameters, hands the command to the process helper, and turns the
+ * facts of its end into an outcome and sentences. Never starts a process itself and never splices a value
+ * into a shell line.
  */
 import {realpathSync} from 'node:fs'
 

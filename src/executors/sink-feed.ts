@@ -1,6 +1,6 @@
 /**
- * Gives one execution's output to its sink and says how much the sink has taken, so that the helper sends no more than
- * a window ahead. Knows no frames and no process.
+ * Gives one execution's output to its sink and says how much the sink has taken, so that the helper sends
+ * no more than a window ahead. Knows no frames and no process.
  */
 import type {OutputSink} from '../ports/executor.ts'
 import {CREDIT_LUMP_BYTES} from './helper-protocol.ts'

@@ -1,7 +1,8 @@
 /**
- * The way of a run's output through the processors of its job, in the order of the definition, beside the place where
- * it is kept. Everything is kept as it comes, so that a processor that fails at the last byte loses nothing; only the
- * end decides whether one line takes the output's place. Holds a bounded queue; a processor that stalls is given up.
+ * The way of a run's output through the processors of its job, in the order of the definition, beside the
+ * place where it is kept. Everything is kept as it comes, so that a processor that fails at the last byte
+ * loses nothing; only the end decides whether one line takes the output's place. Holds a bounded queue; a
+ * processor that stalls is given up.
  */
 import type {StringMap} from '../core/job.ts'
 import type {Clock} from '../ports/clock.ts'
@@ -177,7 +178,9 @@ class Chain implements OutputChain {
     })
   }
 
-  /** A failed processor is still told the end, so that it closes what it holds; nobody waits for its answer. */
+  /**
+   * A failed processor is still told the end, so that it closes what it holds; nobody waits for its answer.
+   */
   #letGo(stage: Stage): void {
     const stream = stage.stream
     stage.stream = null

@@ -1,6 +1,6 @@
 /**
- * Saves each execution's output to a file of its own. The file is created by us or not at all: never through a link,
- * never over another file, readable by the node's account only.
+ * Saves each execution's output to a file of its own. The file is created by us or not at all: never
+ * through a link, never over another file, readable by the node's account only.
  */
 import {constants, existsSync} from 'node:fs'
 import type {FileHandle} from 'node:fs/promises'

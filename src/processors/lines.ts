@@ -1,6 +1,6 @@
 /**
- * Cuts a stream of bytes into lines for receivers that take lines. A line longer than the limit comes in pieces, so
- * that output without a newline never gathers in memory. Holds at most one piece.
+ * Cuts a stream of bytes into lines for receivers that take lines. A line longer than the limit comes in
+ * pieces, so that output without a newline never gathers in memory. Holds at most one piece.
  */
 export class LineCutter {
   readonly #bytesMax: number
@@ -12,7 +12,9 @@ export class LineCutter {
     this.#held = Buffer.alloc(0)
   }
 
-  /** The lines that are whole now, without their newlines, as text with replacements for what is not UTF-8. */
+  /**
+   * The lines that are whole now, without their newlines, as text with replacements for what is not UTF-8.
+   */
   *push(bytes: Uint8Array): Generator<string> {
     const fresh = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     const all = this.#held.length === 0 ? fresh : Buffer.concat([this.#held, fresh])

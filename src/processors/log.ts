@@ -1,6 +1,6 @@
 /**
- * Writes output to the service log, line by line between a begin and an end line. Hands records to whoever owns the log;
- * never reads what it writes and never formats it.
+ * Writes output to the service log, line by line between a begin and an end line. Hands records to whoever
+ * owns the log; never reads what it writes and never formats it.
  */
 import type {Parameter} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'

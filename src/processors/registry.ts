@@ -1,4 +1,7 @@
-/** Every processor this node knows, by name. A new one is one file, one line here, one section in docs/processors.md. */
+/**
+ * Every processor this node knows, by name. A new one is one file, one line here, one section in
+ * docs/processors.md.
+ */
 import {join} from 'node:path'
 
 import type {Clock} from '../ports/clock.ts'

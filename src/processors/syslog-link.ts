@@ -1,4 +1,7 @@
-/** A way to a syslog server: datagrams (RFC 5426), or a stream with counted messages (RFC 6587). Formats nothing. */
+/**
+ * A way to a syslog server: datagrams (RFC 5426), or a stream with counted messages (RFC 6587). Formats
+ * nothing.
+ */
 import {createSocket} from 'node:dgram'
 import {once} from 'node:events'
 import {connect, isIPv6} from 'node:net'

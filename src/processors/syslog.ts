@@ -1,6 +1,7 @@
 /**
- * Sends output to syslog, one message a line: to the server that `--syslog` names (RFC 5424 over UDP or TCP), or to the
- * local one through logger(1), which someone else starts for us, because this process never forks.
+ * Sends output to syslog, one message a line: to the server that `--syslog` names (RFC 5424 over UDP or
+ * TCP), or to the local one through logger(1), which someone else starts for us, because this process never
+ * forks.
  */
 import {existsSync} from 'node:fs'
 
@@ -29,7 +30,10 @@ export interface SyslogOptions {
   readonly syslogUrl: string | null
   /** Where the local syslog listens; when it is not there, there is none. */
   readonly localSocket: string
-  /** Runs a program with an input to its end; answers `''`, or a sentence that says why it failed. `null` = cannot. */
+  /**
+   * Runs a program with an input to its end; answers `''`, or a sentence that says why it failed. `null` =
+   * cannot.
+   */
   readonly runProgram: ((argv: readonly string[], input: Uint8Array) => Promise<string>) | null
 }
 

@@ -101,7 +101,7 @@ export function exerciseExecutor(
     )
   })
 
-  test(`${name}: a wrong configuration is a problem at check and a failed end at start, with the same words`, async () => {
+  test(`${name}: a wrong configuration is a problem at check, and the same at start`, async () => {
     const {problems} = subject.executor.check(configs().wrong)
     assert.notEqual(problems.length, 0)
     const end = await subject.executor.start(aRun(configs().wrong), new KeepingSink()).ended

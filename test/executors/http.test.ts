@@ -260,7 +260,7 @@ describe('http', () => {
     assert.match(allowed.foot, /link-local/)
   })
 
-  test('what the node denies is refused, for names and for redirects too; allowed are exceptions', async () => {
+  test('what the node denies is refused, for names too; what it allows are exceptions', async () => {
     const denying = anExecutor([], ['127.0.0.0/8', '::1'])
     assert.match(
       (await run({url: `${main.url}/hello`}, denying)).foot,

@@ -1,4 +1,7 @@
-/** A node to be killed: owns a helper, starts the commands it is given, and says when they stand. Not a test. */
+/**
+ * A node to be killed: owns a helper, starts the commands it is given, and says when they stand. Not a
+ * test.
+ */
 import {createExecutors} from '../../src/executors/registry.ts'
 import {KeepingSink, realClock} from './support.ts'
 

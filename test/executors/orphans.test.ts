@@ -144,7 +144,7 @@ describe('orphans', ON_LINUX, () => {
     }),
   )
 
-  test('a helper that dies fails its executions with the reason, ends their processes, and is replaced', async () => {
+  test('a helper that dies: its executions fail with the reason, and it is replaced', async () => {
     const reports: string[] = []
     const node = await aNode({report: (sentence) => reports.push(sentence)})
     try {

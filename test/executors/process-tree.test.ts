@@ -76,7 +76,7 @@ for (const spawn of ['portable', 'auto'] as const) {
     })
 
     test('children get the whole grace when their parent dies of TERM at once', async () => {
-      const child = `(trap 'sleep 0.1; echo cleaned' TERM; echo ready; while :; do sleep 0.02; done; echo never) & wait`
+      const child = `(trap 'sleep 0.1; echo cleaned' TERM; echo ready; while :; do sleep 0.02; done) & wait`
       const {sink, handle} = await stand(child.replace('echo cleaned', 'echo cleaned; exit'))
       handle.cancel()
       assert.equal((await handle.ended).outcome, 'cancelled')
@@ -95,7 +95,8 @@ for (const spawn of ['portable', 'auto'] as const) {
 
     test('a tree that forks while it is ended is ended', async () => {
       const {handle, mark} = await stand(
-        `trap '' TERM; f() { while :; do sleep 60 & setsid sleep 60 & sleep 0.02; done; }; f & f & f & echo ready; wait`,
+        `trap '' TERM; f() { while :; do sleep 60 & setsid sleep 60 & sleep 0.02; done; }
+         f & f & f & echo ready; wait`,
       )
       handle.kill()
       assert.equal((await handle.ended).outcome, 'cancelled')

@@ -77,7 +77,8 @@ for (const spawn of ['portable', 'posix'] as const) {
       })
 
       test('output and errors come in the order written, and bytes unchanged', async () => {
-        const command = `i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done; printf '\\377\\000\\n'`
+        const command = `i=0; while [ $i -lt 200 ]; do echo o$i; echo e$i >&2; i=$((i+1)); done
+          printf '\\377\\000\\n'`
         const {text} = await node.run({command, shell: 'true'})
         const expected = Array.from({length: 200}, (_, index) => `o${index}\ne${index}\n`).join('')
         assert.equal(text.slice(0, expected.length), expected)

@@ -1,4 +1,7 @@
-/** What the tests of the executors share: a real clock, a sink that remembers, and a node in a temporary directory. */
+/**
+ * What the tests of the executors share: a real clock, a sink that remembers, and a node in a temporary
+ * directory.
+ */
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'

@@ -1,7 +1,7 @@
 /**
- * The reading end of one command's output: passes bytes on no faster than they are taken, and decides when the output
- * is over. That is its true end, or, after the command's exit, a short while: whatever else still holds it open is cut
- * off. Knows nothing of the command but that it has exited.
+ * The reading end of one command's output: passes bytes on no faster than they are taken, and decides when
+ * the output is over. That is its true end, or, after the command's exit, a short while: whatever else
+ * still holds it open is cut off. Knows nothing of the command but that it has exited.
  */
 import {Socket} from 'node:net'
 
@@ -9,8 +9,8 @@ import {OUTPUT_WINDOW_BYTES} from '../helper-protocol.ts'
 import type {Pipe} from './output-pipes.ts'
 
 /**
- * What a command wrote before its exit lies in the pipe, at most this much of it. More after the exit is another
- * process's, which may go on for ever.
+ * What a command wrote before its exit lies in the pipe, at most this much of it. More after the exit is
+ * another process's, which may go on for ever.
  */
 const AFTER_EXIT_BYTES_MAX = 1024 * 1024
 
@@ -21,8 +21,8 @@ export const READ_BYTES = 64 * 1024
 const DRAIN_TICK_MS = 50
 
 /**
- * What is read goes through one buffer, for all commands: it is taken before the next read. Fresh memory for each read
- * would pile up by the tens of megabytes before it is collected.
+ * What is read goes through one buffer, for all commands: it is taken before the next read. Fresh memory
+ * for each read would pile up by the tens of megabytes before it is collected.
  */
 const READ_BUFFER = Buffer.alloc(READ_BYTES)
 
@@ -75,7 +75,10 @@ export class CommandOutput {
     if (this.#afterExitBytes > AFTER_EXIT_BYTES_MAX) this.cut()
   }
 
-  /** So much was taken. `Infinity` = nobody listens any more: read on, so that the command never hangs, and forget. */
+  /**
+   * So much was taken. `Infinity` = nobody listens any more: read on, so that the command never hangs, and
+   * forget.
+   */
   credit(bytes: number): void {
     this.#unacknowledged -= bytes
     if (this.#unacknowledged < OUTPUT_WINDOW_BYTES) this.#source.resume()

@@ -1,6 +1,7 @@
 /**
- * Entry of the helper process: the only process of a node that starts others. It speaks frames over descriptor 3, never
- * lives longer than its parent, and when the parent is gone, whatever the reason, ends every command it runs.
+ * Entry of the helper process: the only process of a node that starts others. It speaks frames over
+ * descriptor 3, never lives longer than its parent, and when the parent is gone, whatever the reason, ends
+ * every command it runs.
  */
 import {closeSync, mkdirSync, readdirSync, readFileSync} from 'node:fs'
 import {Socket} from 'node:net'
@@ -57,8 +58,8 @@ function send(frame: Uint8Array, written?: () => void): void {
 }
 
 /**
- * Descriptors the node itself inherited, and never marked close-on-exec, would pass through us into every command. All
- * of Node's own are marked. (On macOS spawning closes everything by itself.)
+ * Descriptors the node itself inherited, and never marked close-on-exec, would pass through us into every
+ * command. All of Node's own are marked. (On macOS spawning closes everything by itself.)
  */
 function closeInherited(): void {
   if (process.platform !== 'linux') return
@@ -98,7 +99,10 @@ async function setUp(setup: HelperSetup): Promise<void> {
   send(encodeJson(FRAME.ready, 0, ready satisfies HelperReady))
 }
 
-/** Buffers of output that has been written, to be used again: fresh ones would pile up before they are collected. */
+/**
+ * Buffers of output that has been written, to be used again: fresh ones would pile up before they are
+ * collected.
+ */
 const spare: Buffer[] = []
 
 function output(execution: number, bytes: Buffer): void {

@@ -1,7 +1,8 @@
 /**
- * The pipes commands write to. Standard output and error must be one descriptor, or their order is lost, and a true
- * pipe, or `> /dev/stderr` fails in the command; Node has no pipe(2), and its own child pipes are socket pairs. So the
- * helper keeps a few named pipes made by mkfifo(1) and opens both ends of one for each command. Runs in the helper only.
+ * The pipes commands write to. Standard output and error must be one descriptor, or their order is lost,
+ * and a true pipe, or `> /dev/stderr` fails in the command; Node has no pipe(2), and its own child pipes
+ * are socket pairs. So the helper keeps a few named pipes made by mkfifo(1) and opens both ends of one for
+ * each command. Runs in the helper only.
  */
 import {execFile} from 'node:child_process'
 import {closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmSync} from 'node:fs'
@@ -19,7 +20,10 @@ export interface Pipe {
   readonly reader: number
   /** Blocking, close-on-exec. Closed by whoever asked, once the command has it. */
   readonly writer: number
-  /** Give the name back: only when the reader saw its end, so that nobody can still write into the next command's pipe. */
+  /**
+   * Give the name back: only when the reader saw its end, so that nobody can still write into the next
+   * command's pipe.
+   */
   release(everyWriterIsGone: boolean): void
 }
 
@@ -29,7 +33,10 @@ export class OutputPipes {
   #made = 0
   #making: Promise<void> | null = null
 
-  /** Makes the first batch under `directory`, or under the system's temporary directory where that has no pipes. */
+  /**
+   * Makes the first batch under `directory`, or under the system's temporary directory where that has no
+   * pipes.
+   */
   async open(directory: string): Promise<void> {
     const preferred = join(directory, `pipes-${process.pid}`)
     rmSync(preferred, {recursive: true, force: true})
@@ -66,8 +73,8 @@ export class OutputPipes {
   }
 
   /**
-   * A pipe a command reads from, with its name gone already. The reader is blocking, as commands expect; the writer is
-   * not, so that a command that never reads cannot hold the helper.
+   * A pipe a command reads from, with its name gone already. The reader is blocking, as commands expect;
+   * the writer is not, so that a command that never reads cannot hold the helper.
    */
   async takeInput(): Promise<{reader: number; writer: number}> {
     while (this.#free.length === 0) await this.#make()

@@ -1,6 +1,7 @@
 /**
- * A command's standard input. It may hold a secret, so it never touches a disk: on Linux it is a nameless file in
- * memory, which a command can also open again as /dev/stdin; elsewhere a pipe that is filled as it is read.
+ * A command's standard input. It may hold a secret, so it never touches a disk: on Linux it is a nameless
+ * file in memory, which a command can also open again as /dev/stdin; elsewhere a pipe that is filled as it
+ * is read.
  */
 import {randomUUID} from 'node:crypto'
 import {closeSync, constants, fchownSync, openSync, unlinkSync, writeSync} from 'node:fs'

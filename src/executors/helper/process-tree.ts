@@ -1,6 +1,6 @@
 /**
- * A command and all that came of it: its process group, and on Linux also what left the group (a session of its own)
- * but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
+ * A command and all that came of it: its process group, and on Linux also what left the group (a session of
+ * its own) but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
  */
 import type {ProcessRow} from '../process-table.ts'
 import {listLinuxProcesses, listMarked, readLinuxProcess} from '../process-table.ts'
@@ -46,7 +46,10 @@ export class ProcessTree {
     return send(-this.#pid, 0)
   }
 
-  /** Zombies do not count: they wait for their parent, which may take its time (a container's init often does). */
+  /**
+   * Zombies do not count: they wait for their parent, which may take its time (a container's init often
+   * does).
+   */
   isAlive(): boolean {
     return (this.groupIsAlive() && this.#groupHasLiving()) || this.#strays().length > 0
   }

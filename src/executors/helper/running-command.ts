@@ -1,7 +1,7 @@
 /**
- * One command inside the helper, from its start to its last byte. Its end is keyed on the command's own exit: whatever
- * else still holds the output open gets a short while and is then cut off. Runs in the helper only, where timers and
- * real processes live.
+ * One command inside the helper, from its start to its last byte. Its end is keyed on the command's own
+ * exit: whatever else still holds the output open gets a short while and is then cut off. Runs in the
+ * helper only, where timers and real processes live.
  */
 import {closeSync} from 'node:fs'
 
@@ -162,7 +162,10 @@ export class RunningCommand {
     this.#settle()
   }
 
-  /** Ends the command: TERM to its tree, KILL when the grace is over. Once; a later reason does not replace the first. */
+  /**
+   * Ends the command: TERM to its tree, KILL when the grace is over. Once; a later reason does not replace
+   * the first.
+   */
   end(ending: Ending): void {
     if (this.#ending !== null || this.#settled) return
     if (this.#exit === null) this.#ending = ending

@@ -1,4 +1,7 @@
-/** Starts processes with Node's child_process: works everywhere Node does. Forks, so only a small process may use it. */
+/**
+ * Starts processes with Node's child_process: works everywhere Node does. Forks, so only a small process
+ * may use it.
+ */
 import {spawn as spawnChild} from 'node:child_process'
 
 import type {Spawn} from './spawn.ts'

@@ -1,7 +1,8 @@
 /**
- * Starts processes with the C library's posix_spawn, reached through node:ffi: no fork of this process's memory, three
- * times as fast as child_process. Experimental in Node, so it is tried out before it is trusted, and only where its
- * structures are known: Linux with glibc on x64 and arm64. Reaps what it started, each by its own pid. Helper only.
+ * Starts processes with the C library's posix_spawn, reached through node:ffi: no fork of this process's
+ * memory, three times as fast as child_process. Experimental in Node, so it is tried out before it is
+ * trusted, and only where its structures are known: Linux with glibc on x64 and arm64. Reaps what it
+ * started, each by its own pid. Helper only.
  */
 import {closeSync, openSync, statSync} from 'node:fs'
 import {constants} from 'node:os'
@@ -84,7 +85,10 @@ export async function loadPosixSpawn(portable: Spawn): Promise<Spawn> {
   return spawn
 }
 
-/** A way of starting that came from an experimental part must first have shown that it starts, and how things end. */
+/**
+ * A way of starting that came from an experimental part must first have shown that it starts, and how
+ * things end.
+ */
 function prove(spawn: Spawn): Promise<void> {
   const output = openSync('/dev/null', 'w')
   const environment = {PATH: '/usr/bin:/bin'}

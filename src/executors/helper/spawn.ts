@@ -1,6 +1,7 @@
 /**
- * The one call that starts a process, as a replaceable part of the helper. Whatever stands behind it, a command gets a
- * session and group of its own, default signals, no descriptor but its three, and exactly the environment it is given.
+ * The one call that starts a process, as a replaceable part of the helper. Whatever stands behind it, a
+ * command gets a session and group of its own, default signals, no descriptor but its three, and exactly
+ * the environment it is given.
  */
 import {accessSync, constants, statSync} from 'node:fs'
 import {resolve} from 'node:path'
@@ -20,7 +21,10 @@ export interface SpawnRequest {
 }
 
 export interface SpawnListener {
-  /** Exactly once for every process that started. Signal names as in `os.constants.signals`; `''` = ended by exit code. */
+  /**
+   * Exactly once for every process that started. Signal names as in `os.constants.signals`; `''` = ended by
+   * exit code.
+   */
   exited(exitCode: number | null, signal: string): void
   /** Instead of `exited` when nothing was started; `code` as in errno, e.g. `ENOENT`. */
   refused(code: string): void
@@ -50,8 +54,8 @@ function isDirectory(path: string): boolean {
 }
 
 /**
- * The file that `name` stands for: itself when it holds a slash, else the first that may be executed in `path`, whose
- * relative directories start at `cwd`. `null` when there is none.
+ * The file that `name` stands for: itself when it holds a slash, else the first that may be executed in
+ * `path`, whose relative directories start at `cwd`. `null` when there is none.
  */
 export function lookUp(name: string, path: string, cwd: string): string | null {
   if (name.includes('/')) return name

@@ -1,10 +1,12 @@
 /**
- * Turns `user[:group]` into numbers the way the system itself does (local files, LDAP, …), by asking id(1) and
- * getent(1). Runs in the helper only, because asking starts a process.
+ * Turns `user[:group]` into numbers the way the system itself does (local files, LDAP, …), by asking id(1)
+ * and getent(1). Runs in the helper only, because asking starts a process.
  */
 import {execFile} from 'node:child_process'
 
-/** Answers are kept this long: a changed account is seen within a minute, a busy job does not ask each time. */
+/**
+ * Answers are kept this long: a changed account is seen within a minute, a busy job does not ask each time.
+ */
 const KEPT_MS = 60_000
 
 /** A directory service that does not answer must not hold an execution for ever. */
