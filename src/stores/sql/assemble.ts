@@ -61,7 +61,7 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
 
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
-    setMemberStatus: (id, incarnation, status) => write('setMemberStatus', id, incarnation, status),
+    setMemberStatus: (request) => write('setMemberStatus', request),
     cancelExecution: (name, key) => write('cancelExecution', name, key),
 
     policies: () => read('policies'),

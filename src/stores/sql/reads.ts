@@ -63,5 +63,6 @@ export type ReadResult<Name extends ReadName> = ResultOf<Reads[Name]>
 
 /** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
 export function readStep(name: ReadName): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+  // The steps take different inputs; which fits is checked where name and input are still together.
   return READS[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
 }

@@ -137,7 +137,11 @@ function* applyRequests(
       const launch = yield* giveUp(tx, {...row, decision, reason, decidedAt: tx.now, term})
       decided.push({launch, targets: []})
     } else {
-      yield* all(`UPDATE launches SET reason = ? WHERE group_id = ?`, [request.reason, row.group])
+      yield* all(`UPDATE launches SET reason = ?, stored_at = ? WHERE group_id = ?`, [
+        request.reason,
+        tx.now,
+        row.group,
+      ])
     }
     rows.delete(request.group)
     applied.push('applied')

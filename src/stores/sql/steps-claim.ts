@@ -36,7 +36,7 @@ const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS jo
 const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
   incarnation = ? WHERE ${BY_KEY} AND status = 'pending'`
 
-/** Waiting executions are counted up to here: what a person needs to know is that there are many. */
+/** Waiting executions are counted up to here: it is enough to know that there are many. */
 const WAITING_COUNTED_MAX = 1_000
 
 export function* claim(tx: Transaction, request: ClaimRequest): Step<ClaimResult> {

@@ -80,6 +80,9 @@ type RescueResult = Awaited<ReturnType<LeaderStore['rescue']>>
 export function* rescue(tx: Transaction, request: RescueRequest): Step<RescueResult> {
   const {term, nodeId, exceptIncarnation, limit} = request
   if (term !== null) yield* fence(tx, term)
+  if (request.judged !== null && !(yield* isAsJudged(tx, nodeId, request.judged))) {
+    return {finished: [], more: false}
+  }
   const rows = yield* all<ExecutionRow>(
     `SELECT group_id, node_name, attempt FROM executions
       WHERE node_id = ? AND status = 'running' AND incarnation <> ?
@@ -89,6 +92,22 @@ export function* rescue(tx: Transaction, request: RescueRequest): Step<RescueRes
   const finished = yield* endAll(tx, rows.map(keyOf), 'lost', request.reason, request.dice)
   return {finished, more: rows.length === limit}
 }
+
+/** Locks the member, so that a node that returns meanwhile waits for the verdict or makes it void. */
+function* isAsJudged(
+  tx: Transaction,
+  nodeId: string,
+  judged: NonNullable<RescueRequest['judged']>,
+): Step<boolean> {
+  const member = yield* one(
+    `SELECT id FROM members WHERE id = ? AND incarnation = ? AND heartbeat_at = ?${tx.dialect.forUpdate}`,
+    [nodeId, judged.incarnation, judged.heartbeatAt],
+  )
+  return member !== null
+}
+
+/** Retries of one batch are spread by the golden ratio, so that one roll of the dice serves many. */
+const GOLDEN_RATIO = 0.618_033_988_75
 
 /** Ends running or pending executions now, without a word from their node. */
 export function* endAll(
@@ -102,7 +121,7 @@ export function* endAll(
     tx,
     keys.map(({group}) => group),
   )
-  const outcomes = keys.map((key): FinishOutcome => {
+  const outcomes = keys.map((key, index): FinishOutcome => {
     const held = ledger.find(key)
     const live = held?.record.status === 'running' || held?.record.status === 'pending'
     if (held === null || !live) return {kind: 'unknown', key}
@@ -111,7 +130,13 @@ export function* endAll(
       return {kind: 'unknown', key}
     }
     const told = status === 'lost' ? {outputFoot: lostLine(reason)} : {}
-    return ledger.end(held, {status, reason, finishedAt: tx.now, dice, with: told})
+    return ledger.end(held, {
+      status,
+      reason,
+      finishedAt: tx.now,
+      dice: (dice + index * GOLDEN_RATIO) % 1,
+      with: told,
+    })
   })
   yield* writeLedger(tx, ledger)
   return outcomes

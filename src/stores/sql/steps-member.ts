@@ -1,8 +1,9 @@
 /** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
-import type {MemberRecord, MemberStatus} from '../../core/node.ts'
-import type {JoinRequest, NodeStore} from '../../ports/store.ts'
+import type {MemberRecord} from '../../core/node.ts'
+import type {JoinRequest, MemberStore, NodeStore} from '../../ports/store.ts'
 import {all, one, type Step} from './command.ts'
 import {memberOf, type MemberRow} from './rows.ts'
+import {fence} from './steps-lease.ts'
 import type {Transaction} from './transaction.ts'
 
 const COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots, status,
@@ -59,11 +60,10 @@ export function* members(_tx: Transaction): Step<readonly MemberRecord[]> {
 }
 
 export function* setMemberStatus(
-  _tx: Transaction,
-  nodeId: string,
-  incarnation: string,
-  status: MemberStatus,
+  tx: Transaction,
+  {term, nodeId, incarnation, status}: Parameters<MemberStore['setMemberStatus']>[0],
 ): Step<void> {
+  yield* fence(tx, term)
   yield* all(`UPDATE members SET status = ? WHERE id = ? AND incarnation = ?`, [
     status,
     nodeId,

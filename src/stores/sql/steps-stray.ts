@@ -16,14 +16,18 @@ const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, l.cause, l.scheduled_at
   FROM executions e
   JOIN launches l ON l.group_id = e.group_id
   LEFT JOIN members m ON m.id = e.node_id
-  WHERE e.status = 'pending' AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
+  WHERE e.status = 'pending' AND e.group_id > ? AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
   ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
 
 export function* loadStray(
   tx: Transaction,
-  request: {readonly unclaimedMs: number; readonly limit: number},
+  request: Parameters<LeaderStore['loadStray']>[0],
 ): Step<{readonly now: number; readonly strays: readonly StrayExecution[]}> {
-  const rows = yield* all<StrayRow>(STRAY, [tx.now - request.unclaimedMs, request.limit])
+  const rows = yield* all<StrayRow>(STRAY, [
+    request.afterGroup,
+    tx.now - request.unclaimedMs,
+    request.limit,
+  ])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
   const used = yield* each<{node_name: string}>(
     `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,

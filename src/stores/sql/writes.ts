@@ -59,5 +59,6 @@ export type WriteResult<Name extends WriteName> = ResultOf<Writes[Name]>
 export function writeStep(
   name: WriteName,
 ): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+  // The steps take different inputs; which fits is checked where name and input are still together.
   return WRITES[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
 }
