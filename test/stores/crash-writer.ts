@@ -42,6 +42,7 @@ async function run(lane: number): Promise<never> {
     term,
     nodeId: node,
     exceptIncarnation: null,
+    judged: null,
     reason: 'node_restarted',
     limit: 100,
     dice: 0,

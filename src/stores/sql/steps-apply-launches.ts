@@ -136,7 +136,8 @@ function* applyRequests(
       const {decision, reason} = request
       const launch = yield* giveUp(tx, {...row, decision, reason, decidedAt: tx.now, term})
       decided.push({launch, targets: []})
-    } else {
+    } else if (request.reason !== row.reason) {
+      // A row that begins to wait for something else is as old as that wait.
       yield* all(`UPDATE launches SET reason = ?, stored_at = ? WHERE group_id = ?`, [
         request.reason,
         tx.now,

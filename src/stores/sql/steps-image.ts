@@ -74,11 +74,11 @@ function* planAnew(tx: Transaction): Step<void> {
 /** The job's due, undecided times as one row; none when nothing is due. */
 function pastRows(job: JobRecord, now: number, zone: string): LedgerRow[] {
   const {nextAt, spec, anchorAt} = job
+  if (nextAt === null || nextAt > now) return []
   const schedule = scheduleOf(spec, anchorAt, zone)
-  if (nextAt === null || nextAt > now || schedule === null) return []
   const until = Math.min(now + 1, spec.expiresAt ?? Infinity)
-  const scheduledUntil = schedule.previous(until) ?? nextAt
-  const count = Math.max(1, schedule.count(nextAt, until))
+  const scheduledUntil = schedule?.previous(until) ?? nextAt
+  const count = Math.max(1, schedule?.count(nextAt, until) ?? 1)
   const decided = {decision: 'missed', reason: 'restored', targets: []} as const
   return [{scheduledAt: nextAt, scheduledUntil, count, ...decided}]
 }

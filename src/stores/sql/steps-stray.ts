@@ -16,7 +16,8 @@ const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, l.cause, l.scheduled_at
   FROM executions e
   JOIN launches l ON l.group_id = e.group_id
   LEFT JOIN members m ON m.id = e.node_id
-  WHERE e.status = 'pending' AND e.group_id > ? AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
+  WHERE e.status = 'pending' AND e.group_id > ?
+    AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
   ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
 
 export function* loadStray(

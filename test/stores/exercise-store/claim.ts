@@ -101,7 +101,13 @@ export function claimCases(when: Case): void {
         {key: {...key, attempt: 2}, token},
       ])
     assert.deepEqual(await verify(), [true, false, false])
-    const lost = {nodeId: 'n1', exceptIncarnation: null, reason: 'node_lost', limit: 9} as const
+    const lost = {
+      nodeId: 'n1',
+      exceptIncarnation: null,
+      judged: null,
+      reason: 'node_lost',
+      limit: 9,
+    } as const
     await scene.store.rescue({...lost, term: scene.term, dice: 0})
     assert.deepEqual(await verify(), [false, false, false])
   })

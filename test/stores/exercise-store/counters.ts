@@ -78,7 +78,13 @@ async function move(scene: Scene, model: Model, dice: (sides: number) => number)
       break
     }
     case 7: {
-      const request = {term: scene.term, nodeId: node, exceptIncarnation: null, limit: 2}
+      const request = {
+        term: scene.term,
+        nodeId: node,
+        exceptIncarnation: null,
+        judged: null,
+        limit: 2,
+      }
       await store.rescue({...request, reason: 'node_stopped', dice: 0.5})
       break
     }

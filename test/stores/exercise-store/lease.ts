@@ -59,9 +59,17 @@ export function leaseCases(when: Case): void {
     const key = {group, node: 'node-1', attempt: 1}
     const to = {nodeId: 'n2', nodeName: 'node-2'}
     const keep = {keepLaunches: 0, keepUnlaunched: 0, keepMs: null, keepOutputBytes: 0}
-    const lost = {nodeId: 'n1', exceptIncarnation: null, reason: 'node_lost', limit: 9} as const
+    const lost = {
+      nodeId: 'n1',
+      exceptIncarnation: null,
+      judged: null,
+      reason: 'node_lost',
+      limit: 9,
+    } as const
     await assert.rejects(store.applyLaunches({term, dues: [], requests: []}), TermOver)
     await assert.rejects(store.applyMoves({term, moves: [{key, to}]}), TermOver)
+    const verdict = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'failed'} as const
+    await assert.rejects(store.setMemberStatus({...verdict, term}), TermOver)
     await assert.rejects(store.rescue({...lost, term, dice: 0}), TermOver)
     const piece = {afterJobId: 0, jobLimit: 9, rowLimit: 9}
     await assert.rejects(store.prune({term, ...keep, ...piece}), TermOver)

@@ -39,7 +39,12 @@ export function memberCases(when: Case): void {
   })
 
   when('a name is free at once when its holder left', async (scene) => {
-    await scene.store.setMemberStatus('n1', 'n1-life-1', 'left')
+    await scene.store.setMemberStatus({
+      term: scene.term,
+      nodeId: 'n1',
+      incarnation: 'n1-life-1',
+      status: 'left',
+    })
     assert.deepEqual(await scene.join('n9', 'life', 'node-1'), {kind: 'joined'})
   })
 
@@ -59,12 +64,22 @@ export function memberCases(when: Case): void {
     'heartbeats carry the status; a status is set on the life it was meant for',
     async (scene) => {
       scene.advance(2_000)
-      await scene.store.setMemberStatus('n1', 'n1-life-1', 'failed')
+      await scene.store.setMemberStatus({
+        term: scene.term,
+        nodeId: 'n1',
+        incarnation: 'n1-life-1',
+        status: 'failed',
+      })
       assert.deepEqual(await scene.store.candidates(), [])
       await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
       const [member] = await scene.store.members()
       assert.deepEqual([member!.status, member!.heartbeatAt], ['alive', scene.now])
-      await scene.store.setMemberStatus('n1', 'another life', 'failed')
+      await scene.store.setMemberStatus({
+        term: scene.term,
+        nodeId: 'n1',
+        incarnation: 'another life',
+        status: 'failed',
+      })
       assert.equal((await scene.store.members())[0]!.status, 'alive')
     },
   )

@@ -157,7 +157,7 @@ export function pruneCases(when: Case): void {
       await scene.submit('a')
       await scene.run('a')
       await scene.claim('n1')
-      for (const id of ['n1', 'n2']) await scene.store.setMemberStatus(id, `${id}-life-1`, 'failed')
+      for (const id of ['n1', 'n2']) await scene.setStatus(id, `${id}-life-1`, 'failed')
       scene.advance(DAY + 1)
       await prune(scene, {})
       const members = await scene.store.members()

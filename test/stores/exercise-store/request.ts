@@ -111,9 +111,15 @@ export function requestCases(when: Case): void {
     await scene.submit('a')
     const group = await accepted(scene, 'a')
     const stay = {group, kind: 'stay', reason: 'waits_for_node'} as const
+    scene.advance(10)
+    const waitsSince = scene.now
     const stayed = await decide(scene, [stay])
+    scene.advance(10)
+    await decide(scene, [stay])
     assert.deepEqual([stayed.requests, stayed.decided], [['applied'], []])
-    assert.equal((await scene.store.launch('a', group))!.launch.reason, 'waits_for_node')
+    const waiting = (await scene.store.launch('a', group))!.launch
+    assert.deepEqual([waiting.reason, waiting.storedAt], ['waits_for_node', waitsSince])
+    assert.equal(waiting.scheduledAt, waitsSince - 10)
     const skip = {group, kind: 'skip', decision: 'skipped', reason: 'no_target'} as const
     const {decided} = await decide(scene, [skip])
     const {launch} = decided[0]!

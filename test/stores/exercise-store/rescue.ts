@@ -7,7 +7,14 @@ import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
 
 function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>[0]> = {}) {
-  const request = {term: scene.term, nodeId: 'n1', exceptIncarnation: null, limit: 100, dice: 0.5}
+  const request = {
+    term: scene.term,
+    nodeId: 'n1',
+    exceptIncarnation: null,
+    judged: null,
+    limit: 100,
+    dice: 0.5,
+  }
   return scene.store.rescue({...request, reason: 'node_lost', ...over})
 }
 
@@ -54,7 +61,12 @@ export function rescueCases(when: Case): void {
     const life = {nodeId: 'n1', incarnation: 'n1-life-2'}
     const {claimed} = await scene.store.claim({...life, token: 'new life', room: 5})
     assert.equal(claimed.length, 1)
-    const own = {term: null, exceptIncarnation: 'n1-life-2', reason: 'node_restarted'} as const
+    const own = {
+      term: null,
+      exceptIncarnation: 'n1-life-2',
+      judged: null,
+      reason: 'node_restarted',
+    } as const
     const {finished} = await rescue(scene, own)
     assert.equal(finished.length, 1)
     const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
@@ -62,6 +74,21 @@ export function rescueCases(when: Case): void {
       busy.rows.map(({group}) => group),
       [claimed[0]!.execution.group],
     )
+  })
+
+  when('a verdict about a node that was heard again, or came back, ends nothing', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    await scene.claimOne()
+    const [seen] = await scene.store.members()
+    const judged = {incarnation: seen!.incarnation, heartbeatAt: seen!.heartbeatAt}
+    const other = {...judged, incarnation: 'another life'}
+    assert.deepEqual((await rescue(scene, {judged: other})).finished, [])
+    scene.advance(1)
+    await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+    assert.deepEqual(await rescue(scene, {judged}), {finished: [], more: false})
+    const fresh = {...judged, heartbeatAt: scene.now}
+    assert.equal((await rescue(scene, {judged: fresh})).finished.length, 1)
   })
 
   when('many are ended a limited number at a time', async (scene) => {

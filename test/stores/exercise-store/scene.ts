@@ -7,6 +7,7 @@ import assert from 'node:assert/strict'
 import type {FinalStatus} from '../../../src/core/execution.ts'
 import type {JobRecord, JobSpec} from '../../../src/core/job.ts'
 import type {LedgerRow} from '../../../src/core/ledger.ts'
+import type {MemberStatus} from '../../../src/core/node.ts'
 import type {
   ClaimedExecution,
   DecidedLaunch,
@@ -134,6 +135,11 @@ export class Scene {
     const fixed = {address: '127.0.0.1', port: 8080, server: true, runs: true, version: '1'}
     const member = {id, name, incarnation, tags: {node: name}, slots: 8, ...fixed}
     return await this.store.join({member}, 10_000)
+  }
+
+  /** The leader's verdict about a node. */
+  async setStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void> {
+    await this.store.setMemberStatus({term: this.term, nodeId, incarnation, status})
   }
 
   async trySubmit(

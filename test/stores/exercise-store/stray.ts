@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import type {Scene} from './scene.ts'
 
-const UNCLAIMED = {unclaimedMs: 3_000, limit: 10}
+const UNCLAIMED = {unclaimedMs: 3_000, afterGroup: 0, limit: 10}
 
 async function strayNodes(scene: Scene): Promise<string[]> {
   const {strays} = await scene.store.loadStray(UNCLAIMED)
@@ -16,7 +16,12 @@ export function strayCases(when: Case): void {
     await scene.join('n4')
     const job = await scene.submit('a')
     const group = await scene.run('a', ['n1', 'n2', 'n3', 'n4'])
-    await scene.store.setMemberStatus('n4', 'n4-life-1', 'failed')
+    await scene.store.setMemberStatus({
+      term: scene.term,
+      nodeId: 'n4',
+      incarnation: 'n4-life-1',
+      status: 'failed',
+    })
     assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
     scene.advance(2_999)
     assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
@@ -32,6 +37,19 @@ export function strayCases(when: Case): void {
     assert.deepEqual([stray.nodeId, stray.cause, stray.execution.group], ['n1', 'manual', group])
     assert.deepEqual(stray.usedNodes, ['node-1', 'node-2', 'node-3', 'node-4'])
     assert.deepEqual(stray.job, job)
+  })
+
+  when('strays are read page by page', async (scene) => {
+    await scene.submit('a')
+    const groups = [await scene.run('a'), await scene.run('a'), await scene.run('a')]
+    scene.advance(3_000)
+    const page = async (afterGroup: number) => {
+      const {strays} = await scene.store.loadStray({unclaimedMs: 3_000, afterGroup, limit: 2})
+      return strays.map(({execution}) => execution.group)
+    }
+    assert.deepEqual(await page(0), groups.slice(0, 2))
+    assert.deepEqual(await page(groups[1]!), groups.slice(2))
+    assert.deepEqual(await page(groups[2]!), [])
   })
 
   when('a moved execution is claimed by its new node only', async (scene) => {
