@@ -97,7 +97,7 @@ function countEvents(registry: Registry): (event: BelfryEvent) => void {
 function launchHearers(registry: Registry): Hearers {
   const launches = new Counter({
     name: 'belfry_launches_total',
-    help: 'Planned times and requests decided, by decision and cause; a merged row counts all it stands for',
+    help: 'Decisions by decision and cause; missed times that are decided together count as one',
     labelNames: ['decision', 'cause'],
     registers: [registry],
   })
@@ -117,7 +117,8 @@ function launchHearers(registry: Registry): Hearers {
     launch_decided: (data) => {
       // A row that still waits is counted when it is decided, else it would count twice.
       if (data.decision === 'pending') return
-      launches.inc({decision: data.decision, cause: data.cause}, data.count)
+      // Not by `count`: a row that grows is told again with all it stands for.
+      launches.inc({decision: data.decision, cause: data.cause})
       if (data.decision === 'launched' && data.cause === 'schedule')
         lag.observe(Math.max(0, data.decided_at - data.scheduled_at) / MS_PER_SECOND)
     },

@@ -34,16 +34,17 @@ const launch = {
   count: 1,
 } as const
 
-test('launches count what they stand for; lag only where a schedule planned them', async () => {
+test('launches count by decision; lag only where a schedule planned them', async () => {
   const {events, samples} = open()
   events.emit('launch_decided', launch)
   events.emit('launch_decided', {...launch, cause: 'manual', decided_at: 99_000})
   events.emit('launch_decided', {...launch, decision: 'missed', count: 60, decided_at: 99_000})
+  events.emit('launch_decided', {...launch, decision: 'missed', count: 61, decided_at: 99_000})
   events.emit('launch_decided', {...launch, decision: 'pending'})
   assert.deepEqual(await samples('belfry_launches_total'), [
     '{decision="launched",cause="schedule"} 1',
     '{decision="launched",cause="manual"} 1',
-    '{decision="missed",cause="schedule"} 60',
+    '{decision="missed",cause="schedule"} 2',
   ])
   assert.deepEqual(await samples('belfry_start_lag_seconds_count'), ['1'])
   assert.deepEqual(await samples('belfry_start_lag_seconds_sum'), ['0.04'])

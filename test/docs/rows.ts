@@ -1,0 +1,34 @@
+/** Rows of the tables in docs/configuration.md, made from the tables in the code: the page must hold exactly these. */
+import {environmentName, type Option} from '../../src/config-options.ts'
+import {formatDuration} from '../../src/std/duration.ts'
+
+/** What is filled in from the machine. */
+const FROM_MACHINE: Readonly<Record<string, string>> = {
+  name: 'the host name',
+  timezone: "the host's zone",
+  slots: '8 × cores, at least 16',
+}
+
+export function settingRow(option: Option): string {
+  // A bar would end the cell.
+  const placeholder = option.placeholder.replaceAll('|', '\\|')
+  const flag = `\`--${option.name}${placeholder === '' ? '' : ` ${placeholder}`}\``
+  const shown = option.repeatable ? `${flag} (repeatable)` : flag
+  const preset =
+    option.fallback === null ? (FROM_MACHINE[option.name] ?? '') : `\`${option.fallback}\``
+  return `| ${shown} | \`${environmentName(option.name)}\` | ${preset} | ${option.summary} | ${option.reason} |`
+}
+
+export function limitRow(
+  name: string,
+  limit: {readonly value: number; readonly reason: string},
+): string {
+  return `| \`${name}\` | ${limitText(name, limit.value)} | ${limit.reason} |`
+}
+
+/** In the unit that the name ends with. */
+function limitText(name: string, value: number): string {
+  if (name.endsWith('Ms')) return formatDuration(value)
+  if (!/Bytes(Max)?$/.test(name)) return value.toLocaleString('en-US')
+  return value >= 2 ** 20 ? `${value / 2 ** 20} MiB` : `${value / 2 ** 10} KiB`
+}
