@@ -55,6 +55,11 @@ export const LIMITS = {
     value: 1_000,
     reason: 'the reasons of the last thousand times a job did not run',
   },
+  clockStepMs: {
+    value: 60_000,
+    reason: 'a smaller difference of the clocks is the ordinary work of a time service',
+  },
+  clockLookMs: {value: 5_000, reason: 'a clock that was set is told of soon after'},
   leaseTtlMs: {value: 6_000, reason: 'a dead leader is replaced within eight seconds'},
   leaseRenewMs: {value: 2_000, reason: 'two renewals may be lost before the lease is'},
   leaseMarginMs: {
@@ -86,6 +91,11 @@ export const LIMITS = {
     value: 10_000,
     reason:
       'between asking a command to end and ending it: time to write a file, not to hang a shutdown',
+  },
+  drainPatienceMs: {
+    value: 20_000,
+    reason:
+      'longer than ending a command takes; a store that takes no ends must not hold up a shutdown for ever',
   },
   drainMs: {
     value: 2_000,

@@ -104,6 +104,7 @@ export function runService(
     claimMax: limits.claimBatchMax,
     claimFreshMs: limits.claimFreshMs,
     pollMs: limits.pollMs,
+    drainPatienceMs: limits.drainPatienceMs,
     keepOutputBytes: limits.outputTailBytes,
     flushBytes: limits.outputFlushBytes,
     flushMs: limits.outputFlushMs,

@@ -7,6 +7,7 @@
  */
 import type {AddressInfo} from 'node:net'
 import type {FastifyInstance} from 'fastify'
+import {ClockWatch} from './cluster/clock-watch.ts'
 import {Leadership} from './cluster/leadership.ts'
 import {Membership} from './cluster/membership.ts'
 import type {Config} from './config.ts'
@@ -86,6 +87,7 @@ class Server implements RunningServer {
   #membership!: Membership
   #leadership: Leadership | null = null
   #run: RunService | null = null
+  #clockWatch: ClockWatch | null = null
   #metrics: Metrics | null = null
   #stopping: Promise<void> | null = null
   #exitCode = 0
@@ -140,6 +142,7 @@ class Server implements RunningServer {
       term: null,
       nodeId: node.id,
       exceptIncarnation: node.incarnation,
+      judged: null,
       reason: 'node_restarted',
     })
     const parts: FlowParts = {...rescue, config, clock: this.#clock}
@@ -148,6 +151,7 @@ class Server implements RunningServer {
       this.#opened.push(() => this.#run!.stop())
       this.#run.start()
     }
+    this.#watchClock()
     this.#lead(parts, node, zone)
   }
 
@@ -343,6 +347,19 @@ class Server implements RunningServer {
     this.#membership.start()
   }
 
+  #watchClock(): void {
+    const {clockStepMs, clockLookMs} = this.#config.limits
+    const watch = new ClockWatch({
+      clock: this.#clock,
+      events: this.#events,
+      stepMinMs: clockStepMs,
+      lookEveryMs: clockLookMs,
+    })
+    this.#opened.push(() => watch.stop())
+    this.#clockWatch = watch
+    watch.start()
+  }
+
   #lead(parts: FlowParts, node: Identity, zone: string): void {
     const {limits, nodeName} = this.#config
     this.#leadership = new Leadership({
@@ -374,6 +391,7 @@ class Server implements RunningServer {
     await this.#tell('leaving')
     await this.#run?.drain(this.#config.graceMs)
     await this.#tell('left')
+    await this.#clockWatch?.stop()
     await this.#membership.stop()
     await this.#http.close()
     await this.#executors.stop()

@@ -30,9 +30,13 @@ export function decideDue(
   const {spec, nextAt: from} = job
   assert(from !== null && from <= context.now, `${spec.name} is due`)
   const schedule = scheduleOf(spec, job.anchorAt, context.defaultZone)
-  assert(schedule !== null, `${spec.name} has a next and so a schedule`)
   const forbid = spec.concurrency === 'forbid'
   const settled = {jobId: job.id, revision: job.revision, expectedNextAt: from, forbid}
+  if (schedule === null) {
+    const at = {scheduledAt: from, scheduledUntil: from, count: 1}
+    const reason: Reason = 'schedule_unreadable'
+    return {...settled, nextAt: null, rows: [{...at, decision: 'missed', reason, targets: []}]}
+  }
 
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
   const rows: LedgerRow[] = [...missed]

@@ -34,6 +34,8 @@ export const REASONS = [
   'restored',
   /** Two nodes died while executing this launch; the job was disabled. */
   'quarantined',
+  /** The stored schedule cannot be read by this version or its time zone data; nothing is planned until it is edited. */
+  'schedule_unreadable',
   /** The launch waits for the open launch before it (`catch_up: all` under `forbid`). */
   'waits_for_open',
   /** The launch waits for a node whose tags match. */
@@ -61,7 +63,7 @@ export interface LaunchRecord {
   readonly scheduledUntil: number
   /** How many planned times the row stands for. */
   readonly count: number
-  /** When the row was first written; the wait for a node is measured from here. */
+  /** When the row was written, or began to wait for something else; a wait is measured from here. */
   readonly storedAt: number
   readonly decidedAt: number | null
   /** Term of the leader that decided; `null` while pending. */

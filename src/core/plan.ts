@@ -2,20 +2,21 @@
  * Planned times of a job: its schedule seen through its window, and what a change of the definition does to `next`.
  * The one place where "planned times before a definition was accepted do not exist" is decided.
  */
-import {assert} from '../std/assert.ts'
 import type {JobRecord, JobSpec} from './job.ts'
 import type {LedgerRow, Reason} from './ledger.ts'
 import {parseSchedule, type Schedule} from './schedule.ts'
 
 const ANCHOR_GRAIN_MS = 1000
 
-/** The schedule of a stored (hence valid) spec; `null` for a child, whose own schedule never fires. */
+/**
+ * The schedule of a spec; `null` when it plans nothing: a child, whose own schedule never fires, or a stored text that
+ * this version or its time zone data cannot read any more (one such job must not stop the others).
+ */
 export function scheduleOf(spec: JobSpec, anchorAt: number, defaultZone: string): Schedule | null {
   if (spec.parentJob !== '' || spec.schedule === '') return null
   const timezone = spec.timezone === '' ? defaultZone : spec.timezone
   const parsed = parseSchedule(spec.schedule, {timezone, name: spec.name, anchorAt})
-  assert(parsed.ok, `stored schedule of ${spec.name} parses`)
-  return parsed.schedule
+  return parsed.ok ? parsed.schedule : null
 }
 
 /**
@@ -109,7 +110,10 @@ export function planDefinition(
 function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason): LedgerRow[] {
   if (job.nextAt === null || job.nextAt > now) return []
   const schedule = scheduleOf(job.spec, job.anchorAt, defaultZone)
-  assert(schedule !== null, `${job.spec.name} has a next and so a schedule`)
+  if (schedule === null) {
+    const at = {scheduledAt: job.nextAt, scheduledUntil: job.nextAt, count: 1}
+    return [{...at, decision: 'missed', reason, targets: []}]
+  }
   const until = Math.min(now + 1, job.spec.expiresAt ?? Infinity)
   const scheduledUntil = schedule.previous(until) ?? job.nextAt
   const count = Math.max(1, schedule.count(job.nextAt, until))

@@ -10,6 +10,7 @@ import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {FinishItem, FinishOutcome, NodeStore} from '../ports/store.ts'
 import type {Wakeup} from '../ports/wakeup.ts'
+import {AssertionFailed} from '../std/assert.ts'
 import {Batcher} from '../std/batcher.ts'
 
 export interface FinisherOptions {
@@ -44,6 +45,7 @@ export class Finisher {
       try {
         return await this.#batcher.add(item)
       } catch (error) {
+        if (error instanceof AssertionFailed) throw error
         // Finishing twice changes nothing, so an unknown outcome is simply offered again.
         this.#options.events.emit('step_failed', {step: 'finish', message: String(error)})
         await new Promise<void>((resolve) => this.#options.clock.after(AGAIN_MS, resolve))

@@ -32,6 +32,7 @@ export async function rescueNode(
     readonly term: number | null
     readonly nodeId: string
     readonly exceptIncarnation: string | null
+    readonly judged: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
   },
 ): Promise<number> {
@@ -63,6 +64,10 @@ export class RescueService implements Service {
   readonly #options: RescueOptions
   readonly #judge: SilenceJudge
   readonly #loop: Loop
+  /** Silent lives of nodes that hold nothing any more. */
+  #emptied: ReadonlySet<string> = new Set()
+  /** Where the round over the strays goes on. */
+  #strayAfterGroup = 0
 
   constructor(options: RescueOptions) {
     this.#options = options
@@ -93,21 +98,30 @@ export class RescueService implements Service {
     const byId = new Map(members.map((member) => [member.id, member]))
     for (const id of failed) {
       const {incarnation, name} = byId.get(id)!
-      await store.setMemberStatus(id, incarnation, 'failed')
+      await store.setMemberStatus({term, nodeId: id, incarnation, status: 'failed'})
       events.emit('member_changed', {node: name, status: 'failed'})
     }
+    const emptied = new Set<string>()
     for (const nodeId of lost) {
-      const left = byId.get(nodeId)!.status === 'left'
-      const reason = left ? 'node_stopped' : 'node_lost'
-      await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, reason})
+      const {incarnation, heartbeatAt, status} = byId.get(nodeId)!
+      const verdict = `${nodeId} ${incarnation} ${heartbeatAt}`
+      emptied.add(verdict)
+      // Nothing can be claimed by a life that is silent, so once is enough.
+      if (this.#emptied.has(verdict)) continue
+      const reason = status === 'left' ? 'node_stopped' : 'node_lost'
+      const judged = {incarnation, heartbeatAt}
+      await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, judged, reason})
     }
+    this.#emptied = emptied
     await this.#moveStrays()
     return lookEveryMs
   }
 
   async #moveStrays(): Promise<void> {
     const {store, term, unclaimedMs, wakeup} = this.#options
-    const {strays} = await store.loadStray({unclaimedMs, limit: BATCH_MAX})
+    const afterGroup = this.#strayAfterGroup
+    const {strays} = await store.loadStray({unclaimedMs, afterGroup, limit: BATCH_MAX})
+    this.#strayAfterGroup = strays.length < BATCH_MAX ? 0 : strays.at(-1)!.execution.group
     if (strays.length === 0) return
     const candidates = await store.candidates()
     const loads = new Map<string, number>()

@@ -6,7 +6,7 @@
  * nobody's; the node's next life (or the leader) ends it as `lost`. After the end and before the finish likewise.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
-import type {Clock} from '../ports/clock.ts'
+import type {Clock, Timer} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Random} from '../ports/random.ts'
 import type {ClaimedExecution, NodeStore} from '../ports/store.ts'
@@ -31,6 +31,11 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
   /** A claim older than this when its start comes is verified again. */
   readonly claimFreshMs: number
   readonly pollMs: number
+  /**
+   * What a drain waits for a store that does not take the ends, or a command that cannot be ended, before it gives up:
+   * the executions are then ended by this node's next life.
+   */
+  readonly drainPatienceMs: number
 }
 
 /** Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store is away. */
@@ -48,6 +53,7 @@ export class RunService implements Service {
   /** The grace is over: what a claim still under way brings is not started any more. */
   #ending: 'term' | 'kill' | null = null
   #idle: (() => void)[] = []
+  #patience: Timer | null = null
   /** Kept over a failed claim, so that repeating it answers what it may have claimed. */
   #token: string | null = null
 
@@ -88,8 +94,10 @@ export class RunService implements Service {
       Number.isFinite(graceMs) && graceMs > 0 ? clock.after(graceMs, () => this.#end('term')) : null
     if (graceMs <= 0) this.#end('kill')
     await this.#claims.stop()
+    this.#watchSettling()
     await this.#whenIdle()
     timer?.cancel()
+    this.#patience?.cancel()
     await this.#cancels.stop()
   }
 
@@ -136,14 +144,26 @@ export class RunService implements Service {
       await running.run()
       this.#settling += 1
       this.#running.delete(id)
+      this.#watchSettling()
       this.#claims.ring()
       await running.settle()
       this.#settling -= 1
     }
     this.#running.delete(id)
     if (!this.#draining) this.#claims.ring()
-    if (this.#running.size === 0 && this.#settling === 0)
-      for (const resolve of this.#idle.splice(0)) resolve()
+    if (this.#running.size === 0 && this.#settling === 0) this.#rest()
+  }
+
+  #rest(): void {
+    for (const resolve of this.#idle.splice(0)) resolve()
+  }
+
+  /** While draining: with nothing left to run, or all of it told to end, the rest may take only so long. */
+  #watchSettling(): void {
+    if (!this.#draining || this.#patience !== null) return
+    if (this.#running.size > 0 && this.#ending === null) return
+    const {clock, drainPatienceMs} = this.#options
+    this.#patience = clock.after(drainPatienceMs, () => this.#rest())
   }
 
   /** Whether the claim still stands. While the store cannot say, nothing is started. */
@@ -170,6 +190,7 @@ export class RunService implements Service {
 
   #end(how: 'term' | 'kill'): void {
     if (this.#draining) this.#ending = how
+    this.#watchSettling()
     for (const running of this.#running.values()) running.stop(how)
   }
 

@@ -366,6 +366,8 @@ export interface LeaderStore {
   /** Pending executions due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStray(request: {
     readonly unclaimedMs: number
+    /** Only launches with a larger number: a round over many goes page by page. */
+    readonly afterGroup: number
     readonly limit: number
   }): Promise<{readonly now: number; readonly strays: readonly StrayExecution[]}>
   /** Gives pending executions to other nodes. Throws `TermOver`. */
@@ -385,6 +387,11 @@ export interface LeaderStore {
     readonly nodeId: string
     /** Executions of this life of the node are left alone; `null` = all lives are over. */
     readonly exceptIncarnation: string | null
+    /**
+     * What the judge saw of the node. If the node was heard again or returned since, nothing is ended: the verdict is
+     * no longer about it. `null` = not a verdict but the node's own word.
+     */
+    readonly judged: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
     readonly limit: number
     readonly dice: number
@@ -509,7 +516,13 @@ export interface MemberStore {
     freshMs: number,
   ): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
   members(): Promise<readonly MemberRecord[]>
-  setMemberStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void>
+  /** A leader's verdict about one life of a node; changes nothing when another life has joined. Throws `TermOver`. */
+  setMemberStatus(request: {
+    readonly term: number
+    readonly nodeId: string
+    readonly incarnation: string
+    readonly status: MemberStatus
+  }): Promise<void>
   /**
    * A pending execution ends `cancelled` at once, a running one is flagged for its node; either way the launch's other
    * retries end. Repeatable.

@@ -2,6 +2,7 @@
  * A step that is taken again and again: when its time has come, or sooner when somebody rings. Never two at once, and a
  * ring while it runs means once more afterwards, so no ring is lost. A step that fails is taken again with backoff.
  */
+import {AssertionFailed} from './assert.ts'
 
 /** What a loop needs of a clock; the Clock port fits. */
 export interface LoopClock {
@@ -68,6 +69,8 @@ export class Loop {
       delayMs = await this.#options.step()
       this.#failures = 0
     } catch (error) {
+      // A broken invariant is not a failure to try again: nothing handles this rejection, and the process ends.
+      if (error instanceof AssertionFailed) throw error
       delayMs = Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures, 10))
       this.#failures += 1
       this.#rung = false

@@ -46,7 +46,13 @@ describe('rescuing a node', () => {
           },
         },
       },
-      {term: 4, nodeId: 'id-of-one', exceptIncarnation: 'now', reason: 'node_restarted'},
+      {
+        term: 4,
+        nodeId: 'id-of-one',
+        exceptIncarnation: 'now',
+        judged: null,
+        reason: 'node_restarted',
+      },
     )
     assert.deepEqual([count, asked.length, wakeup.rung], [3, 3, []])
     const {dice, limit, ...request} = asked[0] as {dice: number; limit: number}
@@ -55,6 +61,7 @@ describe('rescuing a node', () => {
       term: 4,
       nodeId: 'id-of-one',
       exceptIncarnation: 'now',
+      judged: null,
       reason: 'node_restarted',
     })
   })

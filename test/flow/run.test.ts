@@ -84,6 +84,7 @@ describe('a claim', () => {
       term: null,
       nodeId,
       exceptIncarnation: null,
+      judged: null,
       reason: 'node_lost',
       limit: 10,
       dice: 0,

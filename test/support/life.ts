@@ -121,6 +121,7 @@ export class Life {
       term: null,
       nodeId: this.nodeId,
       exceptIncarnation: incarnation,
+      judged: null,
       reason: 'node_restarted',
     })
     this.membership = new Membership({
@@ -223,6 +224,7 @@ export class Life {
       keepOutputBytes: this.settings.keepOutputBytes,
       flushBytes: 64 * 1024,
       flushMs: 1_000,
+      drainPatienceMs: 20_000,
       flushPauseMs: 250,
     })
   }
