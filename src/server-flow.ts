@@ -1,6 +1,6 @@
 /**
- * The flow of one server, wired: what every node runs, and what lives as long as a term. Stands apart from `server.ts`,
- * which holds the order of starting and stopping.
+ * The flow of one server, wired: what every node runs, and what lives as long as a term. Stands apart
+ * from `server.ts`, which holds the order of starting and stopping.
  */
 import type {Config} from './config.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'

@@ -1,9 +1,10 @@
 /**
- * The composition root of a server: names every adapter, wires the flow, and holds the order of starting and stopping.
- * It decides nothing about jobs.
+ * The composition root of a server: names every adapter, wires the flow, and holds the order of
+ * starting and stopping. It decides nothing about jobs.
  *
- * Starting: data directory, store, orphans of an earlier life, listener, membership, rescue of that life's executions,
- * and only then work and leadership. Stopping is the reverse, with running work let finish in between.
+ * Starting: data directory, store, orphans of an earlier life, listener, membership, rescue of that
+ * life's executions, and only then work and leadership. Stopping is the reverse, with running work let
+ * finish in between.
  */
 import type {AddressInfo} from 'node:net'
 import type {FastifyInstance} from 'fastify'

@@ -1,7 +1,7 @@
 /**
- * Notices when the wall clock was set: it is compared with the monotonic one, which never jumps. Only tells; what is due
- * is decided by the store's clock, a step forward is an outage, and after a step back `next` is already the first
- * undecided time.
+ * Notices when the wall clock was set: it is compared with the monotonic one, which never jumps. Only
+ * tells; what is due is decided by the store's clock, a step forward is an outage, and after a step
+ * back `next` is already the first undecided time.
  */
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'

@@ -1,7 +1,7 @@
 /**
- * Standing for leadership and living through a term. A term's services are started when the lease is taken and stopped
- * when its trust ends; nobody asks "am I the leader?". Trust ends before the lease does: it is counted from the
- * monotonic instant before the request was sent, less a margin.
+ * Standing for leadership and living through a term. A term's services are started when the lease is
+ * taken and stopped when its trust ends; nobody asks "am I the leader?". Trust ends before the lease
+ * does: it is counted from the monotonic instant before the request was sent, less a margin.
  */
 import type {Clock, Timer} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
@@ -47,7 +47,10 @@ export class Leadership implements Service {
     this.#loop = new Loop({clock: options.clock, step: () => this.#step(), failed})
   }
 
-  /** The term this node leads under; `null` while it does not. For status and readiness, not for decisions. */
+  /**
+   * The term this node leads under; `null` while it does not. For status and readiness, not for
+   * decisions.
+   */
   get term(): number | null {
     return this.#term?.number ?? null
   }

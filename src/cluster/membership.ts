@@ -1,4 +1,7 @@
-/** This node's place in the cluster: joining, the heartbeat, leaving. A life that another life has replaced is told so. */
+/**
+ * This node's place in the cluster: joining, the heartbeat, leaving. A life that another life has
+ * replaced is told so.
+ */
 import type {MemberStatus} from '../core/node.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'

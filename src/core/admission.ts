@@ -1,6 +1,6 @@
 /**
- * Whether one launch of a job may go ahead: overlap (`forbid`) and a node to run on. The same question for planned times
- * and for requests; what to do with the answer is decided where each is decided.
+ * Whether one launch of a job may go ahead: overlap (`forbid`) and a node to run on. The same question
+ * for planned times and for requests; what to do with the answer is decided where each is decided.
  */
 import type {JobSpec} from './job.ts'
 import type {Target} from './ledger.ts'

@@ -31,17 +31,26 @@ const LOST_BECAUSE: Readonly<Record<string, string>> = {
   node_lost: 'the node was not heard of any more',
 }
 
-/** What Belfry adds to the output of a lost execution: whoever reads it learns why. One line with its newline. */
+/**
+ * What Belfry adds to the output of a lost execution: whoever reads it learns why. One line with its
+ * newline.
+ */
 export function lostLine(reason: string): string {
   return `lost: ${LOST_BECAUSE[reason] ?? reason}\n`
 }
 
-/** One execution as it is stored, without its output. Instants in ms since the epoch, by the store's clock. */
+/**
+ * One execution as it is stored, without its output. Instants in ms since the epoch, by the store's
+ * clock.
+ */
 export interface ExecutionRecord extends ExecutionKey {
   readonly jobId: number
   readonly jobName: string
   readonly status: ExecutionStatus
-  /** Index of the target within the launch: attempts of one target share it, also when a retry moved to another node. */
+  /**
+   * Index of the target within the launch: attempts of one target share it, also when a retry moved to
+   * another node.
+   */
   readonly slot: number
   /** Revision of the definition it ran; 0 before the claim. */
   readonly revision: number

@@ -1,6 +1,7 @@
 /**
- * What the end of one execution means for its launch and its job. Decided inside the store's transaction, with the
- * launch and then the job locked, so that two nodes ending together cannot both believe the other still runs.
+ * What the end of one execution means for its launch and its job. Decided inside the store's
+ * transaction, with the launch and then the job locked, so that two nodes ending together cannot both
+ * believe the other still runs.
  */
 import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
 import type {JobCounters, JobStatus} from './job.ts'
@@ -62,8 +63,8 @@ export function decideFinish(input: FinishInput): FinishDecision {
 }
 
 /**
- * The status a launch ends with, by the last attempt of each slot; `null` while any execution is pending or running.
- * `executions` are all of the launch, after the end was applied.
+ * The status a launch ends with, by the last attempt of each slot; `null` while any execution is
+ * pending or running. `executions` are all of the launch, after the end was applied.
  */
 export function launchStatus(
   executions: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[],

@@ -11,7 +11,10 @@ export type JobStatus = '' | 'success' | 'failed' | 'partially_failed'
 
 export type StringMap = Readonly<Record<string, string>>
 
-/** What the user wrote, normalised: every field present, `''`/`null` = not set. Instants in ms since the epoch. */
+/**
+ * What the user wrote, normalised: every field present, `''`/`null` = not set. Instants in ms since the
+ * epoch.
+ */
 export interface JobSpec {
   readonly name: string
   readonly displayname: string

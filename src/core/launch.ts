@@ -1,6 +1,7 @@
 /**
- * Turning time and requests into launches: what becomes of every due planned time of a job, and of every pending row.
- * Each planned time is covered by exactly one row; a long outage costs arithmetic, not a row or a step a second.
+ * Turning time and requests into launches: what becomes of every due planned time of a job, and of
+ * every pending row. Each planned time is covered by exactly one row; a long outage costs arithmetic,
+ * not a row or a step a second.
  */
 import {assert} from '../std/assert.ts'
 import {parseDuration} from '../std/duration.ts'
@@ -18,7 +19,10 @@ import type {JobRecord} from './job.ts'
 import type {LaunchRecord} from './ledger.ts'
 import type {Schedule} from './schedule.ts'
 
-/** Launches of one job decided in one pass; the rest stays due and is decided by the next. Bounds one transaction. */
+/**
+ * Launches of one job decided in one pass; the rest stays due and is decided by the next. Bounds one
+ * transaction.
+ */
 const LAUNCHES_PER_JOB_MAX = 1_000
 
 /** Decides every planned time of a due job from its `next` up to now. */

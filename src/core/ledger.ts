@@ -1,15 +1,19 @@
 /**
- * The ledger: one row per planned time or request, saying what became of it. Rows are called launches whatever
- * they decided, because a row is the launch's identity: unique by (job, planned time), or by request.
+ * The ledger: one row per planned time or request, saying what became of it. Rows are called launches
+ * whatever they decided, because a row is the launch's identity: unique by (job, planned time), or by
+ * request.
  */
 
 export type LaunchCause = 'schedule' | 'manual' | 'create' | 'parent'
-/** `pending` = stored and not decided yet: a request, or a planned time that waits for a node or for the launch before it. */
+/**
+ * `pending` = stored and not decided yet: a request, or a planned time that waits for a node or for the
+ * launch before it.
+ */
 export type LaunchDecision = 'pending' | 'launched' | 'skipped' | 'missed'
 
 /**
- * Why a row is as it is. The stored reason is one of these, optionally followed by `: ` and a sentence for people.
- * Every code stands in docs/jobs.md.
+ * Why a row is as it is. The stored reason is one of these, optionally followed by `: ` and a sentence
+ * for people. Every code stands in docs/jobs.md.
  */
 export const REASONS = [
   /** Another launch of a `forbid` job is open. */
@@ -34,7 +38,10 @@ export const REASONS = [
   'restored',
   /** Two nodes died while executing this launch; the job was disabled. */
   'quarantined',
-  /** The stored schedule cannot be read by this version or its time zone data; nothing is planned until it is edited. */
+  /**
+   * The stored schedule cannot be read by this version or its time zone data; nothing is planned until
+   * it is edited.
+   */
   'schedule_unreadable',
   /** The launch waits for the open launch before it (`catch_up: all` under `forbid`). */
   'waits_for_open',
@@ -59,7 +66,10 @@ export interface LaunchRecord {
   readonly reason: string
   /** The planned time; for a request, when it was asked for. */
   readonly scheduledAt: number
-  /** Last planned time of a merged row (same decision and reason, not launched); else equal to `scheduledAt`. */
+  /**
+   * Last planned time of a merged row (same decision and reason, not launched); else equal to
+   * `scheduledAt`.
+   */
   readonly scheduledUntil: number
   /** How many planned times the row stands for. */
   readonly count: number
@@ -72,7 +82,10 @@ export interface LaunchRecord {
   readonly forced: boolean
   /** For cause `parent`: the launch of the parent that ended well. */
   readonly parentGroup: number | null
-  /** True until none of its executions is pending, running or owed a retry, and while the row itself is pending. */
+  /**
+   * True until none of its executions is pending, running or owed a retry, and while the row itself is
+   * pending.
+   */
   readonly open: boolean
   /** Set by a cancel: no attempt of this launch is retried any more. */
   readonly retriesEnded: boolean
@@ -104,19 +117,23 @@ export interface DueDecision {
   readonly expectedNextAt: number
   /** First planned time not decided by `rows`; `null` when there is none. */
   readonly nextAt: number | null
-  /** Oldest first; together they cover every planned time from `expectedNextAt` up to (not including) `nextAt`. */
+  /**
+   * Oldest first; together they cover every planned time from `expectedNextAt` up to (not including)
+   * `nextAt`.
+   */
   readonly rows: readonly LedgerRow[]
   /**
-   * The job forbids overlap: a row with decision `launched` is applied only while no launch of the job's name is open
-   * that is launched or is a waiting planned time (pending, cause `schedule`); else the whole decision conflicts.
-   * Undecided requests of other causes do not count.
+   * The job forbids overlap: a row with decision `launched` is applied only while no launch of the
+   * job's name is open that is launched or is a waiting planned time (pending, cause `schedule`); else
+   * the whole decision conflicts. Undecided requests of other causes do not count.
    */
   readonly forbid: boolean
 }
 
 /**
- * What becomes of one pending launch row. `stay` only updates the reason shown. `launch` with `forbid` is applied only
- * while no other launch of the job's name is open that is launched, or pending with cause `schedule` and a smaller number.
+ * What becomes of one pending launch row. `stay` only updates the reason shown. `launch` with `forbid`
+ * is applied only while no other launch of the job's name is open that is launched, or pending with
+ * cause `schedule` and a smaller number.
  */
 export type RequestDecision =
   | {

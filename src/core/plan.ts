@@ -1,6 +1,7 @@
 /**
- * Planned times of a job: its schedule seen through its window, and what a change of the definition does to `next`.
- * The one place where "planned times before a definition was accepted do not exist" is decided.
+ * Planned times of a job: its schedule seen through its window, and what a change of the definition
+ * does to `next`. The one place where "planned times before a definition was accepted do not exist" is
+ * decided.
  */
 import type {JobRecord, JobSpec} from './job.ts'
 import type {LedgerRow, Reason} from './ledger.ts'
@@ -9,8 +10,9 @@ import {parseSchedule, type Schedule} from './schedule.ts'
 const ANCHOR_GRAIN_MS = 1000
 
 /**
- * The schedule of a spec; `null` when it plans nothing: a child, whose own schedule never fires, or a stored text that
- * this version or its time zone data cannot read any more (one such job must not stop the others).
+ * The schedule of a spec; `null` when it plans nothing: a child, whose own schedule never fires, or a
+ * stored text that this version or its time zone data cannot read any more (one such job must not stop
+ * the others).
  */
 export function scheduleOf(spec: JobSpec, anchorAt: number, defaultZone: string): Schedule | null {
   if (spec.parentJob !== '' || spec.schedule === '') return null
@@ -20,8 +22,8 @@ export function scheduleOf(spec: JobSpec, anchorAt: number, defaultZone: string)
 }
 
 /**
- * First planned time strictly after `after` and inside `startsAt` (inclusive) .. `expiresAt` (exclusive); `null` when
- * there is none, or the job is disabled or a child.
+ * First planned time strictly after `after` and inside `startsAt` (inclusive) .. `expiresAt`
+ * (exclusive); `null` when there is none, or the job is disabled or a child.
  */
 export function nextPlanned(
   spec: JobSpec,
@@ -71,8 +73,8 @@ function specText(spec: JobSpec): string {
 }
 
 /**
- * Decides what storing `spec` does. `existing` is the stored job or `null`. `runsPast` is true only for a submit that
- * creates: a past `@at` is then subject to catch-up; a restore never plans the past.
+ * Decides what storing `spec` does. `existing` is the stored job or `null`. `runsPast` is true only for
+ * a submit that creates: a past `@at` is then subject to catch-up; a restore never plans the past.
  */
 export function planDefinition(
   existing: JobRecord | null,
@@ -83,7 +85,8 @@ export function planDefinition(
 ): DefinitionChange {
   if (existing === null) {
     const anchorAt = anchorFor(spec, now)
-    // The second of creation is the phase of `@every`, not a planned time; a start that is this very instant is one.
+    // The second of creation is the phase of `@every`, not a planned time; a start that is this very
+    // instant is one.
     const after = spec.startsAt === null ? now : now - 1
     const nextAt =
       (runsPast ? pastInstant(spec, anchorAt, now, defaultZone) : null) ??

@@ -1,4 +1,7 @@
-/** When a failed attempt is tried again: 1 s, doubled up to 5 min, with jitter so that many failures do not return as one. */
+/**
+ * When a failed attempt is tried again: 1 s, doubled up to 5 min, with jitter so that many failures do
+ * not return as one.
+ */
 import type {FinalStatus} from './execution.ts'
 
 /** Short enough that a blip costs a second, long enough that a broken dependency is not hammered. */

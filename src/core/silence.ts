@@ -1,7 +1,7 @@
 /**
- * Judging nodes by their silence. Silence counts only while someone could hear it: the judge must itself have listened,
- * without a pause and with the store at hand, for the whole window. Lengths come from the judge's monotonic clock alone,
- * so no clock of another machine decides anything.
+ * Judging nodes by their silence. Silence counts only while someone could hear it: the judge must
+ * itself have listened, without a pause and with the store at hand, for the whole window. Lengths come
+ * from the judge's monotonic clock alone, so no clock of another machine decides anything.
  */
 import type {MemberStatus} from './node.ts'
 
@@ -51,7 +51,10 @@ export class SilenceJudge {
     this.#lookedAt = -Infinity
   }
 
-  /** `nowMs` is monotonic. Members that left in good order are lost at once: nothing of them can still run. */
+  /**
+   * `nowMs` is monotonic. Members that left in good order are lost at once: nothing of them can still
+   * run.
+   */
   look(members: readonly HeardMember[], nowMs: number): Verdicts {
     const listened = nowMs - this.#lookedAt <= this.#limits.pauseMaxMs
     this.#lookedAt = nowMs

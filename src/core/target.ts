@@ -1,6 +1,7 @@
 /**
- * Which nodes a launch runs on. Tags are ANDed; a value may end in `:count`; the smallest count wins; without a count
- * every matching node runs it; without tags exactly one node does (or all, by the cluster's setting).
+ * Which nodes a launch runs on. Tags are ANDed; a value may end in `:count`; the smallest count wins;
+ * without a count every matching node runs it; without tags exactly one node does (or all, by the
+ * cluster's setting).
  */
 import type {StringMap} from './job.ts'
 import type {Candidate} from './node.ts'
@@ -12,8 +13,9 @@ export type TagRule =
   | {readonly ok: false; readonly problem: string}
 
 /**
- * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count, so values may
- * hold colons; what was plainly meant as a count and is not a positive integer is a problem.
+ * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count,
+ * so values may hold colons; what was plainly meant as a count and is not a positive integer is a
+ * problem.
  */
 export function parseTag(key: string, text: string): TagRule {
   const match = /^(.*):(-?\d*(?:\.\d+)?)$/s.exec(text)
@@ -47,8 +49,9 @@ export function matchTargets<Node extends Pick<Candidate, 'tags'>>(
 }
 
 /**
- * Chooses the nodes of one launch: the least loaded (load per slot) first, equals by dice. `loads` holds what every
- * node has by id and is moved on by each choice, so that a batch of launches spreads evenly. Empty = nobody matches.
+ * Chooses the nodes of one launch: the least loaded (load per slot) first, equals by dice. `loads`
+ * holds what every node has by id and is moved on by each choice, so that a batch of launches spreads
+ * evenly. Empty = nobody matches.
  */
 export function selectTargets(
   tags: StringMap,

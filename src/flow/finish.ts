@@ -1,9 +1,11 @@
 /**
- * The finish step: carries the ends of executions into the store, many in one transaction, and tells the world what each
- * did. An end is held until the store has taken it: a store that is away delays it and loses nothing.
+ * The finish step: carries the ends of executions into the store, many in one transaction, and tells
+ * the world what each did. An end is held until the store has taken it: a store that is away delays it
+ * and loses nothing.
  *
- * Crash points: before the commit the execution is still running in the store and is rescued as `lost`; after it the
- * follow-ups (retry, dependents' requests) are durable. Bells and events may be lost; polls find the work.
+ * Crash points: before the commit the execution is still running in the store and is rescued as `lost`;
+ * after it the follow-ups (retry, dependents' requests) are durable. Bells and events may be lost;
+ * polls find the work.
  */
 import {executionId} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'

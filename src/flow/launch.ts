@@ -1,9 +1,10 @@
 /**
- * The launch step, the leader's: takes every waiting request and every job that is due, asks the core what becomes of
- * each, and writes the decisions in one transaction a batch. Lives as long as a term.
+ * The launch step, the leader's: takes every waiting request and every job that is due, asks the core
+ * what becomes of each, and writes the decisions in one transaction a batch. Lives as long as a term.
  *
- * Crash points: before the apply nothing has happened and the next pass finds the same work; after it the rows are
- * durable and the pending executions wait for their nodes. Bells and events after the commit may be lost; polls find it.
+ * Crash points: before the apply nothing has happened and the next pass finds the same work; after it
+ * the rows are durable and the pending executions wait for their nodes. Bells and events after the
+ * commit may be lost; polls find it.
  */
 import type {PassContext} from '../core/admission.ts'
 import {decideDue, decideRequest} from '../core/launch.ts'
@@ -162,7 +163,8 @@ export class LaunchService implements Service {
   async #apply(dues: readonly DueDecision[], requests: readonly RequestDecision[]): Promise<void> {
     const {store, term, wakeup} = this.#options
     const applied = await store.applyLaunches({term, dues, requests})
-    // A conflict is a job that was edited, or launched by hand, since it was loaded: the next pass decides it anew.
+    // A conflict is a job that was edited, or launched by hand, since it was loaded: the next pass
+    // decides it anew.
     if (applied.dues.includes('conflict') || applied.requests.includes('conflict')) {
       this.#conflicted = true
       this.#revisitAt = -Infinity

@@ -1,6 +1,7 @@
 /**
- * One running execution's output on its way to the store. Only the last bytes count, so what the store has not taken yet
- * is held in a tail of that length and older bytes are simply let go: memory stays bounded without slowing the command.
+ * One running execution's output on its way to the store. Only the last bytes count, so what the store
+ * has not taken yet is held in a tail of that length and older bytes are simply let go: memory stays
+ * bounded without slowing the command.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/clock.ts'
@@ -86,7 +87,8 @@ export class OutputKeeper {
         })
       }
     } catch (error) {
-      // This stretch of a live view is missing until the store is back; what counts in the end is sent with the finish.
+      // This stretch of a live view is missing until the store is back; what counts in the end is sent
+      // with the finish.
       events.emit('step_failed', {step: 'output', message: String(error)})
       this.#putBack(stretch.bytes)
     }

@@ -1,6 +1,7 @@
 /**
- * The prune step, the leader's: lets go what retention allows, a bounded piece at a time so that it never holds up a
- * launch. Walks all jobs in rounds; what a crash interrupts the next round finds again.
+ * The prune step, the leader's: lets go what retention allows, a bounded piece at a time so that it
+ * never holds up a launch. Walks all jobs in rounds; what a crash interrupts the next round finds
+ * again.
  */
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'

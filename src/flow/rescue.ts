@@ -1,8 +1,10 @@
 /**
- * The rescue step. A starting node ends what its earlier life claimed; the leader ends what dead nodes claimed and gives
- * pending work that nobody takes to another node. Ended means `lost` by the same rule as every finish, so retries follow.
+ * The rescue step. A starting node ends what its earlier life claimed; the leader ends what dead nodes
+ * claimed and gives pending work that nobody takes to another node. Ended means `lost` by the same rule
+ * as every finish, so retries follow.
  *
- * Crash points: every batch is one transaction; what a crash leaves running in the store is found by the next look.
+ * Crash points: every batch is one transaction; what a crash leaves running in the store is found by
+ * the next look.
  */
 import {SilenceJudge, type SilenceLimits} from '../core/silence.ts'
 import {matchTargets, selectTargets, type DefaultTarget} from '../core/target.ts'
@@ -135,8 +137,8 @@ export class RescueService implements Service {
   }
 
   /**
-   * A matching alive node that the launch does not use yet; `null` = it stays where it is. It must have room, unless the
-   * execution's own node is gone: then it may as well wait in another queue.
+   * A matching alive node that the launch does not use yet; `null` = it stays where it is. It must have
+   * room, unless the execution's own node is gone: then it may as well wait in another queue.
    */
   #otherNode(
     {job, nodeId, usedNodes}: StrayExecution,

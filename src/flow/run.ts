@@ -1,9 +1,10 @@
 /**
- * The run step, every node's: claims its pending executions as far as there is room, starts their executors, and hands
- * each end to finish. No process starts without a durable claim.
+ * The run step, every node's: claims its pending executions as far as there is room, starts their
+ * executors, and hands each end to finish. No process starts without a durable claim.
  *
- * Crash points: after the claim and before the start, or while it runs, the execution is `running` in the store and
- * nobody's; the node's next life (or the leader) ends it as `lost`. After the end and before the finish likewise.
+ * Crash points: after the claim and before the start, or while it runs, the execution is `running` in
+ * the store and nobody's; the node's next life (or the leader) ends it as `lost`. After the end and
+ * before the finish likewise.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/clock.ts'
@@ -32,13 +33,16 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
   readonly claimFreshMs: number
   readonly pollMs: number
   /**
-   * What a drain waits for a store that does not take the ends, or a command that cannot be ended, before it gives up:
-   * the executions are then ended by this node's next life.
+   * What a drain waits for a store that does not take the ends, or a command that cannot be ended,
+   * before it gives up: the executions are then ended by this node's next life.
    */
   readonly drainPatienceMs: number
 }
 
-/** Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store is away. */
+/**
+ * Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store
+ * is away.
+ */
 const SETTLING_PER_SLOT_MAX = 4
 
 export class RunService implements Service {
@@ -82,8 +86,9 @@ export class RunService implements Service {
   }
 
   /**
-   * Takes nothing new and lets running work finish for `graceMs` (may be `Infinity`); the rest is ended and becomes
-   * `lost` with reason `node_stopped`. Resolves when nothing runs and the store has every end.
+   * Takes nothing new and lets running work finish for `graceMs` (may be `Infinity`); the rest is ended
+   * and becomes `lost` with reason `node_stopped`. Resolves when nothing runs and the store has every
+   * end.
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true

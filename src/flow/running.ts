@@ -1,6 +1,7 @@
 /**
- * One claimed execution from its start to its end: a chain of small steps over one record, where a failure is a value
- * that flows to the end. Nothing here throws past it, because every claim must end in a finish.
+ * One claimed execution from its start to its end: a chain of small steps over one record, where a
+ * failure is a value that flows to the end. Nothing here throws past it, because every claim must end
+ * in a finish.
  */
 import {executionId, lostLine, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'

@@ -1,6 +1,7 @@
 /**
- * Time, as everything above `system/` sees it: nothing else may read a clock or set a timer, so the simulator can
- * turn time itself. A `…At` by `now()` is wall time and decides nothing on a cluster; lengths are measured by `monotonicMs()`.
+ * Time, as everything above `system/` sees it: nothing else may read a clock or set a timer, so the
+ * simulator can turn time itself. A `…At` by `now()` is wall time and decides nothing on a cluster;
+ * lengths are measured by `monotonicMs()`.
  */
 
 export interface Timer {
@@ -13,6 +14,9 @@ export interface Clock {
   now(): number
   /** Never goes back; fractional ms since some arbitrary start. */
   monotonicMs(): number
-  /** Calls `callback` once, no earlier than `delayMs` from now. Any length: adapters clamp and re-arm beyond 2^31 ms. */
+  /**
+   * Calls `callback` once, no earlier than `delayMs` from now. Any length: adapters clamp and re-arm
+   * beyond 2^31 ms.
+   */
   after(delayMs: number, callback: () => void): Timer
 }

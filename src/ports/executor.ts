@@ -1,6 +1,7 @@
 /**
- * What runs a job's work. One file in `executors/` each, one line in its registry, one section in docs/executors.md.
- * An executor never throws out of `start` and never loses a result: whatever goes wrong is a `failed` end that says why.
+ * What runs a job's work. One file in `executors/` each, one line in its registry, one section in
+ * docs/executors.md. An executor never throws out of `start` and never loses a result: whatever goes
+ * wrong is a `failed` end that says why.
  */
 import type {StringMap} from '../core/job.ts'
 
@@ -21,7 +22,10 @@ export interface Run {
   readonly nodeName: string
   readonly attempt: number
   readonly scheduledAt: number
-  /** Already checked at submit, but written by another version perhaps: check again, end `failed` with a sentence. */
+  /**
+   * Already checked at submit, but written by another version perhaps: check again, end `failed` with a
+   * sentence.
+   */
   readonly config: StringMap
 }
 
@@ -58,8 +62,9 @@ export interface Executor {
   readonly name: string
   readonly parameters: readonly Parameter[]
   /**
-   * Judges parameters at submit. `problems` refuse the job (400): each names the parameter, what is wrong and the fix.
-   * `warnings` are stored jobs that will fail as they stand (a shell job without `command`).
+   * Judges parameters at submit. `problems` refuse the job (400): each names the parameter, what is
+   * wrong and the fix. `warnings` are stored jobs that will fail as they stand (a shell job without
+   * `command`).
    */
   check(config: StringMap): {
     readonly problems: readonly string[]

@@ -1,6 +1,6 @@
 /**
- * What is done with a run's output where it ran. A processor sees the whole stream, not only the kept tail. One file in
- * `processors/` each, one line in its registry, one section in docs/processors.md.
+ * What is done with a run's output where it ran. A processor sees the whole stream, not only the kept
+ * tail. One file in `processors/` each, one line in its registry, one section in docs/processors.md.
  */
 import type {StringMap} from '../core/job.ts'
 import type {OutputSink, Parameter, Run} from './executor.ts'
@@ -10,13 +10,16 @@ export interface ProcessorRun {
   readonly config: StringMap
 }
 
-/** One execution's passage through one processor. Every method may reject; the chain notes it and keeps the output. */
+/**
+ * One execution's passage through one processor. Every method may reject; the chain notes it and keeps
+ * the output.
+ */
 export interface ProcessorStream {
   /** Resolves when more may come. */
   write(bytes: Uint8Array): Promise<void>
   /**
-   * The command ended. Answers the one line that is stored in place of the output when `forward` is false (for
-   * `files` the path), without a newline.
+   * The command ended. Answers the one line that is stored in place of the output when `forward` is
+   * false (for `files` the path), without a newline.
    */
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<string>
 }
@@ -31,7 +34,10 @@ export interface Processor {
 
 /** What became of the output after the command ended. */
 export interface ChainEnd {
-  /** A processor took the output elsewhere: the line stored in its place, without a newline; `null` = it is kept. */
+  /**
+   * A processor took the output elsewhere: the line stored in its place, without a newline; `null` = it
+   * is kept.
+   */
   readonly line: string | null
   /** What went wrong on the way, whole lines; `''` = nothing. Shown after the output. */
   readonly foot: string
@@ -43,7 +49,10 @@ export interface OutputChain extends OutputSink {
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<ChainEnd>
 }
 
-/** Opens the chain of one execution; `keep` receives what is to be stored. Never throws: what fails is noted at the end. */
+/**
+ * Opens the chain of one execution; `keep` receives what is to be stored. Never throws: what fails is
+ * noted at the end.
+ */
 export type OpenChain = (
   processors: Readonly<Record<string, StringMap>>,
   run: Run,

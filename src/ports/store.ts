@@ -1,8 +1,9 @@
 /**
- * The one durable thing. Methods are named after the flow's steps and are whole transactions: they take data and give
- * data, never closures, and decide by the pure core inside their transaction where a decision must see what it changes.
- * What is expected is a return value; a store that cannot be reached or written throws `StoreUnavailable`, a commit whose
- * outcome is unknown throws `OutcomeUnknown`. Instants are ms since the epoch by the store's own clock.
+ * The one durable thing. Methods are named after the flow's steps and are whole transactions: they take
+ * data and give data, never closures, and decide by the pure core inside their transaction where a
+ * decision must see what it changes. What is expected is a return value; a store that cannot be reached
+ * or written throws `StoreUnavailable`, a commit whose outcome is unknown throws `OutcomeUnknown`.
+ * Instants are ms since the epoch by the store's own clock.
  */
 import type {
   ExecutionKey,
@@ -151,7 +152,10 @@ export interface Page<Row> {
 
 export interface JobStore {
   submit(request: SubmitRequest): Promise<SubmitResult>
-  /** All or nothing; parents may stand anywhere in the list. `disabled` imports every job disabled. Never plans the past. */
+  /**
+   * All or nothing; parents may stand anywhere in the list. `disabled` imports every job disabled.
+   * Never plans the past.
+   */
   restore(
     entries: readonly RestoreEntry[],
     options: {readonly disabled: boolean},
@@ -167,7 +171,10 @@ export interface JobStore {
   >
   /** Stores a request to run (cause `manual`); the launch number is taken here. */
   requestRun(request: RunRequest): Promise<RunResult>
-  /** Deletes finished executions and resets counters and status; open launches stay, daily statistics stay. */
+  /**
+   * Deletes finished executions and resets counters and status; open launches stay, daily statistics
+   * stay.
+   */
   resetHistory(name: string): Promise<JobRecord | null>
   job(name: string): Promise<JobRecord | null>
   jobs(query: JobQuery): Promise<Page<JobRecord>>
@@ -179,7 +186,10 @@ export interface JobStore {
 
 /** An execution with as much of its output's tail as was asked for. */
 export interface ExecutionView extends ExecutionRecord {
-  /** The last kept bytes of what the command wrote, without head and foot; starts on a UTF-8 character where it was cut. */
+  /**
+   * The last kept bytes of what the command wrote, without head and foot; starts on a UTF-8 character
+   * where it was cut.
+   */
   readonly output: Uint8Array
   /** True when the command wrote more than `output` holds. */
   readonly outputTruncated: boolean
@@ -195,7 +205,10 @@ export interface ExecutionQuery extends Slice {
   readonly outputBytes: number
 }
 
-/** A stretch of kept output: bytes from absolute position `offset` on (later than asked when older ones are gone). */
+/**
+ * A stretch of kept output: bytes from absolute position `offset` on (later than asked when older ones
+ * are gone).
+ */
 export interface OutputStretch {
   readonly offset: number
   readonly bytes: Uint8Array
@@ -214,7 +227,10 @@ export interface DayStatistics {
 export interface HistoryStore {
   /** Newest first by default (sort `id`, order `desc`). `null` = no such job. */
   executions(name: string, query: ExecutionQuery): Promise<Page<ExecutionView> | null>
-  /** `null` = no such job, or no such execution of it. Also finds executions of an ephemeral job's last launch. */
+  /**
+   * `null` = no such job, or no such execution of it. Also finds executions of an ephemeral job's last
+   * launch.
+   */
   execution(name: string, key: ExecutionKey, outputBytes: number): Promise<ExecutionView | null>
   /** Kept output from absolute byte `from` on, at most `limit` bytes; for following a run. */
   outputSince(
@@ -266,14 +282,20 @@ export interface DueWork {
   /** The store's clock; the decisions are about this instant. */
   readonly now: number
   readonly jobs: readonly DueJob[]
-  /** Earliest `next` later than `now`; `null` when nothing is planned. Meaningful when `jobs` was not cut by the limit. */
+  /**
+   * Earliest `next` later than `now`; `null` when nothing is planned. Meaningful when `jobs` was not
+   * cut by the limit.
+   */
   readonly nextDueAt: number | null
 }
 
 export interface PendingRequest {
   readonly launch: LaunchRecord
   readonly job: JobRecord
-  /** Another launch of the job's name that is open and already launched, or pending with a smaller number and cause `schedule`. */
+  /**
+   * Another launch of the job's name that is open and already launched, or pending with a smaller
+   * number and cause `schedule`.
+   */
   readonly openGroup: number | null
 }
 
@@ -348,9 +370,10 @@ export interface LeaderStore {
   /** Alive nodes that run jobs, with their load. */
   candidates(): Promise<readonly Candidate[]>
   /**
-   * Writes decisions in one transaction under the term. Each applies only if the job still has its revision and `next`
-   * (a request: is still pending, its job still there); others are `conflict` and change nothing. Moves `next`, writes
-   * launch and execution rows, merges neighbouring rows that did not launch. Throws `TermOver`.
+   * Writes decisions in one transaction under the term. Each applies only if the job still has its
+   * revision and `next` (a request: is still pending, its job still there); others are `conflict` and
+   * change nothing. Moves `next`, writes launch and execution rows, merges neighbouring rows that did
+   * not launch. Throws `TermOver`.
    */
   applyLaunches(request: {
     readonly term: number
@@ -379,8 +402,9 @@ export interface LeaderStore {
     }[]
   }): Promise<readonly Applied[]>
   /**
-   * Ends every running execution claimed by the given lives of nodes as `lost` by the rule of `finish`, at most `limit`.
-   * Called by the leader for nodes judged dead, and by a starting node for its own earlier lives (`term` null).
+   * Ends every running execution claimed by the given lives of nodes as `lost` by the rule of `finish`,
+   * at most `limit`. Called by the leader for nodes judged dead, and by a starting node for its own
+   * earlier lives (`term` null).
    */
   rescue(request: {
     readonly term: number | null
@@ -388,8 +412,8 @@ export interface LeaderStore {
     /** Executions of this life of the node are left alone; `null` = all lives are over. */
     readonly exceptIncarnation: string | null
     /**
-     * What the judge saw of the node. If the node was heard again or returned since, nothing is ended: the verdict is
-     * no longer about it. `null` = not a verdict but the node's own word.
+     * What the judge saw of the node. If the node was heard again or returned since, nothing is ended:
+     * the verdict is no longer about it. `null` = not a verdict but the node's own word.
      */
     readonly judged: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
@@ -427,7 +451,10 @@ export interface ClaimResult {
   readonly claimed: readonly ClaimedExecution[]
   /** Pending executions of this node that are due and found no room. */
   readonly waiting: number
-  /** Earliest `notBefore` of a pending execution of this node that is not due yet, as a length from now; `null` = none. */
+  /**
+   * Earliest `notBefore` of a pending execution of this node that is not due yet, as a length from now;
+   * `null` = none.
+   */
   readonly nextDueInMs: number | null
 }
 
@@ -449,7 +476,10 @@ export interface FinishItem {
   readonly reason: string
   readonly outputHead: string
   readonly outputFoot: string
-  /** The last stretch of output not appended yet (it may skip bytes that no longer count), and how many there were in all. */
+  /**
+   * The last stretch of output not appended yet (it may skip bytes that no longer count), and how many
+   * there were in all.
+   */
   readonly output: {
     readonly offset: number
     readonly bytes: Uint8Array
@@ -516,7 +546,10 @@ export interface MemberStore {
     freshMs: number,
   ): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
   members(): Promise<readonly MemberRecord[]>
-  /** A leader's verdict about one life of a node; changes nothing when another life has joined. Throws `TermOver`. */
+  /**
+   * A leader's verdict about one life of a node; changes nothing when another life has joined. Throws
+   * `TermOver`.
+   */
   setMemberStatus(request: {
     readonly term: number
     readonly nodeId: string
@@ -524,8 +557,8 @@ export interface MemberStore {
     readonly status: MemberStatus
   }): Promise<void>
   /**
-   * A pending execution ends `cancelled` at once, a running one is flagged for its node; either way the launch's other
-   * retries end. Repeatable.
+   * A pending execution ends `cancelled` at once, a running one is flagged for its node; either way the
+   * launch's other retries end. Repeatable.
    */
   cancelExecution(name: string, key: ExecutionKey): Promise<CancelResult>
 }
@@ -564,7 +597,10 @@ export interface Store
   agreeTimezone(zone: string): Promise<string>
   /** Resolves when the store could be read and written just now; else throws. */
   probe(): Promise<void>
-  /** Writes a consistent image of everything but secrets, a SQLite database, to a file that does not exist yet. */
+  /**
+   * Writes a consistent image of everything but secrets, a SQLite database, to a file that does not
+   * exist yet.
+   */
   backup(file: string): Promise<void>
   close(): Promise<void>
 }

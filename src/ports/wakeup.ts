@@ -1,9 +1,13 @@
 /**
- * Doorbells between the steps. A ring only makes the next step look sooner; every step also polls, so with every
- * ring dropped the system is slower and nothing else. Rung after the commit, never inside it.
+ * Doorbells between the steps. A ring only makes the next step look sooner; every step also polls, so
+ * with every ring dropped the system is slower and nothing else. Rung after the commit, never inside
+ * it.
  */
 
-/** `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be ended. */
+/**
+ * `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be
+ * ended.
+ */
 export type Bell = 'launch' | 'run' | 'cancel'
 
 export interface Wakeup {

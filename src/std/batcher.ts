@@ -1,6 +1,6 @@
 /**
- * Collects single items into batches: what many callers ask for one by one is done once for all of them. A batch leaves
- * after a short wait or when it is full; while one is under way the next collects.
+ * Collects single items into batches: what many callers ask for one by one is done once for all of
+ * them. A batch leaves after a short wait or when it is full; while one is under way the next collects.
  */
 
 export interface BatcherOptions<Item, Result> {

@@ -1,6 +1,7 @@
 /**
- * A step that is taken again and again: when its time has come, or sooner when somebody rings. Never two at once, and a
- * ring while it runs means once more afterwards, so no ring is lost. A step that fails is taken again with backoff.
+ * A step that is taken again and again: when its time has come, or sooner when somebody rings. Never
+ * two at once, and a ring while it runs means once more afterwards, so no ring is lost. A step that
+ * fails is taken again with backoff.
  */
 import {AssertionFailed} from './assert.ts'
 
@@ -11,7 +12,10 @@ export interface LoopClock {
 
 export interface LoopOptions {
   readonly clock: LoopClock
-  /** Takes one step and answers how long to wait for the next, in ms; 0 = at once, after other work had its turn. */
+  /**
+   * Takes one step and answers how long to wait for the next, in ms; 0 = at once, after other work had
+   * its turn.
+   */
   readonly step: () => Promise<number>
   /** Told of every failure of the step; the loop goes on by itself. */
   readonly failed: (error: unknown) => void
@@ -69,7 +73,8 @@ export class Loop {
       delayMs = await this.#options.step()
       this.#failures = 0
     } catch (error) {
-      // A broken invariant is not a failure to try again: nothing handles this rejection, and the process ends.
+      // A broken invariant is not a failure to try again: nothing handles this rejection, and the
+      // process ends.
       if (error instanceof AssertionFailed) throw error
       delayMs = Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures, 10))
       this.#failures += 1

@@ -1,6 +1,7 @@
 /**
- * The last bytes of a stream whose beginning may be forgotten. Bytes are copied into one ring that grows up to the limit,
- * so that neither many tiny chunks nor small views of large read buffers cost more memory than what they hold.
+ * The last bytes of a stream whose beginning may be forgotten. Bytes are copied into one ring that
+ * grows up to the limit, so that neither many tiny chunks nor small views of large read buffers cost
+ * more memory than what they hold.
  */
 
 /** The ring's first size: most commands print little. */
@@ -38,7 +39,10 @@ export class Tail {
     this.#write(this.#total - kept.length, kept)
   }
 
-  /** Takes what is held, at most the limit: absolute position of the first byte, and the bytes. The tail is empty afterwards. */
+  /**
+   * Takes what is held, at most the limit: absolute position of the first byte, and the bytes. The tail
+   * is empty afterwards.
+   */
   take(): {readonly offset: number; readonly bytes: Uint8Array} {
     const bytes = this.#read(this.#total)
     this.#ring = EMPTY
@@ -46,7 +50,10 @@ export class Tail {
     return {offset: this.#total - bytes.length, bytes}
   }
 
-  /** Gives back what `take` answered and could not be used, if it still counts. Nothing but `push` may lie between. */
+  /**
+   * Gives back what `take` answered and could not be used, if it still counts. Nothing but `push` may
+   * lie between.
+   */
   unshift(bytes: Uint8Array): void {
     const room = this.#limit - this.#held
     const kept = bytes.length > room ? bytes.subarray(bytes.length - room) : bytes
