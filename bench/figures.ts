@@ -1,6 +1,6 @@
 /**
- * What a benchmark has to say: figures, each with every sample it was made from, so that nobody has to trust a single
- * number from a noisy machine. Knows nothing of how they are measured or printed.
+ * What a benchmark has to say: figures, each with every sample it was made from, so that nobody has to
+ * trust a single number from a noisy machine. Knows nothing of how they are measured or printed.
  */
 
 export type Target = {readonly atLeast: number} | {readonly atMost: number}
@@ -50,7 +50,10 @@ export function summarise(samples: readonly number[]): Summary {
   return {median: quantile(sorted, 0.5), low: sorted[0] ?? NaN, high: sorted.at(-1) ?? NaN}
 }
 
-/** The value below which the part `q` of the samples lies; between two samples the line through them. `NaN` of none. */
+/**
+ * The value below which the part `q` of the samples lies; between two samples the line through them.
+ * `NaN` of none.
+ */
 export function quantile(samples: readonly number[], q: number): number {
   const sorted = samples.toSorted((a, b) => a - b)
   const position = (sorted.length - 1) * q

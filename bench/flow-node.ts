@@ -1,7 +1,7 @@
 /**
- * The flow of one server without its HTTP side: the real services, wired by the server's own `server-flow.ts` over the
- * real store on disk, with an executor of the benchmark's choice and a clock that can be set forward, so that work
- * planned for later is due now.
+ * The flow of one server without its HTTP side: the real services, wired by the server's own
+ * `server-flow.ts` over the real store on disk, with an executor of the benchmark's choice and a clock
+ * that can be set forward, so that work planned for later is due now.
  */
 import {availableParallelism} from 'node:os'
 import {Membership} from '../src/cluster/membership.ts'

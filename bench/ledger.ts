@@ -1,4 +1,7 @@
-/** Start lags from the ledger of a stopped server: read straight from its database, since it is whole and still. */
+/**
+ * Start lags from the ledger of a stopped server: read straight from its database, since it is whole
+ * and still.
+ */
 import {DatabaseSync} from 'node:sqlite'
 import {storeFiles} from '../src/stores/sqlite/ownership.ts'
 
@@ -8,8 +11,9 @@ interface LagRow {
 }
 
 /**
- * From the planned time to the decision, in ms, for every launch by schedule of the jobs whose names begin so. Planned
- * times before `from` do not count. Throws when a planned time did not become a launch.
+ * From the planned time to the decision, in ms, for every launch by schedule of the jobs whose names
+ * begin so. Planned times before `from` do not count. Throws when a planned time did not become a
+ * launch.
  */
 export function startLags(dataDir: string, prefix: string, from = 0): number[] {
   const {database: file} = storeFiles(dataDir)

@@ -1,11 +1,15 @@
 /**
- * Questions and answers between the benchmark and its helper processes: what is measured in a process of its own is
- * started here and asked over the channel that Node gives it. A child ends when the benchmark does, however that ends.
+ * Questions and answers between the benchmark and its helper processes: what is measured in a process
+ * of its own is started here and asked over the channel that Node gives it. A child ends when the
+ * benchmark does, however that ends.
  */
 import {fork, type ChildProcess} from 'node:child_process'
 import type {Scratch} from './scratch.ts'
 
-/** Longer than any single question takes on a slow machine; a child that hangs fails its section, not the run. */
+/**
+ * Longer than any single question takes on a slow machine; a child that hangs fails its section, not
+ * the run.
+ */
 const ANSWER_LIMIT_MS = 180_000
 
 interface Question {

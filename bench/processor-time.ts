@@ -1,6 +1,7 @@
 /**
- * Processor time of a process, its threads and everything it started, from /proc. On a machine that others use at the
- * same time this says more than the clock on the wall: it counts only what the measured processes used themselves.
+ * Processor time of a process, its threads and everything it started, from /proc. On a machine that
+ * others use at the same time this says more than the clock on the wall: it counts only what the
+ * measured processes used themselves.
  */
 import {readdirSync, readFileSync} from 'node:fs'
 
@@ -29,7 +30,10 @@ function familyOf(pid: number): number[] {
   return [pid, ...children.flatMap(familyOfAlive)]
 }
 
-/** A short-lived command may end while it is looked at; what it used is with its parent then, or in the next look. */
+/**
+ * A short-lived command may end while it is looked at; what it used is with its parent then, or in the
+ * next look.
+ */
 function familyOfAlive(pid: number): number[] {
   try {
     return familyOf(pid)

@@ -12,7 +12,10 @@ export interface RunFacts {
   readonly platform: string
   readonly cores: number
   readonly memoryMiB: number
-  /** Average number of processes that wanted a core in the minute before the run; more than 0 is noise in every figure. */
+  /**
+   * Average number of processes that wanted a core in the minute before the run; more than 0 is noise
+   * in every figure.
+   */
   readonly loadBefore: number
   /** Sections that could not be measured, and why. */
   readonly failures: readonly string[]

@@ -4,14 +4,17 @@ import type {JobBody, ServerProcess} from './server-process.ts'
 const SECOND_MS = 1000
 /** Just before the next second's jobs are due: what waits now is more than a second's work. */
 const LOOK_AT_MS = 900
-/** Of the jobs that are due each second: so much still waiting a moment before the next second means saturation. */
+/**
+ * Of the jobs that are due each second: so much still waiting a moment before the next second means
+ * saturation.
+ */
 const SATURATED_SHARE = 0.1
 const GROWTH = 0.25
 const RAMP_SECONDS_MAX = 20
 
 /**
- * Stores `atFirst` jobs that run `true` every second, and more until work is left when the next second begins. Answers
- * how many it took.
+ * Stores `atFirst` jobs that run `true` every second, and more until work is left when the next second
+ * begins. Answers how many it took.
  */
 export async function saturate(server: ServerProcess, atFirst: number): Promise<number> {
   let jobs = atFirst

@@ -1,6 +1,6 @@
 /**
- * Everything a run of the benchmark leaves in the world while it lasts: folders and processes. Nothing outlives `clear`,
- * which is also what happens when somebody interrupts the run.
+ * Everything a run of the benchmark leaves in the world while it lasts: folders and processes. Nothing
+ * outlives `clear`, which is also what happens when somebody interrupts the run.
  */
 import type {ChildProcess} from 'node:child_process'
 import {mkdtemp, rm} from 'node:fs/promises'

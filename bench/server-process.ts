@@ -1,6 +1,6 @@
 /**
- * A real server for a section: `src/main.ts server` in a process of its own on a free port, or the same server in a
- * process that holds memory. Spoken to only through its API.
+ * A real server for a section: `src/main.ts server` in a process of its own on a free port, or the same
+ * server in a process that holds memory. Spoken to only through its API.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {fileURLToPath} from 'node:url'
@@ -104,7 +104,10 @@ export class ServerProcess {
     if (!response.ok) throw new Error(`restore answered ${response.status}: ${text}`)
   }
 
-  /** Executions that ended well, from the statistics that their own transactions wrote; with the instant of the answer. */
+  /**
+   * Executions that ended well, from the statistics that their own transactions wrote; with the instant
+   * of the answer.
+   */
   async succeeded(): Promise<{readonly count: number; readonly atMs: number}> {
     const response = await this.get('/v1/stats?days=2')
     const {stats} = (await response.json()) as {stats: readonly {success_count: number}[]}

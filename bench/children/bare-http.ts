@@ -1,4 +1,7 @@
-/** The bare HTTP server of the runtime: reads a JSON body, answers a small JSON object. What any API costs at least. */
+/**
+ * The bare HTTP server of the runtime: reads a JSON body, answers a small JSON object. What any API
+ * costs at least.
+ */
 import {createServer} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {answerQuestions} from '../link.ts'

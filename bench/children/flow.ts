@@ -1,7 +1,7 @@
 /**
- * Bursts through the whole flow without HTTP: so many jobs planned for one instant, timed from that instant until the
- * last end and its counters are committed. What is executed may be nothing, so that only the bookkeeping is left, or the
- * command `true` in one way of starting processes.
+ * Bursts through the whole flow without HTTP: so many jobs planned for one instant, timed from that
+ * instant until the last end and its counters are committed. What is executed may be nothing, so that
+ * only the bookkeeping is left, or the command `true` in one way of starting processes.
  */
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {createExecutors, type ExecutorRegistry} from '../../src/executors/registry.ts'

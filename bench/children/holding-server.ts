@@ -1,6 +1,7 @@
 /**
- * A whole server in a process that holds memory before the server starts: half of it small objects on the collected
- * heap, half of it buffers beside it, both really touched. What a node with much going on looks like to the system.
+ * A whole server in a process that holds memory before the server starts: half of it small objects on
+ * the collected heap, half of it buffers beside it, both really touched. What a node with much going on
+ * looks like to the system.
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism} from 'node:os'

@@ -1,6 +1,6 @@
 /**
- * Clients of the API, in a process of their own so that what they cost does not delay the server's loop. They share the
- * machine's cores with it all the same: a latency measured here is an upper bound.
+ * Clients of the API, in a process of their own so that what they cost does not delay the server's
+ * loop. They share the machine's cores with it all the same: a latency measured here is an upper bound.
  */
 import {Agent, request} from 'node:http'
 import {quantile} from '../figures.ts'

@@ -1,4 +1,7 @@
-/** The plain spawn loop: `true`, started and awaited by child_process again and again, so many at a time. No scheduler. */
+/**
+ * The plain spawn loop: `true`, started and awaited by child_process again and again, so many at a
+ * time. No scheduler.
+ */
 import {spawn} from 'node:child_process'
 import {answerQuestions} from '../link.ts'
 

@@ -1,4 +1,7 @@
-/** What the scheduler itself can keep up with: everything but starting processes, down to the committed counters. */
+/**
+ * What the scheduler itself can keep up with: everything but starting processes, down to the committed
+ * counters.
+ */
 import type {handlers as Flow} from '../children/flow.ts'
 import {Link} from '../link.ts'
 import type {Section} from '../section.ts'

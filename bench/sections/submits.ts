@@ -1,4 +1,7 @@
-/** New jobs a second by many clients over HTTP, against what the bare store commits and a bare HTTP server answers. */
+/**
+ * New jobs a second by many clients over HTTP, against what the bare store commits and a bare HTTP
+ * server answers.
+ */
 import type {handlers as BareHttp} from '../children/bare-http.ts'
 import type {handlers as Client} from '../children/http-client.ts'
 import type {handlers as BareStore} from '../children/store.ts'

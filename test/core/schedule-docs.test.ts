@@ -1,6 +1,6 @@
 /**
- * The examples of docs/schedules.md, run as they stand there: every table with planned times is read and checked, and
- * every descriptor and refused expression the page names is one.
+ * The examples of docs/schedules.md, run as they stand there: every table with planned times is read
+ * and checked, and every descriptor and refused expression the page names is one.
  */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'

@@ -1,4 +1,7 @@
-/** Rows of the tables in docs/configuration.md, made from the tables in the code: the page must hold exactly these. */
+/**
+ * Rows of the tables in docs/configuration.md, made from the tables in the code: the page must hold
+ * exactly these.
+ */
 import {environmentName, type Option} from '../../src/config-options.ts'
 import {formatDuration} from '../../src/std/duration.ts'
 
