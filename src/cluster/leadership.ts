@@ -5,7 +5,8 @@
  */
 import type {Clock, Timer} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import {TermOver, type LeaderStore} from '../ports/store.ts'
+import type {LeaderStore} from '../ports/leader-store.ts'
+import {TermOver} from '../ports/store-failure.ts'
 import {Loop} from '../std/loop.ts'
 import type {Service} from '../std/service.ts'
 

@@ -5,7 +5,7 @@
 import type {MemberStatus} from '../core/node.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {JoinRequest, NodeStore} from '../ports/store.ts'
+import type {JoinRequest, NodeStore} from '../ports/node-store.ts'
 import {Loop} from '../std/loop.ts'
 import type {Service} from '../std/service.ts'
 

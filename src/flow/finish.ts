@@ -10,7 +10,7 @@
 import {executionId} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {FinishItem, FinishOutcome, NodeStore} from '../ports/store.ts'
+import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
 import type {Wakeup} from '../ports/wakeup.ts'
 import {AssertionFailed} from '../std/assert.ts'
 import {Batcher} from '../std/batcher.ts'

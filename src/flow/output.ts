@@ -6,7 +6,7 @@
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {OutputAppend} from '../ports/store.ts'
+import type {OutputAppend} from '../ports/node-store.ts'
 import {Tail} from '../std/tail.ts'
 
 export interface OutputKeeperOptions {

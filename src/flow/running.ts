@@ -9,7 +9,7 @@ import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
 import type {ChainEnd, OpenChain} from '../ports/processor.ts'
 import type {Random} from '../ports/random.ts'
-import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/store.ts'
+import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/node-store.ts'
 import {OutputKeeper} from './output.ts'
 
 export interface RunningOptions {

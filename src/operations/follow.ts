@@ -6,7 +6,7 @@
 import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {OutputStretch} from '../ports/store.ts'
+import type {OutputStretch} from '../ports/history-store.ts'
 import {decodeOutput, unfinishedBytes} from '../wire/output.ts'
 import {executionUnknown} from './history.ts'
 import type {PatientStore} from './patience.ts'

@@ -5,7 +5,7 @@
  */
 import {createHash} from 'node:crypto'
 import {DomainError} from '../core/refusal.ts'
-import type {Idempotency} from '../ports/store.ts'
+import type {Idempotency} from '../ports/job-store.ts'
 import type {Caller} from './dependencies.ts'
 
 const KEY_LENGTH_MAX = 255

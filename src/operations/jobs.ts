@@ -1,7 +1,9 @@
 /** Reading, toggling and deleting jobs. Submitting them stands in `submit.ts`, running them in `runs.ts`. */
 import type {JobRecord} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
-import type {JobQuery, Page, Store} from '../ports/store.ts'
+import type {JobQuery} from '../ports/job-store.ts'
+import type {Page} from '../ports/page.ts'
+import type {Store} from '../ports/store.ts'
 import type {OperationsDependencies} from './dependencies.ts'
 import type {PatientStore} from './patience.ts'
 import {preconditionFailed, type RevisionMatch} from './submit.ts'

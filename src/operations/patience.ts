@@ -4,7 +4,8 @@
  */
 import {DomainError} from '../core/refusal.ts'
 import type {Clock} from '../ports/clock.ts'
-import {OutcomeUnknown, StoreUnavailable, type Store} from '../ports/store.ts'
+import type {Store} from '../ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../ports/store-failure.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
 export const PATIENCE_MS = 5_000

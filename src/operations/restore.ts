@@ -3,7 +3,7 @@
  * size costs memory only for the definitions that are kept, and no long pause.
  */
 import {DomainError} from '../core/refusal.ts'
-import type {RestoreEntry} from '../ports/store.ts'
+import type {RestoreEntry} from '../ports/job-store.ts'
 import {JsonArraySplitter, NotAnArray} from '../wire/json-array.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'

@@ -4,7 +4,7 @@
 import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
-import type {ExecutionView} from '../ports/store.ts'
+import type {ExecutionView} from '../ports/history-store.ts'
 import {LISTED_OUTPUT_BYTES} from '../wire/output.ts'
 import type {Caller, OperationsDependencies} from './dependencies.ts'
 import {Idempotent, idempotencyMismatch} from './idempotency.ts'

@@ -4,7 +4,7 @@
  */
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
-import type {SubmitResult} from '../ports/store.ts'
+import type {SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {Caller, OperationsDependencies} from './dependencies.ts'

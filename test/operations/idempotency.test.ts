@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {DomainError} from '../../src/core/refusal.ts'
 import {Idempotent} from '../../src/operations/idempotency.ts'
-import type {Idempotency} from '../../src/ports/store.ts'
+import type {Idempotency} from '../../src/ports/job-store.ts'
 
 const CALLER = {id: 'one', name: ''}
 

@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {DomainError} from '../../src/core/refusal.ts'
 import {LONG_WORK_MS, PATIENCE_MS, PatientStore} from '../../src/operations/patience.ts'
-import {OutcomeUnknown, StoreUnavailable, type Store} from '../../src/ports/store.ts'
+import type {Store} from '../../src/ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 const NO_STORE = {} as Store

@@ -1,7 +1,7 @@
 /** Group commit: what goes together, in which order, and what callers hear when the writer dies. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {OutcomeUnknown} from '../../src/ports/store.ts'
+import {OutcomeUnknown} from '../../src/ports/store-failure.ts'
 import type {WriteAnswer, WriteRequest} from '../../src/stores/sqlite/engine.ts'
 import {WriteQueue, type Committer} from '../../src/stores/sqlite/write-queue.ts'
 

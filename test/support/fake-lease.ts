@@ -1,10 +1,6 @@
 /** A lease in memory, by the port's words, whose answers can be delayed, refused or lost. */
-import {
-  OutcomeUnknown,
-  StoreUnavailable,
-  type Lease,
-  type LeaderStore,
-} from '../../src/ports/store.ts'
+import type {Lease, LeaderStore} from '../../src/ports/leader-store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
 import type {VirtualClock} from './virtual-clock.ts'
 
 export type LeaseFault = 'none' | 'unavailable' | 'answer_lost'

@@ -2,7 +2,8 @@
  * The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way
  * to run them.
  */
-import type {FinishItem, OutputAppend, Store} from '../../ports/store.ts'
+import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
+import type {Store} from '../../ports/store.ts'
 import type {ReadInput, ReadName, ReadResult} from './reads.ts'
 import type {WriteInput, WriteName, WriteResult} from './writes.ts'
 

@@ -7,7 +7,7 @@ import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../../core/execut
 import {countFinish, decideFinish, launchStatus} from '../../core/finish.ts'
 import type {JobCounters, JobStatus} from '../../core/job.ts'
 import type {LaunchRecord} from '../../core/ledger.ts'
-import type {FinishOutcome} from '../../ports/store.ts'
+import type {FinishOutcome} from '../../ports/node-store.ts'
 import {assert} from '../../std/assert.ts'
 import {keyText} from './rows.ts'
 

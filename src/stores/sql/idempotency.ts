@@ -2,7 +2,7 @@
  * Answers given to requests that carried a key, kept 24 h, so that a repeated request gets the first one's
  * answer.
  */
-import type {Idempotency} from '../../ports/store.ts'
+import type {Idempotency} from '../../ports/job-store.ts'
 import {all, one, type Step} from './command.ts'
 import type {Transaction} from './transaction.ts'
 

@@ -3,7 +3,7 @@
  * what is stored and either applies whole or is a conflict; conflicts change nothing and hinder nobody.
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/ledger.ts'
-import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/store.ts'
+import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/leader-store.ts'
 import {assert} from '../../std/assert.ts'
 import {all, each, one, oneEach, type Step} from './command.ts'
 import {LAUNCH_COLUMNS, launchOf, type LaunchRow} from './rows.ts'

@@ -6,7 +6,7 @@
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/ledger.ts'
-import type {ClaimedExecution, ClaimRequest, ClaimResult} from '../../ports/store.ts'
+import type {ClaimedExecution, ClaimRequest, ClaimResult} from '../../ports/node-store.ts'
 import {all, each, one, oneEach, type Step} from './command.ts'
 import {
   BY_KEY,

@@ -1,6 +1,6 @@
 /** Deleting a job, and forgetting what it did. */
 import type {JobRecord} from '../../core/job.ts'
-import type {JobStore} from '../../ports/store.ts'
+import type {JobStore} from '../../ports/job-store.ts'
 import {all, each, type Step} from './command.ts'
 import {bury} from './stored-grave.ts'
 import {loadJob, lockJob} from './stored-job.ts'

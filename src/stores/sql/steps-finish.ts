@@ -4,7 +4,8 @@
  * them.
  */
 import {lostLine, type ExecutionKey, type FinalStatus} from '../../core/execution.ts'
-import type {CancelResult, FinishItem, FinishOutcome, LeaderStore} from '../../ports/store.ts'
+import type {LeaderStore} from '../../ports/leader-store.ts'
+import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
 import {all, one, type Step} from './command.ts'
 import type {FinishLedger, HeldExecution} from './finish-ledger.ts'
 import {BY_KEY, keyOf, keyValues, type ExecutionRow} from './rows.ts'

@@ -10,9 +10,8 @@ import type {
   ExecutionView,
   HistoryStore,
   OutputStretch,
-  Page,
-  Slice,
-} from '../../ports/store.ts'
+} from '../../ports/history-store.ts'
+import type {Page, Slice} from '../../ports/page.ts'
 import {all, breathe, one, type Step, type Value} from './command.ts'
 import {
   BY_KEY,

@@ -15,7 +15,8 @@ import {
   type SqlBool,
 } from 'kysely'
 import type {JobRecord} from '../../core/job.ts'
-import type {JobQuery, JobSort, MetadataFilter, Page} from '../../ports/store.ts'
+import type {JobQuery, JobSort, MetadataFilter} from '../../ports/job-store.ts'
+import type {Page} from '../../ports/page.ts'
 import {all, breathe, one, type Step, type Value} from './command.ts'
 import {loadJob, loadJobs} from './stored-job.ts'
 import type {Transaction} from './transaction.ts'

@@ -3,7 +3,7 @@
  * decided.
  */
 import type {Candidate} from '../../core/node.ts'
-import type {DueWork, PendingRequest} from '../../ports/store.ts'
+import type {DueWork, PendingRequest} from '../../ports/leader-store.ts'
 import {all, one, type Step} from './command.ts'
 import {jobOf, LAUNCH_COLUMNS, launchOf, SELECT_JOB, type JobRow, type LaunchRow} from './rows.ts'
 import {loadJobs} from './stored-job.ts'

@@ -2,7 +2,8 @@
  * The lease and its fence. One row; its key is the term, so taking over changes the key, and a leader's
  * write that looks up its own term in the same transaction finds no row once the term is over.
  */
-import {TermOver, type Lease} from '../../ports/store.ts'
+import type {Lease} from '../../ports/leader-store.ts'
+import {TermOver} from '../../ports/store-failure.ts'
 import {all, one, type Step} from './command.ts'
 import type {Transaction} from './transaction.ts'
 

@@ -1,6 +1,6 @@
 /** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
 import type {MemberRecord} from '../../core/node.ts'
-import type {JoinRequest, MemberStore, NodeStore} from '../../ports/store.ts'
+import type {JoinRequest, MemberStore, NodeStore} from '../../ports/node-store.ts'
 import {all, one, type Step} from './command.ts'
 import {memberOf, type MemberRow} from './rows.ts'
 import {fence} from './steps-lease.ts'

@@ -1,6 +1,7 @@
 /** Appending output while a command runs, and reading what is kept of it. */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
-import type {ExecutionView, OutputAppend} from '../../ports/store.ts'
+import type {ExecutionView} from '../../ports/history-store.ts'
+import type {OutputAppend} from '../../ports/node-store.ts'
 import {each, oneEach, type Step} from './command.ts'
 import {BY_KEY, keyText, keyValues} from './rows.ts'
 import {chunksFrom, extendOutput} from './stored-output.ts'

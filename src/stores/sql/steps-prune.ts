@@ -2,7 +2,7 @@
  * Letting go what retention allows, a bounded piece a call. Never an open launch, never output of something
  * that runs. A round walks the live jobs; its last piece also does what belongs to no job.
  */
-import type {PruneRequest, PruneResult} from '../../ports/store.ts'
+import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
 import {all, each, oneEach, type Step, type Values} from './command.ts'
 import {IDEMPOTENCY_KEPT_MS} from './idempotency.ts'
 import {keyOf, type ExecutionRow} from './rows.ts'

@@ -1,7 +1,7 @@
 /** Importing jobs from a file: all or nothing, whatever their order. A restore never plans the past. */
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/plan.ts'
-import type {RestoreEntry, RestoreResult} from '../../ports/store.ts'
+import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
 import {all, type Step} from './command.ts'
 import {isPaused, timezone} from './steps-meta.ts'
 import {applyChange} from './steps-submit.ts'

@@ -1,5 +1,5 @@
 /** Requests by hand: stored at once, decided by the leader. */
-import type {RunRequest, RunResult} from '../../ports/store.ts'
+import type {RunRequest, RunResult} from '../../ports/job-store.ts'
 import type {Step} from './command.ts'
 import {recall, remember} from './idempotency.ts'
 import {lockJob} from './stored-job.ts'

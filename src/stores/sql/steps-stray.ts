@@ -1,6 +1,6 @@
 /** Pending executions that their node does not take, and giving them to other nodes. */
 import type {LaunchCause} from '../../core/ledger.ts'
-import type {Applied, LeaderStore, StrayExecution} from '../../ports/store.ts'
+import type {Applied, LeaderStore, StrayExecution} from '../../ports/leader-store.ts'
 import {all, each, one, type Step} from './command.ts'
 import {BY_KEY, EXECUTION_COLUMNS_E, executionOf, keyValues, type ExecutionRow} from './rows.ts'
 import {loadJobs} from './stored-job.ts'

@@ -5,7 +5,7 @@
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition, type DefinitionChange} from '../../core/plan.ts'
 import {assert} from '../../std/assert.ts'
-import type {SubmitRequest, SubmitResult} from '../../ports/store.ts'
+import type {SubmitRequest, SubmitResult} from '../../ports/job-store.ts'
 import {all, one, type Step} from './command.ts'
 import {recall, remember} from './idempotency.ts'
 import {isPaused, timezone} from './steps-meta.ts'

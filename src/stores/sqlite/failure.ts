@@ -2,7 +2,7 @@
  * Errors as they travel between the writer and its callers, and which of SQLite's mean that the store is
  * not available.
  */
-import {OutcomeUnknown, StoreUnavailable, TermOver} from '../../ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable, TermOver} from '../../ports/store-failure.ts'
 import {AssertionFailed} from '../../std/assert.ts'
 
 export type FailureKind = 'unavailable' | 'unknown' | 'term_over' | 'assertion' | 'other'

@@ -3,7 +3,7 @@
  * and finish at once; lists may pause between pieces, so each takes a connection of its own for as long.
  */
 import type {Clock} from '../../ports/clock.ts'
-import {StoreUnavailable} from '../../ports/store.ts'
+import {StoreUnavailable} from '../../ports/store-failure.ts'
 import type {Step} from '../sql/command.ts'
 import {readStep, type ReadName} from '../sql/reads.ts'
 import type {StoreLimits} from '../sql/transaction.ts'

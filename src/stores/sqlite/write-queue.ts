@@ -4,7 +4,7 @@
  * commit.
  */
 import type {Clock} from '../../ports/clock.ts'
-import {StoreUnavailable} from '../../ports/store.ts'
+import {StoreUnavailable} from '../../ports/store-failure.ts'
 import type {WriteAnswer, WriteRequest} from './engine.ts'
 import {errorOf} from './failure.ts'
 

@@ -3,7 +3,7 @@
  * nothing works after.
  */
 import {Worker} from 'node:worker_threads'
-import {OutcomeUnknown, StoreUnavailable} from '../../ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-failure.ts'
 import type {WriteAnswer, WriteRequest} from './engine.ts'
 import type {SchemaResult} from './schema.ts'
 import type {Committer} from './write-queue.ts'

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {launchStatus} from '../../../src/core/finish.ts'
-import type {ClaimedExecution} from '../../../src/ports/store.ts'
+import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, ALL_ROWS, anEnd, DAY, HOUR, type Scene} from './scene.ts'
 

@@ -1,6 +1,6 @@
 /** Cases of reading history: order, paging, filters. */
 import assert from 'node:assert/strict'
-import type {ExecutionQuery} from '../../../src/ports/store.ts'
+import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, ALL_ROWS, textOf, type Scene} from './scene.ts'
 

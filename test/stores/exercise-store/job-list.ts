@@ -1,6 +1,6 @@
 /** Cases of the list of jobs: filters, sorting, slices, one snapshot. */
 import assert from 'node:assert/strict'
-import type {JobQuery} from '../../../src/ports/store.ts'
+import type {JobQuery} from '../../../src/ports/job-store.ts'
 import type {Case} from './case.ts'
 import {ALL_JOBS, type Scene} from './scene.ts'
 

@@ -1,6 +1,6 @@
 /** Cases of output: the kept bytes are exactly the last ones written, appended once, told truly. */
 import assert from 'node:assert/strict'
-import type {ClaimedExecution} from '../../../src/ports/store.ts'
+import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
 import type {Case} from './case.ts'
 import {textOf, type Scene} from './scene.ts'
 

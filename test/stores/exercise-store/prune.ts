@@ -1,6 +1,6 @@
 /** Cases of retention: the newest stay, open launches stay, each call is bounded. */
 import assert from 'node:assert/strict'
-import type {PruneRequest} from '../../../src/ports/store.ts'
+import type {PruneRequest} from '../../../src/ports/leader-store.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, ALL_ROWS, aRow, aSpec, DAY, MINUTE, type Scene} from './scene.ts'
 

@@ -8,17 +8,11 @@ import type {FinalStatus} from '../../../src/core/execution.ts'
 import type {JobRecord, JobSpec} from '../../../src/core/job.ts'
 import type {LedgerRow} from '../../../src/core/ledger.ts'
 import type {MemberStatus} from '../../../src/core/node.ts'
-import type {
-  ClaimedExecution,
-  DecidedLaunch,
-  ExecutionQuery,
-  FinishItem,
-  FinishOutcome,
-  JobQuery,
-  Store,
-  SubmitRequest,
-  SubmitResult,
-} from '../../../src/ports/store.ts'
+import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
+import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job-store.ts'
+import type {DecidedLaunch} from '../../../src/ports/leader-store.ts'
+import type {ClaimedExecution, FinishItem, FinishOutcome} from '../../../src/ports/node-store.ts'
+import type {Store} from '../../../src/ports/store.ts'
 
 /** A store of its own for one case. */
 export interface OpenedStore {

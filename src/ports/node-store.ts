@@ -1,0 +1,143 @@
+/** The store's part for nodes: membership, claiming, output, finishing. An agent has it over the wire. */
+import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
+import type {JobSpec} from '../core/job.ts'
+import type {LaunchCause} from '../core/ledger.ts'
+import type {MemberRecord, MemberStatus} from '../core/node.ts'
+
+export interface JoinRequest {
+  readonly member: Omit<MemberRecord, 'heartbeatAt' | 'status' | 'startedAt'>
+}
+
+export interface ClaimRequest {
+  readonly nodeId: string
+  readonly incarnation: string
+  /** Minted by the node for this batch: repeating a claim with it answers the same executions again. */
+  readonly token: string
+  /** Free slots. */
+  readonly room: number
+}
+
+/** A claimed execution with the definition as it stood at the claim. */
+export interface ClaimedExecution {
+  readonly execution: ExecutionRecord
+  readonly token: string
+  readonly spec: JobSpec
+  readonly cause: LaunchCause
+  readonly scheduledAt: number
+}
+
+export interface ClaimResult {
+  readonly claimed: readonly ClaimedExecution[]
+  /** Pending executions of this node that are due and found no room. */
+  readonly waiting: number
+  /**
+   * Earliest `notBefore` of a pending execution of this node that is not due yet, as a length from now;
+   * `null` = none.
+   */
+  readonly nextDueInMs: number | null
+}
+
+export interface OutputAppend {
+  readonly key: ExecutionKey
+  readonly token: string
+  /** Absolute position of `bytes[0]` in what the command wrote. A repeated append changes nothing. */
+  readonly offset: number
+  readonly bytes: Uint8Array
+}
+
+export interface FinishItem {
+  readonly key: ExecutionKey
+  readonly token: string
+  readonly status: FinalStatus
+  /** By the node's monotonic clock, from the claim on; `finishedAt` = `startedAt` + this. */
+  readonly durationMs: number
+  readonly exitCode: number | null
+  readonly reason: string
+  readonly outputHead: string
+  readonly outputFoot: string
+  /**
+   * The last stretch of output not appended yet (it may skip bytes that no longer count), and how many
+   * there were in all.
+   */
+  readonly output: {
+    readonly offset: number
+    readonly bytes: Uint8Array
+    readonly totalBytes: number
+  }
+  /** Processors took the output elsewhere: drop what was appended, keep only head and foot. */
+  readonly dropOutput: boolean
+  /** [0, 1): jitter of a retry's backoff. */
+  readonly dice: number
+}
+
+/** What finishing one execution did. */
+export type FinishOutcome =
+  | {
+      readonly kind: 'finished'
+      readonly execution: ExecutionRecord
+      /** The attempt that follows, if the rule owes one. */
+      readonly retry: {readonly key: ExecutionKey; readonly notBefore: number} | null
+      /** Set when this closed the launch. */
+      readonly closed: {
+        readonly status: 'success' | 'failed' | 'partially_failed'
+        readonly dependents: readonly string[]
+      } | null
+      /** The job was disabled, or deleted because it was ephemeral. */
+      readonly jobDisabled: boolean
+      readonly jobDeleted: boolean
+    }
+  /** It had ended already: noted as a late result if it was `lost`, nothing else changed. */
+  | {readonly kind: 'already'; readonly key: ExecutionKey; readonly status: FinalStatus}
+  /** Never existed, its job is gone, or the token is not the claim's. */
+  | {readonly kind: 'unknown'; readonly key: ExecutionKey}
+
+/** The node's part of the store; an agent has the same over the wire. */
+export interface NodeStore {
+  /** Due pending executions of this node, oldest first, at most `room`. */
+  claim(request: ClaimRequest): Promise<ClaimResult>
+  /** Whether each is still running under this token. */
+  verifyClaims(
+    claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
+  ): Promise<readonly boolean[]>
+  /** False for an execution that is not running under the token (its output is to be given up). */
+  appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]>
+  /** Applies in order; one refused item never hinders the others. */
+  finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]>
+  /** Running executions of this node that are to be ended: cancelled, or their job deleted. */
+  cancelled(nodeId: string): Promise<readonly ExecutionKey[]>
+  /** `fenced`: another life of this node has joined since; this one must end. */
+  beat(request: {
+    readonly nodeId: string
+    readonly incarnation: string
+    readonly status: MemberStatus
+  }): Promise<'ok' | 'fenced' | 'unknown'>
+}
+
+export type CancelResult =
+  | {readonly kind: 'requested'; readonly execution: ExecutionRecord}
+  | {readonly kind: 'over'; readonly status: FinalStatus}
+  | {readonly kind: 'unknown'}
+
+export interface MemberStore {
+  /** `taken`: another identity holds the name and its heartbeat is fresh (`freshMs`). */
+  join(
+    request: JoinRequest,
+    freshMs: number,
+  ): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
+  members(): Promise<readonly MemberRecord[]>
+  /**
+   * A leader's verdict about one life of a node; changes nothing when another life has joined. Throws
+   * `TermOver`.
+   */
+  setMemberStatus(request: {
+    readonly term: number
+    readonly nodeId: string
+    readonly incarnation: string
+    readonly status: MemberStatus
+  }): Promise<void>
+  /**
+   * A pending execution ends `cancelled` at once, a running one is flagged for its node; either way the
+   * launch's other retries end. Repeatable.
+   */
+  cancelExecution(name: string, key: ExecutionKey): Promise<CancelResult>
+}
