@@ -22,11 +22,13 @@ export function startLags(dataDir: string, prefix: string, from = 0): number[] {
     const range = [prefix, `${prefix}~`, from] as const
     const select = `FROM launches WHERE cause = 'schedule' AND job_name >= ? AND job_name < ?
       AND scheduled_at >= ?`
+    // What a statement answers has no type; these are the columns selected.
     const others = database
       .prepare(`SELECT count(*) AS count ${select} AND decision <> 'launched'`)
       .get(...range) as unknown as LagRow
     if (others.count > 0)
       throw new Error(`${others.count} planned times of ${prefix} did not launch`)
+    // As above.
     const rows = database
       .prepare(`SELECT decided_at - scheduled_at AS lag ${select}`)
       .all(...range) as unknown as LagRow[]

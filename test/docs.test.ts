@@ -1,6 +1,7 @@
 /**
- * The documentation against the code: what can be told, refused, set, asked or measured stands in `docs/`, and nothing
- * else is claimed there. Where a table of the code is the truth, the page must hold exactly its rows.
+ * The documentation against the code: what can be told, refused, set, asked or measured stands in
+ * `docs/`, and nothing else is claimed there. Where a table of the code is the truth, the page must
+ * hold exactly its rows.
  */
 import assert from 'node:assert/strict'
 import {existsSync, readdirSync, readFileSync} from 'node:fs'

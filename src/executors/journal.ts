@@ -136,6 +136,7 @@ export function readJournal(path: string): {head: JournalHead; left: JournalEntr
     if (typeof s === 'string') left.set(s, {executionId: s, pid: Number(p), started: Number(t)})
     if (typeof e === 'string') left.delete(e)
   }
+  // A first line with that field was written here, and whole: lines are cut at their end only.
   return {head: head as unknown as JournalHead, left: [...left.values()]}
 }
 

@@ -6,7 +6,6 @@ import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
 import type {PassContext} from '../../src/core/admission.ts'
-import type {JobRecord} from '../../src/core/job.ts'
 import {decideDue, decideRequest} from '../../src/core/launch.ts'
 import type {DueDecision, RequestDecision} from '../../src/core/ledger.ts'
 import {nextPlanned, scheduleOf} from '../../src/core/plan.ts'
@@ -308,7 +307,7 @@ describe('every due planned time', () => {
     fc.assert(
       fc.property(when, ({startAt, offMs, expiresInMs, open, nodes, ...spec}) => {
         const expiresAt = expiresInMs === null ? null : startAt + expiresInMs
-        const fixture = aJob().with({...spec, expiresAt} as Partial<JobRecord['spec']>)
+        const fixture = aJob().with({...spec, expiresAt})
         const nextAt = nextPlanned(fixture.spec, NOON, startAt, 'UTC')
         if (nextAt === null) return
         const now = nextAt + offMs

@@ -19,7 +19,8 @@ export function settingRow(option: Option): string {
   const shown = option.repeatable ? `${flag} (repeatable)` : flag
   const preset =
     option.fallback === null ? (FROM_MACHINE[option.name] ?? '') : `\`${option.fallback}\``
-  return `| ${shown} | \`${environmentName(option.name)}\` | ${preset} | ${option.summary} | ${option.reason} |`
+  const variable = `\`${environmentName(option.name)}\``
+  return `| ${shown} | ${variable} | ${preset} | ${option.summary} | ${option.reason} |`
 }
 
 export function limitRow(

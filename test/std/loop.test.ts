@@ -206,7 +206,7 @@ describe('start and stop of a loop at any point', () => {
         if (random.chance(0.2)) loop.ring()
         const waits = random.between(0, 4)
         for (let wait = 0; wait < waits; wait += 1) {
-          if (random.chance(0.5)) await null
+          if (random.chance(0.5)) await Promise.resolve()
           else await new Promise<void>((resolve) => clock.after(random.between(0, 3), resolve))
         }
         running -= 1
