@@ -9,6 +9,7 @@ import {runCli} from './cli/program.ts'
 import type {Terminal} from './cli/terminal.ts'
 import {serverCommand} from './config-sources.ts'
 import {loadConfig, type Config, type Host} from './config.ts'
+import {StartRefused} from './start-refused.ts'
 import {systemClock} from './system/system-clock.ts'
 import {VERSION} from './system/version.ts'
 
@@ -59,7 +60,7 @@ async function serve(argv: readonly string[]): Promise<number> {
  * without it.
  */
 async function runServer(config: Config): Promise<number> {
-  const {startServer, StartRefused} = await import('./server.ts')
+  const {startServer} = await import('./server.ts')
   const signals = listenToSignals()
   try {
     const server = await startServer(config, {

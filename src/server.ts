@@ -1,43 +1,34 @@
 /**
- * The composition root of a server: names every adapter, wires the flow, and holds the order of
- * starting and stopping. It decides nothing about jobs.
+ * The composition root of a server: names every adapter, wires the flow, and holds the order of starting
+ * and stopping. It decides nothing about jobs.
  *
  * Starting: data directory, store, orphans of an earlier life, listener, membership, rescue of that
  * life's executions, and only then work and leadership. Stopping is the reverse, with running work let
  * finish in between.
  */
-import type {AddressInfo} from 'node:net'
-import type {FastifyInstance} from 'fastify'
 import {ClockWatch} from './cluster/clock-watch.ts'
 import {Leadership} from './cluster/leadership.ts'
 import {Membership} from './cluster/membership.ts'
 import type {Config} from './config.ts'
-import {matchTargets} from './core/target.ts'
 import {createExecutors, type ExecutorRegistry} from './executors/registry.ts'
 import {rescueNode} from './flow/rescue.ts'
 import type {RunService} from './flow/run.ts'
-import {createHttpServer} from './http/server.ts'
-import {createOperations} from './operations/operations.ts'
 import type {JoinRequest} from './ports/node-store.ts'
 import type {Store} from './ports/store.ts'
 import {createProcessors} from './processors/registry.ts'
-import {Readiness} from './server-readiness.ts'
 import {leaderServices, runService, type FlowParts} from './server-flow.ts'
-import {openSqliteStore} from './stores/sqlite/store.ts'
+import {listen, type Listener} from './server-http.ts'
+import {agreeZone, openStore} from './server-store.ts'
+import {memberOf, type Identity} from './server-member.ts'
+import {StartRefused} from './start-refused.ts'
 import {prepareDataDirectory} from './system/data-directory.ts'
 import {localEvents} from './system/local-events.ts'
 import {localWakeup} from './system/local-wakeup.ts'
 import {logEvents, openLog, type Log} from './system/log.ts'
-import {openMetrics, type Metrics} from './system/metrics.ts'
 import {nodeIdentity} from './system/node-identity.ts'
 import {systemClock} from './system/system-clock.ts'
 import {systemRandom} from './system/system-random.ts'
 import {VERSION} from './system/version.ts'
-
-/** A start that cannot be; the message is one sentence for the person who started it. */
-export class StartRefused extends Error {
-  override readonly name = 'StartRefused'
-}
 
 export interface RunningServer {
   /** `http://host:port` */
@@ -66,12 +57,6 @@ export async function startServer(
   return server
 }
 
-interface Identity {
-  readonly id: string
-  /** Of this process start. */
-  readonly incarnation: string
-}
-
 class Server implements RunningServer {
   readonly #config: Config
   readonly #clock = systemClock()
@@ -79,18 +64,16 @@ class Server implements RunningServer {
   readonly #wakeup = localWakeup()
   readonly #events = localEvents(this.#clock)
   readonly #log: Log
-  readonly #readiness = new Readiness(this.#clock, this.#events)
   readonly #done = Promise.withResolvers<number>()
   /** What was started, newest last; ended in reverse when a start is refused. */
   readonly #opened: (() => Promise<unknown>)[] = []
   #store!: Store
   #executors!: ExecutorRegistry
-  #http!: FastifyInstance
+  #listener!: Listener
   #membership!: Membership
   #leadership: Leadership | null = null
   #run: RunService | null = null
   #clockWatch: ClockWatch | null = null
-  #metrics: Metrics | null = null
   #stopping: Promise<void> | null = null
   #exitCode = 0
   url = ''
@@ -116,11 +99,19 @@ class Server implements RunningServer {
     for (const warning of config.warnings) this.#log.logger.warn(warning)
     const directory = await prepareDataDirectory(config.dataDirectory)
     if (!directory.ok) throw new StartRefused(directory.problem)
-    await this.#openStore()
+    const base = {
+      config,
+      clock: this.#clock,
+      random: this.#random,
+      events: this.#events,
+      log: this.#log,
+    }
+    this.#store = await openStore(base)
+    this.#opened.push(() => this.#store.close())
     const identity = await nodeIdentity(config.dataDirectory, this.#random)
     if (!identity.ok) throw new StartRefused(identity.problem)
     const node: Identity = {id: identity.id, incarnation: this.#random.id()}
-    const zone = await this.#agreeZone()
+    const zone = await agreeZone(this.#store, base)
     await this.#openExecutors(node)
     const processors = createProcessors({
       dataDir: config.dataDirectory,
@@ -131,8 +122,21 @@ class Server implements RunningServer {
       writeLog: (record) => this.#log.logger.info(record, 'output'),
       runProgram: (argv, input) => this.#executors.runProgram(argv, input),
     })
-    await this.#listen(node, zone, startedAt, processors)
-    const member = this.#member(node)
+    this.#listener = await listen({
+      ...base,
+      store: this.#store,
+      wakeup: this.#wakeup,
+      executors: this.#executors,
+      processors,
+      nodeId: node.id,
+      zone,
+      startedAt,
+      leads: () => this.#leadership?.term != null,
+      leave: () => void this.stop(),
+    })
+    this.#opened.push(() => this.#listener.close())
+    this.url = this.#listener.url
+    const member = memberOf(config, node, this.#listener)
     await this.#join(member)
     const rescue = {
       random: this.#random,
@@ -172,43 +176,6 @@ class Server implements RunningServer {
     this.#log.flush()
   }
 
-  async #openStore(): Promise<void> {
-    const {dataDirectory, store, limits} = this.#config
-    if (store.engine !== 'sqlite') {
-      throw new StartRefused(
-        'This version keeps its data in embedded SQLite only; leave out --store.',
-      )
-    }
-    const opened = await openSqliteStore({
-      dataDir: dataDirectory,
-      outputKeptBytes: limits.outputTailBytes,
-      commitItemsMax: limits.commitItemsMax,
-      clock: this.#clock,
-      random: this.#random,
-      events: this.#events,
-    })
-    if (!opened.ok) throw new StartRefused(opened.problem)
-    this.#store = opened.store
-    this.#opened.push(() => opened.store.close())
-    if (opened.recovered.uncleanStop) {
-      this.#log.logger.warn('the last stop was not a clean one; the store was checked and is whole')
-    }
-    const {warnings} = await opened.store.facts()
-    for (const warning of warnings) this.#log.logger.warn(warning)
-  }
-
-  async #agreeZone(): Promise<string> {
-    const own = this.#config.timezone
-    const agreed = await this.#store.agreeTimezone(own)
-    if (agreed !== own) {
-      this.#log.logger.warn(
-        {own, agreed},
-        'the default time zone stored first stays in force; this server was told another',
-      )
-    }
-    return agreed
-  }
-
   async #openExecutors(node: Identity): Promise<void> {
     const {dataDirectory, limits, suAllow, netAllow, netDeny} = this.#config
     this.#executors = createExecutors({
@@ -231,102 +198,6 @@ class Server implements RunningServer {
     }
     await this.#executors.start()
     this.#opened.push(() => this.#executors.stop())
-  }
-
-  async #listen(
-    node: Identity,
-    zone: string,
-    startedAt: number,
-    processors: ReturnType<typeof createProcessors>,
-  ): Promise<void> {
-    const config = this.#config
-    const store = this.#store
-    this.#metrics = openMetrics({
-      events: this.#events,
-      totals: () => store.totals(),
-      version: VERSION,
-    })
-    const operations = createOperations({
-      store,
-      clock: this.#clock,
-      random: this.#random,
-      wakeup: this.#wakeup,
-      events: this.#events,
-      executors: this.#executors,
-      processors,
-      node: {id: node.id, name: config.nodeName, version: VERSION, startedAt, tags: config.tags},
-      settings: {
-        defaultTimezone: () => zone,
-        dataDirectory: config.dataDirectory,
-        tokenConfigured: config.token !== null,
-        runsAsRoot: process.geteuid?.() === 0,
-      },
-      hasTarget: async (tags) =>
-        matchTargets(tags, await store.candidates(), config.defaultTarget).nodes.length > 0,
-      isLeader: () => this.#leadership?.term != null,
-      leave: () => void this.stop(),
-    })
-    this.#http = await createHttpServer(operations, {
-      nodeName: config.nodeName,
-      version: VERSION,
-      token: config.token,
-      allowHosts: config.allowHosts,
-      tls: config.tls,
-      ui: config.ui,
-      clock: this.#clock,
-      random: this.#random,
-      events: this.#events,
-      ready: () => this.#readiness.check(store, this.#leadership?.term != null),
-      metrics: async () => ({
-        contentType: this.#metrics!.contentType,
-        body: await this.#metrics!.text(),
-      }),
-      failed: (error, request) =>
-        this.#log.logger.error({err: error, ...request}, 'a request failed'),
-      answered: (answer) => this.#metrics!.answered(answer),
-      bodyBytesMax: config.limits.bodyBytesMax,
-      restoreBytesMax: config.limits.restoreBytesMax,
-    })
-    this.#opened.push(() => this.#http.close())
-    this.url = await this.#bind()
-  }
-
-  async #bind(): Promise<string> {
-    const {http, tls} = this.#config
-    try {
-      await this.#http.listen({host: http.host, port: http.port})
-    } catch (error) {
-      throw new StartRefused(whyNotListening(error, http))
-    }
-    const {port} = this.#http.server.address() as AddressInfo
-    const host = http.host.includes(':') ? `[${http.host}]` : http.host
-    return `${tls === null ? 'http' : 'https'}://${host}:${port}`
-  }
-
-  #member(node: Identity): JoinRequest['member'] {
-    const {nodeName: name, tags, slots, run} = this.#config
-    const {address, port} = this.#http.server.address() as AddressInfo
-    const system = {
-      rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
-      server: 'true',
-      version: VERSION,
-      role: 'belfry',
-      region: 'global',
-      dc: 'dc1',
-      node: name,
-    }
-    const all = {...tags, ...system}
-    return {
-      ...node,
-      name,
-      address,
-      port,
-      tags: all,
-      server: true,
-      runs: run,
-      version: VERSION,
-      slots,
-    }
   }
 
   async #join(member: JoinRequest['member']): Promise<void> {
@@ -395,9 +266,8 @@ class Server implements RunningServer {
     await this.#tell('left')
     await this.#clockWatch?.stop()
     await this.#membership.stop()
-    await this.#http.close()
+    await this.#listener.close()
     await this.#executors.stop()
-    this.#metrics?.stop()
     await this.#store.close()
     this.#log.logger.info('stopped')
     this.#log.flush()
@@ -412,18 +282,4 @@ class Server implements RunningServer {
       this.#log.logger.warn({err: error}, `could not tell the store that this node is ${status}`)
     }
   }
-}
-
-function whyNotListening(error: unknown, http: {host: string; port: number}): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const where = `${http.host}:${http.port}`
-  if (code === 'EADDRINUSE') {
-    return `Port ${http.port} on ${http.host} is taken; stop what uses it or choose another with --http.`
-  }
-  if (code === 'EACCES')
-    return `This user may not listen on ${where}; choose a port above 1023 with --http.`
-  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-    return `${http.host} is no address of this machine; choose another with --http.`
-  }
-  return `Cannot listen on ${where} (${code || String(error)}); choose another with --http.`
 }

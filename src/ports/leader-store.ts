@@ -1,6 +1,6 @@
 /**
- * The store's part for the leader: the lease, what is due, writing decisions, rescue, retention. Every write is
- * made under a term and refused when the term is over.
+ * The store's part for the leader: the lease, what is due, writing decisions, rescue, retention. Every
+ * write is made under a term and refused when the term is over.
  */
 import type {ExecutionKey, ExecutionRecord} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
