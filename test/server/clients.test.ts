@@ -5,8 +5,14 @@
  */
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
-import {after, before, describe, test} from 'node:test'
-import {aServer, within, type Answer, type ServerProcess} from '../support/server-process.ts'
+import {before, describe, test} from 'node:test'
+import {
+  aServer,
+  sharedServer,
+  within,
+  type Answer,
+  type ServerProcess,
+} from '../support/server-process.ts'
 
 const ZERO_TIME = '0001-01-01T00:00:00Z'
 const HEAVY_BYTES = 9 * 2 ** 20
@@ -32,21 +38,11 @@ function raw(server: ServerProcess, request: string): Promise<string> {
 }
 
 describe('clients', () => {
+  // One server serves all of them, as it would.
+  const shared = sharedServer()
   let server: ServerProcess
-  let end: () => Promise<void>
-
-  before(async () => {
-    // One server serves all of them, as it would.
-    const cleanups: (() => unknown)[] = []
-    const owner = {after: (cleanup: () => unknown) => void cleanups.push(cleanup)}
-    server = await aServer(owner)
-    end = async () => {
-      for (const cleanup of cleanups.toReversed()) await cleanup()
-    }
-  })
-  after(async () => {
-    assert.equal((await server.ask('GET', '//livez')).status, 200, 'it has survived them all')
-    await end()
+  before(() => {
+    server = shared()
   })
 
   test('a whole object read is posted back, changed, and nothing is lost', async () => {
@@ -315,6 +311,7 @@ describe('clients', () => {
     )
     assert.ok(heavy === 413 || heavy === 'closed')
     assert.equal((await server.get('/jobs/cross')).status, 404)
+    assert.equal((await server.ask('GET', '//readyz')).status, 200)
   })
 })
 

@@ -9,6 +9,7 @@ import {describe, test} from 'node:test'
 import {markedProcesses} from '../support/living-processes.ts'
 import {
   aServer,
+  sharedServer,
   runProgram,
   temporaryDirectory,
   until,
@@ -30,9 +31,11 @@ async function restore(server: ServerProcess, jobs: unknown, query = '') {
   return {status: response.status, text, lines: response.ok ? (JSON.parse(text) as string[]) : []}
 }
 
-describe('control', {concurrency: 2}, () => {
-  test('cancel and timeout end the whole tree', async (t) => {
-    const server = await aServer(t)
+describe('running work', () => {
+  const shared = sharedServer({flags: ['--slots', '16']})
+
+  test('cancel and timeout end the whole tree', async () => {
+    const server = shared()
     await server.store({name: 'tree', ...byHand, retries: 3, executor_config: shell(TREE)})
     await server.run('tree')
     const {id} = await server.execution('tree', ({status}) => status === 'running')
@@ -56,8 +59,8 @@ describe('control', {concurrency: 2}, () => {
     assert.deepEqual(markedProcesses(server.data), [])
   })
 
-  test('deleting a job ends what it runs, and its name is free at once', async (t) => {
-    const server = await aServer(t)
+  test('deleting a job ends what it runs, and its name is free at once', async () => {
+    const server = shared()
     const job = {name: 'gone', ...byHand, executor_config: shell(TREE)}
     await server.store(job)
     await server.run('gone')
@@ -74,7 +77,7 @@ describe('control', {concurrency: 2}, () => {
   })
 
   test('a hundred runs and sixteen slots: those that wait are seen, and all come through', async (t) => {
-    const server = await aServer(t, {flags: ['--slots', '16']})
+    const server = shared()
     const go = join(temporaryDirectory(t), 'go')
     const command = `while [ ! -e ${go} ]; do sleep 0.2; done`
     await server.store({name: 'many', ...byHand, executor_config: shell(command)})
@@ -94,7 +97,9 @@ describe('control', {concurrency: 2}, () => {
     await until('all are through', async () => (await counts()).well === 100)
     assert.equal((await server.get('/jobs/many')).json.success_count, 100)
   })
+})
 
+describe('the whole', {concurrency: 2}, () => {
   test('pause holds submissions off, not runs, and outlives a restart', async (t) => {
     const server = await aServer(t)
     const job = {name: 'before', ...byHand, executor_config: shell('echo ran')}

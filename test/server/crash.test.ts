@@ -173,7 +173,7 @@ async function launchedCount(server: ServerProcess, name: string): Promise<numbe
   return (await server.launches(name)).filter(({decision}) => decision === 'launched').length
 }
 
-test('missed times are caught up as each job says, all stand once in the ledger, and phases stay', async (t) => {
+test('missed times are caught up as each job says, each is in the ledger once, phases stay', async (t) => {
   const marks = join(temporaryDirectory(t), 'marks')
   const flags = ['--late-after', '1s']
   const server = await aServer(t, {flags})

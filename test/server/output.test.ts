@@ -5,7 +5,7 @@ import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {childrenOf, peakResidentBytes} from '../support/living-processes.ts'
 import {
-  aServer,
+  sharedServer,
   isOver,
   temporaryDirectory,
   until,
@@ -30,8 +30,10 @@ async function printed(server: ServerProcess, name: string, command: string) {
 }
 
 describe('output', () => {
+  const shared = sharedServer()
+
   test('500 MB without a newline: memory stays, the tail is exact, the cut is told', async (t) => {
-    const server = await aServer(t)
+    const server = shared()
     // What a runtime grows to when it first works hard is its own; this is about what comes with the amount.
     await printed(server, 'warm', `yes | tr -d '\\n' | head -c ${FLOOD_BYTES / 10}`)
     const processes = [server.pid, ...childrenOf(server.pid)]
@@ -59,8 +61,8 @@ describe('output', () => {
     assert.equal(row.output_truncated, true)
   })
 
-  test('bytes that are no text, and the ends of commands', async (t) => {
-    const server = await aServer(t)
+  test('bytes that are no text, and the ends of commands', async () => {
+    const server = shared()
     const binary = await printed(
       server,
       'binary',
@@ -94,7 +96,7 @@ describe('output', () => {
   })
 
   test('is seen while it comes: in /busy, in the execution, and by those who follow', async (t) => {
-    const server = await aServer(t)
+    const server = shared()
     const go = join(temporaryDirectory(t), 'go')
     const command = `echo first; while [ ! -e ${go} ]; do sleep 0.05; done; echo second`
     await server.store({name: 'live', ...byHand, executor_config: shell(command)})
@@ -134,7 +136,7 @@ describe('output', () => {
   })
 
   test('the files processor keeps all of it on disk and one line in its place', async (t) => {
-    const server = await aServer(t)
+    const server = shared()
     const logs = join(temporaryDirectory(t), 'logs')
     await server.store({
       name: 'filed',

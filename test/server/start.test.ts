@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {mkdirSync, writeFileSync} from 'node:fs'
 import {createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
-import {test, type TestContext} from 'node:test'
+import {describe, test, type TestContext} from 'node:test'
 import {markedProcesses} from '../support/living-processes.ts'
 import {aServer, refusedStart, temporaryDirectory, until} from '../support/server-process.ts'
 
@@ -30,103 +30,6 @@ async function refused(
 function address(t: TestContext): readonly string[] {
   return ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
 }
-
-test('ready: the one line on standard output, with the URL; logs go to standard error as JSON', async (t) => {
-  const server = await aServer(t, {env: {BELFRY_LOGLEVEL: 'debug'}})
-  assert.match(
-    server.program.stdout(),
-    /^belfry \d+\.\d+\.\d+ is ready on http:\/\/127\.0\.0\.1:\d+\n$/,
-  )
-  assert.equal((await server.get('/')).json.agent.server, 'true')
-  assert.equal((await server.ask('GET', '//livez')).status, 200)
-  await until('ready', async () => (await server.ask('GET', '//readyz')).status === 200)
-  assert.deepEqual(await server.stop(), {code: 0, signal: null})
-  assert.match(server.program.stdout(), /^[^\n]+\n$/, 'nothing more, also when it ends')
-  const logged = server.program
-    .stderr()
-    .trimEnd()
-    .split('\n')
-    .map((line) => JSON.parse(line))
-  assert.ok(
-    logged.some(({level, msg}) => level === 'warn' && /BELFRY_LOGLEVEL/.test(msg)),
-    'a setting nobody knows is named',
-  )
-  assert.equal(logged.at(-1).msg, 'stopped')
-})
-
-test("the server's own environment does not reach a job", async (t) => {
-  const server = await aServer(t, {
-    env: {SECRET: 'hunter2', BELFRY_TOKEN: TOKEN, NODE_OPTIONS: '--max-old-space-size=512'},
-  })
-  const headers = {'x-service-token': TOKEN}
-  const job = {
-    name: 'env',
-    schedule: '@manually',
-    executor: 'shell',
-    executor_config: {command: 'env'},
-  }
-  assert.equal((await server.ask('POST', '/jobs', job)).status, 401)
-  assert.equal((await server.ask('POST', '/jobs', job, headers)).status, 201)
-  assert.equal((await server.ask('POST', '/jobs/env/run', undefined, headers)).status, 202)
-  const output = await until('the run', async () => {
-    const {json} = await server.ask('GET', '/jobs/env/executions', undefined, headers)
-    return json[0]?.status === 'succeeded' ? String(json[0].output) : undefined
-  })
-  const names = output
-    .trimEnd()
-    .split('\n')
-    .map((line) => line.slice(0, line.indexOf('=')))
-  const inherited = /^(PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|SHELL)$/
-  const given = /^(ENV_JOB_NAME|BELFRY_(JOB|EXECUTION|SCHEDULED_AT|ATTEMPT|NODE|NODE_ID))$/
-  assert.deepEqual(
-    names.filter((name) => !inherited.test(name) && !given.test(name)),
-    [],
-  )
-  assert.doesNotMatch(output, /hunter2|a-token/)
-  assert.doesNotMatch(server.program.stderr(), /a-token/)
-})
-
-test('port taken', async (t) => {
-  const other = createServer()
-  await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
-  t.after(() => other.close())
-  const {port} = other.address() as AddressInfo
-  const data = join(temporaryDirectory(t), 'data')
-  const argv = ['--http', `127.0.0.1:${port}`, '--data', data]
-  await refused(t, argv, new RegExp(`Port ${port} .* taken`))
-  // What was refused holds nothing: the same directory serves the next start.
-  await aServer(t, {data})
-})
-
-test('data directory held by another server', async (t) => {
-  const server = await aServer(t)
-  const argv = ['--http', '127.0.0.1:0', '--data', server.data]
-  await refused(t, argv, /held by another Belfry server/)
-  assert.equal((await server.get('/jobs')).status, 200, 'the first one is not disturbed')
-  assert.equal(markedProcesses(server.data).length, 0)
-})
-
-test('data directory that is a file, lies under one, or cannot be made', async (t) => {
-  const file = join(temporaryDirectory(t), 'file')
-  writeFileSync(file, '')
-  await refused(t, ['--http', '127.0.0.1:0', '--data', file], /is not a directory/)
-  const below = join(file, 'below')
-  await refused(t, ['--http', '127.0.0.1:0', '--data', below], /not a directory/)
-  // Nobody may create anything there, root included.
-  await refused(t, ['--http', '127.0.0.1:0', '--data', '/proc/belfry/data'], /cannot be created/)
-})
-
-test('a data directory with something else in the place of the database', async (t) => {
-  const data = temporaryDirectory(t)
-  writeFileSync(
-    join(data, 'belfry.sqlite'),
-    'this is no database, whatever its name says'.repeat(100),
-  )
-  await refused(t, ['--http', '127.0.0.1:0', '--data', data], /belfry\.sqlite|database/)
-  const other = temporaryDirectory(t)
-  mkdirSync(join(other, 'belfry.sqlite'))
-  await refused(t, ['--http', '127.0.0.1:0', '--data', other], /database|belfry/)
-})
 
 /** One bad value for every flag, and a word of the sentence that refuses it. */
 const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp])[] = [
@@ -164,34 +67,133 @@ const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp]
   ['--nonsense', 'x', /[Uu]nknown option/],
 ]
 
-test('every flag refuses what it cannot mean', {concurrency: 4}, (t) => {
-  const base = ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
-  for (const [flag, value, says] of BAD_VALUES) {
-    void t.test(`${flag} ${value}`, (t) => refused(t, [...base, flag, value], says))
-  }
-})
+describe('a start', {concurrency: 2}, () => {
+  test('ready: one line on standard output, with the URL; logs go to standard error as JSON', async (t) => {
+    const server = await aServer(t, {env: {BELFRY_LOGLEVEL: 'debug'}})
+    assert.match(
+      server.program.stdout(),
+      /^belfry \d+\.\d+\.\d+ is ready on http:\/\/127\.0\.0\.1:\d+\n$/,
+    )
+    assert.equal((await server.get('/')).json.agent.server, 'true')
+    assert.equal((await server.ask('GET', '//livez')).status, 200)
+    await until('ready', async () => (await server.ask('GET', '//readyz')).status === 200)
+    assert.deepEqual(await server.stop(), {code: 0, signal: null})
+    assert.match(server.program.stdout(), /^[^\n]+\n$/, 'nothing more, also when it ends')
+    const logged = server.program
+      .stderr()
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line))
+    assert.ok(
+      logged.some(({level, msg}) => level === 'warn' && /BELFRY_LOGLEVEL/.test(msg)),
+      'a setting nobody knows is named',
+    )
+    assert.equal(logged.at(-1).msg, 'stopped')
+  })
 
-test('other ways to say it wrongly', async (t) => {
-  await refused(t, [...address(t), 'and-more'], /too many arguments|[Uu]nexpected/i)
-  await refused(t, [...address(t), '--slots'], /argument missing/)
-  await refused(t, address(t), /BELFRY_SLOTS wants/, {BELFRY_SLOTS: 'many'})
-  const file = join(temporaryDirectory(t), 'belfry.yaml')
-  for (const [text, says] of [
-    ['slots: many\n', /slots in .* wants/],
-    ['slotz: 3\n', /unknown setting "slotz".*"slots"/],
-    ['a: [1\n', /is not YAML/],
-    ['- slots\n', /must hold settings/],
-  ] as const) {
-    writeFileSync(file, text)
-    await refused(t, [...address(t), '--config', file], says)
-  }
-})
+  test("the server's own environment does not reach a job", async (t) => {
+    const server = await aServer(t, {
+      env: {SECRET: 'hunter2', BELFRY_TOKEN: TOKEN, NODE_OPTIONS: '--max-old-space-size=512'},
+    })
+    const headers = {'x-service-token': TOKEN}
+    const job = {
+      name: 'env',
+      schedule: '@manually',
+      executor: 'shell',
+      executor_config: {command: 'env'},
+    }
+    assert.equal((await server.ask('POST', '/jobs', job)).status, 401)
+    assert.equal((await server.ask('POST', '/jobs', job, headers)).status, 201)
+    assert.equal((await server.ask('POST', '/jobs/env/run', undefined, headers)).status, 202)
+    const output = await until('the run', async () => {
+      const {json} = await server.ask('GET', '/jobs/env/executions', undefined, headers)
+      return json[0]?.status === 'succeeded' ? String(json[0].output) : undefined
+    })
+    const names = output
+      .trimEnd()
+      .split('\n')
+      .map((line) => line.slice(0, line.indexOf('=')))
+    const inherited = /^(PATH|HOME|USER|LANG|LC_\w+|TZ|TMPDIR|SHELL)$/
+    const given = /^(ENV_JOB_NAME|BELFRY_(JOB|EXECUTION|SCHEDULED_AT|ATTEMPT|NODE|NODE_ID))$/
+    assert.deepEqual(
+      names.filter((name) => !inherited.test(name) && !given.test(name)),
+      [],
+    )
+    assert.doesNotMatch(output, /hunter2|a-token/)
+    assert.doesNotMatch(server.program.stderr(), /a-token/)
+  })
 
-test('other machines are let in only with a token, and never in the clear by accident', async (t) => {
-  const data = ['--data', join(temporaryDirectory(t), 'data')]
-  const everywhere = ['--http', '0.0.0.0:0', ...data]
-  await refused(t, everywhere, /token/)
-  await refused(t, [...everywhere, '--insecure'], /token/)
-  await refused(t, [...everywhere, '--token', TOKEN], /--tls-cert|--insecure/)
-  await refused(t, ['--http', '[::]:0', ...data], /token/)
+  test('port taken', async (t) => {
+    const other = createServer()
+    await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
+    t.after(() => other.close())
+    const {port} = other.address() as AddressInfo
+    const data = join(temporaryDirectory(t), 'data')
+    const argv = ['--http', `127.0.0.1:${port}`, '--data', data]
+    await refused(t, argv, new RegExp(`Port ${port} .* taken`))
+    // What was refused holds nothing: the same directory serves the next start.
+    await aServer(t, {data})
+  })
+
+  test('data directory held by another server', async (t) => {
+    const server = await aServer(t)
+    const argv = ['--http', '127.0.0.1:0', '--data', server.data]
+    await refused(t, argv, /held by another Belfry server/)
+    assert.equal((await server.get('/jobs')).status, 200, 'the first one is not disturbed')
+    assert.equal(markedProcesses(server.data).length, 0)
+  })
+
+  test('data directory that is a file, lies under one, or cannot be made', async (t) => {
+    const file = join(temporaryDirectory(t), 'file')
+    writeFileSync(file, '')
+    await refused(t, ['--http', '127.0.0.1:0', '--data', file], /is not a directory/)
+    const below = join(file, 'below')
+    await refused(t, ['--http', '127.0.0.1:0', '--data', below], /not a directory/)
+    // Nobody may create anything there, root included.
+    await refused(t, ['--http', '127.0.0.1:0', '--data', '/proc/belfry/data'], /cannot be created/)
+  })
+
+  test('a data directory with something else in the place of the database', async (t) => {
+    const data = temporaryDirectory(t)
+    writeFileSync(
+      join(data, 'belfry.sqlite'),
+      'this is no database, whatever its name says'.repeat(100),
+    )
+    await refused(t, ['--http', '127.0.0.1:0', '--data', data], /belfry\.sqlite|database/)
+    const other = temporaryDirectory(t)
+    mkdirSync(join(other, 'belfry.sqlite'))
+    await refused(t, ['--http', '127.0.0.1:0', '--data', other], /database|belfry/)
+  })
+
+  test('every flag refuses what it cannot mean', {concurrency: 2}, (t) => {
+    const base = ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
+    for (const [flag, value, says] of BAD_VALUES) {
+      void t.test(`${flag} ${value}`, (t) => refused(t, [...base, flag, value], says))
+    }
+  })
+
+  test('other ways to say it wrongly', async (t) => {
+    await refused(t, [...address(t), 'and-more'], /too many arguments|[Uu]nexpected/i)
+    await refused(t, [...address(t), '--slots'], /argument missing/)
+    await refused(t, address(t), /BELFRY_SLOTS wants/, {BELFRY_SLOTS: 'many'})
+    const file = join(temporaryDirectory(t), 'belfry.yaml')
+    for (const [text, says] of [
+      ['slots: many\n', /slots in .* wants/],
+      ['slotz: 3\n', /unknown setting "slotz".*"slots"/],
+      ['a: [1\n', /is not YAML/],
+      ['- slots\n', /must hold settings/],
+    ] as const) {
+      writeFileSync(file, text)
+      await refused(t, [...address(t), '--config', file], says)
+    }
+  })
+
+  test('other machines are let in only with a token, and never in the clear by accident', async (t) => {
+    const data = ['--data', join(temporaryDirectory(t), 'data')]
+    const everywhere = ['--http', '0.0.0.0:0', ...data]
+    await refused(t, everywhere, /token/)
+    await refused(t, [...everywhere, '--insecure'], /token/)
+    await refused(t, [...everywhere, '--token', TOKEN], /--tls-cert|--insecure/)
+    await refused(t, ['--http', '[::]:0', ...data], /token/)
+  })
 })

@@ -8,6 +8,7 @@ import {spawn, type ChildProcess} from 'node:child_process'
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
+import {after, before} from 'node:test'
 import {setTimeout as pause} from 'node:timers/promises'
 import {endMarked} from './living-processes.ts'
 
@@ -52,6 +53,19 @@ export interface Program {
   signal(signal: NodeJS.Signals): void
 }
 
+/**
+ * What one start has compiled the next ones of this process find again, which halves the time until a
+ * server is ready. Made when first asked for.
+ */
+let compileCache: string | null = null
+
+function compileCacheDirectory(): string {
+  if (compileCache !== null) return compileCache
+  const directory = mkdtempSync(join(tmpdir(), 'belfry-compiled-'))
+  process.once('exit', () => rmSync(directory, {recursive: true, force: true}))
+  return (compileCache = directory)
+}
+
 /** Whose end takes what was started with it: a test, or a suite. */
 export interface Owner {
   after(cleanup: () => unknown): void
@@ -65,7 +79,12 @@ export function runProgram(
 ): Program {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
   const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', MAIN, ...argv], {
-    env: {...Object.fromEntries(kept), NO_COLOR: '1', ...env},
+    env: {
+      ...Object.fromEntries(kept),
+      NO_COLOR: '1',
+      NODE_COMPILE_CACHE: compileCacheDirectory(),
+      ...env,
+    },
     stdio: ['ignore', 'pipe', 'pipe'],
   })
   const stdout = collect(child.stdout)
@@ -217,15 +236,39 @@ export async function aServer(t: Owner, options: ServerOptions = {}): Promise<Se
   const argv = ['server', '--http', '127.0.0.1:0', '--data', data, ...(options.flags ?? [])]
   const program = runProgram(t, argv, options.env)
   t.after(() => endMarked(data))
-  const line = await Promise.race([
-    until('the ready line', () => /^.*\n/.exec(program.stdout())?.[0], READY_WITHIN_MS),
-    program.exit.then((exit) => {
-      throw new Error(`the server ended (${exit.code ?? exit.signal}): ${program.stderr()}`)
-    }),
-  ])
+  let ended: Exit | null = null
+  void program.exit.then((exit) => {
+    ended = exit
+  })
+  const line = await until(
+    'the ready line',
+    () => {
+      const ready = /^.*\n/.exec(program.stdout())?.[0]
+      if (ready === undefined && ended !== null)
+        throw new Error(`the server ended (${ended.code ?? ended.signal}): ${program.stderr()}`)
+      return ready
+    },
+    READY_WITHIN_MS,
+  )
   const url = /https?:\/\/\S+/.exec(line)?.[0]
   if (url === undefined) throw new Error(`no URL in the ready line: ${line}`)
   return new ServerProcess(url, data, program)
+}
+
+/** One server for all tests of a suite. Called where the suite is described; the answer inside its tests. */
+export function sharedServer(options: ServerOptions = {}): () => ServerProcess {
+  const cleanups: (() => unknown)[] = []
+  let server: ServerProcess | null = null
+  before(async () => {
+    server = await aServer({after: (cleanup) => void cleanups.push(cleanup)}, options)
+  })
+  after(async () => {
+    for (const cleanup of cleanups.toReversed()) await cleanup()
+  })
+  return () => {
+    if (server === null) throw new Error('the server of the suite is not there yet')
+    return server
+  }
 }
 
 /** A start that must be refused. */
