@@ -62,6 +62,11 @@ export const LIMITS = {
   clockLookMs: {value: 5_000, reason: 'a clock that was set is told of soon after'},
   leaseTtlMs: {value: 6_000, reason: 'a dead leader is replaced within eight seconds'},
   leaseRenewMs: {value: 2_000, reason: 'two renewals may be lost before the lease is'},
+  leaseStandMs: {
+    value: 500,
+    reason:
+      'a lease that ran out is free no longer than this; costs a follower two small statements a second',
+  },
   leaseMarginMs: {
     value: 1_000,
     reason: 'the leader stops trusting its lease this long before others may take it',

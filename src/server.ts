@@ -237,6 +237,7 @@ class Server implements RunningServer {
     const {limits, nodeName} = this.#config
     this.#leadership = new Leadership({
       store: this.#store,
+      wakeup: this.#wakeup,
       clock: this.#clock,
       events: this.#events,
       nodeId: node.id,
@@ -244,6 +245,7 @@ class Server implements RunningServer {
       holder: node.incarnation,
       leaseTtlMs: limits.leaseTtlMs,
       renewEveryMs: limits.leaseRenewMs,
+      standEveryMs: limits.leaseStandMs,
       trustMarginMs: limits.leaseMarginMs,
       services: (term, over) => leaderServices(parts, zone, term, over),
     })

@@ -5,6 +5,7 @@
  */
 import type {Clock, Timer} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
 import {TermOver} from '../ports/store-failure.ts'
 import {Loop} from '../std/loop.ts'
@@ -14,12 +15,15 @@ export interface LeadershipOptions {
   readonly store: Pick<LeaderStore, 'acquireLease' | 'renewLease' | 'resignLease'>
   readonly clock: Clock
   readonly events: Events
+  readonly wakeup: Wakeup
   readonly nodeId: string
   readonly nodeName: string
   /** Random id of this process start; never the host name. */
   readonly holder: string
   readonly leaseTtlMs: number
   readonly renewEveryMs: number
+  /** How often a node that does not lead asks for the lease: bounds how long a lease that ran out stays free. */
+  readonly standEveryMs: number
   /** The lease is trusted for this much less than it lasts. */
   readonly trustMarginMs: number
   /** What lives exactly as long as a term. `over` is for a service that meets `TermOver`. */
@@ -40,6 +44,7 @@ export class Leadership implements Service {
   #taken: number | null = null
   #ending: Promise<void> | null = null
   #stopped = false
+  #deaf: () => void = () => {}
 
   constructor(options: LeadershipOptions) {
     this.#options = options
@@ -57,12 +62,16 @@ export class Leadership implements Service {
   }
 
   start(): void {
+    this.#deaf = this.#options.wakeup.listen('lead', () => {
+      if (this.#term === null) this.#loop.ring()
+    })
     this.#loop.start()
   }
 
   /** Ends the term, lets go the lease so that another takes over at once. */
   async stop(): Promise<void> {
     this.#stopped = true
+    this.#deaf()
     await this.#loop.stop()
     await this.#end('stopped')
     const term = this.#taken
@@ -70,6 +79,7 @@ export class Leadership implements Service {
     this.#taken = null
     try {
       await this.#options.store.resignLease({term, holder: this.#options.holder})
+      this.#options.wakeup.ring('lead')
     } catch (error) {
       // Not resigned: the lease runs out by itself and another takes over then.
       this.#options.events.emit('step_failed', {step: 'resign', message: String(error)})
@@ -79,7 +89,7 @@ export class Leadership implements Service {
   async #step(): Promise<number> {
     await this.#ending
     await (this.#term === null ? this.#stand() : this.#renew(this.#term))
-    return this.#options.renewEveryMs
+    return this.#term === null ? this.#options.standEveryMs : this.#options.renewEveryMs
   }
 
   async #stand(): Promise<void> {

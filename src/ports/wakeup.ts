@@ -8,7 +8,7 @@
  * `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be
  * ended.
  */
-export type Bell = 'launch' | 'run' | 'cancel'
+export type Bell = 'launch' | 'run' | 'cancel' | 'lead'
 
 export interface Wakeup {
   ring(bell: Bell): void

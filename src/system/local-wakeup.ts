@@ -10,6 +10,7 @@ export function localWakeup(): Wakeup {
     launch: new Set(),
     run: new Set(),
     cancel: new Set(),
+    lead: new Set(),
   }
   const queued = new Set<Bell>()
   return {

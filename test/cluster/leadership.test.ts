@@ -1,11 +1,12 @@
 /** Leadership: services live exactly as long as a term, trust ends before the lease, a stop lets go. */
 import assert from 'node:assert/strict'
-import {describe, it} from 'node:test'
+import {describe, it, test} from 'node:test'
 import {Leadership} from '../../src/cluster/leadership.ts'
 import type {Service} from '../../src/std/service.ts'
 import {FakeLease} from '../support/fake-lease.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
+import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 const TTL = 6_000
@@ -39,18 +40,26 @@ class Lived implements Service {
   }
 }
 
-function aNode(lease: FakeLease, clock: VirtualClock, holder = 'life-1', stopMs = () => 0) {
+function aNode(
+  lease: FakeLease,
+  clock: VirtualClock,
+  holder = 'life-1',
+  stopMs = () => 0,
+  wakeup = new TestWakeup(),
+) {
   const events = new RecordedEvents()
   const services: Lived[] = []
   const leadership = new Leadership({
     store: lease,
     clock,
     events,
+    wakeup,
     nodeId: `id-of-${holder}`,
     nodeName: holder,
     holder,
     leaseTtlMs: TTL,
     renewEveryMs: RENEW,
+    standEveryMs: RENEW,
     trustMarginMs: TTL - TRUST,
     services: (term, over) => {
       const stopping = () => {
@@ -329,4 +338,21 @@ describe('start and stop of leadership at every point', () => {
     await leadership.stop()
     assert.deepEqual([lease.calls.length, clock.waiting], [0, 0])
   })
+})
+
+test('a follower takes a lease that was let go at once, by the bell', async () => {
+  const clock = new VirtualClock()
+  const lease = new FakeLease(clock)
+  const wakeup = new TestWakeup()
+  const first = aNode(lease, clock, 'one', () => 0, wakeup)
+  first.leadership.start()
+  await clock.advance(10)
+  const second = aNode(lease, clock, 'two', () => 0, wakeup)
+  second.leadership.start()
+  await clock.advance(10)
+  assert.equal(second.leadership.term, null)
+  await first.leadership.stop()
+  await clock.advance(1)
+  assert.notEqual(second.leadership.term, null)
+  await second.leadership.stop()
 })

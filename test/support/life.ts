@@ -139,6 +139,7 @@ export class Life {
       holder: incarnation,
       leaseTtlMs: TTL_MS,
       renewEveryMs: 2_000,
+      standEveryMs: 500,
       trustMarginMs: 1_000,
       services: (term, over) => this.leaderServices(term, over),
     })

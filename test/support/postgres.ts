@@ -4,8 +4,7 @@
  */
 import {spawn, spawnSync, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
-import {accessSync, chmodSync, chownSync, constants, cpSync, mkdtempSync, rmSync} from 'node:fs'
-import {realpathSync, statSync} from 'node:fs'
+import {chmodSync, chownSync, cpSync, mkdtempSync, realpathSync, rmSync, statSync} from 'node:fs'
 import {createServer} from 'node:net'
 import {tmpdir} from 'node:os'
 import {dirname, join} from 'node:path'
@@ -19,16 +18,15 @@ const NOBODY = 'nobody'
 export const ROLE = 'belfry'
 
 /**
- * Holds the server while standard input stays open, so that a killed test process takes it along. Arguments: a folder
- * to remove at the end (or `-`), then the command. Ended by a signal to the server it ends too.
+ * Holds the server until a line comes on standard input, or its end: then whoever started it is gone, and the folder
+ * goes too. Arguments: the folder, then the server's command.
  */
 const KEEPER = `folder=$1; shift
 "$@" & server=$!
-(cat >/dev/null; kill -QUIT $server 2>/dev/null) <&3 &
-wait $server; code=$?
-kill $! 2>/dev/null
-[ "$folder" = - ] || rm -rf "$folder"
-exit $code`
+if read -r word; then folder=; fi
+kill -QUIT $server 2>/dev/null
+wait $server
+[ -z "$folder" ] || rm -rf "$folder"`
 
 interface Account {
   readonly uid: number
@@ -77,8 +75,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
   max_connections: '200',
   shared_buffers: '64MB',
   autovacuum_naptime: '1min',
-  log_min_messages: 'fatal',
-  log_min_error_statement: 'panic',
+  log_min_messages: 'log',
 }
 
 export class TestPostgres {
@@ -140,7 +137,7 @@ export class TestPostgres {
 
   /** Ends the server at once, as a power cut would; its files stay. */
   async kill(): Promise<void> {
-    this.#server?.stdin?.end()
+    this.#server?.stdin?.end('stop\n')
     await this.#ended
     this.#server = null
   }
@@ -151,7 +148,7 @@ export class TestPostgres {
       return ['-c', `${name}=${value}`]
     })
     const command = [join(this.#programs, 'postgres'), '-D', this.#data, '-p', `${this.port}`]
-    const server = spawn('sh', ['-c', `exec 3<&0; ${KEEPER}`, 'keeper', '-', ...command, ...flags], {
+    const server = spawn('sh', ['-c', KEEPER, 'keeper', this.#home, ...command, ...flags], {
       stdio: ['pipe', 'ignore', 'pipe'],
       detached: true,
       cwd: this.#home,
@@ -180,7 +177,13 @@ export class TestPostgres {
   }
 
   #initialise(): void {
-    const flags = ['--no-sync', '--auth=trust', '--encoding=UTF8', '--locale=C', `--username=${ROLE}`]
+    const flags = [
+      '--no-sync',
+      '--auth=trust',
+      '--encoding=UTF8',
+      '--locale=C',
+      `--username=${ROLE}`,
+    ]
     const {status, stderr} = spawnSync(
       join(this.#programs, 'initdb'),
       ['-D', this.#data, ...flags],

@@ -12,6 +12,7 @@ export class TestWakeup implements Wakeup {
     launch: new Set(),
     run: new Set(),
     cancel: new Set(),
+    lead: new Set(),
   }
   readonly #queued = new Set<Bell>()
 
