@@ -72,19 +72,29 @@ export class Link<Answers extends Handlers> {
     name: Name,
     input: InputOf<Answers[Name]>,
   ): Promise<ResultOf<Answers[Name]>> {
-    const id = this.#next++
-    const answered = Promise.withResolvers<Answer>()
-    this.#waiting.set(id, answered.resolve)
-    const late = setTimeout(
-      () => answered.resolve({id, problem: `took longer than ${ANSWER_LIMIT_MS} ms`}),
-      ANSWER_LIMIT_MS,
-    )
-    this.#child.send({id, name, input} satisfies Question)
-    const answer = await answered.promise
-    clearTimeout(late)
-    this.#waiting.delete(id)
+    const answer = await this.#answered({id: this.#next++, name, input})
     if (answer.problem !== undefined) throw new Error(`${this.#entry} ${name}: ${answer.problem}`)
     return answer.result as ResultOf<Answers[Name]>
+  }
+
+  #answered(question: Question): Promise<Answer> {
+    const {id} = question
+    if (!this.#child.connected) return Promise.resolve({id, problem: 'has ended'})
+    return new Promise((resolve) => {
+      const settle = (answer: Answer) => {
+        clearTimeout(late)
+        this.#waiting.delete(id)
+        resolve(answer)
+      }
+      const late = setTimeout(
+        () => settle({id, problem: `took longer than ${ANSWER_LIMIT_MS} ms`}),
+        ANSWER_LIMIT_MS,
+      )
+      this.#waiting.set(id, settle)
+      this.#child.send(question, (error) => {
+        if (error !== null) settle({id, problem: error.message})
+      })
+    })
   }
 
   /** Resolves when the child has ended. */

@@ -32,6 +32,7 @@ export interface Plan {
   readonly starts: number
   readonly listRequests: number
   readonly passes: number
+  readonly idleMs: number
 }
 
 const SLOTS_PER_CORE = 8
@@ -49,7 +50,7 @@ export const QUICK: Plan = {
   ...SHARED,
   mode: 'quick',
   rounds: 2,
-  sectionLimitMs: 15_000,
+  sectionLimitMs: 18_000,
   spawnLoopMs: 1_000,
   windowMs: 2_500,
   heldRounds: 1,
@@ -64,6 +65,7 @@ export const QUICK: Plan = {
   starts: 2,
   listRequests: 60,
   passes: 60,
+  idleMs: 2_000,
 }
 
 /** About ten minutes on two cores. */
@@ -86,4 +88,6 @@ export const FULL: Plan = {
   starts: 5,
   listRequests: 300,
   passes: 300,
+  // A round of pruning takes 10 s at least.
+  idleMs: 15_000,
 }

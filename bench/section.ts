@@ -7,7 +7,7 @@ export interface Bench {
   readonly plan: Plan
   readonly scratch: Scratch
   readonly figures: Figures
-  /** Whether there is time for another round of `rounds`; the first there always is. */
+  /** Whether there is time for another of so many, rounds or sizes; for the first there always is. */
   again(round: number, rounds: number): boolean
   /** One line on what is being done, for whoever waits. */
   say(line: string): void

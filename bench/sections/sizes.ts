@@ -7,10 +7,12 @@ import type {handlers as Passes} from '../children/passes.ts'
 import type {handlers as BareStore} from '../children/store.ts'
 import {quantile} from '../figures.ts'
 import {Link} from '../link.ts'
+import {processorTimeMs} from '../processor-time.ts'
 import type {Bench, Section} from '../section.ts'
 import {ServerProcess} from '../server-process.ts'
 
 const PAGE = 20
+const PERCENT = 100
 const OUTAGES = [
   {schedule: '@every 1s', catchUp: 'skip'},
   {schedule: '@every 1s', catchUp: 'latest'},
@@ -22,8 +24,10 @@ export const sizes: Section = {
   name: 'sizes',
   measure: async (bench) => {
     await measureEmptyStarts(bench)
-    for (const jobs of bench.plan.sizes) await measureSize(bench, jobs)
-    for (const outage of OUTAGES) await measureOutage(bench, outage)
+    for (const [index, outage] of OUTAGES.entries())
+      if (bench.again(index, OUTAGES.length)) await measureOutage(bench, outage)
+    for (const [index, jobs] of bench.plan.sizes.entries())
+      if (bench.again(index, bench.plan.sizes.length)) await measureSize(bench, jobs)
   },
 }
 
@@ -80,6 +84,7 @@ async function measureServer(bench: Bench, {jobs, label, dataDir}: Filled): Prom
   }
   figures.add(`${label}, time to ready`, 'ms', server.readyMs)
   figures.add(`${label}, resident memory at ready`, 'MiB', (await server.figures()).residentMiB)
+  await measureIdle(bench, server, label)
   say(`${label}: lists`)
   const client = Link.start<typeof Client>(scratch, 'http-client.ts')
   const count = plan.listRequests
@@ -94,6 +99,18 @@ async function measureServer(bench: Bench, {jobs, label, dataDir}: Filled): Prom
   figures.add(`${label}, main loop delay max during lists`, 'ms', loopLagMaxMs)
   await client.end()
   await server.stop()
+}
+
+/** What a server costs that has nothing to do: polls, heartbeats, pruning. Of one core, in percent. */
+async function measureIdle({plan, figures, say}: Bench, server: ServerProcess, label: string) {
+  say(`${label}: idle`)
+  const beganAt = performance.now()
+  const before = processorTimeMs(server.pid)
+  await new Promise((resolve) => setTimeout(resolve, plan.idleMs))
+  const after = processorTimeMs(server.pid)
+  if (before === null || after === null) return
+  const share = (after - before) / (performance.now() - beganAt)
+  figures.add(`${label}, processor use when idle`, '%', share * PERCENT)
 }
 
 function lists(jobs: number): Readonly<Record<string, string>> {
