@@ -1,4 +1,7 @@
-/** How much each section does: little in a quick run, more in a full one. Everything that takes time stands here. */
+/**
+ * How much each section does: little in a quick run, more in a full one. Everything that takes time
+ * stands here.
+ */
 import {availableParallelism} from 'node:os'
 
 export interface Plan {

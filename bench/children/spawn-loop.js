@@ -1,12 +1,14 @@
 /**
- * The plain spawn loop: `true`, started and awaited by child_process again and again, so many at a time. No scheduler.
- * Plain JavaScript, because the machinery that strips types takes memory, and a process that forks pays for all it has:
- * about a fifth more for each start, which would flatter whoever is compared with it.
+ * The plain spawn loop: `true`, started and awaited by child_process again and again, so many at a
+ * time. No scheduler. Plain JavaScript, because the machinery that strips types takes memory, and a
+ * process that forks pays for all it has: about a fifth more for each start, which would flatter
+ * whoever is compared with it.
  */
 import {spawn} from 'node:child_process'
 
 /**
- * Answers how many were started and ended in about `ms`. `stdio` is `pipe`, as child_process comes, or `ignore`.
+ * Answers how many were started and ended in about `ms`. `stdio` is `pipe`, as child_process comes, or
+ * `ignore`.
  * @param {{parallel: number, ms: number, stdio: 'pipe' | 'ignore'}} input
  */
 async function run({parallel, ms, stdio}) {

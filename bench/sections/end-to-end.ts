@@ -1,7 +1,8 @@
 /**
- * A real server under more work than it can do: planned, launched, `true` run, finished, counted, compared with a plain
- * loop that starts `true` in the same runtime. The loop runs before and after each thing it is compared with, because
- * the machine is not the same from one moment to the next. Meanwhile somebody reads a job over HTTP.
+ * A real server under more work than it can do: planned, launched, `true` run, finished, counted,
+ * compared with a plain loop that starts `true` in the same runtime. The loop runs before and after
+ * each thing it is compared with, because the machine is not the same from one moment to the next.
+ * Meanwhile somebody reads a job over HTTP.
  */
 import type {handlers as BareHttp} from '../children/bare-http.ts'
 import type {handlers as Flow, OpenInput} from '../children/flow.ts'
@@ -14,7 +15,10 @@ import {ServerProcess} from '../server-process.ts'
 
 const SECOND_MS = 1000
 const PROBE_EVERY_MS = 20
-/** A first guess at how many jobs of every second saturate it: posix_spawn starts about twice as many as the loop. */
+/**
+ * A first guess at how many jobs of every second saturate it: posix_spawn starts about twice as many
+ * as the loop.
+ */
 const FIRST_GUESS = 1.6
 const LOOP_LAG_MAX_MS = 20
 const GET_MAX_MS = 50
@@ -157,8 +161,8 @@ async function measureServer(
 }
 
 /**
- * The flow without HTTP, with one way of starting processes forced: the real server takes what the machine offers.
- * `null` = the machine does not offer it.
+ * The flow without HTTP, with one way of starting processes forced: the real server takes what the
+ * machine offers. `null` = the machine does not offer it.
  */
 async function measureFlow(
   {plan, scratch, figures, say}: Bench,

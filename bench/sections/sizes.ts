@@ -1,6 +1,6 @@
 /**
- * What more stored jobs cost: a pass of the launch loop, a page of the list, memory, the start. And what a job of every
- * second costs when nobody was there for a week.
+ * What more stored jobs cost: a pass of the launch loop, a page of the list, memory, the start. And
+ * what a job of every second costs when nobody was there for a week.
  */
 import type {handlers as Client} from '../children/http-client.ts'
 import type {handlers as Passes} from '../children/passes.ts'

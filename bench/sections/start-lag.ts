@@ -1,6 +1,7 @@
 /**
- * How late launches are decided, from the ledger: at a steady rate, spread over each second and all at its beginning,
- * and when very many jobs are due in the same second. The commands are real, and run on the same cores.
+ * How late launches are decided, from the ledger: at a steady rate, spread over each second and all at
+ * its beginning, and when very many jobs are due in the same second. The commands are real, and run on
+ * the same cores.
  */
 import {quantile} from '../figures.ts'
 import {startLags} from '../ledger.ts'

@@ -1,4 +1,7 @@
-/** The pieces of the benchmark count what they say they count. Nothing here looks at how long anything took. */
+/**
+ * The pieces of the benchmark count what they say they count. Nothing here looks at how long anything
+ * took.
+ */
 import assert from 'node:assert/strict'
 import {test, type TestContext} from 'node:test'
 import type {handlers as Flow} from '../../bench/children/flow.ts'
