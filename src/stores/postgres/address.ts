@@ -1,0 +1,160 @@
+/**
+ * Where a PostgreSQL is and how to enter it, read from a connection string. Apart, because a connection
+ * string holds a password: nothing here ever puts one into a sentence, and no error of a parser leaves.
+ */
+import {readFileSync} from 'node:fs'
+import type {ConnectionOptions} from 'node:tls'
+
+export interface Host {
+  readonly host: string
+  readonly port: number
+}
+
+export interface Address {
+  /** At least one; only the primary among them is used. */
+  readonly hosts: readonly Host[]
+  /** `null` = as the PostgreSQL client has it: `PGUSER`, or the user this process runs as. */
+  readonly user: string | null
+  /** `null` = `PGPASSWORD`, the password file, or none. */
+  readonly password: string | null
+  readonly database: string
+  /** Everything of ours is in it. */
+  readonly schema: string
+  /** `null` = without encryption. */
+  readonly tls: ConnectionOptions | null
+}
+
+export type ParsedAddress =
+  | {readonly ok: true; readonly address: Address}
+  /** One sentence, without anything secret. */
+  | {readonly ok: false; readonly problem: string}
+
+const DEFAULT_PORT = 5432
+const PORT_MAX = 65_535
+const DEFAULT_SCHEMA = 'belfry'
+/** Names that need no thought about quoting; PostgreSQL cuts longer ones. */
+const SCHEMA_SHAPE = /^[a-z_][a-z0-9_]{0,62}$/
+/** The part before the last `@` names the user; hosts are separated by commas. */
+const SHAPE = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^/?#]*))?(?:\?([^#]*))?$/
+const HOST_SHAPE = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/
+
+class Refused extends Error {}
+
+/** Reads `postgres://user:password@host:port,host:port/database?sslmode=…&sslrootcert=…&schema=…`. */
+export function parseAddress(url: string): ParsedAddress {
+  try {
+    return {ok: true, address: read(url)}
+  } catch (error) {
+    if (!(error instanceof Refused)) throw error
+    return {ok: false, problem: `The connection string of the store ${error.message}.`}
+  }
+}
+
+/** The address without user and password: for sentences and logs. */
+export function describeAddress({hosts, database}: Pick<Address, 'hosts' | 'database'>): string {
+  return `postgres://${hosts.map(describeHost).join(',')}/${database}`
+}
+
+export function describeHost({host, port}: Host): string {
+  return `${host.includes(':') ? `[${host}]` : host}:${port}`
+}
+
+function read(url: string): Address {
+  const found = SHAPE.exec(url)
+  if (found === null)
+    throw new Refused('is not of the form postgres://user@host:port,host:port/database')
+  const [, account = '', hostList = '', database = '', query = ''] = found
+  const colon = account.indexOf(':')
+  const user = decoded(colon === -1 ? account : account.slice(0, colon))
+  const password = colon === -1 ? null : decoded(account.slice(colon + 1))
+  const parameters = parametersOf(query)
+  const schema = parameters.get('schema') ?? DEFAULT_SCHEMA
+  if (!SCHEMA_SHAPE.test(schema))
+    throw new Refused('names a schema that is not made of lower-case letters, digits and "_"')
+  if (database === '') throw new Refused('names no database')
+  return {
+    hosts: hostsOf(hostList),
+    user: user === '' ? null : user,
+    password,
+    database: decoded(database),
+    schema,
+    tls: tlsOf(parameters),
+  }
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    // What could not be decoded may be a password: it is not repeated.
+    throw new Refused('has a "%" that is not followed by two hexadecimal digits')
+  }
+}
+
+function hostsOf(list: string): Host[] {
+  if (list === '') throw new Refused('names no host')
+  return list.split(',').map((text) => {
+    const found = HOST_SHAPE.exec(text)
+    const port = found?.[3] === undefined ? DEFAULT_PORT : Number(found[3])
+    const host = found?.[1] ?? found?.[2]
+    if (host === undefined || port < 1 || port > PORT_MAX)
+      throw new Refused('names a host that is not of the form name:port')
+    return {host, port}
+  })
+}
+
+const PARAMETERS: ReadonlySet<string> = new Set([
+  'schema',
+  'sslmode',
+  'sslrootcert',
+  'sslcert',
+  'sslkey',
+])
+
+function parametersOf(query: string): URLSearchParams {
+  const parameters = new URLSearchParams(query)
+  for (const name of parameters.keys())
+    if (!PARAMETERS.has(name)) {
+      const known = [...PARAMETERS].join(', ')
+      throw new Refused(`has a parameter that is not known; there are ${known}`)
+    }
+  return parameters
+}
+
+/** As PostgreSQL's own clients have it, but for `prefer`, which protects from nobody. */
+function tlsOf(parameters: URLSearchParams): ConnectionOptions | null {
+  const mode = parameters.get('sslmode') ?? 'disable'
+  const given = {
+    ...fileOf(parameters, 'sslrootcert', 'ca'),
+    ...fileOf(parameters, 'sslcert', 'cert'),
+    ...fileOf(parameters, 'sslkey', 'key'),
+  }
+  switch (mode) {
+    case 'disable':
+      return null
+    case 'require':
+      return {...given, rejectUnauthorized: false}
+    case 'verify-ca':
+      return {...given, rejectUnauthorized: true, checkServerIdentity: () => undefined}
+    case 'verify-full':
+      return {...given, rejectUnauthorized: true}
+    default:
+      throw new Refused(
+        'has an sslmode that is not known; there are disable, require, verify-ca, verify-full',
+      )
+  }
+}
+
+function fileOf(
+  parameters: URLSearchParams,
+  parameter: string,
+  option: 'ca' | 'cert' | 'key',
+): ConnectionOptions {
+  const file = parameters.get(parameter)
+  if (file === null) return {}
+  try {
+    return {[option]: readFileSync(file)}
+  } catch (error) {
+    throw new Refused(`names a ${parameter} that cannot be read`, {cause: error})
+  }
+}

@@ -1,0 +1,95 @@
+/**
+ * Bringing a database to this version's schema, by whichever server comes first: the others wait for it at
+ * the lock and then find nothing to do. Everything is in a schema of its own beside whatever the database
+ * holds. A schema one release ahead is fine, since migrations only add for one release; a newer one is
+ * refused.
+ */
+import {MIGRATIONS, SCHEMA_VERSION, type Migration} from '../sql/migrations.ts'
+import {establish, type Identity} from '../sql/steps-meta.ts'
+import {DEFAULT_LIMITS} from '../sql/transaction.ts'
+import {postgresDialect} from './dialect.ts'
+import type {Session} from './session.ts'
+import type {Statements} from './statements.ts'
+
+/** What the steps rely on: `string_agg` and locks are old, `pg_stat_replication`'s columns and `SKIP LOCKED` not. */
+const OLDEST_VERSION = 140_000
+/** Releases this one may be behind the schema. */
+const RELEASES_BEHIND_MAX = 1
+/** A migration of a large database, or waiting for another server that is at one. */
+const MIGRATION_LIMIT_MS = 600_000
+
+export type PreparedSchema =
+  | {readonly ok: true}
+  /** A sentence without a subject, e.g. `was written by a newer Belfry …`. */
+  | {readonly ok: false; readonly problem: string}
+
+export interface SchemaRequest {
+  readonly schema: string
+  /** Used when the store has no identity yet. */
+  readonly fresh: Identity
+  readonly migrations?: readonly Migration[]
+}
+
+/** `session` must have no limits of time of its own. */
+export async function prepareSchema(
+  session: Session,
+  statements: Statements,
+  {schema, fresh, migrations = MIGRATIONS}: SchemaRequest,
+): Promise<PreparedSchema> {
+  const unfit = await whyUnfit(session)
+  if (unfit !== null) return {ok: false, problem: unfit}
+  await session.run('BEGIN ISOLATION LEVEL READ COMMITTED')
+  await session.rows(
+    'SELECT pg_advisory_xact_lock(hashtextextended($1, 0))',
+    [`belfry migrates ${schema}`],
+    null,
+    MIGRATION_LIMIT_MS,
+  )
+  const version = await storedVersion(session, schema)
+  const known = migrations.at(-1)?.version ?? SCHEMA_VERSION
+  if (version > known + RELEASES_BEHIND_MAX) {
+    await session.run('ROLLBACK')
+    const problem = `was written by a newer Belfry (schema ${version}, this one knows ${known})`
+    return {ok: false, problem}
+  }
+  for (const migration of migrations) {
+    if (migration.version <= version) continue
+    for (const sql of migration.statements(postgresDialect))
+      await session.run(sql, MIGRATION_LIMIT_MS)
+    await session.run(`INSERT INTO schema_version (version) VALUES (${migration.version})`)
+  }
+  const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
+  await statements.run(session, establish(tx, fresh))
+  await session.run('COMMIT', MIGRATION_LIMIT_MS)
+  return {ok: true}
+}
+
+async function whyUnfit(session: Session): Promise<string | null> {
+  const [row] = await session.rows(
+    `SELECT current_setting('server_version_num')::int AS version,
+      current_setting('server_version') AS name, current_setting('server_encoding') AS encoding`,
+    [],
+    null,
+  )
+  if (Number(row?.['version']) < OLDEST_VERSION)
+    return `is on PostgreSQL ${row?.['name']}; at least 14 is needed`
+  if (row?.['encoding'] !== 'UTF8')
+    return `is in a database with the encoding ${row?.['encoding']}; UTF8 is needed`
+  return null
+}
+
+/** 0 = nothing is there yet; then it makes room for the first migration. */
+async function storedVersion(session: Session, schema: string): Promise<number> {
+  const [there] = await session.rows(
+    'SELECT 1 AS there FROM pg_namespace WHERE nspname = $1',
+    [schema],
+    null,
+  )
+  // Only then: whoever made the schema for us may have kept the right to make others.
+  if (there === undefined) await session.run(`CREATE SCHEMA "${schema}"`)
+  await session.run(`CREATE TABLE IF NOT EXISTS schema_version (
+    version bigint PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  )`)
+  const [row] = await session.rows('SELECT max(version) AS version FROM schema_version', [], null)
+  return Number(row?.['version'] ?? 0)
+}
