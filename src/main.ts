@@ -62,6 +62,11 @@ async function serve(argv: readonly string[]): Promise<number> {
 async function runServer(config: Config): Promise<number> {
   const {startServer} = await import('./server.ts')
   const signals = listenToSignals()
+  // A server serves on when whoever started it does not read its one line.
+  process.stdout.on(
+    'error',
+    exceptClosed(() => undefined),
+  )
   try {
     const server = await startServer(config, {
       ready: (line) => process.stdout.write(`${line}\n`),
@@ -108,6 +113,14 @@ function listenToSignals(): {tell(hearer: SignalHearer): void} {
   }
 }
 
+/** Hears the errors of a stream: `closed` when its reader is gone; any other is thrown. */
+function exceptClosed(closed: () => void): (error: NodeJS.ErrnoException) => void {
+  return (error) => {
+    if (error.code !== 'EPIPE') throw error
+    closed()
+  }
+}
+
 function host(): Host {
   return {
     name: hostname(),
@@ -121,10 +134,10 @@ function host(): Host {
 function terminal(): Terminal {
   const {stdout, stderr, stdin} = process
   // A reader that has seen enough, such as `head`, closes the pipe: that is no failure of ours.
-  stdout.on('error', (error: NodeJS.ErrnoException) => {
-    if (error.code === 'EPIPE') process.exit(0)
-    throw error
-  })
+  stdout.on(
+    'error',
+    exceptClosed(() => process.exit(0)),
+  )
   return {
     out: (text) => stdout.write(text),
     outBytes: (bytes) =>

@@ -6,13 +6,8 @@
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
 import {before, describe, test} from 'node:test'
-import {
-  aServer,
-  sharedServer,
-  within,
-  type Answer,
-  type ServerProcess,
-} from '../support/server-process.ts'
+import {aServer, sharedServer, type Answer, type ServerProcess} from '../support/server-process.ts'
+import {within} from '../support/waiting.ts'
 
 const ZERO_TIME = '0001-01-01T00:00:00Z'
 const HEAVY_BYTES = 9 * 2 ** 20

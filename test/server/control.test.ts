@@ -12,9 +12,9 @@ import {
   sharedServer,
   runProgram,
   temporaryDirectory,
-  until,
   type ServerProcess,
 } from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
 
 const byHand = {schedule: '@manually', executor: 'shell'}
 const shell = (command: string) => ({shell: 'true', command})

@@ -10,10 +10,10 @@ import {test} from 'node:test'
 import {
   aServer,
   temporaryDirectory,
-  until,
   type Answer,
   type ServerProcess,
 } from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
 
 const KILLS = 10
 const JOBS = 20

@@ -7,11 +7,10 @@ import {childrenOf, isAlive, markedProcesses} from '../support/living-processes.
 import {
   aServer,
   temporaryDirectory,
-  until,
-  within,
   type Answer,
   type ServerProcess,
 } from '../support/server-process.ts'
+import {until, within} from '../support/waiting.ts'
 
 const byHand = {schedule: '@manually', executor: 'shell'}
 const shell = (command: string) => ({shell: 'true', command})

@@ -8,9 +8,9 @@ import {
   sharedServer,
   isOver,
   temporaryDirectory,
-  until,
   type ServerProcess,
 } from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
 
 const MIB = 2 ** 20
 const KEPT_BYTES = 256 * 1024

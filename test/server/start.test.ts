@@ -8,7 +8,8 @@ import {createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
 import {markedProcesses} from '../support/living-processes.ts'
-import {aServer, refusedStart, temporaryDirectory, until} from '../support/server-process.ts'
+import {aServer, refusedStart, temporaryDirectory, runProgram} from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
 
 const TOKEN = 'a-token-of-enough-characters'
 const ONE_SENTENCE = /^belfry: [^\n]+\.\n$/
@@ -121,6 +122,14 @@ describe('a start', {concurrency: 2}, () => {
     )
     assert.doesNotMatch(output, /hunter2|a-token/)
     assert.doesNotMatch(server.program.stderr(), /a-token/)
+  })
+
+  test('nobody reads the ready line: it serves all the same', async (t) => {
+    const program = runProgram(t, ['server', ...address(t)])
+    program.closeStdout()
+    await until('it leads', () => program.stderr().includes('"term began"'))
+    program.signal('SIGTERM')
+    assert.deepEqual(await program.exit, {code: 0, signal: null}, program.stderr())
   })
 
   test('port taken', async (t) => {

@@ -4,13 +4,8 @@ import {existsSync, readFileSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
 import {childrenOf, isAlive, markedProcesses} from '../support/living-processes.ts'
-import {
-  aServer,
-  temporaryDirectory,
-  until,
-  within,
-  type ServerProcess,
-} from '../support/server-process.ts'
+import {aServer, temporaryDirectory, type ServerProcess} from '../support/server-process.ts'
+import {until, within} from '../support/waiting.ts'
 
 /** What the entry takes for one press of Ctrl-C that came twice. */
 const ONE_PRESS_MS = 500

@@ -9,17 +9,14 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {after, before} from 'node:test'
-import {setTimeout as pause} from 'node:timers/promises'
 import {endMarked} from './living-processes.ts'
+import {SOON_MS, until, within} from './waiting.ts'
 
 const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
 /** What one start has compiled the next ones find again, which halves the time until a server is ready. */
 const COMPILED = join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'compiled')
 const READY_WITHIN_MS = 30_000
 const EXIT_WITHIN_MS = 30_000
-const LOOK_EVERY_MS = 25
-/** Nothing a test asks for takes longer, however busy the machine. */
-export const SOON_MS = 20_000
 
 export interface Exit {
   readonly code: number | null
@@ -53,6 +50,8 @@ export interface Program {
   stdout(): string
   stderr(): string
   signal(signal: NodeJS.Signals): void
+  /** Nobody reads its standard output any more. */
+  closeStdout(): void
 }
 
 /** Whose end takes what was started with it: a test, or a suite. */
@@ -88,7 +87,15 @@ export function runProgram(
     endNow(child)
     await gone
   })
-  return {exit, gone, pid: child.pid!, stdout, stderr, signal: (signal) => void child.kill(signal)}
+  return {
+    exit,
+    gone,
+    pid: child.pid!,
+    stdout,
+    stderr,
+    signal: (signal) => void child.kill(signal),
+    closeStdout: () => void child.stdout.destroy(),
+  }
 }
 
 function collect(stream: NodeJS.ReadableStream | null): () => string {
@@ -269,36 +276,4 @@ export async function refusedStart(
   const program = runProgram(t, ['server', ...argv], env)
   const {code} = await within(program.exit, `belfry server ${argv.join(' ')} ends`, EXIT_WITHIN_MS)
   return {code, stdout: program.stdout(), stderr: program.stderr()}
-}
-
-/** Asks again and again until there is an answer other than `undefined` or `false`. */
-export async function until<Value>(
-  what: string,
-  probe: () => Value | undefined | false | Promise<Value | undefined | false>,
-  withinMs = SOON_MS,
-): Promise<Value> {
-  const deadline = performance.now() + withinMs
-  for (;;) {
-    const value = await probe()
-    if (value !== undefined && value !== false) return value
-    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`)
-    await pause(LOOK_EVERY_MS)
-  }
-}
-
-export async function within<Value>(
-  promise: Promise<Value>,
-  what: string,
-  withinMs: number,
-): Promise<Value> {
-  const timer = new AbortController()
-  const late = pause(withinMs, undefined, {signal: timer.signal}).then(() => {
-    throw new Error(`not within ${withinMs} ms: ${what}`)
-  })
-  try {
-    return await Promise.race([promise, late])
-  } finally {
-    timer.abort()
-    late.catch(() => undefined)
-  }
 }
