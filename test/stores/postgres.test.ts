@@ -12,7 +12,7 @@ const STARTED_AT = Date.UTC(2026, 0, 15, 12)
 let postgres: TestPostgres
 let schemas = 0
 
-before(async () => (postgres = await TestPostgres.start()))
+before(async () => (postgres = await TestPostgres.start({fsync: 'on', full_page_writes: 'on'})))
 after(() => postgres.close())
 
 exerciseStore('PostgreSQL', async () => {
@@ -23,6 +23,7 @@ exerciseStore('PostgreSQL', async () => {
     clock: systemClock(),
     random: systemRandom(),
     time: () => now,
+    connections: {writes: 1, reads: 1},
   })
   assert(opened.ok, opened.ok ? '' : opened.problem)
   return {

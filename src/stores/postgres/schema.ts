@@ -54,9 +54,9 @@ export async function prepareSchema(
   }
   for (const migration of migrations) {
     if (migration.version <= version) continue
-    for (const sql of migration.statements(postgresDialect))
-      await session.run(sql, MIGRATION_LIMIT_MS)
-    await session.run(`INSERT INTO schema_version (version) VALUES (${migration.version})`)
+    const note = `INSERT INTO schema_version (version) VALUES (${migration.version})`
+    const statements = [...migration.statements(postgresDialect), note]
+    await session.run(statements.join(';\n'), MIGRATION_LIMIT_MS)
   }
   const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
   await statements.run(session, establish(tx, fresh))

@@ -26,9 +26,8 @@ import type {StoreTime} from './transaction.ts'
 import {postgresWakeup, type ClosableWakeup} from './wakeup.ts'
 import {WRITE_PLANS, type LaneName} from './write-plan.ts'
 
-/** Connections of one server: 1 for the lease, 1 for heartbeats, 1 for bells, and these. */
-const WRITERS = 6
-const READERS = 4
+/** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for bells. */
+const CONNECTIONS = {writes: 6, reads: 4}
 
 const LEASE: SessionKind = {purpose: 'lease', limits: 'short', byKeys: true}
 const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', byKeys: true}
@@ -49,6 +48,8 @@ export interface PostgresStoreOptions {
   readonly outputKeptBytes?: number
   /** Writes in one transaction at most; default 256. */
   readonly commitItemsMax?: number
+  /** Connections kept at most for writes and for reads; 6 and 4 by default. Three more have their own purpose. */
+  readonly connections?: {readonly writes: number; readonly reads: number}
   /** Hears of each commit. */
   readonly events?: Pick<Events, 'emit'>
   /** What the store takes the time to be, given the server's, ms since the epoch; the same by default. */
@@ -114,13 +115,14 @@ function facade(
   statements: Statements,
 ): Store {
   const {clock, time = (serverNow) => serverNow, outputKeptBytes} = options
+  const {connections = CONNECTIONS} = options
   const limits = {outputKeptBytes: outputKeptBytes ?? DEFAULT_LIMITS.outputKeptBytes}
   const parts = {primary, statements, time, limits, clock}
   const pools = {
     lease: new SessionPool(primary, LEASE, 1, clock),
     members: new SessionPool(primary, MEMBERS, 1, clock),
-    writes: new SessionPool(primary, WRITES, WRITERS, clock),
-    reads: new SessionPool(primary, READS, READERS, clock),
+    writes: new SessionPool(primary, WRITES, connections.writes, clock),
+    reads: new SessionPool(primary, READS, connections.reads, clock),
   }
   const lanes = lanesOf(options, parts, pools)
   const reader = new Reader({...parts, pool: pools.reads})
