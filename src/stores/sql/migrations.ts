@@ -21,7 +21,11 @@ export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
  * Narrow rows for filtering and sorting; what the user wrote stands beside them, so that a scan stays
  * small.
  */
-function jobTables({columns: {integer, text}, keyOrganised, createSequence}: Dialect): string[] {
+function jobTables(dialect: Dialect): string[] {
+  const {
+    columns: {integer, text},
+    createSequence,
+  } = dialect
   return [
     createSequence('job'),
     createSequence('launch'),
@@ -56,12 +60,23 @@ function jobTables({columns: {integer, text}, keyOrganised, createSequence}: Dia
     `CREATE INDEX jobs_parent ON jobs (parent, name) WHERE deleted_at IS NULL AND parent <> ''`,
     `CREATE INDEX jobs_gone ON jobs (name, id) WHERE deleted_at IS NOT NULL`,
     `CREATE TABLE definitions (job_id ${integer} PRIMARY KEY, definition ${text} NOT NULL)`,
-    `CREATE TABLE job_metadata (
-      job_id ${integer} NOT NULL, key ${text} NOT NULL, value ${text} NOT NULL,
-      PRIMARY KEY (job_id, key)
-    )${keyOrganised}`,
-    `CREATE INDEX job_metadata_key ON job_metadata (key, job_id)`,
+    ...metadataTable(dialect),
   ]
+}
+
+/** Keys may be long: SQLite's trees hold them whole, PostgreSQL's do not, so there they are hashed. */
+function metadataTable({engine, columns: {integer, text}, keyOrganised}: Dialect): string[] {
+  const columns = `job_id ${integer} NOT NULL, key ${text} NOT NULL, value ${text} NOT NULL`
+  return engine === 'sqlite'
+    ? [
+        `CREATE TABLE job_metadata (${columns}, PRIMARY KEY (job_id, key))${keyOrganised}`,
+        `CREATE INDEX job_metadata_key ON job_metadata (key, job_id)`,
+      ]
+    : [
+        `CREATE TABLE job_metadata (${columns})`,
+        `CREATE INDEX job_metadata_job ON job_metadata (job_id)`,
+        `CREATE INDEX job_metadata_key ON job_metadata USING hash (key)`,
+      ]
 }
 
 /** Live rows are found through partial indexes, so that their cost does not grow with the history. */
@@ -158,6 +173,8 @@ function otherTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       started_at ${integer} NOT NULL,
       heartbeat_at ${integer} NOT NULL
     )${keyOrganised}`,
+    // Makes the incarnation part of a key: only a new life of a node changes that, a heartbeat does not.
+    `CREATE UNIQUE INDEX members_life ON members (id, incarnation)`,
     `CREATE TABLE statistics (
       day ${integer} PRIMARY KEY, success_count ${integer} NOT NULL, failed_count ${integer} NOT NULL
     )`,

@@ -41,21 +41,27 @@ const WAITING_COUNTED_MAX = 1_000
 
 export function* claim(tx: Transaction, request: ClaimRequest): Step<ClaimResult> {
   const {nodeId, token, room} = request
-  if (yield* isFenced(nodeId, request.incarnation))
+  if (yield* isFenced(tx, nodeId, request.incarnation))
     return {claimed: [], waiting: 0, nextDueInMs: null}
-  const last = yield* one<{token: string}>(`SELECT token FROM node_claims WHERE node_id = ?`, [
-    nodeId,
-  ])
+  // Locked: a claim that is repeated while its first try is still being committed waits for that.
+  const last = yield* one<{token: string}>(
+    `SELECT token FROM node_claims WHERE node_id = ?${tx.dialect.forUpdate}`,
+    [nodeId],
+  )
   const claimed =
     last?.token === token ? yield* claimedUnder(nodeId, token) : yield* takeDue(tx, request)
   return {claimed, ...(yield* whatWaits(tx, nodeId, claimed.length < room))}
 }
 
-/** True when a later life of the node has joined. */
-function* isFenced(nodeId: string, incarnation: string): Step<boolean> {
-  const member = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
-    nodeId,
-  ])
+/**
+ * True when a later life of the node has joined. Locks its identity, not its heartbeat: a later life joins
+ * only after this claim is committed, and then sees what it took.
+ */
+function* isFenced(tx: Transaction, nodeId: string, incarnation: string): Step<boolean> {
+  const member = yield* one<{incarnation: string}>(
+    `SELECT incarnation FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
+    [nodeId],
+  )
   return member !== null && member.incarnation !== incarnation
 }
 
@@ -71,7 +77,8 @@ function* claimedUnder(nodeId: string, token: string): Step<ClaimedExecution[]> 
 function* takeDue(tx: Transaction, request: ClaimRequest): Step<ClaimedExecution[]> {
   const {nodeId, token, incarnation, room} = request
   if (room <= 0) return []
-  const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} OF e`
+  // What somebody else holds right now is changing: the next claim sees what became of it.
+  const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} OF e SKIP LOCKED`
   const rows = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND e.status = 'pending' AND e.not_before <= ? AND e.cancel_requested_at IS NULL
       AND j.deleted_at IS NULL ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,

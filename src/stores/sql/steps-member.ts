@@ -51,6 +51,11 @@ export function* join(
       tx.now,
     ],
   )
+  // There from the start, so that claims have a row to follow each other on.
+  yield* all(
+    `INSERT INTO node_claims (node_id, token) VALUES (?, '') ON CONFLICT (node_id) DO NOTHING`,
+    [member.id],
+  )
   return {kind: 'joined'}
 }
 

@@ -12,13 +12,7 @@ export function* appendOutput(
   tx: Transaction,
   items: readonly OutputAppend[],
 ): Step<readonly boolean[]> {
-  const rows = yield* oneEach<{output_bytes: number}>(
-    `SELECT output_bytes FROM executions
-      WHERE ${BY_KEY} AND status = 'running' AND claim_token = ?
-      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = executions.job_id AND j.deleted_at IS NULL)
-      ${tx.dialect.forUpdate}`,
-    items.map(({key, token}) => [...keyValues(key), token]),
-  )
+  const rows = yield* lockRunning(tx, items)
   const known = new Map<string, number>()
   rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
   for (const round of rounds(items.filter((_item, index) => rows[index] !== null))) {
@@ -36,6 +30,33 @@ export function* appendOutput(
   })
   yield* each(`UPDATE executions SET output_bytes = ? WHERE ${BY_KEY}`, [...changed.values()])
   return rows.map((row) => row !== null)
+}
+
+/** The row of each item's execution, while it is running under the item's token; locked in one order. */
+function* lockRunning(
+  tx: Transaction,
+  items: readonly OutputAppend[],
+): Step<({output_bytes: number} | null)[]> {
+  const order = items
+    .map(({key}, index) => ({key, index}))
+    .toSorted((a, b) => compareKeys(a.key, b.key))
+  const found = yield* oneEach<{output_bytes: number}>(
+    `SELECT output_bytes FROM executions
+      WHERE ${BY_KEY} AND status = 'running' AND claim_token = ?
+      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = executions.job_id AND j.deleted_at IS NULL)
+      ${tx.dialect.forUpdate}`,
+    order.map(({index}) => [...keyValues(items[index]!.key), items[index]!.token]),
+  )
+  const rows: ({output_bytes: number} | null)[] = items.map(() => null)
+  order.forEach(({index}, place) => (rows[index] = found[place] ?? null))
+  return rows
+}
+
+/** The order in which everybody locks executions. */
+function compareKeys(a: ExecutionKey, b: ExecutionKey): number {
+  if (a.group !== b.group) return a.group - b.group
+  if (a.node !== b.node) return a.node < b.node ? -1 : 1
+  return a.attempt - b.attempt
 }
 
 /** Splits so that each round holds at most one item of an execution, in order. */

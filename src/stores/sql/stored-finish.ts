@@ -64,7 +64,9 @@ export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<Fi
     const held = (executions[index] ?? []).map(heldExecution)
     ledger.launches.set(row.group_id, {record: launchOf(row), executions: held, changed: false})
   })
-  const jobIds = [...new Set(found.map((row) => row.job_id))].toSorted((a, b) => a - b)
+  const owners = [...new Set(found.map((row) => row.job_id))]
+  const dependents = tx.dialect.forUpdate === '' ? [] : yield* dependentIds(owners)
+  const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
       last_error, status, status_group, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
@@ -72,6 +74,19 @@ export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<Fi
   )
   for (const row of jobs) if (row !== null) ledger.jobs.set(row.id, heldJob(row))
   return ledger
+}
+
+/**
+ * Jobs that may be owed a launch. They are locked with the others, in one order: one of them deleted at the
+ * same moment would otherwise leave a request behind that no job answers for.
+ */
+function* dependentIds(jobIds: readonly number[]): Step<number[]> {
+  const rows = yield* each<{id: number}>(
+    `SELECT child.id FROM jobs owner JOIN jobs child ON child.parent = owner.name
+      AND child.parent <> '' AND child.deleted_at IS NULL WHERE owner.id = ?`,
+    jobIds.map((id) => [id]),
+  )
+  return rows.flat().map(({id}) => id)
 }
 
 function heldExecution(row: ExecutionRow): HeldExecution {
@@ -188,7 +203,8 @@ function* launchDependents(tx: Transaction, ledger: FinishLedger): Step<void> {
   const {successes} = ledger
   if (successes.length === 0) return
   const dependents = yield* each<{id: number; name: string}>(
-    `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> '' ORDER BY name`,
+    `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> ''
+      ORDER BY name${tx.dialect.forUpdate}`,
     successes.map(({jobName}) => [jobName]),
   )
   const owed = dependents.flatMap((rows, index) => {
