@@ -51,12 +51,15 @@ function readNodeId(data: string): string | null {
 
 /** Ends them. */
 export function endMarked(data: string): void {
-  for (const {pid} of markedProcesses(data)) {
-    try {
-      process.kill(pid, 'SIGKILL')
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
-    }
+  for (const {pid} of markedProcesses(data)) endProcess(pid)
+}
+
+/** At once; one that has ended already is no error. */
+export function endProcess(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error
   }
 }
 

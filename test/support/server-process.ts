@@ -9,7 +9,7 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {after, before} from 'node:test'
-import {endMarked} from './living-processes.ts'
+import {childrenOf, endMarked, endProcess} from './living-processes.ts'
 import {SOON_MS, until, within} from './waiting.ts'
 
 const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
@@ -47,6 +47,7 @@ export interface Program {
   /** The process itself is gone; its helper may still be about. */
   readonly gone: Promise<Exit>
   readonly pid: number
+  isGone(): boolean
   stdout(): string
   stderr(): string
   signal(signal: NodeJS.Signals): void
@@ -57,6 +58,19 @@ export interface Program {
 /** Whose end takes what was started with it: a test, or a suite. */
 export interface Owner {
   after(cleanup: () => unknown): void
+}
+
+const cleanups = new WeakMap<Owner, (() => unknown)[]>()
+
+/** What came last goes first: a server ends before its directory does. */
+function atEnd(owner: Owner, cleanup: () => unknown): void {
+  const known = cleanups.get(owner)
+  if (known !== undefined) return void known.push(cleanup)
+  const own = [cleanup]
+  cleanups.set(owner, own)
+  owner.after(async () => {
+    for (const next of own.toReversed()) await next()
+  })
 }
 
 /** Runs Belfry with these arguments; killed with the test at the latest. */
@@ -83,7 +97,7 @@ export function runProgram(
   const gone = new Promise<Exit>((resolve) =>
     child.once('exit', (code, signal) => resolve({code, signal})),
   )
-  t.after(async () => {
+  atEnd(t, async () => {
     endNow(child)
     await gone
   })
@@ -91,6 +105,7 @@ export function runProgram(
     exit,
     gone,
     pid: child.pid!,
+    isGone: () => child.exitCode !== null || child.signalCode !== null,
     stdout,
     stderr,
     signal: (signal) => void child.kill(signal),
@@ -114,7 +129,7 @@ function endNow(child: ChildProcess): void {
 /** A directory that goes with the test. */
 export function temporaryDirectory(t: Owner): string {
   const directory = mkdtempSync(join(tmpdir(), 'belfry-server-'))
-  t.after(() => rmSync(directory, {recursive: true, force: true, maxRetries: 5}))
+  atEnd(t, () => rmSync(directory, {recursive: true, force: true, maxRetries: 5}))
   return directory
 }
 
@@ -231,7 +246,7 @@ export async function aServer(t: Owner, options: ServerOptions = {}): Promise<Se
   const data = options.data ?? join(temporaryDirectory(t), 'data')
   const argv = ['server', '--http', '127.0.0.1:0', '--data', data, ...(options.flags ?? [])]
   const program = runProgram(t, argv, options.env)
-  t.after(() => endMarked(data))
+  atEnd(t, () => endWhole(program, data))
   let ended: Exit | null = null
   void program.exit.then((exit) => {
     ended = exit
@@ -251,16 +266,29 @@ export async function aServer(t: Owner, options: ServerOptions = {}): Promise<Se
   return new ServerProcess(url, data, program)
 }
 
+/** The server as a crash ends it, then its helper, then what that had started. */
+async function endWhole(program: Program, data: string): Promise<void> {
+  // A pid that is gone may be another's by now.
+  const helpers = program.isGone() ? [] : childrenOf(program.pid)
+  program.signal('SIGKILL')
+  await program.gone
+  for (const pid of helpers) endProcess(pid)
+  endMarked(data)
+}
+
 /** One server for all tests of a suite. Called where the suite is described; the answer inside its tests. */
 export function sharedServer(options: ServerOptions = {}): () => ServerProcess {
-  const cleanups: (() => unknown)[] = []
   let server: ServerProcess | null = null
+  let end: () => unknown = () => undefined
+  const owner: Owner = {
+    after: (cleanup) => {
+      end = cleanup
+    },
+  }
   before(async () => {
-    server = await aServer({after: (cleanup) => void cleanups.push(cleanup)}, options)
+    server = await aServer(owner, options)
   })
-  after(async () => {
-    for (const cleanup of cleanups.toReversed()) await cleanup()
-  })
+  after(() => end())
   return () => {
     if (server === null) throw new Error('the server of the suite is not there yet')
     return server
