@@ -26,6 +26,8 @@ export interface OutputKeeperOptions {
   readonly append: (item: OutputAppend) => Promise<boolean>
 }
 
+const NEWLINE = 0x0a
+
 export class OutputKeeper {
   readonly #options: OutputKeeperOptions
   readonly #tail: Tail
@@ -33,6 +35,7 @@ export class OutputKeeper {
   #flushing: Promise<void> | null = null
   #flushedAt = -Infinity
   #closed = false
+  #endsLine = true
 
   constructor(options: OutputKeeperOptions) {
     this.#options = options
@@ -42,7 +45,13 @@ export class OutputKeeper {
   write(bytes: Uint8Array): void {
     if (this.#closed || bytes.length === 0) return
     this.#tail.push(bytes)
+    this.#endsLine = bytes.at(-1) === NEWLINE
     this.#plan()
+  }
+
+  /** Whether what follows the output begins on a line of its own. */
+  get endsLine(): boolean {
+    return this.#endsLine
   }
 
   /** The last stretch for the finish; nothing is flushed afterwards. Waits for a flush under way. */

@@ -97,11 +97,17 @@ export class Running {
       durationMs,
       exitCode: end.exitCode,
       outputHead: end.head,
-      outputFoot: `${chain.line === null ? '' : `${chain.line}\n`}${end.foot}${lost}${chain.foot}`,
+      outputFoot: this.#foot(chain, `${end.foot}${lost}${chain.foot}`),
       output,
       dropOutput: chain.line !== null,
       dice: this.#options.random.dice(),
     })
+  }
+
+  /** What Belfry adds stands on lines of its own, also after output that ends within a line. */
+  #foot({line}: ChainEnd, said: string): string {
+    if (line !== null) return `${line}\n${said}`
+    return said === '' || this.#keeper.endsLine ? said : `\n${said}`
   }
 
   /** Somebody wants it ended; its outcome is `cancelled`. */

@@ -108,10 +108,17 @@ describe('a run', () => {
 
   it('whose processors failed keeps its output, and says so after it', async () => {
     const chain = {line: null, foot: 'files: no space left\n'}
-    const {complete} = aRunning({output: 'much'}, {chain})
+    const {complete} = aRunning({output: 'much\n'}, {chain})
     const item = await complete()
     assert.deepEqual([item.dropOutput, item.outputFoot], [false, 'files: no space left\n'])
-    assert.equal(Buffer.from(item.output.bytes).toString(), 'much')
+    assert.equal(Buffer.from(item.output.bytes).toString(), 'much\n')
+  })
+
+  it('says what it adds on a line of its own, also after output that ends within a line', async () => {
+    const chain = {line: null, foot: 'files: no space left\n'}
+    const {complete} = aRunning({output: 'half a line'}, {chain})
+    const item = await complete()
+    assert.equal(item.outputFoot, '\nfiles: no space left\n')
   })
 })
 
