@@ -1,0 +1,158 @@
+/** The fence where two leaders meet: a deposed one is held off, or held out, wherever it stands. */
+import assert from 'node:assert/strict'
+import {after, before, describe, it} from 'node:test'
+import {TermOver} from '../../../src/ports/store-failure.ts'
+import {parseAddress} from '../../../src/stores/postgres/address.ts'
+import {postgresDialect} from '../../../src/stores/postgres/dialect.ts'
+import {Primary} from '../../../src/stores/postgres/primary.ts'
+import {Statements} from '../../../src/stores/postgres/statements.ts'
+import {beginTransaction} from '../../../src/stores/postgres/transaction.ts'
+import {fence} from '../../../src/stores/sql/steps-lease.ts'
+import {DEFAULT_LIMITS} from '../../../src/stores/sql/transaction.ts'
+import {systemClock} from '../../../src/system/system-clock.ts'
+import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {aRow} from '../exercise-store/scene.ts'
+
+const TTL_MS = 6_000
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+function takeOver({second}: Cluster, holder = 'successor') {
+  return second.acquireLease({holder, nodeId: 'n2', ttlMs: TTL_MS})
+}
+
+function renew({scene, first}: Cluster) {
+  return first.renewLease({term: scene.term, holder: 'holder-1', ttlMs: TTL_MS})
+}
+
+describe('taking over', () => {
+  it('waits for a write the old leader is in the middle of, which counts', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, second, hold, waiting} = cluster
+      const job = await scene.submit('a')
+      scene.advance(TTL_MS)
+      const holder = await hold(`SELECT FROM jobs WHERE id = ${job.id} FOR UPDATE`)
+      const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], job.nextAt! + 60_000)
+      await waiting(1)
+      const taking = takeOver(cluster)
+      await waiting(2)
+      await holder.release()
+      assert.deepEqual((await launching).dues, ['applied'])
+      const lease = await taking
+      assert(lease !== null && lease.term > scene.term)
+      const due = await second.loadDue({limit: 10})
+      assert.deepEqual(
+        due.jobs.map(({job: {nextAt}}) => nextAt),
+        [],
+      )
+      const again = {...job, nextAt: job.nextAt! + 60_000}
+      await assert.rejects(scene.decide(again, [aRow(again.nextAt, 'launched')], null), TermOver)
+    })
+  })
+
+  it('a write that begins while another takes over finds its term gone', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, hold, waiting, first, rows} = cluster
+      const job = await scene.submit('a')
+      const holder = await hold(`UPDATE leader SET term = term + 1, holder = 'successor'`)
+      const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], null)
+      await waiting(1)
+      const rescuing = first.rescue({
+        term: scene.term,
+        nodeId: 'n1',
+        exceptIncarnation: null,
+        judged: null,
+        reason: 'node_lost',
+        limit: 9,
+        dice: 0,
+      })
+      await waiting(2)
+      const refused = Promise.all([
+        assert.rejects(launching, TermOver),
+        assert.rejects(rescuing, TermOver),
+      ])
+      await holder.release()
+      await refused
+      assert.deepEqual(await rows('SELECT group_id FROM launches'), [])
+    })
+  })
+
+  it('a leader frozen inside a transaction holds it up for a second and not longer', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, url} = cluster
+      const parsed = parseAddress(url)
+      assert(parsed.ok)
+      const primary = new Primary({
+        address: parsed.address,
+        clock: systemClock(),
+        applicationName: 'frozen',
+      })
+      const frozen = await primary.connect({purpose: 'writes', limits: 'short', byKeys: true})
+      const now = await beginTransaction(frozen, 'READ COMMITTED', () => scene.now)
+      const tx = {now, dialect: postgresDialect, limits: DEFAULT_LIMITS}
+      await new Statements().run(frozen, fence(tx, scene.term))
+      scene.advance(TTL_MS)
+      const beganAt = performance.now()
+      const lease = await takeOver(cluster)
+      const heldUpMs = performance.now() - beganAt
+      assert(lease !== null && lease.term > scene.term)
+      assert(heldUpMs > 500 && heldUpMs < 5_000, `held up for ${heldUpMs} ms`)
+      await assert.rejects(frozen.run('COMMIT'))
+    })
+  })
+
+  it('a renewal never waits for the leader’s own writes', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, hold, waiting} = cluster
+      const job = await scene.submit('a')
+      const holder = await hold(`SELECT FROM jobs WHERE id = ${job.id} FOR UPDATE`)
+      const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], null)
+      await waiting(1)
+      assert.equal(await renew(cluster), true)
+      await waiting(1)
+      await holder.release()
+      assert.deepEqual((await launching).dues, ['applied'])
+    })
+  })
+
+  it('a renewal that comes too late finds the term gone', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {hold, waiting} = cluster
+      const holder = await hold(`UPDATE leader SET term = term + 1, holder = 'successor'`)
+      const renewing = renew(cluster)
+      await waiting(1)
+      await holder.release()
+      assert.equal(await renewing, false)
+    })
+  })
+
+  it('a renewal that comes just in time keeps the lease', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, hold, waiting} = cluster
+      scene.advance(TTL_MS)
+      const holder = await hold(`UPDATE leader SET expires_at = ${scene.now + TTL_MS}`)
+      const taking = takeOver(cluster)
+      await waiting(1)
+      await holder.release()
+      assert.equal(await taking, null)
+      assert.equal(await renew(cluster), true)
+    })
+  })
+
+  it('of many that want it one gets it', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, first, second} = cluster
+      scene.advance(TTL_MS)
+      const wanting = Array.from({length: 10}, (_, index) => {
+        const store = index % 2 === 0 ? first : second
+        return store.acquireLease({holder: `h${index}`, nodeId: `n${index}`, ttlMs: TTL_MS})
+      })
+      const got = (await Promise.all(wanting)).filter((lease) => lease !== null)
+      assert.equal(got.length, 1)
+      assert.equal(got[0]!.term, scene.term + 1)
+    })
+  })
+})
