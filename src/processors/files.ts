@@ -73,7 +73,7 @@ async function openFile(
   const directory = asked === '' ? options.defaultDirectory : asked
   // The node's own default needs no permission.
   if (asked !== '' && options.root !== null) await refuseOutside(nearest(directory), options.root)
-  await mkdir(directory, {recursive: true, mode: 0o700})
+  await makeDirectories(directory)
   if (asked !== '' && options.root !== null) await refuseOutside(directory, options.root)
   const path = join(directory, `${run.executionId}.log`)
   const file = await open(path, CREATE, 0o600)
@@ -91,6 +91,21 @@ function nearest(path: string): string {
   let each = path
   while (!existsSync(each) && dirname(each) !== each) each = dirname(each)
   return each
+}
+
+/**
+ * One directory at a time. Node's own `recursive` tries for ever where a directory is there and takes no
+ * other (below `/proc`, for one): every run of such a job would keep the whole process busy for good.
+ */
+async function makeDirectories(path: string): Promise<void> {
+  if (existsSync(path)) return
+  await makeDirectories(dirname(path))
+  try {
+    await mkdir(path, 0o700)
+  } catch (error) {
+    // Another run of the job was as quick.
+    if (!existsSync(path)) throw error
+  }
 }
 
 /** Throws when `path`, all links followed, lies outside. */

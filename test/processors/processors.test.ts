@@ -150,6 +150,12 @@ describe('files', () => {
     }),
   )
 
+  test('a directory in which nothing can be made is a failure, and not tried for ever', async () => {
+    const files = aRegistry().get('files')!
+    const config = {log_dir: '/proc/nope/deep'}
+    await assert.rejects(files.open({run: aRun(), config}), /ENOENT|EROFS|EACCES|EPERM/)
+  })
+
   test(
     'never over a file, never through a link',
     inTemporary(async (dataDir) => {
