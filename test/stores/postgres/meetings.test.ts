@@ -189,22 +189,25 @@ describe('a claim', () => {
 
 describe('changing a definition', () => {
   it('while the leader decides about the old one makes that a conflict', async () => {
-    await withCluster(postgres, async ({scene, second, hold, waiting, rows}) => {
-      const job = await scene.submit('a')
-      scene.advance(MINUTE + 1)
-      const holder = await hold(`LOCK TABLE definitions IN SHARE MODE`)
-      const spec = aSpec('a', {schedule: '@every 1h'})
-      const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
-      const submitting = second.submit({spec, ...request})
-      await waiting(1)
-      const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], job.nextAt! + 60_000)
-      await waiting(2)
-      await holder.release()
-      assert.equal((await submitting).kind, 'stored')
-      assert.deepEqual((await launching).dues, ['conflict'])
-      const ledger = await rows('SELECT decision, reason FROM launches')
-      assert.deepEqual(ledger, [{decision: 'missed', reason: 'edited'}])
-    })
+    const changes = [
+      {change: {schedule: '@every 1h'}, left: [{decision: 'missed', reason: 'edited'}]},
+      {change: {owner: 'somebody'}, left: []},
+    ]
+    for (const {change, left} of changes)
+      await withCluster(postgres, async ({scene, second, hold, waiting, rows}) => {
+        const job = await scene.submit('a')
+        scene.advance(MINUTE + 1)
+        const holder = await hold(`LOCK TABLE definitions IN SHARE MODE`)
+        const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+        const submitting = second.submit({spec: aSpec('a', change), ...request})
+        await waiting(1)
+        const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], job.nextAt! + MINUTE)
+        await waiting(2)
+        await holder.release()
+        assert.equal((await submitting).kind, 'stored')
+        assert.deepEqual((await launching).dues, ['conflict'])
+        assert.deepEqual(await rows('SELECT decision, reason FROM launches'), left)
+      })
   })
 
   it('of one name at two servers: one creates, the other is told', async () => {
