@@ -4,7 +4,17 @@
  */
 import {spawn, spawnSync, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
-import {chmodSync, chownSync, cpSync, mkdtempSync, realpathSync, rmSync, statSync} from 'node:fs'
+import {
+  chmodSync,
+  chownSync,
+  cpSync,
+  mkdtempSync,
+  readdirSync,
+  realpathSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {createServer} from 'node:net'
 import {tmpdir} from 'node:os'
 import {dirname, join} from 'node:path'
@@ -67,7 +77,9 @@ async function freePort(): Promise<number> {
   return typeof address === 'object' && address !== null ? address.port : 0
 }
 
-const SETTINGS: Readonly<Record<string, string>> = {
+type Settings = Readonly<Record<string, string>>
+
+const SETTINGS: Settings = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   fsync: 'off',
@@ -83,12 +95,12 @@ export class TestPostgres {
   readonly #home: string
   readonly #programs: string
   readonly #account: Account | null
-  readonly #settings: Readonly<Record<string, string>>
+  readonly #settings: Settings
   #server: ChildProcess | null = null
   #ended: Promise<unknown> = Promise.resolve()
   #databases = 0
 
-  private constructor(port: number, settings: Readonly<Record<string, string>>) {
+  private constructor(port: number, settings: Settings) {
     this.port = port
     this.#settings = {...SETTINGS, ...settings}
     this.#account = accountOf()
@@ -99,7 +111,7 @@ export class TestPostgres {
   }
 
   /** Initialises and starts one. `settings` are added to its command line. */
-  static async start(settings: Readonly<Record<string, string>> = {}): Promise<TestPostgres> {
+  static async start(settings: Settings = {}): Promise<TestPostgres> {
     const postgres = new TestPostgres(await freePort(), settings)
     try {
       postgres.#initialise()
@@ -135,6 +147,36 @@ export class TestPostgres {
     }
   }
 
+  /** A second server that follows this one. It calls itself `name` to its primary. */
+  async standby(name: string, settings: Settings = {}): Promise<TestPostgres> {
+    const standby = new TestPostgres(await freePort(), settings)
+    const client = new Client({connectionString: this.url()})
+    await client.connect()
+    try {
+      await client.query(`SELECT pg_backup_start('standby', true)`)
+      cpSync(this.#data, standby.#data, {
+        recursive: true,
+        preserveTimestamps: true,
+        filter: (path) => !/postmaster\.(pid|opts)$/.test(path),
+      })
+      const {rows} = await client.query<{labelfile: string}>(
+        'SELECT labelfile FROM pg_backup_stop()',
+      )
+      const primary = `host=127.0.0.1 port=${this.port} user=${ROLE} application_name=${name}`
+      standby.#write('backup_label', rows[0]!.labelfile)
+      standby.#write('standby.signal', '')
+      standby.#write('postgresql.auto.conf', `primary_conninfo = '${primary}'\n`)
+      standby.#giveAway()
+      await standby.resume()
+      return standby
+    } catch (error) {
+      await standby.close()
+      throw error
+    } finally {
+      await client.end()
+    }
+  }
+
   /** Ends the server at once, as a power cut would; its files stay. */
   async kill(): Promise<void> {
     this.#server?.stdin?.end('stop\n')
@@ -159,7 +201,7 @@ export class TestPostgres {
     const lines: string[] = []
     for await (const line of createInterface(server.stderr!)) {
       lines.push(line)
-      if (line.includes('ready to accept connections')) {
+      if (/ready to accept (read-only )?connections/.test(line)) {
         server.stderr!.resume()
         return
       }
@@ -170,6 +212,18 @@ export class TestPostgres {
   async close(): Promise<void> {
     await this.kill()
     rmSync(this.#home, {recursive: true, force: true})
+  }
+
+  #write(file: string, text: string): void {
+    writeFileSync(join(this.#data, file), text)
+  }
+
+  /** Everything in its folder belongs to whom it runs as. */
+  #giveAway(): void {
+    if (this.#account === null) return
+    const {uid, gid} = this.#account
+    const entries = readdirSync(this.#data, {recursive: true, encoding: 'utf8'})
+    for (const entry of ['', ...entries]) chownSync(join(this.#data, entry), uid, gid)
   }
 
   get #data(): string {

@@ -150,7 +150,9 @@ class Batch {
     const isOfTheServer =
       verdict === 'moved' || error instanceof StoreUnavailable || error instanceof NoPrimary
     if (writes.length === 1 || isOfTheServer || this.#elapsedMs >= ONE_BY_ONE_WITHIN_MS) {
-      this.#giveUp(this.#mayBeStored ? unknownOf(error) : unavailable(error))
+      const isFault = verdict === 'fault'
+      const told = isFault ? faultOf(error) : unavailable(error)
+      this.#giveUp(this.#mayBeStored ? unknownOf(error) : told)
       return
     }
     // One of them may be too much for the store; it must not take the others with it.

@@ -1,0 +1,224 @@
+/**
+ * Connections that break where it hurts: around a commit, in a restart of the database, without a word.
+ * Nothing is done twice, nothing acknowledged is lost, and everything goes on by itself afterwards.
+ */
+import assert from 'node:assert/strict'
+import {after, before, describe, it} from 'node:test'
+import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-failure.ts'
+import type {Store} from '../../../src/ports/store.ts'
+import {localWakeup} from '../../../src/system/local-wakeup.ts'
+import {CutProxy} from '../../support/cut-proxy.ts'
+import {freshSchema, openAt, type Opened} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {ALL_ROWS, aRow, aSpec, Scene} from '../exercise-store/scene.ts'
+
+const STARTED_AT = Date.UTC(2026, 0, 15, 12)
+/** What a caller of the API waits at most. */
+const PATIENCE_MS = 5_000
+
+let postgres: TestPostgres
+let proxy: CutProxy
+
+before(async () => {
+  postgres = await TestPostgres.start()
+  proxy = await CutProxy.open(postgres.port)
+})
+after(async () => {
+  await proxy.close()
+  await postgres.close()
+})
+
+/** A scene whose store reaches the database over the proxy. */
+async function overProxy(play: (scene: Scene, opened: Opened) => Promise<void>): Promise<void> {
+  const url = freshSchema(postgres.url()).replace(`:${postgres.port}`, `:${proxy.port}`)
+  const opened = await openAt(url, () => STARTED_AT)
+  const {store} = opened
+  const scene = await Scene.open(async () => {
+    return {store, startedAt: STARTED_AT, advance: () => {}, close: () => store.close()}
+  })
+  try {
+    await play(scene, opened)
+    assert.equal(proxy.commitsToLose, 0, 'what was to be hit was hit')
+  } finally {
+    proxy.isSilent = false
+    await store.close()
+  }
+}
+
+const SUBMIT = {ifMatch: null, createOnly: false, runOnCreate: true, idempotency: null}
+
+async function untilItWorks(store: Store): Promise<void> {
+  for (;;) {
+    const worked = await store.probe().then(
+      () => true,
+      (error: unknown) => {
+        assert(error instanceof StoreUnavailable || error instanceof OutcomeUnknown)
+        return false
+      },
+    )
+    if (worked) return
+  }
+}
+
+describe('a commit whose answer is lost', () => {
+  it('of an end is not repeated blindly: it counts once', async () => {
+    await overProxy(async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const claimed = await scene.claimOne()
+      proxy.loseOfCommits('answer')
+      assert.equal((await scene.end(claimed, 'succeeded', {output: 'x'})).kind, 'already')
+      assert.equal((await scene.job('a')).counters.successCount, 1)
+    })
+  })
+
+  it('of a claim is found again by its token', async () => {
+    await overProxy(async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      proxy.loseOfCommits('answer')
+      const claimed = await scene.claimOne()
+      assert.deepEqual(
+        await scene.store.verifyClaims([{key: claimed.execution, token: claimed.token}]),
+        [true],
+      )
+    })
+  })
+
+  it('of a launch shows as a conflict, and the launch is there once', async () => {
+    await overProxy(async (scene) => {
+      const job = await scene.submit('a')
+      proxy.loseOfCommits('answer')
+      const row = aRow(job.nextAt!, 'launched')
+      const {dues} = await scene.decide(job, [row], job.nextAt! + 60_000)
+      assert.deepEqual(dues, ['conflict'])
+      const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+      assert.equal(ledger!.total, 1)
+      assert.equal((await scene.claim()).length, 1)
+    })
+  })
+
+  it('of a request without a key is told as unknown, with one it is answered', async () => {
+    await overProxy(async (scene) => {
+      proxy.loseOfCommits('answer')
+      await assert.rejects(scene.store.submit({spec: aSpec('a'), ...SUBMIT}), OutcomeUnknown)
+      assert.equal((await scene.job('a')).revision, 1)
+      proxy.loseOfCommits('answer')
+      const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
+      const kept = await scene.store.submit({spec: aSpec('b'), ...SUBMIT, idempotency})
+      assert(kept.kind === 'stored' && kept.created)
+      const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 9})
+      assert.deepEqual(
+        requests.map(({job}) => job.spec.name),
+        ['a', 'b'],
+      )
+    })
+  })
+})
+
+describe('a commit that never arrives', () => {
+  it('of an end is made up for', async () => {
+    await overProxy(async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const claimed = await scene.claimOne()
+      proxy.loseOfCommits('request', 'request')
+      assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
+      assert.equal((await scene.job('a')).counters.successCount, 1)
+    })
+  })
+
+  it('of a request without a key is told as unknown', async () => {
+    await overProxy(async (scene) => {
+      proxy.loseOfCommits('request')
+      await assert.rejects(scene.store.submit({spec: aSpec('a'), ...SUBMIT}), OutcomeUnknown)
+      assert.equal(await scene.store.job('a'), null)
+    })
+  })
+})
+
+describe('a server', () => {
+  it('that falls silent is given up before a caller gives up', async () => {
+    await overProxy(async (scene) => {
+      await scene.submit('a')
+      await scene.job('a')
+      proxy.isSilent = true
+      const beganAt = performance.now()
+      await Promise.all([
+        assert.rejects(scene.store.job('a'), StoreUnavailable),
+        assert.rejects(scene.trySubmit(aSpec('b')), StoreUnavailable),
+      ])
+      const tookMs = performance.now() - beganAt
+      assert(tookMs < PATIENCE_MS, `${tookMs} ms`)
+      proxy.isSilent = false
+      await untilItWorks(scene.store)
+      assert.equal((await scene.job('a')).revision, 1)
+    })
+  })
+
+  it('that is killed and comes back is found again, by bells too', async () => {
+    await overProxy(async (scene, opened) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const claimed = await scene.claimOne()
+      const other = await openAt(freshSchema(postgres.url()))
+      const local = localWakeup()
+      const wakeup = opened.wakeupOver(local)
+      await postgres.kill()
+      const beganAt = performance.now()
+      await assert.rejects(scene.store.job('a'), StoreUnavailable)
+      await assert.rejects(scene.store.probe(), StoreUnavailable)
+      await assert.rejects(other.store.totals(), StoreUnavailable)
+      assert(performance.now() - beganAt < PATIENCE_MS)
+      const rung = new Promise<void>((resolve) => wakeup.listen('run', resolve))
+      await postgres.resume()
+      await untilItWorks(scene.store)
+      assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
+      const {term} = scene
+      const renewed = scene.store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})
+      assert.equal(await renewed, true)
+      await other.store.totals()
+      // Once it listens again it rings for whatever it did not hear.
+      await rung
+      await wakeup.close()
+      await other.store.close()
+    })
+  })
+
+  it('that is killed and comes back amid work loses and doubles nothing', async () => {
+    await overProxy(async (scene) => {
+      const stored: string[] = []
+      const unknown: string[] = []
+      let isOver = false
+      const submitting = Promise.all(
+        Array.from({length: 8}, async (_, worker) => {
+          for (let count = 0; !isOver; count += 1) {
+            const name = `job-${worker}-${count}`
+            try {
+              await scene.store.submit({spec: aSpec(name), ...SUBMIT})
+              stored.push(name)
+            } catch (error) {
+              if (error instanceof OutcomeUnknown) unknown.push(name)
+              else assert(error instanceof StoreUnavailable, String(error))
+            }
+          }
+        }),
+      )
+      await untilItWorks(scene.store)
+      for (let round = 0; round < 3; round += 1) {
+        await postgres.kill()
+        await postgres.resume()
+        await untilItWorks(scene.store)
+      }
+      isOver = true
+      await submitting
+      assert(stored.length > 0)
+      const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 1_000_000})
+      const asked = requests.map(({job}) => job.spec.name)
+      assert.equal(new Set(asked).size, asked.length)
+      const missing = stored.filter((name) => !asked.includes(name))
+      const surprising = asked.filter((name) => !stored.includes(name) && !unknown.includes(name))
+      assert.deepEqual([missing, surprising], [[], []])
+    })
+  })
+})
