@@ -53,7 +53,7 @@ export const QUICK: Plan = {
   ...SHARED,
   mode: 'quick',
   rounds: 2,
-  sectionLimitMs: 18_000,
+  sectionLimitMs: 22_000,
   spawnLoopMs: 1_000,
   windowMs: 2_500,
   heldRounds: 1,
