@@ -47,6 +47,7 @@ export const REFUSALS = {
   outcome_unknown: {status: 503, title: 'Whether the change was made is unknown'},
   no_leader: {status: 503, title: 'No server leads at the moment'},
   too_many_streams: {status: 503, title: 'Too many open event streams'},
+  too_many_agents: {status: 503, title: 'Too many connected agents'},
 } as const satisfies Record<string, {readonly status: number; readonly title: string}>
 
 export type RefusalCode = keyof typeof REFUSALS

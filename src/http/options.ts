@@ -4,6 +4,7 @@
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Random} from '../ports/random.ts'
+import type {AgentDoor} from './agent-socket.ts'
 
 export interface HttpOptions {
   readonly nodeName: string
@@ -30,6 +31,8 @@ export interface HttpOptions {
   readonly failed: (error: unknown, request: FailedRequest) => void
   /** Told of every answer. `route` is the pattern, `''` when none matched. Must not throw. */
   readonly answered?: (answer: Answer) => void
+  /** Takes in agents; absent = none may connect. */
+  readonly agents?: AgentDoor
   readonly bodyBytesMax?: number
   readonly restoreBytesMax?: number
 }

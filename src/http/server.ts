@@ -15,6 +15,7 @@ import fastify, {
 import type {Operations} from '../operations/operations.ts'
 import {Query} from '../wire/query.ts'
 import {Gate, type Access} from './access.ts'
+import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
 import {isPretty} from './answer.ts'
 import {readBody} from './body.ts'
 import {Closing} from './closing.ts'
@@ -67,7 +68,10 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.after((error) => {
     if (error !== null && error !== undefined) throw error
     new Closing(options.clock, streams).watch(app)
-    keepTheDoor(app, new Gate(options), options)
+    const gate = new Gate(options)
+    keepTheDoor(app, gate, options)
+    if (options.agents !== undefined)
+      listenForAgents(app, {door: options.agents, gate, clock: options.clock})
   })
   app.register(async (root) => {
     await describeInterface(root, options)
@@ -104,6 +108,8 @@ function newFastify(options: HttpOptions): FastifyInstance {
     headersTimeout: HEADERS_TIMEOUT_MS,
     connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
     requireHostHeader: false,
+    shouldUpgradeCallback: (request: IncomingMessage) =>
+      options.agents !== undefined && isAgentUpgrade(request),
   }
   const app =
     options.tls === null

@@ -118,7 +118,20 @@ export type CancelResult =
   | {readonly kind: 'over'; readonly status: FinalStatus}
   | {readonly kind: 'unknown'}
 
+/** A claim as the store knows it. */
+export interface StandingClaim {
+  readonly key: ExecutionKey
+  readonly token: string
+  /** How long ago it was made. */
+  readonly ageMs: number
+}
+
 export interface MemberStore {
+  /** Executions running under claims of this life of the node. */
+  standingClaims(life: {
+    readonly nodeId: string
+    readonly incarnation: string
+  }): Promise<readonly StandingClaim[]>
   /** `taken`: another identity holds the name and its heartbeat is fresh (`freshMs`). */
   join(
     request: JoinRequest,

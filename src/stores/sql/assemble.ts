@@ -62,6 +62,7 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
 
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
+    standingClaims: (life) => read('standingClaims', life),
     setMemberStatus: (request) => write('setMemberStatus', request),
     cancelExecution: (name, key) => write('cancelExecution', name, key),
 

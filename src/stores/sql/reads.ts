@@ -3,7 +3,7 @@
  * them.
  */
 import type {Step} from './command.ts'
-import {cancelled, verifyClaims} from './steps-claim.ts'
+import {cancelled, standingClaims, verifyClaims} from './steps-claim.ts'
 import {
   busy,
   execution,
@@ -42,6 +42,7 @@ export const READS = {
   loadStray,
   verifyClaims,
   cancelled,
+  standingClaims,
   members,
   policies,
   policy,

@@ -6,7 +6,12 @@
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/ledger.ts'
-import type {ClaimedExecution, ClaimRequest, ClaimResult} from '../../ports/node-store.ts'
+import type {
+  ClaimedExecution,
+  ClaimRequest,
+  ClaimResult,
+  StandingClaim,
+} from '../../ports/node-store.ts'
 import {all, each, one, oneEach, type Step} from './command.ts'
 import {
   BY_KEY,
@@ -146,4 +151,21 @@ export function* cancelled(_tx: Transaction, nodeId: string): Step<readonly Exec
     [nodeId],
   )
   return rows.map(keyOf)
+}
+
+export function* standingClaims(
+  tx: Transaction,
+  {nodeId, incarnation}: {readonly nodeId: string; readonly incarnation: string},
+): Step<readonly StandingClaim[]> {
+  const rows = yield* all<ExecutionRow & {readonly claim_token: string}>(
+    `SELECT group_id, node_name, attempt, claim_token, started_at FROM executions
+      WHERE node_id = ? AND status = 'running' AND incarnation = ?
+      ORDER BY group_id, attempt, node_name`,
+    [nodeId, incarnation],
+  )
+  return rows.map((row) => ({
+    key: keyOf(row),
+    token: row.claim_token,
+    ageMs: Math.max(0, tx.now - (row.started_at ?? tx.now)),
+  }))
 }

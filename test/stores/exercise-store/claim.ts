@@ -54,6 +54,21 @@ export function claimCases(when: Case): void {
     assert.equal(new Set(groups).size, 10)
   })
 
+  when('standing claims are those of one life, and only what still runs', async (scene) => {
+    await scene.submit('a')
+    for (let index = 0; index < 3; index += 1) await scene.run('a')
+    const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
+    const {claimed} = await scene.store.claim({...life, token: 't1', room: 2})
+    scene.advance(500)
+    const keys = claimed.map(({execution: {group, node, attempt}}) => ({group, node, attempt}))
+    const standing = keys.map((key) => ({key, token: 't1', ageMs: 500}))
+    assert.deepEqual(await scene.store.standingClaims(life), standing)
+    assert.deepEqual(await scene.store.standingClaims({...life, incarnation: 'other'}), [])
+    assert.deepEqual(await scene.store.standingClaims({...life, nodeId: 'n2'}), [])
+    await scene.end(claimed[0]!, 'succeeded')
+    assert.deepEqual(await scene.store.standingClaims(life), standing.slice(1))
+  })
+
   when('a node claims its own work only, and not before its time', async (scene) => {
     await scene.submit('a', {retries: 1})
     await scene.run('a', ['n2'])

@@ -1,0 +1,208 @@
+/**
+ * What one connected agent may do: the node's part of the store, as itself and nobody else. Questions are
+ * carried to the store under the identity the agent was admitted with; executions are reached by the token of
+ * their claim alone. Decides nothing about jobs, keeps nothing that a lost connection would lose.
+ */
+import {executionId, lostLine, type ExecutionKey} from '../core/execution.ts'
+import type {MemberStatus} from '../core/node.ts'
+import type {Clock} from '../ports/clock.ts'
+import type {Events} from '../ports/events.ts'
+import type {FinishItem, FinishOutcome, StandingClaim} from '../ports/node-store.ts'
+import type {Random} from '../ports/random.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../ports/store-failure.ts'
+import type {Store} from '../ports/store.ts'
+import {AssertionFailed} from '../std/assert.ts'
+import {
+  CLAIM_ROOM_MAX,
+  type AnswerOf,
+  type InHandJson,
+  type QuestionKind,
+  type QuestionMessage,
+  type QuestionOf,
+  type ServerMessage,
+} from '../wire/agent-protocol.ts'
+
+export type SessionStore = Pick<
+  Store,
+  'claim' | 'verifyClaims' | 'appendOutput' | 'finish' | 'cancelled' | 'standingClaims'
+>
+
+export interface SessionOptions {
+  readonly store: SessionStore
+  readonly clock: Clock
+  readonly random: Random
+  readonly events: Events
+  readonly node: {readonly id: string; readonly incarnation: string; readonly name: string}
+  readonly send: (message: ServerMessage) => void
+  /** One of many: carried to the store together with those of other agents. */
+  readonly beat: (status: MemberStatus) => Promise<'ok' | 'fenced' | 'unknown'>
+  /** The store has forgotten this member, after a long absence: joins it again. */
+  readonly rejoin: (status: MemberStatus) => Promise<'ok' | 'fenced'>
+  /** Ends what earlier lives of this node still hold in the store. */
+  readonly endEarlierLives: () => Promise<void>
+  /** Events and bells of ends, as for any other node's. */
+  readonly announce: (outcomes: readonly FinishOutcome[]) => void
+}
+
+type Answering<Kind extends QuestionKind> = (
+  question: QuestionOf<Kind>,
+) => Promise<Omit<AnswerOf<Kind>, 'kind' | 'id'>>
+
+export class AgentSession {
+  readonly #options: SessionOptions
+  readonly #answering: {readonly [Kind in QuestionKind]: Answering<Kind>}
+  /** Ids of what it runs, as far as this server saw: for telling which agents to ring. */
+  #running: Set<string>
+  /** Tokens of claims since the heartbeat that is looked at: its list cannot hold what they took. */
+  #claimedSince = new Set<string>()
+
+  constructor(options: SessionOptions, held: InHandJson['held']) {
+    this.#options = options
+    this.#running = new Set(held.map(({key}) => executionId(key)))
+    this.#answering = {
+      claim: (question) => this.#claim(question),
+      verify: async ({claims}) => ({hold: [...(await options.store.verifyClaims(claims))]}),
+      append: (question) => this.#append(question),
+      finish: (question) => this.#finish(question),
+      cancelled: async () => ({keys: [...(await options.store.cancelled(options.node.id))]}),
+      beat: (question) => this.#beat(question),
+      earlier_over: async () => {
+        await options.endEarlierLives()
+        return {}
+      },
+    }
+  }
+
+  get node(): SessionOptions['node'] {
+    return this.#options.node
+  }
+
+  /** How many executions it runs, as far as this server saw. */
+  get runningCount(): number {
+    return this.#running.size
+  }
+
+  send(message: ServerMessage): void {
+    this.#options.send(message)
+  }
+
+  /** Answers one question. Rejects only for a broken invariant. */
+  async answer(question: QuestionMessage): Promise<void> {
+    const {id, kind} = question
+    try {
+      // Each kind of question has the answering of that kind.
+      const answering = this.#answering[kind] as unknown as Answering<QuestionKind>
+      this.send({...(await answering(question)), kind, id} as ServerMessage)
+    } catch (error) {
+      if (error instanceof AssertionFailed) throw error
+      const isUnknown = error instanceof OutcomeUnknown
+      if (!isUnknown && !(error instanceof StoreUnavailable))
+        this.#options.events.emit('step_failed', {step: `agent_${kind}`, message: String(error)})
+      const failure = isUnknown ? 'unknown' : 'unavailable'
+      const message = 'the store of the server cannot be reached at the moment'
+      this.send({kind: 'failed', id, failure, message})
+    }
+  }
+
+  async #claim({token, room}: QuestionOf<'claim'>) {
+    const {store, events, node} = this.#options
+    this.#claimedSince.add(token)
+    const result = await store.claim({
+      nodeId: node.id,
+      incarnation: node.incarnation,
+      token,
+      room: Math.min(room, CLAIM_ROOM_MAX),
+    })
+    for (const {execution, spec} of result.claimed) {
+      const id = executionId(execution)
+      this.#running.add(id)
+      const {node: name, attempt} = execution
+      events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
+    }
+    return plain<AnswerOf<'claim'>>({...result, claimed: [...result.claimed]})
+  }
+
+  async #append({items}: QuestionOf<'append'>) {
+    const {store, events} = this.#options
+    const decoded = items.map((item) => ({...item, bytes: Uint8Array.fromBase64(item.bytes)}))
+    const taken = await store.appendOutput(decoded)
+    decoded.forEach(({key, job, offset, bytes}, index) => {
+      if (taken[index] !== true) return
+      const data = {job, execution: executionId(key), total_bytes: offset + bytes.length}
+      events.emit('execution_output', data)
+    })
+    return {taken: [...taken]}
+  }
+
+  async #finish({items}: QuestionOf<'finish'>) {
+    const decoded = items.map((item): FinishItem => ({
+      ...item,
+      output: {...item.output, bytes: Uint8Array.fromBase64(item.output.bytes)},
+    }))
+    const outcomes = await this.#options.store.finish(decoded)
+    for (const {key} of items) this.#running.delete(executionId(key))
+    this.#options.announce(outcomes)
+    return plain<AnswerOf<'finish'>>({outcomes: [...outcomes]})
+  }
+
+  async #beat({status, held, claiming}: QuestionOf<'beat'>) {
+    this.#claimedSince = new Set()
+    let answer = await this.#options.beat(status)
+    if (answer === 'unknown') answer = await this.#options.rejoin(status)
+    if (answer === 'fenced') return {answer: 'fenced' as const, end: []}
+    this.#running = new Set(held.map(({key}) => executionId(key)))
+    return {answer: 'ok' as const, end: await this.compare({held, claiming})}
+  }
+
+  /**
+   * What the agent has in hand against what the store says: what it claimed and does not have becomes lost;
+   * answers what it has and the store does not know.
+   */
+  async compare({held, claiming}: InHandJson): Promise<ExecutionKey[]> {
+    const {store, node} = this.#options
+    const standing = await store.standingClaims({nodeId: node.id, incarnation: node.incarnation})
+    const inHand = new Set(held.map(claimText))
+    const known = new Set(standing.map(claimText))
+    const unheld = standing.filter(
+      (claim) =>
+        !inHand.has(claimText(claim)) &&
+        claim.token !== claiming &&
+        !this.#claimedSince.has(claim.token),
+    )
+    if (unheld.length > 0) await this.#lose(unheld)
+    return held.filter((claim) => !known.has(claimText(claim))).map(({key}) => key)
+  }
+
+  async #lose(claims: readonly StandingClaim[]): Promise<void> {
+    const {store, random, announce} = this.#options
+    const reason = 'not_held'
+    const outcomes = await store.finish(
+      claims.map(({key, token, ageMs}) => ({
+        key,
+        token,
+        status: 'lost',
+        durationMs: ageMs,
+        exitCode: null,
+        reason,
+        outputHead: '',
+        outputFoot: lostLine(reason),
+        output: {offset: 0, bytes: new Uint8Array(), totalBytes: 0},
+        dropOutput: false,
+        dice: random.dice(),
+      })),
+    )
+    announce(outcomes)
+  }
+}
+
+function claimText({key, token}: {readonly key: ExecutionKey; readonly token: string}): string {
+  return `${executionId(key)} ${token}`
+}
+
+/**
+ * The ports give their data for reading only, and what is sent is a plain copy of it: the same shape, which
+ * the schema of the answer describes without the word `readonly`.
+ */
+function plain<Answer>(value: unknown): Omit<Answer, 'kind' | 'id'> {
+  return value as Omit<Answer, 'kind' | 'id'>
+}
