@@ -77,8 +77,15 @@ export function parseSchedule(text: string, context: ScheduleContext): ScheduleR
   return result
 }
 
+const ZONE_PREFIX = /^\s*(TZ|CRON_TZ)=(\S*)(.*)$/s
+
+/** The zone in which `text` is read: that of its `TZ=` prefix, else `timezone`. */
+export function zoneOf(text: string, timezone: string): string {
+  return ZONE_PREFIX.exec(text)?.[2] ?? timezone
+}
+
 function parseAnew(text: string, context: ScheduleContext, nameSum: number): ScheduleResult {
-  const prefix = /^\s*(TZ|CRON_TZ)=(\S*)(.*)$/s.exec(text)
+  const prefix = ZONE_PREFIX.exec(text)
   const zoneName = prefix === null ? context.timezone : prefix[2]!
   const zone = findZone(zoneName)
   if (zone === null) {

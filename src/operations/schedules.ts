@@ -4,7 +4,7 @@
 import type {JobSpec} from '../core/job.ts'
 import {nextPlanned, scheduleOf} from '../core/plan.ts'
 import {DomainError} from '../core/refusal.ts'
-import {parseSchedule} from '../core/schedule.ts'
+import {parseSchedule, zoneOf} from '../core/schedule.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/validate.ts'
 import {isKnownZone} from '../core/zone.ts'
 import type {PlannedTimesJson} from '../wire/cluster.ts'
@@ -54,7 +54,7 @@ export function createSchedules(
     const {schedule} = parsed
     return {
       schedule: text,
-      timezone,
+      timezone: zoneOf(text, timezone),
       next: take(call.count, now, (after) => schedule.next(after)),
     }
   }
@@ -67,7 +67,7 @@ export function createSchedules(
     const following = (after: number) => nextPlanned(spec, anchorAt, after, zone)
     return {
       schedule: spec.schedule,
-      timezone: spec.timezone === '' ? zone : spec.timezone,
+      timezone: zoneOf(spec.schedule, spec.timezone === '' ? zone : spec.timezone),
       next:
         nextAt === null || !fires(spec, anchorAt, zone) ? [] : take(count, nextAt - 1, following),
     }

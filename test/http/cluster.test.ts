@@ -267,6 +267,13 @@ test('planned times of a job and of a schedule that is still being written', asy
     timezone: 'UTC',
     next: ['2026-03-01T13:00:00.000Z', '2026-03-01T14:00:00.000Z'],
   })
+  // The zone in front beats every other, and is the one that is named.
+  const tokyo = 'TZ=Asia/Tokyo 0 9 * * *'
+  await api.job('t', {schedule: tokyo, timezone: 'Europe/Berlin'})
+  const said = {schedule: tokyo, timezone: 'Asia/Tokyo', next: ['2026-03-02T00:00:00.000Z']}
+  assert.deepEqual((await api.get('/v1/jobs/t/next?count=1')).json, said)
+  const asked = `schedule=${encodeURIComponent(tokyo)}&timezone=Europe/Berlin&count=1`
+  assert.deepEqual((await api.get(`/v1/schedules/preview?${asked}`)).json, said)
   assert.equal((await api.get('/v1/schedules/preview?schedule=@daily')).json.next.length, 10)
   assert.deepEqual((await api.get('/v1/schedules/preview?schedule=@manually')).json.next, [])
   for (const query of [
