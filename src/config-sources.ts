@@ -67,7 +67,7 @@ export function readFlags(argv: readonly string[]): Source<Settings> {
 
 /** Commander's own words, made one sentence. */
 function sentenceOf(error: CommanderError): string {
-  const words = error.message.replace(/^error: /, '').replaceAll('\n', ' ')
+  const words = error.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
   return `${words.charAt(0).toUpperCase()}${words.slice(1)}; see belfry server --help.`
 }
 

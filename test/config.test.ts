@@ -240,7 +240,7 @@ for (const address of [
 const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--htp 1', /^Unknown option '--htp' .*Did you mean --http\?.*; see belfry server --help\.$/],
   ['--http', /^Option '--http <host:port>' argument missing/],
-  ['extra', /^Too many arguments/],
+  ['extra', /^Too many arguments.* 1: extra; see belfry server --help\.$/],
   ['--http 8080', /^--http wants host:port such as/],
   ['--http :8080', /^--http wants host:port/],
   ['--http 127.0.0.1:65536', /^--http wants host:port/],

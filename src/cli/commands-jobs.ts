@@ -6,7 +6,14 @@ import type {LaunchJson} from '../wire/launch.ts'
 import {path} from './client.ts'
 import {readJobFile} from './job-file.ts'
 import {oneLine} from './plain-text.ts'
-import {printJson, printNotes, type Session, type Use} from './session.ts'
+import {
+  CommandFailed,
+  printJson,
+  printNotes,
+  sentenceOf,
+  type Session,
+  type Use,
+} from './session.ts'
 import {facts, table, type Column} from './table.ts'
 import {status, toned, type Terminal} from './terminal.ts'
 import {relative} from './times.ts'
@@ -119,12 +126,20 @@ async function apply(session: Session, options: {file: string; run?: true}): Pro
   const stored: JobJson[] = []
   for (const job of await readJobFile(options.file, session.terminal)) {
     const query = {runoncreate: options.run === undefined ? undefined : 'true'}
-    const {value, headers} = await session.client.call<JobJson>('POST', '/jobs', {body: job, query})
+    const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query})
+    const {value, headers} = await call.catch((error: unknown) => named(job['name'], error))
     printNotes(session, headers)
     stored.push(value)
     if (!session.json) session.terminal.out(`applied ${value.name}\n`)
   }
   if (session.json) printJson(session, stored)
+}
+
+/** A file may hold many jobs, and a refusal names only the field. */
+function named(name: unknown, error: unknown): never {
+  const sentence = sentenceOf(error)
+  if (sentence === null || typeof name !== 'string') throw error
+  throw new CommandFailed(`${oneLine(name)}: ${sentence}`, {cause: error})
 }
 
 async function run(session: Session, name: string, options: {force?: true}): Promise<void> {

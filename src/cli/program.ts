@@ -58,6 +58,7 @@ function buildProgram(world: CliWorld): Command {
     .option('--token <text>', 'the token to show (or BELFRY_TOKEN)')
     .option('--token-file <file>', 'file that holds it (or BELFRY_TOKEN_FILE)')
     .option('--json', 'answers for machines')
+    .version(world.version, '-V, --version', 'print the version of this program')
     .configureHelp({showGlobalOptions: true})
   const use: Use =
     <Arguments extends readonly unknown[]>(
@@ -100,7 +101,7 @@ function endedByCommander(error: CommanderError, terminal: Terminal): number {
   if (error.exitCode === 0) return 0
   // A command that only holds others was named alone: its help has been printed already.
   if (error.code === 'commander.help') return EXIT_USAGE
-  const words = error.message.replace(/^error: /, '').replaceAll('\n', ' ')
+  const words = error.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
   const sentence = `${words.charAt(0).toUpperCase()}${words.slice(1)}`
   terminal.err(`belfry: ${sentence}; see belfry --help.\n`)
   return EXIT_USAGE

@@ -173,6 +173,20 @@ test('jobs apply stores parents first and shows what the server warns of', async
   assert.equal(server.asked[0]!.headers['content-type'], 'application/json')
 })
 
+test('jobs apply says which of several jobs was refused', async () => {
+  const file = join(directory, 'jobs.json')
+  await writeFile(file, JSON.stringify([{name: 'a'}, {name: 'b', retries: -1}, {name: 'c'}]))
+  answer = ({body}, response) => {
+    const job = JSON.parse(body) as {name: string}
+    if (job.name !== 'b') return json(response, 201, {...JOB, ...job})
+    response.writeHead(400, {'content-type': 'text/plain'})
+    response.end('retries: must be an integer from 0 to 100\n')
+  }
+  const ran = await run(['jobs', 'apply', '-f', file])
+  assert.deepEqual([ran.code, ran.out], [1, 'applied a\n'])
+  assert.equal(ran.err, 'belfry: b: retries: must be an integer from 0 to 100\n')
+})
+
 test('jobs apply takes one job from standard input', async () => {
   answer = ({body}, response) => json(response, 201, {...JOB, ...(JSON.parse(body) as object)})
   assert.equal(
@@ -496,6 +510,7 @@ test('a redirect is not followed with the token', async () => {
 
 test('help and version go to standard output, slips to standard error with code 2', async () => {
   assert.deepEqual(await run(['version']), {code: 0, out: '1.2.3\n', err: ''})
+  assert.deepEqual(await run(['--version']), {code: 0, out: '1.2.3\n', err: ''})
   const help = await run(['--help'])
   assert.equal(help.code, 0)
   assert.match(help.out, /^ {2}server .*Start a server\.$/m)
@@ -507,7 +522,10 @@ test('help and version go to standard output, slips to standard error with code 
     [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'/],
     [['busy', '--bogus'], /^belfry: Unknown option '--bogus'/],
     [['jobs', 'show'], /^belfry: Missing required argument 'name'/],
-    [['jobs', 'show', 'a', 'b'], /^belfry: Too many arguments for 'show'/],
+    [
+      ['jobs', 'show', 'a', 'b'],
+      /^belfry: Too many arguments for 'show'.* a, b; see belfry --help\.\n$/,
+    ],
     [['jobs', 'apply'], /^belfry: Required option '-f, --file <file>' not specified/],
   ] as const) {
     const ran = await run(argv)
