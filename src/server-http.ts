@@ -12,6 +12,7 @@ import {createOperations} from './operations/operations.ts'
 import type {Wakeup} from './ports/wakeup.ts'
 import type {Store} from './ports/store.ts'
 import type {ProcessorRegistry} from './processors/registry.ts'
+import {startAgentHub} from './server-agents.ts'
 import {Readiness} from './server-readiness.ts'
 import type {StoreParts} from './server-store.ts'
 import {StartRefused} from './start-refused.ts'
@@ -44,6 +45,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store} = parts
   const metrics = openMetrics({events, totals: () => store.totals(), version: VERSION})
   const readiness = new Readiness(clock, events)
+  const agents = await startAgentHub(parts)
   const http = createHttpServer(operationsOf(parts), {
     nodeName: config.nodeName,
     version: VERSION,
@@ -58,6 +60,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
     failed: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
     answered: (answer) => metrics.answered(answer),
+    agents,
     bodyBytesMax: config.limits.bodyBytesMax,
     restoreBytesMax: config.limits.restoreBytesMax,
   })

@@ -1,0 +1,40 @@
+/** The agents' side of a server, wired: what connected agents ask goes to this server's store. */
+import {AgentHub} from './cluster/agent-hub.ts'
+import {announceFinished} from './flow/finish.ts'
+import {rescueNode} from './flow/rescue.ts'
+import type {StoreParts} from './server-store.ts'
+import type {Store} from './ports/store.ts'
+import type {Wakeup} from './ports/wakeup.ts'
+
+export interface AgentParts extends StoreParts {
+  readonly store: Store
+  readonly wakeup: Wakeup
+}
+
+/** Started; `stop` sends the agents to other servers. */
+export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
+  const {config, store, clock, random, events, wakeup} = parts
+  const {clusterId} = await store.facts()
+  const {limits} = config
+  const hub = new AgentHub({
+    ...{store, clock, random, events, wakeup, clusterId},
+    nodeName: config.nodeName,
+    freshMs: limits.failedAfterMs,
+    silentMs: limits.failedAfterMs,
+    endEarlierLives: async ({id, incarnation}) => {
+      await rescueNode(
+        {store, random, wakeup, events},
+        {
+          term: null,
+          nodeId: id,
+          exceptIncarnation: incarnation,
+          judged: null,
+          reason: 'node_restarted',
+        },
+      )
+    },
+    announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
+  })
+  hub.start()
+  return hub
+}
