@@ -34,8 +34,11 @@ const PORT_MAX = 65_535
 const DEFAULT_SCHEMA = 'belfry'
 /** Names that need no thought about quoting; PostgreSQL cuts longer ones. */
 const SCHEMA_SHAPE = /^[a-z_][a-z0-9_]{0,62}$/
-/** The part before the last `@` names the user; hosts are separated by commas. */
-const SHAPE = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^/?#]*))?(?:\?([^#]*))?$/
+/**
+ * The part before the last `@` names the user; hosts are separated by commas. An `@` later on is most likely
+ * a password with a `/` in it, which must not be taken for a host and told.
+ */
+const SHAPE = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^/?#@]*))?(?:\?([^#@]*))?$/
 const HOST_SHAPE = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/
 
 class Refused extends Error {}

@@ -1,0 +1,241 @@
+/** Opening the store: by two servers at once, on a schema of another release, and with a wrong password. */
+import assert from 'node:assert/strict'
+import {mkdtempSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {after, before, describe, it, type TestContext} from 'node:test'
+import {openPostgresStore} from '../../../src/stores/postgres/store.ts'
+import {SCHEMA_VERSION} from '../../../src/stores/sql/migrations.ts'
+import {restoreStore} from '../../../src/stores/sqlite/image.ts'
+import {openSqliteStore} from '../../../src/stores/sqlite/store.ts'
+import {localWakeup} from '../../../src/system/local-wakeup.ts'
+import {systemClock} from '../../../src/system/system-clock.ts'
+import {systemRandom} from '../../../src/system/system-random.ts'
+import {freshSchema, openAt, withCluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {ALL_EXECUTIONS, ALL_JOBS, anEnd, aSpec, textOf} from '../exercise-store/scene.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+function tryOpen(url: string) {
+  return openPostgresStore({url, clock: systemClock(), random: systemRandom()})
+}
+
+function folder(context: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), 'belfry-image-'))
+  context.after(() => rmSync(path, {recursive: true}))
+  return path
+}
+
+describe('opening', () => {
+  it('by several servers at once makes one store', async () => {
+    const url = freshSchema(postgres.url())
+    const opened = await Promise.all(Array.from({length: 4}, () => openAt(url)))
+    const facts = await Promise.all(opened.map(({store}) => store.facts()))
+    assert.equal(new Set(facts.map(({clusterId}) => clusterId)).size, 1)
+    assert.equal(new Set(facts.map(({incarnation}) => incarnation)).size, 1)
+    await opened[0]!.store.putPolicy({name: 'p', rules: 'r'})
+    assert.equal((await opened[3]!.store.policies()).length, 1)
+    await Promise.all(opened.map(({store}) => store.close()))
+  })
+
+  it('again finds what was there', async () => {
+    const url = freshSchema(postgres.url())
+    const first = await openAt(url)
+    const {clusterId} = await first.store.facts()
+    await first.store.putPolicy({name: 'p', rules: 'r'})
+    await first.store.close()
+    const second = await openAt(url)
+    assert.equal((await second.store.facts()).clusterId, clusterId)
+    assert.deepEqual(await second.store.policy('p'), {name: 'p', rules: 'r'})
+    await second.store.close()
+  })
+
+  it('works on a schema one release ahead, and refuses a newer one without touching it', async () => {
+    const url = freshSchema(postgres.url())
+    const schema = url.split('schema=')[1]!
+    await (await openAt(url)).store.close()
+    const add = (version: number) => {
+      return postgres.run(`INSERT INTO ${schema}.schema_version (version) VALUES (${version})`)
+    }
+    await add(SCHEMA_VERSION + 1)
+    const ahead = await openAt(url)
+    await ahead.store.probe()
+    await ahead.store.close()
+    await add(SCHEMA_VERSION + 2)
+    const newer = await tryOpen(url)
+    assert(!newer.ok)
+    assert.match(
+      newer.problem,
+      /was written by a newer Belfry \(schema \d+, this one knows \d+\)\.$/,
+    )
+  })
+
+  it('needs no right to make schemas where one was made for it', async () => {
+    await postgres.run(`CREATE ROLE modest LOGIN; CREATE SCHEMA made AUTHORIZATION modest`)
+    const url = `${postgres.url('postgres', 'modest')}?schema=made`
+    const {store} = await openAt(url)
+    await store.probe()
+    const facts = await store.facts()
+    assert.equal(facts.durability['standbys'], 'none')
+    assert.match(facts.warnings.join(' '), /fsync off: a power cut may lose acknowledged writes/)
+    await store.close()
+    const other = await tryOpen(`${postgres.url('postgres', 'modest')}?schema=unmade`)
+    assert(!other.ok)
+    assert.match(other.problem, /cannot be opened: permission denied/)
+  })
+
+  it('in a database of another encoding is refused', async () => {
+    await postgres.run(`CREATE DATABASE old ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0`)
+    const opened = await tryOpen(postgres.url('old'))
+    assert(!opened.ok)
+    assert.match(opened.problem, /encoding LATIN1; UTF8 is needed/)
+  })
+
+  it('where nobody answers, or to a wrong database, is refused without a password in the sentence', async () => {
+    const urls = [
+      `postgres://belfry:secret@127.0.0.1:1/postgres`,
+      `postgres://belfry:secret@127.0.0.1:${postgres.port}/nothing`,
+      `postgres://nobody-secret:secret@127.0.0.1:${postgres.port}/postgres`,
+      `postgres://belfry:secret@127.0.0.1:${postgres.port}/postgres?sslmode=require`,
+    ]
+    for (const url of urls) {
+      const opened = await tryOpen(url)
+      assert(!opened.ok)
+      assert.match(
+        opened.problem,
+        /^The store postgres:\/\/127\.0\.0\.1:\d+\/\w+ cannot be opened: .+\.$/,
+      )
+      assert.doesNotMatch(opened.problem, /:secret/)
+    }
+  })
+})
+
+describe('values', () => {
+  it('of any text and length are kept and found', async () => {
+    await withCluster(postgres, async ({scene, first, second}) => {
+      const long = 'k'.repeat(100_000)
+      await scene.submit('a', {metadata: {[long]: 'v', zero: 'a\0b'}, displayname: 'Ä\0"\\'})
+      const query = {...ALL_JOBS, metadata: [{key: long, value: 'v'}]}
+      assert.equal((await second.jobs(query)).total, 1)
+      const zero = {...ALL_JOBS, metadata: [{key: 'zero', value: 'a\0b'}]}
+      const found = await second.jobs(zero)
+      assert.deepEqual(found.rows[0]!.spec, (await scene.job('a')).spec)
+      assert.equal(found.rows[0]!.spec.displayname, 'Ä\0"\\')
+      const idempotency = {key: long, scope: 's', fingerprint: 'f'}
+      const asked = await first.requestRun({name: 'a', forced: false, idempotency})
+      assert.deepEqual(await second.requestRun({name: 'a', forced: false, idempotency}), asked)
+    })
+  })
+
+  it('that cannot be stored refuse their own write and no other', async () => {
+    await withCluster(postgres, async ({scene, first}) => {
+      const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+      const submits = ['a', 'b', 'c'].map((name) => {
+        const spec = aSpec(name, name === 'b' ? {retries: 0.5} : {})
+        return first.submit({spec, ...request})
+      })
+      const stored = await Promise.allSettled(submits)
+      assert.deepEqual(
+        stored.map(({status}) => status),
+        ['fulfilled', 'rejected', 'fulfilled'],
+      )
+      const ends = []
+      for (const exitCode of [0, 0.5, 1]) {
+        await scene.run('a')
+        ends.push(anEnd(await scene.claimOne(), 'succeeded', {exitCode}))
+      }
+      const finished = await Promise.allSettled(ends.map((item) => first.finish([item])))
+      assert.deepEqual(
+        finished.map(({status}) => status),
+        ['fulfilled', 'rejected', 'fulfilled'],
+      )
+      assert.equal((await scene.job('a')).counters.successCount, 2)
+    })
+  })
+})
+
+describe('bells', () => {
+  it('rung at one server are heard at the others, and once at home', async () => {
+    const url = freshSchema(postgres.url())
+    const opened = await Promise.all([openAt(url), openAt(url)])
+    const [here, there] = opened.map(({wakeupOver}) => wakeupOver(localWakeup()))
+    let heardHere = 0
+    const listening = new Promise<void>((resolve) => there!.listen('cancel', resolve))
+    // Whoever begins to listen rings once for whatever it missed.
+    await Promise.all([listening, new Promise<void>((resolve) => here!.listen('cancel', resolve))])
+    here!.listen('run', () => (heardHere += 1))
+    const heard = new Promise<void>((resolve) => there!.listen('run', resolve))
+    here!.ring('run')
+    await heard
+    there!.ring('launch')
+    await new Promise<void>((resolve) => here!.listen('launch', resolve))
+    assert.equal(heardHere, 1)
+    await Promise.all([here!.close(), there!.close()])
+    await Promise.all(opened.map(({store}) => store.close()))
+  })
+
+  it('many rings are few notifications', async () => {
+    const url = freshSchema(postgres.url())
+    const opened = await openAt(url)
+    const other = await openAt(url)
+    const here = opened.wakeupOver(localWakeup())
+    const local = localWakeup()
+    let rung = 0
+    const counting = {...local, ring: () => (rung += 1)}
+    const there = other.wakeupOver(counting)
+    await new Promise<void>((resolve) => here.listen('cancel', resolve))
+    while (rung < 3) await other.store.paused()
+    for (let ring = 0; ring < 1_000; ring += 1) here.ring(ring % 2 === 0 ? 'run' : 'launch')
+    while (rung < 5) await other.store.paused()
+    for (let look = 0; look < 50; look += 1) await other.store.paused()
+    assert.equal(rung, 5)
+    await Promise.all([here.close(), there.close()])
+    await Promise.all([opened.store.close(), other.store.close()])
+  })
+})
+
+describe('an image', () => {
+  it('of a busy store becomes a store on SQLite that never runs the past', async (context) => {
+    await withCluster(postgres, async ({scene, first, second}) => {
+      await scene.submit('a', {metadata: {k: 'v'}})
+      await scene.submit('child', {schedule: '', parentJob: 'a'})
+      const done = await scene.complete('a', 'succeeded', {output: 'kept'})
+      const running = await scene.run('a')
+      await scene.claimOne()
+      for (let count = 0; count < 600; count += 1)
+        await first.putPolicy({name: `p${count}`, rules: ''})
+      const image = join(folder(context), 'image.sqlite')
+      await Promise.all([first.backup(image), second.putPolicy({name: 'later', rules: ''})])
+      await assert.rejects(first.backup(image), {
+        name: 'StoreUnavailable',
+        message: /exists already/,
+      })
+
+      const dataDir = folder(context)
+      const clock = systemClock()
+      assert.deepEqual(restoreStore(image, dataDir, {clock, random: systemRandom()}), {ok: true})
+      const opened = await openSqliteStore({dataDir, clock, random: systemRandom()})
+      assert(opened.ok)
+      const {store} = opened
+      assert.deepEqual((await store.job('a'))!.spec, (await scene.job('a')).spec)
+      assert.deepEqual((await store.job('a'))!.dependentJobs, ['child'])
+      const page = await store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
+      assert.deepEqual(
+        page!.rows.map(({group, status, output}) => [group, status, textOf(output)]),
+        [
+          [done, 'succeeded', 'kept'],
+          [running, 'lost', ''],
+        ],
+      )
+      assert((await store.policies()).length >= 600)
+      const asked = await store.requestRun({name: 'a', forced: true, idempotency: null})
+      assert(asked.kind === 'accepted' && asked.group > running)
+      const {clusterId} = await first.facts()
+      assert.equal((await store.facts()).clusterId, clusterId)
+      await store.close()
+    })
+  })
+})
