@@ -4,8 +4,13 @@ import type {Clock} from './ports/clock.ts'
 import type {Events} from './ports/events.ts'
 import type {Random} from './ports/random.ts'
 import type {Store} from './ports/store.ts'
+import type {Wakeup} from './ports/wakeup.ts'
 import {StartRefused} from './start-refused.ts'
+import {assert} from './std/assert.ts'
+import {openPostgresStore} from './stores/postgres/store.ts'
+import {Ownership} from './stores/sqlite/ownership.ts'
 import {openSqliteStore} from './stores/sqlite/store.ts'
+import {localWakeup} from './system/local-wakeup.ts'
 import type {Log} from './system/log.ts'
 
 export interface StoreParts {
@@ -16,18 +21,28 @@ export interface StoreParts {
   readonly log: Log
 }
 
+/** A store, the bells that go with it, and how to let both go. */
+export interface OpenedStore {
+  readonly store: Store
+  /** On a cluster heard by all its servers. */
+  readonly wakeup: Wakeup
+  close(): Promise<void>
+}
+
 /** Throws `StartRefused`. */
-export async function openStore({config, clock, random, events, log}: StoreParts): Promise<Store> {
-  const {dataDirectory, store, limits} = config
-  if (store.engine !== 'sqlite') {
-    throw new StartRefused(
-      'This version keeps its data in embedded SQLite only; leave out --store.',
-    )
-  }
+export async function openStore(parts: StoreParts): Promise<OpenedStore> {
+  const {engine} = parts.config.store
+  const opened = engine === 'postgres' ? await openPostgres(parts) : await openSqlite(parts)
+  const {warnings} = await opened.store.facts()
+  for (const warning of warnings) parts.log.logger.warn(warning)
+  return opened
+}
+
+async function openSqlite({config, clock, random, events, log}: StoreParts): Promise<OpenedStore> {
   const opened = await openSqliteStore({
-    dataDir: dataDirectory,
-    outputKeptBytes: limits.outputTailBytes,
-    commitItemsMax: limits.commitItemsMax,
+    dataDir: config.dataDirectory,
+    outputKeptBytes: config.limits.outputTailBytes,
+    commitItemsMax: config.limits.commitItemsMax,
     clock,
     random,
     events,
@@ -36,9 +51,36 @@ export async function openStore({config, clock, random, events, log}: StoreParts
   if (opened.recovered.uncleanStop) {
     log.logger.warn('the last stop was not a clean one; the store was checked and is whole')
   }
-  const {warnings} = await opened.store.facts()
-  for (const warning of warnings) log.logger.warn(warning)
-  return opened.store
+  const {store} = opened
+  return {store, wakeup: localWakeup(), close: () => store.close()}
+}
+
+/** The data directory still holds the node's identity and what it runs: one process at a time has it. */
+async function openPostgres({config, clock, random, events}: StoreParts): Promise<OpenedStore> {
+  assert(config.store.engine === 'postgres', 'asked for only when it was chosen')
+  const claimed = Ownership.claim(config.dataDirectory)
+  if (!claimed.ok) throw new StartRefused(claimed.problem)
+  const {ownership} = claimed
+  const opened = await openPostgresStore({
+    url: config.store.url,
+    clock,
+    random,
+    outputKeptBytes: config.limits.outputTailBytes,
+    commitItemsMax: config.limits.commitItemsMax,
+    events,
+  })
+  if (!opened.ok) {
+    ownership.release({clean: true})
+    throw new StartRefused(opened.problem)
+  }
+  const {store} = opened
+  const wakeup = opened.wakeupOver(localWakeup())
+  const close = async () => {
+    await wakeup.close()
+    await store.close()
+    ownership.release({clean: true})
+  }
+  return {store, wakeup, close}
 }
 
 /** The zone of jobs that name none: the first server's is stored and stays in force. */

@@ -15,6 +15,7 @@ import {rescueNode} from './flow/rescue.ts'
 import type {RunService} from './flow/run.ts'
 import type {JoinRequest} from './ports/node-store.ts'
 import type {Store} from './ports/store.ts'
+import type {Wakeup} from './ports/wakeup.ts'
 import {createProcessors} from './processors/registry.ts'
 import {leaderServices, runService, type FlowParts} from './server-flow.ts'
 import {listen, type Listener} from './server-http.ts'
@@ -23,7 +24,6 @@ import {memberOf, type Identity} from './server-member.ts'
 import {StartRefused} from './start-refused.ts'
 import {prepareDataDirectory} from './system/data-directory.ts'
 import {localEvents} from './system/local-events.ts'
-import {localWakeup} from './system/local-wakeup.ts'
 import {logEvents, openLog, type Log} from './system/log.ts'
 import {nodeIdentity} from './system/node-identity.ts'
 import {systemClock} from './system/system-clock.ts'
@@ -61,19 +61,20 @@ class Server implements RunningServer {
   readonly #config: Config
   readonly #clock = systemClock()
   readonly #random = systemRandom()
-  readonly #wakeup = localWakeup()
   readonly #events = localEvents(this.#clock)
   readonly #log: Log
   readonly #done = Promise.withResolvers<number>()
   /** What was started, newest last; ended in reverse when a start is refused. */
   readonly #opened: (() => Promise<unknown>)[] = []
   #store!: Store
+  #wakeup!: Wakeup
   #executors!: ExecutorRegistry
   #listener!: Listener
   #membership!: Membership
   #leadership: Leadership | null = null
   #run: RunService | null = null
   #clockWatch: ClockWatch | null = null
+  #closeStore!: () => Promise<void>
   #stopping: Promise<void> | null = null
   #exitCode = 0
   url = ''
@@ -106,8 +107,11 @@ class Server implements RunningServer {
       events: this.#events,
       log: this.#log,
     }
-    this.#store = await openStore(base)
-    this.#opened.push(() => this.#store.close())
+    const opened = await openStore(base)
+    this.#store = opened.store
+    this.#wakeup = opened.wakeup
+    this.#closeStore = opened.close
+    this.#opened.push(opened.close)
     const identity = await nodeIdentity(config.dataDirectory, this.#random)
     if (!identity.ok) throw new StartRefused(identity.problem)
     const node: Identity = {id: identity.id, incarnation: this.#random.id()}
@@ -270,7 +274,7 @@ class Server implements RunningServer {
     await this.#membership.stop()
     await this.#listener.close()
     await this.#executors.stop()
-    await this.#store.close()
+    await this.#closeStore()
     this.#log.logger.info('stopped')
     this.#log.flush()
     this.#done.resolve(this.#exitCode)

@@ -38,7 +38,7 @@ const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp]
   ['--http', '127.0.0.1:99999', /host:port/],
   ['--data', '', /--data is empty/],
   ['--store', 'mysql://db', /--store wants/],
-  ['--store', 'postgres://db/belfry', /embedded SQLite only/],
+  ['--store', 'postgres://127.0.0.1:1/belfry', /cannot be opened/],
   ['--name', 'no spaces please', /--name wants/],
   ['--tag', 'lonely', /--tag wants/],
   ['--tag', 'role=web', /--tag may not set/],
