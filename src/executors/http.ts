@@ -3,14 +3,13 @@
  * the outcome. Follows a few redirects, judging each address anew, and never carries credentials to another
  * origin.
  */
-import {readFile} from 'node:fs/promises'
-
 import type {Dispatcher} from 'undici'
 import {Agent, request} from 'undici'
 
 import type {StringMap} from '../core/job.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
+import {readCertificateFile} from './certificate-file.ts'
 import {explain, ExchangeFailed} from './http-failures.ts'
 import type {NetworkGuard} from './http-guard.ts'
 import type {HeaderPair, HttpPlan, Method} from './http-parameters.ts'
@@ -143,9 +142,12 @@ class Exchange {
         rejectUnauthorized: verifyPeer,
         allowH2: false,
         maxCachedSessions: 0,
-        ...(rootsFile === '' ? {} : {ca: await readFile(rootsFile)}),
+        ...(rootsFile === '' ? {} : {ca: await readCertificateFile(rootsFile)}),
         ...(withCertificate
-          ? {cert: await readFile(certificateFile), key: await readFile(keyFile)}
+          ? {
+              cert: await readCertificateFile(certificateFile),
+              key: await readCertificateFile(keyFile),
+            }
           : {}),
       }),
       // The timeout of it all bounds these too.

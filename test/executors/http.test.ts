@@ -1,15 +1,19 @@
 /** The http executor against real servers on this machine. */
 import assert from 'node:assert/strict'
-import {readFileSync} from 'node:fs'
+import {execFileSync} from 'node:child_process'
+import {mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync} from 'node:fs'
 import type {IncomingMessage, RequestListener, Server} from 'node:http'
 import {createServer} from 'node:http'
 import {createServer as createSecureServer} from 'node:https'
 import type {AddressInfo} from 'node:net'
 import {createServer as createTcpServer} from 'node:net'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
 import {after, before, describe, test} from 'node:test'
 import type {TLSSocket} from 'node:tls'
 import {fileURLToPath} from 'node:url'
 
+import {CERTIFICATE_BYTES_MAX} from '../../src/executors/certificate-file.ts'
 import {NetworkGuard} from '../../src/executors/http-guard.ts'
 import {createHttpExecutor} from '../../src/executors/http.ts'
 import type {Executor, RunEnd} from '../../src/ports/executor.ts'
@@ -323,6 +327,29 @@ describe('http', () => {
     while ((await count()) > 0) {
       assert.ok(performance.now() < deadline, 'connections stay open')
       await new Promise((resolve) => setImmediate(resolve))
+    }
+  })
+
+  test('certificates are read from ordinary files only: a device or a pipe has no end', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'belfry-http-'))
+    try {
+      const pipe = join(directory, 'pipe')
+      execFileSync('mkfifo', [pipe])
+      const large = join(directory, 'large')
+      writeFileSync(large, '')
+      truncateSync(large, CERTIFICATE_BYTES_MAX + 1)
+      for (const [path, says] of [
+        ['/dev/zero', /is not an ordinary file/],
+        [pipe, /is not an ordinary file/],
+        [directory, /is not an ordinary file/],
+        [large, /is larger than/],
+      ] as const) {
+        const end = await run({url: main.url, tlsRootCAsFile: path})
+        assert.equal(end.outcome, 'failed', path)
+        assert.match(end.foot, says)
+      }
+    } finally {
+      rmSync(directory, {recursive: true})
     }
   })
 
