@@ -72,6 +72,19 @@ export const LIMITS = {
     reason: 'the leader stops trusting its lease this long before others may take it',
   },
   heartbeatMs: {value: 2_000, reason: 'four may be lost before a node counts as failed'},
+  linkSilenceMs: {
+    value: 4_000,
+    reason: 'an agent whose heartbeat a server has not answered by then goes to another server',
+  },
+  agentPollMs: {
+    value: 2_000,
+    reason: 'its server rings when there is work; with every ring lost it still starts in time',
+  },
+  cutOffMs: {
+    value: 12_000,
+    reason:
+      'an agent without any server this long ends what must not run twice, before it is started elsewhere',
+  },
   failedAfterMs: {
     value: 10_000,
     reason: 'longer than any pause of a healthy machine, short enough to send work elsewhere',
@@ -140,6 +153,14 @@ export function assertLimits(limits: Limits): void {
       'the pause between writes is not the longer one',
     ],
     [limits.outputFlushBytes <= limits.outputTailBytes, 'one write fits into what is kept'],
+    [limits.heartbeatMs < limits.linkSilenceMs, 'a link is judged by more than one heartbeat'],
+    [limits.linkSilenceMs * 2 < limits.failedAfterMs, 'an agent finds another server in time'],
+    [limits.agentPollMs < limits.claimRepickMs, 'an agent polls before its work is given away'],
+    [limits.linkSilenceMs < limits.cutOffMs, 'another server is tried before work is ended'],
+    [
+      limits.cutOffMs + limits.killAfterMs < limits.lostAfterMs,
+      'work that an agent ends by itself is over before it is declared lost',
+    ],
     [limits.commitWaitMs < limits.pollMs, 'a commit waits less than anybody polls'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one answer'],

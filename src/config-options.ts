@@ -27,6 +27,7 @@ export type OptionKind =
   | 'network'
   | 'account'
   | 'logLevel'
+  | 'serverUrl'
 
 export interface Option<Name extends string = string, Kind extends OptionKind = OptionKind> {
   /**
@@ -50,7 +51,8 @@ export interface Option<Name extends string = string, Kind extends OptionKind = 
 
 type Rest = Partial<Omit<Option, 'name' | 'kind' | 'summary' | 'reason'>>
 
-function option<Name extends string, Kind extends OptionKind>(
+/** One setting as data. */
+export function option<Name extends string, Kind extends OptionKind>(
   name: Name,
   kind: Kind,
   summary: string,
@@ -271,4 +273,18 @@ export const CONFIG_OPTION = option(
 /** `keep-days` → `BELFRY_KEEP_DAYS` */
 export function environmentName(name: string): string {
   return `BELFRY_${name.toUpperCase().replaceAll('-', '_')}`
+}
+
+/** A command that reads settings from the same three places. */
+export interface SettingsCommand {
+  /** What stands behind `belfry`. */
+  readonly name: string
+  readonly description: string
+  readonly options: readonly Option[]
+}
+
+export const SERVER_COMMAND: SettingsCommand = {
+  name: 'server',
+  description: 'Start a server: the API, the schedule, and a place to run jobs.',
+  options: OPTIONS,
 }

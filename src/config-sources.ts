@@ -5,7 +5,13 @@
  */
 import {Command, CommanderError, Option as Flag} from 'commander'
 import {parse, YAMLError} from 'yaml'
-import {CONFIG_OPTION, environmentName, OPTIONS, type Option} from './config-options.ts'
+import {
+  CONFIG_OPTION,
+  environmentName,
+  SERVER_COMMAND,
+  type Option,
+  type SettingsCommand,
+} from './config-options.ts'
 
 /** A setting as it was written. `place` begins the sentence that says what is wrong with it. */
 export interface Given {
@@ -23,12 +29,14 @@ export type Source<Value> =
 const FILE_LENGTH_MAX = 256 * 1024
 
 /** The command as commander knows it, for its help and for reading its flags. */
-export function serverCommand(): Command {
-  const command = new Command('server')
-    .description('Start a server: the API, the schedule, and a place to run jobs.')
-    .allowExcessArguments(false)
-  for (const option of [...OPTIONS, CONFIG_OPTION]) command.addOption(flagOf(option))
+export function settingsCommand({name, description, options}: SettingsCommand): Command {
+  const command = new Command(name).description(description).allowExcessArguments(false)
+  for (const option of [...options, CONFIG_OPTION]) command.addOption(flagOf(option))
   return command
+}
+
+export function serverCommand(): Command {
+  return settingsCommand(SERVER_COMMAND)
 }
 
 function flagOf(option: Option): Flag {
@@ -41,22 +49,25 @@ function flagOf(option: Option): Flag {
     : flag.argParser((text: string, before?: readonly string[]) => [...(before ?? []), text])
 }
 
-/** The flags of `argv` (after the word `server`). A flag that may stand once counts as it stands last. */
-export function readFlags(argv: readonly string[]): Source<Settings> {
-  const command = serverCommand()
+/** The flags of `argv` (after the command's name). A flag that may stand once counts as it stands last. */
+export function readFlags(
+  argv: readonly string[],
+  shape: SettingsCommand = SERVER_COMMAND,
+): Source<Settings> {
+  const command = settingsCommand(shape)
     .helpOption(false)
     .exitOverride()
     .configureOutput({writeErr: () => {}})
   try {
     command.parse(argv, {from: 'user'})
   } catch (error) {
-    if (error instanceof CommanderError) return {ok: false, problem: sentenceOf(error)}
+    if (error instanceof CommanderError) return {ok: false, problem: sentenceOf(error, shape)}
     throw error
   }
   const settings = new Map<string, Given>()
   for (const [index, flag] of command.options.entries()) {
     if (command.getOptionValueSource(flag.attributeName()) !== 'cli') continue
-    const option: Option = [...OPTIONS, CONFIG_OPTION][index]!
+    const option: Option = [...shape.options, CONFIG_OPTION][index]!
     const value: unknown = command.getOptionValue(flag.attributeName())
     const all = Array.isArray(value) ? value.map(String) : ['true']
     const texts = option.repeatable ? all : all.slice(-1)
@@ -66,18 +77,21 @@ export function readFlags(argv: readonly string[]): Source<Settings> {
 }
 
 /** Commander's own words, made one sentence. */
-function sentenceOf(error: CommanderError): string {
+function sentenceOf(error: CommanderError, {name}: SettingsCommand): string {
   const words = error.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
-  return `${words.charAt(0).toUpperCase()}${words.slice(1)}; see belfry server --help.`
+  return `${words.charAt(0).toUpperCase()}${words.slice(1)}; see belfry ${name} --help.`
 }
 
 /**
  * The `BELFRY_…` variables of the environment; a repeatable one separates its values by commas. An empty
  * variable is not set, except a token: an empty one is somebody's mistake and never means "none".
  */
-export function readEnvironment(env: Readonly<Record<string, string | undefined>>): Settings {
+export function readEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+  {options}: SettingsCommand = SERVER_COMMAND,
+): Settings {
   const settings = new Map<string, Given>()
-  for (const option of [...OPTIONS, CONFIG_OPTION] as readonly Option[]) {
+  for (const option of [...options, CONFIG_OPTION]) {
     const place = environmentName(option.name)
     const text = env[place]
     if (text === undefined || (text === '' && !option.name.startsWith('token'))) continue
@@ -93,9 +107,10 @@ export function readEnvironment(env: Readonly<Record<string, string | undefined>
 export function unknownVariables(
   env: Readonly<Record<string, string | undefined>>,
   others: readonly string[],
+  {options}: SettingsCommand = SERVER_COMMAND,
 ): readonly string[] {
   const known = new Set([
-    ...[...OPTIONS, CONFIG_OPTION].map((option) => environmentName(option.name)),
+    ...[...options, CONFIG_OPTION].map((option) => environmentName(option.name)),
     ...others,
   ])
   return Object.keys(env)
@@ -104,7 +119,11 @@ export function unknownVariables(
 }
 
 /** The settings in the YAML text of `file`. Scalars are taken as they are written. */
-export function readFileSettings(file: string, text: string): Source<Settings> {
+export function readFileSettings(
+  file: string,
+  text: string,
+  {options}: SettingsCommand = SERVER_COMMAND,
+): Source<Settings> {
   const refuse = (problem: string): Source<Settings> => ({ok: false, problem})
   if (text.length > FILE_LENGTH_MAX)
     return refuse(`${file} is too long to be a configuration file.`)
@@ -121,8 +140,8 @@ export function readFileSettings(file: string, text: string): Source<Settings> {
     return refuse(`${file} must hold settings as "key: value" lines.`)
   const settings = new Map<string, Given>()
   for (const [key, value] of Object.entries(content)) {
-    const option = (OPTIONS as readonly Option[]).find((known) => known.name === key)
-    if (option === undefined) return refuse(unknownKey(file, key))
+    const option = options.find((known) => known.name === key)
+    if (option === undefined) return refuse(unknownKey(file, key, options))
     const texts = textsOf(value, option)
     if (texts === null) return refuse(`${key} in ${file} wants ${shapeOf(option)}.`)
     settings.set(key, {place: `${key} in ${file}`, texts})
@@ -130,11 +149,11 @@ export function readFileSettings(file: string, text: string): Source<Settings> {
   return {ok: true, value: settings}
 }
 
-function unknownKey(file: string, key: string): string {
+function unknownKey(file: string, key: string, options: readonly Option[]): string {
   if (key === CONFIG_OPTION.name) return `${file} may not name a configuration file itself.`
   const near = nearest(
     key,
-    OPTIONS.map((option) => option.name),
+    options.map((option) => option.name),
   )
   return `${file} has an unknown setting "${key}"; the nearest one is "${near}".`
 }

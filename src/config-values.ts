@@ -82,6 +82,7 @@ export const READERS = {
     const level = LOG_LEVELS.find((known) => known === text)
     return level === undefined ? wants(`one of ${LOG_LEVELS.join(', ')}`, text) : good(level)
   },
+  serverUrl: readServerUrl,
 } satisfies Record<OptionKind, (text: string) => Reading<unknown>>
 
 /** What a reader of that kind answers. */
@@ -196,4 +197,20 @@ function readSyslog(text: string): Reading<string> {
 function readNetwork(text: string): Reading<string> {
   if (isIP(text) !== 0 || ipaddr.isValidCIDR(text)) return good(text)
   return wants('an address or a range such as 10.0.0.0/8', text)
+}
+
+/** Where a server answers; without a path, and without a secret, which a URL would show. */
+function readServerUrl(text: string): Reading<string> {
+  const url = URL.parse(text)
+  const fits =
+    url !== null &&
+    (url.protocol === 'http:' || url.protocol === 'https:') &&
+    url.username === '' &&
+    url.password === '' &&
+    ['', '/', '/v1', '/v1/'].includes(url.pathname) &&
+    url.search === '' &&
+    url.hash === ''
+  return fits
+    ? good(url.origin)
+    : bad('wants the URL of a server such as https://belfry.example.org:8080')
 }

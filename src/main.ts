@@ -8,7 +8,9 @@ import {availableParallelism, hostname} from 'node:os'
 import {runCli} from './cli/program.ts'
 import type {Terminal} from './cli/terminal.ts'
 import {serverCommand} from './config-sources.ts'
-import {loadConfig, type Config, type Host} from './config.ts'
+import type {AgentConfig} from './config-agent.ts'
+import type {Host} from './config-reading.ts'
+import {loadConfig, type Config} from './config.ts'
 import {StartRefused} from './start-refused.ts'
 import {systemClock} from './system/system-clock.ts'
 import {VERSION} from './system/version.ts'
@@ -35,6 +37,7 @@ async function main(argv: readonly string[]): Promise<number> {
     )
   }
   if (argv[0] === 'server') return serve(argv.slice(1))
+  if (argv[0] === 'agent') return serveAsAgent(argv.slice(1))
   return runCli(argv, {
     terminal: terminal(),
     env: process.env,
@@ -74,6 +77,37 @@ async function runServer(config: Config): Promise<number> {
     signals.tell({first: () => void server.stop(), second: () => server.hurry()})
     // Everything has ended in order; nothing that was forgotten may keep the process.
     process.exit(await server.done)
+  } catch (error) {
+    if (error instanceof StartRefused) return refuse(error.message)
+    throw error
+  }
+}
+
+async function serveAsAgent(argv: readonly string[]): Promise<number> {
+  const {agentCommand, loadAgentConfig} = await import('./config-agent.ts')
+  if (argv.includes('--help') || argv.includes('-h')) {
+    process.stdout.write(agentCommand().name('belfry agent').helpInformation())
+    return 0
+  }
+  const loaded = loadAgentConfig(argv, process.env, host())
+  return loaded.ok ? runAgent(loaded.config) : refuse(loaded.problem, EXIT_USAGE)
+}
+
+/** Resolves only when the start was refused. */
+async function runAgent(config: AgentConfig): Promise<number> {
+  const {startAgent} = await import('./agent.ts')
+  const signals = listenToSignals()
+  process.stdout.on(
+    'error',
+    exceptClosed(() => undefined),
+  )
+  try {
+    const agent = startAgent(config, {
+      ready: (line) => process.stdout.write(`${line}\n`),
+      environment: process.env,
+    })
+    signals.tell({first: () => void agent.stop(), second: () => agent.hurry()})
+    process.exit(await agent.done)
   } catch (error) {
     if (error instanceof StartRefused) return refuse(error.message)
     throw error

@@ -8,11 +8,11 @@ import {Finisher} from './flow/finish.ts'
 import {LaunchService} from './flow/launch.ts'
 import {PruneService} from './flow/prune.ts'
 import {RescueService} from './flow/rescue.ts'
-import {RunService} from './flow/run.ts'
+import {RunService, type CutOff} from './flow/run.ts'
 import type {Clock} from './ports/clock.ts'
 import type {Events} from './ports/events.ts'
 import type {Random} from './ports/random.ts'
-import type {OutputAppend} from './ports/node-store.ts'
+import type {FinishItem, NodeStore, OutputAppend} from './ports/node-store.ts'
 import type {Store} from './ports/store.ts'
 import type {Wakeup} from './ports/wakeup.ts'
 import {openChain} from './processors/chain.ts'
@@ -77,12 +77,27 @@ export function leaderServices(
   ]
 }
 
+/** What runs a node's executions needs of the store no more than any node has. */
+export interface RunParts extends Omit<FlowParts, 'config' | 'store'> {
+  readonly config: Pick<Config, 'slots' | 'limits'>
+  readonly store: NodeStore
+}
+
+/** How an agent differs from a server that runs jobs. */
+export interface AgentRun {
+  readonly cutOff: CutOff
+  readonly pollMs: number
+  /** Around the finish of each execution. */
+  readonly finishing: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
+}
+
 /** What runs a node's executions. */
 export function runService(
-  {config, ...ports}: FlowParts,
+  {config, ...ports}: RunParts,
   node: {readonly id: string; readonly incarnation: string},
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
+  agent: AgentRun | null = null,
 ): RunService {
   const {limits} = config
   const {store, clock} = ports
@@ -97,14 +112,18 @@ export function runService(
     executors,
     openChain: (jobProcessors, run, keep) =>
       openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
-    finish: (item) => finisher.finish(item),
+    finish: (item) => {
+      const finish = () => finisher.finish(item)
+      return agent === null ? finish() : agent.finishing(item, finish)
+    },
     append: (item) => appends.add(item),
     nodeId: node.id,
     incarnation: node.incarnation,
     slots: config.slots,
     claimMax: limits.claimBatchMax,
     claimFreshMs: limits.claimFreshMs,
-    pollMs: limits.pollMs,
+    pollMs: agent?.pollMs ?? limits.pollMs,
+    ...(agent === null ? {} : {cutOff: agent.cutOff}),
     drainPatienceMs: limits.drainPatienceMs,
     keepOutputBytes: limits.outputTailBytes,
     flushBytes: limits.outputFlushBytes,

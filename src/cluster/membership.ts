@@ -13,7 +13,7 @@ export interface MembershipOptions {
   readonly store: Pick<NodeStore, 'beat'>
   readonly clock: Clock
   readonly events: Events
-  readonly member: JoinRequest['member']
+  readonly member: Pick<JoinRequest['member'], 'id' | 'incarnation' | 'name'>
   readonly heartbeatMs: number
   /** Another life of this node has joined: this one must end. */
   readonly fenced: () => void

@@ -37,7 +37,19 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
    * before it gives up: the executions are then ended by this node's next life.
    */
   readonly drainPatienceMs: number
+  /** For a node that reaches the store through servers; absent = it has the store itself. */
+  readonly cutOff?: CutOff
 }
+
+export interface CutOff {
+  /** For how long no server has been heard of; 0 while one answers. */
+  readonly forMs: () => number
+  /** After this long, executions whose job says so are ended. */
+  readonly limitMs: number
+}
+
+/** While cut off: what was claimed just before is found this soon. */
+const CUT_OFF_LOOK_MS = 500
 
 /**
  * Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store
@@ -49,6 +61,7 @@ export class RunService implements Service {
   readonly #options: RunOptions
   readonly #claims: Loop
   readonly #cancels: Loop
+  readonly #cutOffs: Loop | null
   readonly #running = new Map<string, Running>()
   /** Ended, but the store has not taken the end yet. */
   #settling = 0
@@ -68,6 +81,11 @@ export class RunService implements Service {
       events.emit('step_failed', {step, message: String(error)})
     this.#claims = new Loop({clock, step: () => this.#claim(), failed: failed('claim')})
     this.#cancels = new Loop({clock, step: () => this.#cancel(), failed: failed('cancel')})
+    const {cutOff} = options
+    this.#cutOffs =
+      cutOff === undefined
+        ? null
+        : new Loop({clock, step: () => this.#look(cutOff), failed: failed('cut_off')})
   }
 
   start(): void {
@@ -78,6 +96,7 @@ export class RunService implements Service {
     ]
     this.#claims.start()
     this.#cancels.start()
+    this.#cutOffs?.start()
   }
 
   /** Executions that run now. */
@@ -104,6 +123,7 @@ export class RunService implements Service {
     timer?.cancel()
     this.#patience?.cancel()
     await this.#cancels.stop()
+    await this.#cutOffs?.stop()
   }
 
   /** Ends whatever runs at once, also while draining. */
@@ -191,6 +211,17 @@ export class RunService implements Service {
     const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
     for (const key of keys) this.#running.get(executionId(key))?.cancel()
     return pollMs
+  }
+
+  /**
+   * Nobody can tell this node any more that its executions were given up and started elsewhere: those
+   * that must not run twice end here, before they can be.
+   */
+  async #look({forMs, limitMs}: CutOff): Promise<number> {
+    const leftMs = limitMs - forMs()
+    if (leftMs > 0) return leftMs
+    for (const running of this.#running.values()) if (running.endsWhenCutOff) running.cutOff()
+    return CUT_OFF_LOOK_MS
   }
 
   #end(how: 'term' | 'kill'): void {

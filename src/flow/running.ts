@@ -35,7 +35,7 @@ export class Running {
   readonly #keeper: OutputKeeper
   #handle: RunHandle | null = null
   /** Asked for before the start, it is carried out right after it. */
-  #wanted: 'cancel' | 'term' | 'kill' | null = null
+  #wanted: 'cancel' | 'term' | 'kill' | 'cut_off' | null = null
   #end: {end: RunEnd; chain: ChainEnd; durationMs: number} | null = null
 
   /** `claimedAt` is the node's monotonic instant before the claim was asked for. */
@@ -118,9 +118,21 @@ export class Running {
 
   /** The node stops; its outcome is `lost`, reason `node_stopped`. */
   stop(how: 'term' | 'kill'): void {
-    if (this.#wanted !== 'cancel') this.#wanted = how
+    if (this.#wanted !== 'cancel' && this.#wanted !== 'cut_off') this.#wanted = how
     if (how === 'kill') this.#handle?.kill()
     else this.#handle?.cancel()
+  }
+
+  /** By the job's word, or because it must not overlap with a run elsewhere. */
+  get endsWhenCutOff(): boolean {
+    const {onDisconnect, concurrency} = this.#claimed.spec
+    return onDisconnect === 'stop' || (onDisconnect === '' && concurrency === 'forbid')
+  }
+
+  /** The node has no server any more; the outcome is `lost`, reason `cut_off`. */
+  cutOff(): void {
+    this.#wanted ??= 'cut_off'
+    this.#handle?.cancel()
   }
 
   async #execute(): Promise<{end: RunEnd; chain: ChainEnd}> {
@@ -151,8 +163,9 @@ export class Running {
   }
 
   #outcome(end: RunEnd): {status: FinalStatus; reason: string} {
-    const stopped = this.#wanted === 'term' || this.#wanted === 'kill'
-    if (stopped && end.outcome === 'cancelled') return {status: 'lost', reason: 'node_stopped'}
+    const wanted = this.#wanted
+    if (end.outcome === 'cancelled' && wanted !== 'cancel' && wanted !== null)
+      return {status: 'lost', reason: wanted === 'cut_off' ? 'cut_off' : 'node_stopped'}
     return {status: end.outcome, reason: ''}
   }
 }
