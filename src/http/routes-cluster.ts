@@ -139,7 +139,13 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
         schedule: Type.String({description: 'The schedule.'}),
         timezone: Type.Optional(Type.String({description: 'IANA zone; empty = the default.'})),
         name: Type.Optional(Type.String({description: 'A job name, for `~`.'})),
-        count: Type.Optional(Type.Integer({...COUNT_LIMITS, default: COUNT_FALLBACK})),
+        count: Type.Optional(
+          Type.Integer({
+            ...COUNT_LIMITS,
+            default: COUNT_FALLBACK,
+            description: 'How many planned times.',
+          }),
+        ),
       }),
       answer: Refer(PlannedTimes),
       refusals: {400: 'The schedule or a parameter is invalid.'},

@@ -166,7 +166,9 @@ function routeLaunches(app: FastifyInstance, operations: Operations, options: Ht
       tag: 'history',
       params: NAME_PARAM,
       query: Type.Object({
-        decision: Type.Optional(Type.Enum([...LAUNCH_DECISIONS])),
+        decision: Type.Optional(
+          Type.Enum([...LAUNCH_DECISIONS], {description: 'Only those decided so.'}),
+        ),
         ...PageQuery.properties,
       }),
       answer: Type.Array(Refer(Launch)),
@@ -225,7 +227,9 @@ function routeOverall(app: FastifyInstance, operations: Operations, options: Htt
       operationId: 'getStatistics',
       summary: 'Executions by day',
       tag: 'history',
-      query: Type.Object({days: Type.Optional(Type.Integer({...DAYS}))}),
+      query: Type.Object({
+        days: Type.Optional(Type.Integer({...DAYS, description: 'How many days, today included.'})),
+      }),
       answer: Refer(ExecutionStats),
       refusals: {400: 'A parameter is invalid.'},
     }),

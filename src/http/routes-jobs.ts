@@ -99,7 +99,15 @@ function routeReads(app: FastifyInstance, operations: Operations, options: HttpO
       summary: 'The next planned times of a job',
       tag: 'jobs',
       params: NAME_PARAM,
-      query: Type.Object({count: Type.Optional(Type.Integer({...COUNT_LIMITS}))}),
+      query: Type.Object({
+        count: Type.Optional(
+          Type.Integer({
+            ...COUNT_LIMITS,
+            default: COUNT_FALLBACK,
+            description: 'How many planned times.',
+          }),
+        ),
+      }),
       answer: Refer(PlannedTimes),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),

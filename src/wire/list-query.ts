@@ -54,8 +54,14 @@ export const JobListQuery = Type.Object({
     }),
   ),
   q: Type.Optional(Type.String({description: 'Part of the name or displayname, in any case.'})),
-  status: Type.Optional(Type.Enum([...JOB_STATUSES])),
-  disabled: Type.Optional(Type.Boolean()),
+  status: Type.Optional(
+    Type.Enum([...JOB_STATUSES], {
+      description: 'Only those whose newest finished launch ended so.',
+    }),
+  ),
+  disabled: Type.Optional(
+    Type.Boolean({description: 'Only those that are disabled, or that are not.'}),
+  ),
   _sort: Type.Optional(Type.Enum([...JOB_SORTS], {description: 'Sort field.'})),
   _order: OrderBy,
   _start: Start,
@@ -63,7 +69,9 @@ export const JobListQuery = Type.Object({
 })
 
 export const ExecutionListQuery = Type.Object({
-  status: Type.Optional(Type.Enum([...EXECUTION_STATUSES])),
+  status: Type.Optional(
+    Type.Enum([...EXECUTION_STATUSES], {description: 'Only those in this state.'}),
+  ),
   output_size_limit: Type.Optional(
     Type.Integer({description: 'Bytes of output for each execution; 0 = none.', minimum: 0}),
   ),

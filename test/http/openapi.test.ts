@@ -9,6 +9,7 @@ import {startApi, type Api} from './harness.ts'
 
 interface Operation {
   readonly operationId: string
+  readonly parameters?: readonly {readonly name: string; readonly description?: string}[]
   readonly summary: string
   readonly security?: readonly unknown[]
   readonly responses: Record<string, unknown>
@@ -101,6 +102,8 @@ test('operations have ids, summaries and refusals; every reference leads somewhe
   const statuses = new Set(Object.values(REFUSALS).map(({status}) => String(status)))
   for (const {path, operation} of operations) {
     assert.notEqual(operation.summary ?? '', '', path)
+    for (const {name, description} of operation.parameters ?? [])
+      assert.notEqual(description ?? '', '', `${path} ${name}`)
     const refusals = Object.keys(operation.responses).filter((status) => status >= '400')
     for (const status of refusals) assert.ok(statuses.has(status), `${path} ${status}`)
     if (!OPEN.has(path)) assert.ok(refusals.includes('401'), path)
