@@ -20,7 +20,7 @@ import {
   type Verdict,
 } from './failure.ts'
 import type {Primary} from './primary.ts'
-import type {Session} from './session.ts'
+import {ANSWER_LIMIT_MS, type Session} from './session.ts'
 import type {SessionPool} from './session-pool.ts'
 import type {Statements} from './statements.ts'
 import {beginTransaction, type StoreTime} from './transaction.ts'
@@ -28,6 +28,10 @@ import {lockDefinitions, lockNames, WRITE_PLANS} from './write-plan.ts'
 
 /** A commit waits for the disk and for synchronous standbys, which may be far away; then it is given up. */
 const COMMIT_LIMIT_MS = 8_000
+/** For the few writes that touch as much as a job's whole history. */
+const LONG_STATEMENT_MS = 30_000
+const LONG_LIMITS = `SET LOCAL statement_timeout TO ${LONG_STATEMENT_MS};
+  SET LOCAL idle_in_transaction_session_timeout TO ${LONG_STATEMENT_MS}`
 /** Tries of one batch, and how long after its beginning a new one may begin. */
 const TRIES_MAX = 6
 const TRY_AGAIN_WITHIN_MS = 2_500
@@ -195,6 +199,9 @@ class Batch {
     try {
       const now = await beginTransaction(session, 'READ COMMITTED', time)
       const tx = {now, dialect: postgresDialect, limits}
+      const isLong = units.some(({name}) => WRITE_PLANS[name].isLong)
+      if (isLong) await session.run(LONG_LIMITS)
+      session.answerLimitMs = isLong ? LONG_STATEMENT_MS + ANSWER_LIMIT_MS : ANSWER_LIMIT_MS
       await statements.run(session, locksFor(units))
       const results: unknown[] = []
       for (const unit of units) {

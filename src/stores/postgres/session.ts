@@ -62,6 +62,8 @@ const parsers = {
 export class Session {
   readonly host: Host
   readonly client: Client
+  /** When a request that names no limit of its own must have been answered. */
+  answerLimitMs = ANSWER_LIMIT_MS
   readonly #socket: Socket
   readonly #clock: Pick<Clock, 'after'>
   #lost: Error | null = null
@@ -138,7 +140,7 @@ export class Session {
   }
 
   /** Statements without values, in one round trip; one result each. */
-  async run(sql: string, limitMs = ANSWER_LIMIT_MS): Promise<QueryResult<Row>[]> {
+  async run(sql: string, limitMs = this.answerLimitMs): Promise<QueryResult<Row>[]> {
     const answer = await this.#within(limitMs, () => this.client.query<Row>(sql))
     // Several statements are answered by an array, which the client's types do not say.
     return Array.isArray(answer) ? (answer as QueryResult<Row>[]) : [answer]
@@ -149,7 +151,7 @@ export class Session {
     text: string,
     values: readonly (Value | readonly Value[])[],
     name: string | null,
-    limitMs = ANSWER_LIMIT_MS,
+    limitMs = this.answerLimitMs,
   ): Promise<Row[]> {
     const query = {text, values: values.map(sendable), ...(name === null ? {} : {name})}
     return (await this.#within(limitMs, () => this.client.query<Row>(query))).rows

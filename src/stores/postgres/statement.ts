@@ -29,7 +29,7 @@ export function setBased(sql: string, types: readonly string[]): string {
   const [verb] = text.trimStart().split(/\s/, 1)
   switch (verb) {
     case 'SELECT':
-      return `SELECT ${ROWS}.i AS ${INDEX_COLUMN}, found.* FROM ${rows} CROSS JOIN LATERAL (${text}) AS found`
+      return selectOf(text, rows)
     case 'INSERT':
       return insertOf(text, rows)
     case 'UPDATE':
@@ -39,6 +39,15 @@ export function setBased(sql: string, types: readonly string[]): string {
     default:
       throw new TypeError(`a statement that begins with ${verb} has no form for many rows`)
   }
+}
+
+/**
+ * `OFFSET 0` keeps the inner select as it is: it is looked up by its keys for each row, whatever the server
+ * believes about the sizes of tables it has not looked at for a while.
+ */
+function selectOf(text: string, rows: string): string {
+  const inner = `SELECT * FROM (${text}) AS looked_up OFFSET 0`
+  return `SELECT ${ROWS}.i AS ${INDEX_COLUMN}, found.* FROM ${rows} CROSS JOIN LATERAL (${inner}) AS found`
 }
 
 /** `INSERT … VALUES (…) rest` takes its rows from a select. */

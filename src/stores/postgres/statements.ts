@@ -8,6 +8,8 @@ import {INDEX_COLUMN, numbered, setBased} from './statement.ts'
 
 /** Texts differ only by the filters of lists; beyond this many they are parsed each time. */
 const NAMED_MAX = 400
+/** Rows of values in one round trip: a message, and what the server makes of it, stay of a size. */
+const ROWS_MAX = 2_000
 
 interface Text {
   readonly sql: string
@@ -42,13 +44,15 @@ export class Statements {
 
   async #each(session: Session, sql: string, rows: readonly Values[]): Promise<Row[][]> {
     const text = this.#forMany.get(sql) ?? (await this.#prepareForMany(session, sql))
-    const width = rows[0]?.length ?? 0
-    const columns = Array.from({length: width}, (_, column): Value[] => {
-      return rows.map((values) => values[column] ?? null)
-    })
-    const found = await session.rows(text.sql, columns, text.name)
     const answers: Row[][] = rows.map(() => [])
-    for (const row of found) answers[Number(row[INDEX_COLUMN]) - 1]?.push(row)
+    for (let from = 0; from < rows.length; from += ROWS_MAX) {
+      const piece = rows.slice(from, from + ROWS_MAX)
+      const columns = (piece[0] ?? []).map((_, column): Value[] => {
+        return piece.map((values) => values[column] ?? null)
+      })
+      const found = await session.rows(text.sql, columns, text.name)
+      for (const row of found) answers[from + Number(row[INDEX_COLUMN]) - 1]?.push(row)
+    }
     return answers
   }
 

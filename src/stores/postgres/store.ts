@@ -7,13 +7,14 @@ import type {Events} from '../../ports/events.ts'
 import type {Random} from '../../ports/random.ts'
 import type {Store} from '../../ports/store.ts'
 import type {Wakeup} from '../../ports/wakeup.ts'
+import {AssertionFailed} from '../../std/assert.ts'
 import {assembleStore, type Runner} from '../sql/assemble.ts'
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/transaction.ts'
 import {describeAddress, parseAddress, type Address} from './address.ts'
 import {Committer, type CommitterParts} from './committer.ts'
 import {durability} from './facts.ts'
-import {textOf, verdictOf} from './failure.ts'
+import {textOf} from './failure.ts'
 import {writeImage} from './image.ts'
 import {Lane} from './lane.ts'
 import {Primary} from './primary.ts'
@@ -103,7 +104,7 @@ async function prepare(
       await session.close()
     }
   } catch (error) {
-    if (verdictOf(error) === 'fault' && !(error instanceof Error)) throw error
+    if (error instanceof AssertionFailed) throw error
     return `cannot be opened: ${textOf(error)}`
   }
 }

@@ -133,8 +133,8 @@ class Line {
       if (result?.rows[0]?.['is_standby'] as unknown as boolean) session.destroy()
       else if (!this.#isClosed) this.#askLater(session)
     } catch {
-      // Its end has been heard of, or is made sure of here.
       session.destroy()
+      this.#lost(session)
     }
   }
 

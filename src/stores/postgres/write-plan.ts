@@ -25,6 +25,8 @@ export interface WritePlan {
    * answered by doing it again.
    */
   isRepeatable(input: Input): boolean
+  /** Its statements may take longer than others'. Nobody who leads waits for what it locks. */
+  readonly isLong: boolean
   /** Writes of one transaction are done in this order; by default in the order they came. */
   sortKey?(input: Input): string
   /** Several writes of this kind are one; `null` = they are not. */
@@ -41,7 +43,11 @@ const always = () => true
 const never = () => false
 
 function plan(lane: LaneName, isRepeatable: WritePlan['isRepeatable'] = always): WritePlan {
-  return {lane, isShared: false, isRepeatable, merge: null}
+  return {lane, isShared: false, isRepeatable, isLong: false, merge: null}
+}
+
+function long(lane: LaneName, isRepeatable: WritePlan['isRepeatable']): WritePlan {
+  return {...plan(lane, isRepeatable), isLong: true}
 }
 
 function shared(lane: LaneName, isRepeatable: WritePlan['isRepeatable'] = always): WritePlan {
@@ -81,9 +87,9 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
   requestRun: shared('jobs', hasKey),
   toggle: shared('jobs', never),
   setPaused: plan('jobs'),
-  restore: plan('jobs', never),
-  deleteJob: plan('jobs', never),
-  resetHistory: plan('jobs', never),
+  restore: long('jobs', never),
+  deleteJob: long('jobs', never),
+  resetHistory: long('jobs', never),
 
   applyLaunches: plan('launch'),
   applyMoves: plan('upkeep'),
@@ -125,13 +131,13 @@ export function* lockDefinitions(
   if (ending.length > 0)
     yield* all(
       `SELECT group_id FROM launches
-        WHERE job_name IN (SELECT jsonb_array_elements_text(?::jsonb)) AND open = 1
+        WHERE job_name = ANY (ARRAY(SELECT jsonb_array_elements_text(?::jsonb))) AND open = 1
         ORDER BY group_id FOR UPDATE`,
       [JSON.stringify(ending.flatMap(namesOf))],
     )
   yield* all(
     `SELECT id FROM jobs
-      WHERE name IN (SELECT jsonb_array_elements_text(?::jsonb)) AND deleted_at IS NULL
+      WHERE name = ANY (ARRAY(SELECT jsonb_array_elements_text(?::jsonb))) AND deleted_at IS NULL
       ORDER BY id FOR UPDATE`,
     [names],
   )

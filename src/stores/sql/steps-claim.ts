@@ -38,8 +38,9 @@ const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS jo
   JOIN launches l ON l.group_id = e.group_id
   WHERE e.node_id = ?`
 
+/** Of rows that were found pending and are locked: by their key, which is quick however many wait. */
 const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
-  incarnation = ? WHERE ${BY_KEY} AND status = 'pending'`
+  incarnation = ? WHERE ${BY_KEY}`
 
 /** Waiting executions are counted up to here: it is enough to know that there are many. */
 const WAITING_COUNTED_MAX = 1_000

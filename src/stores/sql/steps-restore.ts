@@ -5,7 +5,7 @@ import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
 import {all, type Step} from './command.ts'
 import {isPaused, timezone} from './steps-meta.ts'
 import {applyChange} from './steps-submit.ts'
-import {insertJob, lockJob} from './stored-job.ts'
+import {insertJobs, lockJobs, type NewJob} from './stored-job.ts'
 import type {Transaction} from './transaction.ts'
 
 interface Problem {
@@ -21,9 +21,8 @@ export function* restore(
   if (yield* isPaused()) return {kind: 'paused'}
   const names = entries.map(({spec}) => spec.name)
   const existing = new Map<string, JobRecord>()
-  for (const name of names.toSorted()) {
-    const job = yield* lockJob(tx, name)
-    if (job !== null) existing.set(name, job)
+  for (const job of yield* lockJobs(tx, names)) {
+    if (job !== null) existing.set(job.spec.name, job)
   }
   const family = yield* loadFamily()
   for (const {spec} of entries) family.set(spec.name, memberOf(spec))
@@ -31,13 +30,15 @@ export function* restore(
   if (problems.length > 0) return {kind: 'refused', problems}
 
   const zone = yield* timezone()
+  const fresh: NewJob[] = []
   for (const {spec: given, counters} of entries) {
     const spec = options.disabled ? {...given, disabled: true} : given
     const job = existing.get(spec.name) ?? null
     const change = planDefinition(job, spec, tx.now, zone, false)
-    if (job === null) yield* insertJob(tx, {...change, spec, counters})
+    if (job === null) fresh.push({...change, spec, counters})
     else yield* applyChange(tx, job, spec, change)
   }
+  yield* insertJobs(tx, fresh)
   return {kind: 'restored', lines: names.map((name) => ({name, created: !existing.has(name)}))}
 }
 

@@ -2,7 +2,7 @@
  * Reading and writing one job inside a transaction: what the steps that change jobs share. Decides nothing.
  */
 import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
-import {each, one, oneEach, all, type Step} from './command.ts'
+import {each, one, oneEach, all, type Step, type Values} from './command.ts'
 import {jobOf, searchText, SELECT_JOB, type JobRow} from './rows.ts'
 import type {Transaction} from './transaction.ts'
 
@@ -22,6 +22,20 @@ export function* lockJob(tx: Transaction, name: string): Step<JobRecord | null> 
     if ((yield* one(lock, [name])) === null) return null
   }
   return yield* loadJob(name)
+}
+
+/** The same for several, in the order of `names`; locks in the order of their names. */
+export function* lockJobs(tx: Transaction, names: readonly string[]): Step<(JobRecord | null)[]> {
+  if (tx.dialect.forUpdate !== '')
+    yield* each(
+      `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`,
+      names.toSorted().map((name) => [name]),
+    )
+  const rows = yield* oneEach<JobRow>(
+    JOB_BY_NAME,
+    names.map((name) => [name]),
+  )
+  return rows.map((row) => (row === null ? null : jobOf(row)))
 }
 
 /** Live jobs in the order of `ids`; `null` for one that is gone. */
@@ -57,10 +71,32 @@ const INSERT_JOB = `INSERT INTO jobs (id, name, displayname, search_text, schedu
 
 /** Inserts a job; answers its id. */
 export function* insertJob(tx: Transaction, job: NewJob): Step<number> {
-  const {spec, counters} = job
-  const [id] = yield* tx.dialect.takeNumbers('job', 1)
-  yield* all(INSERT_JOB, [
-    id!,
+  const [id] = yield* insertJobs(tx, [job])
+  return id!
+}
+
+/** Inserts jobs of different names; answers their ids, in order. */
+export function* insertJobs(tx: Transaction, jobs: readonly NewJob[]): Step<number[]> {
+  if (jobs.length === 0) return []
+  const ids = yield* tx.dialect.takeNumbers('job', jobs.length)
+  yield* each(
+    INSERT_JOB,
+    jobs.map((job, index) => insertValues(ids[index]!, job, tx.now)),
+  )
+  yield* each(
+    `INSERT INTO definitions (job_id, definition) VALUES (?, ?)`,
+    jobs.map(({spec}, index) => [ids[index]!, JSON.stringify(spec)]),
+  )
+  yield* each(
+    INSERT_METADATA,
+    jobs.flatMap(({spec}, index) => metadataValues(ids[index]!, spec)),
+  )
+  return ids
+}
+
+function insertValues(id: number, {spec, counters, ...job}: NewJob, now: number): Values {
+  return [
+    id,
     spec.name,
     spec.displayname,
     searchText(spec),
@@ -76,20 +112,15 @@ export function* insertJob(tx: Transaction, job: NewJob): Step<number> {
     counters.errorCount,
     counters.lastSuccess,
     counters.lastError,
-    tx.now,
-    tx.now,
-  ])
-  yield* all(`INSERT INTO definitions (job_id, definition) VALUES (?, ?)`, [
-    id!,
-    JSON.stringify(spec),
-  ])
-  yield* insertMetadata(id!, spec)
-  return id!
+    now,
+    now,
+  ]
 }
 
-function* insertMetadata(id: number, spec: JobSpec): Step<void> {
-  const rows = Object.entries(spec.metadata).map(([key, value]) => [id, key, value])
-  yield* each(`INSERT INTO job_metadata (job_id, key, value) VALUES (?, ?, ?)`, rows)
+const INSERT_METADATA = `INSERT INTO job_metadata (job_id, key, value) VALUES (?, ?, ?)`
+
+function metadataValues(id: number, spec: JobSpec): Values[] {
+  return Object.entries(spec.metadata).map(([key, value]) => [id, key, value])
 }
 
 const UPDATE_JOB = `UPDATE jobs SET displayname = ?, search_text = ?, schedule = ?, parent = ?,
@@ -115,5 +146,5 @@ export function* updateJob(tx: Transaction, id: number, job: Omit<NewJob, 'count
   ])
   yield* all(`UPDATE definitions SET definition = ? WHERE job_id = ?`, [JSON.stringify(spec), id])
   yield* all(`DELETE FROM job_metadata WHERE job_id = ?`, [id])
-  yield* insertMetadata(id, spec)
+  yield* each(INSERT_METADATA, metadataValues(id, spec))
 }

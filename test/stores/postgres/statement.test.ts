@@ -26,8 +26,8 @@ describe('a statement for many rows', () => {
       'SELECT a FROM t WHERE b = ? ORDER BY a LIMIT ? FOR UPDATE',
       ['text', 'bigint'],
       `SELECT each_row.i AS each_index, found.* FROM ${ROWS('$1::text[], $2::bigint[]', 'v1, v2')} ` +
-        `CROSS JOIN LATERAL (SELECT a FROM t WHERE b = each_row.v1 ORDER BY a LIMIT each_row.v2 ` +
-        `FOR UPDATE) AS found`,
+        `CROSS JOIN LATERAL (SELECT * FROM (SELECT a FROM t WHERE b = each_row.v1 ORDER BY a ` +
+        `LIMIT each_row.v2 FOR UPDATE) AS looked_up OFFSET 0) AS found`,
     )
   })
 
