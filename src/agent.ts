@@ -306,13 +306,13 @@ class Agent implements RunningAgent {
       if (waitingCount > 0)
         this.#log.logger.warn({results: waitingCount}, 'no server took these; the next start will')
     }
+    this.#log.logger.info('stopped')
     await this.#close()
     this.#done.resolve(this.#exitCode)
   }
 
   async #close(): Promise<void> {
     for (const close of this.#opened.splice(0).toReversed()) await close()
-    this.#log.logger.info('stopped')
     this.#log.flush()
   }
 

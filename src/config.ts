@@ -67,11 +67,17 @@ export type LoadedConfig =
   {readonly ok: true; readonly config: Config} | {readonly ok: false; readonly problem: string}
 
 /**
- * Variables of that prefix which are not settings of a server: the client's, the agent's, and what a job of Belfry sees.
+ * Variables of that prefix which are not settings of a server: the client's, the agent's, and what a job of
+ * Belfry sees.
  */
 const OTHER_VARIABLES = [
-  ...['SERVER', 'TLS_CA'],
-  ...['JOB', 'EXECUTION', 'SCHEDULED_AT', 'ATTEMPT', 'NODE'],
+  'SERVER',
+  'TLS_CA',
+  'JOB',
+  'EXECUTION',
+  'SCHEDULED_AT',
+  'ATTEMPT',
+  'NODE',
 ].map((name) => `BELFRY_${name}`)
 
 const LATE_AFTER_MIN_MS = 1_000

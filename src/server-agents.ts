@@ -17,7 +17,12 @@ export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
   const {clusterId} = await store.facts()
   const {limits} = config
   const hub = new AgentHub({
-    ...{store, clock, random, events, wakeup, clusterId},
+    store,
+    clock,
+    random,
+    events,
+    wakeup,
+    clusterId,
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,
     silentMs: limits.failedAfterMs,

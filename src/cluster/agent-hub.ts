@@ -125,7 +125,7 @@ export class AgentHub implements Service {
     this.#stopped = true
     for (const stop of this.#deaf.splice(0)) stop()
     await Promise.all([this.#sweep.stop(), this.#rings.stop()])
-    for (const connected of [...this.#connected]) {
+    for (const connected of this.#connected) {
       connected.peer.send({kind: 'goodbye'})
       this.#close(connected)
     }
@@ -247,7 +247,11 @@ export class AgentHub implements Service {
     const {id, incarnation, name} = hello.node
     return new AgentSession(
       {
-        ...{store, clock, random, events, announce},
+        store,
+        clock,
+        random,
+        events,
+        announce,
         node: {id, incarnation, name},
         send: (message) => {
           if (!connected.isOver) connected.peer.send(message)
@@ -271,7 +275,7 @@ export class AgentHub implements Service {
 
   /** A connection that the same node had before is over; an earlier life of it learns why. */
   #closeEarlier(node: {readonly id: string; readonly incarnation: string}): void {
-    for (const other of [...this.#connected]) {
+    for (const other of this.#connected) {
       if (other.session?.node.id !== node.id) continue
       if (other.session.node.incarnation === node.incarnation) this.#close(other)
       else this.#refuse(other, 'fenced', fenced(other.session.node.name).message)
@@ -292,7 +296,7 @@ export class AgentHub implements Service {
   async #sweepSilent(): Promise<number> {
     const {clock, silentMs} = this.#options
     const now = clock.monotonicMs()
-    for (const connected of [...this.#connected])
+    for (const connected of this.#connected)
       if (now - connected.heardAt > silentMs) this.#close(connected)
     return SWEEP_MS
   }

@@ -37,7 +37,7 @@ const HELLO_MS = 5_000
 /** Closed in order, the other side gets this long to do the same. */
 const CLOSE_MS = 1_000
 
-/** Only these requests leave the ordinary way; others that name an upgrade are answered as if they did not. */
+/** Only these leave the ordinary way; others that name an upgrade are answered as if they did not. */
 export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {
   const path = (url ?? '').split('?', 1)[0]!.replace(/\/+$/, '')
   return path === AGENT_PATH && headers.upgrade?.toLowerCase() === 'websocket'
@@ -144,11 +144,9 @@ async function allClosed(sockets: WebSocketServer, clock: Clock): Promise<void> 
     for (const socket of open) socket.terminate()
   })
   await Promise.all(
-    open.map((socket) =>
-      socket.readyState === socket.CLOSED
-        ? undefined
-        : new Promise<void>((resolve) => socket.once('close', () => resolve())),
-    ),
+    open
+      .filter((socket) => socket.readyState !== socket.CLOSED)
+      .map((socket) => new Promise<void>((resolve) => socket.once('close', () => resolve()))),
   )
   timer.cancel()
 }

@@ -1,7 +1,7 @@
 /**
  * The shapes that messages between agents and servers share: what an execution, a definition and an end look
  * like as they travel. Apart from the messages, so that those can be read as a list. Fields a reader does not
- * know are ignored; a field added later is optional for one release, so that versions one apart work together.
+ * know are ignored; a field added later is optional for one release: versions one apart work together.
  */
 import Type from 'typebox'
 import {MAP_KEY_LENGTH_MAX} from './shapes.ts'

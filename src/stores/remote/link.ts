@@ -162,7 +162,7 @@ export class AgentLink implements Asking {
   }
 
   #tellWaiting(connection: Connection | null): void {
-    for (const done of [...this.#waiting]) done(connection)
+    for (const done of this.#waiting) done(connection)
   }
 
   #dial(): void {
@@ -247,7 +247,7 @@ export class AgentLink implements Asking {
 
   #refused(connection: Connection, {code, message}: {code: string; message: string}): void {
     if (code === 'fenced') {
-      this.#leave(connection, message)
+      this.stop()
       return this.#options.refused(message, 'fenced')
     }
     if (code === 'cluster') return this.#notOurs(connection, otherCluster(connection.url))
@@ -259,8 +259,9 @@ export class AgentLink implements Asking {
 
   /** Before the first join nothing is at stake and a person is looking; after it, another server may do. */
   #notOurs(connection: Connection, sentence: string): void {
-    this.#leave(connection, sentence)
-    if (!this.#hasJoined) this.#options.refused(sentence, 'other')
+    if (this.#hasJoined) return this.#leave(connection, sentence)
+    this.stop()
+    this.#options.refused(sentence, 'other')
   }
 
   #answered(connection: Connection, answer: AnswerMessage | FailedMessage): void {

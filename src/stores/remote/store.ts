@@ -103,7 +103,7 @@ export class RemoteNodeStore implements NodeStore {
     return answer
   }
 
-  /** Everything of earlier lives of this node is over and delivered: what the store still has of it is lost. */
+  /** All of earlier lives of this node is over and delivered: what the store still has of it is lost. */
   async earlierOver(): Promise<void> {
     await this.#link.ask('earlier_over', {})
   }

@@ -1,0 +1,143 @@
+/** Real agents and a real server: joining, running, being killed on either side, leaving. */
+import assert from 'node:assert/strict'
+import {statSync, writeFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {describe, test} from 'node:test'
+import {isAlive, markedProcesses} from '../support/living-processes.ts'
+import {
+  aServer,
+  isOver,
+  temporaryDirectory,
+  type Answer,
+  type ServerProcess,
+} from '../support/server-process.ts'
+import {until, within} from '../support/waiting.ts'
+import {anAgent, startedAgent} from './agent-process.ts'
+
+const TOKEN = 'a-token-of-the-tests'
+const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
+const far = {flags: ['--tag', 'place=far']}
+const shell = (command: string) => ({shell: 'true', command})
+const hold = (file: string) => `echo begun; while [ ! -e ${file} ]; do sleep 0.05; done; echo done`
+const isRunning = ({status}: Answer['json']) => status === 'running'
+
+async function member(server: ServerProcess, name: string): Promise<Answer['json']> {
+  const {json} = await server.get('/members')
+  return json.find((each: Answer['json']) => each.Name === name)
+}
+
+describe('an agent', {concurrency: 2}, () => {
+  test('joins, runs a job by tag, streams its output, reports its end, and leaves', async (t) => {
+    const server = await aServer(t)
+    const agent = await anAgent(t, [server.url], far)
+    assert.equal(agent.joined, server.url)
+    const known = await member(server, 'agent-a')
+    const {Addr, Port, Status, Tags} = known
+    assert.deepEqual([Addr, Status, Tags.server, Tags.place], ['127.0.0.1', 1, 'false', 'far'])
+    assert.equal(Tags.rpc_addr, `127.0.0.1:${Port}`)
+    const go = join(temporaryDirectory(t), 'go')
+    await server.store({name: 'far', ...onAgent, executor_config: shell(`${hold(go)}; exit 3`)})
+    await server.run('far')
+    const live = await server.execution('far', ({output}) => output.includes('begun'))
+    assert.deepEqual([live.node_name, live.status], ['agent-a', 'running'])
+    writeFileSync(go, '')
+    const end = await server.execution('far', isOver)
+    assert.equal(end.output, 'exit status 3\nbegun\ndone\n')
+    assert.equal(end.status, 'failed')
+
+    const slow = join(temporaryDirectory(t), 'go')
+    await server.store({name: 'slow', ...onAgent, executor_config: shell(hold(slow))})
+    await server.run('slow')
+    await server.execution('slow', isRunning)
+    agent.program.signal('SIGTERM')
+    await until('it is leaving', async () => (await member(server, 'agent-a')).Status === 2)
+    writeFileSync(slow, '')
+    const {code} = await within(agent.program.exit, 'the agent ends', 20_000)
+    assert.equal(code, 0, agent.program.stderr())
+    assert.equal((await server.executions('slow'))[0].status, 'succeeded')
+    assert.equal((await member(server, 'agent-a')).Status, 3)
+  })
+
+  test('is told of a cancel, and ends the whole tree', async (t) => {
+    const server = await aServer(t)
+    const agent = await anAgent(t, [server.url], far)
+    await server.store({name: 'far', ...onAgent, executor_config: shell('sleep 600 & wait')})
+    await server.run('far')
+    const {id} = await server.execution('far', isRunning)
+    await until('it runs', () => markedProcesses(agent.data).length > 0)
+    assert.equal((await server.post(`/jobs/far/executions/${id}/cancel`)).status, 202)
+    assert.equal((await server.execution('far', isOver)).status, 'cancelled')
+    await until('nothing is left', () => markedProcesses(agent.data).length === 0)
+  })
+
+  test('works on while its server is dead, and delivers to the next life of it', async (t) => {
+    const server = await aServer(t)
+    const agent = await anAgent(t, [server.url], far)
+    const go = join(temporaryDirectory(t), 'go')
+    await server.store({name: 'far', ...onAgent, executor_config: shell(hold(go))})
+    await server.run('far')
+    await server.execution('far', ({output}) => output.includes('begun'))
+    await server.crash()
+    writeFileSync(go, '')
+    await until('it has ended', () => markedProcesses(agent.data).length === 0)
+    const {host} = new URL(server.url)
+    const next = await aServer(t, {data: server.data, flags: ['--http', host]})
+    const end = await next.execution('far', isOver)
+    assert.deepEqual([end.status, end.output], ['succeeded', 'begun\ndone\n'])
+    assert.equal((await next.executions('far')).length, 1)
+    assert.equal(isAlive(agent.program.pid), true)
+  })
+
+  test('killed with results and with work in hand, its next life gives and ends them', async (t) => {
+    const server = await aServer(t)
+    const agent = await anAgent(t, [server.url], far)
+    const go = join(temporaryDirectory(t), 'go')
+    await server.store({name: 'ends', ...onAgent, executor_config: shell(hold(go))})
+    await server.store({name: 'stays', ...onAgent, executor_config: shell('sleep 600 & wait')})
+    await server.run('ends')
+    await server.run('stays')
+    await server.execution('ends', isRunning)
+    await server.execution('stays', isRunning)
+    await until('both run', () => jobsOf(agent.data).size === 2)
+    await server.crash()
+    writeFileSync(go, '')
+    await until('one has ended', () => !jobsOf(agent.data).has('ends'))
+    await until('its result is on disk', () => statSync(join(agent.data, 'results')).size > 0)
+    agent.program.signal('SIGKILL')
+    await agent.program.gone
+
+    const {host} = new URL(server.url)
+    const next = await aServer(t, {data: server.data, flags: ['--http', host]})
+    await anAgent(t, [server.url], {...far, data: agent.data})
+    assert.deepEqual([...jobsOf(agent.data)], [], 'what was left has been ended')
+    assert.equal((await next.execution('ends', isOver)).status, 'succeeded')
+    const lost = await next.execution('stays', isOver)
+    assert.equal(lost.status, 'lost')
+    assert.match(lost.output, /the node went down while it ran, and has started again/)
+  })
+
+  test('a name that is taken, a token that is wrong, another cluster: one sentence', async (t) => {
+    const flags = ['--token', TOKEN]
+    const server = await aServer(t, {flags})
+    const withToken = {flags: [...far.flags, ...flags]}
+    const agent = await anAgent(t, [server.url], withToken)
+    const refused = async (urls: readonly string[], options: object, sentence: RegExp) => {
+      const {program} = startedAgent(t, urls, options)
+      const {code} = await within(program.exit, 'it is refused', 15_000)
+      assert.equal(code, 1)
+      assert.match(program.stderr().trimEnd(), sentence)
+      assert.equal(program.stdout(), '')
+    }
+    await refused([server.url], withToken, /^belfry: Another node is called agent-a .*--name\.$/)
+    await refused([server.url], {name: 'b'}, /^belfry: \S+ refuses the token; give the right one/)
+    await refused([server.url], {name: 'b', data: agent.data}, /^belfry: .* is held by another Belfry process/)
+    agent.program.signal('SIGTERM')
+    await agent.program.exit
+    const other = await aServer(t)
+    await refused([other.url], {data: agent.data}, /^belfry: .* belongs to another cluster/)
+  })
+})
+
+function jobsOf(data: string): ReadonlySet<string> {
+  return new Set(markedProcesses(data).map(({job}) => job))
+}
