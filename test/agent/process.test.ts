@@ -130,7 +130,11 @@ describe('an agent', {concurrency: 2}, () => {
     }
     await refused([server.url], withToken, /^belfry: Another node is called agent-a .*--name\.$/)
     await refused([server.url], {name: 'b'}, /^belfry: \S+ refuses the token; give the right one/)
-    await refused([server.url], {name: 'b', data: agent.data}, /^belfry: .* is held by another Belfry process/)
+    await refused(
+      [server.url],
+      {name: 'b', data: agent.data},
+      /^belfry: .* is held by another Belfry process/,
+    )
     agent.program.signal('SIGTERM')
     await agent.program.exit
     const other = await aServer(t)

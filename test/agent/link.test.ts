@@ -1,0 +1,251 @@
+/** The link and the hub together, over a wire that is a function call and time turned by hand. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import type {ClaimedExecution, FinishItem} from '../../src/ports/node-store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
+import {PROTOCOL} from '../../src/wire/agent-protocol.ts'
+import {aJob} from '../support/fixtures.ts'
+import {World} from '../support/world.ts'
+import {TestAgent, TestServer, type AgentSettings} from './network.ts'
+
+const CLUSTER = 'the-cluster'
+
+/** A world with a leader that runs nothing, and servers for agents by these names. */
+async function aCluster<Name extends string>(...names: readonly Name[]) {
+  const world = new World()
+  await world.start({name: 'leader', runs: false})
+  const servers = Object.fromEntries(
+    names.map((name) => [name, new TestServer(world, CLUSTER, name)]),
+  ) as Record<Name, TestServer>
+  const agent = async (settings: Partial<AgentSettings> = {}) => {
+    const made = new TestAgent(world, servers, settings)
+    await world.clock.advance(1_000)
+    return made
+  }
+  const claimed = async (by: TestAgent, token: string): Promise<ClaimedExecution> => {
+    await world.runByHand('far')
+    const {claimed: got} = await world.clock.finish(by.claim(token))
+    assert.equal(got.length, 1)
+    return got[0]!
+  }
+  await world.submit(aJob('far').with({schedule: '@manually', tags: {place: 'far:1'}}))
+  return {world, servers, agent, claimed, clock: world.clock}
+}
+
+function theEnd({execution, token}: ClaimedExecution): FinishItem {
+  const {group, node, attempt} = execution
+  return {
+    key: {group, node, attempt},
+    token,
+    status: 'succeeded',
+    durationMs: 5,
+    exitCode: 0,
+    reason: '',
+    outputHead: '',
+    outputFoot: '',
+    output: {offset: 0, bytes: Buffer.from([0, 255, 10]), totalBytes: 3},
+    dropOutput: false,
+    dice: 0.5,
+  }
+}
+
+test('an agent joins, claims, appends, verifies, beats and finishes as a node does', async () => {
+  const {world, agent, claimed, clock, servers} = await aCluster('one')
+  const far = await agent()
+  assert.deepEqual([far.joins, far.cluster], [['one'], CLUSTER])
+  const [known] = (await world.store.members()).filter(({name}) => name === 'agent-a')
+  assert.deepEqual(
+    [known?.server, known?.address, known?.slots, known?.tags['server']],
+    [false, '192.0.2.7', 4, 'false'],
+  )
+  const mine = await claimed(far, 'token-1')
+  const {key, token, output} = theEnd(mine)
+  assert.deepEqual(await clock.finish(far.store.verifyClaims([{key, token}])), [true])
+  const append = {key, token, offset: 0, bytes: output.bytes}
+  assert.deepEqual(await clock.finish(far.store.appendOutput([append])), [true])
+  const told = servers.one.events.all.find(({name}) => name === 'execution_output')
+  assert.deepEqual(told?.data, {job: 'far', execution: '1-agent-a-1', total_bytes: 3})
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  const [outcome] = await clock.finish(far.store.finish([theEnd(mine)]))
+  assert.equal(outcome?.kind, 'finished')
+  assert.equal(far.held.size, 0)
+  const [again] = await clock.finish(far.store.finish([theEnd(mine)]))
+  assert.equal(again?.kind, 'already')
+  const execution = await world.store.execution('far', key, 10)
+  assert.deepEqual([...execution!.output], [0, 255, 10])
+})
+
+test('work rings the agent that has it, and no other', async () => {
+  const {world, agent, servers} = await aCluster('one')
+  const far = await agent()
+  const idle = await agent({name: 'agent-b'})
+  await world.runByHand('far')
+  servers.one.wakeup.ring('run')
+  await world.clock.advance(100)
+  const rings = [...far.rings, ...idle.rings]
+  assert.deepEqual(rings, ['run'])
+})
+
+test('a silent server is left after 4 s, a dead one at once; the other one takes over', async () => {
+  const {agent, servers, clock, world} = await aCluster('one', 'two')
+  const far = await agent()
+  const first = far.joins[0] as 'one' | 'two'
+  const other = first === 'one' ? 'two' : 'one'
+  servers[first].isSilent = true
+  const asked = clock.monotonicMs()
+  await assert.rejects(clock.finish(far.beat()), OutcomeUnknown)
+  assert.ok(clock.monotonicMs() - asked >= 4_000 && clock.monotonicMs() - asked < 4_100)
+  await clock.advance(1_500)
+  assert.deepEqual(far.joins, [first, other])
+  servers[first].isSilent = false
+  servers[other].die()
+  await clock.advance(1_500)
+  assert.deepEqual(far.joins, [first, other, first])
+  const members = await world.store.members()
+  assert.equal(members.filter(({name}) => name === 'agent-a').length, 1)
+})
+
+test('without a server it dials for ever, ever more slowly, and says so once', async () => {
+  const {agent, servers, clock} = await aCluster('one')
+  const far = await agent()
+  servers.one.die()
+  await clock.advance(60_000)
+  assert.ok(far.link.cutOffMs >= 60_000)
+  await assert.rejects(clock.finish(far.claim('token-1')), StoreUnavailable)
+  assert.equal(far.reports.length, 1)
+  const before = clock.fired
+  await clock.advance(3_600_000)
+  assert.ok(clock.fired - before < 3_600 * 8, 'no more than some timers a second')
+  servers.one.isGone = false
+  await clock.advance(16_000)
+  assert.deepEqual(far.joins, ['one', 'one'])
+  assert.ok(far.link.cutOffMs < 20_000)
+})
+
+test('a claim whose answer was lost is repeated to another server and brings the same', async () => {
+  const {agent, servers, clock, world} = await aCluster('one', 'two')
+  const far = await agent()
+  const first = far.joins[0] as 'one' | 'two'
+  await world.runByHand('far')
+  const claim = far.claim('token-1')
+  await assert.rejects(async () => {
+    await clock.until(() => servers[first].heard.some((text) => text.includes('"claim"')))
+    servers[first].die()
+    await clock.finish(claim)
+  }, OutcomeUnknown)
+  await clock.advance(2_000)
+  assert.equal(await clock.finish(far.beat()), 'ok', 'it is no loss while the claim is open')
+  const again = await clock.finish(far.claim('token-1'))
+  assert.equal(again.claimed.length, 1)
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  assert.deepEqual(await world.statuses('far'), ['running'])
+})
+
+test('claimed and not held is lost; held and not claimed is to be ended', async () => {
+  const {agent, claimed, clock, world} = await aCluster('one')
+  const far = await agent()
+  const mine = await claimed(far, 'token-1')
+  far.held.remove(mine.execution)
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  const [lost] = await world.executions('far')
+  assert.deepEqual([lost?.status, lost?.reason], ['lost', 'not_held'])
+
+  far.held.add([mine])
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  assert.deepEqual(far.rings, ['to_end'])
+  const {group, node, attempt} = mine.execution
+  assert.deepEqual(await clock.finish(far.store.cancelled('any')), [{group, node, attempt}])
+})
+
+test('the same happens with the hello, on another server, before any heartbeat', async () => {
+  const {agent, claimed, clock, world, servers} = await aCluster('one', 'two')
+  const far = await agent()
+  const mine = await claimed(far, 'token-1')
+  far.held.remove(mine.execution)
+  servers[far.joins[0] as 'one' | 'two'].die()
+  await clock.advance(2_000)
+  assert.equal(far.joins.length, 2)
+  assert.deepEqual(await world.statuses('far'), ['lost'])
+})
+
+test('another identity does not get a name that is alive, and gets it once it is silent', async () => {
+  const {agent, clock} = await aCluster('one')
+  const far = await agent()
+  const stranger = await agent({id: 'a-stranger-indeed'})
+  assert.equal(stranger.joins.length, 0)
+  assert.match(stranger.refusals.join(), /^other: Another node is called agent-a and is alive/)
+  far.link.stop()
+  await clock.advance(11_000)
+  const later = await agent({id: 'a-stranger-indeed'})
+  assert.deepEqual(later.joins, ['one'])
+})
+
+test('the same identity returns at once, and its earlier life is fenced and comes no more', async () => {
+  const {agent, claimed, clock, world} = await aCluster('one', 'two')
+  const far = await agent()
+  await claimed(far, 'token-1')
+  const next = await agent({incarnation: 'second-life'})
+  assert.equal(next.joins.length, 1)
+  if (far.refusals.length === 0) assert.equal(await clock.finish(far.beat()), 'fenced')
+  else assert.match(far.refusals[0]!, /^fenced: /)
+  assert.deepEqual(await world.statuses('far'), ['running'])
+  await clock.finish(next.store.earlierOver())
+  const [lost] = await world.executions('far')
+  assert.deepEqual([lost?.status, lost?.reason], ['lost', 'node_restarted'])
+  assert.equal(await clock.finish(next.beat()), 'ok', 'the new life stays')
+})
+
+test('a returning link does not fence the life that replaced it', async () => {
+  const {agent, clock, servers} = await aCluster('one')
+  const far = await agent()
+  for (const wire of servers.one.wires) wire.connection?.closed()
+  const next = await agent({incarnation: 'second-life'})
+  servers.one.die()
+  servers.one.isGone = false
+  await clock.advance(5_000)
+  assert.match(far.refusals.join(), /^fenced: /)
+  assert.equal(await clock.finish(next.beat()), 'ok')
+})
+
+test('a server of another cluster is refused by either side', async () => {
+  const {agent, servers} = await aCluster('one')
+  const elsewhere = await agent({clusterId: 'another-cluster', name: 'agent-b'})
+  assert.match(elsewhere.refusals.join(), /^other: one belongs to another cluster/)
+  assert.equal(servers.one.hub.agentCount, 0)
+})
+
+test('what cannot be read, what is not known, and what comes too early', async () => {
+  const {servers, clock} = await aCluster('one')
+  const said: string[] = []
+  let closed = 0
+  const connect = () =>
+    servers.one.hub.connect({
+      address: '192.0.2.8',
+      port: 1,
+      send: (message) => said.push(JSON.stringify(message)),
+      close: () => (closed += 1),
+    })
+  for (const text of ['nonsense', '[]', '{"kind":"claim","id":1,"token":"t","room":1}']) {
+    await clock.finish(connect().hear(text))
+    assert.match(said.pop()!, /"refused","code":"malformed"/)
+  }
+  assert.equal(closed, 3)
+  const node = {id: 'an-id', incarnation: 'life', name: 'n', tags: {}, slots: 1, version: '1'}
+  const hello = {kind: 'hello', protocol: PROTOCOL + 1, clusterId: null, node, joined: false}
+  const whole = {...hello, status: 'alive', held: [], claiming: null, later: 'field'}
+  const next = connect()
+  await clock.finish(next.hear(JSON.stringify(whole)))
+  assert.match(said.pop()!, /"welcome"/, 'one version later is understood')
+  await clock.finish(next.hear('{"kind":"dance","id":7}'))
+  assert.match(said.pop()!, /"failed","id":7,"failure":"unsupported"/)
+  assert.equal(closed, 3, 'and the link stays')
+  await clock.finish(connect().hear(JSON.stringify({...whole, protocol: PROTOCOL + 2})))
+  assert.match(said.pop()!, /"refused","code":"protocol"/)
+})
+
+test('an agent cannot be a server', async () => {
+  const {agent, world} = await aCluster('one')
+  const [leader] = await world.store.members()
+  const thief = await agent({id: leader!.id, name: 'thief'})
+  assert.deepEqual(thief.joins, [])
+})

@@ -1,0 +1,107 @@
+/** Results on an agent's disk: there before they are offered, gone when a server has them. */
+import assert from 'node:assert/strict'
+import {appendFileSync, mkdtempSync, readFileSync, rmSync, statSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {test, type TestContext} from 'node:test'
+import type {FinishItem} from '../../src/ports/node-store.ts'
+import {ResultJournal} from '../../src/stores/remote/result-journal.ts'
+import {systemClock} from '../../src/system/system-clock.ts'
+
+const clock = systemClock()
+const FILE = 'results'
+
+function aDirectory(t: TestContext): string {
+  const directory = mkdtempSync(join(tmpdir(), 'belfry-results-'))
+  t.after(() => rmSync(directory, {recursive: true, force: true}))
+  return directory
+}
+
+function anEnd(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255])): FinishItem {
+  return {
+    key: {group, node: 'agent-a', attempt: 1},
+    token: `token-${group}`,
+    status: 'failed',
+    durationMs: 12,
+    exitCode: 3,
+    reason: '',
+    outputHead: 'exit status 3\n',
+    outputFoot: '',
+    output: {offset: 7, bytes, totalBytes: 7 + bytes.length},
+    dropOutput: false,
+    dice: 0.25,
+  }
+}
+
+test('what no server has is there for the next life, whole and in order', async (t) => {
+  const directory = aDirectory(t)
+  const first = await ResultJournal.open(directory, clock)
+  assert.deepEqual(first.left, [])
+  await Promise.all([1, 2, 3].map((group) => first.journal.keep(anEnd(group))))
+  await first.journal.delivered([anEnd(2).key])
+  // Nothing is closed: this life was killed.
+  const second = await ResultJournal.open(directory, clock)
+  assert.deepEqual(
+    second.left.map(({output, ...end}) => ({
+      ...end,
+      output: {...output, bytes: Uint8Array.from(output.bytes)},
+    })),
+    [anEnd(1), anEnd(3)],
+  )
+  await second.journal.delivered(second.left.map(({key}) => key))
+  assert.equal(statSync(join(directory, FILE)).size, 0)
+  const third = await ResultJournal.open(directory, clock)
+  assert.deepEqual(third.left, [])
+  await third.journal.close()
+  await first.journal.close()
+  await second.journal.close()
+})
+
+test('a torn line costs its own result at the most', async (t) => {
+  const directory = aDirectory(t)
+  const {journal} = await ResultJournal.open(directory, clock)
+  await journal.keep(anEnd(1))
+  await journal.close()
+  appendFileSync(join(directory, FILE), '{"finish":{"key":{"group":2,')
+  const next = await ResultJournal.open(directory, clock)
+  await next.journal.keep(anEnd(3))
+  await next.journal.close()
+  const {left, journal: last} = await ResultJournal.open(directory, clock)
+  assert.deepEqual(
+    left.map(({key}) => key.group),
+    [1, 3],
+  )
+  await last.close()
+})
+
+test('it is for its owner only, and holds no more than what waits', async (t) => {
+  const directory = aDirectory(t)
+  const {journal} = await ResultJournal.open(directory, clock)
+  assert.equal(statSync(join(directory, FILE)).mode & 0o777, 0o600)
+  const large = new Uint8Array(256 * 1024)
+  await journal.keep(anEnd(1))
+  for (let group = 2; group < 130; group += 1) {
+    await journal.keep(anEnd(group, large))
+    await journal.delivered([anEnd(group).key])
+  }
+  const {size} = statSync(join(directory, FILE))
+  assert.ok(size < 20 * 2 ** 20, `${size} bytes for one small result`)
+  assert.equal(journal.waitingCount, 1)
+  await journal.close()
+})
+
+test('with very many waiting, results are kept without their output', async (t) => {
+  const directory = aDirectory(t)
+  const {journal} = await ResultJournal.open(directory, clock)
+  const large = new Uint8Array(256 * 1024)
+  for (let group = 1; group <= 240; group += 1) await journal.keep(anEnd(group, large))
+  const {size} = statSync(join(directory, FILE))
+  assert.ok(size < 70 * 2 ** 20, `${size} bytes`)
+  await journal.close()
+  const {left, journal: next} = await ResultJournal.open(directory, clock)
+  assert.equal(left.length, 240)
+  const last = left.at(-1)!
+  assert.deepEqual([last.output.bytes.length, last.output.totalBytes], [0, 7 + large.length])
+  assert.equal(readFileSync(join(directory, FILE)).length <= size, true)
+  await next.close()
+})

@@ -1,0 +1,81 @@
+/** The settings of an agent: what they come to, what is refused, and that the page tells them as they are. */
+import assert from 'node:assert/strict'
+import {readFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {test} from 'node:test'
+import {AGENT_OPTIONS, loadAgentConfig} from '../../src/config-agent.ts'
+import {CONFIG_OPTION} from '../../src/config-options.ts'
+import type {Host} from '../../src/config-reading.ts'
+import {agentUrl} from '../../src/stores/remote/dial.ts'
+import {settingRow} from '../docs/rows.ts'
+
+const HOST: Host = {
+  name: 'press room',
+  cores: 2,
+  timezone: 'UTC',
+  directory: '/srv',
+  readFile: (path) => {
+    if (path === '/srv/agent.yaml') return 'server: [http://a:1, http://b:2]\ntag: {place: far}\n'
+    throw Object.assign(new Error(path), {code: 'ENOENT'})
+  },
+}
+
+function loaded(argv: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const result = loadAgentConfig(argv, env, HOST)
+  assert.ok(result.ok, result.ok ? '' : result.problem)
+  return result.config
+}
+
+test('without a word it joins the server of this machine', () => {
+  const config = loaded([])
+  assert.deepEqual(config.servers, ['http://127.0.0.1:8080'])
+  assert.deepEqual([config.nodeName, config.slots], ['press-room', 16])
+  assert.deepEqual([config.token, config.dataDirectory], [null, '/srv/belfry-agent-data'])
+  assert.deepEqual(config.warnings, [])
+})
+
+test('flags beat the environment, which beats the file', () => {
+  const file = ['--config', 'agent.yaml']
+  assert.deepEqual(loaded(file).servers, ['http://a:1', 'http://b:2'])
+  assert.deepEqual(loaded(file).tags, {place: 'far'})
+  const env = {BELFRY_SERVER: 'http://c:3, https://d:4/v1/', BELFRY_HTTP: '0.0.0.0:1'}
+  assert.deepEqual(loaded(file, env).servers, ['http://c:3', 'https://d:4'])
+  assert.deepEqual(loaded([...file, '--server', 'http://e:5'], env).servers, ['http://e:5'])
+})
+
+const REFUSED: readonly (readonly [readonly string[], RegExp])[] = [
+  [['--server', 'host:8080'], /^--server wants the URL of a server/],
+  [['--server', 'http://user:secret@host'], /^--server wants the URL of a server such as \S+\.$/],
+  [['--tag', 'server=true'], /^--tag may not set the tag "server"/],
+  [['--token', 'short'], /^--token is too short/],
+  [['--slots', '5000'], /^--slots of an agent is at most 4000/],
+  [['--tls-ca', 'gone.pem'], /^--tls-ca names gone\.pem, which does not exist/],
+  [['--http', '1:2'], /see belfry agent --help\.$/],
+]
+for (const [argv, sentence] of REFUSED)
+  test(`${argv.join(' ')} is refused`, () => {
+    const result = loadAgentConfig(argv, {}, HOST)
+    assert.match(result.ok ? '' : result.problem, sentence)
+  })
+
+test('a token in the clear to another machine is warned of', () => {
+  const token = ['--token', 'a-token-of-the-tests']
+  const warned = (url: string) => loaded(['--server', url, ...token]).warnings.length
+  assert.deepEqual(
+    ['http://10.0.0.1:1', 'http://host', 'https://host', 'http://[::1]:1', 'http://localhost'].map(
+      warned,
+    ),
+    [1, 1, 0, 0, 0],
+  )
+})
+
+test('the address of the WebSocket follows from the URL', () => {
+  assert.equal(agentUrl('http://host:8080'), 'ws://host:8080/v1/agent')
+  assert.equal(agentUrl('https://host'), 'wss://host/v1/agent')
+})
+
+test('every setting stands in agents.md as it is', () => {
+  const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'agents.md'), 'utf8')
+  const rows = page.split('\n').filter((line) => line.startsWith('| `--'))
+  assert.deepEqual(rows, [...AGENT_OPTIONS, CONFIG_OPTION].map(settingRow))
+})
