@@ -22,7 +22,10 @@ export interface LeadershipOptions {
   readonly holder: string
   readonly leaseTtlMs: number
   readonly renewEveryMs: number
-  /** How often a node that does not lead asks for the lease: bounds how long a lease that ran out stays free. */
+  /**
+   * How often a node that does not lead asks for the lease: bounds how long a lease that ran out stays
+   * free.
+   */
   readonly standEveryMs: number
   /** The lease is trusted for this much less than it lasts. */
   readonly trustMarginMs: number
