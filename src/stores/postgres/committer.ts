@@ -141,7 +141,7 @@ class Batch {
     this.#units = []
   }
 
-  /** The others go on without it; joined writes are tried one by one, since only one of them may be at fault. */
+  /** The others go on without it; joined writes are tried one by one: only one of them may be at fault. */
   #refuse(unit: Unit, error: Error): void {
     if (unit.writes.length === 1) this.#outcomes.set(unit.writes[0]!, {ok: false, error})
     const parts = unit.writes.length === 1 ? [] : unit.writes.map((write) => alone(write))

@@ -66,7 +66,10 @@ function* problems(
   const hasFailover = standbys.length > 0 || hosts > 1
   const names = settings.synchronous_standby_names
   if (hasFailover && names === '')
-    yield 'the standbys are asynchronous: a failover may lose acknowledged launches (set synchronous_standby_names)'
+    yield (
+      'the standbys are asynchronous: a failover may lose acknowledged launches ' +
+      '(set synchronous_standby_names)'
+    )
   const isSeen = standbys.some(({sync_state: state}) => state === 'sync' || state === 'quorum')
   const isHidden = standbys.some(({sync_state: state}) => state === null)
   if (names !== '' && !isSeen && !isHidden)

@@ -11,7 +11,7 @@ import {postgresDialect} from './dialect.ts'
 import type {Session} from './session.ts'
 import type {Statements} from './statements.ts'
 
-/** What the steps rely on: `string_agg` and locks are old, `pg_stat_replication`'s columns and `SKIP LOCKED` not. */
+/** The oldest release that is still kept by its makers. */
 const OLDEST_VERSION = 140_000
 /** Releases this one may be behind the schema. */
 const RELEASES_BEHIND_MAX = 1
@@ -72,9 +72,9 @@ async function whyUnfit(session: Session): Promise<string | null> {
     null,
   )
   if (Number(row?.['version']) < OLDEST_VERSION)
-    return `is on PostgreSQL ${row?.['name']}; at least 14 is needed`
+    return `is on PostgreSQL ${String(row?.['name'])}; at least 14 is needed`
   if (row?.['encoding'] !== 'UTF8')
-    return `is in a database with the encoding ${row?.['encoding']}; UTF8 is needed`
+    return `is in a database with the encoding ${String(row?.['encoding'])}; UTF8 is needed`
   return null
 }
 

@@ -17,8 +17,11 @@ interface Waiting {
   readonly refuse: (error: Error) => void
 }
 
+/** What a pool needs of the primary, and of its sessions. */
+export type Lender = Pick<Primary, 'connect' | 'generation'>
+
 export class SessionPool {
-  readonly #primary: Primary
+  readonly #primary: Lender
   readonly #kind: SessionKind
   readonly #sessionsMax: number
   readonly #clock: Pick<Clock, 'after'>
@@ -32,7 +35,7 @@ export class SessionPool {
   #allBack: (() => void) | null = null
 
   constructor(
-    primary: Primary,
+    primary: Lender,
     kind: SessionKind,
     sessionsMax: number,
     clock: Pick<Clock, 'after'>,

@@ -57,7 +57,7 @@ function safeInteger(text: string): number {
 const parsers = {
   getTypeParser: (oid: number, format?: 'text' | 'binary') =>
     oid === BIGINT || oid === NUMERIC ? safeInteger : types.getTypeParser(oid, format),
-} as {getTypeParser: typeof types.getTypeParser}
+}
 
 export class Session {
   readonly host: Host

@@ -26,7 +26,7 @@ export function setBased(sql: string, types: readonly string[]): string {
   let count = 0
   const text = replacePlaceholders(sql, () => `${ROWS}.v${(count += 1)}`)
   assert(count === types.length, 'every placeholder has a type')
-  const [verb] = text.trimStart().split(/\s/, 1)
+  const verb = /^\s*(\w*)/.exec(text)?.[1] ?? ''
   switch (verb) {
     case 'SELECT':
       return selectOf(text, rows)

@@ -68,6 +68,7 @@ export class Statements {
       SELECT parameter_types::text[] AS types FROM pg_prepared_statements
         WHERE name = 'belfry_asks';
       DEALLOCATE belfry_asks`)
+    // An array of texts, which is no value of ours.
     const types = results[1]?.rows[0]?.['types'] as unknown as readonly string[]
     return this.#keep(this.#forMany, sql, setBased(sql, types))
   }

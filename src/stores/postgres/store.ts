@@ -49,7 +49,7 @@ export interface PostgresStoreOptions {
   readonly outputKeptBytes?: number
   /** Writes in one transaction at most; default 256. */
   readonly commitItemsMax?: number
-  /** Connections kept at most for writes and for reads; 6 and 4 by default. Three more have their own purpose. */
+  /** Connections at most for writes and for reads, 6 and 4 by default; three more have their own purpose. */
   readonly connections?: {readonly writes: number; readonly reads: number}
   /** Hears of each commit. */
   readonly events?: Pick<Events, 'emit'>

@@ -145,20 +145,10 @@ export function* lockDefinitions(
 
 /** The jobs a write of the lane is about. */
 function namesOf({name, input: [first]}: {name: WriteName; input: Input}): string[] {
-  switch (name) {
-    case 'submit':
-      return [(first as SubmitRequest).spec.name]
-    case 'requestRun':
-      return [(first as {readonly name: string}).name]
-    case 'toggle':
-    case 'deleteJob':
-    case 'resetHistory':
-      return [first as string]
-    case 'restore':
-      return (first as readonly RestoreEntry[]).map(({spec}) => spec.name)
-    default:
-      return []
-  }
+  if (name === 'submit') return [(first as SubmitRequest).spec.name]
+  if (name === 'requestRun') return [(first as {readonly name: string}).name]
+  if (name === 'restore') return (first as readonly RestoreEntry[]).map(({spec}) => spec.name)
+  return typeof first === 'string' ? [first] : []
 }
 
 /** Two nodes that want one name follow each other, whether or not there is a row of that name yet. */

@@ -189,10 +189,10 @@ describe('a server', () => {
     await overProxy(async (scene) => {
       const stored: string[] = []
       const unknown: string[] = []
-      let isOver = false
+      const work = {isOver: false}
       const submitting = Promise.all(
         Array.from({length: 8}, async (_, worker) => {
-          for (let count = 0; !isOver; count += 1) {
+          for (let count = 0; !work.isOver; count += 1) {
             const name = `job-${worker}-${count}`
             try {
               await scene.store.submit({spec: aSpec(name), ...SUBMIT})
@@ -210,7 +210,7 @@ describe('a server', () => {
         await postgres.resume()
         await untilItWorks(scene.store)
       }
-      isOver = true
+      work.isOver = true
       await submitting
       assert(stored.length > 0)
       const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 1_000_000})

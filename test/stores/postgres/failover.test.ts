@@ -72,10 +72,10 @@ describe('an address of several hosts', () => {
     const wakeup = opened.wakeupOver(local)
     const acknowledged: string[] = []
     const perhaps: string[] = []
-    let isOver = false
+    const work = {isOver: false}
     const submitting = Promise.all(
       Array.from({length: 4}, async (_, worker) => {
-        for (let count = 0; !isOver; count += 1) {
+        for (let count = 0; !work.isOver; count += 1) {
           const name = `job-${worker}-${count}`
           try {
             const result = await store.submit({spec: aSpec(name), ...SUBMIT})
@@ -95,7 +95,7 @@ describe('an address of several hosts', () => {
     await standby.run('SELECT pg_promote()')
     const before = acknowledged.length
     while (acknowledged.length < before + 20) await store.totals().catch(isUnavailable)
-    isOver = true
+    work.isOver = true
     await submitting
     await rung
     const all = {start: 0, end: null, metadata: [], text: '', status: null, disabled: null} as const

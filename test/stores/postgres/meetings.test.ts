@@ -1,6 +1,10 @@
-/** Two servers that change the same thing at the same moment: what comes out is what one after the other gives. */
+/**
+ * Two servers that change the same thing at the same moment: what comes out is what one after the other
+ * gives.
+ */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
+import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
 import type {ClaimedExecution, FinishOutcome} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'
@@ -283,6 +287,31 @@ describe('changing a definition', () => {
       assert.equal((await submitting).kind, 'stored')
       await pausing
       assert.equal((await scene.trySubmit(aSpec('c'))).kind, 'paused')
+    })
+  })
+})
+
+describe('a lock that somebody keeps', () => {
+  it('fails who needs it within the patience of a caller, and holds up nobody else', async () => {
+    await withCluster(postgres, async ({scene, first, hold, waiting}) => {
+      const {id} = await scene.submit('a')
+      await scene.submit('b')
+      await scene.run('b')
+      const holder = await hold(`SELECT FROM jobs WHERE id = ${id} FOR UPDATE`)
+      const beganAt = performance.now()
+      const refused = assert.rejects(first.toggle('a'), StoreUnavailable)
+      await waiting(1)
+      const incarnation = 'n1-life-1'
+      assert.equal(await first.beat({nodeId: 'n1', incarnation, status: 'alive'}), 'ok')
+      const {term} = scene
+      assert.equal(await first.renewLease({term, holder: 'holder-1', ttlMs: 6_000}), true)
+      assert.equal((await endOn(first, await scene.claimOne())).kind, 'finished')
+      assert.equal((await scene.job('a')).revision, 1)
+      await waiting(1)
+      await refused
+      assert(performance.now() - beganAt < 5_000)
+      await holder.release()
+      assert.equal((await first.toggle('a'))!.revision, 2)
     })
   })
 })

@@ -94,7 +94,7 @@ describe('opening', () => {
     assert.match(opened.problem, /encoding LATIN1; UTF8 is needed/)
   })
 
-  it('where nobody answers, or to a wrong database, is refused without a password in the sentence', async () => {
+  it('where nobody answers, or a wrong database, is refused without telling a password', async () => {
     const urls = [
       `postgres://belfry:secret@127.0.0.1:1/postgres`,
       `postgres://belfry:secret@127.0.0.1:${postgres.port}/nothing`,
@@ -183,15 +183,15 @@ describe('bells', () => {
     const other = await openAt(url)
     const here = opened.wakeupOver(localWakeup())
     const local = localWakeup()
-    let rung = 0
-    const counting = {...local, ring: () => (rung += 1)}
+    const heard = {rings: 0}
+    const counting = {...local, ring: () => void (heard.rings += 1)}
     const there = other.wakeupOver(counting)
     await new Promise<void>((resolve) => here.listen('cancel', resolve))
-    while (rung < 3) await other.store.paused()
+    while (heard.rings < 3) await other.store.paused()
     for (let ring = 0; ring < 1_000; ring += 1) here.ring(ring % 2 === 0 ? 'run' : 'launch')
-    while (rung < 5) await other.store.paused()
+    while (heard.rings < 5) await other.store.paused()
     for (let look = 0; look < 50; look += 1) await other.store.paused()
-    assert.equal(rung, 5)
+    assert.equal(heard.rings, 5)
     await Promise.all([here.close(), there.close()])
     await Promise.all([opened.store.close(), other.store.close()])
   })
