@@ -1,14 +1,14 @@
 /**
- * The entry. Reads what the process was started with, once, and hands it on: to a server, or to the client
- * commands. The only place that listens to signals, writes to standard output, or decides how the process
- * exits.
+ * The entry. Reads what the process was started with, once, and hands it on: to a server, an agent, or the
+ * client commands. The only place that listens to signals, writes to standard output, or decides how the
+ * process exits.
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
 import {runCli} from './cli/program.ts'
 import type {Terminal} from './cli/terminal.ts'
 import {serverCommand} from './config-sources.ts'
-import type {AgentConfig} from './config-agent.ts'
+import {agentCommand, loadAgentConfig, type AgentConfig} from './config-agent.ts'
 import type {Host} from './config-reading.ts'
 import {loadConfig, type Config} from './config.ts'
 import {StartRefused} from './start-refused.ts'
@@ -44,6 +44,7 @@ async function main(argv: readonly string[]): Promise<number> {
     clock,
     version: VERSION,
     serverCommand: serverCommand(),
+    agentCommand: agentCommand(),
     restoreImage: async (image, directory) =>
       (await import('./restore-image.ts')).restoreImage(image, directory),
   })
@@ -84,7 +85,6 @@ async function runServer(config: Config): Promise<number> {
 }
 
 async function serveAsAgent(argv: readonly string[]): Promise<number> {
-  const {agentCommand, loadAgentConfig} = await import('./config-agent.ts')
   if (argv.includes('--help') || argv.includes('-h')) {
     process.stdout.write(agentCommand().name('belfry agent').helpInformation())
     return 0

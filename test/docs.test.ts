@@ -117,7 +117,7 @@ test('every limit stands in configuration.md as it is, and bounds something', ()
     rows,
     Object.entries(LIMITS).map(([name, limit]) => limitRow(name, limit)),
   )
-  const roots = readdirSync(join(ROOT, 'src')).filter((name) => /^server.*\.ts$/.test(name))
+  const roots = readdirSync(join(ROOT, 'src')).filter((name) => /^(server|agent).*\.ts$/.test(name))
   const composition = roots.map((name) => read(`src/${name}`)).join('\n')
   for (const name of Object.keys(LIMITS))
     assert.match(composition, new RegExp(`\\b${name}\\b`), `${name} is used`)

@@ -26,8 +26,9 @@ export interface CliWorld {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly clock: Clock
   readonly version: string
-  /** Only for its help; the entry runs it. */
+  /** Only for their help; the entry runs them. */
   readonly serverCommand: Command
+  readonly agentCommand?: Command
   readonly restoreImage: RestoreImage
 }
 
@@ -71,6 +72,7 @@ function buildProgram(world: CliWorld): Command {
       await action(session, ...(args as readonly unknown[] as Arguments))
     }
   program.addCommand(world.serverCommand)
+  if (world.agentCommand !== undefined) program.addCommand(world.agentCommand)
   addJobCommands(program, use)
   addRunCommands(program, use)
   addClusterCommands(program, use)

@@ -3,12 +3,16 @@ import assert from 'node:assert/strict'
 import {statSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
+import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
 import {isAlive, markedProcesses} from '../support/living-processes.ts'
 import {
   aServer,
   isOver,
+  runProgram,
   temporaryDirectory,
   type Answer,
+  type Owner,
+  type Program,
   type ServerProcess,
 } from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'
@@ -140,8 +144,27 @@ describe('an agent', {concurrency: 2}, () => {
     const other = await aServer(t)
     await refused([other.url], {data: agent.data}, /^belfry: .* belongs to another cluster/)
   })
+
+  test('speaks TLS, and trusts the authority it is told of and no other', async (t) => {
+    const directory = temporaryDirectory(t)
+    const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')]
+    writeFileSync(cert, CERTIFICATE)
+    writeFileSync(key, PRIVATE_KEY)
+    const server = startedServer(t, ['--tls-cert', cert, '--tls-key', key])
+    const url = await until('the server is ready', () => /https:\S+/.exec(server.stdout())?.[0])
+    const trusting = await anAgent(t, [url], {flags: ['--tls-ca', cert]})
+    assert.equal(trusting.joined, url)
+    const {program} = startedAgent(t, [url], {name: 'b'})
+    await until('it says why', () => program.stderr().includes('certificate'))
+    assert.equal(program.stdout(), '')
+  })
 })
 
 function jobsOf(data: string): ReadonlySet<string> {
   return new Set(markedProcesses(data).map(({job}) => job))
+}
+
+function startedServer(t: Owner, flags: readonly string[]): Program {
+  const data = join(temporaryDirectory(t), 'data')
+  return runProgram(t, ['server', '--http', '127.0.0.1:0', '--data', data, ...flags])
 }
