@@ -9,6 +9,7 @@ import {
   chmodSync,
   chownSync,
   cpSync,
+  lchownSync,
   mkdtempSync,
   readdirSync,
   realpathSync,
@@ -70,7 +71,14 @@ function programsFor(account: Account | null, home: string): string {
   if (account === null || isOpenToAll(join(native, 'bin'))) return join(native, 'bin')
   const copy = join(home, 'native')
   cpSync(native, copy, {recursive: true, verbatimSymlinks: true})
+  giveAway(copy, account)
   return join(copy, 'bin')
+}
+
+/** Makes everything in a folder `account`'s, so that it may use it and remove it. */
+function giveAway(folder: string, {uid, gid}: Account): void {
+  const entries = readdirSync(folder, {recursive: true, encoding: 'utf8'})
+  for (const entry of ['', ...entries]) lchownSync(join(folder, entry), uid, gid)
 }
 
 async function freePort(): Promise<number> {
@@ -171,7 +179,7 @@ export class TestPostgres {
       standby.#write('backup_label', rows[0]!.labelfile)
       standby.#write('standby.signal', '')
       standby.#write('postgresql.auto.conf', `primary_conninfo = '${primary}'\n`)
-      standby.#giveAway()
+      if (standby.#account !== null) giveAway(standby.#data, standby.#account)
       await standby.resume()
       return standby
     } catch (error) {
@@ -221,14 +229,6 @@ export class TestPostgres {
 
   #write(file: string, text: string): void {
     writeFileSync(join(this.#data, file), text)
-  }
-
-  /** Everything in its folder belongs to whom it runs as. */
-  #giveAway(): void {
-    if (this.#account === null) return
-    const {uid, gid} = this.#account
-    const entries = readdirSync(this.#data, {recursive: true, encoding: 'utf8'})
-    for (const entry of ['', ...entries]) chownSync(join(this.#data, entry), uid, gid)
   }
 
   get #data(): string {

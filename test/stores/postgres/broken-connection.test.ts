@@ -150,6 +150,11 @@ describe('a server', () => {
       ])
       const tookMs = performance.now() - beganAt
       assert(tookMs < PATIENCE_MS, `${tookMs} ms`)
+      // Nobody is connected now, and nobody can connect.
+      const againAt = performance.now()
+      await assert.rejects(scene.store.job('a'), StoreUnavailable)
+      const againMs = performance.now() - againAt
+      assert(againMs < PATIENCE_MS, `${againMs} ms`)
       proxy.isSilent = false
       await untilItWorks(scene.store)
       assert.equal((await scene.job('a')).revision, 1)
