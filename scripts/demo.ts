@@ -1,0 +1,141 @@
+/**
+ * A cluster on this machine to look at: a PostgreSQL in a temporary folder, three servers on it, two agents
+ * and a few jobs. Everything ends, and is removed, with Ctrl-C. For trying things out, never for keeping
+ * anything.
+ */
+import {spawn, type ChildProcess} from 'node:child_process'
+import {once} from 'node:events'
+import {mkdtempSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {createInterface} from 'node:readline'
+import {TestPostgres} from '../test/support/postgres.ts'
+
+const MAIN = new URL('../src/main.ts', import.meta.url).pathname
+/** As a database is run that is meant to keep what it acknowledged. */
+const DURABLE = {fsync: 'on', synchronous_commit: 'on', full_page_writes: 'on'}
+
+const JOBS = [
+  {
+    name: 'tick',
+    displayname: 'Somewhere, every five seconds',
+    schedule: '*/5 * * * * *',
+    executor: 'shell',
+    executor_config: {
+      command: 'echo "launched for $BELFRY_SCHEDULED_AT on $BELFRY_NODE"',
+      shell: 'true',
+    },
+  },
+  {
+    name: 'everywhere',
+    displayname: 'On every node, each minute',
+    schedule: '0 * * * * *',
+    tags: {role: 'belfry'},
+    executor: 'shell',
+    executor_config: {command: 'uptime', shell: 'true'},
+  },
+  {
+    name: 'print',
+    displayname: 'Only where the printer is',
+    schedule: '@every 20s',
+    tags: {room: 'printing'},
+    executor: 'shell',
+    executor_config: {command: 'sleep 3 && echo printed', shell: 'true'},
+  },
+  {
+    name: 'after-print',
+    displayname: 'Whenever a print has succeeded',
+    parent_job: 'print',
+    executor: 'shell',
+    executor_config: {command: 'echo thanks', shell: 'true'},
+  },
+  {
+    name: 'fails',
+    displayname: 'Fails, and is tried twice more',
+    schedule: '@every 1m',
+    retries: 2,
+    executor: 'shell',
+    executor_config: {command: 'echo "no luck" && exit 3', shell: 'true'},
+  },
+]
+
+interface Started {
+  readonly process: ChildProcess
+  /** What it said when it was ready. */
+  readonly line: string
+}
+
+const folder = mkdtempSync(join(tmpdir(), 'belfry-demo-'))
+const started: Started[] = []
+
+/** Resolves with the ready line; rejects when the process ends instead. */
+async function start(name: string, words: readonly string[]): Promise<Started> {
+  const flags = ['--name', name, '--data', join(folder, name), '--log-level', 'error']
+  const child = spawn(process.execPath, [MAIN, ...words, ...flags], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    // A Ctrl-C is for this script, which ends them in order.
+    detached: true,
+  })
+  const lines = createInterface(child.stdout)
+  const line = await Promise.race([
+    once(lines, 'line').then(([first]) => String(first)),
+    once(child, 'exit').then(() => Promise.reject(new Error(`${name} did not start`))),
+  ])
+  const ready = {process: child, line}
+  started.push(ready)
+  return ready
+}
+
+async function stopAll(): Promise<void> {
+  for (const {process: child} of started.toReversed()) {
+    if (child.exitCode !== null || child.signalCode !== null) continue
+    child.kill('SIGTERM')
+    await once(child, 'exit')
+  }
+}
+
+/** The address in a ready line. */
+function urlIn({line}: Started): string {
+  return /https?:\/\/\S+/.exec(line)![0]
+}
+
+async function run(postgres: TestPostgres): Promise<void> {
+  const store = await postgres.database()
+  const urls: string[] = []
+  for (const name of ['server-1', 'server-2', 'server-3']) {
+    const words = ['server', '--http', '127.0.0.1:0', '--store', store, '--grace', '5s']
+    urls.push(urlIn(await start(name, words)))
+  }
+  const servers = urls.flatMap((url) => ['--server', url])
+  await start('agent-1', ['agent', ...servers, '--tag', 'room=printing', '--grace', '5s'])
+  await start('agent-2', ['agent', ...servers, '--tag', 'room=kitchen', '--grace', '5s'])
+  for (const job of JOBS) {
+    const answer = await fetch(`${urls[0]}/v1/jobs`, {method: 'POST', body: JSON.stringify(job)})
+    if (!answer.ok) throw new Error(`${job.name}: ${await answer.text()}`)
+  }
+  process.stdout.write(`
+Three servers, two agents and ${JOBS.length} jobs. Any server answers everything:
+
+${urls.map((url) => `  ${url}/ui/`).join('\n')}
+
+Try:  curl -s '${urls[1]}/v1/members?pretty'
+      curl -s '${urls[2]}/v1/jobs/tick/executions?pretty&_end=3'
+      kill -9 a server's process, and watch another lead
+
+Ctrl-C ends all of it.
+`)
+}
+
+const asked = new Promise<void>((resolve) => {
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve())
+})
+const postgres = await TestPostgres.start(DURABLE)
+try {
+  await run(postgres)
+  await asked
+  process.stdout.write('\nEnding everything …\n')
+} finally {
+  await stopAll()
+  await postgres.close()
+  rmSync(folder, {recursive: true, force: true})
+}
