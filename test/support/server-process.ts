@@ -63,7 +63,7 @@ export interface Owner {
 const cleanups = new WeakMap<Owner, (() => unknown)[]>()
 
 /** What came last goes first: a server ends before its directory does. */
-function atEnd(owner: Owner, cleanup: () => unknown): void {
+export function atEnd(owner: Owner, cleanup: () => unknown): void {
   const known = cleanups.get(owner)
   if (known !== undefined) return void known.push(cleanup)
   const own = [cleanup]
