@@ -131,7 +131,8 @@ function parseInterval(text: string, anchorAt: number): ScheduleResult {
   const ms = parseDuration(text)
   if (ms === null) {
     const what = `@every has ${JSON.stringify(text)}, which is not a duration`
-    return {ok: false, problem: `${what}: write numbers with units, such as 90s, 1h30m or 1.5h`}
+    const fix = 'write numbers with units, such as 90s, 1h30m or 1.5h, 100 years at most'
+    return {ok: false, problem: `${what}: ${fix}`}
   }
   if (ms < INTERVAL_MIN_MS) {
     const what = `@every has ${JSON.stringify(text)}, which is too short`

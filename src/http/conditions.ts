@@ -10,7 +10,10 @@ export function entityTag(job: Pick<JobRecord, 'revision'>): string {
   return `"${job.revision}"`
 }
 
-/** Tags that are not ours match nothing, so they make an empty list. */
+/**
+ * Tags that are not ours match nothing, so they make an empty list. A weak one is taken as ours: proxies that
+ * compress weaken the tag they pass on, and a revision means the same either way.
+ */
 export function readIfMatch(headers: IncomingHttpHeaders): RevisionMatch {
   const value = headers['if-match']
   if (value === undefined) return null

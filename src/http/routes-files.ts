@@ -59,8 +59,8 @@ export async function routeFiles(
     }),
     handler: async (request, reply) => {
       const disabled = queryOf(request).flag('disabled') ?? false
-      const file = await findFile(request, bytesMax)
-      const lines = await operations.restore({caller: callerOf(request), file, disabled})
+      const openFile = () => findFile(request, bytesMax)
+      const lines = await operations.restore({caller: callerOf(request), openFile, disabled})
       return sendJson(request, reply, 200, lines)
     },
   })

@@ -10,7 +10,8 @@ import {longerThan} from '../wire/text-map.ts'
 import type {PatientStore} from './patience.ts'
 
 const RULES_BYTES_MAX = 64 * 1024
-const POLICY_NAME = /^[A-Za-z0-9._-]{1,128}$/
+/** Not `.` or `..`: in a path they mean a place, and no client could ask for them. */
+const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
 export function createPolicies(store: PatientStore) {
   function policies(): Promise<readonly Policy[]> {
@@ -32,7 +33,7 @@ export function createPolicies(store: PatientStore) {
     if (!POLICY_NAME.test(name))
       throw new DomainError(
         'policy_invalid',
-        'The name of a policy has 1 to 128 letters, digits, ".", "_" and "-".',
+        'The name of a policy has 1 to 128 letters, digits, ".", "_" and "-", and is not "." or "..".',
       )
     const rules = readBody(name, body)
     if (longerThan(rules, RULES_BYTES_MAX))

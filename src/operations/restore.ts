@@ -26,7 +26,8 @@ interface EntryProblem {
 
 export interface RestoreCall {
   readonly caller: Caller
-  readonly file: AsyncIterable<Uint8Array>
+  /** Called once, unless submissions are paused. */
+  readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
   /** Import every job disabled. */
   readonly disabled: boolean
 }
@@ -39,7 +40,7 @@ export function createRestore(dependencies: OperationsDependencies, store: Patie
   async function restore(call: RestoreCall): Promise<readonly string[]> {
     if (await store.read((data) => data.paused())) throw submissionsPaused()
     const reading = new FileReading(dependencies, call.caller)
-    await readFile(call.file, reading)
+    await readFile(await call.openFile(), reading)
     const result = await store.longWrite((data) =>
       data.restore(reading.entries, {disabled: call.disabled}),
     )
@@ -111,8 +112,10 @@ class FileReading {
     const [problem] = judge(this.#dependencies, spec).problems
     if (problem !== undefined) return problem
     if (this.#names.has(spec.name)) return 'name: stands more than once in the file'
+    const counted = decodeCounters(value)
+    if (!counted.ok) return counted.problem
     this.#names.add(spec.name)
-    this.entries.push({spec, counters: decodeCounters(value)})
+    this.entries.push({spec, counters: counted.counters})
     return null
   }
 }

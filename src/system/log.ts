@@ -110,6 +110,11 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
 export function logEvents(events: Events, logger: Logger): () => void {
   return events.listen((event) => {
     const level = LEVELS[event.name](event)
-    if (level !== null) logger[level](event.data, event.name.replaceAll('_', ' '))
+    if (level !== null) logger[level](event.data, wordsOf(event))
   })
+}
+
+function wordsOf(event: BelfryEvent): string {
+  if (event.name === 'submissions_paused' && !event.data.paused) return 'submissions resumed'
+  return event.name.replaceAll('_', ' ')
 }

@@ -67,19 +67,31 @@ export function decodeJob(body: unknown): JobReading {
   }
 }
 
-/** The counters of a job in a restore file; what is missing or odd counts as nothing. */
-export function decodeCounters(body: unknown): JobCounters {
+export type CountersReading =
+  | {readonly ok: true; readonly counters: JobCounters}
+  | {readonly ok: false; readonly problem: string}
+
+/** The counters of a job in a restore file; what is not there counts as nothing. */
+export function decodeCounters(body: unknown): CountersReading {
   const fields = isObject(body) ? body : {}
-  const count = (value: unknown) =>
-    typeof value === 'number' && Number.isSafeInteger(value) && value >= 0 ? value : 0
-  const time = (value: unknown) =>
-    typeof value === 'string' && value !== ZERO_TIME ? parseTime(value) : null
-  return {
-    successCount: count(fields.success_count),
-    errorCount: count(fields.error_count),
-    lastSuccess: time(fields.last_success),
-    lastError: time(fields.last_error),
+  try {
+    const counters = {
+      successCount: readCount('success_count', fields.success_count),
+      errorCount: readCount('error_count', fields.error_count),
+      lastSuccess: readTime('last_success', fields.last_success),
+      lastError: readTime('last_error', fields.last_error),
+    }
+    return {ok: true, counters}
+  } catch (error) {
+    if (error instanceof Refused) return {ok: false, problem: error.message}
+    throw error
   }
+}
+
+function readCount(field: string, value: unknown): number {
+  const count = value ?? 0
+  if (Number.isSafeInteger(count) && Number(count) >= 0) return Number(count)
+  throw new Refused(`${field}: must be a whole number from 0 on`)
 }
 
 function readJob(body: unknown): JobReading {

@@ -106,7 +106,8 @@ test('policies are kept as the text they came in; bad rules are kept with a warn
     assert.deepEqual([reply.status, reply.json.code], [400, 'policy_invalid'])
   }
   assert.equal((await api.post('/v1/acl/policies/ops', '{')).json.code, 'payload_unparsable')
-  assert.equal((await api.post('/v1/acl/policies/a%20b', {Rules: rules})).status, 400)
+  for (const name of ['a%20b', '%2e%2e', '.%2E'])
+    assert.notEqual((await api.post(`/v1/acl/policies/${name}`, {Rules: rules})).status, 202, name)
   assert.deepEqual((await api.delete('/v1/acl/policies/ops')).json, stored.json)
   assert.equal((await api.delete('/v1/acl/policies/ops')).json.code, 'policy_unknown')
   assert.equal((await api.get('/v1/acl/policies/ops')).status, 404)
@@ -159,11 +160,12 @@ test('a file with one bad job changes nothing, and every bad job is listed', asy
     {name: 'worse', schedule: 'never'},
     {name: 'good', schedule: '@daily'},
     7,
+    {name: 'counted', schedule: '@daily', success_count: -1},
   ])
   assert.deepEqual([bad.status, bad.json.code], [400, 'restore_invalid'])
   assert.deepEqual(
     bad.json.errors.map(({name}: {name: string}) => name),
-    ['Bad', 'worse', 'good', 'element 5'],
+    ['Bad', 'worse', 'good', 'element 5', 'counted'],
   )
   const orphan = await restore(api, [{name: 'orphan', parent_job: 'nobody'}])
   assert.deepEqual([orphan.status, orphan.json.code], [400, 'restore_invalid'])
@@ -208,6 +210,8 @@ test('a file over the limit is refused, after it was read; paused refuses too', 
   await api.post('/v1/pause')
   const paused = await restore(api, [])
   assert.deepEqual([paused.status, paused.json.code], [503, 'submissions_paused'])
+  const broken = await api.post('/v1/restore', 'x', {'content-type': 'multipart/form-data'})
+  assert.equal(broken.status, 503)
 })
 
 test('a refusal in the middle of a file leaves the connection usable', async (t) => {
