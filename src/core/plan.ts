@@ -101,7 +101,7 @@ export function planDefinition(
   const anchorAt = keepsPhase(existing.spec, spec) ? existing.anchorAt : anchorFor(spec, now)
   const after = Math.max(now, existing.decidedUntil ?? -Infinity)
   const nextAt =
-    keeps && existing.nextAt !== null
+    keeps && existing.nextAt !== null && !cutsDue(existing, spec, now, defaultZone)
       ? within(existing.nextAt, spec.expiresAt)
       : nextPlanned(spec, anchorAt, after, defaultZone)
   const reason: Reason = spec.disabled && !existing.spec.disabled ? 'disabled' : 'edited'
@@ -121,6 +121,16 @@ function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason
   const scheduledUntil = schedule.previous(until) ?? job.nextAt
   const count = Math.max(1, schedule.count(job.nextAt, until))
   return [{scheduledAt: job.nextAt, scheduledUntil, count, decision: 'missed', reason, targets: []}]
+}
+
+/**
+ * True when a nearer end leaves out times that are due already: no pass would decide those any more, so the
+ * whole due stretch has to be recorded now.
+ */
+function cutsDue(job: JobRecord, spec: JobSpec, now: number, defaultZone: string): boolean {
+  if (spec.expiresAt === null || spec.expiresAt > now) return false
+  const [due] = dueRow(job, now, defaultZone, 'edited')
+  return due !== undefined && due.scheduledUntil >= spec.expiresAt
 }
 
 /** `@at` in the past of a job being created, or of this instant: it is due now, and catch-up decides. */

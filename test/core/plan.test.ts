@@ -242,4 +242,16 @@ describe('a changed definition', () => {
     const {spec} = hourly.between(null, NOON + 10 * HOUR)
     assert.equal(planDefinition(expired, spec, later, 'UTC', true).nextAt, NOON + 2 * HOUR)
   })
+  it('records the whole due stretch when a nearer expires_at cuts into it, else keeps it', () => {
+    const minutely = stored(aJob().scheduled('0 * * * * *'), NOON + 1)
+    const now = NOON + 5 * MINUTE + 1
+    const cut = plan(minutely, minutely.between(null, NOON + 3 * MINUTE), now)
+    assert.equal(cut.nextAt, null)
+    assert.deepEqual(
+      cut.missed.map(({scheduledAt, count, reason}) => [scheduledAt, count, reason]),
+      [[NOON + MINUTE, 5, 'edited']],
+    )
+    const kept = plan(minutely, minutely.between(null, now), now)
+    assert.deepEqual([kept.nextAt, kept.missed], [NOON + MINUTE, []])
+  })
 })
