@@ -1,6 +1,6 @@
 /**
- * The store contract on a real PostgreSQL: the same cases, unchanged. They share one schema, which is
- * emptied between them.
+ * The store contract on a real PostgreSQL: the same cases, unchanged, on this release's schema and on the
+ * next one's. They share one schema each, which is emptied between them.
  */
 import assert from 'node:assert/strict'
 import {after, before} from 'node:test'
@@ -10,15 +10,16 @@ import {systemClock} from '../../src/system/system-clock.ts'
 import {systemRandom} from '../../src/system/system-random.ts'
 import {TestPostgres} from '../support/postgres.ts'
 import {exerciseStore} from './exercise-store/exercise-store.ts'
+import type {OpenStore} from './exercise-store/scene.ts'
+import {migrateToNextRelease} from './next-release.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
-const SCHEMA = 'contract'
 /** As the migrations leave it. */
-const EMPTY = `DO $$ DECLARE name text; BEGIN
+const empty = (schema: string) => `DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT tablename FROM pg_tables
-    WHERE schemaname = '${SCHEMA}' AND tablename NOT IN ('schema_version', 'leader')
-  LOOP EXECUTE 'DELETE FROM ${SCHEMA}.' || name; END LOOP;
-  UPDATE ${SCHEMA}.leader SET term = 0, holder = '', node_id = '', expires_at = 0;
+    WHERE schemaname = '${schema}' AND tablename NOT IN ('schema_version', 'leader')
+  LOOP EXECUTE 'DELETE FROM ${schema}.' || name; END LOOP;
+  UPDATE ${schema}.leader SET term = 0, holder = '', node_id = '', expires_at = 0;
 END $$`
 
 let postgres: TestPostgres
@@ -29,29 +30,35 @@ before(async () => {
   postgres = await TestPostgres.start({fsync: 'on', full_page_writes: 'on'})
   janitor = new Client({connectionString: postgres.url()})
   await janitor.connect()
+  await migrateToNextRelease(`${postgres.url()}?schema=next_release`)
 })
 after(async () => {
   await janitor.end()
   await postgres.close()
 })
 
-exerciseStore('PostgreSQL', async () => {
-  let now = STARTED_AT
-  const opened = await openPostgresStore({
-    url: `${postgres.url()}?schema=${SCHEMA}`,
-    clock: systemClock(),
-    random: systemRandom(),
-    time: () => now,
-    connections: {writes: 1, reads: 1},
-  })
-  assert(opened.ok, opened.ok ? '' : opened.problem)
-  return {
-    store: opened.store,
-    startedAt: STARTED_AT,
-    advance: (ms) => void (now += ms),
-    close: async () => {
-      await opened.store.close()
-      await janitor.query(EMPTY)
-    },
+const on =
+  (schema: string): OpenStore =>
+  async () => {
+    let now = STARTED_AT
+    const opened = await openPostgresStore({
+      url: `${postgres.url()}?schema=${schema}`,
+      clock: systemClock(),
+      random: systemRandom(),
+      time: () => now,
+      connections: {writes: 1, reads: 1},
+    })
+    assert(opened.ok, opened.ok ? '' : opened.problem)
+    return {
+      store: opened.store,
+      startedAt: STARTED_AT,
+      advance: (ms) => void (now += ms),
+      close: async () => {
+        await opened.store.close()
+        await janitor.query(empty(schema))
+      },
+    }
   }
-})
+
+exerciseStore('PostgreSQL', on('this_release'))
+exerciseStore('PostgreSQL on the schema of the next release', on('next_release'))

@@ -1,10 +1,12 @@
 /**
- * What the database really promises, read from the server: whether a commit it acknowledged survives a
- * power cut, and whether it survives a failover. Told, and warned of; nothing is decided by it.
+ * What the database is and really promises, read from the server: whether a commit it acknowledged survives
+ * a power cut, and whether it survives a failover. Told, and warned of; nothing is decided by it.
  */
-import {all, type Step} from '../sql/command.ts'
+import {all, one, type Step} from '../sql/command.ts'
 
-export interface Durability {
+export interface EngineFacts {
+  /** As it is stored, which may be the next release's. */
+  readonly schemaVersion: number
   readonly engineVersion: string
   readonly durability: Readonly<Record<string, string>>
   readonly warnings: readonly string[]
@@ -26,7 +28,8 @@ interface StandbyRow {
 }
 
 /** `hosts`: how many the address names; several mean that a failover is planned for. */
-export function* durability(hosts: number): Step<Durability> {
+export function* engineFacts(hosts: number): Step<EngineFacts> {
+  const schema = yield* one<{version: number}>(`SELECT max(version) AS version FROM schema_version`)
   const [settings] = yield* all<SettingsRow>(
     `SELECT current_setting('server_version') AS server_version,
       current_setting('fsync') AS fsync,
@@ -38,6 +41,7 @@ export function* durability(hosts: number): Step<Durability> {
   const standbys = yield* all<StandbyRow>(`SELECT pid, sync_state FROM pg_stat_replication`)
   const {server_version: engineVersion, ...known} = settings!
   return {
+    schemaVersion: schema!.version,
     engineVersion: engineVersion.split(' ')[0] ?? engineVersion,
     durability: {...known, standbys: describeStandbys(standbys)},
     warnings: warningsOf(known, standbys, hosts),

@@ -3,20 +3,33 @@
  * the lock and then find nothing to do. Everything is in a schema of its own beside whatever the database
  * holds. A schema one release ahead is fine, since migrations only add for one release; a newer one is
  * refused.
+ *
+ * Servers of the release before are at work meanwhile. What wants to change a table waits for whoever reads
+ * it, and everybody who comes later waits behind that: so it never waits for long, and tries again.
  */
-import {MIGRATIONS, SCHEMA_VERSION, type Migration} from '../sql/migrations.ts'
+import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
 import {establish, type Identity} from '../sql/steps-meta.ts'
 import {DEFAULT_LIMITS} from '../sql/transaction.ts'
 import {postgresDialect} from './dialect.ts'
+import {sqlState} from './failure.ts'
 import type {Session} from './session.ts'
 import type {Statements} from './statements.ts'
 
 /** The oldest release that is still kept by its makers. */
 const OLDEST_VERSION = 140_000
-/** Releases this one may be behind the schema. */
-const RELEASES_BEHIND_MAX = 1
 /** A migration of a large database, or waiting for another server that is at one. */
 const MIGRATION_LIMIT_MS = 600_000
+/** Waiting for a table: what others wait behind it at most, below their own patience. */
+const TABLE_WAIT_MS = 500
+/** Between two tries the others catch up. Together the tries outlast all but a long copy of the database. */
+const TRY_AGAIN_SECONDS = 2
+const TRIES_MAX = 60
+/** A server that stands still amid a migration holds up every other start: the database gives it up. */
+const STANDSTILL_MS = 10_000
+/** Lock timeouts and deadlocks: the migration was undone for somebody else's sake. */
+const HELD_UP: ReadonlySet<string> = new Set(['55P03', '40P01'])
+const TABLE_KEPT =
+  'cannot be migrated while somebody keeps one of its tables locked (a backup?); start again after that'
 
 export type PreparedSchema =
   | {readonly ok: true}
@@ -34,11 +47,30 @@ export interface SchemaRequest {
 export async function prepareSchema(
   session: Session,
   statements: Statements,
-  {schema, fresh, migrations = MIGRATIONS}: SchemaRequest,
+  request: SchemaRequest,
 ): Promise<PreparedSchema> {
   const unfit = await whyUnfit(session)
   if (unfit !== null) return {ok: false, problem: unfit}
-  await session.run('BEGIN ISOLATION LEVEL READ COMMITTED')
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await migrate(session, statements, request)
+    } catch (error) {
+      if (!HELD_UP.has(sqlState(error))) throw error
+      await session.run('ROLLBACK')
+      if (tries === TRIES_MAX) return {ok: false, problem: TABLE_KEPT}
+      await session.run(`SELECT pg_sleep(${TRY_AGAIN_SECONDS})`)
+    }
+  }
+}
+
+/** One try, in one transaction: whoever dies amid it leaves nothing behind. */
+async function migrate(
+  session: Session,
+  statements: Statements,
+  {schema, fresh, migrations = MIGRATIONS}: SchemaRequest,
+): Promise<PreparedSchema> {
+  await session.run(`BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL idle_in_transaction_session_timeout TO ${STANDSTILL_MS}`)
   await session.rows(
     'SELECT pg_advisory_xact_lock(hashtextextended($1, 0))',
     [`belfry migrates ${schema}`],
@@ -46,12 +78,12 @@ export async function prepareSchema(
     MIGRATION_LIMIT_MS,
   )
   const version = await storedVersion(session, schema)
-  const known = migrations.at(-1)?.version ?? SCHEMA_VERSION
-  if (version > known + RELEASES_BEHIND_MAX) {
+  const problem = whyTooNew(version, migrations)
+  if (problem !== null) {
     await session.run('ROLLBACK')
-    const problem = `was written by a newer Belfry (schema ${version}, this one knows ${known})`
     return {ok: false, problem}
   }
+  await session.run(`SET LOCAL lock_timeout TO ${TABLE_WAIT_MS}`)
   for (const migration of migrations) {
     if (migration.version <= version) continue
     const note = `INSERT INTO schema_version (version) VALUES (${migration.version})`

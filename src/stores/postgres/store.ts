@@ -9,11 +9,10 @@ import type {Store} from '../../ports/store.ts'
 import type {Wakeup} from '../../ports/wakeup.ts'
 import {AssertionFailed} from '../../std/assert.ts'
 import {assembleStore, type Runner} from '../sql/assemble.ts'
-import {SCHEMA_VERSION} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/transaction.ts'
 import {describeAddress, parseAddress, type Address} from './address.ts'
 import {Committer, type CommitterParts} from './committer.ts'
-import {durability} from './facts.ts'
+import {engineFacts} from './facts.ts'
 import {textOf} from './failure.ts'
 import {writeImage} from './image.ts'
 import {Lane} from './lane.ts'
@@ -140,8 +139,8 @@ function facade(
   return assembleStore(runner, {
     facts: async () => {
       const identity = await runner.read('identity')
-      const found = await reader.snapshot(() => durability(address.hosts.length))
-      return {engine: 'postgres', schemaVersion: SCHEMA_VERSION, ...identity, ...found}
+      const found = await reader.snapshot(() => engineFacts(address.hosts.length))
+      return {engine: 'postgres', ...identity, ...found}
     },
     backup: async (target) => {
       const session = await primary.connect(LONG_WORK)

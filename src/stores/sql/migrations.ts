@@ -1,6 +1,7 @@
 /**
  * The schema's history: numbered, forward only, each applied in one transaction by whoever opens the store.
- * A released migration is never edited; a change is a new one, additive for one release.
+ * A released migration is never edited; a change is a new one, additive for one release, so that servers one
+ * release apart work side by side. The rules for a new one are in CONTRIBUTING.md.
  */
 import type {Dialect} from './transaction.ts'
 
@@ -16,6 +17,20 @@ const first: Migration = {
 
 export const MIGRATIONS: readonly Migration[] = [first]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
+
+/** Releases a server may be behind the schema: what the next one adds does not hinder it, later ones may. */
+const RELEASES_BEHIND_MAX = 1
+
+/**
+ * Why a release that knows `migrations` does not work on a schema of this version, as a sentence without a
+ * subject; `null` when it does.
+ */
+export function whyTooNew(version: number, migrations = MIGRATIONS): string | null {
+  const known = migrations.at(-1)!.version
+  if (version <= known + RELEASES_BEHIND_MAX) return null
+  const range = `this one knows ${known} and works on ${known + RELEASES_BEHIND_MAX}`
+  return `was written by a newer Belfry (schema ${version}, ${range}); start a newer version`
+}
 
 /**
  * Narrow rows for filtering and sorting; what the user wrote stands beside them, so that a scan stays

@@ -1,5 +1,5 @@
 /** Bringing a SQLite file to this version's schema, and refusing what is not ours, newer or damaged. */
-import {MIGRATIONS, SCHEMA_VERSION} from '../sql/migrations.ts'
+import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
 import {establish, type Identity} from '../sql/steps-meta.ts'
 import {vacateLease} from '../sql/steps-lease.ts'
 import {DEFAULT_LIMITS} from '../sql/transaction.ts'
@@ -17,9 +17,13 @@ export interface SchemaRequest {
   /** Look through the whole file first. */
   readonly check: boolean
   readonly now: number
+  /** The release's; this one's by default. */
+  readonly migrations?: readonly Migration[]
 }
 
 export interface EngineFacts {
+  /** As it is stored, which may be the next release's. */
+  readonly schemaVersion: number
   readonly engineVersion: string
   readonly durability: Readonly<Record<string, string>>
 }
@@ -30,10 +34,13 @@ export type SchemaResult =
   | {readonly ok: false; readonly problem: string}
 
 /** Checks and migrates; afterwards whoever held the lease before holds it no more. */
-export function prepareSchema(connection: Connection, request: SchemaRequest): SchemaResult {
-  const problem = foreign(connection) ?? (request.check ? damage(connection) : null)
+export function prepareSchema(
+  connection: Connection,
+  {migrations = MIGRATIONS, ...request}: SchemaRequest,
+): SchemaResult {
+  const problem = foreign(connection, migrations) ?? (request.check ? damage(connection) : null)
   if (problem !== null) return {ok: false, problem}
-  for (const migration of MIGRATIONS) {
+  for (const migration of migrations) {
     if (migration.version <= versionOf(connection)) continue
     atomically(connection, () => {
       for (const sql of migration.statements(sqliteDialect)) connection.execute(sql)
@@ -54,14 +61,12 @@ export function versionOf(connection: Connection): number {
 }
 
 /** Why the file is not one this version may open; `null` when it is, or is new. */
-export function foreign(connection: Connection): string | null {
+export function foreign(connection: Connection, migrations = MIGRATIONS): string | null {
   const application = Number(connection.pragma('application_id'))
   const version = versionOf(connection)
   const isNew = application === 0 && version === 0 && connection.pragma('schema_version') === '0'
   if (!isNew && application !== APPLICATION_ID) return 'is not a store of Belfry'
-  if (version > SCHEMA_VERSION)
-    return `was written by a newer Belfry (schema ${version}, this one knows ${SCHEMA_VERSION})`
-  return null
+  return whyTooNew(version, migrations)
 }
 
 /** What SQLite finds wrong with the file; `null` when it is sound. */
@@ -85,6 +90,7 @@ function engineFacts(connection: Connection): EngineFacts {
   const version = connection.database.prepare('SELECT sqlite_version() AS version').get()
   const synchronous = connection.pragma('synchronous')
   return {
+    schemaVersion: versionOf(connection),
     engineVersion: String(version?.['version'] ?? ''),
     durability: {
       journal_mode: connection.pragma('journal_mode'),

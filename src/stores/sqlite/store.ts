@@ -8,7 +8,6 @@ import type {Random} from '../../ports/random.ts'
 import type {Store, StoreFacts} from '../../ports/store.ts'
 import {assert} from '../../std/assert.ts'
 import {assembleStore, type Runner} from '../sql/assemble.ts'
-import {SCHEMA_VERSION} from '../sql/migrations.ts'
 import type {Identity} from '../sql/steps-meta.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/transaction.ts'
 import {Connection} from './connection.ts'
@@ -158,7 +157,6 @@ function storeFacts(facts: EngineFacts, identity: Identity): StoreFacts {
   return {
     engine: 'sqlite',
     ...facts,
-    schemaVersion: SCHEMA_VERSION,
     ...identity,
     warnings: durable ? [] : [warning],
   }

@@ -1,0 +1,10 @@
+/** A process that kills itself when all of a migration but its commit is done. Argument: the data directory. */
+import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
+import {Connection} from '../../src/stores/sqlite/connection.ts'
+import {prepareSchema} from '../../src/stores/sqlite/schema.ts'
+import {diesAmid} from './next-release.ts'
+
+const connection = new Connection(storeFiles(process.argv[2]!).database, {readOnly: false})
+connection.database.function('die', () => process.kill(process.pid, 'SIGKILL') as never)
+const fresh = {clusterId: 'c', incarnation: 'i'}
+prepareSchema(connection, {fresh, check: false, now: 0, migrations: diesAmid('SELECT die()')})

@@ -1,0 +1,98 @@
+/**
+ * The release after this one, as far as a store of this one may meet it: its schema. It does to every table
+ * all that a migration may do, so that a statement here that minds one of it shows.
+ */
+import assert from 'node:assert/strict'
+import {parseAddress} from '../../src/stores/postgres/address.ts'
+import {Primary} from '../../src/stores/postgres/primary.ts'
+import {prepareSchema, type PreparedSchema} from '../../src/stores/postgres/schema.ts'
+import {Statements} from '../../src/stores/postgres/statements.ts'
+import {MIGRATIONS, SCHEMA_VERSION, type Migration} from '../../src/stores/sql/migrations.ts'
+import {Connection} from '../../src/stores/sqlite/connection.ts'
+import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
+import {prepareSchema as prepareFile} from '../../src/stores/sqlite/schema.ts'
+import {systemClock} from '../../src/system/system-clock.ts'
+
+const TABLES = [
+  'jobs',
+  'definitions',
+  'job_metadata',
+  'launches',
+  'executions',
+  'output',
+  'output_sizes',
+  'node_claims',
+  'meta',
+  'leader',
+  'members',
+  'statistics',
+  'policies',
+  'idempotency',
+]
+
+/** A nullable and a defaulted column for every table, a table, and indexes on old and new columns. */
+const next: Migration = {
+  version: SCHEMA_VERSION + 1,
+  statements: ({columns: {integer, text}}) => [
+    ...TABLES.flatMap((table) => [
+      `ALTER TABLE ${table} ADD COLUMN next_note ${text}`,
+      `ALTER TABLE ${table} ADD COLUMN next_weight ${integer} NOT NULL DEFAULT 7`,
+      `CREATE INDEX next_${table} ON ${table} (next_weight)`,
+    ]),
+    `CREATE INDEX next_launches_age ON launches (decided_at)`,
+    `CREATE TABLE next_things (id ${integer} PRIMARY KEY, job_id ${integer} NOT NULL)`,
+  ],
+}
+
+/** The schema's history as the next release knows it. */
+export const NEXT_MIGRATIONS: readonly Migration[] = [...MIGRATIONS, next]
+
+/** As the one after it does. */
+export const LATER_MIGRATIONS: readonly Migration[] = [
+  ...NEXT_MIGRATIONS,
+  {version: SCHEMA_VERSION + 2, statements: () => [`DROP TABLE next_things`]},
+]
+
+/** The next release's, with a statement that ends whoever migrates when everything but the commit is done. */
+export function diesAmid(deadly: string): readonly Migration[] {
+  const {version, statements} = next
+  return [...MIGRATIONS, {version, statements: (dialect) => [...statements(dialect), deadly]}]
+}
+
+/** What a server with these migrations does to the database when it starts. */
+export async function migrate(
+  url: string,
+  migrations: readonly Migration[],
+): Promise<PreparedSchema> {
+  const parsed = parseAddress(url)
+  assert(parsed.ok)
+  const {address} = parsed
+  const primary = new Primary({address, clock: systemClock(), applicationName: 'next'})
+  const session = await primary.connect({purpose: 'upkeep', limits: 'long', byKeys: false})
+  try {
+    const fresh = {clusterId: 'of the next release', incarnation: 'of the next release'}
+    const {schema} = address
+    return await prepareSchema(session, new Statements(), {schema, fresh, migrations})
+  } finally {
+    await session.close()
+  }
+}
+
+export async function migrateToNextRelease(url: string): Promise<void> {
+  assert.deepEqual(await migrate(url, NEXT_MIGRATIONS), {ok: true})
+}
+
+/** What a server with these migrations does to the store in a data directory; refused or failed, it throws. */
+export function migrateFile(dataDir: string, migrations: readonly Migration[]): void {
+  const connection = new Connection(storeFiles(dataDir).database, {readOnly: false})
+  try {
+    const fresh = {clusterId: 'of the next release', incarnation: 'of the next release'}
+    assert(prepareFile(connection, {fresh, check: false, now: 0, migrations}).ok)
+  } finally {
+    connection.close()
+  }
+}
+
+export function migrateFileToNextRelease(dataDir: string): void {
+  migrateFile(dataDir, NEXT_MIGRATIONS)
+}

@@ -1,0 +1,166 @@
+/**
+ * Servers one release apart on one database: the next release migrates beneath a server of this one, which
+ * goes on working; what is newer still is refused.
+ */
+import assert from 'node:assert/strict'
+import {mkdtempSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {after, before, describe, it, type TestContext} from 'node:test'
+import {SCHEMA_VERSION} from '../../../src/stores/sql/migrations.ts'
+import {restoreStore} from '../../../src/stores/sqlite/image.ts'
+import {openSqliteStore} from '../../../src/stores/sqlite/store.ts'
+import {systemClock} from '../../../src/system/system-clock.ts'
+import {systemRandom} from '../../../src/system/system-random.ts'
+import {freshSchema, openAt, withCluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {runProgram} from '../../support/server-process.ts'
+import {ALL_JOBS} from '../exercise-store/scene.ts'
+import {diesAmid, LATER_MIGRATIONS, migrate, NEXT_MIGRATIONS} from '../next-release.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+function folder(context: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), 'belfry-mixed-'))
+  context.after(() => rmSync(path, {recursive: true}))
+  return path
+}
+
+async function versionOf(url: string): Promise<unknown> {
+  const schema = url.split('schema=')[1]!
+  const [row] = await postgres.run(
+    `SELECT max(version)::int AS version FROM ${schema}.schema_version`,
+  )
+  return row?.['version']
+}
+
+async function hasNextColumns(url: string): Promise<boolean> {
+  const schema = url.split('schema=')[1]!
+  const sql = `SELECT FROM information_schema.columns
+    WHERE table_schema = '${schema}' AND column_name LIKE 'next_%note'`
+  return (await postgres.run(sql)).length > 0
+}
+
+describe('while the next release migrates', () => {
+  it('a server of this one works on, during it and after it', async () => {
+    await withCluster(postgres, async ({scene, second, url, rows}) => {
+      await scene.submit('a')
+      await scene.complete('a', 'succeeded')
+      const migrating = migrate(url, NEXT_MIGRATIONS)
+      let ran = 1
+      const isOver = {value: false}
+      void migrating.finally(() => (isOver.value = true))
+      while (!isOver.value) {
+        await scene.complete('a', 'succeeded')
+        ran += 1
+      }
+      assert.deepEqual(await migrating, {ok: true})
+      await scene.complete('a', 'failed')
+      await scene.submit('a', {owner: 'somebody'})
+      assert.equal((await scene.job('a')).counters.successCount, ran)
+      assert.equal((await second.facts()).schemaVersion, SCHEMA_VERSION + 1)
+      const filled = await rows('SELECT DISTINCT next_note, next_weight FROM launches')
+      assert.deepEqual(filled, [{next_note: null, next_weight: '7'}])
+      const again = await openAt(url)
+      assert.equal((await again.store.jobs(ALL_JOBS)).total, 1)
+      await again.store.close()
+    })
+  })
+
+  it('somebody who reads a table for long holds up the migration, and nobody else', async () => {
+    await withCluster(postgres, async ({scene, url, hold, waiting}) => {
+      await scene.submit('a')
+      const reader = await hold('LOCK TABLE launches IN ACCESS SHARE MODE')
+      const migrating = migrate(url, NEXT_MIGRATIONS)
+      await waiting(1)
+      // Waits behind the migration, which soon gives way.
+      await scene.complete('a', 'succeeded')
+      assert.equal(await versionOf(url), SCHEMA_VERSION)
+      await reader.release()
+      assert.deepEqual(await migrating, {ok: true})
+      await scene.complete('a', 'succeeded')
+    })
+  })
+
+  it('and dies amid it nothing is left behind, and the next start does it', async () => {
+    const url = freshSchema(postgres.url())
+    const {store} = await openAt(url)
+    await assert.rejects(migrate(url, diesAmid('SELECT pg_terminate_backend(pg_backend_pid())')))
+    assert.deepEqual([await versionOf(url), await hasNextColumns(url)], [SCHEMA_VERSION, false])
+    assert.deepEqual(await migrate(url, NEXT_MIGRATIONS), {ok: true})
+    assert.deepEqual([await versionOf(url), await hasNextColumns(url)], [SCHEMA_VERSION + 1, true])
+    await store.probe()
+    await store.close()
+  })
+})
+
+describe('starting at once on an empty database', () => {
+  for (const servers of [2, 3])
+    it(`${servers} servers of this release make one store`, async () => {
+      const url = freshSchema(postgres.url())
+      const opened = await Promise.all(Array.from({length: servers}, () => openAt(url)))
+      const facts = await Promise.all(opened.map(({store}) => store.facts()))
+      assert.equal(new Set(facts.map(({clusterId}) => clusterId)).size, 1)
+      await Promise.all(opened.map(({store}) => store.close()))
+    })
+
+  it('servers of this release and of the next make one store', async () => {
+    for (let round = 0; round < 3; round += 1) {
+      const url = freshSchema(postgres.url())
+      const [one, prepared, two] = await Promise.all([
+        openAt(url),
+        migrate(url, NEXT_MIGRATIONS),
+        openAt(url),
+      ])
+      assert.deepEqual(prepared, {ok: true})
+      const facts = [await one.store.facts(), await two.store.facts()]
+      assert.deepEqual(
+        facts.map(({schemaVersion}) => schemaVersion),
+        [SCHEMA_VERSION + 1, SCHEMA_VERSION + 1],
+      )
+      assert.equal(facts[0]!.clusterId, facts[1]!.clusterId)
+      await Promise.all([one.store.close(), two.store.close()])
+    }
+  })
+})
+
+describe('a schema of the release after the next', () => {
+  it('is refused with a sentence, by a server that ends', async (context) => {
+    const url = freshSchema(postgres.url())
+    assert.deepEqual(await migrate(url, LATER_MIGRATIONS), {ok: true})
+    const args = ['server', '--data', folder(context), '--http', '127.0.0.1:0', '--store', url]
+    const server = runProgram(context, args)
+    const {code} = await server.exit
+    assert.notEqual(code, 0)
+    const [known, works, found] = [0, 1, 2].map((ahead) => SCHEMA_VERSION + ahead)
+    const range = `(schema ${found}, this one knows ${known} and works on ${works})`
+    assert(
+      server.stderr().includes(`was written by a newer Belfry ${range}; start a newer version.`),
+      server.stderr(),
+    )
+    assert.equal(await versionOf(url), found)
+  })
+})
+
+describe('an image of a store of the next release', () => {
+  it('made by this one is this one’s, and is restored by it', async (context) => {
+    await withCluster(postgres, async ({scene, second, url}) => {
+      await scene.submit('a')
+      await scene.complete('a', 'succeeded')
+      await migrate(url, NEXT_MIGRATIONS)
+      await scene.complete('a', 'succeeded')
+      const image = join(folder(context), 'image.sqlite')
+      await second.backup(image)
+      const dataDir = folder(context)
+      const parts = {clock: systemClock(), random: systemRandom()}
+      assert.deepEqual(restoreStore(image, dataDir, parts), {ok: true})
+      const opened = await openSqliteStore({dataDir, ...parts})
+      assert(opened.ok)
+      assert.equal((await opened.store.job('a'))!.counters.successCount, 2)
+      assert.equal((await opened.store.facts()).schemaVersion, SCHEMA_VERSION)
+      await opened.store.close()
+    })
+  })
+})
