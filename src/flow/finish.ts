@@ -4,8 +4,8 @@
  * and loses nothing.
  *
  * Crash points: before the commit the execution is still running in the store and is rescued as `lost`;
- * after it the follow-ups (retry, dependents' requests) are durable. Bells and events may be lost;
- * polls find the work.
+ * after it the follow-ups (retry, dependents' requests) are durable. Bells may be lost, polls find the work;
+ * events are told once or, when nobody heard what a commit did, never.
  */
 import {executionId} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
@@ -70,6 +70,11 @@ export function announceFinished(
   let retries = false
   let closed = false
   for (const outcome of outcomes) {
+    if (outcome.kind === 'already') {
+      // Perhaps stored by an earlier try whose answer was lost, and nobody was told what follows.
+      retries = true
+      closed = true
+    }
     if (outcome.kind !== 'finished') continue
     const {execution, retry} = outcome
     retries ||= retry !== null

@@ -3,8 +3,8 @@
  * what becomes of each, and writes the decisions in one transaction a batch. Lives as long as a term.
  *
  * Crash points: before the apply nothing has happened and the next pass finds the same work; after it
- * the rows are durable and the pending executions wait for their nodes. Bells and events after the
- * commit may be lost; polls find it.
+ * the rows are durable and the pending executions wait for their nodes. Bells after the commit may be
+ * lost, polls find the work; events are told once or, when nobody heard what a commit did, never.
  */
 import type {PassContext} from '../core/admission.ts'
 import {decideDue, decideRequest} from '../core/launch.ts'
@@ -47,12 +47,15 @@ export class LaunchService implements Service {
   readonly #options: LaunchOptions
   readonly #loop: Loop
   #deaf: () => void = () => {}
-  /** Requests up to this number were decided or found waiting by an earlier pass. */
+  /**
+   * Requests up to this number were decided or found waiting by an earlier pass, but for those that were
+   * committed after a larger number: only a revisit, which begins at 0, sees them.
+   */
   #seenGroup = 0
   #revisitAt = -Infinity
-  /** Some request was left waiting by the passes since the last revisit. */
-  #leftWaiting = false
   #conflicted = false
+  /** So had the pass before this one. */
+  #conflictedBefore = false
 
   constructor(options: LaunchOptions) {
     this.#options = options
@@ -79,6 +82,7 @@ export class LaunchService implements Service {
   async #pass(): Promise<number> {
     const {clock, events, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
+    this.#conflictedBefore = this.#conflicted
     this.#conflicted = false
     const requests = await this.#decideRequests()
     const due = await this.#decideDue()
@@ -96,12 +100,10 @@ export class LaunchService implements Service {
     const {store, clock, batchMax, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
     const revisits = beganAt >= this.#revisitAt
-    // Rung too soon after the last revisit: what waits is looked at when its time has come.
-    const nextInMs = this.#leftWaiting && !revisits ? this.#revisitAt - beganAt : pollMs
-    if (revisits) {
-      this.#revisitAt = beganAt + REVISIT_MS
-      this.#leftWaiting = false
-    }
+    // Rung too soon after the last revisit: what waits is looked at when its time has come. So is what this
+    // pass cannot see, a smaller number committed after a larger one.
+    const nextInMs = revisits ? pollMs : this.#revisitAt - beganAt
+    if (revisits) this.#revisitAt = beganAt + REVISIT_MS
     let afterGroup = revisits ? 0 : this.#seenGroup
     let count = 0
     for (;;) {
@@ -113,7 +115,6 @@ export class LaunchService implements Service {
       const decisions: RequestDecision[] = []
       for (const {launch, job, openGroup} of requests) {
         const decision = decideRequest(launch, job, openGroup, context)
-        this.#leftWaiting ||= decision.kind === 'stay'
         if (decision.kind !== 'stay' || decision.reason !== launch.reason) decisions.push(decision)
       }
       count += decisions.length
@@ -165,12 +166,15 @@ export class LaunchService implements Service {
     const {store, term, wakeup} = this.#options
     const applied = await store.applyLaunches({term, dues, requests})
     // A conflict is a job that was edited, or launched by hand, since it was loaded: the next pass
-    // decides it anew.
-    if (applied.dues.includes('conflict') || applied.requests.includes('conflict')) {
+    // decides it anew. Or it is this very decision, stored by a try whose answer was lost: so nodes look,
+    // once.
+    const conflicted = applied.dues.includes('conflict') || applied.requests.includes('conflict')
+    if (conflicted) {
       this.#conflicted = true
       this.#revisitAt = -Infinity
     }
-    if (applied.decided.some(({launch}) => launch.decision === 'launched')) wakeup.ring('run')
+    const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
+    if (launched || (conflicted && !this.#conflictedBefore)) wakeup.ring('run')
     for (const decided of applied.decided) this.#announce(decided)
   }
 

@@ -102,7 +102,10 @@ export interface LeaderStore {
   } | null>
   /** Jobs with `next` <= now, oldest first, at most `limit`. */
   loadDue(request: {readonly limit: number}): Promise<DueWork>
-  /** Pending rows with a number above `afterGroup`, in order; also the store's now. */
+  /**
+   * Pending rows with a number above `afterGroup`, in order; also the store's now. Numbers are taken before
+   * the commit: a row may appear below one that was there before, so every reader begins anew at 0 at times.
+   */
   loadRequests(request: {
     readonly afterGroup: number
     readonly limit: number
@@ -129,7 +132,7 @@ export interface LeaderStore {
   /** Pending executions due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStray(request: {
     readonly unclaimedMs: number
-    /** Only launches with a larger number: a round over many goes page by page. */
+    /** Only launches with a larger number: a round over many goes page by page, and then begins at 0. */
     readonly afterGroup: number
     readonly limit: number
   }): Promise<{readonly now: number; readonly strays: readonly StrayExecution[]}>

@@ -37,15 +37,16 @@ describe('the finisher', () => {
   function aFinisher(finish: (items: readonly FinishItem[]) => Promise<readonly FinishOutcome[]>) {
     const clock = new VirtualClock()
     const events = new RecordedEvents()
+    const wakeup = new TestWakeup()
     const finisher = new Finisher({
       store: {finish},
       clock,
-      wakeup: new TestWakeup(),
+      wakeup,
       events,
       batchWaitMs: 2,
       batchMax: 4,
     })
-    return {clock, events, finisher}
+    return {clock, events, finisher, wakeup}
   }
   const taken = ({key}: FinishItem): FinishOutcome => ({kind: 'already', key, status: 'succeeded'})
 
@@ -62,6 +63,15 @@ describe('the finisher', () => {
       Array(6).fill('already'),
     )
     assert.deepEqual(batches, [4, 2])
+  })
+
+  it('rings for what may follow from an end that was stored before, and tells it to nobody', async () => {
+    const {clock, events, finisher, wakeup} = aFinisher(async (items) => items.map(taken))
+    const end = finisher.finish(anItem(1))
+    await clock.advance(10)
+    assert.equal((await end).kind, 'already')
+    assert.deepEqual(wakeup.rung, ['run', 'launch'])
+    assert.deepEqual(events.of('execution_finished'), [])
   })
 
   it('offers an end again until the store has taken it', async () => {

@@ -433,6 +433,46 @@ describe('two leaders', () => {
 })
 
 describe('the launch service', () => {
+  it('sees a request that was committed after one with a larger number soon', async () => {
+    const world = new World()
+    const life = await world.start()
+    const {loadRequests} = life.store
+    await world.submit(aJob('early').manual())
+    await world.submit(aJob('late').manual())
+    await world.clock.advance(10 * SECOND)
+    const hidden = new Set<string>(['early'])
+    life.store.loadRequests = async (request) => {
+      const {now, requests} = await loadRequests(request)
+      return {now, requests: requests.filter(({job}) => !hidden.has(job.spec.name))}
+    }
+    await world.runByHand('early')
+    await world.runByHand('late')
+    await world.clock.advance(10)
+    assert.equal(life.executor.of('late').length, 1)
+    hidden.clear()
+    life.wakeup.ring('launch')
+    await world.clock.advance(10)
+    assert.equal(life.executor.of('early').length, 0, 'looked for above the number last seen')
+    await world.clock.advance(300)
+    assert.equal(life.executor.of('early').length, 1)
+  })
+
+  it('lets nodes look when a launch was stored by a try whose answer was lost', async () => {
+    const world = new World()
+    const life = await world.start()
+    await world.submit(aJob('job').every('10s'))
+    const {applyLaunches} = life.store
+    life.store.applyLaunches = async (request) => {
+      life.store.applyLaunches = applyLaunches
+      await applyLaunches(request)
+      return applyLaunches(request)
+    }
+    await world.clock.advance(10 * SECOND + 10)
+    assert.deepEqual(await world.ledgerLines('job'), ['12:00:10 launched'])
+    assert.equal(life.executor.of('job').length, 1, 'before the node’s poll')
+    assert.equal(world.starts('job').length, 1)
+  })
+
   it('does not spin on a conflict that stays', async () => {
     const world = new World()
     const life = await world.start()
