@@ -47,6 +47,7 @@ async function main(argv: readonly string[]): Promise<number> {
     agentCommand: agentCommand(),
     restoreImage: async (image, directory) =>
       (await import('./restore-image.ts')).restoreImage(image, directory),
+    migrateStore: async (request) => (await import('./migrate.ts')).migrateStore(request),
   })
 }
 

@@ -8,6 +8,7 @@ import type {Wakeup} from './ports/wakeup.ts'
 import {StartRefused} from './start-refused.ts'
 import {assert} from './std/assert.ts'
 import {openPostgresStore} from './stores/postgres/store.ts'
+import {movedTo, whyMoved} from './stores/sqlite/moved.ts'
 import {Ownership} from './stores/sqlite/ownership.ts'
 import {openSqliteStore} from './stores/sqlite/store.ts'
 import {localWakeup} from './system/local-wakeup.ts'
@@ -52,6 +53,12 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
     log.logger.warn('the last stop was not a clean one; the store was checked and is whole')
   }
   const {store} = opened
+  // Only now: while the directory was somebody else's, the store may have been on its way.
+  const moved = movedTo(config.dataDirectory)
+  if (moved !== null) {
+    await store.close()
+    throw new StartRefused(whyMoved(config.dataDirectory, moved))
+  }
   return {store, wakeup: localWakeup(), close: () => store.close()}
 }
 

@@ -7,6 +7,7 @@ import type {Clock} from '../ports/clock.ts'
 import {addClusterCommands} from './commands-cluster.ts'
 import {addFileCommands, type RestoreImage} from './commands-files.ts'
 import {addJobCommands} from './commands-jobs.ts'
+import {addMigrateCommand, type MigrateStore} from './commands-migrate.ts'
 import {addRunCommands} from './commands-runs.ts'
 import {
   openSession,
@@ -30,6 +31,7 @@ export interface CliWorld {
   readonly serverCommand: Command
   readonly agentCommand?: Command
   readonly restoreImage: RestoreImage
+  readonly migrateStore: MigrateStore
 }
 
 /** Runs one command to its end. Answers the exit code; a fault of ours is thrown. */
@@ -77,6 +79,7 @@ function buildProgram(world: CliWorld): Command {
   addRunCommands(program, use)
   addClusterCommands(program, use)
   addFileCommands(program, use, world)
+  addMigrateCommand(program, world)
   program
     .command('version')
     .description('Print the version of this program')

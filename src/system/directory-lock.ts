@@ -11,8 +11,8 @@ const SQLITE_BUSY = 5
 
 export type DirectoryLock =
   | {readonly ok: true; release(): void}
-  /** `problem` is one sentence. */
-  | {readonly ok: false; readonly problem: string}
+  /** `problem` is one sentence. `isHeld`: a process has it now. */
+  | {readonly ok: false; readonly isHeld: boolean; readonly problem: string}
 
 /** `directory` is there and may be written. */
 export function lockDirectory(directory: string): DirectoryLock {
@@ -26,10 +26,11 @@ export function lockDirectory(directory: string): DirectoryLock {
       throw error
     }
   } catch (error) {
-    const why = isBusy(error)
+    const isHeld = isBusy(error)
+    const why = isHeld
       ? 'is held by another Belfry process; stop that one or choose another with --data'
       : `cannot be used: ${error instanceof Error ? error.message : String(error)}`
-    return {ok: false, problem: `The data directory ${directory} ${why}.`}
+    return {ok: false, isHeld, problem: `The data directory ${directory} ${why}.`}
   }
 }
 

@@ -115,6 +115,7 @@ async function run(
           ? {ok: true}
           : {ok: false, problem: `There is no image ${image} for ${dataDirectory}.`},
       ),
+    migrateStore: ({from, to}) => Promise.resolve({ok: false, problem: `${from} is not ${to}.`}),
   })
   return {code, out, err}
 }

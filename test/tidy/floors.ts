@@ -25,7 +25,7 @@ const ADAPTER_FLOOR = 3
 const TOP_FLOOR = 6
 
 /** The composition roots: the only files that name adapters. A root may be cut into `server-….ts`. */
-const COMPOSITION = /^src\/(main|restore-image|(server|agent)(-[a-z]+)*)\.ts$/
+const COMPOSITION = /^src\/(main|migrate|restore-image|(server|agent)(-[a-z]+)*)\.ts$/
 
 interface Place {
   /** `''` for a file directly in `src/`. */

@@ -6,9 +6,9 @@
 import {existsSync, rmSync} from 'node:fs'
 import {StoreUnavailable} from '../../ports/store-failure.ts'
 import type {Row, Value} from '../sql/command.ts'
-import type {Sequence} from '../sql/transaction.ts'
 import {Connection} from '../sqlite/connection.ts'
 import {prepareSchema} from '../sqlite/schema.ts'
+import {columnsOf, SEQUENCES, tablesOf} from '../sqlite/tables.ts'
 import {textOf} from './failure.ts'
 import type {Session} from './session.ts'
 
@@ -18,7 +18,6 @@ const ROWS_PER_PIECE = 500
 const OUTPUT_ROWS_PER_PIECE = 50
 /** A cold table is read from the disk. */
 const PIECE_LIMIT_MS = 60_000
-const SEQUENCES: readonly Sequence[] = ['job', 'launch']
 
 /** Writes an image of what `session`, one without limits of time, sees now. Throws `StoreUnavailable`. */
 export async function writeImage(session: Session, target: string): Promise<void> {
@@ -77,18 +76,4 @@ async function copyTable(image: Connection, session: Session, table: string): Pr
     if (found.length < piece) break
   }
   await session.run('CLOSE belfry_image')
-}
-
-/** Tables both engines have; the counters of sequences are SQLite's own. */
-function tablesOf(image: Connection): string[] {
-  const sql = `SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name`
-  const rows = image.answer({kind: 'all', sql, values: []}) as Row[]
-  const counters = new Set(SEQUENCES.map((name) => `${name}_numbers`))
-  return rows.map(({name}) => String(name)).filter((name) => !counters.has(name))
-}
-
-function columnsOf(image: Connection, table: string): string[] {
-  const sql = `SELECT name FROM pragma_table_info(?)`
-  const rows = image.answer({kind: 'all', sql, values: [table]}) as Row[]
-  return rows.map(({name}) => String(name))
 }
