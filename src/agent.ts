@@ -6,23 +6,23 @@
  * the word that nothing else of it is left, and only then work. Stopping is the reverse, with running work
  * let finish in between.
  */
+import {joinCluster} from './agent-joining.ts'
+import {finishingKept, openResults} from './agent-results.ts'
 import {Membership} from './cluster/membership.ts'
 import type {AgentConfig} from './config-agent.ts'
 import type {MemberStatus} from './core/node.ts'
-import {createExecutors, type ExecutorRegistry} from './executors/registry.ts'
+import type {ExecutorRegistry} from './executors/registry.ts'
 import type {RunService} from './flow/run.ts'
 import type {BelfryEvent, Events} from './ports/events.ts'
 import type {FinishItem} from './ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from './ports/store-failure.ts'
 import {createProcessors} from './processors/registry.ts'
+import {openExecutors} from './server-executors.ts'
 import {runService} from './server-flow.ts'
 import {StartRefused} from './start-refused.ts'
-import {knownCluster, rememberCluster} from './stores/remote/cluster-id.ts'
-import {webSocketDial} from './stores/remote/dial.ts'
-import {HeldExecutions} from './stores/remote/held.ts'
-import {AgentLink} from './stores/remote/link.ts'
-import {ResultJournal} from './stores/remote/result-journal.ts'
-import {RemoteNodeStore} from './stores/remote/store.ts'
+import type {AgentLink} from './stores/remote/link.ts'
+import type {ResultJournal} from './stores/remote/result-journal.ts'
+import type {RemoteNodeStore} from './stores/remote/store.ts'
 import {prepareDataDirectory} from './system/data-directory.ts'
 import {lockDirectory} from './system/directory-lock.ts'
 import {localEvents} from './system/local-events.ts'
@@ -31,7 +31,6 @@ import {logEvents, openLog, type Log} from './system/log.ts'
 import {nodeIdentity} from './system/node-identity.ts'
 import {systemClock} from './system/system-clock.ts'
 import {systemRandom} from './system/system-random.ts'
-import {VERSION} from './system/version.ts'
 
 export interface RunningAgent {
   /** Leaves in good order: no new work, running work finishes up to the grace period. Repeatable. */
@@ -57,8 +56,6 @@ export function startAgent(config: AgentConfig, surroundings: AgentSurroundings)
 
 /** Results of an earlier life are offered again this often, while no server takes them. */
 const AGAIN_MS = 500
-/** From dialling to the upgrade. */
-const DIAL_MS = 5_000
 
 class Agent implements RunningAgent {
   readonly #config: AgentConfig
@@ -70,17 +67,15 @@ class Agent implements RunningAgent {
   readonly #log: Log
   readonly #done = Promise.withResolvers<number>()
   readonly #incarnation = this.#random.id()
-  readonly #held = new HeldExecutions()
   /** What was opened, newest last; closed in reverse. */
   readonly #opened: (() => unknown)[] = []
   #link: AgentLink | null = null
   #store!: RemoteNodeStore
   #journal!: ResultJournal
-  #executors!: ExecutorRegistry
   #membership: Membership | null = null
   #run: RunService | null = null
   #status: MemberStatus = 'alive'
-  #joinedUrl: string | null = null
+  #isFenced = false
   #stopping: Promise<void> | null = null
   #exitCode = 0
 
@@ -124,15 +119,29 @@ class Agent implements RunningAgent {
   async #start(): Promise<void> {
     const config = this.#config
     for (const warning of config.warnings) this.#log.logger.warn(warning)
-    const nodeId = await this.#openDirectory()
-    const opened = await ResultJournal.open(config.dataDirectory, this.#clock)
-    this.#journal = opened.journal
-    this.#opened.push(() => opened.journal.close())
-    await this.#openExecutors(nodeId)
-    const url = await this.#join(nodeId)
-    await this.#deliver(opened.left)
-    await this.#insist(() => this.#store.earlierOver())
-    this.#work(nodeId)
+    const node = {id: await this.#openDirectory(), incarnation: this.#incarnation}
+    const base = {config, clock: this.#clock, log: this.#log}
+    const {journal, left} = await openResults({...base, dataDirectory: config.dataDirectory})
+    this.#journal = journal
+    this.#opened.push(() => journal.close())
+    const {environment} = this.#surroundings
+    const executors = await openExecutors({...base, nodeId: node.id, environment})
+    this.#opened.push(() => executors.stop())
+    const {link, store, joined} = await joinCluster({
+      ...base,
+      random: this.#random,
+      wakeup: this.#wakeup,
+      node,
+      status: () => this.#status,
+      fenced: (why) => this.#fenced(why),
+    })
+    this.#opened.push(() => link.stop())
+    this.#link = link
+    this.#store = store
+    const url = await joined
+    await this.#deliver(left)
+    await this.#insist(() => store.earlierOver())
+    this.#work(node, link, executors)
     this.#surroundings.ready(`belfry agent ${config.nodeName} joined ${url}`)
   }
 
@@ -147,70 +156,6 @@ class Agent implements RunningAgent {
     const identity = await nodeIdentity(dataDirectory, this.#random)
     if (!identity.ok) throw new StartRefused(identity.problem)
     return identity.id
-  }
-
-  async #openExecutors(nodeId: string): Promise<void> {
-    const {dataDirectory, limits, suAllow, netAllow, netDeny} = this.#config
-    this.#executors = createExecutors({
-      dataDir: dataDirectory,
-      nodeId,
-      clock: this.#clock,
-      environment: this.#surroundings.environment,
-      suAllowed: suAllow,
-      cwdAllowed: null,
-      netAllow,
-      netDeny,
-      killAfterMs: limits.killAfterMs,
-      drainMs: limits.drainMs,
-      spawn: 'auto',
-      report: (sentence) => this.#log.logger.warn(sentence),
-    })
-    const {ended} = await this.#executors.endOrphans()
-    for (const execution of ended) {
-      this.#log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
-    }
-    await this.#executors.start()
-    this.#opened.push(() => this.#executors.stop())
-  }
-
-  /** Resolves with the URL of the first server that takes the agent in, however long that takes. */
-  async #join(nodeId: string): Promise<string> {
-    const {nodeName, tags, slots, servers, token, ca, limits, dataDirectory} = this.#config
-    const clusterId = await knownCluster(dataDirectory).catch((error: Error) => {
-      throw new StartRefused(`${error.message}.`, {cause: error})
-    })
-    const node = {id: nodeId, incarnation: this.#incarnation, name: nodeName, tags: {...tags}}
-    const first = Promise.withResolvers<string>()
-    this.#link = new AgentLink({
-      dial: webSocketDial({token, ca, handshakeMs: DIAL_MS, version: VERSION}),
-      urls: servers,
-      clock: this.#clock,
-      random: this.#random,
-      introduction: () => ({
-        node: {...node, slots, version: VERSION},
-        status: this.#status,
-        ...this.#held.inHand(),
-      }),
-      clusterId,
-      remember: (id) => rememberCluster(dataDirectory, id),
-      silenceMs: limits.linkSilenceMs,
-      rang: (bell) => this.#wakeup.ring(bell),
-      joined: (url) => {
-        if (this.#joinedUrl !== null) this.#log.logger.info({url}, 'joined again')
-        this.#joinedUrl = url
-        this.#wakeup.ring('run')
-        first.resolve(url)
-      },
-      report: (sentence) => this.#log.logger.warn(sentence),
-      refused: (sentence, kind) => {
-        if (kind === 'fenced' && this.#joinedUrl !== null) this.#fenced(sentence)
-        else first.reject(new StartRefused(sentence))
-      },
-    })
-    this.#store = new RemoteNodeStore(this.#link, this.#held, () => this.#wakeup.ring('cancel'))
-    this.#opened.push(() => this.#link?.stop())
-    this.#link.start()
-    return await first.promise
   }
 
   /** Results that an earlier life could not deliver: before the rest of that life is declared lost. */
@@ -235,14 +180,15 @@ class Agent implements RunningAgent {
     throw new StartRefused('The agent was stopped before it had joined.')
   }
 
-  #work(nodeId: string): void {
+  #work(
+    node: {readonly id: string; readonly incarnation: string},
+    link: AgentLink,
+    executors: ExecutorRegistry,
+  ): void {
     const {limits, nodeName, dataDirectory, logRoot, syslogUrl} = this.#config
-    const events = this.#events
-    const node = {id: nodeId, incarnation: this.#incarnation}
+    const ports = {store: this.#store, clock: this.#clock, events: this.#events}
     this.#membership = new Membership({
-      store: this.#store,
-      clock: this.#clock,
-      events,
+      ...ports,
       member: {...node, name: nodeName},
       heartbeatMs: limits.heartbeatMs,
       fenced: () => this.#fenced('another process has joined as this node; this one ends'),
@@ -255,51 +201,35 @@ class Agent implements RunningAgent {
       logRoot,
       syslogUrl,
       writeLog: (record) => this.#log.logger.info(record, 'output'),
-      runProgram: (argv, input) => this.#executors.runProgram(argv, input),
+      runProgram: (argv, input) => executors.runProgram(argv, input),
     })
-    const parts = {
-      config: this.#config,
-      store: this.#store,
-      clock: this.#clock,
-      random: this.#random,
-      wakeup: this.#wakeup,
-      events,
-    }
-    this.#run = runService(parts, node, this.#executors, processors, {
-      cutOff: {forMs: () => this.#link?.cutOffMs ?? 0, limitMs: limits.cutOffMs},
+    const parts = {...ports, config: this.#config, random: this.#random, wakeup: this.#wakeup}
+    this.#run = runService(parts, node, executors, processors, {
+      cutOff: {
+        forMs: () => link.cutOffMs,
+        limitMs: limits.cutOffMs,
+        mayLeave: () => !link.isConnected,
+      },
       pollMs: limits.agentPollMs,
-      finishing: (item, finish) => this.#finishing(item, finish),
+      finishing: finishingKept(this.#journal, this.#events),
     })
     this.#run.start()
-  }
-
-  /**
-   * On disk before it is offered. A crash between the two, or before the answer, leaves the result for the
-   * next life; one after the answer delivers it twice, which changes nothing.
-   */
-  async #finishing(item: FinishItem, finish: () => Promise<unknown>): Promise<void> {
-    try {
-      await this.#journal.keep(item)
-    } catch (error) {
-      // A full disk must not keep a result from a server that would take it.
-      this.#events.emit('step_failed', {step: 'keep_result', message: String(error)})
-    }
-    await finish()
-    await this.#journal.delivered([item.key])
   }
 
   /** Another life of this node has joined: nothing of this one may go on. */
   #fenced(why: string): void {
     this.#log.logger.error(why)
     this.#exitCode = 1
-    this.#run?.killAll()
+    this.#isFenced = true
     void this.stop()
+    this.hurry()
   }
 
   async #stop(): Promise<void> {
+    this.#link?.leaving()
     if (this.#run !== null) {
-      await this.#tell('leaving')
-      await this.#run.drain(this.#config.graceMs)
+      // From the first moment on nothing new is taken, so that a second signal finds all there is to end.
+      await Promise.all([this.#run.drain(this.#config.graceMs), this.#tell('leaving')])
       await this.#tell('left')
       await this.#membership?.stop()
       const {waitingCount} = this.#journal
@@ -316,9 +246,10 @@ class Agent implements RunningAgent {
     this.#log.flush()
   }
 
-  /** The cluster finds out by silence what it could not be told. */
+  /** The cluster finds out by silence what it could not be told; of a life that was replaced, nothing. */
   async #tell(status: 'leaving' | 'left'): Promise<void> {
     this.#status = status
+    if (this.#isFenced) return
     try {
       await this.#membership?.become(status)
     } catch (error) {

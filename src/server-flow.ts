@@ -83,12 +83,13 @@ export interface RunParts extends Omit<FlowParts, 'config' | 'store'> {
   readonly store: NodeStore
 }
 
-/** How an agent differs from a server that runs jobs. */
-export interface AgentRun {
-  readonly cutOff: CutOff
-  readonly pollMs: number
+/** In what the nodes that run jobs differ. */
+export interface NodeRun {
+  /** Absent for a server that is the only one: nobody else gives its work away. */
+  readonly cutOff?: CutOff
+  readonly pollMs?: number
   /** Around the finish of each execution. */
-  readonly finishing: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
+  readonly finishing?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
 }
 
 /** What runs a node's executions. */
@@ -97,7 +98,7 @@ export function runService(
   node: {readonly id: string; readonly incarnation: string},
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
-  agent: AgentRun | null = null,
+  {cutOff, pollMs, finishing}: NodeRun = {},
 ): RunService {
   const {limits} = config
   const {store, clock} = ports
@@ -114,7 +115,7 @@ export function runService(
       openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
     finish: (item) => {
       const finish = () => finisher.finish(item)
-      return agent === null ? finish() : agent.finishing(item, finish)
+      return finishing === undefined ? finish() : finishing(item, finish)
     },
     append: (item) => appends.add(item),
     nodeId: node.id,
@@ -122,8 +123,8 @@ export function runService(
     slots: config.slots,
     claimMax: limits.claimBatchMax,
     claimFreshMs: limits.claimFreshMs,
-    pollMs: agent?.pollMs ?? limits.pollMs,
-    ...(agent === null ? {} : {cutOff: agent.cutOff}),
+    pollMs: pollMs ?? limits.pollMs,
+    ...(cutOff === undefined ? {} : {cutOff}),
     drainPatienceMs: limits.drainPatienceMs,
     keepOutputBytes: limits.outputTailBytes,
     flushBytes: limits.outputFlushBytes,

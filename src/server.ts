@@ -10,14 +10,15 @@ import {ClockWatch} from './cluster/clock-watch.ts'
 import {Leadership} from './cluster/leadership.ts'
 import {Membership} from './cluster/membership.ts'
 import type {Config} from './config.ts'
-import {createExecutors, type ExecutorRegistry} from './executors/registry.ts'
+import type {ExecutorRegistry} from './executors/registry.ts'
 import {rescueNode} from './flow/rescue.ts'
 import type {RunService} from './flow/run.ts'
 import type {JoinRequest} from './ports/node-store.ts'
 import type {Store} from './ports/store.ts'
 import type {Wakeup} from './ports/wakeup.ts'
 import {createProcessors} from './processors/registry.ts'
-import {leaderServices, runService, type FlowParts} from './server-flow.ts'
+import {openExecutors} from './server-executors.ts'
+import {leaderServices, runService, type FlowParts, type NodeRun} from './server-flow.ts'
 import {listen, type Listener} from './server-http.ts'
 import {agreeZone, openStore} from './server-store.ts'
 import {memberOf, type Identity} from './server-member.ts'
@@ -77,6 +78,7 @@ class Server implements RunningServer {
   #closeStore!: () => Promise<void>
   #stopping: Promise<void> | null = null
   #exitCode = 0
+  #isFenced = false
   url = ''
 
   constructor(config: Config) {
@@ -116,7 +118,8 @@ class Server implements RunningServer {
     if (!identity.ok) throw new StartRefused(identity.problem)
     const node: Identity = {id: identity.id, incarnation: this.#random.id()}
     const zone = await agreeZone(this.#store, base)
-    await this.#openExecutors(node)
+    this.#executors = await openExecutors({...base, nodeId: node.id, environment: process.env})
+    this.#opened.push(() => this.#executors.stop())
     const processors = createProcessors({
       dataDir: config.dataDirectory,
       nodeName: config.nodeName,
@@ -157,7 +160,7 @@ class Server implements RunningServer {
     })
     const parts: FlowParts = {...rescue, config, clock: this.#clock}
     if (config.run) {
-      this.#run = runService(parts, node, this.#executors, processors)
+      this.#run = runService(parts, node, this.#executors, processors, this.#cutOff())
       this.#opened.push(() => this.#run!.stop())
       this.#run.start()
     }
@@ -180,30 +183,6 @@ class Server implements RunningServer {
     this.#log.flush()
   }
 
-  async #openExecutors(node: Identity): Promise<void> {
-    const {dataDirectory, limits, suAllow, netAllow, netDeny} = this.#config
-    this.#executors = createExecutors({
-      dataDir: dataDirectory,
-      nodeId: node.id,
-      clock: this.#clock,
-      environment: process.env,
-      suAllowed: suAllow,
-      cwdAllowed: null,
-      netAllow,
-      netDeny,
-      killAfterMs: limits.killAfterMs,
-      drainMs: limits.drainMs,
-      spawn: 'auto',
-      report: (sentence) => this.#log.logger.warn(sentence),
-    })
-    const {ended} = await this.#executors.endOrphans()
-    for (const execution of ended) {
-      this.#log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
-    }
-    await this.#executors.start()
-    this.#opened.push(() => this.#executors.stop())
-  }
-
   async #join(member: JoinRequest['member']): Promise<void> {
     const {limits} = this.#config
     const joined = await this.#store.join({member}, limits.failedAfterMs)
@@ -222,6 +201,14 @@ class Server implements RunningServer {
     })
     this.#opened.push(() => this.#membership.stop())
     this.#membership.start()
+  }
+
+  /** A store of its own, in its data directory, cannot be out of reach for this server alone. */
+  #cutOff(): NodeRun {
+    const {store, limits} = this.#config
+    if (store.engine === 'sqlite') return {}
+    const forMs = () => this.#membership.silentMs
+    return {cutOff: {forMs, limitMs: limits.cutOffMs, mayLeave: () => false}}
   }
 
   #watchClock(): void {
@@ -261,14 +248,15 @@ class Server implements RunningServer {
   #fenced(): void {
     this.#log.logger.error('another process has joined as this node; this one ends')
     this.#exitCode = 1
-    this.#run?.killAll()
+    this.#isFenced = true
     void this.stop()
+    this.hurry()
   }
 
   async #stop(): Promise<void> {
-    await this.#leadership?.stop()
-    await this.#tell('leaving')
-    await this.#run?.drain(this.#config.graceMs)
+    // From the first moment on nothing new is taken, so that a second signal finds all there is to end.
+    const drained = this.#run?.drain(this.#config.graceMs)
+    await Promise.all([drained, this.#resign()])
     await this.#tell('left')
     await this.#clockWatch?.stop()
     await this.#membership.stop()
@@ -280,8 +268,14 @@ class Server implements RunningServer {
     this.#done.resolve(this.#exitCode)
   }
 
-  /** The cluster finds out by silence what it could not be told. */
+  async #resign(): Promise<void> {
+    await this.#leadership?.stop()
+    await this.#tell('leaving')
+  }
+
+  /** The cluster finds out by silence what it could not be told; of a life that was replaced, nothing. */
   async #tell(status: 'leaving' | 'left'): Promise<void> {
+    if (this.#isFenced) return
     try {
       await this.#membership.become(status)
     } catch (error) {

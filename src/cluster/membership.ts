@@ -23,14 +23,24 @@ export class Membership implements Service {
   readonly #options: MembershipOptions
   readonly #loop: Loop
   #status: MemberStatus = 'alive'
+  /** Monotonic instant at which the newest beat that the store has acknowledged was sent. */
+  #acknowledgedAt: number
   /** Settles when the newest beat is over; never rejects. */
   #lastBeat: Promise<unknown> = Promise.resolve()
 
   constructor(options: MembershipOptions) {
     this.#options = options
+    // Made by a node that has just joined.
+    this.#acknowledgedAt = options.clock.monotonicMs()
     const failed = (error: unknown) =>
       options.events.emit('step_failed', {step: 'heartbeat', message: String(error)})
-    this.#loop = new Loop({clock: options.clock, step: () => this.#beat(), failed})
+    this.#loop = new Loop({
+      clock: options.clock,
+      step: () => this.#beat(),
+      failed,
+      // A store that is back hears of this node as soon as of any other.
+      backoffMaxMs: options.heartbeatMs,
+    })
   }
 
   start(): void {
@@ -39,6 +49,11 @@ export class Membership implements Service {
 
   async stop(): Promise<void> {
     await this.#loop.stop()
+  }
+
+  /** For how long the store has acknowledged no heartbeat of this node, counted from its sending. */
+  get silentMs(): number {
+    return this.#options.clock.monotonicMs() - this.#acknowledgedAt
   }
 
   /** Resolves when the store knows the new status. */
@@ -57,13 +72,15 @@ export class Membership implements Service {
   }
 
   async #send(): Promise<number> {
-    const {store, member, heartbeatMs} = this.#options
+    const {store, clock, member, heartbeatMs} = this.#options
+    const sentAt = clock.monotonicMs()
     const answer = await store.beat({
       nodeId: member.id,
       incarnation: member.incarnation,
       status: this.#status,
     })
-    if (answer !== 'ok') this.#options.fenced()
+    if (answer === 'ok') this.#acknowledgedAt = sentAt
+    else this.#options.fenced()
     return heartbeatMs
   }
 }

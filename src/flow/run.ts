@@ -37,19 +37,30 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
    * before it gives up: the executions are then ended by this node's next life.
    */
   readonly drainPatienceMs: number
-  /** For a node that reaches the store through servers; absent = it has the store itself. */
+  /** Absent = nobody else could run anything while this node does not reach the store. */
   readonly cutOff?: CutOff
 }
 
 export interface CutOff {
-  /** For how long no server has been heard of; 0 while one answers. */
+  /** For how long the store has acknowledged no heartbeat of this node. */
   readonly forMs: () => number
   /** After this long, executions whose job says so are ended. */
   readonly limitMs: number
+  /**
+   * Whether a node that stops need not wait for the store: it cannot be reached at the moment, and ends are
+   * kept for this node's next life to deliver.
+   */
+  readonly mayLeave: () => boolean
 }
 
-/** While cut off: what was claimed just before is found this soon. */
+/** While cut off or stopping: how soon a change is found. */
 const CUT_OFF_LOOK_MS = 500
+
+/**
+ * What a hurried drain waits for, once everything was killed: longer than the rest of a command's output
+ * (`drainMs`) and one try at the store.
+ */
+const HURRIED_PATIENCE_MS = 3_000
 
 /**
  * Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store
@@ -70,7 +81,9 @@ export class RunService implements Service {
   /** The grace is over: what a claim still under way brings is not started any more. */
   #ending: 'term' | 'kill' | null = null
   #idle: (() => void)[] = []
-  #patience: Timer | null = null
+  /** While draining: when it gives up. */
+  #patience: {readonly timer: Timer; readonly dueAt: number} | null = null
+  readonly #impatient = Promise.withResolvers<void>()
   /** Kept over a failed claim, so that repeating it answers what it may have claimed. */
   #token: string | null = null
 
@@ -107,28 +120,30 @@ export class RunService implements Service {
   /**
    * Takes nothing new and lets running work finish for `graceMs` (may be `Infinity`); the rest is ended
    * and becomes `lost` with reason `node_stopped`. Resolves when nothing runs and the store has every
-   * end.
+   * end, or when there is nothing more to hope for.
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true
     for (const stop of this.#deaf) stop()
+    this.#cutOffs?.ring()
     // The grace runs from now on, also while a claim is still under way at a slow store.
     const {clock} = this.#options
     const timer =
       Number.isFinite(graceMs) && graceMs > 0 ? clock.after(graceMs, () => this.#end('term')) : null
     if (graceMs <= 0) this.#end('kill')
-    await this.#claims.stop()
     this.#watchSettling()
-    await this.#whenIdle()
+    await Promise.race([this.#quiet(), this.#impatient.promise])
     timer?.cancel()
-    this.#patience?.cancel()
-    await this.#cancels.stop()
+    this.#patience?.timer.cancel()
+    // One that is still asking a store that is away is not waited for.
+    void this.#cancels.stop()
     await this.#cutOffs?.stop()
   }
 
-  /** Ends whatever runs at once, also while draining. */
+  /** Ends whatever runs at once. A drain under way then gives up soon. */
   killAll(): void {
     this.#end('kill')
+    if (this.#draining) this.#waitAtMost(HURRIED_PATIENCE_MS)
   }
 
   async stop(): Promise<void> {
@@ -183,12 +198,31 @@ export class RunService implements Service {
     for (const resolve of this.#idle.splice(0)) resolve()
   }
 
+  /** Nothing is claimed any more, nothing runs, and the store has every end. */
+  async #quiet(): Promise<void> {
+    await this.#claims.stop()
+    this.#watchSettling()
+    await this.#whenIdle()
+    await this.#cancels.stop()
+  }
+
   /** While draining: with nothing left to run, or all of it told to end, the rest may take only so long. */
   #watchSettling(): void {
-    if (!this.#draining || this.#patience !== null) return
-    if (this.#running.size > 0 && this.#ending === null) return
-    const {clock, drainPatienceMs} = this.#options
-    this.#patience = clock.after(drainPatienceMs, () => this.#rest())
+    if (!this.#draining) return
+    const isOver = this.#running.size === 0
+    if (!isOver && this.#ending === null) return
+    const {drainPatienceMs, cutOff} = this.#options
+    const isHopeless = isOver && cutOff?.mayLeave() === true
+    this.#waitAtMost(isHopeless ? HURRIED_PATIENCE_MS : drainPatienceMs)
+  }
+
+  #waitAtMost(waitMs: number): void {
+    const {clock} = this.#options
+    const dueAt = clock.monotonicMs() + waitMs
+    if (this.#patience !== null && this.#patience.dueAt <= dueAt) return
+    this.#patience?.timer.cancel()
+    const timer = clock.after(waitMs, () => this.#impatient.resolve())
+    this.#patience = {timer, dueAt}
   }
 
   /** Whether the claim still stands. While the store cannot say, nothing is started. */
@@ -218,8 +252,9 @@ export class RunService implements Service {
    * that must not run twice end here, before they can be.
    */
   async #look({forMs, limitMs}: CutOff): Promise<number> {
+    this.#watchSettling()
     const leftMs = limitMs - forMs()
-    if (leftMs > 0) return leftMs
+    if (leftMs > 0) return this.#draining ? Math.min(leftMs, CUT_OFF_LOOK_MS) : leftMs
     for (const running of this.#running.values()) if (running.endsWhenCutOff) running.cutOff()
     return CUT_OFF_LOOK_MS
   }

@@ -129,7 +129,7 @@ export class Running {
     return onDisconnect === 'stop' || (onDisconnect === '' && concurrency === 'forbid')
   }
 
-  /** The node has no server any more; the outcome is `lost`, reason `cut_off`. */
+  /** The cluster hears nothing of this node any more; the outcome is `lost`, reason `cut_off`. */
   cutOff(): void {
     this.#wanted ??= 'cut_off'
     this.#handle?.cancel()

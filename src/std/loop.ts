@@ -19,6 +19,8 @@ export interface LoopOptions {
   readonly step: () => Promise<number>
   /** Told of every failure of the step; the loop goes on by itself. */
   readonly failed: (error: unknown) => void
+  /** The longest wait after a failure, in ms; default 5 s. */
+  readonly backoffMaxMs?: number
 }
 
 /** After a failure: soon enough to be back at once after a blip, rare enough not to hammer what is down. */
@@ -76,7 +78,8 @@ export class Loop {
       // A broken invariant is not a failure to try again: nothing handles this rejection, and the
       // process ends.
       if (error instanceof AssertionFailed) throw error
-      delayMs = Math.min(LONGEST_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures, 10))
+      const {backoffMaxMs = LONGEST_BACKOFF_MS} = this.#options
+      delayMs = Math.min(backoffMaxMs, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures, 10))
       this.#failures += 1
       this.#rung = false
       this.#options.failed(error)

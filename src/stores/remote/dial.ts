@@ -81,6 +81,20 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
   }
 }
 
+/** Statuses that the same request meets again: a wrong token, host name or address. */
+const LASTING_REFUSALS: Readonly<Record<number, string>> = {
+  400: 'does not understand agents',
+  401: 'refuses the token; give the right one with --token or --token-file',
+  403: 'refuses this agent; it needs a token, given to both with --token',
+  404: 'knows no agents; it is no Belfry server, or of an older version',
+  421: 'does not answer under that host name; start it with --allow-host',
+}
+
+/** Why dialling that server again is of no use, as a sentence without its subject; `null` = it may be. */
+export function lastingRefusal(status: number | null): string | null {
+  return (status === null ? undefined : LASTING_REFUSALS[status]) ?? null
+}
+
 /** `http://host:8080` → `ws://host:8080/v1/agent`. */
 export function agentUrl(url: string): string {
   const target = new URL(url)

@@ -1,13 +1,12 @@
 /**
  * An agent's link to its cluster: one connection to any server, made again for ever. It introduces the agent,
  * matches answers to questions, passes on the server's rings, and goes to another server when this one is
- * silent. What is asked while there is no connection waits a little for one.
+ * silent or cut off from the store itself. What is asked while there is no connection waits a little for one.
  */
 import type {Clock, Timer} from '../../ports/clock.ts'
 import type {Random} from '../../ports/random.ts'
-import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-failure.ts'
+import {StoreUnavailable} from '../../ports/store-failure.ts'
 import {
-  AGENT_MESSAGE_BYTES_MAX,
   decodeServerMessage,
   isSpoken,
   PROTOCOL,
@@ -20,7 +19,8 @@ import {
   type ServerMessage,
 } from '../../wire/agent-protocol.ts'
 import type {Asking} from './asking.ts'
-import type {AgentSocket, Closed, Dial} from './dial.ts'
+import {lastingRefusal, type AgentSocket, type Closed, type Dial} from './dial.ts'
+import {Questions} from './questions.ts'
 import {Redial} from './redial.ts'
 
 export interface LinkOptions {
@@ -35,7 +35,7 @@ export interface LinkOptions {
   readonly clusterId: string | null
   /** Makes durable which cluster this agent belongs to; waited for before anything else is said. */
   readonly remember: (clusterId: string) => Promise<void>
-  /** A heartbeat not answered for this long: the server is gone. */
+  /** A heartbeat not acknowledged for this long: the server is gone, or its store is. */
   readonly silenceMs: number
   readonly rang: (bell: 'run' | 'cancel') => void
   /** A server has taken the agent in. */
@@ -52,32 +52,11 @@ const HANDSHAKE_MS = 5_000
 const ANSWER_MS = 30_000
 /** What is asked without a connection waits for one this long. */
 const WAIT_MS = 5_000
-/** Questions asked and waiting: the flow has a handful, whatever there is to do. */
-const QUESTIONS_MAX = 1_000
-/** Not gone out yet; beyond this a server that does not read is not sent more. */
-const BUFFERED_BYTES_MAX = 4 * AGENT_MESSAGE_BYTES_MAX
-
-/** Statuses of HTTP that the same request meets again: a wrong token, host name or address. */
-const LASTING_STATUSES: Readonly<Record<number, string>> = {
-  400: 'does not understand agents',
-  401: 'refuses the token; give the right one with --token or --token-file',
-  403: 'refuses this agent; it needs a token, given to both with --token',
-  404: 'knows no agents; it is no Belfry server, or of an older version',
-  421: 'does not answer under that host name; start it with --allow-host',
-}
-
-interface Question {
-  readonly answered: (answer: AnswerMessage) => void
-  readonly failed: (error: Error) => void
-  readonly timer: Timer
-  readonly kind: QuestionKind
-  readonly sentAt: number
-}
 
 interface Connection {
   readonly url: string
   readonly socket: AgentSocket
-  readonly questions: Map<number, Question>
+  readonly questions: Questions
   readonly helloAt: number
   handshake: Timer | null
   welcomed: boolean
@@ -90,18 +69,18 @@ export class AgentLink implements Asking {
   #connection: Connection | null = null
   #redialling: Timer | null = null
   #waiting = new Set<(connection: Connection | null) => void>()
-  #questionId = 0
   #hasJoined = false
   #isReported = false
   #stopped = false
-  /** When the newest word was sent that a server has answered. */
-  #heardSince: number
+  #isLeaving = false
+  /** When the newest word was sent that a server has answered from the store. */
+  #acknowledgedAt: number
 
   constructor(options: LinkOptions) {
     this.#options = options
     this.#clusterId = options.clusterId
     this.#redial = new Redial(options.urls, options.random)
-    this.#heardSince = options.clock.monotonicMs()
+    this.#acknowledgedAt = options.clock.monotonicMs()
   }
 
   start(): void {
@@ -120,26 +99,31 @@ export class AgentLink implements Asking {
     return this.#connection?.welcomed === true
   }
 
-  /** For how long no server has been heard of; 0 while one answers. */
+  /**
+   * For how long no server has acknowledged this agent out of the store. One that answers and cannot reach
+   * the store does not count: the cluster hears as little of the agent as if the cable were cut.
+   */
   get cutOffMs(): number {
-    return Math.max(0, this.#options.clock.monotonicMs() - this.#heardSince)
+    return Math.max(0, this.#options.clock.monotonicMs() - this.#acknowledgedAt)
+  }
+
+  /** This agent is about to end: what is asked without a connection does not wait for one any more. */
+  leaving(): void {
+    this.#isLeaving = true
+    this.#tellWaiting(null)
   }
 
   async ask<Kind extends QuestionKind>(kind: Kind, body: BodyOf<Kind>): Promise<AnswerOf<Kind>> {
     const connection = this.#joinedConnection() ?? (await this.#waitForConnection())
-    const {socket, questions} = connection
-    if (questions.size >= QUESTIONS_MAX || socket.bufferedBytes > BUFFERED_BYTES_MAX)
-      throw new StoreUnavailable('the server does not keep up with what it is asked')
-    const {clock, silenceMs} = this.#options
-    const id = ++this.#questionId
-    const answer = new Promise<AnswerMessage>((answered, failed) => {
-      const waitMs = kind === 'beat' ? silenceMs : ANSWER_MS
-      const timer = clock.after(waitMs, () => this.#unanswered(connection, id, kind))
-      questions.set(id, {answered, failed, timer, kind, sentAt: clock.monotonicMs()})
+    const isBeat = kind === 'beat'
+    const answer = await connection.questions.ask(kind, body, {
+      waitMs: isBeat ? this.#options.silenceMs : ANSWER_MS,
+      late: () => {
+        if (isBeat) this.#leave(connection, 'it did not answer a heartbeat')
+      },
     })
-    socket.send(JSON.stringify({kind, id, ...body}))
     // Which answers belong to which question is checked where they are matched.
-    return (await answer) as AnswerOf<Kind>
+    return answer as AnswerOf<Kind>
   }
 
   #joinedConnection(): Connection | null {
@@ -148,7 +132,7 @@ export class AgentLink implements Asking {
 
   async #waitForConnection(): Promise<Connection> {
     const connection = await new Promise<Connection | null>((resolve) => {
-      if (this.#stopped) return resolve(null)
+      if (this.#stopped || this.#isLeaving) return resolve(null)
       const timer = this.#options.clock.after(WAIT_MS, () => done(null))
       const done = (found: Connection | null) => {
         timer.cancel()
@@ -169,17 +153,18 @@ export class AgentLink implements Asking {
     if (this.#stopped) return
     const {dial, clock} = this.#options
     const url = this.#redial.url()
+    const socket = dial(url, {
+      opened: () => this.#introduce(connection),
+      heard: (text) => this.#heard(connection, text),
+      closed: (why) => this.#closed(connection, why),
+    })
     const connection: Connection = {
       url,
-      questions: new Map(),
+      socket,
+      questions: new Questions(clock, socket),
       helloAt: clock.monotonicMs(),
       welcomed: false,
       handshake: null,
-      socket: dial(url, {
-        opened: () => this.#introduce(connection),
-        heard: (text) => this.#heard(connection, text),
-        closed: (why) => this.#closed(connection, why),
-      }),
     }
     this.#connection = connection
     connection.handshake = clock.after(HANDSHAKE_MS, () =>
@@ -239,7 +224,7 @@ export class AgentLink implements Asking {
     connection.welcomed = true
     this.#hasJoined = true
     this.#isReported = false
-    this.#answeredSince(connection.helloAt)
+    this.#acknowledged(connection.helloAt)
     this.#redial.succeeded()
     joined(connection.url)
     this.#tellWaiting(connection)
@@ -252,8 +237,6 @@ export class AgentLink implements Asking {
     }
     if (code === 'cluster') return this.#notOurs(connection, otherCluster(connection.url))
     if (code === 'protocol' || code === 'name_taken') return this.#notOurs(connection, message)
-    // It is there, and its store is not: nobody else can give this agent's work away either.
-    if (code === 'unavailable') this.#answeredSince(connection.helloAt)
     this.#leave(connection, message)
   }
 
@@ -265,37 +248,25 @@ export class AgentLink implements Asking {
   }
 
   #answered(connection: Connection, answer: AnswerMessage | FailedMessage): void {
-    const question = connection.questions.get(answer.id)
-    if (question === undefined) return
-    connection.questions.delete(answer.id)
-    question.timer.cancel()
-    if (question.kind === 'beat') this.#answeredSince(question.sentAt)
-    if (answer.kind === question.kind) return question.answered(answer)
-    if (answer.kind !== 'failed') return this.#leave(connection, 'it answers what was not asked')
-    const {failure, message} = answer
-    question.failed(
-      failure === 'unknown' ? new OutcomeUnknown(message) : new StoreUnavailable(message),
-    )
+    const settled = connection.questions.settle(answer)
+    if (settled === null) return
+    const {kind, sentAt, how} = settled
+    if (how === 'foreign') return this.#leave(connection, 'it answers what was not asked')
+    if (kind !== 'beat') return
+    if (how === 'answered') return this.#acknowledged(sentAt)
     // It hears us and cannot reach the store; another server may.
-    if (question.kind === 'beat') this.#leave(connection, message)
+    if (this.cutOffMs >= this.#options.silenceMs)
+      this.#leave(connection, 'it cannot reach its store')
   }
 
-  #answeredSince(sentAt: number): void {
-    this.#heardSince = Math.max(this.#heardSince, sentAt)
-  }
-
-  #unanswered(connection: Connection, id: number, kind: QuestionKind): void {
-    const question = connection.questions.get(id)
-    if (question === undefined) return
-    connection.questions.delete(id)
-    question.failed(new OutcomeUnknown(`${connection.url} did not answer in time`))
-    if (kind === 'beat') this.#leave(connection, 'it did not answer a heartbeat')
+  #acknowledged(sentAt: number): void {
+    this.#acknowledgedAt = Math.max(this.#acknowledgedAt, sentAt)
   }
 
   #closed(connection: Connection, {reason, status}: Closed): void {
     if (this.#connection !== connection) return
-    const lasting = status === null ? undefined : LASTING_STATUSES[status]
-    if (lasting !== undefined) return this.#notOurs(connection, `${connection.url} ${lasting}.`)
+    const lasting = lastingRefusal(status)
+    if (lasting !== null) return this.#notOurs(connection, `${connection.url} ${lasting}.`)
     this.#leave(connection, reason)
   }
 
@@ -317,12 +288,7 @@ export class AgentLink implements Asking {
     this.#connection = null
     connection.handshake?.cancel()
     connection.socket.cut()
-    const {url} = connection
-    for (const {timer, failed} of connection.questions.values()) {
-      timer.cancel()
-      failed(new OutcomeUnknown(`the link to ${url} was lost before the answer`))
-    }
-    connection.questions.clear()
+    connection.questions.giveUp(`the link to ${connection.url} was lost before the answer`)
   }
 }
 

@@ -33,6 +33,14 @@ const Line = Compile(
   Type.Object({finish: Type.Optional(Finish), done: Type.Optional(Type.Array(Type.String()))}),
 )
 
+export interface OpenedJournal {
+  readonly journal: ResultJournal
+  /** Results of earlier lives that no server has yet, oldest first. */
+  readonly left: readonly FinishItem[]
+  /** Lines that could not be read. */
+  readonly unreadable: number
+}
+
 export class ResultJournal {
   readonly #path: string
   readonly #writes: Batcher<FinishItem, void>
@@ -55,21 +63,15 @@ export class ResultJournal {
     })
   }
 
-  /**
-   * Opens the journal in `directory`; `left` are the results of earlier lives that no server has yet, oldest
-   * first. Throws the error of the file system.
-   */
-  static async open(
-    directory: string,
-    clock: Pick<Clock, 'after'>,
-  ): Promise<{readonly journal: ResultJournal; readonly left: readonly FinishItem[]}> {
+  /** Opens the journal in `directory`. Throws the error of the file system. */
+  static async open(directory: string, clock: Pick<Clock, 'after'>): Promise<OpenedJournal> {
     const path = join(directory, FILE)
-    const left = await readLeft(path)
+    const {waiting, unreadable} = await readJournal(path)
     const file = await open(path, 'a', 0o600)
     const journal = new ResultJournal(path, file, clock)
-    for (const json of left.values()) journal.#remember(json)
-    await journal.#rewrite()
-    return {journal, left: [...left.values()].map(finishItem)}
+    for (const json of waiting.values()) journal.#remember(json)
+    await journal.#tidy()
+    return {journal, left: [...waiting.values()].map(finishItem), unreadable}
   }
 
   /** Resolves when the result is on disk. Throws the error of the file system. */
@@ -133,6 +135,16 @@ export class ResultJournal {
     }
   }
 
+  /** Begins a life with a file of nothing but what waits. */
+  async #tidy(): Promise<void> {
+    try {
+      await this.#rewrite()
+    } catch {
+      // A full disk: the old file stays, says the same in more lines, and is written on.
+      this.#fileBytes = (await this.#file.stat()).size
+    }
+  }
+
   async #write(text: string): Promise<void> {
     // Begins on a line of its own, also after one that a full disk has torn.
     const whole = `\n${text}`
@@ -176,16 +188,23 @@ function withoutOutput(json: FinishJson): FinishJson {
   return {...json, output: {offset: totalBytes, bytes: '', totalBytes}}
 }
 
-/** What cannot be read is a torn line, whose result was never offered. */
-async function readLeft(path: string): Promise<ReadonlyMap<string, FinishJson>> {
-  const left = new Map<string, FinishJson>()
+/** What cannot be read is most likely a torn line, whose result was never offered. */
+async function readJournal(
+  path: string,
+): Promise<{readonly waiting: ReadonlyMap<string, FinishJson>; readonly unreadable: number}> {
+  const waiting = new Map<string, FinishJson>()
+  let unreadable = 0
   for (const text of (await readText(path)).split('\n')) {
+    if (text === '') continue
     const line = parse(text)
-    if (!Line.Check(line)) continue
-    if (line.finish !== undefined) left.set(executionId(line.finish.key), line.finish)
-    for (const id of line.done ?? []) left.delete(id)
+    if (!Line.Check(line)) {
+      unreadable += 1
+      continue
+    }
+    if (line.finish !== undefined) waiting.set(executionId(line.finish.key), line.finish)
+    for (const id of line.done ?? []) waiting.delete(id)
   }
-  return left
+  return {waiting, unreadable}
 }
 
 async function readText(path: string): Promise<string> {

@@ -1,0 +1,47 @@
+/**
+ * The executors of a node, opened: what an earlier life of it left running is ended before anything new can
+ * start. The same for a server and an agent.
+ */
+import type {Config} from './config.ts'
+import {createExecutors, type ExecutorRegistry} from './executors/registry.ts'
+import type {Clock} from './ports/clock.ts'
+import type {Log} from './system/log.ts'
+
+export interface ExecutorParts {
+  readonly config: Pick<Config, 'dataDirectory' | 'limits' | 'suAllow' | 'netAllow' | 'netDeny'>
+  readonly nodeId: string
+  readonly clock: Clock
+  readonly log: Log
+  /** The environment the node was started with. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+}
+
+/** Started; whoever asked for them stops them. Rejects when commands cannot be started here. */
+export async function openExecutors({
+  config,
+  nodeId,
+  clock,
+  log,
+  environment,
+}: ExecutorParts): Promise<ExecutorRegistry> {
+  const {dataDirectory, limits, suAllow, netAllow, netDeny} = config
+  const executors = createExecutors({
+    dataDir: dataDirectory,
+    nodeId,
+    clock,
+    environment,
+    suAllowed: suAllow,
+    cwdAllowed: null,
+    netAllow,
+    netDeny,
+    killAfterMs: limits.killAfterMs,
+    drainMs: limits.drainMs,
+    spawn: 'auto',
+    report: (sentence) => log.logger.warn(sentence),
+  })
+  const {ended} = await executors.endOrphans()
+  for (const execution of ended)
+    log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
+  await executors.start()
+  return executors
+}
