@@ -59,35 +59,30 @@ const JOBS = [
   },
 ]
 
-interface Started {
-  readonly process: ChildProcess
-  /** What it said when it was ready. */
-  readonly line: string
-}
-
 const folder = mkdtempSync(join(tmpdir(), 'belfry-demo-'))
-const started: Started[] = []
+const started: ChildProcess[] = []
+let isEnding = false
 
 /** Resolves with the ready line; rejects when the process ends instead. */
-async function start(name: string, words: readonly string[]): Promise<Started> {
+async function start(name: string, words: readonly string[]): Promise<string> {
+  if (isEnding) throw new Error('it is to end')
   const flags = ['--name', name, '--data', join(folder, name), '--log-level', 'error']
   const child = spawn(process.execPath, [MAIN, ...words, ...flags], {
     stdio: ['ignore', 'pipe', 'inherit'],
     // A Ctrl-C is for this script, which ends them in order.
     detached: true,
   })
+  started.push(child)
   const lines = createInterface(child.stdout)
-  const line = await Promise.race([
+  return Promise.race([
     once(lines, 'line').then(([first]) => String(first)),
     once(child, 'exit').then(() => Promise.reject(new Error(`${name} did not start`))),
   ])
-  const ready = {process: child, line}
-  started.push(ready)
-  return ready
 }
 
 async function stopAll(): Promise<void> {
-  for (const {process: child} of started.toReversed()) {
+  isEnding = true
+  for (const child of started.toReversed()) {
     if (child.exitCode !== null || child.signalCode !== null) continue
     child.kill('SIGTERM')
     await once(child, 'exit')
@@ -95,7 +90,7 @@ async function stopAll(): Promise<void> {
 }
 
 /** The address in a ready line. */
-function urlIn({line}: Started): string {
+function urlIn(line: string): string {
   return /https?:\/\/\S+/.exec(line)![0]
 }
 
@@ -127,11 +122,14 @@ Ctrl-C ends all of it.
 }
 
 const asked = new Promise<void>((resolve) => {
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, () => resolve())
+  // A terminal that is closed says SIGHUP.
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve())
 })
+// Nobody reading is no reason to end here and leave everything else running.
+for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
 const postgres = await TestPostgres.start(DURABLE)
 try {
-  await run(postgres)
+  await Promise.race([run(postgres), asked])
   await asked
   process.stdout.write('\nEnding everything …\n')
 } finally {
