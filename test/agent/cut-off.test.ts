@@ -28,6 +28,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     },
   ]
   let heardAt = 0
+  const world = {isAway: false, canLeave: false}
   const service = new RunService({
     clock,
     random: new SeededRandom(1),
@@ -40,7 +41,10 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
       verifyClaims: async () => [true],
       cancelled: async () => [],
     },
-    finish: async (item) => ends.push(item),
+    finish: async (item) => {
+      ends.push(item)
+      if (world.isAway) await new Promise(() => {})
+    },
     append: async () => true,
     nodeId: 'node',
     incarnation: 'life',
@@ -56,14 +60,14 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     cutOff: {
       forMs: () => clock.monotonicMs() - heardAt,
       limitMs: LIMIT_MS,
-      mayLeave: () => false,
+      mayLeave: () => world.canLeave,
     },
   })
   service.start()
   await clock.settle()
   assert.equal(executor.running.length, 1)
   const heard = () => (heardAt = clock.monotonicMs())
-  return {clock, executor, ends, heard, service}
+  return {clock, executor, ends, heard, service, world}
 }
 
 const CASES: readonly (readonly [OnDisconnect | '', 'allow' | 'forbid', ends: boolean])[] = [
@@ -98,4 +102,41 @@ test('a server heard of in time ends nothing, however often it was nearly too la
   }
   assert.equal(executor.started[0]!.cancels, 0)
   await clock.finish(service.drain(0))
+})
+
+/** How long a drain takes when no end is taken by the store. */
+async function drainedMs(given: {
+  readonly graceMs: number
+  readonly canLeave?: boolean
+  readonly hurriedAfterMs?: number
+}): Promise<number> {
+  const {clock, service, world} = await running('keep', 'allow')
+  world.isAway = true
+  world.canLeave = given.canLeave === true
+  const began = clock.monotonicMs()
+  const drained = service.drain(given.graceMs)
+  if (given.hurriedAfterMs !== undefined) clock.after(given.hurriedAfterMs, () => service.killAll())
+  await clock.finish(drained, 120_000)
+  return clock.monotonicMs() - began
+}
+
+test('a stop waits for a store that is away, but not where its ends are kept, nor in a hurry', async () => {
+  assert.equal(await drainedMs({graceMs: 0}), 20_000)
+  assert.equal(await drainedMs({graceMs: 0, canLeave: true}), 3_000)
+  assert.equal(await drainedMs({graceMs: 30_000, hurriedAfterMs: 5_000}), 8_000)
+  assert.equal(await drainedMs({graceMs: Infinity, hurriedAfterMs: 60_000}), 63_000)
+})
+
+test('a stop lets a run end within its grace although no server is there', async () => {
+  const {clock, ends, service, world, executor} = await running('keep', 'allow')
+  Object.assign(world, {isAway: true, canLeave: true})
+  const began = clock.monotonicMs()
+  const drained = service.drain(30_000)
+  await clock.advance(29_000)
+  assert.equal(executor.started[0]!.cancels, 0)
+  await clock.finish(drained)
+  // TERM after the grace, KILL 10 s later, and then it leaves.
+  assert.equal(ends.length, 1)
+  const lastedMs = clock.monotonicMs() - began
+  assert.ok(lastedMs >= 40_000 && lastedMs <= 44_000, `${lastedMs} ms`)
 })

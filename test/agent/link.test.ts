@@ -105,6 +105,55 @@ test('a silent server is left after 4 s, a dead one at once; the other one takes
   assert.equal(members.filter(({name}) => name === 'agent-a').length, 1)
 })
 
+test('a server cut off from the store does not count, and is left after 4 s for one that is not', async () => {
+  const {agent, servers, clock} = await aCluster('one', 'two')
+  const far = await agent()
+  const first = far.joins[0] as 'one' | 'two'
+  const other = first === 'one' ? 'two' : 'one'
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  assert.ok(far.link.cutOffMs < 1_000)
+  servers[first].isCutOff = true
+  await clock.advance(3_000)
+  await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
+  assert.equal(far.link.isConnected, true, 'a blip moves nobody')
+  await clock.advance(1_000)
+  await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
+  assert.equal(far.link.isConnected, false)
+  assert.ok(far.link.cutOffMs > 4_000, 'answers without the store do not count')
+  await clock.advance(1_500)
+  assert.deepEqual(far.joins, [first, other])
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  assert.ok(far.link.cutOffMs < 1_000)
+})
+
+test('with no server that reaches the store an agent is cut off, and joins as soon as one does', async () => {
+  const {agent, servers, clock} = await aCluster('one', 'two')
+  const far = await agent()
+  for (const server of Object.values(servers)) server.isCutOff = true
+  for (let beat = 0; beat < 3; beat += 1) {
+    await clock.advance(3_000)
+    await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
+  }
+  await clock.advance(10_000)
+  assert.ok(far.link.cutOffMs > 12_000, `cut off for ${far.link.cutOffMs} ms`)
+  servers.two.isCutOff = false
+  await clock.advance(20_000)
+  assert.equal(far.joins.at(-1), 'two')
+})
+
+test('an agent that is about to end waits for no server', async () => {
+  const {agent, servers, clock} = await aCluster('one')
+  const far = await agent()
+  servers.one.die()
+  await clock.advance(10)
+  const asked = far.beat()
+  const before = clock.monotonicMs()
+  far.link.leaving()
+  await assert.rejects(clock.finish(asked), StoreUnavailable)
+  await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
+  assert.ok(clock.monotonicMs() - before < 100)
+})
+
 test('without a server it dials for ever, ever more slowly, and says so once', async () => {
   const {agent, servers, clock} = await aCluster('one')
   const far = await agent()

@@ -10,6 +10,7 @@ import type {AgentSocket, Dial, SocketHandlers} from '../../src/stores/remote/di
 import {HeldExecutions} from '../../src/stores/remote/held.ts'
 import {AgentLink} from '../../src/stores/remote/link.ts'
 import {RemoteNodeStore} from '../../src/stores/remote/store.ts'
+import {faultyStore} from '../support/faulty-store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import type {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
@@ -34,6 +35,8 @@ export class TestServer {
   readonly hub: AgentHub
   /** Says nothing and hears nothing, as behind a cable that was pulled. */
   isSilent = false
+  /** Answers, and cannot reach the store. */
+  isCutOff = false
   /** Refuses connections, as a process that is gone. */
   isGone = false
   readonly wires = new Set<Wire>()
@@ -42,8 +45,9 @@ export class TestServer {
 
   constructor({clock, random, store}: Surroundings, clusterId: string, nodeName = 'server') {
     const {wakeup, events} = this
+    const reached = faultyStore(store, {fault: () => (this.isCutOff ? 'unavailable' : 'none')})
     this.hub = new AgentHub({
-      store,
+      store: reached,
       clock,
       random,
       wakeup,
@@ -54,7 +58,7 @@ export class TestServer {
       silentMs: 10_000,
       endEarlierLives: async ({id, incarnation}) => {
         await rescueNode(
-          {store, random, wakeup, events},
+          {store: reached, random, wakeup, events},
           {
             term: null,
             nodeId: id,

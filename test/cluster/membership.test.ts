@@ -67,6 +67,24 @@ describe('a membership', () => {
     await membership.stop()
   })
 
+  it('counts its silence from the last beat that the store acknowledged', async () => {
+    const {clock, world, membership} = aMembership()
+    world.delayMs = () => 500
+    membership.start()
+    await clock.advance(600)
+    assert.equal(membership.silentMs, 600, 'from when it was sent')
+    world.down = true
+    await clock.advance(20_000)
+    assert.equal(membership.silentMs, 20_600, 'answers that fail do not count')
+    world.down = false
+    await clock.advance(3_000)
+    assert.ok(membership.silentMs <= 3_000, 'it is heard of within a heartbeat')
+    world.answer = 'fenced'
+    await clock.advance(5_000)
+    assert.ok(membership.silentMs > 5_000)
+    await clock.finish(membership.stop())
+  })
+
   it('tells the store a new status at once, and keeps to it', async () => {
     const {clock, beats, events, world, membership} = aMembership()
     membership.start()
