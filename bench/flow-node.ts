@@ -14,10 +14,11 @@ import type {Events} from '../src/ports/events.ts'
 import type {Executor} from '../src/ports/executor.ts'
 import type {SubmitRequest} from '../src/ports/job-store.ts'
 import type {Store} from '../src/ports/store.ts'
-import type {Wakeup} from '../src/ports/wakeup.ts'
 import {createProcessors} from '../src/processors/registry.ts'
 import {leaderServices, runService, type FlowParts} from '../src/server-flow.ts'
 import type {Service} from '../src/std/service.ts'
+import {openPostgresStore, type PostgresStoreOptions} from '../src/stores/postgres/store.ts'
+import type {ClosableWakeup} from '../src/stores/postgres/wakeup.ts'
 import {openSqliteStore} from '../src/stores/sqlite/store.ts'
 import {localEvents} from '../src/system/local-events.ts'
 import {localWakeup} from '../src/system/local-wakeup.ts'
@@ -50,6 +51,11 @@ export class SetClock implements Clock {
   setTo(instant: number): void {
     this.#aheadMs += Math.max(0, instant - this.now())
   }
+
+  /** The time of another clock, set forward as far as this one. */
+  ahead(instant: number): number {
+    return instant + this.#aheadMs
+  }
 }
 
 /** Ends well at once and starts nothing. */
@@ -77,6 +83,8 @@ export const startsNothing: ExecutorRegistry = {
 export interface FlowChoice {
   readonly dataDir: string
   readonly slots: number
+  /** Connection string of a PostgreSQL; absent = SQLite in the data directory. */
+  readonly store?: string | undefined
 }
 
 interface Parts {
@@ -84,6 +92,7 @@ interface Parts {
   readonly clock: SetClock
   readonly events: Events
   readonly store: Store
+  readonly wakeup: ClosableWakeup
 }
 
 export class FlowNode {
@@ -91,33 +100,36 @@ export class FlowNode {
   readonly clock: SetClock
   readonly events: Events
   readonly store: Store
-  readonly wakeup: Wakeup = localWakeup()
+  readonly wakeup: ClosableWakeup
   readonly #running: Service[] = []
   #metrics: {stop(): void} | null = null
 
-  private constructor({config, clock, events, store}: Parts) {
+  private constructor({config, clock, events, store, wakeup}: Parts) {
     this.config = config
     this.clock = clock
     this.events = events
     this.store = store
+    this.wakeup = wakeup
   }
 
   /** The store of a node that does nothing yet. */
-  static async open({dataDir, slots}: FlowChoice): Promise<FlowNode> {
+  static async open({dataDir, slots, store: url}: FlowChoice): Promise<FlowNode> {
     const config = configOf(dataDir, slots)
     const clock = new SetClock()
     const events = localEvents(clock)
-    const opened = await openSqliteStore({
-      dataDir,
+    const options = {
       outputKeptBytes: config.limits.outputTailBytes,
       commitItemsMax: config.limits.commitItemsMax,
       clock,
       random: systemRandom(),
       events,
-    })
-    if (!opened.ok) throw new Error(opened.problem)
-    await opened.store.agreeTimezone('UTC')
-    return new FlowNode({config, clock, events, store: opened.store})
+    }
+    const {store, wakeup} =
+      url === undefined
+        ? await openSqlite({...options, dataDir})
+        : await openPostgres({...options, url, time: (serverNow) => clock.ahead(serverNow)})
+    await store.agreeTimezone('UTC')
+    return new FlowNode({config, clock, events, store, wakeup})
   }
 
   /** Joins, and starts everything a server runs beside its API. */
@@ -171,6 +183,7 @@ export class FlowNode {
   async close(): Promise<void> {
     for (const service of this.#running.toReversed()) await service.stop()
     this.#metrics?.stop()
+    await this.wakeup.close()
     await this.store.close()
   }
 
@@ -184,6 +197,23 @@ export class FlowNode {
     const place = {address: '127.0.0.1', port: 0, tags: {}, version: 'bench'}
     return {...NODE, ...place, name, slots, server: true, runs: true}
   }
+}
+
+interface OpenedStore {
+  readonly store: Store
+  readonly wakeup: ClosableWakeup
+}
+
+async function openSqlite(options: Parameters<typeof openSqliteStore>[0]): Promise<OpenedStore> {
+  const opened = await openSqliteStore(options)
+  if (!opened.ok) throw new Error(opened.problem)
+  return {store: opened.store, wakeup: {...localWakeup(), close: async () => undefined}}
+}
+
+async function openPostgres(options: PostgresStoreOptions): Promise<OpenedStore> {
+  const opened = await openPostgresStore(options)
+  if (!opened.ok) throw new Error(opened.problem)
+  return {store: opened.store, wakeup: opened.wakeupOver(localWakeup())}
 }
 
 function over(): never {

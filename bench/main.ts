@@ -9,16 +9,33 @@ import {parseArgs} from 'node:util'
 import {VERSION} from '../src/system/version.ts'
 import {Figures, type Figure} from './figures.ts'
 import {FULL, QUICK, type Plan} from './plan.ts'
-import {tableOf, writeJson} from './report.ts'
+import {markdownOf, tableOf, writeJson} from './report.ts'
 import {Scratch} from './scratch.ts'
 import type {Section} from './section.ts'
 import {bookkeeping} from './sections/bookkeeping.ts'
+import {clusterBookkeeping} from './sections/cluster-bookkeeping.ts'
+import {clusterEndToEnd} from './sections/cluster-end-to-end.ts'
+import {clusterSizes} from './sections/cluster-sizes.ts'
+import {clusterStartLag} from './sections/cluster-start-lag.ts'
+import {clusterSubmits} from './sections/cluster-submits.ts'
+import {clusterTakeover} from './sections/cluster-takeover.ts'
 import {endToEnd} from './sections/end-to-end.ts'
 import {sizes} from './sections/sizes.ts'
 import {startLag} from './sections/start-lag.ts'
 import {submits} from './sections/submits.ts'
 
-const SECTIONS: readonly Section[] = [endToEnd, bookkeeping, submits, startLag, sizes]
+/** By the store that the servers have. */
+const SECTIONS: Readonly<Record<string, readonly Section[]>> = {
+  sqlite: [endToEnd, bookkeeping, submits, startLag, sizes],
+  postgres: [
+    clusterEndToEnd,
+    clusterBookkeeping,
+    clusterSubmits,
+    clusterStartLag,
+    clusterSizes,
+    clusterTakeover,
+  ],
+}
 const RESULTS = join(import.meta.dirname, '..', 'bench-results')
 const MIB = 2 ** 20
 const SECOND_MS = 1000
@@ -26,14 +43,21 @@ const EXIT_FAILED = 1
 const EXIT_USAGE = 2
 const EXIT_INTERRUPTED = 130
 
-const USAGE = `npm run bench [-- --quick] [-- --only <section>] [-- --rounds <n>]
+const namesOf = (sections: readonly Section[]) => sections.map(({name}) => `"${name}"`).join(', ')
+const ONLY = Object.entries(SECTIONS).map(([store, sections]) => `${store}: ${namesOf(sections)}`)
+const USAGE = `npm run bench [-- --quick] [-- --store <store>] [-- --only <section>] [-- --rounds <n>]
   --quick     within two minutes instead of about ten
-  --only      one section, may be given again: ${SECTIONS.map(({name}) => `"${name}"`).join(', ')}
-  --rounds    how often each comparison is repeated`
+  --store     sqlite (one server, the default) or postgres (one server and three)
+  --only      one section, may be given again
+              ${ONLY.join('\n              ')}
+  --rounds    how often each comparison is repeated
+  --markdown  prints the table as Markdown`
 
 interface Choice {
   readonly plan: Plan
   readonly sections: readonly Section[]
+  readonly store: string
+  readonly isMarkdown: boolean
 }
 
 function choose(argv: readonly string[]): Choice | null {
@@ -41,20 +65,26 @@ function choose(argv: readonly string[]): Choice | null {
     args: [...argv],
     options: {
       quick: {type: 'boolean', default: false},
+      store: {type: 'string', default: 'sqlite'},
+      markdown: {type: 'boolean', default: false},
       only: {type: 'string', multiple: true},
       rounds: {type: 'string'},
     },
   })
   const plan = values.quick ? QUICK : FULL
   const rounds = values.rounds === undefined ? plan.rounds : Number(values.rounds)
-  const sections = SECTIONS.filter(({name}) => values.only?.includes(name) ?? true)
-  if (!Number.isInteger(rounds) || rounds < 1) return null
-  if (values.only?.some((only) => !SECTIONS.some(({name}) => name === only))) return null
-  const submitRounds = values.rounds === undefined ? plan.submitRounds : rounds
-  return {plan: {...plan, rounds, submitRounds}, sections}
+  const {store, markdown: isMarkdown} = values
+  const known = SECTIONS[store] ?? []
+  const sections = known.filter(({name}) => values.only?.includes(name) ?? true)
+  if (!Number.isInteger(rounds) || rounds < 1 || sections.length === 0) return null
+  if (values.only?.some((only) => !known.some(({name}) => name === only))) return null
+  if (values.rounds === undefined) return {plan, sections, store, isMarkdown}
+  const cluster = {...plan.cluster, rounds, submitRounds: rounds}
+  return {plan: {...plan, rounds, submitRounds: rounds, cluster}, sections, store, isMarkdown}
 }
 
-async function run({plan, sections}: Choice, scratch: Scratch): Promise<number> {
+async function run(choice: Choice, scratch: Scratch): Promise<number> {
+  const {plan, sections, store, isMarkdown} = choice
   const startedAt = new Date().toISOString()
   const [loadBefore = 0] = loadavg()
   const beganAt = performance.now()
@@ -84,10 +114,12 @@ async function run({plan, sections}: Choice, scratch: Scratch): Promise<number> 
     memoryMiB: Math.round(totalmem() / MIB),
     loadBefore,
   }
-  const facts = {startedAt, mode: plan.mode, seconds, version: VERSION, ...machine, failures}
-  console.log(`\n${tableOf(measured)}\n`)
+  const facts = {startedAt, mode: plan.mode, store, seconds, version: VERSION, ...machine, failures}
+  console.log(`\n${isMarkdown ? markdownOf(measured) : tableOf(measured)}\n`)
   for (const failure of failures) console.log(`NOT MEASURED ${failure}`)
-  console.log(`${plan.mode} run of ${seconds} s, ${machine.cores} cores, load before ${loadBefore}`)
+  console.log(
+    `${plan.mode} run on ${store} of ${seconds} s, ${machine.cores} cores, load before ${loadBefore}`,
+  )
   console.log(writeJson(RESULTS, facts, measured))
   return failures.length === 0 ? 0 : EXIT_FAILED
 }

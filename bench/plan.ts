@@ -36,6 +36,27 @@ export interface Plan {
   readonly listRequests: number
   readonly passes: number
   readonly idleMs: number
+  readonly cluster: ClusterPlan
+}
+
+/** What is done with servers on a PostgreSQL, where it is not what is done with one on its own. */
+export interface ClusterPlan {
+  /** Numbers of servers that are compared. */
+  readonly servers: readonly number[]
+  readonly rounds: number
+  readonly bookkeepingBurst: number
+  readonly submitRounds: number
+  readonly steadyMs: number
+  /** Jobs due in the same second, whose executions are awaited. */
+  readonly burstDue: number
+  /** Jobs due in the same second, of which only the launches are awaited. */
+  readonly floodDue: number
+  readonly sizes: readonly number[]
+  readonly passes: number
+  readonly idleMs: number
+  /** Leaders ended by each signal. */
+  readonly takeovers: number
+  readonly takeoverJobs: number
 }
 
 const SLOTS_PER_CORE = 8
@@ -48,7 +69,7 @@ const SHARED = {
   steadyPerSecond: 200,
 } as const
 
-/** Within two minutes on two cores. */
+/** Within two minutes on two cores, on either store. */
 export const QUICK: Plan = {
   ...SHARED,
   mode: 'quick',
@@ -69,9 +90,23 @@ export const QUICK: Plan = {
   listRequests: 60,
   passes: 60,
   idleMs: 2_000,
+  cluster: {
+    servers: [1, 3],
+    rounds: 1,
+    bookkeepingBurst: 5_000,
+    submitRounds: 2,
+    steadyMs: 3_000,
+    burstDue: 1_000,
+    floodDue: 10_000,
+    sizes: [1_000, 10_000],
+    passes: 60,
+    idleMs: 5_000,
+    takeovers: 3,
+    takeoverJobs: 30,
+  },
 }
 
-/** About ten minutes on two cores. */
+/** About ten minutes on two cores; on PostgreSQL less than eight. */
 export const FULL: Plan = {
   ...SHARED,
   mode: 'full',
@@ -93,4 +128,18 @@ export const FULL: Plan = {
   passes: 300,
   // A round of pruning takes 10 s at least.
   idleMs: 15_000,
+  cluster: {
+    servers: [1, 3],
+    rounds: 2,
+    bookkeepingBurst: 10_000,
+    submitRounds: 5,
+    steadyMs: 10_000,
+    burstDue: 10_000,
+    floodDue: 100_000,
+    sizes: [1_000, 10_000, 100_000],
+    passes: 200,
+    idleMs: 15_000,
+    takeovers: 20,
+    takeoverJobs: 30,
+  },
 }

@@ -6,6 +6,7 @@ import {meets, summarise, type Figure, type Target} from './figures.ts'
 export interface RunFacts {
   readonly startedAt: string
   readonly mode: string
+  readonly store: string
   readonly seconds: number
   readonly version: string
   readonly node: string
@@ -45,6 +46,22 @@ export function tableOf(figures: readonly Figure[]): string {
     lines.push(line(rows[index]!))
   })
   return lines.join('\n')
+}
+
+/** The same for a page: a table for each section. */
+export function markdownOf(figures: readonly Figure[]): string {
+  const sections = Map.groupBy(figures, ({section}) => section)
+  const tables = [...sections].map(([section, ofSection]) => {
+    const rows = ofSection.map((figure) => `| ${rowOf(figure).join(' | ')} |`)
+    return [
+      `${section}:`,
+      '',
+      `| ${HEADINGS.join(' | ')} |`,
+      '|---|---|---|---|---|---|---|',
+      ...rows,
+    ]
+  })
+  return tables.map((lines) => lines.join('\n')).join('\n\n')
 }
 
 function rowOf(figure: Figure): string[] {

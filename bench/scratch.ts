@@ -1,6 +1,6 @@
 /**
- * Everything a run of the benchmark leaves in the world while it lasts: folders and processes. Nothing
- * outlives `clear`, which is also what happens when somebody interrupts the run.
+ * Everything a run of the benchmark leaves in the world while it lasts: folders, processes and what else
+ * says how it ends. Nothing outlives `clear`, which is also what happens when somebody interrupts the run.
  */
 import type {ChildProcess} from 'node:child_process'
 import {mkdtemp, rm} from 'node:fs/promises'
@@ -10,6 +10,7 @@ import {join} from 'node:path'
 export class Scratch {
   readonly #folders = new Set<string>()
   readonly #processes = new Set<ChildProcess>()
+  readonly #cleanups: (() => unknown)[] = []
 
   /** An empty folder. */
   async folder(): Promise<string> {
@@ -21,6 +22,11 @@ export class Scratch {
   async remove(folder: string): Promise<void> {
     await rm(folder, {recursive: true, force: true})
     this.#folders.delete(folder)
+  }
+
+  /** Has `cleanup` called once, after the processes have ended; what came last goes first. */
+  after(cleanup: () => unknown): void {
+    this.#cleanups.push(cleanup)
   }
 
   /** Sees to it that the process ends with the run, at the latest. */
@@ -38,6 +44,7 @@ export class Scratch {
       return ended
     })
     await Promise.all(ends)
+    for (const cleanup of this.#cleanups.splice(0).toReversed()) await cleanup()
     for (const folder of this.#folders) await this.remove(folder)
   }
 }

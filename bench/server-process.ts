@@ -18,6 +18,12 @@ export interface ServerChoice {
   readonly slots: number
   /** 0 = the plain process. */
   readonly heldMiB?: number
+  /** Connection string of the PostgreSQL that it shares; absent = SQLite in the data directory. */
+  readonly store?: string
+  /** Of the node; servers that share a store have one each. */
+  readonly name?: string
+  /** More of them, e.g. `--keep-launches=1000`. */
+  readonly flags?: readonly string[]
 }
 
 export interface ServerFigures {
@@ -56,15 +62,17 @@ export class ServerProcess {
   }
 
   static async start(scratch: Scratch, choice: ServerChoice): Promise<ServerProcess> {
-    const {dataDir, slots, heldMiB = 0} = choice
+    const {dataDir, slots, heldMiB = 0, store, name = 'bench', flags = []} = choice
     const argv = [
       '--http=127.0.0.1:0',
       `--data=${dataDir}`,
       `--slots=${slots}`,
-      '--name=bench',
+      `--name=${name}`,
       '--timezone=UTC',
       '--grace=0',
       '--log-level=error',
+      ...(store === undefined ? [] : [`--store=${store}`]),
+      ...flags,
     ]
     const beganAt = performance.now()
     if (heldMiB > 0) {
@@ -86,6 +94,12 @@ export class ServerProcess {
 
   /** Ends it and what it runs. */
   async stop(): Promise<void> {
+    await this.#end()
+  }
+
+  /** Ends it as a crash does; resolves when it is gone. */
+  async kill(): Promise<void> {
+    process.kill(this.pid, 'SIGKILL')
     await this.#end()
   }
 

@@ -13,6 +13,8 @@ export interface OpenInput {
   readonly slots: number
   readonly executing: 'nothing' | 'portable' | 'posix'
   readonly jobs: number
+  /** Connection string of an empty PostgreSQL database; absent = SQLite in the data directory. */
+  readonly store?: string
 }
 
 const HOUR_MS = 3_600_000
@@ -33,8 +35,9 @@ let opened: Opened | null = null
 
 export const handlers = {
   /** Answers how processes are really started: `''` when none are. */
-  open: async ({dataDir, slots, executing, jobs}: OpenInput): Promise<{spawn: string}> => {
-    const node = await FlowNode.open({dataDir, slots})
+  open: async (input: OpenInput): Promise<{spawn: string}> => {
+    const {dataDir, slots, executing, jobs, store} = input
+    const node = await FlowNode.open({dataDir, slots, store})
     const executors = executing === 'nothing' ? startsNothing : shell(node, executing)
     await executors.start()
     const dueAt = Math.ceil(node.clock.now() / HOUR_MS) * HOUR_MS + HOUR_MS

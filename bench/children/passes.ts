@@ -8,6 +8,13 @@ const HOUR_MS = 3_600_000
 const WEEK_MS = 7 * 24 * HOUR_MS
 const ALL = {start: 0, end: null, decision: null} as const
 
+export interface PassesInput {
+  readonly dataDir: string
+  readonly count: number
+  /** Connection string of a PostgreSQL; absent = SQLite in the data directory. */
+  readonly store?: string
+}
+
 export interface PassCosts {
   /** Durations of passes that found nothing due. */
   readonly idleMs: readonly number[]
@@ -33,8 +40,8 @@ export interface OutageCost {
 
 export const handlers = {
   /** In a store that other jobs may be in, none of them due. */
-  passes: async ({dataDir, count}: {dataDir: string; count: number}): Promise<PassCosts> => {
-    const node = await FlowNode.open({dataDir, slots: 1})
+  passes: async ({dataDir, count, store}: PassesInput): Promise<PassCosts> => {
+    const node = await FlowNode.open({dataDir, slots: 1, store})
     const name = 'the-one-that-is-due'
     const first = Math.ceil(node.clock.now() / HOUR_MS) * HOUR_MS
     await node.store.submit(submitting(aSpec(name, {schedule: '@every 1h', startsAt: first})))

@@ -11,8 +11,9 @@ let node: FlowNode | null = null
 let submitted = 0
 
 export const handlers = {
-  open: async ({dataDir}: {dataDir: string}): Promise<void> => {
-    node = await FlowNode.open({dataDir, slots: 1})
+  /** `store` is the connection string of a PostgreSQL; without one it is SQLite in the data directory. */
+  open: async ({dataDir, store}: {dataDir: string; store?: string}): Promise<void> => {
+    node = await FlowNode.open({dataDir, slots: 1, store})
   },
 
   /** New jobs, each a write of its own, `inFlight` of them waiting for a commit at any time. */

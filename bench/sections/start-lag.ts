@@ -3,12 +3,12 @@
  * its beginning, and when very many jobs are due in the same second. The commands are real, and run on
  * the same cores.
  */
+import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
 import {quantile} from '../figures.ts'
 import {startLags} from '../ledger.ts'
 import type {Bench, Section} from '../section.ts'
-import {ServerProcess, type JobBody} from '../server-process.ts'
+import {ServerProcess} from '../server-process.ts'
 
-const SECOND_MS = 1000
 /** For the file to be stored before the instant. */
 const AHEAD_MS = 2_000
 const AHEAD_PER_JOB_MS = 0.25
@@ -37,11 +37,7 @@ async function measureSteady({plan, scratch, figures, say}: Bench, spread: boole
   const dataDir = await scratch.folder()
   const server = await ServerProcess.start(scratch, {dataDir, slots: plan.parallel})
   const startAt = nextSecond(AHEAD_MS)
-  const jobs = Array.from({length: rate}, (_, index) => {
-    const phaseMs = spread ? (index * SECOND_MS) / rate : 0
-    return command(`steady-${index}`, '@every 1s', startAt + phaseMs)
-  })
-  await server.store(jobs)
+  await server.store(steady(rate, startAt, spread))
   await until(startAt + WARM_UP_MS + steadyMs)
   await server.stop()
   const lags = startLags(dataDir, 'steady-', startAt + WARM_UP_MS)
@@ -60,8 +56,7 @@ async function measureBurst({plan, scratch, figures, say}: Bench, jobs: number) 
   const dataDir = await scratch.folder()
   const server = await ServerProcess.start(scratch, {dataDir, slots: plan.parallel})
   const dueAt = nextSecond(AHEAD_MS + jobs * AHEAD_PER_JOB_MS)
-  const schedule = `@at ${new Date(dueAt).toISOString()}`
-  await server.store(Array.from({length: jobs}, (_, index) => command(`burst-${index}`, schedule)))
+  await server.store(atOnce(jobs, dueAt))
   if (Date.now() >= dueAt) throw new Error('the jobs were not stored in time')
   await until(dueAt)
   await server.figures()
@@ -76,19 +71,6 @@ async function measureBurst({plan, scratch, figures, say}: Bench, jobs: number) 
   figures.add(`${label}, max`, 'ms', quantile(lags, 1))
   figures.add(`${label}, main loop delay max`, 'ms', loopLagMaxMs)
   await scratch.remove(dataDir)
-}
-
-function command(name: string, schedule: string, startsAt: number | null = null): JobBody {
-  const starts = startsAt === null ? {} : {starts_at: new Date(startsAt).toISOString()}
-  return {name, schedule, executor: 'shell', executor_config: {command: 'true'}, ...starts}
-}
-
-function nextSecond(aheadMs: number): number {
-  return Math.ceil((Date.now() + aheadMs) / SECOND_MS) * SECOND_MS
-}
-
-async function until(instant: number): Promise<void> {
-  await new Promise((resolve) => setTimeout(resolve, Math.max(0, instant - Date.now())))
 }
 
 /** Answers the longest delay of the main loop meanwhile. */
