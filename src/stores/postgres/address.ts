@@ -124,9 +124,14 @@ function parametersOf(query: string): URLSearchParams {
   return parameters
 }
 
-/** As PostgreSQL's own clients have it, but for `prefer`, which protects from nobody. */
+/**
+ * As PostgreSQL's own clients have it, but for `prefer`, which protects from nobody: `require` with an
+ * authority to trust is `verify-ca`.
+ */
 function tlsOf(parameters: URLSearchParams): ConnectionOptions | null {
   const mode = parameters.get('sslmode') ?? 'disable'
+  if (parameters.has('sslcert') !== parameters.has('sslkey'))
+    throw new Refused('needs sslcert and sslkey together, or neither')
   const given = {
     ...fileOf(parameters, 'sslrootcert', 'ca'),
     ...fileOf(parameters, 'sslcert', 'cert'),
@@ -136,7 +141,8 @@ function tlsOf(parameters: URLSearchParams): ConnectionOptions | null {
     case 'disable':
       return null
     case 'require':
-      return {...given, rejectUnauthorized: false}
+      if (given.ca === undefined) return {...given, rejectUnauthorized: false}
+      return {...given, rejectUnauthorized: true, checkServerIdentity: () => undefined}
     case 'verify-ca':
       return {...given, rejectUnauthorized: true, checkServerIdentity: () => undefined}
     case 'verify-full':

@@ -71,6 +71,7 @@ describe('a connection string that is refused', () => {
     ['postgres://me:secret@a,,b/jobs', /names a host that is not/],
     ['postgres://me:secret%ZZ@db/jobs', /has a "%"/],
     ['postgres://me:secret@db/jobs?sslmode=prefer', /sslmode/],
+    ['postgres://me:secret@db/jobs?sslmode=require&sslcert=a', /needs sslcert and sslkey together/],
     ['postgres://me:secret@db/jobs?secret=1', /parameter that is not known; there are schema,/],
     ['postgres://me:secret@db/jobs?schema=A-b', /names a schema/],
     [
