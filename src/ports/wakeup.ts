@@ -6,7 +6,7 @@
 
 /**
  * `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be
- * ended.
+ * ended. `lead`: the lease was let go.
  */
 export type Bell = 'launch' | 'run' | 'cancel' | 'lead'
 

@@ -9,7 +9,10 @@ import type {Bell, Wakeup} from '../../ports/wakeup.ts'
 import type {Primary} from './primary.ts'
 import type {Session, SessionKind} from './session.ts'
 
-const BELLS: readonly Bell[] = ['launch', 'run', 'cancel']
+/** A bell that is missing here would ring on its own server only, which the compiler notices. */
+const HEARD: Readonly<Record<Bell, true>> = {launch: true, run: true, cancel: true, lead: true}
+// The keys of an object are texts to the compiler, whatever it is made of.
+const BELLS = Object.keys(HEARD) as readonly Bell[]
 /** Rings within this are one notification: a notification takes a lock that all of a database share. */
 const COALESCE_MS = 5
 /** After a failed try the next one waits longer, up to the second. */
@@ -62,6 +65,8 @@ class Line {
   #timer: Timer | null = null
   #failures = 0
   #opening: Promise<void> | null = null
+  /** Settles when the newest question to the connection was answered; never rejects. */
+  #lastAnswer: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
   constructor(options: PostgresWakeupOptions) {
@@ -78,8 +83,7 @@ class Line {
     if (this.#isClosed) return
     this.#toSend.add(bell)
     this.#sending ??= this.#options.clock.after(COALESCE_MS, () => {
-      this.#sending = null
-      void this.#notify()
+      void this.#inTurn(() => this.#notify())
     })
   }
 
@@ -98,7 +102,7 @@ class Line {
       this.#session = session
       session.client.on('notification', ({payload}) => this.#heard(payload ?? ''))
       session.client.on('end', () => this.#lost(session))
-      await session.run(`LISTEN "${this.#channel}"`)
+      await this.#inTurn(() => session.run(`LISTEN "${this.#channel}"`))
       this.#failures = 0
       this.#askLater(session)
       // Whatever was rung while this server was deaf.
@@ -128,7 +132,9 @@ class Line {
   async #ask(session: Session): Promise<void> {
     if (this.#session !== session) return
     try {
-      const [result] = await session.run('SELECT pg_is_in_recovery() AS is_standby')
+      const [result] = await this.#inTurn(() =>
+        session.run('SELECT pg_is_in_recovery() AS is_standby'),
+      )
       // A standby sends no notifications.
       if (result?.rows[0]?.['is_standby'] as unknown as boolean) session.destroy()
       else if (!this.#isClosed) this.#askLater(session)
@@ -138,7 +144,15 @@ class Line {
     }
   }
 
+  /** A connection takes one question at a time; rings meanwhile go together into the next. */
+  #inTurn<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
+    const answer = this.#lastAnswer.then(ask)
+    this.#lastAnswer = Promise.allSettled([answer])
+    return answer
+  }
+
   async #notify(): Promise<void> {
+    this.#sending = null
     const bells = [...this.#toSend]
     this.#toSend.clear()
     const session = this.#session

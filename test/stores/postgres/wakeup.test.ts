@@ -1,0 +1,103 @@
+/**
+ * Bells between servers: each is heard everywhere, and the connection they travel on is asked one thing at
+ * a time, however slow it is.
+ */
+import assert from 'node:assert/strict'
+import {EventEmitter} from 'node:events'
+import {after, before, describe, it} from 'node:test'
+import {postgresWakeup} from '../../../src/stores/postgres/wakeup.ts'
+import type {Bell} from '../../../src/ports/wakeup.ts'
+import type {Session} from '../../../src/stores/postgres/session.ts'
+import {localWakeup} from '../../../src/system/local-wakeup.ts'
+import {systemRandom} from '../../../src/system/system-random.ts'
+import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {VirtualClock} from '../../support/virtual-clock.ts'
+
+describe('bells over a real database', () => {
+  let postgres: TestPostgres
+  before(async () => {
+    postgres = await TestPostgres.start()
+  })
+  after(() => postgres.close())
+
+  for (const bell of ['launch', 'run', 'cancel', 'lead'] as const)
+    it(`${bell} is heard by another server`, async () => {
+      const url = freshSchema(postgres.url())
+      const [one, other] = [await openAt(url), await openAt(url)]
+      const bells = [one.wakeupOver(localWakeup()), other.wakeupOver(localWakeup())] as const
+      // Both ring everything once they hear each other.
+      await Promise.all(bells.map((wakeup) => heard(wakeup.listen, bell)))
+      const rung = heard(bells[1].listen, bell)
+      bells[0].ring(bell)
+      await rung
+      await Promise.all(bells.map((wakeup) => wakeup.close()))
+      await Promise.all([one.store.close(), other.store.close()])
+    })
+})
+
+function heard(listen: (bell: Bell, heard: () => void) => () => void, bell: Bell): Promise<void> {
+  return new Promise((resolve) => {
+    const deaf = listen(bell, () => {
+      deaf()
+      resolve()
+    })
+  })
+}
+
+/** A connection that answers when it is told to. */
+class SlowSession {
+  readonly client = new EventEmitter()
+  readonly asked: string[] = []
+  readonly #waiting: ((result: unknown) => void)[] = []
+  atOnceMax = 0
+
+  run(sql: string): Promise<unknown> {
+    return this.#ask(sql)
+  }
+
+  rows(_sql: string, values: readonly string[]): Promise<unknown> {
+    return this.#ask(values[1]!.split(' ').slice(1).join(' '))
+  }
+
+  answer(): void {
+    this.#waiting.shift()?.([])
+  }
+
+  async close(): Promise<void> {}
+  destroy(): void {}
+
+  #ask(what: string): Promise<unknown> {
+    this.asked.push(what)
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve)
+      this.atOnceMax = Math.max(this.atOnceMax, this.#waiting.length)
+    })
+  }
+}
+
+it('rings while a notification is under way go together into the next one', async () => {
+  const clock = new VirtualClock()
+  const slow = new SlowSession()
+  // The part of a session that bells use.
+  const session = slow as unknown as Session
+  const primary = {connect: async () => session, doubt: () => undefined}
+  const options = {primary, schema: 'one', clock, random: systemRandom(), local: localWakeup()}
+  const wakeup = postgresWakeup(options)
+  await clock.settle()
+  for (const bell of ['launch', 'run', 'cancel', 'run'] as const) {
+    wakeup.ring(bell)
+    await clock.advance(10)
+  }
+  assert.deepEqual(slow.asked, ['LISTEN "belfry_one"'])
+  slow.answer()
+  await clock.settle()
+  wakeup.ring('lead')
+  await clock.advance(10)
+  slow.answer()
+  await clock.advance(10)
+  assert.deepEqual(slow.asked.slice(1), ['launch run cancel', 'lead'])
+  assert.equal(slow.atOnceMax, 1)
+  slow.answer()
+  await wakeup.close()
+})
