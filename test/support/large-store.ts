@@ -1,0 +1,41 @@
+/** A store on SQLite with a long history, written straight into its file: what takes days to run. */
+import assert from 'node:assert/strict'
+import {openSqliteStore} from '../../src/stores/sqlite/store.ts'
+import {Connection} from '../../src/stores/sqlite/connection.ts'
+import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
+import {systemClock} from '../../src/system/system-clock.ts'
+import {systemRandom} from '../../src/system/system-random.ts'
+import {aSpec} from '../stores/exercise-store/scene.ts'
+
+const JOBS = 100
+const FIRST_AT = Date.UTC(2026, 0, 1)
+
+/** Makes a stopped store in `dataDir`: jobs, and so many launches with one execution and output each. */
+export async function aLargeStore(
+  dataDir: string,
+  executions: number,
+  outputBytes = 200,
+): Promise<void> {
+  const opened = await openSqliteStore({dataDir, clock: systemClock(), random: systemRandom()})
+  assert(opened.ok, opened.ok ? '' : opened.problem)
+  const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+  for (let job = 1; job <= JOBS; job += 1)
+    await opened.store.submit({spec: aSpec(`job-${job}`, {schedule: '@yearly'}), ...request})
+  await opened.store.close()
+  const connection = new Connection(storeFiles(dataDir).database, {readOnly: false})
+  const numbers = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ${executions})`
+  const job = `1 + i % ${JOBS}, 'job-' || (1 + i % ${JOBS})`
+  const at = `${FIRST_AT} + i * 1000`
+  connection.execute(`BEGIN IMMEDIATE;
+    ${numbers} INSERT INTO launches SELECT i, ${job}, 'schedule', 'launched', '', ${at}, ${at}, 1,
+      ${at} + 1, ${at} + 1, 1, 0, NULL, 0, 1, 0 FROM n;
+    ${numbers} INSERT INTO executions SELECT i, 'node-1', 1, ${job}, 'n1', 0, 'succeeded', 1, ${at},
+      ${at}, ${at} + 2, ${at} + 900, NULL, 0, '', '', '', ${outputBytes}, '', 'token-' || i, 'life-1'
+      FROM n;
+    ${numbers} INSERT INTO output SELECT i, 'node-1', 1, 0, randomblob(${outputBytes}) FROM n;
+    INSERT INTO output_sizes VALUES (${executions * outputBytes});
+    UPDATE jobs SET success_count = ${executions / JOBS};
+    UPDATE launch_numbers SET last = ${executions};
+    COMMIT`)
+  connection.close()
+}
