@@ -4,27 +4,21 @@
  * store.
  */
 import {isIP} from 'node:net'
-import {resolve} from 'node:path'
 import {createSecureContext} from 'node:tls'
 import type {Command} from 'commander'
 import ipaddr from 'ipaddr.js'
-import {checkedLimits, type Limits} from './config-limits.ts'
+import {nodeConfig, type NodeConfig} from './config-node.ts'
 import {environmentName, option, OPTIONS, type OptionName} from './config-options.ts'
 import {
   deepFreeze,
-  nameFrom,
   orProblem,
   readNamed,
   Refused,
-  slotsOf,
-  tagsOf,
-  tokenOf,
   valuesOf,
   type Host,
   type Values,
 } from './config-reading.ts'
 import {settingsCommand, unknownVariables} from './config-sources.ts'
-import type {LogLevel} from './config-values.ts'
 
 /** The setting of that name as the server has it. */
 function shared<Name extends OptionName>(name: Name) {
@@ -82,27 +76,12 @@ const AGENT_COMMAND = {
   options: AGENT_OPTIONS,
 }
 
-/** Everything an agent is told. Lengths in ms; paths absolute. */
-export interface AgentConfig {
+/** Everything an agent is told. */
+export interface AgentConfig extends NodeConfig {
   /** Origins such as `https://host:8080`; not empty. */
   readonly servers: readonly string[]
-  readonly nodeName: string
-  readonly tags: Readonly<Record<string, string>>
-  readonly token: string | null
   /** PEM text; `null` = the machine's own authorities. */
   readonly ca: string | null
-  readonly slots: number
-  readonly dataDirectory: string
-  /** `Infinity` = as long as it takes. */
-  readonly graceMs: number
-  readonly syslogUrl: string | null
-  readonly logRoot: string | null
-  readonly netAllow: readonly string[]
-  readonly netDeny: readonly string[]
-  readonly suAllow: readonly string[]
-  readonly logLevel: LogLevel
-  readonly limits: Limits
-  readonly warnings: readonly string[]
 }
 
 /** With the ends that wait for a server, more would not fit into one heartbeat. */
@@ -140,31 +119,15 @@ function build(
   strays: readonly string[],
 ): AgentConfig {
   const servers = [...new Set(values.many('server'))]
-  const token = tokenOf(values.one('token'), values.given, host)
-  const slots = values.one('slots') ?? slotsOf(host)
-  if (slots > AGENT_SLOTS_MAX)
+  const node = nodeConfig(values, host, strays)
+  if (node.slots > AGENT_SLOTS_MAX)
     throw new Refused(`--slots of an agent is at most ${AGENT_SLOTS_MAX}; start several agents.`)
-  const logRoot = values.one('log-root')
+  const inClear = node.token === null ? [] : servers.filter(isInTheClear)
   return {
+    ...node,
     servers,
-    nodeName: values.one('name') ?? nameFrom(host),
-    tags: tagsOf(values.many('tag')),
-    token,
     ca: authorityOf(values, host),
-    slots,
-    dataDirectory: resolve(host.directory, values.one('data')!),
-    graceMs: values.one('grace')!,
-    syslogUrl: values.one('syslog') ?? null,
-    logRoot: logRoot === undefined ? null : resolve(host.directory, logRoot),
-    netAllow: values.many('net-allow'),
-    netDeny: values.many('net-deny'),
-    suAllow: values.many('su-allow'),
-    logLevel: values.one('log-level')!,
-    limits: checkedLimits(),
-    warnings: [
-      ...strays.map((name) => `${name} is set, but Belfry knows no such setting.`),
-      ...(token === null ? [] : servers.filter(isInTheClear).map(inTheClear)),
-    ],
+    warnings: [...node.warnings, ...inClear.map(inTheClear)],
   }
 }
 

@@ -3,46 +3,33 @@
  * decided here, before anything is opened: what is refused is refused in one sentence that says what to do.
  * Nothing reads the environment or the command line after this.
  */
-import {resolve} from 'node:path'
 import {createSecureContext} from 'node:tls'
-import {checkedLimits, type Limits} from './config-limits.ts'
+import {nodeConfig, type NodeConfig} from './config-node.ts'
 import {OPTIONS, SERVER_COMMAND} from './config-options.ts'
 import {
   deepFreeze,
-  nameFrom,
   orProblem,
   readNamed,
   Refused,
-  slotsOf,
-  tagsOf,
-  tokenOf,
   valuesOf,
   type Host,
   type Values as ValuesOf,
 } from './config-reading.ts'
 import {unknownVariables} from './config-sources.ts'
-import type {Address, LogLevel, StoreChoice} from './config-values.ts'
+import type {Address, StoreChoice} from './config-values.ts'
 import {isKnownZone} from './core/zone.ts'
 
-/** Everything a server is told. Lengths in ms; paths absolute. */
-export interface Config {
+/** Everything a server is told. Lengths in ms. Without a token it serves only this machine, which needs none. */
+export interface Config extends NodeConfig {
   readonly http: Address
-  readonly dataDirectory: string
   readonly store: StoreChoice
-  readonly nodeName: string
-  readonly tags: Readonly<Record<string, string>>
-  /** `null` = only this machine is served, and needs none. */
-  readonly token: string | null
   /** PEM texts; `null` = plain HTTP. */
   readonly tls: {readonly cert: string; readonly key: string} | null
   readonly insecure: boolean
   readonly allowHosts: readonly string[]
   readonly timezone: string
-  readonly slots: number
   readonly run: boolean
   readonly ui: boolean
-  /** `Infinity` = as long as it takes. */
-  readonly graceMs: number
   readonly lateAfterMs: number
   readonly targetWaitMs: number
   readonly defaultTarget: 'one' | 'all'
@@ -50,17 +37,6 @@ export interface Config {
   /** `null` = no limit by age. */
   readonly keepMs: number | null
   readonly keepOutputBytes: number
-  /** `null` = the syslog of this machine. */
-  readonly syslogUrl: string | null
-  /** `null` = anywhere. */
-  readonly logRoot: string | null
-  readonly netAllow: readonly string[]
-  readonly netDeny: readonly string[]
-  readonly suAllow: readonly string[]
-  readonly logLevel: LogLevel
-  readonly limits: Limits
-  /** Sentences for the log: accepted, but most likely not meant. */
-  readonly warnings: readonly string[]
 }
 
 export type LoadedConfig =
@@ -101,40 +77,23 @@ export function loadConfig(
 }
 
 function build(values: Values, host: Host, strays: readonly string[]): Config {
-  const path = (name: 'data' | 'log-root') => {
-    const given = values.one(name)
-    return given === undefined ? null : resolve(host.directory, given)
-  }
   const days = values.one('keep-days')
   const config: Config = {
+    ...nodeConfig(values, host, strays),
     http: values.one('http')!,
-    dataDirectory: path('data')!,
     store: values.one('store')!,
-    nodeName: values.one('name') ?? nameFrom(host),
-    tags: tagsOf(values.many('tag')),
-    token: tokenOf(values.one('token'), values.given, host),
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
     allowHosts: values.many('allow-host'),
     timezone: values.one('timezone') ?? (isKnownZone(host.timezone) ? host.timezone : 'UTC'),
-    slots: values.one('slots') ?? slotsOf(host),
     run: !(values.one('no-run') ?? false),
     ui: !(values.one('no-ui') ?? false),
-    graceMs: values.one('grace')!,
     lateAfterMs: values.one('late-after')!,
     targetWaitMs: values.one('target-wait')!,
     defaultTarget: values.one('default-target')!,
     keepLaunches: values.one('keep-launches')!,
     keepMs: days === undefined ? null : days * DAY_MS,
     keepOutputBytes: values.one('keep-output-bytes')!,
-    syslogUrl: values.one('syslog') ?? null,
-    logRoot: path('log-root'),
-    netAllow: values.many('net-allow'),
-    netDeny: values.many('net-deny'),
-    suAllow: values.many('su-allow'),
-    logLevel: values.one('log-level')!,
-    limits: checkedLimits(),
-    warnings: strays.map((name) => `${name} is set, but Belfry knows no such setting.`),
   }
   refuseUnsafe(config)
   return deepFreeze(config)
