@@ -19,7 +19,7 @@ import {unknownVariables} from './config-sources.ts'
 import type {Address, StoreChoice} from './config-values.ts'
 import {isKnownZone} from './core/zone.ts'
 
-/** Everything a server is told. Lengths in ms. Without a token it serves only this machine, which needs none. */
+/** Everything a server is told. Lengths in ms. Without a token only this machine is served. */
 export interface Config extends NodeConfig {
   readonly http: Address
   readonly store: StoreChoice

@@ -5,6 +5,7 @@
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
+import type {Command} from 'commander'
 import {runCli} from './cli/program.ts'
 import type {Terminal} from './cli/terminal.ts'
 import {serverCommand} from './config-sources.ts'
@@ -36,8 +37,8 @@ async function main(argv: readonly string[]): Promise<number> {
       `${found}, but Belfry needs Node ${NODE_MAJOR_MIN} or newer; start it by bin/belfry.js.`,
     )
   }
-  if (argv[0] === 'server') return serve(argv.slice(1))
-  if (argv[0] === 'agent') return serveAsAgent(argv.slice(1))
+  if (argv[0] === 'server') return serve(argv.slice(1), SERVER)
+  if (argv[0] === 'agent') return serve(argv.slice(1), AGENT)
   return runCli(argv, {
     terminal: terminal(),
     env: process.env,
@@ -51,64 +52,62 @@ async function main(argv: readonly string[]): Promise<number> {
   })
 }
 
-async function serve(argv: readonly string[]): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    process.stdout.write(serverCommand().name('belfry server').helpInformation())
-    return 0
-  }
-  const loaded = loadConfig(argv, process.env, host())
-  return loaded.ok ? runServer(loaded.config) : refuse(loaded.problem, EXIT_USAGE)
+/** What is started and stays, until it is told to end. */
+interface NodeCommand<Settings> {
+  /** For its help. */
+  readonly command: () => Command
+  readonly load: (
+    argv: readonly string[],
+    env: Readonly<Record<string, string | undefined>>,
+    host: Host,
+  ) => {readonly ok: true; readonly config: Settings} | {readonly ok: false; problem: string}
+  /** Throws `StartRefused`. `ready` takes the line for standard output. */
+  readonly start: (settings: Settings, ready: (line: string) => void) => Promise<RunningNode>
 }
 
-/**
- * Resolves only when the start was refused. The server is imported here: client commands start quicker
- * without it.
- */
-async function runServer(config: Config): Promise<number> {
-  const {startServer} = await import('./server.ts')
+interface RunningNode {
+  stop(): Promise<void>
+  hurry(): void
+  /** The exit code. Rejects with `StartRefused`. */
+  readonly done: Promise<number>
+}
+
+/** Both are imported where they start: client commands start quicker without them. */
+const SERVER: NodeCommand<Config> = {
+  command: serverCommand,
+  load: loadConfig,
+  start: async (config, ready) => (await import('./server.ts')).startServer(config, {ready}),
+}
+const AGENT: NodeCommand<AgentConfig> = {
+  command: agentCommand,
+  load: loadAgentConfig,
+  start: async (config, ready) =>
+    (await import('./agent.ts')).startAgent(config, {ready, environment: process.env}),
+}
+
+/** Resolves only when nothing was started. */
+async function serve<Settings>(
+  argv: readonly string[],
+  {command, load, start}: NodeCommand<Settings>,
+): Promise<number> {
+  if (argv.includes('--help') || argv.includes('-h')) {
+    const help = command()
+    process.stdout.write(help.name(`belfry ${help.name()}`).helpInformation())
+    return 0
+  }
+  const loaded = load(argv, process.env, host())
+  if (!loaded.ok) return refuse(loaded.problem, EXIT_USAGE)
   const signals = listenToSignals()
-  // A server serves on when whoever started it does not read its one line.
+  // A node serves on when whoever started it does not read its one line.
   process.stdout.on(
     'error',
     exceptClosed(() => undefined),
   )
   try {
-    const server = await startServer(config, {
-      ready: (line) => process.stdout.write(`${line}\n`),
-    })
-    signals.tell({first: () => void server.stop(), second: () => server.hurry()})
+    const node = await start(loaded.config, (line) => process.stdout.write(`${line}\n`))
+    signals.tell({first: () => void node.stop(), second: () => node.hurry()})
     // Everything has ended in order; nothing that was forgotten may keep the process.
-    process.exit(await server.done)
-  } catch (error) {
-    if (error instanceof StartRefused) return refuse(error.message)
-    throw error
-  }
-}
-
-async function serveAsAgent(argv: readonly string[]): Promise<number> {
-  if (argv.includes('--help') || argv.includes('-h')) {
-    process.stdout.write(agentCommand().name('belfry agent').helpInformation())
-    return 0
-  }
-  const loaded = loadAgentConfig(argv, process.env, host())
-  return loaded.ok ? runAgent(loaded.config) : refuse(loaded.problem, EXIT_USAGE)
-}
-
-/** Resolves only when the start was refused. */
-async function runAgent(config: AgentConfig): Promise<number> {
-  const {startAgent} = await import('./agent.ts')
-  const signals = listenToSignals()
-  process.stdout.on(
-    'error',
-    exceptClosed(() => undefined),
-  )
-  try {
-    const agent = startAgent(config, {
-      ready: (line) => process.stdout.write(`${line}\n`),
-      environment: process.env,
-    })
-    signals.tell({first: () => void agent.stop(), second: () => agent.hurry()})
-    process.exit(await agent.done)
+    process.exit(await node.done)
   } catch (error) {
     if (error instanceof StartRefused) return refuse(error.message)
     throw error
