@@ -18,6 +18,10 @@ const TAG_TEXT_MAX = 1024
 
 const Text = Type.String()
 const Whole = Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER})
+/** A length or a position: two of them added are still exact. */
+const Amount = Type.Integer({minimum: 0, maximum: 2 ** 52})
+/** As far as any system has them. */
+const ExitCode = Type.Integer({minimum: -(2 ** 31), maximum: 2 ** 32 - 1})
 const Instant = Type.Union([Type.Integer(), Type.Null()])
 const Texts = Type.Record(Type.String({maxLength: MAP_KEY_LENGTH_MAX}), Text)
 
@@ -110,25 +114,28 @@ export const Claimed = Type.Object({
 })
 
 /** Bytes as base64. */
-const Bytes = Type.String({maxLength: OUTPUT_TEXT_MAX, pattern: '^[A-Za-z0-9+/]*={0,2}$'})
+const Bytes = Type.String({
+  maxLength: OUTPUT_TEXT_MAX,
+  pattern: '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
+})
 
 export const Append = Type.Object({
   ...Claim.properties,
   /** Told to whoever follows the output. */
   job: Type.String({maxLength: 512}),
-  offset: Whole,
+  offset: Amount,
   bytes: Bytes,
 })
 
 export const Finish = Type.Object({
   ...Claim.properties,
   status: Final,
-  durationMs: Whole,
-  exitCode: Type.Union([Type.Integer(), Type.Null()]),
+  durationMs: Amount,
+  exitCode: Type.Union([ExitCode, Type.Null()]),
   reason: Type.String({maxLength: REASON_MAX}),
   outputHead: Type.String({maxLength: ADDED_TEXT_MAX}),
   outputFoot: Type.String({maxLength: ADDED_TEXT_MAX}),
-  output: Type.Object({offset: Whole, bytes: Bytes, totalBytes: Whole}),
+  output: Type.Object({offset: Amount, bytes: Bytes, totalBytes: Amount}),
   dropOutput: Type.Boolean(),
   dice: Type.Number({minimum: 0, exclusiveMaximum: 1}),
 })
