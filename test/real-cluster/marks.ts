@@ -75,6 +75,8 @@ export interface Verdict {
   readonly doubled: readonly string[]
   /** Planned times of which more than one execution started, though none of them was lost. */
   readonly repeated: readonly string[]
+  /** Executions that are recorded as succeeded without having marked both their start and their end. */
+  readonly incomplete: readonly string[]
   /** From planned to decided, of what was launched, in ms, ascending. */
   readonly lagsMs: readonly number[]
 }
@@ -93,6 +95,7 @@ export interface JudgedJob {
 /** Holds one job, which runs on one node a time, against its marks. */
 export function judge({name, launches, marks, from, to, stepMs = 1_000}: JudgedJob): Verdict {
   const starts = startsOf(name, marks)
+  const ended = new Set(marks.flatMap(({what, execution}) => (what === 'end' ? execution : [])))
   const rowsAt = rowsByTime(launches, stepMs)
   const verdict = {
     planned: 0,
@@ -102,6 +105,7 @@ export function judge({name, launches, marks, from, to, stepMs = 1_000}: JudgedJ
     missing: [] as string[],
     doubled: [] as string[],
     repeated: [] as string[],
+    incomplete: [] as string[],
     lagsMs: [] as number[],
   }
   for (let time = from; time < to; time += stepMs) {
@@ -125,6 +129,9 @@ export function judge({name, launches, marks, from, to, stepMs = 1_000}: JudgedJ
     if (began.size > 0) verdict.started += 1
     else if (!isLost) verdict.missing.push(`${at}: launched, not started`)
     if (began.size > 1 && !isLost) verdict.repeated.push(`${at}: ${[...began.keys()].join(' ')}`)
+    for (const {id, status} of row.executions)
+      if (status === 'succeeded' && !(began.has(id) && ended.has(id)))
+        verdict.incomplete.push(`${at}: ${id} has not marked its start and its end`)
     for (const [execution, times] of began)
       if (times > 1) verdict.doubled.push(`${at}: ${execution} started ${times} times`)
   }

@@ -1,0 +1,24 @@
+/** Every server and agent restarted in turn under load: nothing is missing, nothing doubled, nothing late. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {RunningTrial} from './trial.ts'
+import {assertAllLaunched, assertSound, told} from './verdict.ts'
+
+/** The aim is 2 s; the rest is for a machine that does much else. */
+const LATE_MAX_MS = 6_000
+
+test('a rolling restart under load', async (t) => {
+  const trial = await RunningTrial.start(t, {agents: ['agent-1', 'agent-2']})
+  const {cluster, faults} = trial
+  for (const name of [...cluster.serverNames, ...cluster.agentNames]) {
+    await faults.stop(name)
+    await cluster.agreedLeader()
+  }
+  const {verdict} = await trial.end()
+  assertSound(verdict)
+  assertAllLaunched(verdict)
+  assert.equal(verdict.lost, 0)
+  const lateMs = verdict.lagsMs.at(-1)!
+  assert(lateMs < LATE_MAX_MS, `${lateMs} ms late`)
+  t.diagnostic(told(verdict))
+})
