@@ -1,7 +1,8 @@
 /**
  * The prune step, the leader's: lets go what retention allows, a bounded piece at a time so that it
- * never holds up a launch. Walks all jobs in rounds; what a crash interrupts the next round finds
- * again.
+ * never holds up a launch. Goes in rounds over the jobs that were launched since the last one, because
+ * most jobs are idle most of the time; seldom over all jobs, for what only time makes too old, and for
+ * what closed after its round. What a crash interrupts the first round of the next term finds: over all.
  */
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
@@ -20,6 +21,8 @@ export interface PruneOptions {
     PruneRequest,
     'keepLaunches' | 'keepUnlaunched' | 'keepMs' | 'keepOutputBytes'
   >
+  /** From the beginning of one round over all jobs to the next. */
+  readonly allEveryMs: number
 }
 
 /** One piece: small enough to be one short transaction. */
@@ -27,13 +30,19 @@ const JOBS_PER_PIECE = 200
 const ROWS_PER_PIECE = 2_000
 /** Between pieces of a round, so that other writes go first. */
 const PIECE_PAUSE_MS = 50
-/** Between rounds: history may exceed its limits by what runs in this time. */
+/** Between rounds: history of jobs that go on exceeds its limits by what runs in this time. */
 const ROUND_PAUSE_MS = 10_000
 
 export class PruneService implements Service {
   readonly #options: PruneOptions
   readonly #loop: Loop
-  #afterJobId = 0
+  /** The round under way, and where it goes on. */
+  #round: PruneRequest['round'] = 'all'
+  #after = 0
+  /** When the last round over all jobs began, by the monotonic clock. */
+  #allBeganAt = -Infinity
+  /** Where the rounds after it begin; `null` before its first piece. */
+  #launchedAfter: number | null = null
 
   constructor(options: PruneOptions) {
     this.#options = options
@@ -56,16 +65,33 @@ export class PruneService implements Service {
   }
 
   async #piece(): Promise<number> {
-    const {store, term, keep} = this.#options
-    const {nextJobId, more} = await store.prune({
+    const {store, term, keep, clock} = this.#options
+    if (this.#launchedAfter === null) this.#allBeganAt = clock.monotonicMs()
+    const {next, isRoundOver, newestGroup, more} = await store.prune({
       ...keep,
       term,
-      afterJobId: this.#afterJobId,
+      round: this.#round,
+      after: this.#after,
       jobLimit: JOBS_PER_PIECE,
       rowLimit: ROWS_PER_PIECE,
     })
+    this.#launchedAfter ??= newestGroup
     if (more) return PIECE_PAUSE_MS
-    this.#afterJobId = nextJobId
-    return nextJobId === 0 ? ROUND_PAUSE_MS : PIECE_PAUSE_MS
+    this.#after = next
+    if (!isRoundOver) return PIECE_PAUSE_MS
+    this.#beginRound(this.#launchedAfter)
+    return ROUND_PAUSE_MS
+  }
+
+  #beginRound(launchedAfter: number): void {
+    const {clock, allEveryMs} = this.#options
+    if (clock.monotonicMs() - this.#allBeganAt >= allEveryMs) {
+      this.#round = 'all'
+      this.#after = 0
+      this.#launchedAfter = null
+    } else if (this.#round === 'all') {
+      this.#round = 'launched'
+      this.#after = launchedAfter
+    }
   }
 }

@@ -4,7 +4,7 @@
  */
 import type {IncomingHttpHeaders} from 'node:http'
 import type {JobRecord} from '../core/job.ts'
-import type {RevisionMatch} from '../operations/submit.ts'
+import type {RevisionMatch} from '../ports/job-store.ts'
 
 export function entityTag(job: Pick<JobRecord, 'revision'>): string {
   return `"${job.revision}"`

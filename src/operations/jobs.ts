@@ -1,12 +1,12 @@
 /** Reading, toggling and deleting jobs. Submitting them stands in `submit.ts`, running them in `runs.ts`. */
 import type {JobRecord} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
-import type {JobQuery} from '../ports/job-store.ts'
+import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import type {Store} from '../ports/store.ts'
 import type {OperationsDependencies} from './dependencies.ts'
 import type {PatientStore} from './patience.ts'
-import {preconditionFailed, type RevisionMatch} from './submit.ts'
+import {preconditionFailed} from './submit.ts'
 
 export function createJobs({wakeup, events}: OperationsDependencies, store: PatientStore) {
   /** Throws `job_unknown`. */
@@ -20,31 +20,31 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Pati
     return query.end === null ? store.longRead(ask) : store.read(ask)
   }
 
-  /**
-   * Looked at before the change, not within it: for these two a condition saves a mistake, it does not order
-   * writers.
-   */
-  async function expect(name: string, match: RevisionMatch): Promise<void> {
-    if (match === null) return
-    const {revision} = await job(name)
-    if (match !== '*' && !match.includes(revision)) throw preconditionFailed(revision)
-  }
-
+  /** Throws `job_unknown`, `precondition_failed`. */
   async function toggle(name: string, match: RevisionMatch): Promise<JobRecord> {
-    await expect(name, match)
-    const toggled = known(name, await store.write((data) => data.toggle(name)))
-    wakeup.ring('launch')
-    events.emit('job_stored', {job: name, revision: toggled.revision, created: false})
-    return toggled
-  }
-
-  /** Throws `job_unknown`, `job_has_dependents`. */
-  async function deleteJob(name: string, match: RevisionMatch): Promise<JobRecord> {
-    await expect(name, match)
-    const result = await store.write((data) => data.deleteJob(name))
+    const result = await store.write((data) => data.toggle(name, match))
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
+      case 'precondition':
+        throw preconditionFailed(result.revision)
+      case 'toggled': {
+        const {revision} = result.job
+        wakeup.ring('launch')
+        events.emit('job_stored', {job: name, revision, created: false})
+        return result.job
+      }
+    }
+  }
+
+  /** Throws `job_unknown`, `precondition_failed`, `job_has_dependents`. */
+  async function deleteJob(name: string, match: RevisionMatch): Promise<JobRecord> {
+    const result = await store.write((data) => data.deleteJob(name, match))
+    switch (result.kind) {
+      case 'unknown':
+        throw jobUnknown(name)
+      case 'precondition':
+        throw preconditionFailed(result.revision)
       case 'dependents': {
         const advice = `delete or change them first: ${result.names.slice(0, 20).join(', ')}`
         throw new DomainError('job_has_dependents', `Jobs depend on "${name}"; ${advice}.`, {

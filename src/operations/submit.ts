@@ -4,7 +4,7 @@
  */
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
-import type {SubmitResult} from '../ports/job-store.ts'
+import type {RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {Caller, OperationsDependencies} from './dependencies.ts'
@@ -12,17 +12,12 @@ import {Idempotent, idempotencyMismatch} from './idempotency.ts'
 import {judge} from './judge.ts'
 import type {PatientStore} from './patience.ts'
 
-/** `If-Match`: any of these revisions, or `'*'` = the job must exist; `null` = no condition. */
-export type RevisionMatch = readonly number[] | '*' | null
-
-/** Never a revision, so that a condition nobody can meet refuses inside the store like every other. */
-const NO_REVISION = -1
-
 export interface SubmitCall {
   readonly caller: Caller
   readonly body: Uint8Array
   /** The name in the path, which the body's must equal; `null` when the path has none. */
   readonly pathName: string | null
+  /** From `If-Match`. */
   readonly ifMatch: RevisionMatch
   /** `If-None-Match: *` */
   readonly createOnly: boolean
@@ -51,9 +46,8 @@ export function createSubmit(dependencies: OperationsDependencies, store: Patien
       call.idempotencyKey,
       'submit',
       parts,
-      async (idempotency) => {
-        const ifMatch = await resolveMatch(store, spec.name, call.ifMatch)
-        const {createOnly, runOnCreate} = call
+      (idempotency) => {
+        const {ifMatch, createOnly, runOnCreate} = call
         return store.write((data) =>
           data.submit({spec, ifMatch, createOnly, runOnCreate, idempotency}),
         )
@@ -104,17 +98,6 @@ function jobInvalid(problem: string): DomainError {
     'job_invalid',
     `Job validation failed: the job definition is invalid: ${problem}`,
   )
-}
-
-/**
- * Of several revisions the stored one is taken if it is among them; that it still is, the store checks
- * itself.
- */
-async function resolveMatch(store: PatientStore, name: string, match: RevisionMatch) {
-  if (match === null || match === '*') return match
-  if (match.length < 2) return match[0] ?? NO_REVISION
-  const job = await store.read((data) => data.job(name))
-  return match.find((revision) => revision === job?.revision) ?? NO_REVISION
 }
 
 type Stored = Extract<SubmitResult, {kind: 'stored'}>

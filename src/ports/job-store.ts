@@ -11,10 +11,21 @@ export interface Idempotency {
   readonly fingerprint: string
 }
 
+/**
+ * Revisions one of which must be the stored one; `'*'` = any, but the job must exist; `null` = no condition.
+ * Looked at in the transaction that makes the change.
+ */
+export type RevisionMatch = readonly number[] | '*' | null
+
+/** The condition did not hold and nothing was changed; `revision` is the stored one, `null` = no such job. */
+export interface PreconditionFailed {
+  readonly kind: 'precondition'
+  readonly revision: number | null
+}
+
 export interface SubmitRequest {
   readonly spec: JobSpec
-  /** Revision the caller believes stored; anything else is `precondition`. `'*'` = any, but it must exist. */
-  readonly ifMatch: number | '*' | null
+  readonly ifMatch: RevisionMatch
   /** `If-None-Match: *`: the job must not exist. */
   readonly createOnly: boolean
   /** Write a request row with cause `create` in the same transaction. */
@@ -41,8 +52,19 @@ export type SubmitResult =
       readonly parent: string
       readonly dependents: readonly string[]
     }
-  | {readonly kind: 'precondition'; readonly revision: number | null}
+  | PreconditionFailed
   | {readonly kind: 'idempotency_mismatch'}
+
+export type ToggleResult =
+  | {readonly kind: 'toggled'; readonly job: JobRecord}
+  | {readonly kind: 'unknown'}
+  | PreconditionFailed
+
+export type DeleteResult =
+  | {readonly kind: 'deleted'; readonly job: JobRecord}
+  | {readonly kind: 'unknown'}
+  | {readonly kind: 'dependents'; readonly names: readonly string[]}
+  | PreconditionFailed
 
 export interface RestoreEntry {
   readonly spec: JobSpec
@@ -112,14 +134,8 @@ export interface JobStore {
     options: {readonly disabled: boolean},
   ): Promise<RestoreResult>
   /** Flips `disabled`. A due undecided time it moves past is recorded `missed` with reason `disabled`. */
-  toggle(name: string): Promise<JobRecord | null>
-  deleteJob(
-    name: string,
-  ): Promise<
-    | {readonly kind: 'deleted'; readonly job: JobRecord}
-    | {readonly kind: 'unknown'}
-    | {readonly kind: 'dependents'; readonly names: readonly string[]}
-  >
+  toggle(name: string, ifMatch?: RevisionMatch): Promise<ToggleResult>
+  deleteJob(name: string, ifMatch?: RevisionMatch): Promise<DeleteResult>
   /** Stores a request to run (cause `manual`); the launch number is taken here. */
   requestRun(request: RunRequest): Promise<RunResult>
   /**

@@ -64,16 +64,25 @@ export interface PruneRequest {
   /** `null` = no limit by age. */
   readonly keepMs: number | null
   readonly keepOutputBytes: number
-  /** Jobs to look at in this call, by internal id after `afterJobId`. */
-  readonly afterJobId: number
+  /**
+   * Which jobs the round is about: all, or those with launches above a number. Most jobs launch seldom, and
+   * history only grows by launches.
+   */
+  readonly round: 'all' | 'launched'
+  /** Where this call begins: after that internal id of a job (`all`), or launch number (`launched`). */
+  readonly after: number
+  /** Jobs, or launches whose jobs are looked at in this call. */
   readonly jobLimit: number
   /** Rows deleted at most in this call. */
   readonly rowLimit: number
 }
 
 export interface PruneResult {
-  /** Give back as `afterJobId`; 0 = the round is complete. */
-  readonly nextJobId: number
+  /** Give back as `after`, to go on with the round or, of a round `launched`, to begin the next one. */
+  readonly next: number
+  readonly isRoundOver: boolean
+  /** The largest launch number there is: a round `launched` that follows a round `all` begins after it. */
+  readonly newestGroup: number
   readonly rowsDeleted: number
   readonly outputBytesCut: number
   /** The row limit was reached: more is waiting in the same place. */

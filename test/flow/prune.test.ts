@@ -10,6 +10,7 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 import {World} from '../support/world.ts'
 
 const SECOND = 1_000
+const MINUTE = 60 * SECOND
 const KEEP = {keepLaunches: 5, keepUnlaunched: 7, keepMs: null, keepOutputBytes: 1_000}
 
 function aService(prune: (request: PruneRequest) => Promise<PruneResult>) {
@@ -23,38 +24,94 @@ function aService(prune: (request: PruneRequest) => Promise<PruneResult>) {
     clock,
     events,
     keep: KEEP,
+    allEveryMs: 10 * MINUTE,
   })
   return {clock, events, service, over: () => over}
 }
 
-const NOTHING = {nextJobId: 0, rowsDeleted: 0, outputBytesCut: 0, more: false}
+const OVER: PruneResult = {
+  next: 0,
+  isRoundOver: true,
+  newestGroup: 0,
+  rowsDeleted: 0,
+  outputBytesCut: 0,
+  more: false,
+}
 
 describe('the prune service', () => {
-  it('walks all jobs in pieces, stays where more is waiting, then rests', async () => {
-    const answers: PruneResult[] = [
-      {...NOTHING, nextJobId: 200},
-      {...NOTHING, nextJobId: 400, more: true},
-      {...NOTHING, nextJobId: 400},
-      NOTHING,
-    ]
-    const asked: [afterJobId: number, at: number][] = []
-    const {clock, service} = aService(async ({term, afterJobId}) => {
+  type Asked = [round: string, after: number, at: number]
+
+  /** What a service asks of a store that gives these answers, and then that nothing is left to do. */
+  function asking(answers: readonly PruneResult[]) {
+    const asked: Asked[] = []
+    const given = aService(async ({term, round, after}) => {
       assert.equal(term, 3)
-      asked.push([afterJobId, clock.monotonicMs()])
-      return answers[asked.length - 1] ?? NOTHING
+      asked.push([round, after, given.clock.monotonicMs()])
+      return answers[asked.length - 1] ?? {...OVER, next: after}
     })
+    return {...given, asked}
+  }
+
+  it('walks all jobs in pieces, stays where more is waiting, then rests', async () => {
+    const {clock, service, asked} = asking([
+      {...OVER, next: 200, isRoundOver: false},
+      {...OVER, next: 400, isRoundOver: false, more: true},
+      {...OVER, next: 400, isRoundOver: false},
+      {...OVER, next: 450},
+    ])
     service.start()
     await clock.advance(9 * SECOND)
     assert.deepEqual(asked, [
-      [0, 0],
-      [200, 50],
-      [200, 100],
-      [400, 150],
+      ['all', 0, 0],
+      ['all', 200, 50],
+      ['all', 200, 100],
+      ['all', 400, 150],
     ])
     await clock.advance(2 * SECOND)
-    assert.deepEqual(asked.slice(4), [[0, 10_150]])
+    assert.equal(asked.length, 5)
     await service.stop()
     assert.equal(clock.waiting, 0)
+  })
+
+  it('then looks only at what was launched since the round over all began', async () => {
+    const {clock, service, asked} = asking([
+      {...OVER, next: 200, isRoundOver: false, newestGroup: 70},
+      {...OVER, next: 250, newestGroup: 90},
+      {...OVER, next: 80, isRoundOver: false, newestGroup: 95},
+      {...OVER, next: 95, newestGroup: 95},
+      {...OVER, next: 95, newestGroup: 95},
+      {...OVER, next: 99, newestGroup: 99},
+    ])
+    service.start()
+    await clock.advance(41 * SECOND)
+    assert.deepEqual(asked, [
+      ['all', 0, 0],
+      ['all', 200, 50],
+      ['launched', 70, 10_050],
+      ['launched', 80, 10_100],
+      ['launched', 95, 20_100],
+      ['launched', 95, 30_100],
+      ['launched', 99, 40_100],
+    ])
+    await service.stop()
+  })
+
+  it('and at all of them again when their time has come', async () => {
+    const {clock, service, asked} = asking([
+      {...OVER, newestGroup: 5},
+      ...Array.from({length: 59}, () => ({...OVER, next: 5})),
+      {...OVER, next: 5},
+      {...OVER, next: 250, newestGroup: 7},
+    ])
+    service.start()
+    await clock.advance(10 * MINUTE + 25 * SECOND)
+    assert.deepEqual(asked.slice(59), [
+      ['launched', 5, 590_000],
+      ['launched', 5, 600_000],
+      ['all', 0, 610_000],
+      ['launched', 7, 620_000],
+    ])
+    await service.stop()
   })
 
   it('says that the term is over', async () => {
@@ -86,5 +143,22 @@ describe('retention', () => {
     assert.equal((await world.job('job')).counters.successCount, 44)
     const executions = await world.executions('job')
     assert.equal(executions.length, rows.length)
+  })
+
+  it('reaches a job that is launched no more with the next round over all', async () => {
+    const world = new World()
+    const script = () => ({ms: 60_000}) as const
+    await world.start({prunes: true, keepLaunches: 3, slots: 20, scripts: {job: script}})
+    await world.submit(aJob('job').manual())
+    for (let count = 0; count < 10; count += 1) await world.runByHand('job')
+    await world.clock.advance(2 * MINUTE)
+    assert.deepEqual(new Set(await world.statuses('job')), new Set(['succeeded']))
+    assert.equal(
+      (await world.ledger('job')).length,
+      10,
+      'nothing of it was over when it was looked at',
+    )
+    await world.clock.advance(8 * MINUTE + 20 * SECOND)
+    assert.equal((await world.ledger('job')).length, 3)
   })
 })

@@ -1,7 +1,8 @@
 /** Deleting a job, and forgetting what it did. */
 import type {JobRecord} from '../../core/job.ts'
-import type {JobStore} from '../../ports/job-store.ts'
+import type {DeleteResult, RevisionMatch} from '../../ports/job-store.ts'
 import {all, each, type Step} from './command.ts'
+import {unmatched} from './steps-submit.ts'
 import {bury} from './stored-grave.ts'
 import {loadJob, lockJob} from './stored-job.ts'
 import {dropOutputOfLaunches} from './stored-output.ts'
@@ -10,9 +11,12 @@ import type {Transaction} from './transaction.ts'
 export function* deleteJob(
   tx: Transaction,
   name: string,
-): Step<Awaited<ReturnType<JobStore['deleteJob']>>> {
+  ifMatch: RevisionMatch,
+): Step<DeleteResult> {
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}
+  const refusal = unmatched(ifMatch, job)
+  if (refusal !== null) return refusal
   if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
   yield* bury(tx, job.id, {why: 'deleted', keptGroup: null})
   return {kind: 'deleted', job}

@@ -1,9 +1,10 @@
 /**
  * Letting go what retention allows, a bounded piece a call. Never an open launch, never output of something
- * that runs. A round walks the live jobs; its last piece also does what belongs to no job.
+ * that runs. A round walks the live jobs, or those that were launched lately; its last piece also does what
+ * belongs to no job.
  */
 import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
-import {all, each, oneEach, type Step, type Values} from './command.ts'
+import {all, each, one, oneEach, type Step, type Values} from './command.ts'
 import {IDEMPOTENCY_KEPT_MS} from './idempotency.ts'
 import {keyOf, type ExecutionRow} from './rows.ts'
 import {fence} from './steps-lease.ts'
@@ -36,20 +37,50 @@ export function* prune(tx: Transaction, request: PruneRequest): Step<PruneResult
     outputBytesCut: 0,
     more: false,
   }
-  const jobs = yield* all<{id: number}>(
-    `SELECT id FROM jobs WHERE id > ? AND deleted_at IS NULL ORDER BY id LIMIT ?`,
-    [request.afterJobId, request.jobLimit],
+  const newest = yield* one<{group_id: number | null}>(
+    `SELECT max(group_id) AS group_id FROM launches`,
   )
-  const ids = jobs.map(({id}) => id)
-  yield* pruneLaunches(budget, yield* excess(tx, request, ids))
-  const isLast = ids.length < request.jobLimit
+  const {ids, next, isLast} = yield* request.round === 'all'
+    ? someJobs(request)
+    : someLaunched(request)
+  yield* pruneLaunches(budget, yield* excess(tx, budget, request, ids))
   if (isLast && !budget.more) {
     yield* pruneTombstones(tx, budget)
     yield* pruneOutput(tx, budget, request.keepOutputBytes)
     yield* pruneOther(tx, budget)
   }
   const {rowsDeleted, outputBytesCut, more} = budget
-  return {nextJobId: isLast ? 0 : ids.at(-1)!, rowsDeleted, outputBytesCut, more}
+  const newestGroup = newest?.group_id ?? 0
+  return {next, isRoundOver: isLast, newestGroup, rowsDeleted, outputBytesCut, more}
+}
+
+/** The live jobs of one call. */
+interface Piece {
+  readonly ids: readonly number[]
+  readonly next: number
+  readonly isLast: boolean
+}
+
+function* someJobs({after, jobLimit}: PruneRequest): Step<Piece> {
+  const rows = yield* all<{id: number}>(
+    `SELECT id FROM jobs WHERE id > ? AND deleted_at IS NULL ORDER BY id LIMIT ?`,
+    [after, jobLimit],
+  )
+  const ids = rows.map(({id}) => id)
+  return {ids, next: ids.at(-1) ?? after, isLast: ids.length < jobLimit}
+}
+
+/** A launch that was committed after one with a larger number is passed over: a round over all jobs sees it. */
+function* someLaunched({after, jobLimit}: PruneRequest): Step<Piece> {
+  const rows = yield* all<{group_id: number; id: number | null}>(
+    `SELECT l.group_id, j.id FROM launches l
+      LEFT JOIN jobs j ON j.id = l.job_id AND j.deleted_at IS NULL
+      WHERE l.group_id > ? ORDER BY l.group_id LIMIT ?`,
+    [after, jobLimit],
+  )
+  const ids = new Set(rows.flatMap(({id}) => (id === null ? [] : [id])))
+  const next = rows.at(-1)?.group_id ?? after
+  return {ids: [...ids], next, isLast: rows.length < jobLimit}
 }
 
 /** Closed launches among those beyond the newest that are kept. The inner look reads an index only. */
@@ -59,14 +90,19 @@ function beyondNewest(decisions: string): string {
     ORDER BY group_id DESC LIMIT ? OFFSET ?)`
 }
 
-/** Closed launches among the oldest that are too old; numbers grow with time, so no others need a look. */
-const TOO_OLD = `SELECT group_id FROM (SELECT group_id, open, decided_at FROM launches
-  WHERE job_id = ? ORDER BY group_id LIMIT ?) AS oldest WHERE open = 0 AND decided_at < ?`
-/** Looked at by age in one call; the next round goes on. */
+/** The oldest closed launches that are too old; numbers grow with time, so no others need a look. */
+const TOO_OLD = `SELECT group_id FROM (SELECT group_id, decided_at FROM launches
+  WHERE job_id = ? AND open = 0 ORDER BY group_id LIMIT ?) AS oldest WHERE decided_at < ?`
+/** Looked at by age at once: when all of them are too old, the same place is looked at again. */
 const OLDEST_LAUNCHES = 50
 
 /** Numbers of the launches of these jobs beyond what is kept, in order. */
-function* excess(tx: Transaction, request: PruneRequest, ids: readonly number[]): Step<number[]> {
+function* excess(
+  tx: Transaction,
+  budget: Budget,
+  request: PruneRequest,
+  ids: readonly number[],
+): Step<number[]> {
   const {keepLaunches, keepUnlaunched, keepMs} = request
   // One more than may be deleted tells that more is waiting.
   const limit = request.rowLimit + 1
@@ -80,13 +116,14 @@ function* excess(tx: Transaction, request: PruneRequest, ids: readonly number[])
       ids.map((id) => [id, limit, keepUnlaunched]),
     ),
   ]
-  if (keepMs !== null)
-    found.push(
-      yield* each<{group_id: number}>(
-        TOO_OLD,
-        ids.map((id) => [id, OLDEST_LAUNCHES, tx.now - keepMs]),
-      ),
+  if (keepMs !== null) {
+    const old = yield* each<{group_id: number}>(
+      TOO_OLD,
+      ids.map((id) => [id, OLDEST_LAUNCHES, tx.now - keepMs]),
     )
+    found.push(old)
+    if (old.some(({length}) => length === OLDEST_LAUNCHES)) budget.more = true
+  }
   const groups = new Set(found.flat(2).map((row) => row.group_id))
   return [...groups].toSorted((a, b) => a - b)
 }
@@ -116,7 +153,8 @@ function* pruneLaunches(budget: Budget, groups: readonly number[]): Step<boolean
 }
 
 /**
- * Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough.
+ * Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough. In
+ * the order of the index that has no other jobs, so that the living ones are not gone through.
  */
 function* pruneTombstones(tx: Transaction, budget: Budget): Step<void> {
   const jobs = yield* all<{id: number}>(
@@ -124,7 +162,7 @@ function* pruneTombstones(tx: Transaction, budget: Budget): Step<void> {
       AND (kept_group IS NULL OR deleted_at <= ?)
       AND NOT EXISTS (SELECT 1 FROM launches l
         WHERE l.job_name = jobs.name AND l.open = 1 AND l.job_id = jobs.id)
-      ORDER BY id LIMIT ?`,
+      ORDER BY name, id LIMIT ?`,
     [tx.now - EPHEMERAL_KEPT_MS, TOMBSTONES_PER_CALL],
   )
   for (const {id} of jobs) {

@@ -5,7 +5,13 @@
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition, type DefinitionChange} from '../../core/plan.ts'
 import {assert} from '../../std/assert.ts'
-import type {SubmitRequest, SubmitResult} from '../../ports/job-store.ts'
+import type {
+  PreconditionFailed,
+  RevisionMatch,
+  SubmitRequest,
+  SubmitResult,
+  ToggleResult,
+} from '../../ports/job-store.ts'
 import {all, one, type Step} from './command.ts'
 import {recall, remember} from './idempotency.ts'
 import {isPaused, timezone} from './steps-meta.ts'
@@ -65,13 +71,21 @@ export function* passOver(
   yield* all(`UPDATE jobs SET decided_until = ? WHERE id = ?`, [until, job.id])
 }
 
-function unmet(request: SubmitRequest, existing: JobRecord | null): SubmitResult | null {
+function unmet(request: SubmitRequest, existing: JobRecord | null): PreconditionFailed | null {
   const {ifMatch, createOnly} = request
+  if (createOnly && existing !== null) return {kind: 'precondition', revision: existing.revision}
+  return unmatched(ifMatch, existing)
+}
+
+/** What is refused when the job as it is locked is not the one the caller means; `null` = it is. */
+export function unmatched(
+  ifMatch: RevisionMatch,
+  existing: JobRecord | null,
+): PreconditionFailed | null {
+  if (ifMatch === null) return null
   const revision = existing?.revision ?? null
-  const met =
-    !(createOnly && existing !== null) &&
-    (ifMatch === null || (ifMatch === '*' ? existing !== null : ifMatch === revision))
-  return met ? null : {kind: 'precondition', revision}
+  const isMet = revision !== null && (ifMatch === '*' || ifMatch.includes(revision))
+  return isMet ? null : {kind: 'precondition', revision}
 }
 
 type FamilyProblem = Extract<SubmitResult, {kind: 'parent_unknown' | 'cycle' | 'ephemeral_parent'}>
@@ -100,11 +114,15 @@ function* familyProblem(spec: JobSpec): Step<FamilyProblem | null> {
   return null
 }
 
-export function* toggle(tx: Transaction, name: string): Step<JobRecord | null> {
+export function* toggle(tx: Transaction, name: string, ifMatch: RevisionMatch): Step<ToggleResult> {
   const existing = yield* lockJob(tx, name)
-  if (existing === null) return null
+  if (existing === null) return {kind: 'unknown'}
+  const refusal = unmatched(ifMatch, existing)
+  if (refusal !== null) return refusal
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
   const zone = yield* timezone()
   yield* applyChange(tx, existing, spec, planDefinition(existing, spec, tx.now, zone, false))
-  return yield* loadJob(name)
+  const job = yield* loadJob(name)
+  assert(job !== null, `${name} is locked and live`)
+  return {kind: 'toggled', job}
 }

@@ -71,7 +71,7 @@ export function leaseCases(when: Case): void {
     const verdict = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'failed'} as const
     await assert.rejects(store.setMemberStatus({...verdict, term}), TermOver)
     await assert.rejects(store.rescue({...lost, term, dice: 0}), TermOver)
-    const piece = {afterJobId: 0, jobLimit: 9, rowLimit: 9}
+    const piece = {round: 'all' as const, after: 0, jobLimit: 9, rowLimit: 9}
     await assert.rejects(store.prune({term, ...keep, ...piece}), TermOver)
     assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
   })

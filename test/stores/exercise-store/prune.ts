@@ -9,7 +9,8 @@ const KEEP: Omit<PruneRequest, 'term'> = {
   keepUnlaunched: 1_000,
   keepMs: null,
   keepOutputBytes: 2 ** 31,
-  afterJobId: 0,
+  round: 'all',
+  after: 0,
   jobLimit: 100,
   rowLimit: 1_000,
 }
@@ -34,7 +35,8 @@ export function pruneCases(when: Case): void {
       for (let index = 0; index < 4; index += 1)
         groups.push(await scene.complete('a', 'succeeded', {output: 'x'}))
       const result = await prune(scene, {keepLaunches: 2})
-      assert.deepEqual(result, {nextJobId: 0, rowsDeleted: 4, outputBytesCut: 2, more: false})
+      const {rowsDeleted, outputBytesCut, more, isRoundOver} = result
+      assert.deepEqual([rowsDeleted, outputBytesCut, more, isRoundOver], [4, 2, false, true])
       assert.deepEqual(await launchesOf(scene, 'a'), [open, ...groups.slice(2)])
       assert.equal((await scene.store.executions('a', ALL_EXECUTIONS))!.total, 3)
       const before = await scene.job('a')
@@ -77,16 +79,68 @@ export function pruneCases(when: Case): void {
     const cut = await prune(scene, {...none, rowLimit: 4})
     assert.deepEqual([cut.rowsDeleted, cut.more], [4, true])
     const first = await prune(scene, {...none, jobLimit: 2})
-    assert.deepEqual(first, {
-      nextJobId: jobs[1]!.id,
+    const {newestGroup, ...place} = first
+    assert.deepEqual(place, {
+      next: jobs[1]!.id,
+      isRoundOver: false,
       rowsDeleted: 8,
       outputBytesCut: 0,
       more: false,
     })
-    const rest = await prune(scene, {...none, jobLimit: 2, afterJobId: first.nextJobId})
-    assert.deepEqual([rest.nextJobId, rest.rowsDeleted, rest.more], [0, 6, false])
+    assert.equal(newestGroup, (await launchesOf(scene, 'c')).at(-1))
+    const rest = await prune(scene, {...none, jobLimit: 2, after: first.next})
+    assert.deepEqual([rest.isRoundOver, rest.rowsDeleted, rest.more], [true, 6, false])
     for (const {spec} of jobs) assert.deepEqual(await launchesOf(scene, spec.name), [])
   })
+
+  when(
+    'a round over what was launched looks at no other job, and ends where it may go on',
+    async (scene) => {
+      for (const name of ['a', 'b', 'c']) await scene.submit(name)
+      for (let index = 0; index < 2; index += 1) await scene.complete('a', 'succeeded')
+      const {newestGroup} = await prune(scene, {})
+      const none = {keepLaunches: 0, round: 'launched'} as const
+      const quiet = await prune(scene, {...none, after: newestGroup})
+      assert.deepEqual([quiet.rowsDeleted, quiet.next, quiet.isRoundOver], [0, newestGroup, true])
+      const [b1, c1, b2] = [
+        await scene.complete('b', 'succeeded'),
+        await scene.complete('c', 'succeeded'),
+        await scene.complete('b', 'failed'),
+      ]
+      const first = await prune(scene, {...none, after: newestGroup, jobLimit: 2})
+      assert.deepEqual([first.next, first.isRoundOver, first.rowsDeleted], [c1, false, 6])
+      const rest = await prune(scene, {...none, after: first.next, jobLimit: 2})
+      assert.deepEqual([rest.next, rest.isRoundOver, rest.rowsDeleted], [c1, true, 0])
+      assert(b1 < c1 && c1 < b2)
+      assert.equal((await launchesOf(scene, 'a')).length, 2)
+      const open = await scene.run('c')
+      await scene.store.deleteJob('b')
+      const last = await prune(scene, {...none, after: newestGroup})
+      assert.deepEqual([last.next, last.isRoundOver], [open, true])
+      assert.deepEqual(await launchesOf(scene, 'c'), [open])
+    },
+  )
+
+  when(
+    'age finds what is old behind launches that stay open, however much it is',
+    async (scene) => {
+      await scene.submit('a')
+      const open: number[] = []
+      for (let index = 0; index < 60; index += 1) open.push(await scene.run('a'))
+      for (let index = 0; index < 60; index += 1) await scene.run('a')
+      const claimed = (await scene.claim('n1', 120)).filter(({execution}) => {
+        return execution.group > open.at(-1)!
+      })
+      for (const one of claimed) await scene.end(one, 'succeeded')
+      scene.advance(3 * DAY)
+      const old = {keepMs: DAY, keepLaunches: 1_000}
+      const first = await prune(scene, old)
+      assert.deepEqual([first.rowsDeleted, first.more], [100, true])
+      const rest = await prune(scene, old)
+      assert.deepEqual([rest.rowsDeleted, rest.more], [20, false])
+      assert.deepEqual(await launchesOf(scene, 'a'), open)
+    },
+  )
 
   when('a launch larger than the bound still goes', async (scene) => {
     await scene.join('n2')

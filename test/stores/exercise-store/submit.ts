@@ -78,16 +78,18 @@ export function submitCases(when: Case): void {
     await scene.submit('a')
     scene.advance(MINUTE)
     const off = await scene.store.toggle('a')
-    assert.deepEqual([off!.spec.disabled, off!.nextAt, off!.revision], [true, null, 2])
+    assert(off.kind === 'toggled')
+    assert.deepEqual([off.job.spec.disabled, off.job.nextAt, off.job.revision], [true, null, 2])
     const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'missed'})
     assert.deepEqual(
       ledger!.rows.map(({reason, count}) => [reason, count]),
       [['disabled', 1]],
     )
     const on = await scene.store.toggle('a')
-    assert.deepEqual([on!.spec.disabled, on!.revision], [false, 3])
-    assert(on!.nextAt! > scene.now)
-    assert.equal(await scene.store.toggle('b'), null)
+    assert(on.kind === 'toggled')
+    assert.deepEqual([on.job.spec.disabled, on.job.revision], [false, 3])
+    assert(on.job.nextAt! > scene.now)
+    assert.deepEqual(await scene.store.toggle('b'), {kind: 'unknown'})
   })
 
   when('run on create stores a request, also when nothing changed', async (scene) => {
@@ -120,17 +122,36 @@ export function submitCases(when: Case): void {
     assert.equal((await scene.trySubmit(aSpec('a'), {createOnly: true})).kind, 'stored')
     const exists = await scene.trySubmit(aSpec('a'), {createOnly: true})
     assert.deepEqual(exists, {kind: 'precondition', revision: 1})
-    const stale = await scene.trySubmit(aSpec('a', {owner: 'x'}), {ifMatch: 7})
+    const stale = await scene.trySubmit(aSpec('a', {owner: 'x'}), {ifMatch: [7]})
     assert.deepEqual(stale, {kind: 'precondition', revision: 1})
-    assert.equal((await scene.trySubmit(aSpec('a', {owner: 'x'}), {ifMatch: 1})).kind, 'stored')
+    assert.equal((await scene.trySubmit(aSpec('a', {owner: 'x'}), {ifMatch: [1]})).kind, 'stored')
     assert.equal((await scene.trySubmit(aSpec('a', {owner: 'y'}), {ifMatch: '*'})).kind, 'stored')
     assert.equal((await scene.job('a')).revision, 3)
   })
 
+  when(
+    'toggle and delete compare the revision, and change nothing when it is another',
+    async (scene) => {
+      const before = await scene.submit('a')
+      const stale = {kind: 'precondition', revision: 1}
+      assert.deepEqual(await scene.store.toggle('a', [7, 8]), stale)
+      assert.deepEqual(await scene.store.deleteJob('a', []), stale)
+      assert.deepEqual(await scene.job('a'), before)
+      for (const match of [[7, 1], [2], '*'] as const)
+        assert.equal((await scene.store.toggle('a', match)).kind, 'toggled')
+      assert.deepEqual(await scene.store.toggle('b', '*'), {kind: 'unknown'})
+      assert.deepEqual(await scene.store.deleteJob('b', [1]), {kind: 'unknown'})
+      const both = ['a', 'a'].map((name) => scene.store.toggle(name, [4]))
+      const kinds = (await Promise.all(both)).map(({kind}) => kind)
+      assert.deepEqual(kinds.toSorted(), ['precondition', 'toggled'])
+      assert.equal((await scene.store.deleteJob('a', [5])).kind, 'deleted')
+    },
+  )
+
   when('of two writes that saw the same revision one wins', async (scene) => {
     await scene.submit('a')
     const results = await Promise.all(
-      ['x', 'y'].map((owner) => scene.trySubmit(aSpec('a', {owner}), {ifMatch: 1})),
+      ['x', 'y'].map((owner) => scene.trySubmit(aSpec('a', {owner}), {ifMatch: [1]})),
     )
     assert.deepEqual(results.map(({kind}) => kind).toSorted(), ['precondition', 'stored'])
   })

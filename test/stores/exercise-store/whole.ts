@@ -49,7 +49,7 @@ export function wholeCases(when: Case): void {
     const first = await scene.complete('a', 'succeeded')
     await scene.store.deleteJob('a')
     const keep = {keepLaunches: 0, keepUnlaunched: 0, keepMs: 0, keepOutputBytes: 0}
-    const piece = {afterJobId: 0, jobLimit: 10, rowLimit: 10}
+    const piece = {round: 'all' as const, after: 0, jobLimit: 10, rowLimit: 10}
     await scene.store.prune({term: scene.term, ...keep, ...piece})
     await scene.submit('a')
     assert((await scene.run('a')) > first)

@@ -39,6 +39,22 @@ const ORPHANS = `SELECT l.group_id FROM launches l JOIN jobs j ON j.id = l.job_i
   WHERE l.open = 1 AND l.decision = 'pending' AND j.deleted_at IS NOT NULL`
 
 describe('two nodes that finish one launch', () => {
+  it('hide the rest of it from a claim, which soon looks again', async () => {
+    await withCluster(postgres, async ({scene, first, hold}) => {
+      await scene.submit('a')
+      await scene.join('n2')
+      const group = await scene.run('a', ['n1', 'n2'])
+      const holder = await hold(`SELECT FROM executions WHERE group_id = ${group} FOR UPDATE`)
+      const request = {nodeId: 'n2', incarnation: 'n2-life-1', room: 5}
+      const early = await first.claim({...request, token: 't1'})
+      assert.deepEqual([early.claimed, early.waiting], [[], 0])
+      assert.ok(early.nextDueInMs !== null && early.nextDueInMs < 100, `${early.nextDueInMs} ms`)
+      await holder.release()
+      const later = await first.claim({...request, token: 't2'})
+      assert.deepEqual([later.claimed.length, later.nextDueInMs], [1, null])
+    })
+  })
+
   it('close it once, whichever comes last', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       const job = await scene.submit('a')
@@ -232,6 +248,24 @@ describe('changing a definition', () => {
     })
   })
 
+  it('under a condition that held when it was asked and not when its turn came changes nothing', async () => {
+    for (const ask of ['toggle', 'deleteJob'] as const)
+      await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+        await scene.submit('a')
+        const holder = await hold(`LOCK TABLE definitions IN SHARE MODE`)
+        const request = {ifMatch: [1], createOnly: false, runOnCreate: false, idempotency: null}
+        const submitting = second.submit({spec: aSpec('a', {owner: 'somebody'}), ...request})
+        await waiting(1)
+        const asking = first[ask]('a', [1])
+        await waiting(2)
+        await holder.release()
+        assert.equal((await submitting).kind, 'stored')
+        assert.deepEqual(await asking, {kind: 'precondition', revision: 2})
+        assert.equal((await scene.job('a')).spec.disabled, false)
+        assert.notEqual((await first[ask]('a', [2])).kind, 'precondition')
+      })
+  })
+
   it('of two jobs that each name the other as parent: never both', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
@@ -311,7 +345,7 @@ describe('a lock that somebody keeps', () => {
       await refused
       assert(performance.now() - beganAt < 5_000)
       await holder.release()
-      assert.equal((await first.toggle('a'))!.revision, 2)
+      assert.equal((await first.toggle('a')).kind, 'toggled')
     })
   })
 })
