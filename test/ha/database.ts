@@ -68,6 +68,8 @@ export class Database {
 
   /** Takes back what it has written since it and `primary` parted; to be started as a standby. */
   async rewind(primary: Database): Promise<void> {
+    // Before 16 pg_rewind believes the control file, which knows of a promotion only after a checkpoint.
+    await primary.query('CHECKPOINT')
     const source = `host=127.0.0.1 port=${primary.port} user=${ROLE} dbname=postgres`
     await this.#run('pg_rewind', ['-D', this.#data, `--source-server=${source}`, '-R'])
   }

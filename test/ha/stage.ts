@@ -79,15 +79,21 @@ export class Stage {
 
   /** Resolves when every server that is there is ready. */
   async ready(): Promise<void> {
+    let unready: string[] = []
     await until(
       'every server is ready',
       async () => {
-        const asked = this.cluster.running().map((server) => server.get('//readyz'))
-        const answers = await Promise.all(asked).catch(() => [])
-        return answers.length > 0 && answers.every(({status}) => status === 200)
+        const asked = this.cluster.running().map(async (server) => {
+          const {status, text} = await server.get('//readyz')
+          return status === 200 ? [] : `${server.url} ${status} ${text}`
+        })
+        unready = await Promise.all(asked).then((all) => all.flat(), (error) => [String(error)])
+        return unready.length === 0
       },
       RECOVERED_WITHIN_MS,
-    )
+    ).catch((error: unknown) => {
+      throw new Error(`${String(error)}: ${unready.join('; ')}`)
+    })
   }
 
   /** Ends the load and tells what became of it; true = nothing is wrong. */
