@@ -144,7 +144,7 @@ export class FlowNode {
       events,
       member: this.#member(),
       heartbeatMs: config.limits.heartbeatMs,
-      fenced: () => undefined,
+      replaced: () => undefined,
     })
     const processors = createProcessors({
       dataDir: config.dataDirectory,

@@ -8,7 +8,7 @@
  */
 import {joinCluster} from './agent-joining.ts'
 import {finishingKept, openResults} from './agent-results.ts'
-import {Membership} from './cluster/membership.ts'
+import {Membership, replacedSentence} from './cluster/membership.ts'
 import type {AgentConfig} from './config-agent.ts'
 import type {MemberStatus} from './core/node.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
@@ -191,7 +191,7 @@ class Agent implements RunningAgent {
       ...ports,
       member: {...node, name: nodeName},
       heartbeatMs: limits.heartbeatMs,
-      fenced: () => this.#fenced('another process has joined as this node; this one ends'),
+      replaced: (why) => this.#fenced(replacedSentence(why, nodeName)),
     })
     this.#membership.start()
     const processors = createProcessors({
@@ -216,7 +216,7 @@ class Agent implements RunningAgent {
     this.#run.start()
   }
 
-  /** Another life of this node has joined: nothing of this one may go on. */
+  /** Another life of this node has joined, or another node under its name: nothing of this one may go on. */
   #fenced(why: string): void {
     this.#log.logger.error(why)
     this.#exitCode = 1

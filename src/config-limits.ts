@@ -51,6 +51,11 @@ export const LIMITS = {
     value: 100,
     reason: 'an outage of a night by a job of every minute does not become hundreds of runs',
   },
+  pruneAllMs: {
+    value: 600_000,
+    reason:
+      'history of a job that is launched no more exceeds its limits no longer than this; a look at every idle job costs processor time',
+  },
   unlaunchedRowsKept: {
     value: 1_000,
     reason: 'the reasons of the last thousand times a job did not run',
@@ -101,6 +106,18 @@ export const LIMITS = {
     value: 1_000,
     reason: 'a dead node is noticed within a second of the time it takes',
   },
+  leftKeptMs: {
+    value: 86_400_000,
+    reason: 'who left since yesterday can be seen, and machines that come and go do not pile up',
+  },
+  failedKeptMs: {
+    value: 259_200_000,
+    reason: 'a node that failed on a Friday night is still listed when somebody looks on Monday',
+  },
+  forgetLookMs: {
+    value: 60_000,
+    reason: 'nobody misses a minute after a day, and the look is one small query',
+  },
   claimRepickMs: {
     value: 3_000,
     reason: 'a node that has not claimed its work by then is busy or gone; another may have it',
@@ -143,6 +160,12 @@ export function assertLimits(limits: Limits): void {
     [limits.leaseMarginMs < limits.leaseTtlMs, 'trust ends before the lease does'],
     [limits.heartbeatMs * 4 < limits.failedAfterMs, 'four heartbeats may be lost'],
     [limits.failedAfterMs < limits.lostAfterMs, 'a node is failed before its work is lost'],
+    [limits.lostAfterMs < limits.leftKeptMs, 'work is lost before its node is forgotten'],
+    [
+      limits.leftKeptMs <= limits.failedKeptMs,
+      'who needs a hand is listed no shorter than who left',
+    ],
+    [limits.forgetLookMs < limits.leftKeptMs, 'a member is forgotten soon after its time'],
     [limits.judgeLookMs < limits.judgePauseMaxMs, 'a judge that looks in time has listened'],
     [limits.judgePauseMaxMs < limits.failedAfterMs, 'a paused judge fails nobody'],
     [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],

@@ -5,6 +5,7 @@
 import type {Config} from './config.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
 import {Finisher} from './flow/finish.ts'
+import {ForgetService} from './flow/forget.ts'
 import {LaunchService} from './flow/launch.ts'
 import {PruneService} from './flow/prune.ts'
 import {RescueService} from './flow/rescue.ts'
@@ -63,6 +64,14 @@ export function leaderServices(
       unclaimedMs: limits.claimRepickMs,
       lookEveryMs: limits.judgeLookMs,
     }),
+    new ForgetService({
+      ...ports,
+      term,
+      over,
+      leftAfterMs: limits.leftKeptMs,
+      failedAfterMs: limits.failedKeptMs,
+      lookEveryMs: limits.forgetLookMs,
+    }),
     new PruneService({
       ...ports,
       term,
@@ -73,6 +82,7 @@ export function leaderServices(
         keepMs: config.keepMs,
         keepOutputBytes: config.keepOutputBytes,
       },
+      allEveryMs: limits.pruneAllMs,
     }),
   ]
 }

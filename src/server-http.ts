@@ -7,6 +7,7 @@ import type {FastifyInstance} from 'fastify'
 import type {Config} from './config.ts'
 import {matchTargets} from './core/target.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
+import {announceFinished} from './flow/finish.ts'
 import {createHttpServer} from './http/server.ts'
 import {createOperations} from './operations/operations.ts'
 import type {Wakeup} from './ports/wakeup.ts'
@@ -96,6 +97,7 @@ function operationsOf(parts: ListenerParts) {
     hasTarget: async (tags) =>
       matchTargets(tags, await store.candidates(), config.defaultTarget).nodes.length > 0,
     isLeader: parts.leads,
+    announce: (outcomes) => announceFinished(outcomes, parts),
     leave: parts.leave,
   })
 }

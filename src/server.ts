@@ -8,7 +8,7 @@
  */
 import {ClockWatch} from './cluster/clock-watch.ts'
 import {Leadership} from './cluster/leadership.ts'
-import {Membership} from './cluster/membership.ts'
+import {Membership, replacedSentence} from './cluster/membership.ts'
 import type {Config} from './config.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
 import {rescueNode} from './flow/rescue.ts'
@@ -78,7 +78,7 @@ class Server implements RunningServer {
   #closeStore!: () => Promise<void>
   #stopping: Promise<void> | null = null
   #exitCode = 0
-  #isFenced = false
+  #isReplaced = false
   url = ''
 
   constructor(config: Config) {
@@ -197,7 +197,8 @@ class Server implements RunningServer {
       events: this.#events,
       member,
       heartbeatMs: limits.heartbeatMs,
-      fenced: () => this.#fenced(),
+      rejoin: () => this.#store.join({member}, limits.failedAfterMs),
+      replaced: (why) => this.#replaced(replacedSentence(why, member.name)),
     })
     this.#opened.push(() => this.#membership.stop())
     this.#membership.start()
@@ -244,11 +245,11 @@ class Server implements RunningServer {
     this.#leadership.start()
   }
 
-  /** Another life of this node has joined: nothing of this one may go on. */
-  #fenced(): void {
-    this.#log.logger.error('another process has joined as this node; this one ends')
+  /** Nothing of this life may go on, not even under another name: what runs here is run elsewhere. */
+  #replaced(why: string): void {
+    this.#log.logger.error(why)
     this.#exitCode = 1
-    this.#isFenced = true
+    this.#isReplaced = true
     void this.stop()
     this.hurry()
   }
@@ -275,7 +276,7 @@ class Server implements RunningServer {
 
   /** The cluster finds out by silence what it could not be told; of a life that was replaced, nothing. */
   async #tell(status: 'leaving' | 'left'): Promise<void> {
-    if (this.#isFenced) return
+    if (this.#isReplaced) return
     try {
       await this.#membership.become(status)
     } catch (error) {

@@ -2,6 +2,7 @@
 import type {Command} from 'commander'
 import type {PauseStatusJson, PlannedTimesJson, StatusJson} from '../wire/cluster.ts'
 import type {MemberJson} from '../wire/member.ts'
+import {path} from './client.ts'
 import {printPlanned} from './commands-jobs.ts'
 import {printJson, type Session, type Use} from './session.ts'
 import {facts, table, type Column} from './table.ts'
@@ -9,7 +10,13 @@ import {status, toned} from './terminal.ts'
 
 export function addClusterCommands(program: Command, use: Use): void {
   program.command('status').description('Show the state of the server').action(use(show))
-  program.command('members').description('List the nodes').action(use(members))
+  program
+    .command('members')
+    .description('List the nodes')
+    .action(use(members))
+    .command('remove <member>')
+    .description('Remove a node that has left or failed, by its name or id')
+    .action(use(remove))
   program
     .command('pause')
     .description('Pause submissions: jobs cannot be created or changed, existing ones go on')
@@ -48,6 +55,12 @@ async function show(session: Session): Promise<void> {
 async function members(session: Session): Promise<void> {
   const {value} = await session.client.call<MemberJson[]>('GET', '/members')
   printMembers(session, value)
+}
+
+async function remove(session: Session, member: string): Promise<void> {
+  const {value} = await session.client.call<MemberJson>('DELETE', path('members', member))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`removed ${value.Name}, which had ${value.statusText}\n`)
 }
 
 function printMembers(session: Session, value: readonly MemberJson[]): void {

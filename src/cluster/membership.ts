@@ -1,11 +1,11 @@
 /**
- * This node's place in the cluster: joining, the heartbeat, leaving. A life that another life has
- * replaced is told so.
+ * This node's place in the cluster: the heartbeat, coming back when it was forgotten, leaving. A life that
+ * another life or another node has replaced is told so.
  */
 import type {MemberStatus} from '../core/node.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {JoinRequest, NodeStore} from '../ports/node-store.ts'
+import type {BeatAnswer, JoinRequest, MemberStore, NodeStore} from '../ports/node-store.ts'
 import {Loop} from '../std/loop.ts'
 import type {Service} from '../std/service.ts'
 
@@ -15,14 +15,30 @@ export interface MembershipOptions {
   readonly events: Events
   readonly member: Pick<JoinRequest['member'], 'id' | 'incarnation' | 'name'>
   readonly heartbeatMs: number
-  /** Another life of this node has joined: this one must end. */
-  readonly fenced: () => void
+  /**
+   * Joins again, when the store knows no such member any more: it was forgotten or removed while it was cut
+   * off. Absent where the other side does it, as a server does for its agents.
+   */
+  readonly rejoin?: () => ReturnType<MemberStore['join']>
+  /**
+   * This life must end, because another life of the node has joined, or, when its name was `taken`, another
+   * node under its name. Called once.
+   */
+  readonly replaced: (why: 'fenced' | 'taken') => void
+}
+
+/** Why this life must end, for people. */
+export function replacedSentence(why: 'fenced' | 'taken', name: string): string {
+  return why === 'fenced'
+    ? `Another process has joined as ${name} with the same data directory; this one ends.`
+    : `Another node has joined as ${name} while this one was not heard of; this one ends.`
 }
 
 export class Membership implements Service {
   readonly #options: MembershipOptions
   readonly #loop: Loop
   #status: MemberStatus = 'alive'
+  #isReplaced = false
   /** Monotonic instant at which the newest beat that the store has acknowledged was sent. */
   #acknowledgedAt: number
   /** Settles when the newest beat is over; never rejects. */
@@ -60,7 +76,7 @@ export class Membership implements Service {
   async become(status: MemberStatus): Promise<void> {
     this.#status = status
     await this.#beat()
-    this.#options.events.emit('member_changed', {node: this.#options.member.name, status})
+    this.#changed(status)
   }
 
   /** One beat at a time: one under way with an older status must not reach the store after a newer one. */
@@ -72,15 +88,38 @@ export class Membership implements Service {
   }
 
   async #send(): Promise<number> {
-    const {store, clock, member, heartbeatMs} = this.#options
+    const {clock, heartbeatMs} = this.#options
     const sentAt = clock.monotonicMs()
-    const answer = await store.beat({
-      nodeId: member.id,
-      incarnation: member.incarnation,
-      status: this.#status,
-    })
+    let answer = await this.#ask()
+    // One that has left is not missed.
+    if (answer === 'unknown' && this.#status !== 'left') answer = await this.#joinAgain()
     if (answer === 'ok') this.#acknowledgedAt = sentAt
-    else this.#options.fenced()
+    else if (answer !== 'unknown') this.#replaced(answer)
     return heartbeatMs
+  }
+
+  #ask(): Promise<BeatAnswer> {
+    const {id: nodeId, incarnation} = this.#options.member
+    return this.#options.store.beat({nodeId, incarnation, status: this.#status})
+  }
+
+  async #joinAgain(): Promise<BeatAnswer> {
+    const {rejoin} = this.#options
+    if (rejoin === undefined) return 'unknown'
+    const {kind} = await rejoin()
+    if (kind === 'taken') return 'taken'
+    this.#changed('alive')
+    // It has joined as alive; whether it leaves, the store hears at once.
+    return await this.#ask()
+  }
+
+  #replaced(why: 'fenced' | 'taken'): void {
+    if (this.#isReplaced) return
+    this.#isReplaced = true
+    this.#options.replaced(why)
+  }
+
+  #changed(status: MemberStatus): void {
+    this.#options.events.emit('member_changed', {node: this.#options.member.name, status})
   }
 }

@@ -140,10 +140,11 @@ export class RescueService implements Service {
 
   /**
    * A matching alive node that the launch does not use yet; `null` = it stays where it is. It must have
-   * room, unless the execution's own node is gone: then it may as well wait in another queue.
+   * room, unless the execution's own node is gone: then it may as well wait in another queue. An identity
+   * that has taken over the name of that node takes its place in the launch too.
    */
   #otherNode(
-    {job, nodeId, usedNodes}: StrayExecution,
+    {job, nodeId, usedNodes, execution}: StrayExecution,
     candidates: Awaited<ReturnType<LeaderStore['candidates']>>,
     loads: Map<string, number>,
   ): {nodeId: string; nodeName: string} | null {
@@ -152,7 +153,8 @@ export class RescueService implements Service {
     const gone = candidates.every(({id}) => id !== nodeId)
     const others = matching.filter((node) => {
       const full = !gone && (loads.get(node.id) ?? node.load) >= node.slots
-      return node.id !== nodeId && !usedNodes.includes(node.name) && !full
+      const isUsed = usedNodes.includes(node.name) && node.name !== execution.node
+      return node.id !== nodeId && !isUsed && !full
     })
     const [chosen] = selectTargets({}, others, 'one', loads, () => random.dice())
     return chosen === undefined ? null : {nodeId: chosen.id, nodeName: chosen.name}

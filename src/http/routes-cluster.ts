@@ -59,6 +59,26 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       return sendRows(request, reply, options.clock, {total: rows.length, rows}, encodeMember)
     },
   })
+  app.delete('/members/:member', {
+    schema: describe({
+      operationId: 'removeMember',
+      summary: 'Remove a member that has left or failed',
+      description:
+        'What it still ran becomes `lost` and is retried as its job says; what was pending for it is given ' +
+        'to other nodes. A node that was only cut off joins again when it is back.',
+      tag: 'cluster',
+      params: {member: 'Id of the member, or its name if only one such member has left or failed.'},
+      answer: Refer(Member),
+      refusals: {
+        404: 'There is no such member.',
+        409: 'It is alive or leaving, or several members of this name have left or failed.',
+      },
+    }),
+    handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
+      const removed = await operations.removeMember(request.params.member)
+      return sendJson(request, reply, 200, encodeMember(removed))
+    },
+  })
   app.get('/leader', {
     schema: describe({
       operationId: 'getLeader',

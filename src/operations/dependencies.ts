@@ -7,6 +7,7 @@ import type {StringMap} from '../core/job.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor} from '../ports/executor.ts'
+import type {FinishOutcome} from '../ports/node-store.ts'
 import type {Processor} from '../ports/processor.ts'
 import type {Random} from '../ports/random.ts'
 import type {Store} from '../ports/store.ts'
@@ -47,6 +48,8 @@ export interface OperationsDependencies {
   /** Whether an alive node that runs jobs matches the tags now. */
   readonly hasTarget: (tags: StringMap) => Promise<boolean>
   readonly isLeader: () => boolean
+  /** Events and bells of executions that an operation has ended. */
+  readonly announce: (outcomes: readonly FinishOutcome[]) => void
   /** Begins leaving and returns at once; repeatable. */
   readonly leave: () => void
 }

@@ -1,8 +1,11 @@
-/** Who belongs to the cluster, who leads it, and leaving it. */
+/** Who belongs to the cluster, who leads it, leaving it, and removing who will not come back. */
 import type {MemberRecord} from '../core/node.ts'
 import {DomainError} from '../core/refusal.ts'
 import type {OperationsDependencies} from './dependencies.ts'
 import type {PatientStore} from './patience.ts'
+
+/** Executions of a removed member ended in one transaction. */
+const REMOVE_BATCH_MAX = 256
 
 export function createMembers(dependencies: OperationsDependencies, store: PatientStore) {
   const {node} = dependencies
@@ -39,5 +42,52 @@ export function createMembers(dependencies: OperationsDependencies, store: Patie
     )
   }
 
-  return {members, leader, isLeader, leave}
+  /**
+   * Removes a member that left or failed, and answers it as it was; what it still ran is lost, what was
+   * pending for it is given to others. `wanted` is an id, or a name that only one such member has. A crash on
+   * the way leaves a member with less to run. Throws `member_unknown`, `member_present`, `member_ambiguous`.
+   */
+  async function removeMember(wanted: string): Promise<MemberRecord> {
+    const {id} = memberToRemove(await members(), wanted)
+    for (;;) {
+      const dice = dependencies.random.dice()
+      const removal = await store.write((data) =>
+        data.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, dice}),
+      )
+      if (removal.kind === 'unknown') throw unknownMember(wanted)
+      if (removal.kind === 'present') throw presentMember(removal.member)
+      dependencies.announce(removal.finished)
+      if (removal.kind === 'ending') continue
+      const {member} = removal
+      dependencies.events.emit('member_changed', {node: member.name, status: 'removed'})
+      return member
+    }
+  }
+
+  return {members, leader, isLeader, leave, removeMember}
+}
+
+/** Of several with that name, the present one is not meant: it cannot be removed. */
+function memberToRemove(all: readonly MemberRecord[], wanted: string): MemberRecord {
+  const exact = all.find(({id}) => id === wanted)
+  if (exact !== undefined) return exact
+  const named = all.filter(({name}) => name === wanted)
+  const gone = named.filter(({status}) => status === 'left' || status === 'failed')
+  if (gone.length > 1) {
+    const ids = gone.map(({id}) => id)
+    const sentence = `${gone.length} members called ${wanted} have left or failed; give the id of one.`
+    throw new DomainError('member_ambiguous', sentence, {members: {ids}})
+  }
+  const [member] = [...gone, ...named]
+  if (member === undefined) throw unknownMember(wanted)
+  return member
+}
+
+function unknownMember(wanted: string): DomainError {
+  return new DomainError('member_unknown', `There is no member ${JSON.stringify(wanted)}.`)
+}
+
+function presentMember({name, status}: MemberRecord): DomainError {
+  const sentence = `${name} is ${status}; stop it first: only who has left or failed can be removed.`
+  return new DomainError('member_present', sentence, {members: {member_status: status}})
 }

@@ -15,6 +15,12 @@ export interface ClaimRequest {
   readonly token: string
   /** Free slots. */
   readonly room: number
+  /**
+   * `newest` of the last answer this life had. Another one there by now means that the question was long on its
+   * way and the node has claimed by another way since: it takes nothing, for nobody waits for the answer. Absent =
+   * not compared.
+   */
+  readonly after?: string
 }
 
 /** A claimed execution with the definition as it stood at the claim. */
@@ -35,6 +41,8 @@ export interface ClaimResult {
    * `null` = none.
    */
   readonly nextDueInMs: number | null
+  /** Token of the newest claim of this node that took something; `''` = none. */
+  readonly newest?: string
 }
 
 export interface OutputAppend {
@@ -91,9 +99,22 @@ export type FinishOutcome =
   /** Never existed, its job is gone, or the token is not the claim's. */
   | {readonly kind: 'unknown'; readonly key: ExecutionKey}
 
+/**
+ * What the store says to a heartbeat. Only after `ok` was it stored.
+ *
+ * `fenced`: another life of this node has joined since; this one must end.
+ * `taken`: the node was given up for silent, and another identity is present under its name; this one must
+ * end. Not said to a node that leaves.
+ * `unknown`: no such member (any more); the node may join again.
+ */
+export type BeatAnswer = 'ok' | 'fenced' | 'taken' | 'unknown'
+
 /** The node's part of the store; an agent has the same over the wire. */
 export interface NodeStore {
-  /** Due pending executions of this node, oldest first, at most `room`. */
+  /**
+   * Due pending executions of this node, oldest first, at most `room`. A node that is no member gets none;
+   * one that failed or left gets nothing new, only what it had claimed under the same token.
+   */
   claim(request: ClaimRequest): Promise<ClaimResult>
   /** Whether each is still running under this token. */
   verifyClaims(
@@ -105,12 +126,11 @@ export interface NodeStore {
   finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]>
   /** Running executions of this node that are to be ended: cancelled, or their job deleted. */
   cancelled(nodeId: string): Promise<readonly ExecutionKey[]>
-  /** `fenced`: another life of this node has joined since; this one must end. */
   beat(request: {
     readonly nodeId: string
     readonly incarnation: string
     readonly status: MemberStatus
-  }): Promise<'ok' | 'fenced' | 'unknown'>
+  }): Promise<BeatAnswer>
 }
 
 export type CancelResult =
@@ -125,6 +145,20 @@ export interface StandingClaim {
   /** How long ago it was made. */
   readonly ageMs: number
 }
+
+/** What became of removing a member. */
+export type RemoveResult =
+  | {
+      readonly kind: 'removed'
+      /** As it was. */
+      readonly member: MemberRecord
+      readonly finished: readonly FinishOutcome[]
+    }
+  /** It still had more to run than one call ends; it is a member until another call has ended the rest. */
+  | {readonly kind: 'ending'; readonly finished: readonly FinishOutcome[]}
+  /** Alive or leaving: it takes its leave itself. Nothing was changed. */
+  | {readonly kind: 'present'; readonly member: MemberRecord}
+  | {readonly kind: 'unknown'}
 
 export interface MemberStore {
   /** Executions running under claims of this life of the node. */
@@ -148,6 +182,27 @@ export interface MemberStore {
     readonly incarnation: string
     readonly status: MemberStatus
   }): Promise<void>
+  /**
+   * Forgets members that left, or failed, and were not heard of for so long by the store's clock, the longest
+   * silent first; at most `limit`. Those with an execution pending or running stay. Answers whom it forgot.
+   * Throws `TermOver`.
+   */
+  forgetMembers(request: {
+    readonly term: number
+    readonly leftAfterMs: number
+    readonly failedAfterMs: number
+    readonly limit: number
+  }): Promise<readonly MemberRecord[]>
+  /**
+   * Removes a member that left or failed, on somebody's word. What it still runs is ended as `lost` by the
+   * rule of `finish`, at most `limit` a call, and the member goes with the last of it. What is pending for it
+   * is a stray from then on.
+   */
+  removeMember(request: {
+    readonly nodeId: string
+    readonly limit: number
+    readonly dice: number
+  }): Promise<RemoveResult>
   /**
    * A pending execution ends `cancelled` at once, a running one is flagged for its node; either way the
    * launch's other retries end. Repeatable.

@@ -384,6 +384,14 @@ test('status, members, pause and leave', async () => {
   ])
 })
 
+test('a member is removed by its name, whatever it is', async () => {
+  answers({Name: 'a b', Status: 4, statusText: 'failed', Tags: {}})
+  const {out} = await run(['members', 'remove', 'a b'])
+  assert.equal(out, 'removed a b, which had failed\n')
+  assert.equal(lines()[0], 'DELETE /v1/members/a%20b')
+  assert.equal((await run(['members', 'remove'])).code, 2)
+})
+
 test('restore sends the file as a part and shows a line a job', async () => {
   const file = join(directory, 'all.json')
   await writeFile(file, '[{"name":"a"}]')

@@ -1,8 +1,9 @@
-/** The heartbeat: on time, with the status of now, and obedient when another life has taken over. */
+/** The heartbeat: on time, with the status of now, coming back when forgotten, obedient when replaced. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Membership} from '../../src/cluster/membership.ts'
 import type {MemberStatus} from '../../src/core/node.ts'
+import type {BeatAnswer} from '../../src/ports/node-store.ts'
 import {StoreUnavailable} from '../../src/ports/store-failure.ts'
 import {aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -13,10 +14,13 @@ function aMembership() {
   const events = new RecordedEvents()
   const beats: {status: MemberStatus; at: number}[] = []
   const world = {
-    answer: 'ok' as 'ok' | 'fenced' | 'unknown',
+    answer: 'ok' as BeatAnswer,
     down: false,
     delayMs: (_status: MemberStatus) => 0,
-    fenced: 0,
+    replaced: [] as string[],
+    joins: 0,
+    joinFails: false,
+    nameIsTaken: false,
     /** What the store knows: the status of the beat it carried out last. */
     known: null as MemberStatus | null,
   }
@@ -29,7 +33,7 @@ function aMembership() {
         const delayMs = world.delayMs(status)
         if (delayMs > 0) await new Promise<void>((resolve) => void clock.after(delayMs, resolve))
         if (world.down) throw new StoreUnavailable('away')
-        world.known = status
+        if (world.answer === 'ok') world.known = status
         return world.answer
       },
     },
@@ -37,7 +41,14 @@ function aMembership() {
     events,
     member: record,
     heartbeatMs: 2_000,
-    fenced: () => (world.fenced += 1),
+    rejoin: async () => {
+      world.joins += 1
+      if (world.joinFails) throw new StoreUnavailable('away')
+      if (world.nameIsTaken) return {kind: 'taken', by: 'another'}
+      world.answer = 'ok'
+      return {kind: 'joined'}
+    },
+    replaced: (why) => world.replaced.push(why),
   })
   return {clock, events, beats, world, membership}
 }
@@ -114,16 +125,71 @@ describe('a membership', () => {
     await assert.rejects(clock.finish(membership.become('left')), StoreUnavailable)
   })
 
-  it('ends this life when another has joined, or the store knows none', async () => {
-    for (const answer of ['fenced', 'unknown'] as const) {
+  it('is told once that it was replaced, and by whom', async () => {
+    for (const answer of ['fenced', 'taken'] as const) {
       const {clock, world, membership} = aMembership()
       membership.start()
       await clock.advance(100)
-      assert.equal(world.fenced, 0)
+      assert.deepEqual(world.replaced, [])
       world.answer = answer
-      await clock.advance(2_000)
-      assert.equal(world.fenced, 1)
+      await clock.advance(6_000)
+      await clock.finish(membership.become('left'))
+      assert.deepEqual(world.replaced, [answer])
       await membership.stop()
     }
+  })
+
+  it('joins again when the store knows it no more, and goes on', async () => {
+    const {clock, beats, events, world, membership} = aMembership()
+    membership.start()
+    await clock.advance(1_000)
+    world.answer = 'unknown'
+    await clock.advance(1_000)
+    assert.equal(world.joins, 1)
+    assert.deepEqual(events.of('member_changed'), [{node: 'node-a', status: 'alive'}])
+    assert.deepEqual(
+      beats.map(({at}) => at),
+      [0, 2_000, 2_000],
+    )
+    await clock.advance(2_000)
+    assert.deepEqual([world.joins, world.replaced, membership.silentMs], [1, [], 0])
+    await membership.stop()
+  })
+
+  it('that was forgotten while it leaves says so as soon as it has joined again', async () => {
+    const {clock, beats, world, membership} = aMembership()
+    world.answer = 'unknown'
+    await clock.finish(membership.become('leaving'))
+    assert.deepEqual([world.joins, world.known, beats.length], [1, 'leaving', 2])
+  })
+
+  it('that has left and was forgotten does not come back', async () => {
+    const {clock, world, membership} = aMembership()
+    world.answer = 'unknown'
+    await clock.finish(membership.become('left'))
+    assert.deepEqual([world.joins, world.replaced], [0, []])
+  })
+
+  it('ends when its name was taken while it was forgotten', async () => {
+    const {clock, world, membership} = aMembership()
+    world.answer = 'unknown'
+    world.nameIsTaken = true
+    membership.start()
+    await clock.advance(4_000)
+    assert.deepEqual(world.replaced, ['taken'])
+    await membership.stop()
+  })
+
+  it('tries to join again until the store can be reached', async () => {
+    const {clock, world, membership} = aMembership()
+    world.answer = 'unknown'
+    world.joinFails = true
+    membership.start()
+    await clock.advance(10_000)
+    assert.deepEqual([world.answer, world.replaced], ['unknown', []])
+    world.joinFails = false
+    await clock.advance(3_000)
+    assert.deepEqual([world.answer, world.replaced], ['ok', []])
+    await membership.stop()
   })
 })

@@ -12,6 +12,7 @@ import type {FastifyInstance} from 'fastify'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import type {StringMap} from '../../src/core/job.ts'
 import {matchTargets} from '../../src/core/target.ts'
+import {announceFinished} from '../../src/flow/finish.ts'
 import type {Answer, FailedRequest, HttpOptions} from '../../src/http/options.ts'
 import {createHttpServer} from '../../src/http/server.ts'
 import type {OperationsDependencies} from '../../src/operations/dependencies.ts'
@@ -110,6 +111,7 @@ export class Api {
       hasTarget: async (tags: StringMap) =>
         matchTargets(tags, await this.store.candidates(), 'one').nodes.length > 0,
       isLeader: () => this.leads,
+      announce: (outcomes) => announceFinished(outcomes, this),
       leave: () => void (this.left += 1),
       ...dependencies,
     })

@@ -46,6 +46,7 @@ const INTERFACE = `
   GET /v1/busy 200
   GET /v1/stats 200
   GET /v1/members 200
+  DELETE /v1/members/{member} 200
   GET /v1/leader 200
   GET /v1/isleader 200
   POST /v1/leave 200

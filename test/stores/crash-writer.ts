@@ -38,6 +38,10 @@ async function rewrite(lane: number): Promise<never> {
 async function run(lane: number): Promise<never> {
   const name = `job-${lane}`
   const node = `n-${lane}`
+  const incarnation = String(process.pid)
+  const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
+  const member = {...place, id: node, name: node, incarnation, version: '1', slots: 9}
+  await store.join({member}, 0)
   await store.rescue({
     term,
     nodeId: node,
@@ -58,12 +62,7 @@ async function run(lane: number): Promise<never> {
     const launch = {group, kind: 'launch', targets, forbid: false} as const
     await store.applyLaunches({term, dues: [], requests: [launch]})
     const token = `${process.pid}-${(tokens += 1)}`
-    const {claimed} = await store.claim({
-      nodeId: node,
-      incarnation: String(process.pid),
-      token,
-      room: 9,
-    })
+    const {claimed} = await store.claim({nodeId: node, incarnation, token, room: 9})
     await store.finish(claimed.map((each) => anEnd(each, 'succeeded', {output: 'x'.repeat(3_000)})))
     for (const {execution} of claimed) tell(`ended ${name} ${execution.group}`)
   }

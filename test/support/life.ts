@@ -129,7 +129,7 @@ export class Life {
       ...ports,
       member: record,
       heartbeatMs: 2_000,
-      fenced: () => (this.fenced += 1),
+      replaced: () => (this.fenced += 1),
     })
     this.run = this.#runService()
     this.leadership = new Leadership({
@@ -173,7 +173,7 @@ export class Life {
       }),
     ]
     const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs: null, keepOutputBytes: 2 ** 31}
-    if (this.settings.prunes) services.push(new PruneService({...ports, keep}))
+    if (this.settings.prunes) services.push(new PruneService({...ports, keep, allEveryMs: 600_000}))
     return services
   }
 

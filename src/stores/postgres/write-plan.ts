@@ -94,6 +94,9 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
   applyLaunches: plan('launch'),
   applyMoves: plan('upkeep'),
   rescue: plan('upkeep'),
+  forgetMembers: plan('upkeep'),
+  // Repeated, it would say that there is no such member.
+  removeMember: plan('upkeep', never),
   prune: plan('upkeep'),
 
   // In the order of nodes, so that two servers that serve the same ones never wait in a circle.

@@ -22,8 +22,8 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
   return {
     submit: (request) => write('submit', request),
     restore: (entries, options) => write('restore', entries, options),
-    toggle: (name) => write('toggle', name),
-    deleteJob: (name) => write('deleteJob', name),
+    toggle: (name, ifMatch = null) => write('toggle', name, ifMatch),
+    deleteJob: (name, ifMatch = null) => write('deleteJob', name, ifMatch),
     requestRun: (request) => write('requestRun', request),
     resetHistory: (name) => write('resetHistory', name),
     job: (name) => read('job', name),
@@ -64,6 +64,8 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     members: () => read('members'),
     standingClaims: (life) => read('standingClaims', life),
     setMemberStatus: (request) => write('setMemberStatus', request),
+    forgetMembers: (request) => write('forgetMembers', request),
+    removeMember: (request) => write('removeMember', request),
     cancelExecution: (name, key) => write('cancelExecution', name, key),
 
     policies: () => read('policies'),

@@ -6,6 +6,7 @@
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/ledger.ts'
+import type {MemberStatus} from '../../core/node.ts'
 import type {
   ClaimedExecution,
   ClaimRequest,
@@ -38,37 +39,69 @@ const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS jo
   JOIN launches l ON l.group_id = e.group_id
   WHERE e.node_id = ?`
 
+/** What can be taken at an instant. */
+const IS_DUE = `e.status = 'pending' AND e.not_before <= ? AND e.cancel_requested_at IS NULL
+  AND j.deleted_at IS NULL`
+
 /** Of rows that were found pending and are locked: by their key, which is quick however many wait. */
 const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
   incarnation = ? WHERE ${BY_KEY}`
+
+/** When to look again for what somebody held: they hold it for as long as a commit takes. */
+const HELD_LOOK_MS = 20
 
 /** Waiting executions are counted up to here: it is enough to know that there are many. */
 const WAITING_COUNTED_MAX = 1_000
 
 export function* claim(tx: Transaction, request: ClaimRequest): Step<ClaimResult> {
   const {nodeId, token, room} = request
-  if (yield* isFenced(tx, nodeId, request.incarnation))
-    return {claimed: [], waiting: 0, nextDueInMs: null}
+  const life = yield* memberLife(tx, nodeId)
+  if (life?.incarnation !== request.incarnation) return {claimed: [], waiting: 0, nextDueInMs: null}
   // Locked: a claim that is repeated while its first try is still being committed waits for that.
   const last = yield* one<{token: string}>(
     `SELECT token FROM node_claims WHERE node_id = ?${tx.dialect.forUpdate}`,
     [nodeId],
   )
-  const claimed =
-    last?.token === token ? yield* claimedUnder(nodeId, token) : yield* takeDue(tx, request)
-  return {claimed, ...(yield* whatWaits(tx, nodeId, claimed.length < room))}
+  const isRepeated = last?.token === token
+  const isGone = life.status === 'failed' || life.status === 'left'
+  const isOvertaken = request.after !== undefined && request.after !== (last?.token ?? '')
+  const claimed = isRepeated
+    ? yield* claimedUnder(nodeId, token)
+    : yield* takeDue(tx, isGone || isOvertaken ? {...request, room: 0} : request)
+  const newest = claimed.length > 0 ? token : (last?.token ?? '')
+  const hadRoom = claimed.length < room
+  const waits = yield* whatWaits(tx, nodeId, hadRoom)
+  if (!hadRoom || isGone || !(yield* isSomeHeld(tx, nodeId))) return {claimed, newest, ...waits}
+  const nextDueInMs = Math.min(HELD_LOOK_MS, waits.nextDueInMs ?? HELD_LOOK_MS)
+  return {claimed, newest, ...waits, nextDueInMs}
 }
 
 /**
- * True when a later life of the node has joined. Locks its identity, not its heartbeat: a later life joins
- * only after this claim is committed, and then sees what it took.
+ * True when something could have been taken but for a transaction that held it just then: each end of an
+ * execution locks those of the same launch on other nodes.
  */
-function* isFenced(tx: Transaction, nodeId: string, incarnation: string): Step<boolean> {
-  const member = yield* one<{incarnation: string}>(
-    `SELECT incarnation FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
+function* isSomeHeld(tx: Transaction, nodeId: string): Step<boolean> {
+  const row = yield* one(
+    `SELECT 1 AS found FROM executions e JOIN jobs j ON j.id = e.job_id WHERE e.node_id = ? AND
+      ${IS_DUE} LIMIT 1`,
+    [nodeId, tx.now],
+  )
+  return row !== null
+}
+
+/**
+ * The life of the node that is a member; a claim of any other takes nothing. Locks its identity, not its
+ * heartbeat: another life joins, another identity takes its name, and it is forgotten or removed only after
+ * this claim is committed, and what it took is seen then.
+ */
+function* memberLife(
+  tx: Transaction,
+  nodeId: string,
+): Step<{readonly incarnation: string; readonly status: MemberStatus} | null> {
+  return yield* one(
+    `SELECT incarnation, status FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
     [nodeId],
   )
-  return member !== null && member.incarnation !== incarnation
 }
 
 function* claimedUnder(nodeId: string, token: string): Step<ClaimedExecution[]> {
@@ -86,8 +119,8 @@ function* takeDue(tx: Transaction, request: ClaimRequest): Step<ClaimedExecution
   // What somebody else holds right now is changing: the next claim sees what became of it.
   const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} OF e SKIP LOCKED`
   const rows = yield* all<ClaimableRow>(
-    `${CLAIMABLE} AND e.status = 'pending' AND e.not_before <= ? AND e.cancel_requested_at IS NULL
-      AND j.deleted_at IS NULL ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,
+    `${CLAIMABLE} AND ${IS_DUE}
+      ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,
     [nodeId, tx.now, room],
   )
   if (rows.length === 0) return []

@@ -1,13 +1,16 @@
 /** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
 import type {MemberRecord} from '../../core/node.ts'
-import type {JoinRequest, MemberStore, NodeStore} from '../../ports/node-store.ts'
+import type {BeatAnswer, JoinRequest, MemberStore, NodeStore} from '../../ports/node-store.ts'
 import {all, one, type Step} from './command.ts'
 import {memberOf, type MemberRow} from './rows.ts'
 import {fence} from './steps-lease.ts'
 import type {Transaction} from './transaction.ts'
 
-const COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots, status,
-  started_at, heartbeat_at`
+export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
+  status, started_at, heartbeat_at`
+
+/** Of a member that is there. */
+const PRESENT = `status IN ('alive', 'leaving')`
 
 /**
  * The same identity returning is admitted at once, which fences its earlier life. A name whose other holder
@@ -18,19 +21,19 @@ export function* join(
   {member}: JoinRequest,
   freshMs: number,
 ): Step<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}> {
+  yield* lockName(tx, member.name)
   const holder = yield* one<{id: string}>(
-    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ?
-      AND status IN ('alive', 'leaving') ORDER BY heartbeat_at DESC LIMIT 1`,
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND ${PRESENT}
+      ORDER BY heartbeat_at DESC LIMIT 1`,
     [member.name, member.id, tx.now - freshMs],
   )
   if (holder !== null) return {kind: 'taken', by: holder.id}
+  yield* all(`UPDATE members SET status = 'failed' WHERE name = ? AND id <> ? AND ${PRESENT}`, [
+    member.name,
+    member.id,
+  ])
   yield* all(
-    `UPDATE members SET status = 'failed'
-      WHERE name = ? AND id <> ? AND status IN ('alive', 'leaving')`,
-    [member.name, member.id],
-  )
-  yield* all(
-    `INSERT INTO members (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
+    `INSERT INTO members (${MEMBER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
       ON CONFLICT (id) DO UPDATE SET name = excluded.name, incarnation = excluded.incarnation,
       address = excluded.address, port = excluded.port, tags = excluded.tags,
       server = excluded.server, runs = excluded.runs, version = excluded.version,
@@ -60,7 +63,7 @@ export function* join(
 }
 
 export function* members(_tx: Transaction): Step<readonly MemberRecord[]> {
-  const rows = yield* all<MemberRow>(`SELECT ${COLUMNS} FROM members ORDER BY name, id`)
+  const rows = yield* all<MemberRow>(`SELECT ${MEMBER_COLUMNS} FROM members ORDER BY name, id`)
   return rows.map(memberOf)
 }
 
@@ -76,16 +79,48 @@ export function* setMemberStatus(
   ])
 }
 
+/** A member that is there is heard by one statement; one that was given up, or left, must come back. */
 export function* beat(
   tx: Transaction,
   request: Parameters<NodeStore['beat']>[0],
-): Step<'ok' | 'fenced' | 'unknown'> {
+): Step<BeatAnswer> {
   const {nodeId, incarnation, status} = request
   const heard = yield* one(
-    `UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ? AND incarnation = ? RETURNING id`,
+    `UPDATE members SET heartbeat_at = ?, status = ?
+      WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
     [tx.now, status, nodeId, incarnation],
   )
-  if (heard !== null) return 'ok'
-  const known = yield* one(`SELECT id FROM members WHERE id = ?`, [nodeId])
-  return known === null ? 'unknown' : 'fenced'
+  return heard === null ? yield* comeBack(tx, request) : 'ok'
+}
+
+/** Two identities are never present under one name, whichever of them is heard of again. */
+function* comeBack(
+  tx: Transaction,
+  {nodeId, incarnation, status}: Parameters<NodeStore['beat']>[0],
+): Step<BeatAnswer> {
+  const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
+  if (named === null) return 'unknown'
+  yield* lockName(tx, named.name)
+  // Read again: whoever held the lock may have removed it, joined as it, or taken its name.
+  const known = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
+    nodeId,
+  ])
+  if (known === null) return 'unknown'
+  if (known.incarnation !== incarnation) return 'fenced'
+  const holder = yield* one(
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND ${PRESENT} LIMIT 1`,
+    [named.name, nodeId],
+  )
+  if (holder !== null && status !== 'left') return 'taken'
+  yield* all(`UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ?`, [
+    tx.now,
+    status,
+    nodeId,
+  ])
+  return 'ok'
+}
+
+/** Whoever joins under a name, or comes back to it, waits here for others that do, and for their claims. */
+function* lockName(tx: Transaction, name: string): Step<void> {
+  yield* all(`SELECT id FROM members WHERE name = ? ORDER BY id${tx.dialect.forUpdate}`, [name])
 }

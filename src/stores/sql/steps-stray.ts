@@ -58,7 +58,8 @@ export function* applyMoves(
       `UPDATE executions SET node_id = ?, node_name = ?,
         not_before = CASE WHEN not_before > ? THEN not_before ELSE ? END
         WHERE ${BY_KEY} AND status = 'pending' AND NOT EXISTS (SELECT 1 FROM executions other
-          WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?)
+          WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?
+            AND other.node_name <> executions.node_name)
         RETURNING group_id`,
       [
         to.nodeId,

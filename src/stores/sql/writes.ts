@@ -8,6 +8,7 @@ import {applyLaunches} from './steps-apply-launches.ts'
 import {claim} from './steps-claim.ts'
 import {deleteJob, resetHistory} from './steps-delete.ts'
 import {cancelExecution, finish, rescue} from './steps-finish.ts'
+import {forgetMembers, removeMember} from './steps-forget.ts'
 import {acquireLease, renewLease, resignLease, vacateLease} from './steps-lease.ts'
 import {beat, join, setMemberStatus} from './steps-member.ts'
 import {agreeTimezone, establish, probe, setPaused} from './steps-meta.ts'
@@ -42,6 +43,8 @@ export const WRITES = {
   beat,
   join,
   setMemberStatus,
+  forgetMembers,
+  removeMember,
   cancelExecution,
   putPolicy,
   deletePolicy,

@@ -8,6 +8,7 @@ import {countersCases} from './counters.ts'
 import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
 import {finishCases} from './finish.ts'
+import {forgetCases} from './forget.ts'
 import {historyCases} from './history.ts'
 import {jobListCases} from './job-list.ts'
 import {launchCases} from './launch.ts'
@@ -43,6 +44,7 @@ const STEPS: readonly (readonly [string, (when: Case) => void])[] = [
   ['history', historyCases],
   ['job list', jobListCases],
   ['members', memberCases],
+  ['forget', forgetCases],
   ['the whole', wholeCases],
 ]
 

@@ -1,5 +1,6 @@
 /** Cases of membership: identities, names, heartbeats, fencing. */
 import assert from 'node:assert/strict'
+import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
 
 export function memberCases(when: Case): void {
@@ -83,4 +84,57 @@ export function memberCases(when: Case): void {
       assert.equal((await scene.store.members())[0]!.status, 'alive')
     },
   )
+
+  when(
+    'a name that another took is not the old holder’s again while that is there',
+    async (scene) => {
+      const beat = (nodeId: string, incarnation: string, status: MemberStatus = 'alive') =>
+        scene.store.beat({nodeId, incarnation, status})
+      scene.advance(10_000)
+      assert.deepEqual(await scene.join('n9', 'n9-life', 'node-1'), {kind: 'joined'})
+      const before = await scene.store.members()
+      for (const status of ['alive', 'leaving', 'failed'] as const)
+        assert.equal(await beat('n1', 'n1-life-1', status), 'taken')
+      assert.deepEqual(await scene.store.members(), before)
+      assert.equal(await beat('n9', 'n9-life', 'leaving'), 'ok')
+      assert.equal(await beat('n1', 'n1-life-1'), 'taken')
+      assert.equal(await beat('n9', 'n9-life', 'left'), 'ok')
+      assert.equal(await beat('n1', 'n1-life-1'), 'ok')
+      assert.equal(await beat('n9', 'n9-life'), 'taken')
+    },
+  )
+
+  when('an old holder of a name may still say that it has left', async (scene) => {
+    scene.advance(10_000)
+    await scene.join('n9', 'n9-life', 'node-1')
+    const left = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'left'} as const
+    assert.equal(await scene.store.beat(left), 'ok')
+    assert.deepEqual(
+      (await scene.store.members()).map(({id, status}) => [id, status]),
+      [
+        ['n1', 'left'],
+        ['n9', 'alive'],
+      ],
+    )
+  })
+
+  when(
+    'a name of one that failed is free, and its own again when the next fails too',
+    async (scene) => {
+      await scene.setStatus('n1', 'n1-life-1', 'failed')
+      assert.deepEqual(await scene.join('n9', 'n9-life', 'node-1'), {kind: 'joined'})
+      await scene.setStatus('n9', 'n9-life', 'failed')
+      const life = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'} as const
+      assert.equal(await scene.store.beat(life), 'ok')
+      assert.equal(await scene.store.beat({...life, incarnation: 'another'}), 'fenced')
+    },
+  )
+
+  when('an old holder of a name takes no work that waited for it', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    scene.advance(10_000)
+    await scene.join('n9', 'n9-life', 'node-1')
+    assert.deepEqual(await scene.claim('n1'), [])
+  })
 }

@@ -93,6 +93,7 @@ export class Scene {
   readonly opened: OpenedStore
   term = 0
   #tokens = 0
+  readonly #joined = new Set<string>()
   #advancedMs = 0
 
   private constructor(opened: OpenedStore) {
@@ -128,6 +129,7 @@ export class Scene {
   async join(id: string, incarnation = `${id}-life-1`, name = id.replace('n', 'node-')) {
     const fixed = {address: '127.0.0.1', port: 8080, server: true, runs: true, version: '1'}
     const member = {id, name, incarnation, tags: {node: name}, slots: 8, ...fixed}
+    this.#joined.add(id)
     return await this.store.join({member}, 10_000)
   }
 
@@ -190,7 +192,9 @@ export class Scene {
     })
   }
 
+  /** As the first life of the node, which joins if it never did. */
   async claim(nodeId = 'n1', room = 100): Promise<readonly ClaimedExecution[]> {
+    if (!this.#joined.has(nodeId)) await this.join(nodeId)
     this.#tokens += 1
     const incarnation = `${nodeId}-life-1`
     const token = `token-${nodeId}-${this.#tokens}`

@@ -84,4 +84,15 @@ export function strayCases(when: Case): void {
       assert.deepEqual(await store.applyMoves({term, moves: [claimed]}), ['conflict'])
     },
   )
+
+  when('another identity under the name of its node may have it', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    scene.advance(10_000)
+    await scene.join('n9', 'n9-life-1', 'node-1')
+    const key = {group, node: 'node-1', attempt: 1}
+    const moves = [{key, to: {nodeId: 'n9', nodeName: 'node-1'}}]
+    assert.deepEqual(await scene.store.applyMoves({term: scene.term, moves}), ['applied'])
+    assert.deepEqual((await scene.claimOne('n9')).execution.group, group)
+  })
 }

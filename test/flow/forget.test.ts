@@ -1,0 +1,108 @@
+/** The forget step over the real store: who is gone for long is no longer listed, whoever leads. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {ForgetService} from '../../src/flow/forget.ts'
+import {aJob, aNode} from '../support/fixtures.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {World} from '../support/world.ts'
+
+const MINUTE = 60_000
+const HOUR = 60 * MINUTE
+
+/** A leader, and what it forgets after an hour (left) or three (failed). */
+async function aCluster() {
+  const world = new World()
+  await world.start({name: 'leader', incarnation: 'leader-1', runs: false})
+  const events = new RecordedEvents()
+  const state = {isOver: false}
+  const service = async () =>
+    new ForgetService({
+      store: world.store,
+      term: (await world.store.leader())!.term,
+      over: () => (state.isOver = true),
+      clock: world.clock,
+      events,
+      leftAfterMs: HOUR,
+      failedAfterMs: 3 * HOUR,
+      lookEveryMs: MINUTE,
+    })
+  const names = async () => (await world.store.members()).map(({name}) => name)
+  return {world, events, state, service, names}
+}
+
+describe('forgetting', () => {
+  it('those that left goes on through all of them, and says who is gone', async () => {
+    const {world, events, service, names} = await aCluster()
+    for (let index = 0; index < 250; index += 1) {
+      const id = `agent-${index}`
+      const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
+      const member = {...place, id, name: id, incarnation: 'life', version: '1', slots: 1}
+      await world.store.join({member}, 0)
+      await world.store.beat({nodeId: id, incarnation: 'life', status: 'left'})
+    }
+    const forgetting = await service()
+    forgetting.start()
+    await world.clock.advance(HOUR - MINUTE)
+    assert.equal((await names()).length, 251)
+    await world.clock.advance(2 * MINUTE)
+    assert.deepEqual(await names(), ['leader'])
+    assert.equal(events.of('member_changed').length, 250)
+    assert.equal(events.of('member_changed')[0]!.status, 'forgotten')
+    await world.clock.finish(forgetting.stop())
+  })
+
+  it('a node that died waits until its work is lost, and until that has moved', async () => {
+    const {world, service, names} = await aCluster()
+    const only = {tags: {role: 'web'}, leads: false}
+    await world.submit(aJob('job').manual().retrying(1).tagged({role: 'web:1'}))
+    const scripts = {job: {ms: Infinity}}
+    const dead = await world.start({...only, scripts, name: 'dead', incarnation: 'dead-1'})
+    await world.runByHand('job')
+    await world.clock.advance(5_000)
+    dead.crash()
+    const forgetting = await service()
+    forgetting.start()
+    await world.clock.advance(5 * HOUR)
+    assert.deepEqual(await world.statuses('job'), ['lost', 'pending'])
+    assert.deepEqual(await names(), ['dead', 'leader'], 'what waits for it has no other place')
+    await world.start({...only, name: 'next', incarnation: 'next-1'})
+    await world.clock.advance(2 * MINUTE)
+    assert.deepEqual(await world.statuses('job'), ['lost', 'succeeded'])
+    assert.deepEqual(await names(), ['leader', 'next'])
+    await world.clock.finish(forgetting.stop())
+    await world.check(['job'])
+  })
+
+  it('ends with the term', async () => {
+    const {world, state, service} = await aCluster()
+    const forgetting = await service()
+    for (const life of world.lives) await world.clock.finish(life.stop())
+    forgetting.start()
+    await world.clock.advance(2 * MINUTE)
+    assert.equal(state.isOver, true)
+    await world.clock.finish(forgetting.stop())
+  })
+})
+
+describe('a node that is replaced by another of its name', () => {
+  it('gives it what waited for it', async () => {
+    const {world} = await aCluster()
+    const settings = {tags: {role: 'web'}, leads: false, incarnation: 'life'}
+    await world.submit(aJob('job').manual().tagged({role: 'web:1'}))
+    const old = await world.start({...settings, name: 'web-1', slots: 1})
+    old.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')
+    await world.runByHand('job')
+    old.crash()
+    await world.clock.advance(15_000)
+    const {record} = aNode('web-1').with({tags: {role: 'web'}, incarnation: 'other'})
+    const member = {...record, id: 'another-disk'}
+    assert.equal((await world.store.join({member}, 10_000)).kind, 'joined')
+    await world.clock.advance(5_000)
+    const claim = {nodeId: 'another-disk', incarnation: 'other', token: 't', room: 9}
+    const {claimed} = await world.store.claim(claim)
+    assert.deepEqual(
+      claimed.map(({execution}) => [execution.node, execution.attempt]),
+      [['web-1', 1]],
+    )
+  })
+})

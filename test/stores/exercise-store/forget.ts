@@ -1,0 +1,211 @@
+/** Cases of members that go for good: forgotten after a long absence, or removed by somebody. */
+import assert from 'node:assert/strict'
+import type {MemberRecord} from '../../../src/core/node.ts'
+import {TermOver} from '../../../src/ports/store-failure.ts'
+import type {Case} from './case.ts'
+import {ALL_ROWS, anEnd, HOUR, MINUTE, type Scene} from './scene.ts'
+
+const LEFT_AFTER_MS = HOUR
+const FAILED_AFTER_MS = 3 * HOUR
+
+function forget(scene: Scene, limit = 10): Promise<readonly MemberRecord[]> {
+  const after = {leftAfterMs: LEFT_AFTER_MS, failedAfterMs: FAILED_AFTER_MS}
+  return scene.store.forgetMembers({term: scene.term, ...after, limit})
+}
+
+const remove = (scene: Scene, nodeId = 'n2', limit = 10) =>
+  scene.store.removeMember({nodeId, limit, dice: 0.5})
+
+async function ids(scene: Scene): Promise<string[]> {
+  return (await scene.store.members()).map(({id}) => id)
+}
+
+/** `n2` has what `job` launched on it, and is given up. */
+async function failedWhileRunning(scene: Scene, retries = 0): Promise<number> {
+  await scene.join('n2')
+  await scene.submit('a', {retries})
+  const group = await scene.run('a', ['n2'])
+  await scene.claimOne('n2')
+  await scene.setStatus('n2', 'n2-life-1', 'failed')
+  return group
+}
+
+export function forgetCases(when: Case): void {
+  forgettingCases(when)
+  removingCases(when)
+  afterwardsCases(when)
+}
+
+function forgettingCases(when: Case): void {
+  when('who left, or failed, is forgotten after its time, and nobody else', async (scene) => {
+    for (const id of ['n2', 'n3', 'n4']) await scene.join(id)
+    await scene.setStatus('n2', 'n2-life-1', 'left')
+    await scene.setStatus('n3', 'n3-life-1', 'failed')
+    await scene.setStatus('n4', 'n4-life-1', 'leaving')
+    scene.advance(LEFT_AFTER_MS - 1)
+    assert.deepEqual(await forget(scene), [])
+    scene.advance(1)
+    const [left] = (await scene.store.members()).filter(({id}) => id === 'n2')
+    assert.deepEqual(await forget(scene), [left])
+    assert.deepEqual(await ids(scene), ['n1', 'n3', 'n4'])
+    scene.advance(FAILED_AFTER_MS - LEFT_AFTER_MS - 1)
+    assert.deepEqual(await forget(scene), [])
+    scene.advance(1)
+    assert.deepEqual(
+      (await forget(scene)).map(({id}) => id),
+      ['n3'],
+    )
+    scene.advance(100 * FAILED_AFTER_MS)
+    assert.deepEqual(await forget(scene), [])
+    assert.deepEqual(await ids(scene), ['n1', 'n4'])
+  })
+
+  when('its age counts from when it was last heard of', async (scene) => {
+    await scene.join('n2')
+    scene.advance(10 * FAILED_AFTER_MS)
+    await scene.store.beat({nodeId: 'n2', incarnation: 'n2-life-1', status: 'left'})
+    assert.deepEqual(await forget(scene), [])
+    scene.advance(LEFT_AFTER_MS)
+    assert.equal((await forget(scene)).length, 1)
+  })
+
+  when('nobody is forgotten with something to run', async (scene) => {
+    const group = await failedWhileRunning(scene)
+    await scene.run('a', ['n2'])
+    scene.advance(FAILED_AFTER_MS)
+    assert.deepEqual(await forget(scene), [])
+    const {term} = scene
+    const whole = {exceptIncarnation: null, judged: null, reason: 'node_lost', dice: 0.5} as const
+    await scene.store.rescue({term, nodeId: 'n2', limit: 10, ...whole})
+    assert.deepEqual(await forget(scene), [], 'one is still pending')
+    const key = {group: group + 1, node: 'node-2', attempt: 1}
+    const to = {nodeId: 'n1', nodeName: 'node-1'}
+    assert.deepEqual(await scene.store.applyMoves({term, moves: [{key, to}]}), ['applied'])
+    assert.equal((await forget(scene)).length, 1)
+    assert.equal((await scene.store.launch('a', group))!.executions[0]!.node, 'node-2')
+  })
+
+  when('many are forgotten a few at a time, the longest silent first', async (scene) => {
+    for (const id of ['n5', 'n3', 'n4', 'n2']) {
+      await scene.join(id)
+      scene.advance(MINUTE)
+      await scene.setStatus(id, `${id}-life-1`, 'left')
+    }
+    scene.advance(LEFT_AFTER_MS)
+    const forgotten: string[][] = []
+    for (let more = true; more;) {
+      const batch = await forget(scene, 3)
+      forgotten.push(batch.map(({id}) => id))
+      more = batch.length === 3
+    }
+    assert.deepEqual(forgotten, [['n5', 'n3', 'n4'], ['n2']])
+  })
+
+  when('nobody is forgotten under a term that is over', async (scene) => {
+    await scene.join('n2')
+    await scene.setStatus('n2', 'n2-life-1', 'left')
+    scene.advance(LEFT_AFTER_MS)
+    const after = {leftAfterMs: LEFT_AFTER_MS, failedAfterMs: FAILED_AFTER_MS, limit: 10}
+    await assert.rejects(scene.store.forgetMembers({term: scene.term - 1, ...after}), TermOver)
+    assert.deepEqual(await ids(scene), ['n1', 'n2'])
+  })
+}
+
+function removingCases(when: Case): void {
+  when('who is there is not removed; nobody is removed twice', async (scene) => {
+    for (const status of ['alive', 'leaving'] as const) {
+      await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status})
+      const [member] = await scene.store.members()
+      assert.deepEqual(await remove(scene, 'n1'), {kind: 'present', member})
+    }
+    for (const status of ['left', 'failed'] as const) {
+      await scene.join('n2')
+      await scene.setStatus('n2', 'n2-life-1', status)
+      const member = (await scene.store.members())[1]!
+      assert.deepEqual(await remove(scene), {kind: 'removed', member, finished: []})
+      assert.deepEqual(await remove(scene), {kind: 'unknown'})
+    }
+    assert.deepEqual(await ids(scene), ['n1'])
+  })
+
+  when('what it ran is lost, counted and retried', async (scene) => {
+    const group = await failedWhileRunning(scene, 1)
+    const removal = await remove(scene)
+    assert(removal.kind === 'removed')
+    const [outcome] = removal.finished
+    assert(outcome?.kind === 'finished')
+    assert.deepEqual([outcome.execution.status, outcome.execution.reason], ['lost', 'node_lost'])
+    assert.deepEqual(outcome.retry!.key, {group, node: 'node-2', attempt: 2})
+    assert.equal((await scene.job('a')).counters.errorCount, 1)
+    const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
+    assert.equal(busy.total, 0)
+    const {strays} = await scene.store.loadStray({unclaimedMs: 60_000, afterGroup: 0, limit: 10})
+    assert.deepEqual(
+      strays.map(({execution, nodeId}) => [execution.attempt, nodeId]),
+      [[2, 'n2']],
+    )
+  })
+
+  when('what ran on a node that had left was stopped, which is no death of it', async (scene) => {
+    await failedWhileRunning(scene)
+    await scene.setStatus('n2', 'n2-life-1', 'left')
+    const removal = await remove(scene)
+    assert(removal.kind === 'removed' && removal.finished[0]?.kind === 'finished')
+    assert.equal(removal.finished[0].execution.reason, 'node_stopped')
+  })
+
+  when('much that it ran is ended a few at a time, and it goes with the last', async (scene) => {
+    await failedWhileRunning(scene)
+    await scene.store.beat({nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
+    for (let count = 0; count < 3; count += 1) await scene.run('a', ['n2'])
+    assert.equal((await scene.claim('n2')).length, 3)
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    const first = await remove(scene, 'n2', 3)
+    assert(first.kind === 'ending')
+    assert.deepEqual([first.finished.length, await ids(scene)], [3, ['n1', 'n2']])
+    const second = await remove(scene, 'n2', 3)
+    assert(second.kind === 'removed')
+    assert.deepEqual([second.finished.length, await ids(scene)], [1, ['n1']])
+  })
+}
+
+function afterwardsCases(when: Case): void {
+  const life = {nodeId: 'n2', incarnation: 'n2-life-1'}
+
+  when('who is removed is unknown, claims nothing, and may join again', async (scene) => {
+    await failedWhileRunning(scene)
+    await scene.run('a', ['n2'])
+    await remove(scene)
+    assert.equal(await scene.store.beat({...life, status: 'alive'}), 'unknown')
+    const none = {claimed: [], waiting: 0, nextDueInMs: null}
+    assert.deepEqual(await scene.store.claim({...life, token: 't', room: 5}), none)
+    assert.deepEqual(await scene.join('n2'), {kind: 'joined'})
+    assert.equal(await scene.store.beat({...life, status: 'alive'}), 'ok')
+    assert.equal((await scene.claim('n2')).length, 1)
+  })
+
+  when('the end of a run comes as a note from a node that was removed', async (scene) => {
+    await scene.join('n2')
+    await scene.submit('a')
+    await scene.run('a', ['n2'])
+    const claimed = await scene.claimOne('n2')
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    await remove(scene)
+    const [outcome] = await scene.store.finish([anEnd(claimed, 'succeeded')])
+    assert(outcome?.kind === 'already' && outcome.status === 'lost')
+  })
+
+  when('a node that failed takes nothing new, and is told what it had taken', async (scene) => {
+    await scene.join('n2')
+    await scene.submit('a')
+    await scene.run('a', ['n2'])
+    const first = await scene.store.claim({...life, token: 'first', room: 5})
+    await scene.run('a', ['n2'])
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    assert.deepEqual((await scene.store.claim({...life, token: 'new', room: 5})).claimed, [])
+    const again = await scene.store.claim({...life, token: 'first', room: 5})
+    assert.deepEqual(again.claimed, first.claimed)
+    await scene.store.beat({...life, status: 'alive'})
+    assert.equal((await scene.store.claim({...life, token: 'new', room: 5})).claimed.length, 1)
+  })
+}

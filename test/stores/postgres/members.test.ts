@@ -1,0 +1,227 @@
+/** Two servers, and members that come and go at the same moment: nobody is lost and no name is held twice. */
+import assert from 'node:assert/strict'
+import {after, before, describe, it} from 'node:test'
+import type {BeatAnswer} from '../../../src/ports/node-store.ts'
+import type {Store} from '../../../src/ports/store.ts'
+import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {ALL_ROWS, HOUR} from '../exercise-store/scene.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
+const OF_N2 = `SELECT FROM members WHERE id = 'n2' FOR UPDATE`
+
+const beat = (store: Store): Promise<BeatAnswer> => store.beat({...LIFE, status: 'alive'})
+const remove = (store: Store) => store.removeMember({nodeId: 'n2', limit: 9, dice: 0.5})
+const claim = (store: Store, token: string) => store.claim({...LIFE, token, room: 9})
+
+const forget = (store: Store, term: number) =>
+  store.forgetMembers({term, leftAfterMs: HOUR, failedAfterMs: HOUR, limit: 9})
+
+/** `n2` has one execution to run and failed long ago. */
+async function withFailed(play: (cluster: Cluster, group: number) => Promise<void>): Promise<void> {
+  await withCluster(postgres, async (cluster) => {
+    const {scene} = cluster
+    await scene.submit('a')
+    await scene.join('n2')
+    const group = await scene.run('a', ['n2'])
+    scene.advance(2 * HOUR)
+    await scene.lead('holder-1')
+    await play(cluster, group)
+  })
+}
+
+async function statusesOf({first}: Cluster): Promise<Record<string, string>> {
+  return Object.fromEntries((await first.members()).map(({id, status}) => [id, status]))
+}
+
+/** Nothing runs for a node that is no member: nobody would ever end it. */
+async function nothingIsOrphaned({first}: Cluster): Promise<void> {
+  const known = new Set((await first.members()).map(({name}) => name))
+  const {rows} = await first.busy({...ALL_ROWS, outputBytes: 0})
+  for (const {node} of rows) assert(known.has(node), `${node} runs something and is no member`)
+}
+
+describe('removing a member', () => {
+  it('that is being heard again: it is there and stays, or is unknown and joins', async () => {
+    for (const isHeardFirst of [true, false])
+      await withFailed(async (cluster) => {
+        const {scene, first, second, hold, waiting} = cluster
+        await scene.setStatus('n2', 'n2-life-1', 'failed')
+        const holder = await hold(OF_N2)
+        const early = isHeardFirst ? beat(first) : remove(first)
+        await waiting(1)
+        const late = isHeardFirst ? remove(second) : beat(second)
+        await waiting(2)
+        await holder.release()
+        const answers = [await early, await late]
+        const [heard, removal] = isHeardFirst ? answers : answers.toReversed()
+        const kind = (removal as Awaited<ReturnType<typeof remove>>).kind
+        assert.deepEqual([heard, kind], isHeardFirst ? ['ok', 'present'] : ['unknown', 'removed'])
+        assert.equal((await statusesOf(cluster))['n2'], isHeardFirst ? 'alive' : undefined)
+      })
+  })
+
+  it('that joins again: it is a member afterwards, whichever came first', async () => {
+    for (const isJoinFirst of [true, false])
+      await withFailed(async (cluster) => {
+        const {scene, first, second, hold, waiting} = cluster
+        await scene.setStatus('n2', 'n2-life-1', 'failed')
+        const member = (await first.members()).find(({id}) => id === 'n2')!
+        const join = (store: Store) =>
+          store.join({member: {...member, incarnation: 'n2-life-2'}}, 10_000)
+        const holder = await hold(OF_N2)
+        const early = isJoinFirst ? join(first) : remove(first)
+        await waiting(1)
+        const late = isJoinFirst ? remove(second) : join(second)
+        await waiting(2)
+        await holder.release()
+        const kinds = [(await early).kind, (await late).kind]
+        assert.deepEqual(kinds, isJoinFirst ? ['joined', 'present'] : ['removed', 'joined'])
+        assert.equal((await statusesOf(cluster))['n2'], 'alive')
+        const {claimed} = await second.claim({
+          ...LIFE,
+          incarnation: 'n2-life-2',
+          token: 't',
+          room: 9,
+        })
+        assert.equal(claimed.length, 1)
+      })
+  })
+
+  it('that has just claimed ends what it took', async () => {
+    await withFailed(async (cluster, group) => {
+      const {scene, first, second, hold, waiting} = cluster
+      const holder = await hold(`SELECT FROM node_claims WHERE node_id = 'n2' FOR UPDATE`)
+      const claiming = claim(first, 'just now')
+      await waiting(1)
+      // A status is no key: it is changed beside the claim.
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      const removing = remove(second)
+      await waiting(2)
+      await holder.release()
+      assert.equal((await claiming).claimed.length, 1)
+      const removal = await removing
+      assert(removal.kind === 'removed')
+      assert.equal(removal.finished.length, 1)
+      assert.equal((await first.launch('a', group))!.executions[0]!.status, 'lost')
+      await nothingIsOrphaned(cluster)
+    })
+  })
+
+  it('that claims meanwhile gives it nothing', async () => {
+    await withFailed(async (cluster, group) => {
+      const {scene, first, second, hold, waiting} = cluster
+      await claim(first, 'before')
+      await scene.run('a', ['n2'])
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      const holder = await hold(`SELECT FROM launches WHERE group_id = ${group} FOR UPDATE`)
+      const removing = remove(first)
+      await waiting(1)
+      const claiming = claim(second, 'meanwhile')
+      await waiting(2)
+      await holder.release()
+      assert.equal((await removing).kind, 'removed')
+      assert.deepEqual((await claiming).claimed, [])
+      await nothingIsOrphaned(cluster)
+    })
+  })
+})
+
+describe('forgetting a member', () => {
+  it('that is being heard of, or claims, at that moment leaves it', async () => {
+    await withFailed(async (cluster) => {
+      const {scene, first, second, hold, waiting} = cluster
+      await claim(first, 'first')
+      await scene.store.rescue({
+        term: scene.term,
+        nodeId: 'n2',
+        exceptIncarnation: null,
+        judged: null,
+        reason: 'node_lost',
+        limit: 9,
+        dice: 0,
+      })
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      const holder = await hold(OF_N2)
+      const heard = beat(first)
+      await waiting(1)
+      assert.deepEqual(await forget(second, scene.term), [], 'it is not waited for either')
+      await holder.release()
+      assert.equal(await heard, 'ok')
+      assert.deepEqual(await forget(second, scene.term), [])
+      assert.equal((await statusesOf(cluster))['n2'], 'alive')
+    })
+  })
+
+  it('that claimed just before sees what it took', async () => {
+    await withFailed(async (cluster) => {
+      const {scene, first, second, hold, waiting} = cluster
+      const holder = await hold(`SELECT FROM node_claims WHERE node_id = 'n2' FOR UPDATE`)
+      const claiming = claim(first, 'just now')
+      await waiting(1)
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      assert.deepEqual(await forget(second, scene.term), [])
+      await holder.release()
+      assert.equal((await claiming).claimed.length, 1)
+      assert.deepEqual(await forget(second, scene.term), [])
+      await nothingIsOrphaned(cluster)
+    })
+  })
+})
+
+describe('a name', () => {
+  it('that two identities come back to at once is one’s', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, first, second} = cluster
+      for (let round = 0; round < 10; round += 1) {
+        const name = `name-${round}`
+        const holders = [`x${round}`, `y${round}`]
+        for (const id of holders) {
+          assert.deepEqual(await scene.join(id, 'life', name), {kind: 'joined'})
+          await scene.setStatus(id, 'life', 'failed')
+        }
+        const [x, y] = holders as [string, string]
+        const answers = await Promise.all([
+          first.beat({nodeId: x, incarnation: 'life', status: 'alive'}),
+          second.beat({nodeId: y, incarnation: 'life', status: 'alive'}),
+        ])
+        assert.deepEqual(answers.toSorted(), ['ok', 'taken'])
+      }
+    })
+  })
+
+  it('that is being taken over is its silent holder’s or the new one’s, not both’s', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, first, second, hold, waiting} = cluster
+      for (const isHeardFirst of [true, false]) {
+        const old = isHeardFirst ? 'n3' : 'n4'
+        const name = `of-${old}`
+        await scene.join(old, 'life', name)
+        scene.advance(20_000)
+        const member = (await first.members()).find(({id}) => id === old)!
+        const life = {nodeId: old, incarnation: 'life', status: 'alive'} as const
+        const join = (store: Store) => store.join({member: {...member, id: `new-${old}`}}, 10_000)
+        const holder = await hold(`SELECT FROM members WHERE id = '${old}' FOR UPDATE`)
+        const early = isHeardFirst ? first.beat(life) : join(first)
+        await waiting(1)
+        const late = isHeardFirst ? join(second) : second.beat(life)
+        await waiting(2)
+        await holder.release()
+        const answers = [await early, await late]
+        const [heard, joined] = isHeardFirst ? answers : answers.toReversed()
+        const expected = isHeardFirst
+          ? ['ok', {kind: 'taken', by: old}]
+          : ['taken', {kind: 'joined'}]
+        assert.deepEqual([heard, joined], expected)
+        const present = (await first.members()).filter(
+          (each) => each.name === name && each.status === 'alive',
+        )
+        assert.equal(present.length, 1)
+      }
+    })
+  })
+})
