@@ -63,7 +63,16 @@ export class Database {
   /** A copy of `primary` that follows it; to be started. */
   async copy(primary: Database): Promise<void> {
     const source = ['-h', '127.0.0.1', '-p', `${primary.port}`, '-U', ROLE]
-    await this.#run('pg_basebackup', [...source, '-D', this.#data, '-R', '-X', 'stream', '-c', 'fast'])
+    await this.#run('pg_basebackup', [
+      ...source,
+      '-D',
+      this.#data,
+      '-R',
+      '-X',
+      'stream',
+      '-c',
+      'fast',
+    ])
   }
 
   /** Takes back what it has written since it and `primary` parted; to be started as a standby. */

@@ -34,8 +34,7 @@ export class Stage {
   /** Three servers on that store, two agents, thirty jobs that fire each second, and clients. */
   static async open(owner: Owner, store: string): Promise<Stage> {
     const cluster = await ClusterProcess.start(owner, {flags: FLAGS, store})
-    for (const name of ['agent-1', 'agent-2'])
-      await cluster.startAgent(name, {flags: AGENT_FLAGS})
+    for (const name of ['agent-1', 'agent-2']) await cluster.startAgent(name, {flags: AGENT_FLAGS})
     const marks = new Marks(owner)
     const load = await Load.start(await cluster.leader(), marks)
     const stage = new Stage(cluster, marks, load)
@@ -87,7 +86,10 @@ export class Stage {
           const {status, text} = await server.get('//readyz')
           return status === 200 ? [] : `${server.url} ${status} ${text}`
         })
-        unready = await Promise.all(asked).then((all) => all.flat(), (error) => [String(error)])
+        unready = await Promise.all(asked).then(
+          (all) => all.flat(),
+          (error) => [String(error)],
+        )
         return unready.length === 0
       },
       RECOVERED_WITHIN_MS,
