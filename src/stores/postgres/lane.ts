@@ -4,7 +4,8 @@
  */
 import type {Clock} from '../../ports/clock.ts'
 import {StoreUnavailable} from '../../ports/store-failure.ts'
-import type {Committer, Write} from './committer.ts'
+import type {Committer} from './committer.ts'
+import type {Write} from './unit.ts'
 import {itemsOf, MERGED_ITEMS_MAX, WRITE_PLANS} from './write-plan.ts'
 
 /** Writes in one transaction at most: one slow batch must not hold up the next for long. */

@@ -11,7 +11,8 @@ import {AssertionFailed} from '../../std/assert.ts'
 import {assembleStore, type Runner} from '../sql/assemble.ts'
 import {DEFAULT_LIMITS} from '../sql/transaction.ts'
 import {describeAddress, parseAddress, type Address} from './address.ts'
-import {Committer, type CommitterParts} from './committer.ts'
+import type {AttemptParts} from './attempt.ts'
+import {Committer} from './committer.ts'
 import {engineFacts} from './facts.ts'
 import {textOf} from './failure.ts'
 import {writeImage} from './image.ts'
@@ -156,7 +157,7 @@ function facade(
 
 function lanesOf(
   {events, clock, commitItemsMax}: PostgresStoreOptions,
-  parts: CommitterParts,
+  parts: AttemptParts,
   pools: {readonly lease: SessionPool; readonly members: SessionPool; readonly writes: SessionPool},
 ): Record<LaneName, Lane> {
   const lane = (pool: SessionPool) =>

@@ -64,10 +64,38 @@ export interface NewJob {
   readonly counters: JobCounters
 }
 
-const INSERT_JOB = `INSERT INTO jobs (id, name, displayname, search_text, schedule, parent, ephemeral,
-  retries, disabled, revision, next_at, anchor_at, success_count, error_count, last_success, last_error,
-  status, status_group, created_at, updated_at, deleted_why)
-  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, '', 0, ?, ?, '')`
+/** What follows from a definition; `definedValues` gives the values. */
+const DEFINED_COLUMNS = [
+  'displayname',
+  'search_text',
+  'schedule',
+  'parent',
+  'ephemeral',
+  'retries',
+  'disabled',
+  'revision',
+  'next_at',
+  'anchor_at',
+]
+
+function definedValues({spec, revision, nextAt, anchorAt}: Omit<NewJob, 'counters'>): Values {
+  return [
+    spec.displayname,
+    searchText(spec),
+    spec.schedule,
+    spec.parentJob,
+    spec.ephemeral ? 1 : 0,
+    spec.retries,
+    spec.disabled ? 1 : 0,
+    revision,
+    nextAt,
+    anchorAt,
+  ]
+}
+
+const INSERT_JOB = `INSERT INTO jobs (id, name, ${DEFINED_COLUMNS.join(', ')}, success_count, error_count,
+  last_success, last_error, status, status_group, created_at, updated_at, deleted_why)
+  VALUES (?, ?, ${DEFINED_COLUMNS.map(() => '?').join(', ')}, ?, ?, ?, ?, '', 0, ?, ?, '')`
 
 /** Inserts a job; answers its id. */
 export function* insertJob(tx: Transaction, job: NewJob): Step<number> {
@@ -94,27 +122,10 @@ export function* insertJobs(tx: Transaction, jobs: readonly NewJob[]): Step<numb
   return ids
 }
 
-function insertValues(id: number, {spec, counters, ...job}: NewJob, now: number): Values {
-  return [
-    id,
-    spec.name,
-    spec.displayname,
-    searchText(spec),
-    spec.schedule,
-    spec.parentJob,
-    spec.ephemeral ? 1 : 0,
-    spec.retries,
-    spec.disabled ? 1 : 0,
-    job.revision,
-    job.nextAt,
-    job.anchorAt,
-    counters.successCount,
-    counters.errorCount,
-    counters.lastSuccess,
-    counters.lastError,
-    now,
-    now,
-  ]
+function insertValues(id: number, job: NewJob, now: number): Values {
+  const {successCount, errorCount, lastSuccess, lastError} = job.counters
+  const counted = [successCount, errorCount, lastSuccess, lastError]
+  return [id, job.spec.name, ...definedValues(job), ...counted, now, now]
 }
 
 const INSERT_METADATA = `INSERT INTO job_metadata (job_id, key, value) VALUES (?, ?, ?)`
@@ -123,27 +134,13 @@ function metadataValues(id: number, spec: JobSpec): Values[] {
   return Object.entries(spec.metadata).map(([key, value]) => [id, key, value])
 }
 
-const UPDATE_JOB = `UPDATE jobs SET displayname = ?, search_text = ?, schedule = ?, parent = ?,
-  ephemeral = ?, retries = ?, disabled = ?, revision = ?, next_at = ?, anchor_at = ?, updated_at = ?
-  WHERE id = ?`
+const UPDATE_JOB = `UPDATE jobs SET ${DEFINED_COLUMNS.map((column) => `${column} = ?`).join(', ')},
+  updated_at = ? WHERE id = ?`
 
 /** Replaces the definition of job `id` and what follows from it; counters, status and decided times stay. */
 export function* updateJob(tx: Transaction, id: number, job: Omit<NewJob, 'counters'>): Step<void> {
   const {spec} = job
-  yield* all(UPDATE_JOB, [
-    spec.displayname,
-    searchText(spec),
-    spec.schedule,
-    spec.parentJob,
-    spec.ephemeral ? 1 : 0,
-    spec.retries,
-    spec.disabled ? 1 : 0,
-    job.revision,
-    job.nextAt,
-    job.anchorAt,
-    tx.now,
-    id,
-  ])
+  yield* all(UPDATE_JOB, [...definedValues(job), tx.now, id])
   yield* all(`UPDATE definitions SET definition = ? WHERE job_id = ?`, [JSON.stringify(spec), id])
   yield* all(`DELETE FROM job_metadata WHERE job_id = ?`, [id])
   yield* each(INSERT_METADATA, metadataValues(id, spec))
