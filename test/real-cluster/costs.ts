@@ -18,8 +18,8 @@ export interface Cost {
    */
   readonly takeoverMs: number | null
   /**
-   * From the fault (from its end, when it lasts) until what was planned before the next one had started, ms; 0 =
-   * nothing was late.
+   * From the fault (from its end, when it lasts) until what was planned before the next one had started, ms;
+   * 0 = nothing was late.
    */
   readonly recoveryMs: number
 }

@@ -1,6 +1,6 @@
 /**
- * `npm run faults`: a real cluster under load, faults by seed for some minutes, and a report. Exit code 1 when
- * anything is missing, doubled or otherwise not as promised. Ends everything it started, however it ends.
+ * `npm run faults`: a real cluster under load, faults by seed for some minutes, and a report. Exit code 1
+ * when anything is missing, doubled or otherwise not as promised. Ends all that it started, however it ends.
  */
 import {mkdirSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -13,7 +13,8 @@ import {reportOf} from './report.ts'
 import {RunningTrial} from './trial.ts'
 import {isSound} from './verdict.ts'
 
-const USAGE = `npm run faults -- [--minutes 5] [--seed 1] [--agents 5] [--minute-without-store] [--logs folder]
+const USAGE = `npm run faults -- [--minutes 5] [--seed 1] [--agents 5] [--minute-without-store]
+                  [--logs folder]
 
   --minutes n               how long faults go on, 0.5 to 600
   --seed n                  draws the same faults as before

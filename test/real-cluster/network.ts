@@ -1,7 +1,7 @@
 /**
- * A stretch of network that can be cut: what was sent meanwhile waits, as a network stack holds it, and nobody
- * is told. Healed, it brings what waited, late and in order, or the connections turn out to be broken. Beside
- * `cut-proxy.ts`, which cuts at chosen commits.
+ * A stretch of network that can be cut: what was sent meanwhile waits, as a network stack holds it, and
+ * nobody is told. Healed, it brings what waited, late and in order, or the connections turn out to be broken.
+ * Beside `cut-proxy.ts`, which cuts at chosen commits.
  */
 import {once} from 'node:events'
 import {connect, createServer, type AddressInfo, type Server, type Socket} from 'node:net'

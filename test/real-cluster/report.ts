@@ -27,7 +27,8 @@ function costLines(costs: readonly Cost[]): string[] {
     const takeovers = own.flatMap(({takeoverMs}) => takeoverMs ?? [])
     const recoveries = own.map(({recoveryMs}) => recoveryMs)
     const takeover = takeovers.length === 0 ? '' : `  another leads after ${spread(takeovers)}`
-    return `  ${String(own.length).padStart(3)} × ${title.padEnd(28)} on time after ${spread(recoveries)}${takeover}`
+    const count = String(own.length).padStart(3)
+    return `  ${count} × ${title.padEnd(28)} on time after ${spread(recoveries)}${takeover}`
   })
 }
 

@@ -1,8 +1,9 @@
 /**
- * A whole trial, as the tests and the fault run have it: a cluster with servers and agents under load and with
- * clients, something that goes wrong, and the verdict once all has come to rest.
+ * A whole trial, as the tests and the fault run have it: a cluster with servers and agents under load and
+ * with clients, something that goes wrong, and the verdict once all has come to rest.
  */
 import type {Owner, ServerProcess} from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
 import {Clients} from './clients.ts'
 import {ClusterProcess, type ClusterOptions} from './cluster-process.ts'
 import {Faults} from './faults.ts'
@@ -11,7 +12,7 @@ import {Marks} from './marks.ts'
 import {verdictOn, type ClusterVerdict} from './verdict.ts'
 
 const CLIENTS = 3
-/** Nothing of the ledger is pruned before it was looked at; what runs when its node is told to end may end. */
+/** Nothing of the ledger is pruned before it was looked at; what runs when its node is to end may end. */
 const FLAGS = ['--keep-launches', '100000', '--grace', '10s']
 
 export interface TrialOptions extends Pick<ClusterOptions, 'settings'> {
@@ -52,6 +53,16 @@ export class RunningTrial {
     const load = await Load.start(leader, marks)
     await untilOnTime(leader)
     return new RunningTrial(cluster, marks, load, options)
+  }
+
+  /** Resolves when another server leads by the word of the others, and launches on time. */
+  replaced(old: string): () => Promise<void> {
+    const {cluster} = this
+    return async () => {
+      const other = cluster.server(cluster.serverNames.find((name) => name !== old)!)
+      await until(`${old} leads no more`, async () => (await cluster.leaderName(other)) !== old)
+      await untilOnTime(other)
+    }
   }
 
   /** Ends clients and load, lets everything that is still to be done be done, and judges. */

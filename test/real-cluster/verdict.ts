@@ -1,6 +1,6 @@
 /**
- * The verdict on a whole cluster that has come to rest: every planned time of every job held against the marks
- * that the jobs left, every `lost` execution against the faults that could explain it, counters against
+ * The verdict on a whole cluster that has come to rest: every planned time of every job held against the
+ * marks that the jobs left, every `lost` execution against the faults that could explain it, counters against
  * executions, and what clients were promised against what is there.
  */
 import assert from 'node:assert/strict'
