@@ -54,7 +54,7 @@ export const LIMITS = {
   pruneAllMs: {
     value: 600_000,
     reason:
-      'history of a job that is launched no more exceeds its limits no longer than this; a look at every idle job costs processor time',
+      'a job that is launched no more keeps too much for so long at most; a look at all jobs costs time',
   },
   unlaunchedRowsKept: {
     value: 1_000,

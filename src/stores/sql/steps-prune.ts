@@ -15,8 +15,6 @@ import type {Transaction} from './transaction.ts'
 const DAY_MS = 86_400_000
 /** A year and a bit, so that a year can be compared with the one before. */
 const STATISTICS_KEPT_MS = 400 * DAY_MS
-/** A node that left or failed is shown this long. */
-const MEMBER_KEPT_MS = DAY_MS
 /** Outputs looked at in one call when there is too much of it. */
 const OUTPUTS_PER_CALL = 500
 const TOMBSTONES_PER_CALL = 100
@@ -70,7 +68,7 @@ function* someJobs({after, jobLimit}: PruneRequest): Step<Piece> {
   return {ids, next: ids.at(-1) ?? after, isLast: ids.length < jobLimit}
 }
 
-/** A launch that was committed after one with a larger number is passed over: a round over all jobs sees it. */
+/** One committed after a launch with a larger number is passed over: a round over all jobs sees it. */
 function* someLaunched({after, jobLimit}: PruneRequest): Step<Piece> {
   const rows = yield* all<{group_id: number; id: number | null}>(
     `SELECT l.group_id, j.id FROM launches l
@@ -210,20 +208,6 @@ function* pruneOther(tx: Transaction, budget: Budget): Step<void> {
       [tx.now - IDEMPOTENCY_KEPT_MS, Math.max(1, budget.rowsLeft)],
     ],
     [`DELETE FROM statistics WHERE day < ? RETURNING 1 AS gone`, [tx.now - STATISTICS_KEPT_MS]],
-    [
-      `DELETE FROM members WHERE status IN ('left', 'failed') AND heartbeat_at < ?
-        AND NOT EXISTS (SELECT 1 FROM executions e
-          WHERE e.node_id = members.id AND e.status = 'running')
-        AND NOT EXISTS (SELECT 1 FROM executions e
-          WHERE e.node_id = members.id AND e.status = 'pending')
-        RETURNING 1 AS gone`,
-      [tx.now - MEMBER_KEPT_MS],
-    ],
-    [
-      `DELETE FROM node_claims WHERE NOT EXISTS
-        (SELECT 1 FROM members m WHERE m.id = node_claims.node_id) RETURNING 1 AS gone`,
-      [],
-    ],
   ]
   for (const [sql, values] of deletions) {
     const gone = yield* all(sql, values)

@@ -203,22 +203,4 @@ export function pruneCases(when: Case): void {
     scene.advance(401 * DAY)
     assert.equal((await prune(scene, {})).rowsDeleted, 1)
   })
-
-  when(
-    'nodes that left are forgotten after a day, when nothing of theirs is left',
-    async (scene) => {
-      await scene.join('n2')
-      await scene.submit('a')
-      await scene.run('a')
-      await scene.claim('n1')
-      for (const id of ['n1', 'n2']) await scene.setStatus(id, `${id}-life-1`, 'failed')
-      scene.advance(DAY + 1)
-      await prune(scene, {})
-      const members = await scene.store.members()
-      assert.deepEqual(
-        members.map(({id}) => id),
-        ['n1'],
-      )
-    },
-  )
 }
