@@ -10,6 +10,9 @@ import {StartRefused} from './start-refused.ts'
 import {ResultJournal, type OpenedJournal} from './stores/remote/result-journal.ts'
 import type {Log} from './system/log.ts'
 
+/** The step that fails when the disk does not take a result. */
+export const KEEP_RESULT = 'keep_result'
+
 export interface ResultParts {
   readonly dataDirectory: string
   readonly clock: Clock
@@ -34,7 +37,7 @@ export async function openResults({
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new StartRefused(
-      `The results in ${dataDirectory} that no server has yet cannot be read: ${why}.`,
+      `The results in ${dataDirectory} that no server has yet cannot be opened: ${why}; mend that, or choose another --data.`,
       {cause: error},
     )
   }
@@ -53,7 +56,7 @@ export function finishingKept(
       await journal.keep(item)
     } catch (error) {
       // A full disk must not keep a result from a server that would take it.
-      events.emit('step_failed', {step: 'keep_result', message: String(error)})
+      events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
     }
     await finish()
     await journal.delivered([item.key])

@@ -7,7 +7,7 @@
  * let finish in between.
  */
 import {joinCluster} from './agent-joining.ts'
-import {finishingKept, openResults} from './agent-results.ts'
+import {finishingKept, KEEP_RESULT, openResults} from './agent-results.ts'
 import {Membership, replacedSentence} from './cluster/membership.ts'
 import type {AgentConfig} from './config-agent.ts'
 import type {MemberStatus} from './core/node.ts'
@@ -257,9 +257,12 @@ class Agent implements RunningAgent {
     }
   }
 
-  /** Without a link every step fails, and the link has already said why. */
+  /** Without a link every step that needs a server fails, and the link has already said why. */
   #loggedEvents(): Events {
-    const isKnown = ({name}: BelfryEvent) => name === 'step_failed' && !this.#link?.isConnected
+    const isKnown = (event: BelfryEvent) =>
+      event.name === 'step_failed' &&
+      event.data.step !== KEEP_RESULT &&
+      this.#link?.isConnected !== true
     return {
       emit: (name, data) => this.#events.emit(name, data),
       listen: (heard) => this.#events.listen((event) => isKnown(event) || heard(event)),

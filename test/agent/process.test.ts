@@ -4,7 +4,7 @@ import {statSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
-import {isAlive, markedProcesses} from '../support/living-processes.ts'
+import {isAlive, markedProcesses, peakResidentBytes} from '../support/living-processes.ts'
 import {
   aServer,
   isOver,
@@ -118,6 +118,29 @@ describe('an agent', {concurrency: 2}, () => {
     const lost = await next.execution('stays', isOver)
     assert.equal(lost.status, 'lost')
     assert.match(lost.output, /the node went down while it ran, and has started again/)
+  })
+
+  test('a flood of output while its server is frozen costs neither much memory', async (t) => {
+    const server = await aServer(t)
+    const agent = await anAgent(t, [server.url], far)
+    const go = join(temporaryDirectory(t), 'go')
+    const flood = 'head -c 300000000 /dev/zero | tr "\\0" x; echo; echo the end'
+    const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done; ${flood}`
+    await server.store({name: 'far', ...onAgent, executor_config: shell(command)})
+    await server.run('far')
+    await server.execution('far', ({output}) => output.includes('begun'))
+    const before = [agent.program.pid, server.pid].map(peakResidentBytes)
+    server.program.signal('SIGSTOP')
+    writeFileSync(go, '')
+    await until('it has ended', () => markedProcesses(agent.data).length === 0, 60_000)
+    server.program.signal('SIGCONT')
+    const end = await server.execution('far', isOver)
+    assert.deepEqual([end.status, end.output_truncated], ['succeeded', true])
+    assert.ok(end.output.endsWith('xxx\nthe end\n'))
+    const grown = [agent.program.pid, server.pid].map((pid, index) => {
+      return peakResidentBytes(pid) - before[index]!
+    })
+    for (const bytes of grown) assert.ok(bytes < 150 * 2 ** 20, `${grown.join(' and ')} bytes more`)
   })
 
   test('a name that is taken, a token that is wrong, another cluster: one sentence', async (t) => {

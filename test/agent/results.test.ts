@@ -1,12 +1,24 @@
 /** Results on an agent's disk: there before they are offered, gone when a server has them. */
 import assert from 'node:assert/strict'
-import {appendFileSync, mkdtempSync, readFileSync, rmSync, statSync} from 'node:fs'
+import {
+  appendFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
+import {finishingKept} from '../../src/agent-results.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {ResultJournal} from '../../src/stores/remote/result-journal.ts'
 import {systemClock} from '../../src/system/system-clock.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {SOON_MS, within} from '../support/waiting.ts'
+import {startedAgent} from './agent-process.ts'
 
 const clock = systemClock()
 const FILE = 'results'
@@ -104,4 +116,79 @@ test('with very many waiting, results are kept without their output', async (t) 
   assert.deepEqual([last.output.bytes.length, last.output.totalBytes], [0, 7 + large.length])
   assert.equal(readFileSync(join(directory, FILE)).length <= size, true)
   await next.close()
+})
+
+test('what cannot be read is counted and left out; the rest is delivered', async (t) => {
+  const directory = aDirectory(t)
+  const {journal} = await ResultJournal.open(directory, clock)
+  await journal.keep(anEnd(1))
+  await journal.keep(anEnd(2))
+  await journal.close()
+  const path = join(directory, FILE)
+  const whole = readFileSync(path)
+  const torn = whole.subarray(0, whole.length - 40)
+  const garbage = Buffer.from([0, 255, 10, 0x7b, 0x7d, 10, 0xc3])
+  writeFileSync(path, Buffer.concat([garbage, Buffer.from('\n{"finish":{"key":7}}\n'), torn]))
+  const next = await ResultJournal.open(directory, clock)
+  assert.deepEqual(
+    next.left.map(({key}) => key.group),
+    [1],
+  )
+  // "{}" says nothing, and is no damage.
+  assert.equal(next.unreadable, 4)
+  await next.journal.close()
+  const last = await ResultJournal.open(directory, clock)
+  assert.equal(last.unreadable, 0, 'told once')
+  await last.journal.close()
+})
+
+test('a disk without room for a fresh file costs nothing: the old one is written on', async (t) => {
+  const directory = aDirectory(t)
+  const {journal} = await ResultJournal.open(directory, clock)
+  await journal.keep(anEnd(1))
+  await journal.close()
+  // Where the fresh file would be.
+  mkdirSync(join(directory, `${FILE}.new`, 'in-the-way'), {recursive: true})
+  const next = await ResultJournal.open(directory, clock)
+  assert.equal(next.left.length, 1)
+  await next.journal.keep(anEnd(2))
+  await next.journal.delivered([anEnd(1).key])
+  await next.journal.close()
+  const last = await ResultJournal.open(directory, clock)
+  assert.deepEqual(
+    last.left.map(({key}) => key.group),
+    [2],
+  )
+  await last.journal.close()
+})
+
+test('a result that the disk does not take is offered all the same, and that is told', async () => {
+  const events = new RecordedEvents()
+  const said: string[] = []
+  const finishing = finishingKept(
+    {
+      keep: () => Promise.reject(new Error('ENOSPC: no space left on device')),
+      delivered: async () => void said.push('delivered'),
+    },
+    events,
+  )
+  await finishing(anEnd(1), async () => said.push('offered'))
+  assert.deepEqual(said, ['offered', 'delivered'])
+  const [failed] = events.of('step_failed')
+  assert.deepEqual(failed, {
+    step: 'keep_result',
+    message: 'Error: ENOSPC: no space left on device',
+  })
+})
+
+test('an agent whose results cannot be opened says so and does not start', async (t) => {
+  const data = join(aDirectory(t), 'data')
+  mkdirSync(join(data, FILE), {recursive: true})
+  const {program} = startedAgent(t, ['http://127.0.0.1:1'], {data})
+  const {code} = await within(program.exit, 'it is refused', SOON_MS)
+  assert.equal(code, 1)
+  assert.match(
+    program.stderr(),
+    /^belfry: The results in \S+ that no server has yet cannot be opened: EISDIR/,
+  )
 })
