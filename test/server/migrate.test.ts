@@ -5,6 +5,7 @@ import {join} from 'node:path'
 import {after, before, describe, test} from 'node:test'
 import {anAgent} from '../agent/agent-process.ts'
 import {aLargeStore} from '../support/large-store.ts'
+import {freshSchema, openAt} from '../support/postgres-cluster.ts'
 import {TestPostgres} from '../support/postgres.ts'
 import {
   aServer,
@@ -241,6 +242,23 @@ describe('a move', () => {
       assert.equal(third.code, 1)
       assert.match(third.err, /The store \S+ holds this store already\.\n$/)
     })
+
+  test('refused at its commit leaves the old store as it was found', async (t) => {
+    const data = temporaryDirectory(t)
+    await aLargeStore(data, 100)
+    const url = freshSchema(postgres.url())
+    const schema = url.split('schema=')[1]!
+    await (await openAt(url)).store.close()
+    await postgres.run(`CREATE FUNCTION ${schema}.refuse() RETURNS trigger LANGUAGE plpgsql
+      AS $$BEGIN RAISE 'not at this hour'; END$$;
+      CREATE CONSTRAINT TRIGGER refuse AFTER INSERT ON ${schema}.jobs DEFERRABLE INITIALLY DEFERRED
+      FOR EACH ROW EXECUTE FUNCTION ${schema}.refuse()`)
+    const {code, out, err} = await migrated(t, data, url)
+    assert.deepEqual([code, out], [1, ''])
+    assert.match(err, /^belfry: The store \S+ was not moved into: not at this hour\.$/m)
+    assert.deepEqual(await postgres.run(`SELECT 1 FROM ${schema}.jobs`), [])
+    assert.equal(existsSync(join(data, 'belfry.moved')), false)
+  })
 
   test('says what it did to machines, or nothing', async (t) => {
     const data = temporaryDirectory(t)

@@ -10,7 +10,10 @@ import {aSpec} from '../stores/exercise-store/scene.ts'
 const JOBS = 100
 const FIRST_AT = Date.UTC(2026, 0, 1)
 
-/** Makes a stopped store in `dataDir`: jobs, and so many launches with one execution and output each. */
+/**
+ * Makes a stopped store in `dataDir`: a hundred jobs, and so many launches, a multiple of that, with one
+ * execution and output each.
+ */
 export async function aLargeStore(
   dataDir: string,
   executions: number,

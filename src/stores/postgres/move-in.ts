@@ -221,7 +221,12 @@ async function fillTable(
   let done = 0
   progress({table: name, done, total})
   for (const piece of source.pieces(table)) {
-    await statements.run(session, each(insert, piece))
+    try {
+      await statements.run(session, each(insert, piece))
+    } catch (error) {
+      if (error instanceof AssertionFailed) throw error
+      throw new Error(`${name}: ${textOf(error)}`, {cause: error})
+    }
     done += piece.length
     progress({table: name, done, total})
   }

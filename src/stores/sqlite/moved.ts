@@ -6,8 +6,8 @@
 import {closeSync, fsyncSync, openSync, readFileSync, rmSync, writeSync} from 'node:fs'
 import {join} from 'node:path'
 
-/** The address may tell where things are. */
-const OWNER_ONLY = 0o600
+/** The server that must heed it may run as another user; the directory is closed to everybody else. */
+const READABLE = 0o644
 
 export function movedFile(dataDir: string): string {
   return join(dataDir, 'belfry.moved')
@@ -42,7 +42,7 @@ export function whyMoved(dataDir: string, where: string): string {
 }
 
 function writeDurably(path: string, flags: 'r' | 'w', text: string): void {
-  const handle = openSync(path, flags, OWNER_ONLY)
+  const handle = openSync(path, flags, READABLE)
   try {
     if (text !== '') writeSync(handle, text)
     fsyncSync(handle)

@@ -1,7 +1,15 @@
 /** Moving a store from SQLite into PostgreSQL: what arrives, what goes on, and what is refused. */
 import assert from 'node:assert/strict'
 import {createHash} from 'node:crypto'
-import {copyFileSync, mkdtempSync, readFileSync, rmSync, truncateSync} from 'node:fs'
+import {
+  closeSync,
+  copyFileSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {after, before, describe, it, type TestContext} from 'node:test'
@@ -115,6 +123,7 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   const request = {name: 'child', forced: true, idempotency}
   const asked = await scene.store.requestRun(request)
   await scene.store.setPaused(true)
+  await scene.lead('holder-1')
   return {scene, running, claimed: claimed!, request, asked}
 }
 
@@ -309,8 +318,10 @@ describe('the source is refused', () => {
   it('when it is damaged', async (context) => {
     const dataDir = folder(context)
     await aLargeStore(dataDir, 2_000)
-    truncateSync(storeFiles(dataDir).database, 200 * 1024)
-    assert.match(refusal(dataDir), /damaged|malformed/)
+    const file = openSync(storeFiles(dataDir).database, 'r+')
+    writeSync(file, Buffer.alloc(4096), 0, 4096, 4096 * 100)
+    closeSync(file)
+    assert.match(refusal(dataDir), /^is damaged: /)
   })
 })
 
@@ -407,6 +418,20 @@ describe('the target', () => {
     await postgres.run(`DROP TRIGGER lose ON ${schema}.policies`)
     assert((await move(dataDir, url)).ok)
     assert.match(await refusal(url), /^The store X\/postgres holds this store already\.$/)
+  })
+
+  it('that cannot hold a value is told which table has it', async (context) => {
+    const odd = folder(context)
+    await aLargeStore(odd, 100)
+    const database = new DatabaseSync(storeFiles(odd).database)
+    database.exec(`UPDATE jobs SET success_count = 0.5 WHERE id = 7`)
+    database.close()
+    const moved = await move(odd, freshSchema(postgres.url()))
+    assert(!moved.ok)
+    assert.match(
+      moved.problem,
+      /was not moved into: jobs: invalid input syntax for type bigint: "0.5"\.$/,
+    )
   })
 
   it('stays empty when the move is given up before the commit', async () => {
