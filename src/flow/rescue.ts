@@ -125,7 +125,7 @@ export class RescueService implements Service {
     const {store, term, unclaimedMs, wakeup} = this.#options
     const afterGroup = this.#strayAfterGroup
     const {strays} = await store.loadStray({unclaimedMs, afterGroup, limit: BATCH_MAX})
-    this.#strayAfterGroup = strays.length < BATCH_MAX ? 0 : strays.at(-1)!.execution.group
+    this.#strayAfterGroup = strays.length < BATCH_MAX ? 0 : nextAfter(strays)
     if (strays.length === 0) return
     const candidates = await store.candidates()
     const loads = new Map<string, number>()
@@ -159,4 +159,10 @@ export class RescueService implements Service {
     const [chosen] = selectTargets({}, others, 'one', loads, () => random.dice())
     return chosen === undefined ? null : {nodeId: chosen.id, nodeName: chosen.name}
   }
+}
+
+/** The last launch of a full page may go on after it, so the next page begins with that launch again. */
+function nextAfter(strays: readonly StrayExecution[]): number {
+  const [first, last] = [strays[0]!.execution.group, strays.at(-1)!.execution.group]
+  return first < last ? last - 1 : last
 }

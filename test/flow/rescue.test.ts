@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {executionId} from '../../src/core/execution.ts'
 import {rescueNode} from '../../src/flow/rescue.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -280,6 +281,30 @@ describe('work that its node does not take', () => {
     const last = (await world.executions('job')).at(-1)!
     assert.deepEqual([last.node, last.status], [other.settings.name, 'succeeded'])
     await world.check(['job'])
+  })
+})
+
+describe('more strays than are looked at at once', () => {
+  it('are all looked at, though a look ends amid a launch', async () => {
+    const {world, leader, one, two} = await aCluster(aJob('job').manual().tagged(web), 1)
+    await world.submit(aJob('odd').manual().tagged({role: 'web:1'}))
+    for (const name of ['job', 'odd', ...Array<string>(140).fill('job')])
+      await world.runByHand(name)
+    const seen = new Set<string>()
+    const {loadStray} = leader.store
+    leader.store.loadStray = async (request) => {
+      const found = await loadStray(request)
+      for (const {execution} of found.strays) seen.add(executionId(execution))
+      return found
+    }
+    for (const node of [one, two]) node.crash()
+    await world.clock.advance(MINUTE)
+    const waiting = (await world.executions('job')).filter(({status}) => status === 'pending')
+    assert.ok(waiting.length > 256, `${waiting.length} wait`)
+    assert.deepEqual(
+      waiting.filter((execution) => !seen.has(executionId(execution))),
+      [],
+    )
   })
 })
 
