@@ -148,7 +148,9 @@ function runTables({columns: {integer, text, bytes}, keyOrganised}: Dialect): st
       PRIMARY KEY (group_id, node_name, attempt)
     )${keyOrganised}`,
     `CREATE INDEX executions_of_job ON executions (job_id, group_id, attempt, node_name)`,
-    `CREATE INDEX executions_waiting ON executions (node_id, not_before) WHERE status = 'pending'`,
+    // In the order in which they are claimed: a claim reads what it takes, however many wait.
+    `CREATE INDEX executions_waiting ON executions (node_id, not_before, group_id, slot, attempt)
+      WHERE status = 'pending'`,
     `CREATE INDEX executions_running ON executions (node_id, started_at) WHERE status = 'running'`,
     `CREATE TABLE output (
       group_id ${integer} NOT NULL,
