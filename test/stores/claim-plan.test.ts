@@ -1,0 +1,39 @@
+/**
+ * A claim reads what it takes and not what waits behind it: thousands of executions may wait for a node,
+ * all since the same instant, and each claim of a few of them must not sort them all.
+ */
+import assert from 'node:assert/strict'
+import {DatabaseSync} from 'node:sqlite'
+import {test} from 'node:test'
+import type {Answer, RunAll} from '../../src/stores/sql/command.ts'
+import {MIGRATIONS} from '../../src/stores/sql/migrations.ts'
+import {claim} from '../../src/stores/sql/steps-claim.ts'
+import {DEFAULT_LIMITS, type Transaction} from '../../src/stores/sql/transaction.ts'
+import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
+
+/** The claim's statement that looks for what it takes. */
+function taking(tx: Transaction): RunAll {
+  const request = {nodeId: 'n', incarnation: 'i', token: 't', room: 16}
+  const step = claim(tx, request)
+  const member: Answer = [{incarnation: 'i', status: 'alive'}]
+  for (let next = step.next(); next.done !== true; next = step.next(member)) {
+    const command = next.value
+    if (command.kind === 'all' && command.sql.includes('ORDER BY e.not_before')) return command
+  }
+  assert.fail('the claim looked for nothing')
+}
+
+test('a claim finds what waits in the order in which it takes it', () => {
+  const database = new DatabaseSync(':memory:')
+  for (const migration of MIGRATIONS)
+    for (const statement of migration.statements(sqliteDialect)) database.exec(statement)
+  const {sql, values} = taking({now: 1, dialect: sqliteDialect, limits: DEFAULT_LIMITS})
+  const plan = database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...values)
+  const steps = plan.map(({detail}) => String(detail))
+  assert.match(steps[0]!, /e USING INDEX executions_waiting/)
+  assert.deepEqual(
+    steps.filter((detail) => detail.includes('ORDER BY')),
+    [],
+  )
+  database.close()
+})
