@@ -1,4 +1,4 @@
-/** One cluster of three servers and two agents for all tests of a file, and what those tests have in common. */
+/** One cluster of three servers and two agents for all tests of a file, and the words they have in common. */
 import assert from 'node:assert/strict'
 import {after, before} from 'node:test'
 import {isOver, type Answer, type Owner, type ServerProcess} from '../support/server-process.ts'
