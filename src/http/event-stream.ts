@@ -1,5 +1,5 @@
 /**
- * Everything that happens, as an event stream for pages and tools that keep themselves fresh. A client that
+ * Everything that happens in this server, as an event stream for whoever keeps fresh by it. A client that
  * reads more slowly than things happen is cut off rather than remembered for: it comes back and reads the
  * present.
  */

@@ -37,7 +37,7 @@ export function routeCluster(
     config: {streams: true},
     schema: describe({
       operationId: 'followEvents',
-      summary: 'Everything that happens, as server-sent events',
+      summary: 'Everything that happens in this server, as server-sent events',
       tag: 'cluster',
       answer: Type.String(),
       answerType: 'text/event-stream',
