@@ -1,10 +1,12 @@
 /** A primary and its synchronous standby, which change places with every failover. */
 import {atEnd, type Owner} from '../support/server-process.ts'
 import {ROLE} from '../support/postgres.ts'
+import {until} from '../support/waiting.ts'
 import {Database} from './database.ts'
 import type {Programs} from './programs.ts'
 
 const DATABASE = 'belfry'
+const LAUNCHED_WITHIN_MS = 60_000
 
 export class Pair {
   primary: Database
@@ -68,6 +70,19 @@ export class Pair {
       DATABASE,
     )
     return row as {connections: number; launches: number}
+  }
+
+  /** When the primary itself, whatever the other does, has decided a launch after `since`; ms since the epoch. */
+  async launchAfter(since: number): Promise<number> {
+    const sql = `SELECT min(decided_at)::float8 AS at FROM belfry.launches WHERE decided_at > ${since}`
+    return await until(
+      `launches at ${this.primary.name}`,
+      async () => {
+        const at = (await this.primary.query(sql, DATABASE))[0]!['at']
+        return typeof at === 'number' && at
+      },
+      LAUNCHED_WITHIN_MS,
+    )
   }
 
   /** Commits on the primary that wait for a standby. */

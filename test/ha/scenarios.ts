@@ -4,6 +4,7 @@
  */
 import {elapse} from '../real-cluster/load.ts'
 import type {Pair} from './pair.ts'
+import type {Patroni} from './patroni.ts'
 import {say, seconds, type Stage} from './stage.ts'
 
 /** Load before and after each fault. */
@@ -33,20 +34,53 @@ async function loseThePrimary(stage: Stage, pair: Pair): Promise<void> {
   const killedAt = Date.now()
   await pair.primary.kill()
   await elapse(DETECTION_MS)
-  const acknowledged = stage.nextAcknowledged()
+  const acknowledged = stage.write()
   const promotedAt = Date.now()
   await pair.promote()
   const tookMs = Date.now() - promotedAt
   say(`  ${name} killed, ${pair.primary.name} promoted after ${seconds(promotedAt - killedAt)}`)
-  // The store's own part of it is over when it takes writes.
-  const writableAt = promotedAt + tookMs
-  const launchedMs = Math.max(0, (await stage.firstLaunch(promotedAt)) - writableAt)
+  say(`  promotion took ${seconds(tookMs)}`)
+  await resumed(stage, promotedAt, promotedAt + tookMs, acknowledged)
+}
+
+/**
+ * Tells how soon Belfry went on. The store's own part of a failover, which began at `since`, is over at
+ * `writableAt`, both ms since the epoch.
+ */
+async function resumed(
+  stage: Stage,
+  since: number,
+  writableAt: number,
+  acknowledged: Promise<number>,
+): Promise<void> {
+  const launchedMs = Math.max(0, (await stage.firstLaunch(since)) - writableAt)
   const answeredMs = Math.max(0, (await acknowledged) - writableAt)
   await stage.ready()
   const readyMs = Date.now() - writableAt
-  say(`  promotion took ${seconds(tookMs)}; after it the first launch at ${seconds(launchedMs)},`)
-  say(`  the first write acknowledged at ${seconds(answeredMs)}, all ready at ${seconds(readyMs)}`)
+  say(`  then the first launch after ${seconds(launchedMs)}, the first write acknowledged`)
+  say(`  after ${seconds(answeredMs)}, every server ready after ${seconds(readyMs)}`)
   if (launchedMs > RESUMED_WITHIN_MS) stage.note(`launching resumed only after ${launchedMs} ms`)
+}
+
+/** kill -9 for the primary and its Patroni under load; the others find a new one, and it comes back. */
+export async function patroniFailover(stage: Stage, patroni: Patroni): Promise<void> {
+  await elapse(CALM_MS)
+  const old = await patroni.primary()
+  const killedAt = Date.now()
+  await patroni.kill(old)
+  const acknowledged = stage.write()
+  const next = await patroni.primary()
+  say(`  ${old} killed, ${next} is the primary after ${seconds(Date.now() - killedAt)}`)
+  await patroni.commit(next)
+  const writableAt = Date.now()
+  say(`  and has a synchronous standby after ${seconds(writableAt - killedAt)}`)
+  await resumed(stage, killedAt, writableAt, acknowledged)
+  await elapse(CALM_MS)
+  patroni.start(old)
+  await patroni.whole()
+  say(`  ${old} follows again, by itself`)
+  await elapse(CALM_MS)
+  await stage.ready()
 }
 
 /** The only synchronous standby is gone: nothing is acknowledged until it is back, or not waited for. */
@@ -58,13 +92,15 @@ export async function standbyGone(stage: Stage, pair: Pair): Promise<void> {
     const startsBefore = stage.starts()
     await elapse(GONE_MS)
     const now = numbers(stage)
+    const {status} = await stage.cluster.running()[0]!.get('/jobs')
+    if (status !== 200) stage.note(`jobs cannot be read: ${status}`)
     const waiting = await pair.waiting()
     say(`  no standby for ${seconds(GONE_MS)}: ${stage.starts() - startsBefore} executions began,`)
     say(
       `  ${now.acknowledged - calls.acknowledged} calls acknowledged, ` +
         `${now.refused - calls.refused} refused, ${waiting} commits wait in the database`,
     )
-    const acknowledged = stage.nextAcknowledged()
+    const acknowledged = stage.write()
     const healedAt = Date.now()
     if (remedy === 'it is back') {
       await pair.standby.start()
@@ -84,13 +120,21 @@ function numbers({calls: {acknowledged, refused}}: Stage) {
 }
 
 /**
- * The old primary is started again as one while the promoted one is in use, by mistake; then the promoted one
- * is away for a while, so that the old one is all there is. `careless`: it does not even wait for a standby.
+ * The standby is promoted though the primary is well. Then that is started again as a primary, by mistake, and
+ * the promoted one is away for a while, so that the old one is all there is; at last the old one does not even
+ * wait for a standby.
  */
 export async function splitBrain(stage: Stage, pair: Pair): Promise<void> {
   await elapse(CALM_MS)
-  await loseThePrimary(stage, pair)
-  const old = pair.standby
+  const old = pair.primary
+  await pair.promote()
+  const promotedAt = Date.now()
+  const launchedMs = (await pair.launchAfter(promotedAt)) - promotedAt
+  await stage.ready()
+  say(
+    `  ${pair.primary.name} promoted beside ${old.name}: launches there after ${seconds(launchedMs)}`,
+  )
+  await old.kill()
   await old.start()
   for (const isCareless of [false, true]) {
     if (isCareless) await old.waitFor('')

@@ -69,10 +69,23 @@ export class Stage {
     )
   }
 
-  /** When a client was acknowledged something that nobody was before, ms since the epoch. */
-  async nextAcknowledged(): Promise<number> {
-    const before = this.calls.acknowledged
-    await until('a client is answered', () => this.calls.acknowledged > before, RECOVERED_WITHIN_MS)
+  /** Writes until a server acknowledges it; answers when that was, ms since the epoch. */
+  async write(): Promise<number> {
+    const job = {name: 'written', schedule: '@manually', executor: 'shell'}
+    await until(
+      'a write is acknowledged',
+      async () => {
+        const asked = this.cluster.running().map(async (server) => {
+          const {status, text} = await server.post('/jobs', job)
+          if (status !== 201) throw new Error(`${status} ${text}`)
+        })
+        return await Promise.any(asked).then(
+          () => true,
+          () => false,
+        )
+      },
+      RECOVERED_WITHIN_MS,
+    )
     return Date.now()
   }
 

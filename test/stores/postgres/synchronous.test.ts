@@ -1,6 +1,6 @@
 /**
- * Commits wait for a synchronous standby that is not there: nothing is acknowledged until one has it. Least of
- * all what was stored before and is only answered again, since that may be what a failover would lose.
+ * Commits wait for a synchronous standby that is not there: nothing is acknowledged until one has it. Least
+ * of all what was stored before and is only answered again, since that may be what a failover would lose.
  */
 import assert from 'node:assert/strict'
 import {after, before, it} from 'node:test'
