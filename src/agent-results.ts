@@ -37,7 +37,8 @@ export async function openResults({
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new StartRefused(
-      `The results in ${dataDirectory} that no server has yet cannot be opened: ${why}; mend that, or choose another --data.`,
+      `The results in ${dataDirectory} that no server has yet cannot be opened: ${why}; ` +
+        'mend that, or choose another --data.',
       {cause: error},
     )
   }

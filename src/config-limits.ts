@@ -79,7 +79,7 @@ export const LIMITS = {
   heartbeatMs: {value: 2_000, reason: 'four may be lost before a node counts as failed'},
   linkSilenceMs: {
     value: 4_000,
-    reason: 'an agent whose heartbeat a server has not answered by then goes to another server',
+    reason: 'an agent whose heartbeats the store has not answered by then goes to another server',
   },
   agentPollMs: {
     value: 2_000,
@@ -88,7 +88,8 @@ export const LIMITS = {
   cutOffMs: {
     value: 12_000,
     reason:
-      'an agent without any server this long ends what must not run twice, before it is started elsewhere',
+      'a node that the store has not answered for this long ends what must not run twice, before it is ' +
+      'started elsewhere',
   },
   failedAfterMs: {
     value: 10_000,
@@ -131,6 +132,11 @@ export const LIMITS = {
     value: 20_000,
     reason:
       'longer than ending a command takes; a store that takes no ends must not hold up a shutdown for ever',
+  },
+  hurriedPatienceMs: {
+    value: 3_000,
+    reason:
+      'the rest of the output of what was killed, and one try at the store; nobody who hurries waits longer',
   },
   drainMs: {
     value: 2_000,
@@ -182,8 +188,14 @@ export function assertLimits(limits: Limits): void {
     [limits.linkSilenceMs < limits.cutOffMs, 'another server is tried before work is ended'],
     [
       limits.cutOffMs + limits.killAfterMs < limits.lostAfterMs,
-      'work that an agent ends by itself is over before it is declared lost',
+      'work that a node ends by itself is over before it is declared lost',
     ],
+    [limits.drainMs < limits.hurriedPatienceMs, 'the output of what was killed is waited for'],
+    [
+      limits.hurriedPatienceMs < limits.drainPatienceMs,
+      'a stop that is hurried is the quicker one',
+    ],
+    [limits.killAfterMs < limits.drainPatienceMs, 'a stop waits for the commands it ends'],
     [limits.commitWaitMs < limits.pollMs, 'a commit waits less than anybody polls'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one answer'],

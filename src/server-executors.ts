@@ -5,6 +5,8 @@
 import type {Config} from './config.ts'
 import {createExecutors, type ExecutorRegistry} from './executors/registry.ts'
 import type {Clock} from './ports/clock.ts'
+import {StartRefused} from './start-refused.ts'
+import {AssertionFailed} from './std/assert.ts'
 import type {Log} from './system/log.ts'
 
 export interface ExecutorParts {
@@ -16,7 +18,7 @@ export interface ExecutorParts {
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
-/** Started; whoever asked for them stops them. Rejects when commands cannot be started here. */
+/** Started; whoever asked for them stops them. Throws `StartRefused` when commands cannot be started here. */
 export async function openExecutors({
   config,
   nodeId,
@@ -39,9 +41,15 @@ export async function openExecutors({
     spawn: 'auto',
     report: (sentence) => log.logger.warn(sentence),
   })
-  const {ended} = await executors.endOrphans()
-  for (const execution of ended)
-    log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
-  await executors.start()
+  try {
+    const {ended} = await executors.endOrphans()
+    for (const execution of ended)
+      log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
+    await executors.start()
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof AssertionFailed) throw error
+    const problem = `Commands cannot be run from the data directory ${dataDirectory}: ${error.message}.`
+    throw new StartRefused(problem, {cause: error})
+  }
   return executors
 }

@@ -136,6 +136,7 @@ export function runService(
     pollMs: pollMs ?? limits.pollMs,
     ...(cutOff === undefined ? {} : {cutOff}),
     drainPatienceMs: limits.drainPatienceMs,
+    hurriedPatienceMs: limits.hurriedPatienceMs,
     keepOutputBytes: limits.outputTailBytes,
     flushBytes: limits.outputFlushBytes,
     flushMs: limits.outputFlushMs,

@@ -37,6 +37,8 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
    * before it gives up: the executions are then ended by this node's next life.
    */
   readonly drainPatienceMs: number
+  /** The same for a drain that is hurried, or has no hope of the store. */
+  readonly hurriedPatienceMs: number
   /** Absent = nobody else could run anything while this node does not reach the store. */
   readonly cutOff?: CutOff
 }
@@ -55,12 +57,6 @@ export interface CutOff {
 
 /** While cut off or stopping: how soon a change is found. */
 const CUT_OFF_LOOK_MS = 500
-
-/**
- * What a hurried drain waits for, once everything was killed: longer than the rest of a command's output
- * (`drainMs`) and one try at the store.
- */
-const HURRIED_PATIENCE_MS = 3_000
 
 /**
  * Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store
@@ -143,7 +139,7 @@ export class RunService implements Service {
   /** Ends whatever runs at once. A drain under way then gives up soon. */
   killAll(): void {
     this.#end('kill')
-    if (this.#draining) this.#waitAtMost(HURRIED_PATIENCE_MS)
+    if (this.#draining) this.#waitAtMost(this.#options.hurriedPatienceMs)
   }
 
   async stop(): Promise<void> {
@@ -211,9 +207,9 @@ export class RunService implements Service {
     if (!this.#draining) return
     const isOver = this.#running.size === 0
     if (!isOver && this.#ending === null) return
-    const {drainPatienceMs, cutOff} = this.#options
+    const {drainPatienceMs, hurriedPatienceMs, cutOff} = this.#options
     const isHopeless = isOver && cutOff?.mayLeave() === true
-    this.#waitAtMost(isHopeless ? HURRIED_PATIENCE_MS : drainPatienceMs)
+    this.#waitAtMost(isHopeless ? hurriedPatienceMs : drainPatienceMs)
   }
 
   #waitAtMost(waitMs: number): void {

@@ -53,6 +53,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     claimFreshMs: 1_000,
     pollMs: 1_000,
     drainPatienceMs: 20_000,
+    hurriedPatienceMs: 3_000,
     keepOutputBytes: 1_000,
     flushBytes: 1_000,
     flushMs: 1_000,

@@ -181,14 +181,30 @@ test('a result that the disk does not take is offered all the same, and that is 
   })
 })
 
-test('an agent whose results cannot be opened says so and does not start', async (t) => {
-  const data = join(aDirectory(t), 'data')
-  mkdirSync(join(data, FILE), {recursive: true})
+const DAMAGED: readonly (readonly [file: string, sentence: RegExp])[] = [
+  ['results', /The results in \S+ that no server has yet cannot be opened: EISDIR.* --data\.$/],
+  ['node-id', /The node id in \S+ cannot be used: EISDIR/],
+  ['belfry.lock', /The data directory \S+ cannot be used: unable to open/],
+  ['cluster-id', /EISDIR/],
+]
+for (const [file, sentence] of DAMAGED)
+  test(`an agent does not start with a directory for its ${file}, and says so`, async (t) => {
+    const data = join(aDirectory(t), 'data')
+    mkdirSync(join(data, file), {recursive: true})
+    await refused(t, data, sentence)
+  })
+
+test('nor with a file for the directory of its executions', async (t) => {
+  const data = aDirectory(t)
+  writeFileSync(join(data, 'executions'), '')
+  await refused(t, data, /Commands cannot be run from the data directory \S+: E\w+/)
+})
+
+async function refused(t: TestContext, data: string, sentence: RegExp): Promise<void> {
   const {program} = startedAgent(t, ['http://127.0.0.1:1'], {data})
   const {code} = await within(program.exit, 'it is refused', SOON_MS)
   assert.equal(code, 1)
-  assert.match(
-    program.stderr(),
-    /^belfry: The results in \S+ that no server has yet cannot be opened: EISDIR/,
-  )
-})
+  const said = program.stderr().trimEnd()
+  assert.match(said, /^belfry: [^\n]+$/)
+  assert.match(said, sentence)
+}

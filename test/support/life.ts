@@ -227,6 +227,7 @@ export class Life {
       flushBytes: 64 * 1024,
       flushMs: 1_000,
       drainPatienceMs: 20_000,
+      hurriedPatienceMs: 3_000,
       flushPauseMs: 250,
     })
   }
