@@ -9,7 +9,7 @@ import {LISTED_OUTPUT_BYTES} from '../wire/output.ts'
 import type {Caller, OperationsDependencies} from './dependencies.ts'
 import {Idempotent, idempotencyMismatch} from './idempotency.ts'
 import {executionUnknown} from './history.ts'
-import {jobUnknown, known} from './jobs.ts'
+import {jobUnknown} from './jobs.ts'
 import type {PatientStore} from './patience.ts'
 
 export interface RunCall {
@@ -34,8 +34,10 @@ export function createRuns(dependencies: OperationsDependencies, store: PatientS
       'run',
       parts,
       async (idempotency) => {
-        const job = known(name, await store.read((data) => data.job(name)))
-        if (!(await store.read(() => hasTarget(job.spec.tags)))) throw noTarget(job)
+        const job = await store.read((data) => data.job(name))
+        // One that is gone may have been asked to run under this key before: the store tells.
+        if (job === null && idempotency === null) throw jobUnknown(name)
+        if (job !== null && !(await store.read(() => hasTarget(job.spec.tags)))) throw noTarget(job)
         return store.write((data) => data.requestRun({name, forced, idempotency}))
       },
     )

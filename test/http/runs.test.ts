@@ -39,6 +39,20 @@ test('a run by hand is accepted at once and says where to look', async (t) => {
   assert.equal((await api.post('/v1/jobs/nobody')).json.code, 'job_unknown')
 })
 
+test('a run repeated under its key is answered as before, also when the job is gone', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('k')
+  const run = (key: string) => api.post('/v1/jobs/k/run', undefined, {'idempotency-key': key})
+  const first = await run('once')
+  assert.equal(first.status, 202)
+  await api.call('DELETE', '/v1/jobs/k')
+  const again = await run('once')
+  assert.deepEqual([again.status, again.json], [202, first.json])
+  assert.equal(again.headers['x-launch-id'], first.headers['x-launch-id'])
+  assert.equal((await run('another')).json.code, 'job_unknown')
+})
+
 test('forbid refuses a second run by hand, and names the first; force goes past it', async (t) => {
   const api = await startApi(t)
   await api.join()
