@@ -57,6 +57,10 @@ export async function anAgent(
       return line
     },
     READY_WITHIN_MS,
-  )
+  ).catch((error: unknown) => {
+    // A next one may be started on its directory.
+    program.signal('SIGKILL')
+    throw new Error(`${String(error)}: ${program.stderr()}`, {cause: error})
+  })
   return {program, data, joined}
 }

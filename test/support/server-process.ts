@@ -260,7 +260,11 @@ export async function aServer(t: Owner, options: ServerOptions = {}): Promise<Se
       return ready
     },
     READY_WITHIN_MS,
-  )
+  ).catch((error: unknown) => {
+    // A next one may be started on its directory.
+    program.signal('SIGKILL')
+    throw new Error(`${String(error)}: ${program.stderr()}`, {cause: error})
+  })
   const url = /https?:\/\/\S+/.exec(line)?.[0]
   if (url === undefined) throw new Error(`no URL in the ready line: ${line}`)
   return new ServerProcess(url, data, program)
