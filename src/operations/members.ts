@@ -6,6 +6,8 @@ import type {PatientStore} from './patience.ts'
 
 /** Executions of a removed member ended in one transaction. */
 const REMOVE_BATCH_MAX = 256
+/** Of members with one name, whose ids a refusal lists. */
+const IDS_TOLD_MAX = 10
 
 export function createMembers(dependencies: OperationsDependencies, store: PatientStore) {
   const {node} = dependencies
@@ -74,8 +76,9 @@ function memberToRemove(all: readonly MemberRecord[], wanted: string): MemberRec
   const named = all.filter(({name}) => name === wanted)
   const gone = named.filter(({status}) => status === 'left' || status === 'failed')
   if (gone.length > 1) {
-    const ids = gone.map(({id}) => id)
-    const sentence = `${gone.length} members called ${wanted} have left or failed; give the id of one.`
+    const ids = gone.slice(0, IDS_TOLD_MAX).map(({id}) => id)
+    const who = `${gone.length} members called ${wanted} have left or failed`
+    const sentence = `${who}; give the id of one, such as ${ids.join(' or ')}.`
     throw new DomainError('member_ambiguous', sentence, {members: {ids}})
   }
   const [member] = [...gone, ...named]

@@ -56,6 +56,7 @@ test('a name that several have means the one that can be removed', async (t) => 
   const both = await api.delete('/v1/members/node-b')
   assert.deepEqual([both.status, both.json.code], [409, 'member_ambiguous'])
   assert.deepEqual(both.json.ids, ['b-1', 'b-2'])
+  assert.match(both.json.detail, /^2 members called node-b .* such as b-1 or b-2\.$/)
   assert.equal((await api.delete('/v1/members/b-1')).status, 200)
   assert.equal((await api.delete('/v1/members/node-b')).json.id, 'b-2')
   assert.equal((await api.delete('/v1/members/node-b')).json.code, 'member_present')

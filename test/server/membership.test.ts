@@ -14,9 +14,8 @@ import {
 } from '../support/server-process.ts'
 import {SOON_MS, until, within} from '../support/waiting.ts'
 
-/** Of a heartbeat; whoever comes back or is refused sooner did not wait for a silence. */
-const FRESH_MS = 10_000
 const FAILED_WITHIN_MS = 30_000
+const AT_EAST = {flags: ['--tag', 'on=east']}
 const AT_WEST = {flags: ['--tag', 'on=west']}
 const AT_SOUTH = {flags: ['--tag', 'on=south']}
 const ALIVE = 1
@@ -29,7 +28,8 @@ const cleanups: (() => unknown)[] = []
 const owner: Owner = {after: (cleanup) => void cleanups.push(cleanup)}
 
 before(async () => {
-  cluster = await ClusterProcess.start(owner, {servers: ['north', 'east']})
+  cluster = await ClusterProcess.start(owner, {servers: ['north']})
+  await cluster.startServer('east', AT_EAST)
   await cluster.startServer('west', AT_WEST)
 })
 after(async () => {
@@ -99,13 +99,11 @@ test('SIGTERM is leaving, too', async () => {
     assert.equal((await cluster.statuses(cluster.server(name)))['south'], undefined)
 })
 
-test('a killed server is back under its name before anybody misses it', async () => {
+test('a killed server is back under its name as soon as it is started', async () => {
   const north = cluster.server('north')
   const id = await idOf('west')
   await cluster.server('west').crash()
-  const killedAt = performance.now()
   await cluster.startServer('west', AT_WEST)
-  assert.ok(performance.now() - killedAt < FRESH_MS, 'it did not wait')
   assert.equal((await cluster.statuses(north))['west'], ALIVE)
   assert.equal(await idOf('west'), id)
 })
@@ -115,8 +113,8 @@ test('a stranger under a name that is held is refused in one sentence', async (t
   const argv = ['--http', '127.0.0.1:0', '--data', data, '--store', cluster.store]
   const beganAt = performance.now()
   const {code, stdout, stderr} = await refusedStart(t, [...argv, '--name', 'east'])
-  // Five seconds on a quiet machine.
-  assert.ok(performance.now() - beganAt < FRESH_MS)
+  // Within five seconds on a machine that has time for it.
+  assert.ok(performance.now() - beganAt < SOON_MS)
   assert.deepEqual([code, stdout], [1, ''])
   assert.match(stderr, /Another node is called east and is alive; give this one another --name/)
   assert.equal((await cluster.statuses(cluster.server('north')))['east'], ALIVE)
@@ -126,6 +124,7 @@ test('cut off: one that was removed joins again, one whose name was taken ends',
   const north = cluster.server('north')
   const go = join(temporaryDirectory(t), 'go')
   await waitingJob('moved', 'west', go, 1)
+  await waitingJob('ended', 'east', join(temporaryDirectory(t), 'never'))
   cluster.freeze('west')
   cluster.freeze('east')
   await becomes(north, 'west', FAILED, FAILED_WITHIN_MS)
@@ -142,6 +141,8 @@ test('cut off: one that was removed joins again, one whose name was taken ends',
   cluster.wake('east')
   const {code} = await within(east.program.exit, 'the earlier east ends', SOON_MS)
   assert.equal(code, 1)
+  const ended = await north.execution('ended', ({status}) => status === 'lost')
+  assert.match(ended.output, /the node was stopped before it ended/)
   assert.match(
     east.program.stderr(),
     /Another node has joined as east while this one was not heard/,
