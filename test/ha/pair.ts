@@ -7,6 +7,7 @@ import type {Programs} from './programs.ts'
 
 const DATABASE = 'belfry'
 const LAUNCHED_WITHIN_MS = 60_000
+const DESERTED_WITHIN_MS = 30_000
 
 export class Pair {
   primary: Database
@@ -70,6 +71,17 @@ export class Pair {
       DATABASE,
     )
     return row as {connections: number; launches: number}
+  }
+
+  /** Resolves when Belfry uses one of the two no more. Commits that wait there in vain are nobody's. */
+  async deserted(of: Database): Promise<void> {
+    const sql = `SELECT 1 AS used FROM pg_stat_activity WHERE application_name LIKE 'belfry%'
+      AND wait_event IS DISTINCT FROM 'SyncRep'`
+    await until(
+      `nobody uses ${of.name}`,
+      async () => (await of.query(sql)).length === 0,
+      DESERTED_WITHIN_MS,
+    )
   }
 
   /** When the primary itself, whatever the other does, has decided a launch after `since`; ms since the epoch. */

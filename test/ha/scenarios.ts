@@ -131,6 +131,7 @@ export async function splitBrain(stage: Stage, pair: Pair): Promise<void> {
   const promotedAt = Date.now()
   const launchedMs = (await pair.launchAfter(promotedAt)) - promotedAt
   await stage.ready()
+  await pair.deserted(old)
   say(
     `  ${pair.primary.name} promoted beside ${old.name}: launches there after ${seconds(launchedMs)}`,
   )

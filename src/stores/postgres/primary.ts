@@ -52,6 +52,11 @@ export class Primary {
     return this.#generation
   }
 
+  /** Where the newest session was opened; `null` before the first. */
+  get host(): Host | null {
+    return this.#known
+  }
+
   /** Something said that the server is not the one to talk to any more. */
   doubt(): void {
     this.#generation += 1

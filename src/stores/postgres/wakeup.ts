@@ -24,7 +24,7 @@ const ASK_EVERY_MS = 5_000
 const LISTENING: SessionKind = {purpose: 'bells', limits: 'short', byKeys: false}
 
 export interface PostgresWakeupOptions {
-  readonly primary: Pick<Primary, 'connect' | 'doubt'>
+  readonly primary: Pick<Primary, 'connect' | 'host'>
   /** Part of the channel's name: stores in one database do not hear each other. */
   readonly schema: string
   readonly clock: Clock
@@ -135,8 +135,9 @@ class Line {
       const [result] = await this.#inTurn(() =>
         session.run('SELECT pg_is_in_recovery() AS is_standby'),
       )
-      // A standby sends no notifications.
-      if (result?.rows[0]?.['is_standby'] as unknown as boolean) session.destroy()
+      const isStandby = result?.rows[0]?.['is_standby'] as unknown as boolean
+      // A standby sends no notifications, and at a primary that was replaced nobody rings.
+      if (isStandby || session.host !== this.#options.primary.host) session.destroy()
       else if (!this.#isClosed) this.#askLater(session)
     } catch {
       session.destroy()

@@ -47,6 +47,7 @@ function heard(listen: (bell: Bell, heard: () => void) => () => void, bell: Bell
 
 /** A connection that answers when it is told to. */
 class SlowSession {
+  readonly host = {host: '127.0.0.1', port: 1}
   readonly client = new EventEmitter()
   readonly asked: string[] = []
   readonly #waiting: ((result: unknown) => void)[] = []
@@ -65,7 +66,9 @@ class SlowSession {
   }
 
   async close(): Promise<void> {}
-  destroy(): void {}
+  destroy(): void {
+    this.client.emit('end')
+  }
 
   #ask(what: string): Promise<unknown> {
     this.asked.push(what)
@@ -81,7 +84,7 @@ it('rings while a notification is under way go together into the next one', asyn
   const slow = new SlowSession()
   // The part of a session that bells use.
   const session = slow as unknown as Session
-  const primary = {connect: async () => session, doubt: () => undefined}
+  const primary = {connect: async () => session, host: slow.host}
   const options = {primary, schema: 'one', clock, random: systemRandom(), local: localWakeup()}
   const wakeup = postgresWakeup(options)
   await clock.settle()
@@ -99,5 +102,31 @@ it('rings while a notification is under way go together into the next one', asyn
   assert.deepEqual(slow.asked.slice(1), ['launch run cancel', 'lead'])
   assert.equal(slow.atOnceMax, 1)
   slow.answer()
+  await wakeup.close()
+})
+
+it('a primary that was replaced is left, though it still answers', async () => {
+  const clock = new VirtualClock()
+  const old = new SlowSession()
+  const promoted = new SlowSession()
+  let current = old
+  const primary = {
+    // The part of a session that bells use.
+    connect: async () => current as unknown as Session,
+    get host() {
+      return current.host
+    },
+  }
+  const options = {primary, schema: 'one', clock, random: systemRandom(), local: localWakeup()}
+  const wakeup = postgresWakeup(options)
+  await clock.settle()
+  old.answer()
+  await clock.settle()
+  current = promoted
+  await clock.advance(5_000)
+  old.answer()
+  await clock.advance(1_000)
+  assert.deepEqual(promoted.asked, ['LISTEN "belfry_one"'])
+  promoted.answer()
   await wakeup.close()
 })
