@@ -84,7 +84,7 @@ export class Pair {
     )
   }
 
-  /** When the primary itself, whatever the other does, has decided a launch after `since`; ms since the epoch. */
+  /** When the primary itself, whatever the other does, first decided a launch after `since` (both ms). */
   async launchAfter(since: number): Promise<number> {
     const sql = `SELECT min(decided_at)::float8 AS at FROM belfry.launches WHERE decided_at > ${since}`
     return await until(

@@ -120,9 +120,9 @@ function numbers({calls: {acknowledged, refused}}: Stage) {
 }
 
 /**
- * The standby is promoted though the primary is well. Then that is started again as a primary, by mistake, and
- * the promoted one is away for a while, so that the old one is all there is; at last the old one does not even
- * wait for a standby.
+ * The standby is promoted though the primary is well. Then that is started again as a primary, by mistake,
+ * and the promoted one is away for a while, so that the old one is all there is; at last the old one does
+ * not even wait for a standby.
  */
 export async function splitBrain(stage: Stage, pair: Pair): Promise<void> {
   await elapse(CALM_MS)

@@ -135,8 +135,8 @@ class Line {
       const [result] = await this.#inTurn(() =>
         session.run('SELECT pg_is_in_recovery() AS is_standby'),
       )
-      const isStandby = result?.rows[0]?.['is_standby'] as unknown as boolean
       // A standby sends no notifications, and at a primary that was replaced nobody rings.
+      const isStandby = result?.rows[0]?.['is_standby'] as unknown as boolean
       if (isStandby || session.host !== this.#options.primary.host) session.destroy()
       else if (!this.#isClosed) this.#askLater(session)
     } catch {
