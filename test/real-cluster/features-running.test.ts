@@ -20,7 +20,8 @@ import {
 } from './shared-cluster.ts'
 import {Stream} from './stream.ts'
 
-const cluster = sharedCluster()
+/** All launches of a job are counted, so none may be let go meanwhile. */
+const cluster = sharedCluster({flags: ['--keep-launches', '1000']})
 
 /** Stores a job, runs it once, and removes it; answers where it ran, or the code of the refusal. */
 async function placesOf(tags: Readonly<Record<string, string>>): Promise<string> {
