@@ -59,6 +59,9 @@ export function diesAmid(deadly: string): readonly Migration[] {
   return [...MIGRATIONS, {version, statements: (dialect) => [...statements(dialect), deadly]}]
 }
 
+/** Who made the store, if it was not there. */
+const fresh = {clusterId: 'made by the next release', incarnation: 'its first life'}
+
 /** What a server with these migrations does to the database when it starts. */
 export async function migrate(
   url: string,
@@ -70,7 +73,6 @@ export async function migrate(
   const primary = new Primary({address, clock: systemClock(), applicationName: 'next'})
   const session = await primary.connect({purpose: 'upkeep', limits: 'long', byKeys: false})
   try {
-    const fresh = {clusterId: 'of the next release', incarnation: 'of the next release'}
     const {schema} = address
     return await prepareSchema(session, new Statements(), {schema, fresh, migrations})
   } finally {
@@ -86,7 +88,6 @@ export async function migrateToNextRelease(url: string): Promise<void> {
 export function migrateFile(dataDir: string, migrations: readonly Migration[]): void {
   const connection = new Connection(storeFiles(dataDir).database, {readOnly: false})
   try {
-    const fresh = {clusterId: 'of the next release', incarnation: 'of the next release'}
     assert(prepareFile(connection, {fresh, check: false, now: 0, migrations}).ok)
   } finally {
     connection.close()
