@@ -18,8 +18,12 @@ import {WRITE_PLANS} from './write-plan.ts'
 const COMMIT_LIMIT_MS = 8_000
 /** For the few writes that touch as much as a job's whole history. */
 const LONG_STATEMENT_MS = 30_000
-const LONG_LIMITS = `SET LOCAL statement_timeout TO ${LONG_STATEMENT_MS};
-  SET LOCAL idle_in_transaction_session_timeout TO ${LONG_STATEMENT_MS}`
+const LONG_STATEMENTS = `SET LOCAL statement_timeout TO ${LONG_STATEMENT_MS}`
+/**
+ * Only a restore thinks for long between two statements, about each of its jobs. Whatever else is cut off in
+ * the middle of its transaction must let go soon of what it has locked: the leader may want it.
+ */
+const LONG_THOUGHTS = `SET LOCAL idle_in_transaction_session_timeout TO ${LONG_STATEMENT_MS}`
 
 export type Attempt =
   | {readonly kind: 'committed'; readonly results: readonly unknown[]}
@@ -63,7 +67,8 @@ async function transact(
     const now = await beginTransaction(session, 'READ COMMITTED', time)
     const tx = {now, dialect: postgresDialect, limits}
     const isLong = units.some(({name}) => WRITE_PLANS[name].isLong)
-    if (isLong) await session.run(LONG_LIMITS)
+    if (isLong) await session.run(LONG_STATEMENTS)
+    if (units.some(({name}) => name === 'restore')) await session.run(LONG_THOUGHTS)
     session.answerLimitMs = isLong ? LONG_STATEMENT_MS + ANSWER_LIMIT_MS : ANSWER_LIMIT_MS
     await statements.run(session, locksFor(units))
     const results: unknown[] = []
