@@ -3,10 +3,9 @@
  * ringing those that have work, and letting go of those that fell silent. Which server an agent is connected
  * to means nothing: everything it must not lose stands in the store.
  */
-import type {MemberStatus} from '../core/node.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {FinishOutcome, JoinRequest} from '../ports/node-store.ts'
+import type {BeatAnswer, FinishOutcome} from '../ports/node-store.ts'
 import type {Random} from '../ports/random.ts'
 import type {Store} from '../ports/store.ts'
 import type {Wakeup} from '../ports/wakeup.ts'
@@ -16,21 +15,25 @@ import {Loop} from '../std/loop.ts'
 import type {Service} from '../std/service.ts'
 import {
   decodeAgentMessage,
-  isSpoken,
   PROTOCOL,
   type HelloMessage,
-  type RefusalKind,
   type ServerMessage,
 } from '../wire/agent-protocol.ts'
+import {
+  Admission,
+  lifeOf,
+  replaced,
+  type Beat,
+  type Origin,
+  type Refusal,
+} from './agent-admission.ts'
 import {AgentSession, type SessionStore} from './agent-session.ts'
 
 /** The connection as the hub sees it. */
-export interface AgentPeer {
-  /** The address it comes from, and its port there. */
-  readonly address: string
-  readonly port: number
+export interface AgentPeer extends Origin {
   send(message: ServerMessage): void
-  close(): void
+  /** `why` is for people, on the other side too. */
+  close(why: string): void
 }
 
 export interface AgentHubOptions {
@@ -50,12 +53,6 @@ export interface AgentHubOptions {
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
 
-interface Beat {
-  readonly nodeId: string
-  readonly incarnation: string
-  readonly status: MemberStatus
-}
-
 /** Heartbeats wait this long for others: an agent waits far longer for the answer. */
 const BEATS_WAIT_MS = 200
 const BEATS_MAX = 1_000
@@ -66,6 +63,7 @@ const SWEEP_MS = 1_000
 /** One connection, admitted or not. */
 class Connected {
   readonly peer: AgentPeer
+  hasGreeted = false
   session: AgentSession | null = null
   heardAt: number
   isOver = false
@@ -85,7 +83,8 @@ export interface AgentConnection {
 export class AgentHub implements Service {
   readonly #options: AgentHubOptions
   readonly #connected = new Set<Connected>()
-  readonly #beats: Batcher<Beat, PromiseSettledResult<'ok' | 'fenced' | 'unknown'>>
+  readonly #admission: Admission
+  readonly #beats: Batcher<Beat, PromiseSettledResult<BeatAnswer>>
   readonly #sweep: Loop
   readonly #rings: Loop
   readonly #rung = new Set<'run' | 'cancel'>()
@@ -104,6 +103,7 @@ export class AgentHub implements Service {
       // Asked for in one turn, they are committed together.
       flush: (beats) => Promise.allSettled(beats.map((beat) => store.beat(beat))),
     })
+    this.#admission = new Admission({...options, beat: (beat) => this.#beat(beat)})
     this.#sweep = new Loop({clock, step: () => this.#sweepSilent(), failed: failed('agent_sweep')})
     this.#rings = new Loop({clock, step: () => this.#passRings(), failed: failed('agent_ring')})
   }
@@ -127,7 +127,7 @@ export class AgentHub implements Service {
     await Promise.all([this.#sweep.stop(), this.#rings.stop()])
     for (const connected of this.#connected) {
       connected.peer.send({kind: 'goodbye'})
-      this.#close(connected)
+      this.#close(connected, `${this.#options.nodeName} ends`)
     }
   }
 
@@ -158,88 +158,42 @@ export class AgentHub implements Service {
     const {session} = connected
     if (!decoded.ok) {
       if (decoded.why === 'malformed' || decoded.id === null || session === null)
-        return this.#refuse(connected, 'malformed', 'The agent sent what this server cannot read.')
+        return this.#refuse(connected, malformed('The agent sent what this server cannot read.'))
       const message = `this server, of protocol ${PROTOCOL}, does not know that question`
       return session.send({kind: 'failed', id: decoded.id, failure: 'unsupported', message})
     }
     const {message} = decoded
     if (message.kind === 'hello') {
-      if (session === null) return await this.#greet(connected, message)
-      return this.#refuse(connected, 'malformed', 'The agent introduced itself twice.')
+      if (connected.hasGreeted)
+        return this.#refuse(connected, malformed('The agent introduced itself twice.'))
+      connected.hasGreeted = true
+      return await this.#greet(connected, message)
     }
     if (session === null)
-      return this.#refuse(connected, 'malformed', 'The agent did not introduce itself.')
+      return this.#refuse(connected, malformed('The agent did not introduce itself.'))
     await session.answer(message)
   }
 
   async #greet(connected: Connected, hello: HelloMessage): Promise<void> {
     const {clusterId, nodeName, events} = this.#options
-    const refusal = this.#refusalOf(hello)
-    if (refusal !== null) return this.#refuse(connected, refusal.code, refusal.message)
-    const {node, status, held, claiming} = hello
+    if (this.#stopped) return this.#refuse(connected, unavailable(`${nodeName} is about to end`))
+    const {node, status} = hello
     const session = this.#sessionOf(connected, hello)
     try {
-      const admitted = await this.#admit(connected, hello)
-      if (admitted !== null) return this.#refuse(connected, admitted.code, admitted.message)
+      const refusal = await this.#admission.admit(hello, connected.peer)
+      if (refusal !== null) return this.#refuse(connected, refusal)
+      await session.open()
       if (connected.isOver) return
       this.#closeEarlier(node)
       connected.session = session
       connected.peer.send({kind: 'welcome', protocol: PROTOCOL, clusterId, server: nodeName})
       events.emit('member_changed', {node: node.name, status})
-      // What is ended of it, the agent hears with its first heartbeat, which follows at once.
-      await session.compare({held, claiming})
     } catch (error) {
       if (error instanceof AssertionFailed) throw error
       events.emit('step_failed', {step: 'agent_hello', message: String(error)})
       const message = `${nodeName} cannot reach its store at the moment`
-      if (connected.session === null) this.#refuse(connected, 'unavailable', message)
+      if (connected.session === null) this.#refuse(connected, unavailable(message))
     }
-  }
-
-  #refusalOf({protocol, clusterId}: HelloMessage): {code: RefusalKind; message: string} | null {
-    const {nodeName} = this.#options
-    if (!isSpoken(protocol)) {
-      const spoken = `This agent speaks version ${protocol} of the agents' protocol`
-      const message = `${spoken}, ${nodeName} version ${PROTOCOL}; update the older of them.`
-      return {code: 'protocol', message}
-    }
-    if (clusterId !== null && clusterId !== this.#options.clusterId)
-      return {code: 'cluster', message: `${nodeName} belongs to another cluster than this agent.`}
-    return this.#stopped ? {code: 'unavailable', message: `${nodeName} is about to end`} : null
-  }
-
-  /** `null` = it is a member now. */
-  async #admit(
-    connected: Connected,
-    hello: HelloMessage,
-  ): Promise<{code: RefusalKind; message: string} | null> {
-    const {node, status, joined} = hello
-    // A life that another has replaced must be told so, and not replace it in turn.
-    const known = joined ? await this.#beat({...lifeOf(hello), status}) : 'unknown'
-    if (known === 'ok') return null
-    if (known === 'fenced') return fenced(node.name)
-    const answer = await this.#join(connected, hello)
-    if (answer !== null) return answer
-    if (status !== 'alive') await this.#beat({...lifeOf(hello), status})
-    return null
-  }
-
-  async #join(
-    {peer}: Connected,
-    hello: HelloMessage,
-  ): Promise<{code: RefusalKind; message: string} | null> {
-    const {store, freshMs} = this.#options
-    const {node} = hello
-    const members = await store.members()
-    if (members.some(({id, server}) => server && id === node.id))
-      return {
-        code: 'malformed',
-        message: 'A server has that identity; an agent has its own --data.',
-      }
-    const answer = await store.join({member: memberOf(hello, peer)}, freshMs)
-    if (answer.kind === 'joined') return null
-    const message = `Another node is called ${node.name} and is alive; give this one another --name.`
-    return {code: 'name_taken', message}
   }
 
   #sessionOf(connected: Connected, hello: HelloMessage): AgentSession {
@@ -258,8 +212,10 @@ export class AgentHub implements Service {
         },
         beat: (status) => this.#beat({...lifeOf(hello), status}),
         rejoin: async (status) => {
-          await this.#join(connected, {...hello, status})
-          return (await this.#beat({...lifeOf(hello), status})) === 'ok' ? 'ok' : 'fenced'
+          const refusal = await this.#admission.join(hello, connected.peer)
+          if (refusal?.code === 'name_taken') return 'taken'
+          const answer = await this.#beat({...lifeOf(hello), status})
+          return answer === 'unknown' ? 'fenced' : answer
         },
         endEarlierLives: () => endEarlierLives({id, incarnation}),
       },
@@ -267,7 +223,7 @@ export class AgentHub implements Service {
     )
   }
 
-  async #beat(beat: Beat): Promise<'ok' | 'fenced' | 'unknown'> {
+  async #beat(beat: Beat): Promise<BeatAnswer> {
     const result = await this.#beats.add(beat)
     if (result.status === 'rejected') throw result.reason
     return result.value
@@ -277,27 +233,29 @@ export class AgentHub implements Service {
   #closeEarlier(node: {readonly id: string; readonly incarnation: string}): void {
     for (const other of this.#connected) {
       if (other.session?.node.id !== node.id) continue
-      if (other.session.node.incarnation === node.incarnation) this.#close(other)
-      else this.#refuse(other, 'fenced', fenced(other.session.node.name).message)
+      if (other.session.node.incarnation === node.incarnation)
+        this.#close(other, 'this agent has connected again')
+      else this.#refuse(other, replaced('fenced', other.session.node.name))
     }
   }
 
-  #refuse(connected: Connected, code: RefusalKind, message: string): void {
+  #refuse(connected: Connected, {code, message}: Refusal): void {
     connected.peer.send({kind: 'refused', code, message})
-    this.#close(connected)
+    this.#close(connected, message)
   }
 
-  #close(connected: Connected): void {
+  #close(connected: Connected, why: string): void {
     connected.isOver = true
     this.#connected.delete(connected)
-    connected.peer.close()
+    connected.peer.close(why)
   }
 
   async #sweepSilent(): Promise<number> {
     const {clock, silentMs} = this.#options
     const now = clock.monotonicMs()
     for (const connected of this.#connected)
-      if (now - connected.heardAt > silentMs) this.#close(connected)
+      if (now - connected.heardAt > silentMs)
+        this.#close(connected, `nothing was heard of this agent for ${silentMs / 1_000} s`)
     return SWEEP_MS
   }
 
@@ -321,30 +279,10 @@ export class AgentHub implements Service {
   }
 }
 
-function lifeOf({node}: HelloMessage): {nodeId: string; incarnation: string} {
-  return {nodeId: node.id, incarnation: node.incarnation}
+function malformed(message: string): Refusal {
+  return {code: 'malformed', message}
 }
 
-function fenced(name: string): {code: RefusalKind; message: string} {
-  return {
-    code: 'fenced',
-    message: `Another process has joined as ${name} with the same data directory; this one ends.`,
-  }
-}
-
-/** The agent's own tags, and over them the ones every node has. */
-function memberOf({node}: HelloMessage, {address, port}: AgentPeer): JoinRequest['member'] {
-  const {id, incarnation, name, version, slots} = node
-  const system = {
-    rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
-    server: 'false',
-    version,
-    role: 'belfry',
-    region: 'global',
-    dc: 'dc1',
-    node: name,
-  }
-  const tags = {...node.tags, ...system}
-  const place = {address, port, server: false, runs: true}
-  return {...place, id, incarnation, name, tags, version, slots}
+function unavailable(message: string): Refusal {
+  return {code: 'unavailable', message}
 }

@@ -7,7 +7,7 @@ import {executionId, lostLine, type ExecutionKey} from '../core/execution.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {FinishItem, FinishOutcome, StandingClaim} from '../ports/node-store.ts'
+import type {BeatAnswer, FinishItem, FinishOutcome, StandingClaim} from '../ports/node-store.ts'
 import type {Random} from '../ports/random.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-failure.ts'
 import type {Store} from '../ports/store.ts'
@@ -35,9 +35,9 @@ export interface SessionOptions {
   readonly node: {readonly id: string; readonly incarnation: string; readonly name: string}
   readonly send: (message: ServerMessage) => void
   /** One of many: carried to the store together with those of other agents. */
-  readonly beat: (status: MemberStatus) => Promise<'ok' | 'fenced' | 'unknown'>
+  readonly beat: (status: MemberStatus) => Promise<BeatAnswer>
   /** The store has forgotten this member, after a long absence: joins it again. */
-  readonly rejoin: (status: MemberStatus) => Promise<'ok' | 'fenced'>
+  readonly rejoin: (status: MemberStatus) => Promise<Exclude<BeatAnswer, 'unknown'>>
   /** Ends what earlier lives of this node still hold in the store. */
   readonly endEarlierLives: () => Promise<void>
   /** Events and bells of ends, as for any other node's. */
@@ -53,8 +53,11 @@ export class AgentSession {
   readonly #answering: {readonly [Kind in QuestionKind]: Answering<Kind>}
   /** Ids of what it runs, as far as this server saw: for telling which agents to ring. */
   #running: Set<string>
-  /** Tokens of claims since the heartbeat that is looked at: its list cannot hold what they took. */
-  #claimedSince = new Set<string>()
+  /**
+   * What the store said before the agent made its next list of what it has in hand. That list, however late
+   * it is looked at, is held against nothing newer: the agent may have claimed through another server since.
+   */
+  #standing: readonly StandingClaim[] = []
 
   constructor(options: SessionOptions, held: InHandJson['held']) {
     this.#options = options
@@ -104,14 +107,14 @@ export class AgentSession {
     }
   }
 
-  async #claim({token, room}: QuestionOf<'claim'>) {
+  async #claim({token, room, after}: QuestionOf<'claim'>) {
     const {store, events, node} = this.#options
-    this.#claimedSince.add(token)
     const result = await store.claim({
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
       room: Math.min(room, CLAIM_ROOM_MAX),
+      ...(after === undefined ? {} : {after}),
     })
     for (const {execution, spec} of result.claimed) {
       const id = executionId(execution)
@@ -146,30 +149,34 @@ export class AgentSession {
   }
 
   async #beat({status, held, claiming}: QuestionOf<'beat'>) {
-    this.#claimedSince = new Set()
-    let answer = await this.#options.beat(status)
-    if (answer === 'unknown') answer = await this.#options.rejoin(status)
-    if (answer === 'fenced') return {answer: 'fenced' as const, end: []}
+    // Now, not once the beat is stored: by then some of these may have ended, and others begun.
     this.#running = new Set(held.map(({key}) => executionId(key)))
-    return {answer: 'ok' as const, end: await this.compare({held, claiming})}
+    let answer = await this.#options.beat(status)
+    // One that has left is not missed.
+    if (answer === 'unknown') answer = status === 'left' ? 'ok' : await this.#options.rejoin(status)
+    if (answer !== 'ok') return {answer, end: []}
+    return {answer: 'ok' as const, end: await this.#compare({held, claiming})}
+  }
+
+  /** Before the agent is welcomed, hence before its next list. */
+  async open(): Promise<void> {
+    const {store, node} = this.#options
+    const {id: nodeId, incarnation} = node
+    this.#standing = await store.standingClaims({nodeId, incarnation})
   }
 
   /**
-   * What the agent has in hand against what the store says: what it claimed and does not have becomes lost;
-   * answers what it has and the store does not know.
+   * What the agent has in hand against what the store says: what it had claimed and does not have becomes
+   * lost; answers what it has and the store does not know.
    */
-  async compare({held, claiming}: InHandJson): Promise<ExecutionKey[]> {
-    const {store, node} = this.#options
-    const standing = await store.standingClaims({nodeId: node.id, incarnation: node.incarnation})
+  async #compare({held, claiming}: InHandJson): Promise<ExecutionKey[]> {
     const inHand = new Set(held.map(claimText))
-    const known = new Set(standing.map(claimText))
-    const unheld = standing.filter(
-      (claim) =>
-        !inHand.has(claimText(claim)) &&
-        claim.token !== claiming &&
-        !this.#claimedSince.has(claim.token),
+    const unheld = this.#standing.filter(
+      (claim) => !inHand.has(claimText(claim)) && claim.token !== claiming,
     )
     if (unheld.length > 0) await this.#lose(unheld)
+    await this.open()
+    const known = new Set(this.#standing.map(claimText))
     return held.filter((claim) => !known.has(claimText(claim))).map(({key}) => key)
   }
 

@@ -20,7 +20,7 @@ export interface AgentDoor {
     readonly address: string
     readonly port: number
     send(message: ServerMessage): void
-    close(): void
+    close(why: string): void
   }): {hear(text: string): Promise<void>; closed(): void}
   /** Sends every agent to another server. */
   stop(): Promise<void>
@@ -30,12 +30,18 @@ export interface AgentDoor {
 export const AGENTS_MAX = 2_000
 /** Questions of one agent under way: beyond this its socket is not read until some are answered. */
 const QUESTIONS_MAX = 32
-/** Not read by the agent yet: beyond this it is not going to be. */
+/** Answers the agent has not read yet: beyond this it is asked no further until it has. */
+const UNREAD_BYTES_SOFT = 2 ** 20
+/** Beyond this, with the answers to what it had asked by then, it is cut. */
 const UNREAD_BYTES_MAX = 64 * 2 ** 20
-/** A connection on which no hello came by then is cut. */
+/** A connection on which no hello came by then is closed. */
 const HELLO_MS = 5_000
 /** Closed in order, the other side gets this long to do the same. */
 const CLOSE_MS = 1_000
+/** Codes of RFC 6455, section 7.4.1. */
+const CLOSED = {normally: 1000, noText: 1003, unwanted: 1008} as const
+/** What a close frame has room for. */
+const REASON_BYTES_MAX = 123
 
 /** Only these leave the ordinary way; others that name an upgrade are answered as if they did not. */
 export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {
@@ -105,35 +111,55 @@ function serve(
 ): void {
   let underWay = 0
   let hasSpoken = false
+  const close = (code: number, why: string) => {
+    webSocket.close(code, shortened(why))
+    clock.after(CLOSE_MS, () => webSocket.terminate())
+  }
+  // One that asks faster than it reads, or than the store answers, waits.
+  const pace = () => {
+    const isBehind = underWay >= QUESTIONS_MAX || webSocket.bufferedAmount > UNREAD_BYTES_SOFT
+    if (isBehind) webSocket.pause()
+    else webSocket.resume()
+  }
   const connection = door.connect({
     address: plainAddress(socket.remoteAddress ?? ''),
     port: socket.remotePort ?? 0,
     send: (message) => {
       if (webSocket.readyState !== webSocket.OPEN) return
-      webSocket.send(JSON.stringify(message))
+      webSocket.send(JSON.stringify(message), pace)
       if (webSocket.bufferedAmount > UNREAD_BYTES_MAX) webSocket.terminate()
     },
-    close: () => {
-      webSocket.close(1000)
-      clock.after(CLOSE_MS, () => webSocket.terminate())
-    },
+    close: (why) => close(CLOSED.normally, why),
   })
-  const silence = clock.after(HELLO_MS, () => hasSpoken || webSocket.terminate())
+  const silence = clock.after(HELLO_MS, () => {
+    if (!hasSpoken) close(CLOSED.unwanted, 'the agent did not introduce itself in time')
+  })
   webSocket.on('message', (data: RawData, isBinary: boolean) => {
-    if (isBinary) return webSocket.close(1003, 'only texts are understood')
+    if (isBinary) return close(CLOSED.noText, 'only texts are understood')
     hasSpoken = true
     underWay += 1
-    if (underWay >= QUESTIONS_MAX) webSocket.pause()
+    pace()
     void connection.hear(textOf(data)).then(() => {
       underWay -= 1
-      if (underWay < QUESTIONS_MAX) webSocket.resume()
+      pace()
     })
   })
-  webSocket.on('error', () => webSocket.terminate())
+  // What is too large or against the protocol is already being answered with a close frame that says so.
+  webSocket.on('error', () => clock.after(CLOSE_MS, () => webSocket.terminate()))
   webSocket.on('close', () => {
     silence.cancel()
     connection.closed()
   })
+}
+
+/** Cut between characters. */
+function shortened(text: string): string {
+  const bytes = Buffer.from(text)
+  if (bytes.length <= REASON_BYTES_MAX) return text
+  return bytes
+    .subarray(0, REASON_BYTES_MAX)
+    .toString('utf8')
+    .replace(/\uFFFD$/, '')
 }
 
 /** Resolves when no connection is open, by force after a while. */

@@ -74,7 +74,12 @@ const ask = <Kind extends string, Body extends Type.TProperties>(kind: Kind, bod
   Type.Object({kind: Type.Literal(kind), id: QuestionId, ...body})
 
 const Questions = {
-  claim: ask('claim', {token: Id, room: Type.Integer({minimum: 0, maximum: 10_000})}),
+  claim: ask('claim', {
+    token: Id,
+    room: Type.Integer({minimum: 0, maximum: 10_000}),
+    /** `newest` of the last answer. */
+    after: Type.Optional(Type.String({maxLength: 256})),
+  }),
   verify: ask('verify', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
   append: ask('append', {items: Type.Array(Append, {maxItems: ITEMS_MAX})}),
   finish: ask('finish', {items: Type.Array(Finish, {maxItems: ITEMS_MAX})}),
@@ -89,6 +94,7 @@ const Answers = {
     claimed: Type.Array(Claimed, {maxItems: CLAIM_ROOM_MAX * 2}),
     waiting: Type.Integer({minimum: 0}),
     nextDueInMs: Type.Union([Type.Number({minimum: 0}), Type.Null()]),
+    newest: Type.Optional(Type.String({maxLength: 256})),
   }),
   verify: ask('verify', {hold: Type.Array(Type.Boolean())}),
   append: ask('append', {taken: Type.Array(Type.Boolean())}),
@@ -96,7 +102,7 @@ const Answers = {
   cancelled: ask('cancelled', {keys: Type.Array(Key)}),
   /** `end`: held by the agent and not running under its claim; to be ended. */
   beat: ask('beat', {
-    answer: Type.Union([Type.Literal('ok'), Type.Literal('fenced')]),
+    answer: Type.Union([Type.Literal('ok'), Type.Literal('fenced'), Type.Literal('taken')]),
     end: Type.Array(Key),
   }),
   earlier_over: ask('earlier_over', {}),

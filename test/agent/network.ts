@@ -37,6 +37,9 @@ export class TestServer {
   isSilent = false
   /** Answers, and cannot reach the store. */
   isCutOff = false
+  /** Hears nothing, and hears all of it when it wakes, as a process that was stopped. */
+  isFrozen = false
+  readonly #unheard: (() => void)[] = []
   /** Refuses connections, as a process that is gone. */
   isGone = false
   readonly wires = new Set<Wire>()
@@ -73,6 +76,11 @@ export class TestServer {
     this.hub.start()
   }
 
+  wake(): void {
+    this.isFrozen = false
+    for (const hear of this.#unheard.splice(0)) hear()
+  }
+
   /** The process dies: its connections break. */
   die(): void {
     this.isGone = true
@@ -90,9 +98,15 @@ export class TestServer {
         later(() => {
           if (this.isSilent) return
           this.heard.push(text)
-          void wire.connection?.hear(text)
+          const hear = () => void wire.connection?.hear(text)
+          if (this.isFrozen) this.#unheard.push(hear)
+          else hear()
         }),
-      cut: () => this.#close(wire, 'cut'),
+      // What arrived before it is heard first.
+      cut: () => {
+        if (this.isFrozen) this.#unheard.push(() => this.#close(wire, 'cut'))
+        else this.#close(wire, 'cut')
+      },
     }
   }
 

@@ -16,6 +16,8 @@ export class HeldExecutions {
   readonly #held = new Map<string, HeldExecution>()
   /** Token of the claim whose answer has not come yet: what it took is not lost. */
   claiming: string | null = null
+  /** What the store last called the newest claim of this node; `null` before its first answer. */
+  newest: string | null = null
 
   /** A claim was answered. */
   add(claimed: readonly ClaimedExecution[]): void {

@@ -231,7 +231,8 @@ export class AgentLink implements Asking {
   }
 
   #refused(connection: Connection, {code, message}: {code: string; message: string}): void {
-    if (code === 'fenced') {
+    // A name that another has taken since this agent joined does not come free while it waits.
+    if (code === 'fenced' || (code === 'name_taken' && this.#hasJoined)) {
       this.stop()
       return this.#options.refused(message, 'fenced')
     }

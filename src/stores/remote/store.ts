@@ -5,6 +5,7 @@
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {
+  BeatAnswer,
   ClaimRequest,
   ClaimResult,
   FinishItem,
@@ -42,8 +43,11 @@ export class RemoteNodeStore implements NodeStore {
   async claim({token, room}: ClaimRequest): Promise<ClaimResult> {
     // Stays after a failure: the claim may have been made, and is repeated with the same token.
     this.#held.claiming = token
-    const {claimed, waiting, nextDueInMs} = await this.#link.ask('claim', {token, room})
+    const after = this.#held.newest
+    const question = {token, room, ...(after === null ? {} : {after})}
+    const {claimed, waiting, nextDueInMs, newest} = await this.#link.ask('claim', question)
     this.#held.add(claimed)
+    this.#held.newest = newest ?? null
     this.#held.claiming = null
     return {claimed, waiting, nextDueInMs}
   }
@@ -94,7 +98,7 @@ export class RemoteNodeStore implements NodeStore {
     return (await this.#link.ask('cancelled', {})).keys
   }
 
-  async beat({status}: Beat): Promise<'ok' | 'fenced'> {
+  async beat({status}: Beat): Promise<Exclude<BeatAnswer, 'unknown'>> {
     const {answer, end} = await this.#link.ask('beat', {status, ...this.#held.inHand()})
     if (end.length > 0) {
       this.#toEnd = end
