@@ -9,16 +9,21 @@ export interface Lags {
 }
 
 /**
- * Of launches by schedule of the jobs whose names begin so, planned at `from` or later. Throws when a
- * planned time did not become a launch.
+ * Of launches by schedule of the jobs whose names begin so, planned at `from` or later and before `to`.
+ * Throws when a planned time did not become a launch.
  */
-export async function clusterLags(cluster: Cluster, prefix: string, from = 0): Promise<Lags> {
+export async function clusterLags(
+  cluster: Cluster,
+  prefix: string,
+  {from = 0, to = Number.MAX_SAFE_INTEGER}: {readonly from?: number; readonly to?: number} = {},
+): Promise<Lags> {
   const rows = await cluster.rows<{decision: string; decided: number; started: number | null}>(
     `SELECT l.decision, (l.decided_at - l.scheduled_at)::int AS decided,
       (e.started_at - l.scheduled_at)::int AS started
       FROM launches l LEFT JOIN executions e ON e.group_id = l.group_id AND e.attempt = 1
-      WHERE l.cause = 'schedule' AND l.job_name >= $1 AND l.job_name < $2 AND l.scheduled_at >= $3`,
-    [prefix, `${prefix}~`, from],
+      WHERE l.cause = 'schedule' AND l.job_name >= $1 AND l.job_name < $2 AND l.scheduled_at >= $3
+        AND l.scheduled_at < $4`,
+    [prefix, `${prefix}~`, from, to],
   )
   const others = rows.filter(({decision}) => decision !== 'launched')
   if (others.length > 0)

@@ -12,30 +12,8 @@ import {FULL, QUICK, type Plan} from './plan.ts'
 import {markdownOf, tableOf, writeJson} from './report.ts'
 import {Scratch} from './scratch.ts'
 import type {Section} from './section.ts'
-import {bookkeeping} from './sections/bookkeeping.ts'
-import {clusterBookkeeping} from './sections/cluster-bookkeeping.ts'
-import {clusterEndToEnd} from './sections/cluster-end-to-end.ts'
-import {clusterSizes} from './sections/cluster-sizes.ts'
-import {clusterStartLag} from './sections/cluster-start-lag.ts'
-import {clusterSubmits} from './sections/cluster-submits.ts'
-import {clusterTakeover} from './sections/cluster-takeover.ts'
-import {endToEnd} from './sections/end-to-end.ts'
-import {sizes} from './sections/sizes.ts'
-import {startLag} from './sections/start-lag.ts'
-import {submits} from './sections/submits.ts'
+import {SECTIONS} from './sections.ts'
 
-/** By the store that the servers have. */
-const SECTIONS: Readonly<Record<string, readonly Section[]>> = {
-  sqlite: [endToEnd, bookkeeping, submits, startLag, sizes],
-  postgres: [
-    clusterEndToEnd,
-    clusterBookkeeping,
-    clusterSubmits,
-    clusterStartLag,
-    clusterSizes,
-    clusterTakeover,
-  ],
-}
 const RESULTS = join(import.meta.dirname, '..', 'bench-results')
 const MIB = 2 ** 20
 const SECOND_MS = 1000

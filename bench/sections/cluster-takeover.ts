@@ -5,7 +5,6 @@
  * themselves: a fast takeover that loses or doubles anything would be worth nothing.
  */
 import {judge, Marks, type Mark, type Verdict} from '../../test/real-cluster/marks.ts'
-import type {TestPostgres} from '../../test/support/postgres.ts'
 import {Cluster, startPostgres} from '../cluster.ts'
 import {nextSecond, phaseMs, SECOND_MS, until} from '../due.ts'
 import {quantile} from '../figures.ts'
@@ -27,23 +26,25 @@ const PAGE = 1_000
 export const clusterTakeover: Section = {
   name: 'takeover',
   measure: async (bench) => {
-    const postgres = await startPostgres(bench.scratch)
-    await measureTakeovers(bench, postgres, 'SIGKILL')
-    await measureTakeovers(bench, postgres, 'SIGTERM')
+    const {plan, scratch} = bench
+    const postgres = await startPostgres(scratch)
+    const choice = {servers: plan.cluster.servers.at(-1)!, slots: plan.parallel, flags: FLAGS}
+    const cluster = await Cluster.start(scratch, postgres, choice)
+    const marks = new Marks({after: (cleanup) => scratch.after(cleanup)})
+    const startAt = nextSecond(AHEAD_MS)
+    await cluster.servers[0]!.store(markedJobs(marks, plan.cluster.takeoverJobs, startAt))
+    await until(startAt + SECOND_MS)
+    await measureTakeovers(bench, cluster, 'SIGKILL')
+    await measureTakeovers(bench, cluster, 'SIGTERM')
+    await addVerdict(bench, cluster, marks, startAt)
+    await cluster.end()
   },
 }
 
 type Signal = 'SIGKILL' | 'SIGTERM'
 
-async function measureTakeovers(bench: Bench, postgres: TestPostgres, signal: Signal) {
-  const {plan, scratch, figures, say} = bench
-  const {takeovers, takeoverJobs: jobs} = plan.cluster
-  const choice = {servers: plan.cluster.servers.at(-1)!, slots: plan.parallel, flags: FLAGS}
-  const cluster = await Cluster.start(scratch, postgres, choice)
-  const marks = new Marks({after: (cleanup) => scratch.after(cleanup)})
-  const startAt = nextSecond(AHEAD_MS)
-  await cluster.servers[0]!.store(markedJobs(marks, jobs, startAt))
-  await until(startAt + SECOND_MS)
+async function measureTakeovers({plan, figures, say}: Bench, cluster: Cluster, signal: Signal) {
+  const {takeovers} = plan.cluster
   const takeoversMs: number[] = []
   for (let count = 0; count < takeovers; count += 1) {
     say(`${signal} ${count + 1} of ${takeovers}`)
@@ -59,8 +60,6 @@ async function measureTakeovers(bench: Bench, postgres: TestPostgres, signal: Si
   figures.add(`${label}, p90`, 'ms', quantile(takeoversMs, 0.9))
   figures.add(`${label}, p99`, 'ms', quantile(takeoversMs, 0.99), targets.p99)
   figures.add(`${label}, max`, 'ms', quantile(takeoversMs, 1), targets.max)
-  await addVerdict(bench, cluster, {marks, jobs, startAt, label: `${takeovers} × ${signal}`})
-  await cluster.end()
 }
 
 /** Each fires every second, at a phase of its own, and marks its runs. */
@@ -106,15 +105,15 @@ async function found<Result>(what: string, look: () => Promise<Result | null>): 
   }
 }
 
-interface Judged {
-  readonly label: string
-  readonly marks: Marks
-  readonly jobs: number
-  readonly startAt: number
-}
-
-async function addVerdict({figures}: Bench, cluster: Cluster, judged: Judged): Promise<void> {
-  const {label, marks, jobs, startAt} = judged
+/** Holds every planned time until now against what the commands wrote down. */
+async function addVerdict(
+  {plan, figures}: Bench,
+  cluster: Cluster,
+  marks: Marks,
+  startAt: number,
+): Promise<void> {
+  const {takeovers, takeoverJobs: jobs} = plan.cluster
+  const label = `${takeovers} × SIGKILL and ${takeovers} × SIGTERM`
   const endAt = Date.now()
   const [asked] = cluster.servers
   for (let index = 0; index < jobs; index += 1) await disable(asked!, nameOf(index))

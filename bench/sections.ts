@@ -1,0 +1,25 @@
+/** Everything that can be measured, by the store that the servers have, in the order of a run. */
+import type {Section} from './section.ts'
+import {bookkeeping} from './sections/bookkeeping.ts'
+import {clusterBookkeeping} from './sections/cluster-bookkeeping.ts'
+import {clusterEndToEnd} from './sections/cluster-end-to-end.ts'
+import {clusterSizes} from './sections/cluster-sizes.ts'
+import {clusterStartLag} from './sections/cluster-start-lag.ts'
+import {clusterSubmits} from './sections/cluster-submits.ts'
+import {clusterTakeover} from './sections/cluster-takeover.ts'
+import {endToEnd} from './sections/end-to-end.ts'
+import {sizes} from './sections/sizes.ts'
+import {startLag} from './sections/start-lag.ts'
+import {submits} from './sections/submits.ts'
+
+export const SECTIONS: Readonly<Record<string, readonly Section[]>> = {
+  sqlite: [endToEnd, bookkeeping, submits, startLag, sizes],
+  postgres: [
+    clusterEndToEnd,
+    clusterBookkeeping,
+    clusterSubmits,
+    clusterStartLag,
+    clusterSizes,
+    clusterTakeover,
+  ],
+}

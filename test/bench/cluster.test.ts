@@ -1,0 +1,88 @@
+/**
+ * The sections on PostgreSQL run to their end, at sizes that measure nothing, and what they count is right.
+ * Nothing here looks at how long anything took. Left out is the one that wants all of the machine.
+ */
+import assert from 'node:assert/strict'
+import {join} from 'node:path'
+import {describe, it} from 'node:test'
+import {Figures, type Figure} from '../../bench/figures.ts'
+import {QUICK, type Plan} from '../../bench/plan.ts'
+import {Scratch} from '../../bench/scratch.ts'
+import {SECTIONS} from '../../bench/sections.ts'
+
+// The servers' own compiling would be most of what this takes.
+process.env['NODE_COMPILE_CACHE'] ??= join(
+  import.meta.dirname,
+  '../../node_modules/.cache/compiled',
+)
+
+const TINY: Plan = {
+  ...QUICK,
+  parallel: 4,
+  submitMs: 50,
+  submitClients: 4,
+  steadyPerSecond: 10,
+  cluster: {
+    servers: [1],
+    rounds: 1,
+    bookkeepingBurst: 50,
+    submitRounds: 1,
+    steadyMs: 1_000,
+    burstDue: 20,
+    floodDue: 20,
+    sizes: [20],
+    passes: 2,
+    idleMs: 100,
+    takeovers: 1,
+    takeoverJobs: 5,
+  },
+}
+
+/** What a section measured, by the names of the figures. */
+async function measured(name: string, servers: readonly number[]): Promise<Map<string, Figure>> {
+  const section = SECTIONS['postgres']!.find((section) => section.name === name)!
+  const scratch = new Scratch()
+  const figures = new Figures(name)
+  const plan = {...TINY, cluster: {...TINY.cluster, servers}}
+  try {
+    const again = (round: number, rounds: number) => round < rounds
+    await section.measure({plan, scratch, figures, again, say: () => undefined})
+  } finally {
+    await scratch.clear()
+  }
+  for (const {name, samples} of figures.all)
+    assert.ok(
+      samples.every((sample) => Number.isFinite(sample)),
+      `${name}: ${samples.join(' ')}`,
+    )
+  return new Map(figures.all.map((figure) => [figure.name, figure]))
+}
+
+describe('sections on PostgreSQL', {concurrency: true}, () => {
+  const expected: Readonly<Record<string, readonly string[]>> = {
+    bookkeeping: ['executions of nothing, 256 slots / commits of one client'],
+    submits: ['API of 1 server, 4 clients / bare store, one at a time'],
+    'start lag': [
+      '1 × server, 10 launches/s: claimed, p99',
+      '1 × server, 20 due at once: launched, max',
+      '1 × server, 20 due at once: the last is recorded after',
+    ],
+    sizes: ['20 jobs, pass with nothing due, p50', '20 jobs, pass with one due, p99'],
+  }
+  for (const [name, figures] of Object.entries(expected))
+    it(`${name}: measures what it says`, async () => {
+      const found = await measured(name, [1])
+      for (const figure of figures)
+        assert.ok(found.has(figure), `${figure} is not among ${[...found.keys()].join(', ')}`)
+    })
+
+  it('takeover: another leads, and nothing is missing or doubled', async () => {
+    const found = await measured('takeover', [2])
+    const value = (what: string) => found.get(`1 × SIGKILL and 1 × SIGTERM: ${what}`)!.samples[0]!
+    assert.ok(value('planned times') > 0)
+    assert.equal(value('missing'), 0)
+    assert.equal(value('doubled'), 0)
+    for (const signal of ['SIGKILL', 'SIGTERM'])
+      assert.ok(found.has(`${signal} of the leader, first launch of the next, max`))
+  })
+})
