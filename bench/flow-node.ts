@@ -269,19 +269,16 @@ export function submitting(spec: JobSpec): SubmitRequest {
   return {spec, ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
 }
 
-/** Submits the jobs, `inFlight` at a time, each a write of its own. */
-export async function submitAll(
-  store: Store,
-  specs: readonly JobSpec[],
-  inFlight: number,
-): Promise<void> {
-  let next = 0
-  const lane = async () => {
-    while (next < specs.length) {
-      const spec = specs[next++]!
-      const {kind} = await store.submit(submitting(spec))
-      if (kind !== 'stored') throw new Error(`${spec.name}: ${kind}`)
-    }
+/** New jobs in one transaction; one of very many would exceed what a statement may take. */
+const STORED_AT_ONCE = 5_000
+const NEVER_RUN = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+/** Stores new jobs. */
+export async function storeAll(store: Store, specs: readonly JobSpec[]): Promise<void> {
+  const entries = specs.map((spec) => ({spec, counters: NEVER_RUN}))
+  for (let from = 0; from < entries.length; from += STORED_AT_ONCE) {
+    const piece = entries.slice(from, from + STORED_AT_ONCE)
+    const {kind} = await store.restore(piece, {disabled: false})
+    if (kind !== 'restored') throw new Error(`${piece.length} jobs: ${kind}`)
   }
-  await Promise.all(Array.from({length: inFlight}, lane))
 }

@@ -5,7 +5,7 @@
  */
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {createExecutors, type ExecutorRegistry} from '../../src/executors/registry.ts'
-import {aSpec, FlowNode, startsNothing, submitAll} from '../flow-node.ts'
+import {aSpec, FlowNode, startsNothing, storeAll} from '../flow-node.ts'
 import {answerQuestions} from '../link.ts'
 
 export interface OpenInput {
@@ -20,7 +20,6 @@ export interface OpenInput {
 const HOUR_MS = 3_600_000
 const NS_PER_MS = 1e6
 const RESOLUTION_MS = 10
-const SUBMITS_IN_FLIGHT = 256
 
 interface Opened {
   readonly node: FlowNode
@@ -44,7 +43,7 @@ export const handlers = {
     const specs = Array.from({length: jobs}, (_, index) =>
       aSpec(`job-${index}`, {schedule: '@every 1h', startsAt: dueAt}),
     )
-    await submitAll(node.store, specs, SUBMITS_IN_FLIGHT)
+    await storeAll(node.store, specs)
     await node.start(executors)
     opened = {node, executors, jobs, dueAt, bursts: 0}
     return {spawn: executors.spawnUsed()?.spawn ?? ''}

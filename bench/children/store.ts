@@ -1,9 +1,8 @@
 /** The bare store: submits straight into it, and filling it for other sections. */
-import {aSpec, FlowNode, submitAll, submitting} from '../flow-node.ts'
+import {aSpec, FlowNode, storeAll, submitting} from '../flow-node.ts'
 import type {JobSpec} from '../../src/core/job.ts'
 import {answerQuestions} from '../link.ts'
 
-const FILL_IN_FLIGHT = 1_000
 const WORDS = ['backup', 'invoice', 'report', 'cleanup', 'import', 'export', 'mail', 'index']
 const TEAMS = ['billing', 'search', 'platform', 'shop']
 
@@ -35,7 +34,7 @@ export const handlers = {
   /** Stores jobs as people have them, none of which is due within a year. */
   fill: async ({jobs}: {jobs: number}): Promise<void> => {
     const specs = Array.from({length: jobs}, (_, index) => aJob(index))
-    await submitAll(node!.store, specs, FILL_IN_FLIGHT)
+    await storeAll(node!.store, specs)
   },
 
   close: async (_: null): Promise<void> => {
