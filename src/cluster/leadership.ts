@@ -53,7 +53,13 @@ export class Leadership implements Service {
     this.#options = options
     const failed = (error: unknown) =>
       options.events.emit('step_failed', {step: 'leadership', message: String(error)})
-    this.#loop = new Loop({clock: options.clock, step: () => this.#step(), failed})
+    this.#loop = new Loop({
+      clock: options.clock,
+      step: () => this.#step(),
+      failed,
+      // A store that is back must not wait for somebody to lead.
+      backoffMaxMs: options.standEveryMs,
+    })
   }
 
   /**

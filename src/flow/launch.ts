@@ -66,6 +66,8 @@ export class LaunchService implements Service {
         if (error instanceof TermOver) options.over()
         options.events.emit('step_failed', {step: 'launch', message: String(error)})
       },
+      // What fell due while the store was away is late enough.
+      backoffMaxMs: options.pollMs,
     })
   }
 

@@ -356,3 +356,14 @@ test('a follower takes a lease that was let go at once, by the bell', async () =
   assert.notEqual(second.leadership.term, null)
   await second.leadership.stop()
 })
+
+test('however long the store was away, somebody leads as soon as it is back', async () => {
+  const {clock, lease, leadership} = alone()
+  lease.fault = () => 'unavailable'
+  leadership.start()
+  await clock.advance(60_000)
+  lease.fault = () => 'none'
+  await clock.advance(RENEW)
+  assert.equal(leadership.term, 1)
+  await leadership.stop()
+})
