@@ -361,7 +361,7 @@ test('however long the store was away, somebody leads as soon as it is back', as
   const {clock, lease, leadership} = alone()
   lease.fault = () => 'unavailable'
   leadership.start()
-  await clock.advance(60_000)
+  await clock.advance(61_500)
   lease.fault = () => 'none'
   await clock.advance(RENEW)
   assert.equal(leadership.term, 1)
