@@ -15,6 +15,7 @@ import {rescueNode} from './flow/rescue.ts'
 import type {RunService} from './flow/run.ts'
 import type {JoinRequest} from './ports/node-store.ts'
 import type {Store} from './ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable} from './ports/store-failure.ts'
 import type {Wakeup} from './ports/wakeup.ts'
 import {createProcessors} from './processors/registry.ts'
 import {openExecutors} from './server-executors.ts'
@@ -52,10 +53,17 @@ export async function startServer(
     await server.start()
   } catch (error) {
     await server.abandon()
-    throw error
+    throw whyRefused(error)
   }
   out.ready(`belfry ${VERSION} is ready on ${server.url}`)
   return server
+}
+
+/** A store that goes away while a server starts is no fault of the program; whoever supervises it tries again. */
+function whyRefused(error: unknown): unknown {
+  if (!(error instanceof StoreUnavailable || error instanceof OutcomeUnknown)) return error
+  const problem = `The store stopped answering while this server started (${error.message})`
+  return new StartRefused(`${problem}; start it again when the store takes writes.`, {cause: error})
 }
 
 class Server implements RunningServer {

@@ -70,6 +70,15 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
   ]
   for (const [what, url, says] of cases) test(what, (t) => refused(t, ['--store', url()], says))
 
+  test('one whose synchronous standby is gone, so that no write is acknowledged', async (t) => {
+    const waiting = await TestPostgres.start()
+    t.after(() => waiting.close())
+    await (await aServer(t, {flags: ['--store', waiting.url()]})).stop()
+    await waiting.run(`ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
+    await waiting.run('SELECT pg_reload_conf()')
+    await refused(t, ['--store', waiting.url()], /stopped answering .*start it again/)
+  })
+
   test('somebody who takes connections and never answers', async (t) => {
     const silent = createServer((socket) => socket.on('error', () => undefined))
     t.after(() => silent.close())
