@@ -93,11 +93,12 @@ async function faultRun(owner: Owner, options: Asked, stop: AbortSignal): Promis
     const dice = new SeededRandom(seed)
     const plan = new FaultPlan(cluster, faults, dice, stop)
     const beganAt = performance.now()
-    if (options.minuteWithoutStore) await plan.minuteWithoutStore()
-    await plan.run(beganAt + minutes * MINUTE_MS, (sentence) => {
+    const tell = (sentence: string) => {
       const minute = ((performance.now() - beganAt) / MINUTE_MS).toFixed(1)
       say(`${minute.padStart(6)} min  ${sentence}`)
-    })
+    }
+    if (options.minuteWithoutStore) await plan.minuteWithoutStore(tell)
+    await plan.run(beganAt + minutes * MINUTE_MS, tell)
     if (stop.aborted) return false
     const {verdict} = await trial.end()
     say(`\n${reportOf(verdict, costsOf(faults.happened, verdict.rows))}`)

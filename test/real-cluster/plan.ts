@@ -20,6 +20,7 @@ export class FaultPlan {
   readonly #dice: SeededRandom
   readonly #stop: AbortSignal
   readonly #draws: readonly Draw[]
+  readonly #met = new Set<string>()
 
   constructor(cluster: ClusterProcess, faults: Faults, dice: SeededRandom, stop: AbortSignal) {
     this.#cluster = cluster
@@ -45,8 +46,9 @@ export class FaultPlan {
   }
 
   /** The store away for a minute, once, whatever was drawn. */
-  async minuteWithoutStore(): Promise<void> {
+  async minuteWithoutStore(tell: (sentence: string) => void): Promise<void> {
     await this.#faults.killStore(() => this.#elapse(60 * SECOND_MS))
+    tell('the store was away for a minute')
   }
 
   async #one(): Promise<void> {
@@ -57,21 +59,16 @@ export class FaultPlan {
 
   #everything(): readonly Draw[] {
     const faults = this.#faults
-    const leader = async () => {
-      // There may be none: the store is away.
-      const name = await this.#cluster.leaderName().catch(() => null)
-      return name === null ? null : this.#free(name)
-    }
-    const server = (dice: SeededRandom) => this.#free(dice.pick(this.#cluster.serverNames))
-    const agent = (dice: SeededRandom) => this.#free(dice.pick(this.#cluster.agentNames))
+    // There may be none: the store is away.
+    const leader = () => this.#cluster.leaderName().catch(() => null)
+    const server = (dice: SeededRandom) => dice.pick(this.#cluster.serverNames)
+    const agent = (dice: SeededRandom) => dice.pick(this.#cluster.agentNames)
     const hold = (least: number, most: number) => {
       const ms = this.#dice.between(least * SECOND_MS, most * SECOND_MS)
       return () => this.#elapse(ms)
     }
-    const meet = async (name: string | null, work: (name: string) => Promise<void>) => {
-      // Two at once never meet the same node.
-      if (name !== null) await work(name)
-    }
+    const meet = (name: string | null, work: (name: string) => Promise<void>) =>
+      name === null ? Promise.resolve() : this.#meet(name, () => work(name))
     return [
       {weight: 3, go: async () => meet(await leader(), (name) => faults.kill(name, hold(0, 12)))},
       {weight: 2, go: async (dice) => meet(server(dice), (name) => faults.kill(name, hold(0, 30)))},
@@ -90,8 +87,8 @@ export class FaultPlan {
       {weight: 2, go: async (dice) => meet(server(dice), (name) => this.#cut(name, hold(1, 45)))},
       {weight: 2, go: async () => meet(await leader(), (name) => this.#cut(name, hold(1, 20)))},
       {weight: 2, go: async (dice) => meet(agent(dice), (name) => this.#cut(name, hold(1, 45)))},
-      {weight: 2, go: () => this.#alone(() => faults.killStore(hold(1, 60)))},
-      {weight: 2, go: () => this.#alone(() => faults.freezeStore(hold(1, 20)))},
+      {weight: 2, go: () => this.#meet('the store', () => faults.killStore(hold(1, 60)))},
+      {weight: 2, go: () => this.#meet('the store', () => faults.freezeStore(hold(1, 20)))},
     ]
   }
 
@@ -99,16 +96,12 @@ export class FaultPlan {
     return this.#faults.cut(name, hold, this.#dice.chance(0.5) ? 'brings' : 'breaks')
   }
 
-  /** `null` = something is wrong with it already. */
-  #free(name: string): string | null {
-    const isMet = ({node, to}: {node: string | null; to: number}) =>
-      node === name && to === Infinity
-    return this.#faults.happened.some(isMet) ? null : name
-  }
-
-  async #alone(work: () => Promise<void>): Promise<void> {
-    const isMet = this.#faults.happened.some(({node, to}) => node === null && to === Infinity)
-    if (!isMet) await work()
+  /** Two faults at once never meet the same node. */
+  async #meet(name: string, work: () => Promise<void>): Promise<void> {
+    if (this.#met.has(name)) return
+    this.#met.add(name)
+    await work()
+    this.#met.delete(name)
   }
 
   #elapse(ms: number): Promise<void> {
