@@ -59,7 +59,7 @@ export async function startServer(
   return server
 }
 
-/** A store that goes away while a server starts is no fault of the program; whoever supervises it tries again. */
+/** A store that goes away meanwhile is no fault of the program; whoever supervises it starts it again. */
 function whyRefused(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof OutcomeUnknown)) return error
   const problem = `The store stopped answering while this server started (${error.message})`
