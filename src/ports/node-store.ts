@@ -16,9 +16,9 @@ export interface ClaimRequest {
   /** Free slots. */
   readonly room: number
   /**
-   * `newest` of the last answer this life had. Another one there by now means that the question was long on its
-   * way and the node has claimed by another way since: it takes nothing, for nobody waits for the answer. Absent =
-   * not compared.
+   * `newest` of the last answer this life had. Another one there by now means that the question was long on
+   * its way and the node has claimed by another way since: it takes nothing, for nobody waits for the answer.
+   * Absent = not compared.
    */
   readonly after?: string
 }

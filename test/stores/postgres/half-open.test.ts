@@ -1,4 +1,4 @@
-/** A server that is cut off in the middle of a transaction, without a word: what it has locked is free soon. */
+/** A server that is cut off amid a transaction, without a word: what it has locked is free soon. */
 import assert from 'node:assert/strict'
 import {after, before, test} from 'node:test'
 import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
