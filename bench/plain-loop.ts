@@ -25,7 +25,8 @@ export interface Rate {
   readonly perSecond: number
   /** Of one core, all processes together; `null` where that cannot be known. */
   readonly processorMsEach: number | null
-  readonly atLeast: number
+  /** Of the plain loop's rate; `null` = whatever it is. */
+  readonly atLeast: number | null
 }
 
 /** The processes that it takes; the client also asks what is compared. */
@@ -62,8 +63,9 @@ export function addRatios(
   [before, after]: readonly [Rate, Rate],
 ): void {
   const {label, perSecond, processorMsEach, atLeast} = rate
+  const target = atLeast === null ? null : {atLeast}
   const loopPerSecond = (before.perSecond + after.perSecond) / 2
-  figures.add(`${label} / plain loop`, '×', perSecond / loopPerSecond, {atLeast})
+  figures.add(`${label} / plain loop`, '×', perSecond / loopPerSecond, target)
   if (processorMsEach === null) return
   figures.add(`${label}, processor time each`, 'ms', processorMsEach)
   if (before.processorMsEach === null || after.processorMsEach === null) return
@@ -84,7 +86,7 @@ export async function measureLoop({bench, loop, client, bareUrl}: PlainLoop): Pr
   if (processorMsEach !== null)
     bench.figures.add('plain loop, processor time each', 'ms', processorMsEach)
   bench.figures.add('plain loop, GET of a bare HTTP server beside it p99', 'ms', p99Ms)
-  return {label: 'plain loop', perSecond, processorMsEach, atLeast: 0}
+  return {label: 'plain loop', perSecond, processorMsEach, atLeast: null}
 }
 
 /** Answers what processor time was used since, by what `read` tells, for each of so many. */

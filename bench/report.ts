@@ -52,7 +52,7 @@ export function tableOf(figures: readonly Figure[]): string {
 export function markdownOf(figures: readonly Figure[]): string {
   const sections = Map.groupBy(figures, ({section}) => section)
   const tables = [...sections].map(([section, ofSection]) => {
-    const rows = ofSection.map((figure) => `| ${rowOf(figure).join(' | ')} |`)
+    const rows = ofSection.map((figure) => `| ${rowOf(figure).join(' | ').trim()} |`)
     return [
       `${section}:`,
       '',

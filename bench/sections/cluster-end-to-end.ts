@@ -72,5 +72,5 @@ async function measureServers(
   figures.add(`${label}, GET a job p50`, 'ms', latencies.p50Ms)
   figures.add(`${label}, GET a job p99`, 'ms', latencies.p99Ms, {atMost: GET_MAX_MS})
   await cluster.end()
-  return {label, perSecond, processorMsEach, atLeast: 0, jobs}
+  return {label, perSecond, processorMsEach, atLeast: null, jobs}
 }

@@ -10,7 +10,7 @@ import type {handlers as BareStore} from '../../bench/children/store.ts'
 import {Figures, meets, quantile, summarise} from '../../bench/figures.ts'
 import {startLags} from '../../bench/ledger.ts'
 import {Link} from '../../bench/link.ts'
-import {shown, tableOf} from '../../bench/report.ts'
+import {markdownOf, shown, tableOf} from '../../bench/report.ts'
 import {Scratch} from '../../bench/scratch.ts'
 
 const WEEK_SECONDS = 7 * 86_400
@@ -39,6 +39,10 @@ test('the table has a line for each figure and says which target was missed', ()
   assert.match(lines.at(-2)!, /server +200 \/s +100 +300 +3 +≥ 250 +MISSED/)
   assert.match(lines.at(-1)!, /loop +1,235 \/s +1$/)
   assert.deepEqual([0.1234, 12.34, 5, NaN].map(shown), ['0.12', '12.3', '5', '–'])
+  assert.match(
+    markdownOf(figures.all),
+    /^starts:\n\n\| figure .*\n\|---.*\n\| server \| 200 \/s \| 100 \| 300 \| 3 \| ≥ 250 \| MISSED \|\n/,
+  )
 })
 
 test('a burst without processes is launched, finished and counted whole', async (context) => {
