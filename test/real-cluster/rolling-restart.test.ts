@@ -5,7 +5,7 @@ import {RunningTrial} from './trial.ts'
 import {assertAllLaunched, assertSound, told} from './verdict.ts'
 
 /** The aim is 2 s; the rest is for a machine that does much else. */
-const LATE_MAX_MS = 6_000
+const LATE_MAX_MS = 15_000
 
 test('a rolling restart under load', async (t) => {
   const trial = await RunningTrial.start(t, {agents: ['agent-1', 'agent-2']})
