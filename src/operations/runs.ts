@@ -34,10 +34,13 @@ export function createRuns(dependencies: OperationsDependencies, store: PatientS
       'run',
       parts,
       async (idempotency) => {
+        // The first answer holds, though the job or its nodes may be gone since.
+        const earlier =
+          idempotency === null ? null : await store.read((data) => data.earlierRun(idempotency))
+        if (earlier !== null) return earlier
         const job = await store.read((data) => data.job(name))
-        // One that is gone may have been asked to run under this key before: the store tells.
-        if (job === null && idempotency === null) throw jobUnknown(name)
-        if (job !== null && !(await store.read(() => hasTarget(job.spec.tags)))) throw noTarget(job)
+        if (job === null) throw jobUnknown(name)
+        if (!(await store.read(() => hasTarget(job.spec.tags)))) throw noTarget(job)
         return store.write((data) => data.requestRun({name, forced, idempotency}))
       },
     )

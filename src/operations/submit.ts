@@ -1,6 +1,6 @@
 /**
  * Creating and replacing a job, which is one operation. The order of its checks is part of the interface:
- * paused, not JSON, invalid, unknown parent.
+ * a key known already, paused, not JSON, invalid, unknown parent.
  */
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
@@ -38,24 +38,22 @@ export function createSubmit(dependencies: OperationsDependencies, store: Patien
 
   /** Throws `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
   return async function submit(call: SubmitCall): Promise<SubmitAnswer> {
-    if (await store.read((data) => data.paused())) throw submissionsPaused()
-    const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
-    const parts = [call.pathName ?? '', call.runOnCreate ? 'run' : '', call.body]
-    const result = await idempotent.run(
-      call.caller,
-      call.idempotencyKey,
-      'submit',
-      parts,
-      (idempotency) => {
-        const {ifMatch, createOnly, runOnCreate} = call
-        return store.write((data) =>
-          data.submit({spec, ifMatch, createOnly, runOnCreate, idempotency}),
-        )
-      },
-    )
-    const stored = refuseUnlessStored(spec, result)
-    announce(dependencies, stored)
-    return {job: stored.job, group: stored.group, warnings, ignoredFields}
+    const {caller, idempotencyKey, runOnCreate} = call
+    const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
+    return idempotent.run(caller, idempotencyKey, 'submit', parts, async (idempotency) => {
+      // The first answer holds, though submissions may be paused since.
+      const earlier =
+        idempotency === null ? null : await store.read((data) => data.earlierSubmit(idempotency))
+      if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
+      if (earlier === null && (await store.read((data) => data.paused()))) throw submissionsPaused()
+      const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
+      const {ifMatch, createOnly} = call
+      const request = {spec, ifMatch, createOnly, runOnCreate, idempotency}
+      const result = earlier ?? (await store.write((data) => data.submit(request)))
+      const stored = refuseUnlessStored(spec, result)
+      if (earlier === null) announce(dependencies, stored)
+      return {job: stored.job, group: stored.group, warnings, ignoredFields}
+    })
   }
 }
 

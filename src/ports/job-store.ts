@@ -125,6 +125,8 @@ export interface JobQuery extends Slice {
 
 export interface JobStore {
   submit(request: SubmitRequest): Promise<SubmitResult>
+  /** What a submit under this key was answered within 24 h, a mismatch, or `null` when the key is new. */
+  earlierSubmit(idempotency: Idempotency): Promise<SubmitResult | null>
   /**
    * All or nothing; parents may stand anywhere in the list. `disabled` imports every job disabled.
    * Never plans the past.
@@ -138,6 +140,8 @@ export interface JobStore {
   deleteJob(name: string, ifMatch?: RevisionMatch): Promise<DeleteResult>
   /** Stores a request to run (cause `manual`); the launch number is taken here. */
   requestRun(request: RunRequest): Promise<RunResult>
+  /** As `earlierSubmit`, for requests to run. */
+  earlierRun(idempotency: Idempotency): Promise<RunResult | null>
   /**
    * Deletes finished executions and resets counters and status; open launches stay, daily statistics
    * stay.

@@ -380,6 +380,24 @@ test('a repeated submit under one key is done once; another body under it is ref
   assert.equal(same.headers['x-launch-id'], run.headers['x-launch-id'])
 })
 
+test('a submit repeated under its key is answered as before, also while paused', async (t) => {
+  const api = await startApi(t)
+  const submit = (key: string, body: unknown) =>
+    api.post('/v1/jobs', body, {'idempotency-key': key})
+  const body = {name: 'k', schedule: '@manually', executor: 'shell', nobody_knows: 1}
+  const first = await submit('once', body)
+  assert.equal(first.status, 201)
+  await api.post('/v1/pause')
+  const again = await submit('once', body)
+  assert.deepEqual([again.status, again.json], [201, first.json])
+  for (const header of ['etag', 'location', 'x-warnings', 'x-ignored-fields'])
+    assert.equal(again.headers[header], first.headers[header], header)
+  assert.equal((await submit('once', {...body, retries: 1})).status, 422)
+  assert.equal((await submit('once', 'not JSON')).status, 422)
+  assert.equal((await submit('another', body)).status, 503)
+  assert.equal(api.events.of('job_stored').length, 1)
+})
+
 test('a second request under a key whose first is still at work is told so', async (t) => {
   const held = Promise.withResolvers<void>()
   const entered = Promise.withResolvers<void>()

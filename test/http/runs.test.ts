@@ -53,6 +53,23 @@ test('a run repeated under its key is answered as before, also when the job is g
   assert.equal((await run('another')).json.code, 'job_unknown')
 })
 
+test('a run repeated under its key is answered as before, also when its nodes are gone', async (t) => {
+  let isThere = true
+  const api = await startApi(t, {dependencies: {hasTarget: async () => isThere}})
+  await api.job('k')
+  const run = (key: string, query = '') =>
+    api.post(`/v1/jobs/k/run${query}`, undefined, {'idempotency-key': key})
+  const first = await run('once')
+  assert.equal(first.status, 202)
+  isThere = false
+  const again = await run('once')
+  assert.deepEqual([again.status, again.json], [202, first.json])
+  assert.equal(again.headers.location, first.headers.location)
+  assert.equal((await run('once', '?force')).json.code, 'idempotency_mismatch')
+  assert.equal((await run('another')).json.code, 'no_target')
+  assert.equal((await api.get('/v1/jobs/k/launches')).headers['x-total-count'], '1')
+})
+
 test('forbid refuses a second run by hand, and names the first; force goes past it', async (t) => {
   const api = await startApi(t)
   await api.join()

@@ -21,10 +21,12 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
   const {write, read} = runner
   return {
     submit: (request) => write('submit', request),
+    earlierSubmit: (idempotency) => read('earlierSubmit', idempotency),
     restore: (entries, options) => write('restore', entries, options),
     toggle: (name, ifMatch = null) => write('toggle', name, ifMatch),
     deleteJob: (name, ifMatch = null) => write('deleteJob', name, ifMatch),
     requestRun: (request) => write('requestRun', request),
+    earlierRun: (idempotency) => read('earlierRun', idempotency),
     resetHistory: (name) => write('resetHistory', name),
     job: (name) => read('job', name),
     jobs: (query) => read('jobs', query),

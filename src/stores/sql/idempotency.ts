@@ -3,7 +3,7 @@
  * answer.
  */
 import {createHash} from 'node:crypto'
-import type {Idempotency} from '../../ports/job-store.ts'
+import type {Idempotency, RunResult, SubmitResult} from '../../ports/job-store.ts'
 import {all, one, type Step} from './command.ts'
 import type {Transaction} from './transaction.ts'
 
@@ -32,6 +32,10 @@ export function* recall<Result>(
   if (row.fingerprint !== idempotency.fingerprint) return {kind: 'idempotency_mismatch'}
   return JSON.parse(row.answer) as Result
 }
+
+/** Looks without writing: for what a repeated request is not held to any more, such as a pause since. */
+export const earlierSubmit = recall<SubmitResult>
+export const earlierRun = recall<RunResult>
 
 /** Keeps `answer`; one older than 24 h under the same key is replaced. */
 export function* remember(

@@ -3,6 +3,7 @@
  * them.
  */
 import type {Step} from './command.ts'
+import {earlierRun, earlierSubmit} from './idempotency.ts'
 import {cancelled, standingClaims, verifyClaims} from './steps-claim.ts'
 import {
   busy,
@@ -27,6 +28,8 @@ export const READS = {
   job,
   jobs,
   paused,
+  earlierSubmit,
+  earlierRun,
   executions,
   execution,
   outputSince,

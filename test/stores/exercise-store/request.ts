@@ -65,6 +65,17 @@ export function requestCases(when: Case): void {
     assert.equal((await ask(scene, 'a', true)).kind, 'accepted')
   })
 
+  when('a request under a key is found again by it, also when its job is gone', async (scene) => {
+    await scene.submit('a')
+    const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
+    assert.equal(await scene.store.earlierRun(idempotency), null)
+    const asked = await scene.store.requestRun({name: 'a', forced: false, idempotency})
+    await scene.store.deleteJob('a')
+    assert.deepEqual(await scene.store.earlierRun(idempotency), asked)
+    const other = await scene.store.earlierRun({...idempotency, fingerprint: 'g'})
+    assert.deepEqual(other, {kind: 'idempotency_mismatch'})
+  })
+
   when('forbid: of two requests decided together one is launched', async (scene) => {
     await scene.submit('a', {concurrency: 'forbid'})
     const groups = [await accepted(scene, 'a'), await accepted(scene, 'a')]

@@ -194,7 +194,13 @@ export function submitCases(when: Case): void {
     const stranger = await scene.trySubmit(aSpec('b'), key('two', 'token-b'))
     assert.equal(stranger.kind, 'stored')
     assert.equal((await scene.job('a')).spec.owner, 'someone else meanwhile')
+    const earlier = (fingerprint: string, scope?: string) =>
+      scene.store.earlierSubmit(key(fingerprint, scope).idempotency)
+    assert.deepEqual(await earlier('one'), first)
+    assert.deepEqual(await earlier('two'), {kind: 'idempotency_mismatch'})
+    assert.equal(await earlier('one', 'token-c'), null)
     scene.advance(DAY)
+    assert.equal(await earlier('one'), null)
     const later = await scene.trySubmit(aSpec('a'), key('two'))
     assert(later.kind === 'stored' && later.changed)
   })
