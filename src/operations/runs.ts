@@ -83,7 +83,14 @@ function noTarget(job: JobRecord): DomainError {
   return new DomainError('no_target', `No alive node ${wanted}; nothing was started.`)
 }
 
-function launchOpen(name: string, group: number): DomainError {
+/** `group` is `null` for what a deleted job of the name left behind: nothing there to look at or to cancel. */
+function launchOpen(name: string, group: number | null): DomainError {
+  if (group === null)
+    return new DomainError(
+      'launch_open',
+      `Processes of a deleted job "${name}" have not ended yet, and this one's concurrency is forbid; ` +
+        'wait for their end, or add ?force=true.',
+    )
   const advice = 'wait for it, cancel it, or add ?force=true'
   return new DomainError(
     'launch_open',

@@ -93,8 +93,11 @@ export interface RunRequest {
 export type RunResult =
   | {readonly kind: 'accepted'; readonly job: JobRecord; readonly group: number}
   | {readonly kind: 'unknown'}
-  /** `forbid` and a launch of the job is open. Advice: the leader decides again. */
-  | {readonly kind: 'forbidden'; readonly openGroup: number}
+  /**
+   * `forbid` and a launch of the job is open; `null` = none of its own, but processes of a deleted job of its
+   * name still end. Advice: the leader decides again.
+   */
+  | {readonly kind: 'forbidden'; readonly openGroup: number | null}
   | {readonly kind: 'idempotency_mismatch'}
 
 export type JobSort =

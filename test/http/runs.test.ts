@@ -85,6 +85,21 @@ test('forbid refuses a second run by hand, and names the first; force goes past 
   assert.equal((await api.post('/v1/jobs/f?force=false')).status, 409)
 })
 
+test('forbid after a deleted job of the name says what is waited for', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('f')
+  const old = await api.running('f')
+  assert.equal((await api.delete('/v1/jobs/f')).status, 200)
+  await api.job('f', {concurrency: 'forbid'})
+  const refused = await api.post('/v1/jobs/f')
+  assert.deepEqual([refused.status, refused.json.code], [409, 'launch_open'])
+  assert.match(refused.json.detail, /^Processes of a deleted job "f" have not ended yet/)
+  assert.deepEqual([refused.json.group, refused.json.location], [undefined, undefined])
+  await api.finish(old, 'cancelled')
+  assert.equal((await api.post('/v1/jobs/f')).status, 202)
+})
+
 test('a run without a matching node is refused', async (t) => {
   const api = await startApi(t)
   await api.job('n')

@@ -89,7 +89,8 @@ test('a deleted job ends on an agent that was paused, and its successor waits fo
   assert.equal((await others[0].ask('DELETE', '/jobs/deleted')).status, 200)
   assert.deepEqual((await others[1].get('/busy')).json, [])
   await first.store(byHand('deleted', 'true', forbid))
-  assert.equal((await others[0].post('/jobs/deleted/run')).json.code, 'launch_open')
+  const {json: refused} = await others[0].post('/jobs/deleted/run')
+  assert.deepEqual([refused.code, refused.location], ['launch_open', undefined])
   program.signal('SIGCONT')
   const group = await until('the old one has ended', async () => {
     const answer = await others[1].post('/jobs/deleted/run')

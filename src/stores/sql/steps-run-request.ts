@@ -3,7 +3,7 @@ import type {RunRequest, RunResult} from '../../ports/job-store.ts'
 import type {Step} from './command.ts'
 import {recall, remember} from './idempotency.ts'
 import {lockJob} from './stored-job.ts'
-import {insertRequest, oldestOpen} from './stored-ledger.ts'
+import {firstOpen, insertRequest} from './stored-ledger.ts'
 import type {Transaction} from './transaction.ts'
 
 export function* requestRun(tx: Transaction, request: RunRequest): Step<RunResult> {
@@ -13,8 +13,8 @@ export function* requestRun(tx: Transaction, request: RunRequest): Step<RunResul
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}
   if (job.spec.concurrency === 'forbid' && !forced) {
-    const openGroup = yield* oldestOpen(name)
-    if (openGroup !== null) return {kind: 'forbidden', openGroup}
+    const open = yield* firstOpen(job)
+    if (open !== null) return {kind: 'forbidden', openGroup: open.isOwn ? open.group : null}
   }
   const group = yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced})
   const result: RunResult = {kind: 'accepted', job, group}

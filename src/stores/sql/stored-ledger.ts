@@ -2,6 +2,7 @@
  * Writing ledger rows inside a transaction: planned times (with merging of neighbours) and requests.
  * Decides nothing.
  */
+import type {JobRecord} from '../../core/job.ts'
 import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/ledger.ts'
 import {all, each, one, type Step, type Values} from './command.ts'
 import {
@@ -188,10 +189,20 @@ const OPEN_OF_NAME = `SELECT group_id FROM launches WHERE job_name = ? AND open 
 const IN_THE_WAY = `${OPEN_OF_NAME} AND (decision = 'launched' OR cause = 'schedule')
   ORDER BY group_id LIMIT 1`
 
-/** The oldest open launch of the name, undecided requests included; deleted jobs of the name count. */
-export function* oldestOpen(name: string): Step<number | null> {
-  const row = yield* one<{group_id: number}>(`${OPEN_OF_NAME} ORDER BY group_id LIMIT 1`, [name])
-  return row?.group_id ?? null
+/**
+ * The oldest open launch of the job, undecided requests included; without one the oldest of a deleted job of
+ * the same name, which nobody can look at any more.
+ */
+export function* firstOpen({
+  id,
+  spec: {name},
+}: JobRecord): Step<{readonly group: number; readonly isOwn: boolean} | null> {
+  const row = yield* one<{group_id: number; job_id: number}>(
+    `SELECT group_id, job_id FROM launches WHERE job_name = ? AND open = 1
+      ORDER BY CASE WHEN job_id = ? THEN 0 ELSE 1 END, group_id LIMIT 1`,
+    [name, id],
+  )
+  return row === null ? null : {group: row.group_id, isOwn: row.job_id === id}
 }
 
 /**

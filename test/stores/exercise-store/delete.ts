@@ -82,7 +82,8 @@ export function deleteCases(when: Case): void {
       await scene.store.deleteJob('a')
       await scene.submit('a', {concurrency: 'forbid'})
       const request = {name: 'a', forced: false, idempotency: null}
-      assert.deepEqual(await scene.store.requestRun(request), {kind: 'forbidden', openGroup: old})
+      const refused = {kind: 'forbidden', openGroup: null}
+      assert.deepEqual(await scene.store.requestRun(request), refused)
       scene.advance(120_000)
       const due = await scene.store.loadDue({limit: 10})
       assert.deepEqual(
@@ -94,6 +95,19 @@ export function deleteCases(when: Case): void {
       assert.equal((await scene.store.requestRun(request)).kind, 'accepted')
     },
   )
+
+  when('forbid names a launch of its own before one of a deleted namesake', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    await scene.claimOne()
+    await scene.store.deleteJob('a')
+    await scene.submit('a', {concurrency: 'forbid'})
+    const request = {name: 'a', forced: false, idempotency: null}
+    const own = await scene.store.requestRun({...request, forced: true})
+    assert(own.kind === 'accepted')
+    const refused = {kind: 'forbidden', openGroup: own.group}
+    assert.deepEqual(await scene.store.requestRun(request), refused)
+  })
 
   when(
     'resetting the history keeps open launches, the ledger and the statistics',
