@@ -104,6 +104,25 @@ export function claimCases(when: Case): void {
     assert.equal(now.claimed.length, 1)
   })
 
+  when(
+    'a claim that another one has overtaken takes nothing, and tells the newest',
+    async (scene) => {
+      await scene.submit('a')
+      const life = {nodeId: 'n1', incarnation: 'n1-life-1', room: 1}
+      for (let index = 0; index < 3; index += 1) await scene.run('a')
+      const first = await scene.store.claim({...life, token: 't1'})
+      assert.equal(first.newest, 't1')
+      const second = await scene.store.claim({...life, token: 't2', after: 't1'})
+      assert.deepEqual([second.claimed.length, second.newest], [1, 't2'])
+      const late = await scene.store.claim({...life, token: 't3', after: 't1'})
+      assert.deepEqual([late.claimed, late.newest], [[], 't2'])
+      const repeated = await scene.store.claim({...life, token: 't2', after: 't1'})
+      assert.equal(repeated.claimed.length, 1)
+      const third = await scene.store.claim({...life, token: 't3', after: 't2'})
+      assert.equal(third.claimed.length, 1)
+    },
+  )
+
   when('verifying tells whether each still runs under its token', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
