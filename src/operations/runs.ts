@@ -83,7 +83,7 @@ function noTarget(job: JobRecord): DomainError {
   return new DomainError('no_target', `No alive node ${wanted}; nothing was started.`)
 }
 
-/** `group` is `null` for what a deleted job of the name left behind: nothing there to look at or to cancel. */
+/** `group` is `null` for what a deleted namesake left behind: nothing there to look at or to cancel. */
 function launchOpen(name: string, group: number | null): DomainError {
   if (group === null)
     return new DomainError(
