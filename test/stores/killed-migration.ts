@@ -1,4 +1,4 @@
-/** A process that kills itself when all of a migration but its commit is done. Argument: the data directory. */
+/** Kills itself when all of a migration but its commit is done. Argument: the data directory. */
 import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
 import {Connection} from '../../src/stores/sqlite/connection.ts'
 import {prepareSchema} from '../../src/stores/sqlite/schema.ts'

@@ -84,7 +84,7 @@ export async function migrateToNextRelease(url: string): Promise<void> {
   assert.deepEqual(await migrate(url, NEXT_MIGRATIONS), {ok: true})
 }
 
-/** What a server with these migrations does to the store in a data directory; refused or failed, it throws. */
+/** What a server with these migrations does to the store in a data directory; throws when refused. */
 export function migrateFile(dataDir: string, migrations: readonly Migration[]): void {
   const connection = new Connection(storeFiles(dataDir).database, {readOnly: false})
   try {

@@ -17,7 +17,7 @@ let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
 after(() => postgres.close())
 
-/** Inserting a dependent's request waits for whoever holds this advisory lock; its number is taken by then. */
+/** Inserting a dependent's request waits for whoever holds this advisory lock, its number taken by then. */
 const GATE = 4711
 const GATED = `CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN PERFORM pg_advisory_xact_lock(${GATE}); RETURN NEW; END $$;

@@ -1,4 +1,4 @@
-/** Encrypted connections to the database, as its own clients have them: what is trusted, and what is refused. */
+/** Encrypted connections to the database, as its own clients have them: what is trusted, what refused. */
 import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
