@@ -55,9 +55,13 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
     [
       'a wrong password',
       () => at(`guarded:${SECRET}`, here('test_1')),
-      /password .*failed .*guarded/,
+      /refuses the password of role "guarded"/,
     ],
-    ['no such database', () => at(`belfry:${SECRET}`, here('nowhere')), /"nowhere" does not exist/],
+    [
+      'no such database',
+      () => at(`belfry:${SECRET}`, here('nowhere')),
+      /has no database "nowhere"/,
+    ],
     ['no such role', () => at(`nobody:${SECRET}`, here('test_1')), /"nobody" does not exist/],
     ['nobody listens', () => at(`belfry:${SECRET}`, '127.0.0.1:1/x'), /ECONNREFUSED/],
     ['no such host', () => at(`belfry:${SECRET}`, 'nowhere.invalid/x'), /nowhere\.invalid/],
@@ -84,7 +88,7 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
     t.after(() => silent.close())
     await once(silent.listen(0, '127.0.0.1'), 'listening')
     const {port} = silent.address() as AddressInfo
-    await refused(t, ['--store', at(`belfry:${SECRET}`, `127.0.0.1:${port}/x`)], /no primary/)
+    await refused(t, ['--store', at(`belfry:${SECRET}`, `127.0.0.1:${port}/x`)], /no answer within/)
   })
 })
 

@@ -10,9 +10,21 @@ export class ConnectionLost extends Error {
   override readonly name = 'ConnectionLost'
 }
 
+/** The server wants a password, and nobody has told one. */
+export class PasswordMissing extends Error {
+  override readonly name = 'PasswordMissing'
+}
+
 /** None of the hosts is a primary that takes writes. */
 export class NoPrimary extends Error {
   override readonly name = 'NoPrimary'
+  /** What each of them said, for sentences that name the address already. */
+  readonly reasons: string
+
+  constructor(where: string, reasons: readonly string[]) {
+    super(`${where} has no primary that answers: ${reasons.join('; ')}`)
+    this.reasons = reasons.join('; ')
+  }
 }
 
 /**

@@ -13,7 +13,7 @@ import {DEFAULT_LIMITS} from '../sql/transaction.ts'
 import type {MoveSource, SourceTable} from '../sqlite/move-out.ts'
 import {describeAddress, type Address} from './address.ts'
 import {postgresDialect} from './dialect.ts'
-import {ConnectionLost, textOf} from './failure.ts'
+import {ConnectionLost, NoPrimary, textOf} from './failure.ts'
 import {Primary} from './primary.ts'
 import {prepareSchema} from './schema.ts'
 import type {Session, SessionKind} from './session.ts'
@@ -80,7 +80,8 @@ export async function moveIn(request: MoveInRequest): Promise<MovedIn> {
     return await commit(session, where, compared)
   } catch (error) {
     if (error instanceof AssertionFailed) throw error
-    return refused(`${where} was not moved into: ${textOf(error)}.`)
+    const why = error instanceof NoPrimary ? error.reasons : textOf(error)
+    return refused(`${where} was not moved into: ${why}.`)
   } finally {
     // Undoes what is not committed.
     await session?.close()

@@ -11,11 +11,15 @@
 import {DatabaseError} from 'pg'
 import type {Clock, Timer} from '../../ports/clock.ts'
 import {describeAddress, describeHost, type Address, type Host} from './address.ts'
-import {NoPrimary, textOf} from './failure.ts'
+import {NoPrimary} from './failure.ts'
+import {reasonOf} from './reason.ts'
 import {Session, type SessionKind} from './session.ts'
 
 /** Once a primary is found, another that is newer has this long to say so: more than any that is well. */
 const HEAR_OUT_MS = 500
+
+const TAKES_NO_WRITES =
+  'takes no writes (a standby, or default_transaction_read_only is on); name the primary as well'
 
 export interface PrimaryOptions {
   readonly address: Address
@@ -76,7 +80,7 @@ export class Primary {
     }
     await found?.session.close()
     const where = describeAddress(this.#options.address)
-    throw new NoPrimary(`${where} has no primary that answers: ${reasons.join('; ')}`)
+    throw new NoPrimary(where, reasons)
   }
 
   #follow({session, history}: Found): void {
@@ -122,7 +126,7 @@ export class Primary {
     try {
       session = await Session.connect(address, host, clock, `${applicationName} ${kind.purpose}`)
       const {isReadOnly} = await session.prepare(address.schema, kind)
-      if (isReadOnly) reasons.push(`${describeHost(host)} takes no writes`)
+      if (isReadOnly) reasons.push(`${describeHost(host)} ${TAKES_NO_WRITES}`)
       else {
         const history = address.hosts.length > 1 ? await historyOf(session) : null
         if (!this.#isOutdated(history, reasons, host)) return {session, history}
@@ -130,7 +134,7 @@ export class Primary {
       await session.close()
     } catch (error) {
       session?.destroy()
-      reasons.push(textOf(error))
+      reasons.push(reasonOf(error, host, address))
     }
     return null
   }

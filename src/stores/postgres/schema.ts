@@ -11,7 +11,7 @@ import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
 import {establish, type Identity} from '../sql/steps-meta.ts'
 import {DEFAULT_LIMITS} from '../sql/transaction.ts'
 import {postgresDialect} from './dialect.ts'
-import {sqlState} from './failure.ts'
+import {sqlState, textOf} from './failure.ts'
 import type {Session} from './session.ts'
 import type {Statements} from './statements.ts'
 
@@ -31,6 +31,8 @@ const HELD_UP: ReadonlySet<string> = new Set(['55P03', '40P01'])
 const TABLE_KEPT =
   'cannot be migrated while somebody keeps one of its tables locked (a backup?); start again after that'
 
+const NO_RIGHT = '42501'
+
 export type PreparedSchema =
   | {readonly ok: true}
   /** A sentence without a subject, e.g. `was written by a newer Belfry …`. */
@@ -49,12 +51,14 @@ export async function prepareSchema(
   statements: Statements,
   request: SchemaRequest,
 ): Promise<PreparedSchema> {
-  const unfit = await whyUnfit(session)
+  const {schema} = request
+  const unfit = (await whyUnfit(session)) ?? (await whyNoRights(session, schema))
   if (unfit !== null) return {ok: false, problem: unfit}
   for (let tries = 1; ; tries += 1) {
     try {
       return await migrate(session, statements, request)
     } catch (error) {
+      if (sqlState(error) === NO_RIGHT) return {ok: false, problem: ofAnotherRole(schema, error)}
       if (!HELD_UP.has(sqlState(error))) throw error
       await session.run('ROLLBACK')
       if (tries === TRIES_MAX) return {ok: false, problem: TABLE_KEPT}
@@ -94,6 +98,35 @@ async function migrate(
   await statements.run(session, establish(tx, fresh))
   await session.run('COMMIT', MIGRATION_LIMIT_MS)
   return {ok: true}
+}
+
+/** Asked, since a statement that lacks a right says which, but not what would give it. */
+async function whyNoRights(session: Session, schema: string): Promise<string | null> {
+  const [row] = await session.rows(
+    `SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database,
+      count(n.oid)::int AS there, has_database_privilege(current_database(), 'CREATE')::int AS makes,
+      bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE'))::int AS uses
+      FROM pg_namespace n WHERE n.nspname = $1`,
+    [schema],
+    null,
+  )
+  const {role, database, there, makes, uses} = row ?? {}
+  if (there === 0 && makes === 0)
+    return (
+      `has no schema "${schema}", and role ${role} may not create it; ` +
+      `let an administrator run CREATE SCHEMA "${schema}" AUTHORIZATION ${role} in database ${database}`
+    )
+  if (there === 1 && uses === 0)
+    return (
+      `has a schema "${schema}" that role ${role} may not use; ` +
+      `let its owner run GRANT USAGE, CREATE ON SCHEMA "${schema}" TO ${role}`
+    )
+  return null
+}
+
+function ofAnotherRole(schema: string, error: unknown): string {
+  const fix = 'use the role that owns them, or make this one a member of it'
+  return `has tables in schema "${schema}" that are another role's (${textOf(error)}); ${fix}`
 }
 
 async function whyUnfit(session: Session): Promise<string | null> {

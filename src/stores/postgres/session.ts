@@ -9,7 +9,7 @@ import type {Clock} from '../../ports/clock.ts'
 import {assert} from '../../std/assert.ts'
 import type {Row, Value} from '../sql/command.ts'
 import type {Address, Host} from './address.ts'
-import {ConnectionLost, textOf} from './failure.ts'
+import {ConnectionLost, PasswordMissing, sqlState, textOf} from './failure.ts'
 
 /** A server that is there answers within milliseconds; a host that is gone must not hold up the others. */
 export const CONNECT_LIMIT_MS = 2_000
@@ -41,6 +41,7 @@ export interface ServerNature {
   readonly version: number
 }
 
+const INVALID_PASSWORD = '28P01'
 /** First characters of the SQLSTATE of warnings. */
 const WARNING_CLASS = '01'
 
@@ -81,7 +82,7 @@ export class Session {
     })
   }
 
-  /** Throws `ConnectionLost`, or the server's own refusal. */
+  /** Throws `ConnectionLost`, `PasswordMissing`, or the server's own refusal. */
   static async connect(
     address: Address,
     host: Host,
@@ -103,7 +104,19 @@ export class Session {
       stream: () => socket,
     })
     const session = new Session(host, client, socket, clock)
-    await session.#within(CONNECT_LIMIT_MS, () => client.connect())
+    let isUntold = false
+    try {
+      await session.#within(CONNECT_LIMIT_MS, async () => {
+        try {
+          await client.connect()
+        } catch (error) {
+          isUntold = lacksPassword(client, socket, error)
+          throw error
+        }
+      })
+    } catch (error) {
+      throw isUntold ? new PasswordMissing('no password is given', {cause: error}) : error
+    }
     return session
   }
 
@@ -204,6 +217,17 @@ export class Session {
     const {host, port} = this.host
     return new ConnectionLost(`${host}:${port}: ${textOf(cause)}`, {cause})
   }
+}
+
+/**
+ * The client only knows that it has no password when the server asks for one: then it gives up by itself
+ * while the connection stands, or sends something that no server takes.
+ */
+function lacksPassword(client: Client, socket: Socket, error: unknown): boolean {
+  if ((client.password ?? null) !== null) return false
+  if (error instanceof DatabaseError) return sqlState(error) === INVALID_PASSWORD
+  const isOfTheNetwork = error instanceof Error && 'code' in error
+  return !isOfTheNetwork && socket.readyState === 'open'
 }
 
 /** PostgreSQL's texts hold every character but the first one, U+0000. */

@@ -14,7 +14,7 @@ import {describeAddress, parseAddress, type Address} from './address.ts'
 import type {AttemptParts} from './attempt.ts'
 import {Committer} from './committer.ts'
 import {engineFacts} from './facts.ts'
-import {textOf} from './failure.ts'
+import {NoPrimary, textOf} from './failure.ts'
 import {writeImage} from './image.ts'
 import {Lane} from './lane.ts'
 import {Primary} from './primary.ts'
@@ -105,7 +105,7 @@ async function prepare(
     }
   } catch (error) {
     if (error instanceof AssertionFailed) throw error
-    return `cannot be opened: ${textOf(error)}`
+    return `cannot be opened: ${error instanceof NoPrimary ? error.reasons : textOf(error)}`
   }
 }
 

@@ -63,7 +63,7 @@ describe('opening', () => {
     await store.close()
     const other = await tryOpen(`${postgres.url('postgres', 'modest')}?schema=unmade`)
     assert(!other.ok)
-    assert.match(other.problem, /cannot be opened: permission denied/)
+    assert.match(other.problem, /has no schema "unmade", and role modest may not create it/)
   })
 
   it('in a database of another encoding is refused', async () => {
