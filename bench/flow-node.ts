@@ -25,6 +25,7 @@ import {localWakeup} from '../src/system/local-wakeup.ts'
 import {openMetrics} from '../src/system/metrics.ts'
 import {systemClock} from '../src/system/system-clock.ts'
 import {systemRandom} from '../src/system/system-random.ts'
+import {PLAIN_SPEC} from '../test/support/fixtures.ts'
 
 const NODE = {id: 'id-of-bench', incarnation: 'first-life'} as const
 /** No run of the benchmark lasts so long, however far its clock is set. */
@@ -237,32 +238,10 @@ function configOf(dataDir: string, slots: number): Config {
   return loaded.config
 }
 
-const PLAIN_SPEC: Omit<JobSpec, 'name'> = {
-  displayname: '',
-  schedule: '@manually',
-  timezone: '',
-  owner: '',
-  ownerEmail: '',
-  disabled: false,
-  tags: {},
-  metadata: {},
-  retries: 0,
-  parentJob: '',
-  processors: {},
-  concurrency: 'allow',
-  executor: 'shell',
-  executorConfig: {command: 'true'},
-  ephemeral: false,
-  startsAt: null,
-  expiresAt: null,
-  catchUp: 'latest',
-  maxLateness: '24h',
-  onDisconnect: '',
-}
-
 /** A definition as an accepted submit stores it. */
 export function aSpec(name: string, changes: Partial<JobSpec> = {}): JobSpec {
-  return {...PLAIN_SPEC, name, ...changes}
+  const shell = {executor: 'shell', executorConfig: {command: 'true'}}
+  return {...PLAIN_SPEC, ...shell, name, schedule: '@manually', timezone: '', ...changes}
 }
 
 export function submitting(spec: JobSpec): SubmitRequest {

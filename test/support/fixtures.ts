@@ -10,7 +10,8 @@ import type {Candidate, MemberRecord, MemberStatus} from '../../src/core/node.ts
 /** 2026-03-01T12:00:00Z, a Sunday: where fixtures live unless told otherwise. */
 export const NOON = Date.parse('2026-03-01T12:00:00Z')
 
-const PLAIN_SPEC: JobSpec = {
+/** Whatever the interface leaves unset, and no more. */
+export const PLAIN_SPEC: JobSpec = {
   name: 'job',
   displayname: '',
   schedule: '@every 1m',

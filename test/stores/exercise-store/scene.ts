@@ -13,6 +13,7 @@ import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job
 import type {DecidedLaunch} from '../../../src/ports/leader-store.ts'
 import type {ClaimedExecution, FinishItem, FinishOutcome} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
+import {PLAIN_SPEC} from '../../support/fixtures.ts'
 
 /** A store of its own for one case. */
 export interface OpenedStore {
@@ -50,30 +51,8 @@ export const ALL_EXECUTIONS: ExecutionQuery = {
 }
 
 export function aSpec(name: string, over: Partial<JobSpec> = {}): JobSpec {
-  return {
-    name,
-    displayname: '',
-    schedule: '@every 1m',
-    timezone: '',
-    owner: '',
-    ownerEmail: '',
-    disabled: false,
-    tags: {},
-    metadata: {},
-    retries: 0,
-    parentJob: '',
-    processors: {},
-    concurrency: 'allow',
-    executor: 'shell',
-    executorConfig: {command: 'true'},
-    ephemeral: false,
-    startsAt: null,
-    expiresAt: null,
-    catchUp: 'latest',
-    maxLateness: '24h',
-    onDisconnect: '',
-    ...over,
-  }
+  const shell = {executor: 'shell', executorConfig: {command: 'true'}}
+  return {...PLAIN_SPEC, ...shell, name, timezone: '', ...over}
 }
 
 export interface EndOptions {
