@@ -7,7 +7,7 @@
  * after it the follow-ups (retry, dependents' requests) are durable. Bells may be lost, polls find the work;
  * events are told once or, when nobody heard what a commit did, never.
  */
-import {executionId} from '../core/execution.ts'
+import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
@@ -79,17 +79,8 @@ export function announceFinished(
     const {execution, retry} = outcome
     retries ||= retry !== null
     closed ||= outcome.closed !== null
-    const {status, startedAt, finishedAt} = execution
-    if (status === 'pending' || status === 'running') continue
-    events.emit('execution_finished', {
-      job: execution.jobName,
-      execution: executionId(execution),
-      node: execution.node,
-      status,
-      attempt: execution.attempt,
-      duration_ms: startedAt === null || finishedAt === null ? 0 : finishedAt - startedAt,
-      retried: retry !== null,
-    })
+    emitFinished(events, execution, retry !== null)
+    for (const ended of outcome.endedRetries ?? []) emitFinished(events, ended, false)
     if (outcome.jobDisabled)
       events.emit('job_disabled', {job: execution.jobName, reason: 'quarantined'})
     if (outcome.jobDeleted) events.emit('job_deleted', {job: execution.jobName})
@@ -97,4 +88,18 @@ export function announceFinished(
   if (retries) wakeup.ring('run')
   // Dependents' turns, and planned times that waited for this launch to close.
   if (closed) wakeup.ring('launch')
+}
+
+function emitFinished(events: Events, execution: ExecutionRecord, retried: boolean): void {
+  const {status, startedAt, finishedAt} = execution
+  if (status === 'pending' || status === 'running') return
+  events.emit('execution_finished', {
+    job: execution.jobName,
+    execution: executionId(execution),
+    node: execution.node,
+    status,
+    attempt: execution.attempt,
+    duration_ms: startedAt === null || finishedAt === null ? 0 : finishedAt - startedAt,
+    retried,
+  })
 }

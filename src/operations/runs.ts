@@ -70,6 +70,7 @@ export function createRuns(dependencies: OperationsDependencies, store: PatientS
     wakeup.ring('cancel')
     const {status} = result.execution
     events.emit('execution_changed', {job: name, execution: id, status})
+    dependencies.announce(result.ended)
     const view = await store.read((data) => data.execution(name, key, LISTED_OUTPUT_BYTES))
     return view ?? {...result.execution, output: new Uint8Array(), outputTruncated: false}
   }

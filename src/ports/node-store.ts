@@ -93,6 +93,8 @@ export type FinishOutcome =
       /** The job was disabled, or deleted because it was ephemeral. */
       readonly jobDisabled: boolean
       readonly jobDeleted: boolean
+      /** Attempts of the launch that waited for their backoff and ended `cancelled` with it; absent = none. */
+      readonly endedRetries?: readonly ExecutionRecord[]
     }
   /** It had ended already: noted as a late result if it was `lost`, nothing else changed. */
   | {readonly kind: 'already'; readonly key: ExecutionKey; readonly status: FinalStatus}
@@ -134,7 +136,12 @@ export interface NodeStore {
 }
 
 export type CancelResult =
-  | {readonly kind: 'requested'; readonly execution: ExecutionRecord}
+  /** `ended` at once, being pending: the execution itself, and attempts that waited for their backoff. */
+  | {
+      readonly kind: 'requested'
+      readonly execution: ExecutionRecord
+      readonly ended: readonly FinishOutcome[]
+    }
   | {readonly kind: 'over'; readonly status: FinalStatus}
   | {readonly kind: 'unknown'}
 
@@ -144,6 +151,18 @@ export interface StandingClaim {
   readonly token: string
   /** How long ago it was made. */
   readonly ageMs: number
+}
+
+/**
+ * What a node can prove of an earlier life of its own: an execution that life had claimed, of a launch above
+ * `upTo` and not among the begun, was never handed to an executor.
+ */
+export interface EarlierLife {
+  readonly incarnation: string
+  /** Number of a launch. */
+  readonly upTo: number
+  /** Ids of executions. */
+  readonly begun: ReadonlySet<string>
 }
 
 /** What became of removing a member. */
@@ -166,6 +185,16 @@ export interface MemberStore {
     readonly nodeId: string
     readonly incarnation: string
   }): Promise<readonly StandingClaim[]>
+  /**
+   * Executions that a life of the node had claimed and never started, and that are still running under these
+   * claims, are pending again as if they had not been claimed, and due at once. Said by the node's next life
+   * after it joined: until then its earlier one might claim still. Those that are to be cancelled, that are
+   * retries of a launch whose retries have ended, or whose job is deleted are left for a rescue. Answers what
+   * was given back; repeatable.
+   */
+  giveBack(
+    claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
+  ): Promise<readonly ExecutionRecord[]>
   /** `taken`: another identity holds the name and its heartbeat is fresh (`freshMs`). */
   join(
     request: JoinRequest,

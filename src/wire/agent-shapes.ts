@@ -159,6 +159,7 @@ export const Outcome = Type.Union([
     ]),
     jobDisabled: Type.Boolean(),
     jobDeleted: Type.Boolean(),
+    endedRetries: Type.Optional(Type.Array(Execution)),
   }),
   Type.Object({kind: Type.Literal('already'), key: Key, status: Final}),
   Type.Object({kind: Type.Literal('unknown'), key: Key}),

@@ -254,6 +254,40 @@ test('cancelling is a stored request; what is over cannot be cancelled', async (
     assert.equal((await api.post(path)).json.code, 'execution_unknown')
 })
 
+test('every execution that a cancel ends is told as finished, waiting retries too', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('c', {retries: 2})
+  const retried = await api.running('c')
+  await api.finish(retried, 'failed')
+  const {group} = retried.execution
+  const sibling = {...retried.execution, node: 'node-b', attempt: 2, status: 'cancelled'} as const
+  const withSibling = await startApi(t, {
+    wrapStore: () => ({
+      ...api.store,
+      cancelExecution: async (name, key) => {
+        const result = await api.store.cancelExecution(name, key)
+        const [ended] = result.kind === 'requested' ? result.ended : []
+        if (result.kind !== 'requested' || ended?.kind !== 'finished') return result
+        return {...result, ended: [{...ended, endedRetries: [sibling]}]}
+      },
+    }),
+  })
+  assert.equal(
+    (await withSibling.post(`/v1/jobs/c/executions/${group}-node-a-2/cancel`)).status,
+    202,
+  )
+  assert.deepEqual(
+    withSibling.events
+      .of('execution_finished')
+      .map(({execution, status, retried: again}) => [execution, status, again]),
+    [
+      [`${group}-node-a-2`, 'cancelled', false],
+      [`${group}-node-b-2`, 'cancelled', false],
+    ],
+  )
+})
+
 test('output as text, also as a download', async (t) => {
   const api = await startApi(t)
   await api.join()

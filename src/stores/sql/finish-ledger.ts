@@ -107,7 +107,7 @@ export class FinishLedger {
     launch.record = {...launch.record, nodeDeaths, retriesEnded}
     launch.changed = true
     this.#settle(job, held, end)
-    if (decision.endsRetries) this.endRetries(launch, job)
+    const endedRetries = decision.endsRetries ? this.endRetries(launch, job) : []
     const retry = decision.retry === null ? null : this.#retry(launch, held, decision.retry)
     const quarantined = decision.quarantined && !job.disabled && job.quarantinedBy === null
     if (quarantined) job.quarantinedBy = launch.record.group
@@ -119,6 +119,7 @@ export class FinishLedger {
       closed,
       jobDisabled: quarantined,
       jobDeleted: job.keptGroup === launch.record.group,
+      ...(endedRetries.length === 0 ? {} : {endedRetries}),
     }
   }
 
@@ -134,8 +135,9 @@ export class FinishLedger {
     this.days.set(day, counts)
   }
 
-  /** Attempts that wait for their backoff end without having run. */
-  endRetries(launch: HeldLaunch, job: HeldJob): void {
+  /** Attempts that wait for their backoff end without having run; answers them. */
+  endRetries(launch: HeldLaunch, job: HeldJob): ExecutionRecord[] {
+    const ended: ExecutionRecord[] = []
     launch.record = {...launch.record, retriesEnded: true}
     launch.changed = true
     for (const other of launch.executions) {
@@ -148,7 +150,9 @@ export class FinishLedger {
         with: {},
       } as const
       this.#settle(job, other, end)
+      ended.push(other.record)
     }
+    return ended
   }
 
   #retry(

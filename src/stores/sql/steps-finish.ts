@@ -3,7 +3,12 @@
  * rule, so counters, status, statistics, retries and follow-ups are written by the transaction that earned
  * them.
  */
-import {lostLine, type ExecutionKey, type FinalStatus} from '../../core/execution.ts'
+import {
+  lostLine,
+  type ExecutionKey,
+  type ExecutionRecord,
+  type FinalStatus,
+} from '../../core/execution.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
 import {all, one, type Step} from './command.ts'
@@ -160,12 +165,14 @@ export function* cancelExecution(
   const job = launch === undefined ? null : ledger.jobOf(launch)
   if (held === null || launch === undefined || job === null) return {kind: 'unknown'}
   const {status} = held.record
+  let ended: FinishOutcome[]
   if (status === 'pending') {
-    ledger.end(held, {status: 'cancelled', reason: '', finishedAt: tx.now, dice: 0, with: {}})
+    const end = {status: 'cancelled', reason: '', finishedAt: tx.now, dice: 0, with: {}} as const
+    ended = [ledger.end(held, end)]
   } else if (status === 'running') {
     const cancelRequestedAt = held.record.cancelRequestedAt ?? tx.now
     held.record = {...held.record, cancelRequestedAt}
-    ledger.endRetries(launch, job)
+    ended = ledger.endRetries(launch, job).map(endedAlone)
     yield* all(`UPDATE executions SET cancel_requested_at = ? WHERE ${BY_KEY}`, [
       cancelRequestedAt,
       ...keyValues(key),
@@ -174,5 +181,11 @@ export function* cancelExecution(
     return {kind: 'over', status}
   }
   yield* writeLedger(tx, ledger)
-  return {kind: 'requested', execution: held.record}
+  return {kind: 'requested', execution: held.record, ended}
+}
+
+/** Beside an execution that still runs, so that nothing follows from it. */
+function endedAlone(execution: ExecutionRecord): FinishOutcome {
+  const nothing = {retry: null, closed: null, jobDisabled: false, jobDeleted: false} as const
+  return {kind: 'finished', execution, ...nothing}
 }

@@ -13,6 +13,9 @@ export function cancelCases(when: Case): void {
     const key = {group, node: 'node-1', attempt: 1}
     const result = await scene.store.cancelExecution('a', key)
     assert(result.kind === 'requested')
+    const [ended] = result.ended
+    assert(ended?.kind === 'finished')
+    assert.deepEqual([ended.execution, ended.closed!.status], [result.execution, 'failed'])
     const {status, startedAt, finishedAt} = result.execution
     assert.deepEqual([status, startedAt, finishedAt], ['cancelled', null, scene.now])
     assert.deepEqual(await scene.claim(), [])
@@ -56,7 +59,18 @@ export function cancelCases(when: Case): void {
       const one = await scene.claimOne('n1')
       const two = await scene.claimOne('n2')
       await scene.end(two, 'failed')
-      await scene.store.cancelExecution('a', {group, node: 'node-1', attempt: 1})
+      const first = {group, node: 'node-1', attempt: 1}
+      const cancelled = await scene.store.cancelExecution('a', first)
+      assert(cancelled.kind === 'requested')
+      const ended = cancelled.ended.map((outcome) => {
+        assert(outcome.kind === 'finished')
+        const {node, attempt, status} = outcome.execution
+        return [node, attempt, status, outcome.retry, outcome.closed]
+      })
+      assert.deepEqual(ended, [['node-2', 2, 'cancelled', null, null]])
+      const again = await scene.store.cancelExecution('a', first)
+      assert(again.kind === 'requested')
+      assert.deepEqual(again.ended, [])
       const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
       assert.deepEqual(
         page!.rows.map(({node, attempt, status}) => [node, attempt, status]),
@@ -74,6 +88,23 @@ export function cancelCases(when: Case): void {
       assert.deepEqual([last.retry, last.closed!.status], [null, 'failed'])
     },
   )
+
+  when('the end of a cancelled execution tells which retries ended with it', async (scene) => {
+    await scene.submit('a', {retries: 3})
+    const group = await scene.run('a', ['n1', 'n2', 'n3'])
+    const one = await scene.claimOne('n1')
+    const two = await scene.claimOne('n2')
+    await scene.end(two, 'failed')
+    const outcome = await scene.end(one, 'cancelled')
+    assert(outcome.kind === 'finished')
+    assert.deepEqual(
+      outcome.endedRetries!.map(({node, attempt, status}) => [node, attempt, status]),
+      [['node-2', 2, 'cancelled']],
+    )
+    const pending = await scene.store.cancelExecution('a', {group, node: 'node-3', attempt: 1})
+    assert(pending.kind === 'requested' && pending.ended[0]?.kind === 'finished')
+    assert.equal(pending.ended[0].endedRetries, undefined)
+  })
 
   when('what is not the job’s own is unknown', async (scene) => {
     await scene.submit('a')

@@ -121,6 +121,10 @@ export function rescueCases(when: Case): void {
     const outcome = second.finished[0]!
     assert(outcome.kind === 'finished' && outcome.jobDisabled)
     assert.equal(outcome.retry, null)
+    assert.deepEqual(
+      outcome.endedRetries!.map(({attempt, status}) => [attempt, status]),
+      [[2, 'cancelled']],
+    )
     const after = await scene.job('a')
     assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
     const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
