@@ -1,7 +1,7 @@
 /**
  * A cluster on this machine to look at: a PostgreSQL in a temporary folder, three servers on it, two agents
- * and a few jobs. Everything ends, and is removed, with Ctrl-C. For trying things out, never for keeping
- * anything.
+ * and a few jobs. Everything ends, and is removed, with Ctrl-C, and also when this script is killed. For
+ * trying things out, never for keeping anything.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -59,6 +59,18 @@ const JOBS = [
   },
 ]
 
+/**
+ * Holds a node until a line comes on standard input, or its end: then this script was killed, and what the
+ * node kept is removed here. Arguments: the node's folder, then its command.
+ */
+const KEEPER = `folder=$1; shift
+"$@" </dev/null & node=$!
+exec >&-
+if read -r word; then folder=; fi
+kill -TERM $node 2>/dev/null
+wait $node
+[ -z "$folder" ] || { rm -rf "$folder"; rmdir "\${folder%/*}" 2>/dev/null; }`
+
 const folder = mkdtempSync(join(tmpdir(), 'belfry-demo-'))
 const started: ChildProcess[] = []
 let isEnding = false
@@ -66,9 +78,11 @@ let isEnding = false
 /** Resolves with the ready line; rejects when the process ends instead. */
 async function start(name: string, words: readonly string[]): Promise<string> {
   if (isEnding) throw new Error('it is to end')
-  const flags = ['--name', name, '--data', join(folder, name), '--log-level', 'error']
-  const child = spawn(process.execPath, [MAIN, ...words, ...flags], {
-    stdio: ['ignore', 'pipe', 'inherit'],
+  const data = join(folder, name)
+  const flags = ['--name', name, '--data', data, '--log-level', 'error']
+  const command = [process.execPath, MAIN, ...words, ...flags]
+  const child = spawn('sh', ['-c', KEEPER, 'keeper', data, ...command], {
+    stdio: ['pipe', 'pipe', 'inherit'],
     // A Ctrl-C is for this script, which ends them in order.
     detached: true,
   })
@@ -76,7 +90,8 @@ async function start(name: string, words: readonly string[]): Promise<string> {
   const lines = createInterface(child.stdout)
   return Promise.race([
     once(lines, 'line').then(([first]) => String(first)),
-    once(child, 'exit').then(() => Promise.reject(new Error(`${name} did not start`))),
+    // The keeper stays, but what the node writes has an end with it.
+    once(lines, 'close').then(() => Promise.reject(new Error(`${name} did not start`))),
   ])
 }
 
@@ -84,7 +99,7 @@ async function stopAll(): Promise<void> {
   isEnding = true
   for (const child of started.toReversed()) {
     if (child.exitCode !== null || child.signalCode !== null) continue
-    child.kill('SIGTERM')
+    child.stdin?.end('stop\n')
     await once(child, 'exit')
   }
 }
