@@ -93,7 +93,7 @@ export type FinishOutcome =
       /** The job was disabled, or deleted because it was ephemeral. */
       readonly jobDisabled: boolean
       readonly jobDeleted: boolean
-      /** Attempts of the launch that waited for their backoff and ended `cancelled` with it; absent = none. */
+      /** Attempts of the launch that waited for their backoff and ended `cancelled` too; absent = none. */
       readonly endedRetries?: readonly ExecutionRecord[]
     }
   /** It had ended already: noted as a late result if it was `lost`, nothing else changed. */
