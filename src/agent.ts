@@ -211,6 +211,8 @@ class Agent implements RunningAgent {
         mayLeave: () => !link.isConnected,
       },
       pollMs: limits.agentPollMs,
+      // Each heartbeat says what runs here, and its answer what of it is not this node's.
+      verifyEveryMs: Infinity,
       finishing: finishingKept(this.#journal, this.#events),
     })
     this.#run.start()

@@ -38,6 +38,11 @@ export const LIMITS = {
     reason:
       'a claim older than this at its start is verified again, so that a paused node starts nothing stale',
   },
+  claimVerifyMs: {
+    value: 5_000,
+    reason:
+      'a server that was taken for dead and lives runs beside its successor no longer; costs a small read',
+  },
   commitWaitMs: {
     value: 2,
     reason: 'nobody notices it, and one fsync then carries everything that came meanwhile',
@@ -175,6 +180,7 @@ export function assertLimits(limits: Limits): void {
     [limits.judgeLookMs < limits.judgePauseMaxMs, 'a judge that looks in time has listened'],
     [limits.judgePauseMaxMs < limits.failedAfterMs, 'a paused judge fails nobody'],
     [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],
+    [limits.pollMs <= limits.claimVerifyMs, 'claims are verified when a server looks anyway'],
     [limits.pollMs < limits.claimRepickMs, 'a node polls before its work is given away'],
     [limits.killAfterMs < limits.lostAfterMs, 'work can be ended before it is declared lost'],
     [

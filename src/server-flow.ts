@@ -98,6 +98,7 @@ export interface NodeRun {
   /** Absent for a server that is the only one: nobody else gives its work away. */
   readonly cutOff?: CutOff
   readonly pollMs?: number
+  readonly verifyEveryMs?: number
   /** Around the finish of each execution. */
   readonly finishing?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
 }
@@ -108,7 +109,7 @@ export function runService(
   node: {readonly id: string; readonly incarnation: string},
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
-  {cutOff, pollMs, finishing}: NodeRun = {},
+  {cutOff, pollMs, verifyEveryMs, finishing}: NodeRun = {},
 ): RunService {
   const {limits} = config
   const {store, clock} = ports
@@ -133,6 +134,7 @@ export function runService(
     slots: config.slots,
     claimMax: limits.claimBatchMax,
     claimFreshMs: limits.claimFreshMs,
+    verifyEveryMs: verifyEveryMs ?? limits.claimVerifyMs,
     pollMs: pollMs ?? limits.pollMs,
     ...(cutOff === undefined ? {} : {cutOff}),
     drainPatienceMs: limits.drainPatienceMs,

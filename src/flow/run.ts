@@ -31,6 +31,11 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
   readonly claimMax: number
   /** A claim older than this when its start comes is verified again. */
   readonly claimFreshMs: number
+  /**
+   * How often the store is asked whether what runs is still this node's; `Infinity` = something else compares
+   * that.
+   */
+  readonly verifyEveryMs: number
   readonly pollMs: number
   /**
    * What a drain waits for a store that does not take the ends, or a command that cannot be ended,
@@ -82,10 +87,12 @@ export class RunService implements Service {
   readonly #impatient = Promise.withResolvers<void>()
   /** Kept over a failed claim, so that repeating it answers what it may have claimed. */
   #token: string | null = null
+  #verifiedAt: number
 
   constructor(options: RunOptions) {
     this.#options = options
     const {clock, events} = options
+    this.#verifiedAt = clock.monotonicMs()
     const failed = (step: string) => (error: unknown) =>
       events.emit('step_failed', {step, message: String(error)})
     this.#claims = new Loop({clock, step: () => this.#claim(), failed: failed('claim')})
@@ -221,13 +228,15 @@ export class RunService implements Service {
     this.#patience = {timer, dueAt}
   }
 
-  /** Whether the claim still stands. While the store cannot say, nothing is started. */
+  /** Whether the claim still stands. While the store cannot say so freshly, nothing is started. */
   async #verify(running: Running): Promise<boolean> {
-    const {store, clock, events, pollMs} = this.#options
+    const {store, clock, events, claimFreshMs, pollMs} = this.#options
     for (;;) {
       try {
+        const askedAt = clock.monotonicMs()
         const [holds] = await store.verifyClaims([running.claim])
-        return holds === true
+        if (holds !== true) return false
+        if (clock.monotonicMs() - askedAt <= claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
         await new Promise<void>((resolve) => clock.after(pollMs, resolve))
@@ -240,7 +249,20 @@ export class RunService implements Service {
     if (this.#running.size === 0) return pollMs
     const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
     for (const key of keys) this.#running.get(executionId(key))?.cancel()
+    await this.#endGivenUp()
     return pollMs
+  }
+
+  /** A node that was taken for dead and lives hears of that nowhere else, unless its work has output. */
+  async #endGivenUp(): Promise<void> {
+    const {store, clock, verifyEveryMs} = this.#options
+    if (clock.monotonicMs() - this.#verifiedAt < verifyEveryMs) return
+    const asked = [...this.#running]
+    const holds = await store.verifyClaims(asked.map(([, running]) => running.claim))
+    this.#verifiedAt = clock.monotonicMs()
+    asked.forEach(([id, running], index) => {
+      if (holds[index] !== true && this.#running.get(id) === running) running.cancel()
+    })
   }
 
   /**

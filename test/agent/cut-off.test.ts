@@ -51,6 +51,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     slots: 4,
     claimMax: 4,
     claimFreshMs: 1_000,
+    verifyEveryMs: Infinity,
     pollMs: 1_000,
     drainPatienceMs: 20_000,
     hurriedPatienceMs: 3_000,

@@ -96,6 +96,26 @@ describe('a claim', () => {
     await world.check(['job'])
   })
 
+  it('whose verification took too long is verified again', async () => {
+    const {world, life, executor} = await aServer()
+    const slowMs = new Map([
+      ['claim', 700],
+      ['verifyClaims', 700],
+    ])
+    life.delayMs = (method) => slowMs.get(method) ?? 0
+    await world.runByHand('job')
+    await world.clock.until(() => life.calls.get('verifyClaims') === 1)
+    // The store has looked, the answer is under way.
+    await world.clock.advance(SECOND)
+    const {nodeId} = life
+    const lives = {term: null, nodeId, exceptIncarnation: null, judged: null} as const
+    await world.store.rescue({...lives, reason: 'node_lost', limit: 10, dice: 0})
+    slowMs.clear()
+    await world.clock.advance(10 * SECOND)
+    assert.equal(executor.started.length, 0)
+    assert.deepEqual(await world.statuses('job'), ['lost'])
+  })
+
   it('waits with the start while the store cannot say whether it stands', async () => {
     const {world, life, executor} = await aServer()
     life.delayMs = (method) => (method === 'claim' ? 700 : 0)
@@ -159,6 +179,44 @@ describe('a claim', () => {
     await world.clock.advance(10 * SECOND)
     const [, retry] = await world.executions('job')
     assert.ok(retry!.startedAt! - retry!.notBefore <= 1)
+  })
+})
+
+describe('a server that was given up and lives', () => {
+  const keep = aJob('job').manual().retrying(1).tagged({role: 'web:1'})
+
+  async function aCutOff() {
+    const world = new World()
+    await world.start({name: 'leader', incarnation: 'leader-1'})
+    const settings = {tags: {role: 'web'}, leads: false, scripts: {job: FOREVER}}
+    const one = await world.start({...settings, name: 'one', incarnation: 'one-1'})
+    const two = await world.start({...settings, name: 'two', incarnation: 'two-1'})
+    await world.submit(keep.with({onDisconnect: 'keep'}))
+    await world.runByHand('job')
+    await world.clock.until(() => one.executor.started.length + two.executor.started.length === 1)
+    const [cut, other] = one.executor.started.length === 1 ? [one, two] : [two, one]
+    cut.fault = () => 'unavailable'
+    return {world, cut, other}
+  }
+
+  it('ends what it still runs soon after it is back, also without a word of output', async () => {
+    const {world, cut, other} = await aCutOff()
+    await world.clock.advance(40 * SECOND)
+    assert.deepEqual([cut.executor.running.length, other.executor.running.length], [1, 1])
+    cut.fault = () => 'none'
+    await world.clock.advance(10 * SECOND)
+    assert.deepEqual([cut.executor.running.length, other.executor.running.length], [0, 1])
+    assert.deepEqual((await world.statuses('job')).toSorted(), ['lost', 'running'])
+    await world.check(['job'])
+  })
+
+  it('but not when nobody gave it up meanwhile', async () => {
+    const {world, cut} = await aCutOff()
+    await world.clock.advance(20 * SECOND)
+    cut.fault = () => 'none'
+    await world.clock.advance(MINUTE)
+    assert.equal(cut.executor.running.length, 1)
+    assert.deepEqual(await world.statuses('job'), ['running'])
   })
 })
 

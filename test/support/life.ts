@@ -222,6 +222,7 @@ export class Life {
       slots: this.settings.slots,
       claimMax: 256,
       claimFreshMs: 1_000,
+      verifyEveryMs: 5_000,
       pollMs: 1_000,
       keepOutputBytes: this.settings.keepOutputBytes,
       flushBytes: 64 * 1024,
