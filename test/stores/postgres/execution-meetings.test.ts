@@ -1,0 +1,203 @@
+/**
+ * Two servers that claim, end, rescue or move executions of one launch at the same moment: what comes out is
+ * what one after the other gives.
+ */
+import assert from 'node:assert/strict'
+import {after, before, describe, it} from 'node:test'
+import type {ClaimedExecution, FinishOutcome} from '../../../src/ports/node-store.ts'
+import type {Store} from '../../../src/ports/store.ts'
+import {withCluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {ALL_ROWS, anEnd, type Scene} from '../exercise-store/scene.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+const CHILD = {schedule: '', parentJob: 'a'}
+
+/** Launches `a` on two nodes, which both run it. */
+async function onTwoNodes(scene: Scene): Promise<[number, ClaimedExecution, ClaimedExecution]> {
+  const group = await scene.run('a', ['n1', 'n2'])
+  return [group, await scene.claimOne('n1'), await scene.claimOne('n2')]
+}
+
+async function endOn(store: Store, claimed: ClaimedExecution): Promise<FinishOutcome> {
+  const [outcome] = await store.finish([anEnd(claimed, 'succeeded')])
+  return outcome!
+}
+
+function closings(outcomes: readonly FinishOutcome[]): unknown[] {
+  return outcomes.flatMap((outcome) => {
+    return outcome.kind === 'finished' && outcome.closed !== null ? [outcome.closed] : []
+  })
+}
+
+describe('two nodes that finish one launch', () => {
+  it('hide the rest of it from a claim, which soon looks again', async () => {
+    await withCluster(postgres, async ({scene, first, hold}) => {
+      await scene.submit('a')
+      await scene.join('n2')
+      const group = await scene.run('a', ['n1', 'n2'])
+      const holder = await hold(`SELECT FROM executions WHERE group_id = ${group} FOR UPDATE`)
+      const request = {nodeId: 'n2', incarnation: 'n2-life-1', room: 5}
+      const early = await first.claim({...request, token: 't1'})
+      assert.deepEqual([early.claimed, early.waiting], [[], 0])
+      assert.ok(early.nextDueInMs !== null && early.nextDueInMs < 100, `${early.nextDueInMs} ms`)
+      await holder.release()
+      const later = await first.claim({...request, token: 't2'})
+      assert.deepEqual([later.claimed.length, later.nextDueInMs], [1, null])
+    })
+  })
+
+  it('close it once, whichever comes last', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+      const job = await scene.submit('a')
+      await scene.submit('child', CHILD)
+      await scene.join('n2')
+      const [group, one, two] = await onTwoNodes(scene)
+      const holder = await hold(`SELECT FROM jobs WHERE id = ${job.id} FOR UPDATE`)
+      const ends = [endOn(first, one), endOn(second, two)]
+      await waiting(2)
+      await holder.release()
+      const outcomes = await Promise.all(ends)
+      assert.deepEqual(closings(outcomes), [{status: 'success', dependents: ['child']}])
+      const {counters, status} = await scene.job('a')
+      assert.deepEqual([counters.successCount, status], [2, 'success'])
+      assert.equal((await first.launch('a', group))!.launch.open, false)
+      const asked = await first.launches('child', {...ALL_ROWS, decision: 'pending'})
+      assert.equal(asked!.total, 1)
+      const [today] = await second.statistics(1)
+      assert.equal(today!.successCount, 2)
+    })
+  })
+
+  it('close every one of many once, whatever meets', async () => {
+    await withCluster(postgres, async ({scene, first, second}) => {
+      await scene.submit('a')
+      await scene.submit('child', CHILD)
+      await scene.join('n2')
+      const launches: [number, ClaimedExecution, ClaimedExecution][] = []
+      for (let count = 0; count < 20; count += 1) launches.push(await onTwoNodes(scene))
+      const outcomes = await Promise.all([
+        ...launches.map(([, one]) => endOn(first, one)),
+        ...launches.toReversed().map(([, , two]) => endOn(second, two)),
+      ])
+      assert.equal(closings(outcomes).length, launches.length)
+      assert.equal((await scene.job('a')).counters.successCount, 2 * launches.length)
+      const asked = await first.launches('child', {...ALL_ROWS, decision: 'pending'})
+      assert.equal(asked!.total, launches.length)
+    })
+  })
+
+  it('one execution finished at both servers counts once', async () => {
+    await withCluster(postgres, async ({scene, first, second}) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const claimed = await scene.claimOne()
+      const outcomes = await Promise.all([endOn(first, claimed), endOn(second, claimed)])
+      assert.deepEqual(outcomes.map(({kind}) => kind).toSorted(), ['already', 'finished'])
+      assert.equal((await scene.job('a')).counters.successCount, 1)
+    })
+  })
+})
+
+describe('a claim', () => {
+  const claimAs = (store: Store, token: string) => {
+    return store.claim({nodeId: 'n1', incarnation: 'n1-life-1', token, room: 9})
+  }
+
+  it('of a life that is over is either seen by the next life, or takes nothing', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+      await scene.submit('a')
+      const group = await scene.run('a')
+      const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
+      const claiming = claimAs(first, 'late')
+      await waiting(1)
+      const member = (await second.members())[0]!
+      const joining = second.join({member: {...member, incarnation: 'n1-life-2'}}, 10_000)
+      await waiting(2)
+      await holder.release()
+      assert.equal((await claiming).claimed.length, 1)
+      assert.deepEqual(await joining, {kind: 'joined'})
+      const rescued = await second.rescue({
+        term: null,
+        nodeId: 'n1',
+        exceptIncarnation: 'n1-life-2',
+        judged: null,
+        reason: 'node_restarted',
+        limit: 9,
+        dice: 0,
+      })
+      assert.deepEqual(
+        rescued.finished.map(({kind}) => kind),
+        ['finished'],
+      )
+      assert.equal((await first.launch('a', group))!.executions[0]!.status, 'lost')
+      await scene.run('a')
+      assert.deepEqual((await claimAs(first, 'later')).claimed, [])
+    })
+  })
+
+  it('repeated while its first try is being committed answers the same', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
+      const claims = [claimAs(first, 'same'), claimAs(second, 'same')]
+      await waiting(2)
+      await holder.release()
+      const [one, two] = await Promise.all(claims)
+      assert.equal(one!.claimed.length, 1)
+      assert.deepEqual(two!.claimed, one!.claimed)
+    })
+  })
+
+  it('and a rescue of its node leave nothing running that nobody watches', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+      await scene.submit('a')
+      const group = await scene.run('a')
+      const member = (await second.members())[0]!
+      const {incarnation, heartbeatAt} = member
+      const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
+      const claiming = claimAs(first, 'late')
+      await waiting(1)
+      const rescuing = second.rescue({
+        term: scene.term,
+        nodeId: 'n1',
+        exceptIncarnation: null,
+        judged: {incarnation, heartbeatAt},
+        reason: 'node_lost',
+        limit: 9,
+        dice: 0,
+      })
+      await waiting(2)
+      await holder.release()
+      const [claimed] = (await claiming).claimed
+      assert.equal((await rescuing).finished.length, 1)
+      assert.equal((await first.launch('a', group))!.executions[0]!.status, 'lost')
+      const outcome = await endOn(first, claimed!)
+      assert.deepEqual([outcome.kind, (await scene.job('a')).counters.errorCount], ['already', 1])
+    })
+  })
+
+  it('and a move of the same execution give it to one node', async () => {
+    await withCluster(postgres, async ({scene, first, second}) => {
+      await scene.submit('a')
+      await scene.join('n2')
+      for (let round = 0; round < 10; round += 1) {
+        const group = await scene.run('a')
+        const key = {group, node: 'node-1', attempt: 1}
+        const to = {nodeId: 'n2', nodeName: 'node-2'}
+        const [{claimed}, [moved]] = await Promise.all([
+          claimAs(first, `round ${round}`),
+          second.applyMoves({term: scene.term, moves: [{key, to}]}),
+        ])
+        const elsewhere = await scene.claim('n2')
+        const taken = [claimed.length, moved === 'applied' ? 1 : 0, elsewhere.length]
+        const isOnce = claimed.length + elsewhere.length === 1
+        assert(isOnce && (moved === 'applied') === (elsewhere.length === 1), String(taken))
+      }
+    })
+  })
+})
