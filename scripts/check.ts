@@ -17,8 +17,8 @@ const ONE_TEST_LIMIT_MS = 180 * SECOND_MS
 /** For a step that is ended to end its own children. */
 const KILL_AFTER_MS = 5 * SECOND_MS
 /**
- * Test files wait for disks and processes as much as they compute, so one more than there are cores of a small
- * machine; more than a few would only starve each other.
+ * Test files wait for disks and processes as much as they compute: one more than a small machine has cores.
+ * More than a few would only starve each other.
  */
 const TEST_FILES_AT_ONCE = Math.min(8, Math.max(3, availableParallelism()))
 
