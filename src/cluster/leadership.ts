@@ -2,17 +2,20 @@
  * Standing for leadership and living through a term. A term's services are started when the lease is
  * taken and stopped when its trust ends; nobody asks "am I the leader?". Trust ends before the lease
  * does: it is counted from the monotonic instant before the request was sent, less a margin.
+ *
+ * Whether a lease is over is told by the store's clock, which may be set back. So a candidate also watches:
+ * what it saw unchanged for longer than a lease lasts, by its own monotonic clock, nobody trusts any more.
  */
 import type {Clock, Timer} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Wakeup} from '../ports/wakeup.ts'
-import type {LeaderStore} from '../ports/leader-store.ts'
+import type {HeldLease, LeaderStore} from '../ports/leader-store.ts'
 import {TermOver} from '../ports/store-failure.ts'
 import {Loop} from '../std/loop.ts'
 import type {Service} from '../std/service.ts'
 
 export interface LeadershipOptions {
-  readonly store: Pick<LeaderStore, 'acquireLease' | 'renewLease' | 'resignLease'>
+  readonly store: Pick<LeaderStore, 'acquireLease' | 'heldLease' | 'renewLease' | 'resignLease'>
   readonly clock: Clock
   readonly events: Events
   readonly wakeup: Wakeup
@@ -39,12 +42,20 @@ interface Term {
   trust: Timer
 }
 
+/** What a candidate saw another hold, and between which of its monotonic instants it went on looking. */
+interface Watched {
+  readonly lease: HeldLease
+  readonly since: number
+  readonly until: number
+}
+
 export class Leadership implements Service {
   readonly #options: LeadershipOptions
   readonly #loop: Loop
   #term: Term | null = null
   /** Number of the newest term taken, also when it was never lived in: what a stop lets go. */
   #taken: number | null = null
+  #watched: Watched | null = null
   #ending: Promise<void> | null = null
   #stopped = false
   #deaf: () => void = () => {}
@@ -104,8 +115,10 @@ export class Leadership implements Service {
   async #stand(): Promise<void> {
     const {store, clock, holder, nodeId, leaseTtlMs, events, nodeName} = this.#options
     const sentAt = clock.monotonicMs()
-    const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs})
-    if (lease === null) return
+    const unchanged = this.#unchanged(sentAt)
+    const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs, unchanged})
+    if (lease === null) return this.#watch(unchanged)
+    this.#watched = null
     this.#taken = lease.term
     const trustMs = this.#trustLeftMs(sentAt)
     if (trustMs <= 0 || this.#stopped) {
@@ -119,6 +132,36 @@ export class Leadership implements Service {
     this.#term = {number: lease.term, services, trust: clock.after(trustMs, () => this.#distrust())}
     events.emit('term_began', {term: lease.term, node: nodeName})
     for (const service of services) service.start()
+  }
+
+  /** What was watched for long enough to be taken although its expiry lies ahead. */
+  #unchanged(now: number): HeldLease | null {
+    const {leaseTtlMs, trustMarginMs} = this.#options
+    const watched = this.#watchedAt(now)
+    return watched !== null && now - watched.since >= leaseTtlMs + trustMarginMs
+      ? watched.lease
+      : null
+  }
+
+  /** Another holds the lease: looked at once, and whether it is still that the write compares. */
+  async #watch(changed: HeldLease | null): Promise<void> {
+    const {store, clock} = this.#options
+    const now = clock.monotonicMs()
+    const watched = changed === null ? this.#watchedAt(now) : null
+    this.#watched = watched === null ? null : {...watched, until: now}
+    if (watched !== null) return
+    const lease = await store.heldLease()
+    const seenAt = clock.monotonicMs()
+    if (lease !== null) this.#watched = {lease, since: seenAt, until: seenAt}
+  }
+
+  /**
+   * Answers of the store further apart than renewals are no watching: this process was paused, or the store
+   * away, and then perhaps for the holder too.
+   */
+  #watchedAt(now: number): Watched | null {
+    if (this.#watched === null) return null
+    return now - this.#watched.until <= this.#options.renewEveryMs ? this.#watched : null
   }
 
   async #renew(term: Term): Promise<void> {

@@ -13,6 +13,11 @@ export interface Lease {
   readonly expiresAt: number
 }
 
+/** The lease as its holder last wrote it; taking it and every renewal change it. */
+export interface HeldLease extends Lease {
+  readonly holder: string
+}
+
 /** A due job with what a decision needs. */
 export interface DueJob {
   readonly job: JobRecord
@@ -90,12 +95,19 @@ export interface PruneResult {
 }
 
 export interface LeaderStore {
-  /** Takes the lease if it is free or over, under a new, larger term; `null` when another holds it. */
+  /**
+   * Takes the lease if it is free or over, or still what `unchanged` says, under a new, larger term; `null`
+   * when another holds it.
+   */
   acquireLease(request: {
     readonly holder: string
     readonly nodeId: string
     readonly ttlMs: number
+    /** The caller has seen the lease stay like this for longer than it lasts. */
+    readonly unchanged?: HeldLease | null
   }): Promise<Lease | null>
+  /** What somebody holds, in force or over; `null` when nobody took it since it was let go. */
+  heldLease(): Promise<HeldLease | null>
   /** False when the term is over. */
   renewLease(request: {
     readonly term: number

@@ -98,9 +98,9 @@ describe('a term', () => {
 
   it('does not begin while another holds the lease, and begins when it runs out', async () => {
     const {clock, lease, leadership, services} = alone()
-    lease.takeOver('another', 10_000)
+    lease.takeOver('another', TTL)
     leadership.start()
-    await clock.advance(9_999)
+    await clock.advance(TTL - 1)
     assert.deepEqual([leadership.term, services.length], [null, 0])
     await clock.advance(RENEW)
     assert.equal(leadership.term, 2)
@@ -285,6 +285,87 @@ describe('two candidates', () => {
       lease.fault = () => 'none'
       lease.delayMs = () => 0
       await clock.finish(Promise.all(nodes.map(({leadership}) => leadership.stop())))
+    }
+  })
+})
+
+describe('a lease whose expiry lies far ahead because the clock of the store was set back', () => {
+  const HOUR = 3_600_000
+  /** Unchanged for so long, it is nobody's any more. */
+  const WATCHED = TTL + (TTL - TRUST)
+
+  /** A candidate that stands while another, which never renews, holds the lease. */
+  function aWatcher() {
+    const world = alone()
+    world.lease.takeOver('another', TTL)
+    world.lease.setBack(HOUR)
+    world.leadership.start()
+    return world
+  }
+
+  it('is taken once it was seen unchanged for longer than a lease lasts', async () => {
+    const {clock, leadership, lease} = aWatcher()
+    await clock.advance(WATCHED - 1)
+    assert.equal(leadership.term, null)
+    await clock.advance(RENEW + 1)
+    assert.deepEqual([leadership.term, lease.holder], [2, 'life-1'])
+    await leadership.stop()
+  })
+
+  it('is left alone while it is renewed', async () => {
+    const {clock, leadership, lease} = aWatcher()
+    for (let round = 0; round < 100; round += 1) {
+      lease.setBack(HOUR)
+      assert.ok(await lease.renewLease({term: 1, holder: 'another', ttlMs: TTL}))
+      await clock.advance(RENEW)
+    }
+    assert.equal(leadership.term, null)
+    await clock.finish(leadership.stop())
+    assert.equal(lease.holder, 'another')
+  })
+
+  it('is not taken when its holder renews in the same moment', async () => {
+    const {clock, leadership, lease} = aWatcher()
+    const asked = lease.acquireLease.bind(lease)
+    let renewals = 0
+    lease.acquireLease = async (request) => {
+      if (request.unchanged != null) {
+        renewals += 1
+        await lease.renewLease({term: 1, holder: 'another', ttlMs: TTL})
+      }
+      return await asked(request)
+    }
+    await clock.advance(WATCHED + RENEW)
+    assert.deepEqual([renewals, leadership.term], [1, null])
+    await clock.finish(leadership.stop())
+  })
+
+  it('is watched anew after a pause of the candidate, or of the store', async () => {
+    const pauses = {
+      candidate: ({clock}: ReturnType<typeof aWatcher>) => Promise.resolve(clock.sleep(60_000)),
+      store: async ({clock, lease}: ReturnType<typeof aWatcher>) => {
+        lease.fault = () => 'unavailable'
+        await clock.advance(60_000)
+        lease.fault = () => 'none'
+      },
+      answer: async ({clock, lease}: ReturnType<typeof aWatcher>) => {
+        lease.delayMs = () => 30_000
+        const {length} = lease.calls
+        await clock.until(() => lease.calls.length > length)
+        lease.delayMs = () => 0
+        await clock.advance(30_000)
+      },
+    }
+    for (const [what, pause] of Object.entries(pauses)) {
+      const world = aWatcher()
+      const {clock, lease, leadership} = world
+      await clock.advance(WATCHED / 2)
+      await pause(world)
+      await clock.advance(WATCHED - 1)
+      assert.equal(leadership.term, null, what)
+      await clock.advance(2 * RENEW)
+      assert.equal(leadership.term, lease.term, what)
+      await clock.finish(leadership.stop())
     }
   })
 })

@@ -1,11 +1,14 @@
 /** A lease in memory, by the port's words, whose answers can be delayed, refused or lost. */
-import type {Lease, LeaderStore} from '../../src/ports/leader-store.ts'
+import {isDeepStrictEqual} from 'node:util'
+import type {HeldLease, Lease, LeaderStore} from '../../src/ports/leader-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
 import type {VirtualClock} from './virtual-clock.ts'
 
 export type LeaseFault = 'none' | 'unavailable' | 'answer_lost'
 
-export class FakeLease implements Pick<LeaderStore, 'acquireLease' | 'renewLease' | 'resignLease'> {
+type LeaseStore = Pick<LeaderStore, 'acquireLease' | 'heldLease' | 'renewLease' | 'resignLease'>
+
+export class FakeLease implements LeaseStore {
   readonly calls: string[] = []
   /** How long the call waits before it is carried out, and again before it answers. */
   delayMs: () => number = () => 0
@@ -13,6 +16,8 @@ export class FakeLease implements Pick<LeaderStore, 'acquireLease' | 'renewLease
   #term = 0
   #holder: string | null = null
   #expiresAt = 0
+  /** What the store's clock was set back by. */
+  #setBackMs = 0
   readonly #clock: VirtualClock
 
   constructor(clock: VirtualClock) {
@@ -21,7 +26,7 @@ export class FakeLease implements Pick<LeaderStore, 'acquireLease' | 'renewLease
 
   /** Who holds the lease now; `null` when nobody does. */
   get holder(): string | null {
-    return this.#expiresAt > this.#clock.monotonicMs() ? this.#holder : null
+    return this.#expiresAt > this.#now ? this.#holder : null
   }
 
   get term(): number {
@@ -32,21 +37,35 @@ export class FakeLease implements Pick<LeaderStore, 'acquireLease' | 'renewLease
   takeOver(holder: string, ttlMs: number): void {
     this.#term += 1
     this.#holder = holder
-    this.#expiresAt = this.#clock.monotonicMs() + ttlMs
+    this.#expiresAt = this.#now + ttlMs
   }
 
-  acquireLease(request: {holder: string; ttlMs: number}): Promise<Lease | null> {
+  /** The store's clock is set back; nobody else's is. */
+  setBack(ms: number): void {
+    this.#setBackMs += ms
+  }
+
+  acquireLease(request: {
+    holder: string
+    ttlMs: number
+    unchanged?: HeldLease | null
+  }): Promise<Lease | null> {
     return this.#call('acquire', () => {
-      if (this.holder !== null && this.holder !== request.holder) return null
+      const isSeen = isDeepStrictEqual(request.unchanged, this.#held())
+      if (this.holder !== null && this.holder !== request.holder && !isSeen) return null
       this.takeOver(request.holder, request.ttlMs)
       return {term: this.#term, expiresAt: this.#expiresAt}
     })
   }
 
+  heldLease(): Promise<HeldLease | null> {
+    return this.#call('held', () => this.#held())
+  }
+
   renewLease(request: {term: number; holder: string; ttlMs: number}): Promise<boolean> {
     return this.#call('renew', () => {
       if (request.term !== this.#term || this.holder !== request.holder) return false
-      this.#expiresAt = this.#clock.monotonicMs() + request.ttlMs
+      this.#expiresAt = this.#now + request.ttlMs
       return true
     })
   }
@@ -55,6 +74,15 @@ export class FakeLease implements Pick<LeaderStore, 'acquireLease' | 'renewLease
     return this.#call('resign', () => {
       if (request.term === this.#term && this.#holder === request.holder) this.#holder = null
     })
+  }
+
+  get #now(): number {
+    return this.#clock.monotonicMs() - this.#setBackMs
+  }
+
+  #held(): HeldLease | null {
+    if (this.#holder === null) return null
+    return {term: this.#term, holder: this.#holder, expiresAt: this.#expiresAt}
   }
 
   async #call<Answer>(name: string, carryOut: () => Answer): Promise<Answer> {

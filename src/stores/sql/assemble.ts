@@ -45,6 +45,7 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     acquireLease: (request) => write('acquireLease', request),
     renewLease: (request) => write('renewLease', request),
     resignLease: (request) => write('resignLease', request),
+    heldLease: () => read('heldLease'),
     leader: () => read('leader'),
     loadDue: (request) => read('loadDue', request),
     loadRequests: (request) => read('loadRequests', request),

@@ -17,7 +17,7 @@ import {
 } from './steps-history.ts'
 import {job, jobs} from './steps-job-list.ts'
 import {candidates, loadDue, loadRequests} from './steps-launch.ts'
-import {leader} from './steps-lease.ts'
+import {heldLease, leader} from './steps-lease.ts'
 import {members} from './steps-member.ts'
 import {identity, paused} from './steps-meta.ts'
 import {policies, policy} from './steps-policy.ts'
@@ -39,6 +39,7 @@ export const READS = {
   statistics,
   totals,
   leader,
+  heldLease,
   loadDue,
   loadRequests,
   candidates,

@@ -2,23 +2,41 @@
  * The lease and its fence. One row; its key is the term, so taking over changes the key, and a leader's
  * write that looks up its own term in the same transaction finds no row once the term is over.
  */
-import type {Lease} from '../../ports/leader-store.ts'
+import type {HeldLease, Lease} from '../../ports/leader-store.ts'
 import {TermOver} from '../../ports/store-failure.ts'
 import {all, one, type Step} from './command.ts'
 import type {Transaction} from './transaction.ts'
 
 export function* acquireLease(
   tx: Transaction,
-  request: {readonly holder: string; readonly nodeId: string; readonly ttlMs: number},
+  request: {
+    readonly holder: string
+    readonly nodeId: string
+    readonly ttlMs: number
+    readonly unchanged?: HeldLease | null
+  },
 ): Step<Lease | null> {
-  const {holder, nodeId, ttlMs} = request
+  const {holder, nodeId, ttlMs, unchanged = null} = request
   const expiresAt = tx.now + ttlMs
+  // Compared by the write itself: a renewal that comes first makes it another row.
+  const seen =
+    unchanged === null
+      ? [null, null, null]
+      : [unchanged.term, unchanged.holder, unchanged.expiresAt]
   const row = yield* one<{term: number}>(
     `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
-      WHERE holder = '' OR holder = ? OR expires_at <= ? RETURNING term`,
-    [holder, nodeId, expiresAt, holder, tx.now],
+      WHERE holder = '' OR holder = ? OR expires_at <= ? OR (term = ? AND holder = ? AND expires_at = ?)
+      RETURNING term`,
+    [holder, nodeId, expiresAt, holder, tx.now, ...seen],
   )
   return row === null ? null : {term: row.term, expiresAt}
+}
+
+export function* heldLease(_tx: Transaction): Step<HeldLease | null> {
+  const row = yield* one<{term: number; holder: string; expires_at: number}>(
+    `SELECT term, holder, expires_at FROM leader WHERE holder <> ''`,
+  )
+  return row === null ? null : {term: row.term, holder: row.holder, expiresAt: row.expires_at}
 }
 
 export function* renewLease(

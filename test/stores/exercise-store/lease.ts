@@ -22,6 +22,36 @@ export function leaseCases(when: Case): void {
     assert.deepEqual(leader, {...lease, nodeId: 'node of other'})
   })
 
+  when(
+    'a lease in force is taken by who saw it unchanged, unless it changed since',
+    async (scene) => {
+      const {store, term} = scene
+      const request = {holder: 'other', nodeId: 'n2', ttlMs: 6_000}
+      const unchanged = await store.heldLease()
+      assert.deepEqual(unchanged, {term, holder: 'holder-1', expiresAt: scene.now + 6_000})
+      scene.advance(1_000)
+      assert.equal(await store.renewLease({term, holder: 'holder-1', ttlMs: 6_000}), true)
+      assert.equal(await store.acquireLease({...request, unchanged}), null)
+      const renewed = await store.heldLease()
+      for (const other of [{term: term + 1}, {holder: 'another'}, {expiresAt: scene.now}])
+        assert.equal(
+          await store.acquireLease({...request, unchanged: {...renewed!, ...other}}),
+          null,
+        )
+      const lease = await store.acquireLease({...request, unchanged: renewed})
+      assert.deepEqual(lease, {term: term + 1, expiresAt: scene.now + 6_000})
+      assert.equal(await store.renewLease({term, holder: 'holder-1', ttlMs: 6_000}), false)
+      await store.resignLease({term: term + 1, holder: 'other'})
+      assert.equal(await store.heldLease(), null)
+    },
+  )
+
+  when('a lease that is over stands in the row until another takes it', async (scene) => {
+    const held = await scene.store.heldLease()
+    scene.advance(60_000)
+    assert.deepEqual(await scene.store.heldLease(), held)
+  })
+
   when('renewing keeps the term while nobody took it, even late', async (scene) => {
     const {term} = scene
     const renew = () => scene.store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})

@@ -142,6 +142,27 @@ describe('taking over', () => {
     })
   })
 
+  it('what was seen unchanged and its renewal at one moment: whoever comes second is refused', async () => {
+    for (const isRenewedFirst of [true, false])
+      await withCluster(postgres, async (cluster) => {
+        const {scene, second, hold, waiting} = cluster
+        const unchanged = await second.heldLease()
+        // Else the renewal would change nothing.
+        scene.advance(1)
+        const request = {holder: 'successor', nodeId: 'n2', ttlMs: TTL_MS, unchanged}
+        const take = () => second.acquireLease(request)
+        const holder = await hold(`SELECT FROM leader FOR UPDATE`)
+        const early = isRenewedFirst ? renew(cluster) : take()
+        await waiting(1)
+        const late = isRenewedFirst ? take() : renew(cluster)
+        await waiting(2)
+        await holder.release()
+        const {term} = scene
+        const lease = {term: term + 1, expiresAt: scene.now + TTL_MS}
+        assert.deepEqual([await early, await late], isRenewedFirst ? [true, null] : [lease, false])
+      })
+  })
+
   it('of many that want it one gets it', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first, second} = cluster
