@@ -42,6 +42,8 @@ export interface LaunchOptions {
 const REVISIT_MS = 250
 /** After a conflict: at once for people, and yet no busy loop should one ever stay. */
 const CONFLICT_PAUSE_MS = 20
+/** After one that stays: whoever imports many jobs holds them for seconds. */
+const CONFLICT_STAYS_PAUSE_MS = 100
 
 export class LaunchService implements Service {
   readonly #options: LaunchOptions
@@ -94,7 +96,10 @@ export class LaunchService implements Service {
       requests: requests.count,
       duration_ms: durationMs,
     })
-    if (this.#conflicted) return CONFLICT_PAUSE_MS
+    if (this.#conflicted) {
+      const pauseMs = this.#conflictedBefore ? CONFLICT_STAYS_PAUSE_MS : CONFLICT_PAUSE_MS
+      return Math.max(CONFLICT_PAUSE_MS, Math.min(pauseMs, due.nextInMs))
+    }
     return Math.min(pollMs, due.nextInMs, requests.nextInMs)
   }
 

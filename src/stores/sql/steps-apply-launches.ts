@@ -1,6 +1,7 @@
 /**
  * Applying the leader's decisions: one transaction under the leader's term. Each decision is compared with
- * what is stored and either applies whole or is a conflict; conflicts change nothing and hinder nobody.
+ * what is stored and either applies whole or is a conflict; conflicts change nothing and hinder nobody. So is
+ * one about a row that somebody else holds.
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/ledger.ts'
 import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/leader-store.ts'
@@ -75,11 +76,20 @@ function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[])
   return {applied, decided: written.map(announced)}
 }
 
-/** Jobs by id, locked in the order of their ids. */
+/**
+ * What somebody else holds is not waited for: whoever imports jobs, or deletes one, may hold them for long,
+ * and the other decisions of the pass are due. A row that was not got is a conflict, and is looked at again.
+ */
+function lockIfFree({dialect}: Transaction): string {
+  // Where a writer is alone nothing is held by another.
+  return dialect.forUpdate === '' ? '' : `${dialect.forUpdate} SKIP LOCKED`
+}
+
+/** Jobs by id, those that are free locked in the order of their ids. */
 function* lockDueJobs(tx: Transaction, dues: readonly DueDecision[]): Step<Map<number, DueJobRow>> {
   const ids = dues.map(({jobId}) => jobId).toSorted((a, b) => a - b)
   const rows = yield* oneEach<DueJobRow>(
-    `SELECT id, name, revision, next_at FROM jobs WHERE id = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`,
+    `SELECT id, name, revision, next_at FROM jobs WHERE id = ? AND deleted_at IS NULL${lockIfFree(tx)}`,
     ids.map((id) => [id]),
   )
   return new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row] as const])))
@@ -155,7 +165,7 @@ function* applyRequests(
   return {applied, decided}
 }
 
-/** Pending rows of live jobs by launch number, locked in order. */
+/** Pending rows of live jobs by launch number, those that are free locked in order. */
 function* lockPending(
   tx: Transaction,
   requests: readonly RequestDecision[],
@@ -164,7 +174,7 @@ function* lockPending(
   const rows = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ? AND decision = 'pending'
       AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = launches.job_id AND j.deleted_at IS NULL)
-      ${tx.dialect.forUpdate}`,
+      ${lockIfFree(tx)}`,
     groups.map((group) => [group]),
   )
   return new Map(

@@ -63,7 +63,7 @@ function* planAnew(tx: Transaction): Step<void> {
     for (const job of rows.map(jobOf)) {
       const from = Math.max(tx.now, job.decidedUntil ?? -Infinity)
       const nextAt = nextPlanned(job.spec, job.anchorAt, from, zone)
-      yield* passOver(tx, job, pastRows(job, tx.now, zone))
+      yield* passOver(tx, [{job, rows: pastRows(job, tx.now, zone)}])
       yield* all(`UPDATE jobs SET next_at = ? WHERE id = ?`, [nextAt, job.id])
     }
     if (rows.length < PIECE) return

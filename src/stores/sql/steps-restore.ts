@@ -4,7 +4,7 @@ import {planDefinition} from '../../core/plan.ts'
 import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
 import {all, type Step} from './command.ts'
 import {isPaused, timezone} from './steps-meta.ts'
-import {applyChange} from './steps-submit.ts'
+import {applyChanges, type Redefinition} from './steps-submit.ts'
 import {insertJobs, lockJobs, type NewJob} from './stored-job.ts'
 import type {Transaction} from './transaction.ts'
 
@@ -31,13 +31,15 @@ export function* restore(
 
   const zone = yield* timezone()
   const fresh: NewJob[] = []
+  const redefined: Redefinition[] = []
   for (const {spec: given, counters} of entries) {
     const spec = options.disabled ? {...given, disabled: true} : given
     const job = existing.get(spec.name) ?? null
     const change = planDefinition(job, spec, tx.now, zone, false)
     if (job === null) fresh.push({...change, spec, counters})
-    else yield* applyChange(tx, job, spec, change)
+    else redefined.push({existing: job, spec, change})
   }
+  yield* applyChanges(tx, redefined)
   yield* insertJobs(tx, fresh)
   return {kind: 'restored', lines: names.map((name) => ({name, created: !existing.has(name)}))}
 }

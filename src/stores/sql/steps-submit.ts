@@ -12,10 +12,10 @@ import type {
   SubmitResult,
   ToggleResult,
 } from '../../ports/job-store.ts'
-import {all, one, type Step} from './command.ts'
+import {each, one, type Step} from './command.ts'
 import {recall, remember} from './idempotency.ts'
 import {isPaused, timezone} from './steps-meta.ts'
-import {dependentsOf, insertJob, loadJob, lockJob, updateJob} from './stored-job.ts'
+import {dependentsOf, insertJob, loadJob, lockJob, updateJobs} from './stored-job.ts'
 import {insertRequest, writePlanned} from './stored-ledger.ts'
 import type {Transaction} from './transaction.ts'
 
@@ -53,22 +53,43 @@ export function* applyChange(
   change: DefinitionChange,
 ): Step<number> {
   if (existing === null) return yield* insertJob(tx, {...change, spec, counters: FRESH})
-  if (!change.changed) return existing.id
-  yield* updateJob(tx, existing.id, {...change, spec})
-  yield* passOver(tx, existing, change.missed)
+  yield* applyChanges(tx, [{existing, spec, change}])
   return existing.id
 }
 
-/** Records planned times that a change moved `next` past. */
+/** A stored job, how it is to be defined, and what was decided about that. */
+export interface Redefinition {
+  readonly existing: JobRecord
+  readonly spec: JobSpec
+  readonly change: DefinitionChange
+}
+
+/** The same for stored jobs, all different: as many statements for a thousand as for one. */
+export function* applyChanges(tx: Transaction, given: readonly Redefinition[]): Step<void> {
+  const changed = given.filter(({change}) => change.changed)
+  yield* updateJobs(
+    tx,
+    changed.map(({existing, spec, change}) => ({...change, id: existing.id, spec})),
+  )
+  yield* passOver(
+    tx,
+    changed.map(({existing, change}) => ({job: existing, rows: change.missed})),
+  )
+}
+
+/** Records planned times that a change moved `next` past; jobs that have none are left as they are. */
 export function* passOver(
   tx: Transaction,
-  job: JobRecord,
-  rows: DefinitionChange['missed'],
+  given: readonly {readonly job: JobRecord; readonly rows: DefinitionChange['missed']}[],
 ): Step<void> {
-  const until = rows.at(-1)?.scheduledUntil
-  if (until === undefined) return
-  yield* writePlanned(tx, [{job: {id: job.id, name: job.spec.name}, rows}], null)
-  yield* all(`UPDATE jobs SET decided_until = ? WHERE id = ?`, [until, job.id])
+  const planned = given.flatMap(({job, rows}) => {
+    return rows.length === 0 ? [] : [{job: {id: job.id, name: job.spec.name}, rows}]
+  })
+  yield* writePlanned(tx, planned, null)
+  yield* each(
+    `UPDATE jobs SET decided_until = ? WHERE id = ?`,
+    planned.map(({job, rows}) => [rows.at(-1)!.scheduledUntil, job.id]),
+  )
 }
 
 function unmet(request: SubmitRequest, existing: JobRecord | null): PreconditionFailed | null {

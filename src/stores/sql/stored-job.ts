@@ -137,11 +137,30 @@ function metadataValues(id: number, spec: JobSpec): Values[] {
 const UPDATE_JOB = `UPDATE jobs SET ${DEFINED_COLUMNS.map((column) => `${column} = ?`).join(', ')},
   updated_at = ? WHERE id = ?`
 
-/** Replaces the definition of job `id` and what follows from it; counters, status and decided times stay. */
-export function* updateJob(tx: Transaction, id: number, job: Omit<NewJob, 'counters'>): Step<void> {
-  const {spec} = job
-  yield* all(UPDATE_JOB, [...definedValues(job), tx.now, id])
-  yield* all(`UPDATE definitions SET definition = ? WHERE job_id = ?`, [JSON.stringify(spec), id])
-  yield* all(`DELETE FROM job_metadata WHERE job_id = ?`, [id])
-  yield* each(INSERT_METADATA, metadataValues(id, spec))
+/** A stored job as it is from now on. */
+export interface RedefinedJob extends Omit<NewJob, 'counters'> {
+  readonly id: number
+}
+
+/**
+ * Replaces the definitions of different jobs and what follows from them; counters, status and decided times
+ * stay.
+ */
+export function* updateJobs(tx: Transaction, jobs: readonly RedefinedJob[]): Step<void> {
+  yield* each(
+    UPDATE_JOB,
+    jobs.map((job) => [...definedValues(job), tx.now, job.id]),
+  )
+  yield* each(
+    `UPDATE definitions SET definition = ? WHERE job_id = ?`,
+    jobs.map(({id, spec}) => [JSON.stringify(spec), id]),
+  )
+  yield* each(
+    `DELETE FROM job_metadata WHERE job_id = ?`,
+    jobs.map(({id}) => [id]),
+  )
+  yield* each(
+    INSERT_METADATA,
+    jobs.flatMap(({id, spec}) => metadataValues(id, spec)),
+  )
 }

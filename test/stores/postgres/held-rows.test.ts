@@ -1,0 +1,60 @@
+/** Rows that somebody keeps locked: who needs them is told in time, and nobody else is held up. */
+import assert from 'node:assert/strict'
+import {after, before, describe, it} from 'node:test'
+import type {DueDecision} from '../../../src/core/ledger.ts'
+import type {JobRecord} from '../../../src/core/job.ts'
+import {withCluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+import {aRow, MINUTE, targets} from '../exercise-store/scene.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+function launching({id: jobId, revision, nextAt}: JobRecord): DueDecision {
+  const rows = [aRow(nextAt!, 'launched')]
+  return {jobId, revision, expectedNextAt: nextAt!, nextAt: nextAt! + MINUTE, rows, forbid: false}
+}
+
+describe('the leader', () => {
+  it('decides what is free at once, and what was held when it is let go', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+      const held = await scene.submit('held')
+      const free = await scene.submit('free')
+      scene.advance(MINUTE + 1)
+      const holder = await hold(`LOCK TABLE definitions IN SHARE MODE`)
+      const deleting = second.deleteJob('held')
+      await waiting(1)
+      const {term} = scene
+      const request = {term, dues: [launching(held), launching(free)], requests: []}
+      const applied = await first.applyLaunches(request)
+      assert.deepEqual(applied.dues, ['conflict', 'applied'])
+      // It did not outwait the one that holds the job.
+      await waiting(1)
+      await holder.release()
+      assert.equal((await deleting).kind, 'deleted')
+      const later = await first.applyLaunches({...request, dues: [launching(held)]})
+      assert.deepEqual(later.dues, ['conflict'])
+    })
+  })
+
+  it('leaves a held request pending and launches the others', async () => {
+    await withCluster(postgres, async ({scene, first, hold}) => {
+      await scene.submit('a')
+      const groups: number[] = []
+      for (let count = 0; count < 2; count += 1) {
+        const asked = await first.requestRun({name: 'a', forced: true, idempotency: null})
+        assert(asked.kind === 'accepted')
+        groups.push(asked.group)
+      }
+      const requests = groups.map((group) => {
+        return {group, kind: 'launch', targets: targets(['n1']), forbid: false} as const
+      })
+      const holder = await hold(`SELECT FROM launches WHERE group_id = ${groups[0]} FOR UPDATE`)
+      const decide = () => first.applyLaunches({term: scene.term, dues: [], requests})
+      assert.deepEqual((await decide()).requests, ['conflict', 'applied'])
+      await holder.release()
+      assert.deepEqual((await decide()).requests, ['applied', 'conflict'])
+    })
+  })
+})
