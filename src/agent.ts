@@ -232,11 +232,11 @@ class Agent implements RunningAgent {
     if (this.#run !== null) {
       // From the first moment on nothing new is taken, so that a second signal finds all there is to end.
       await Promise.all([this.#run.drain(this.#config.graceMs), this.#tell('leaving')])
-      await this.#tell('left')
-      await this.#membership?.stop()
       const {waitingCount} = this.#journal
-      if (waitingCount > 0)
-        this.#log.logger.warn({results: waitingCount}, 'no server took these; the next start will')
+      // Once told that it left, a leader would end what these are the results of.
+      if (waitingCount === 0) await this.#tell('left')
+      else this.#log.logger.warn({results: waitingCount}, 'no server took these; the next start will')
+      await this.#membership?.stop()
     }
     this.#log.logger.info('stopped')
     await this.#close()

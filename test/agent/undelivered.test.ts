@@ -1,0 +1,78 @@
+/** An agent that leaves with a result no server took has not left: its next life delivers it. */
+import assert from 'node:assert/strict'
+import {once} from 'node:events'
+import type {AddressInfo} from 'node:net'
+import {test} from 'node:test'
+import {WebSocket, WebSocketServer} from 'ws'
+import {aServer, isOver, type Owner, type ServerProcess} from '../support/server-process.ts'
+import {until, within} from '../support/waiting.ts'
+import {anAgent} from './agent-process.ts'
+
+interface Relay {
+  readonly url: string
+  /** Ends of executions that were refused. */
+  refused: number
+}
+
+/** A server as an agent sees it, whose store takes no ends of executions. */
+async function aRelay(t: Owner, {url}: ServerProcess): Promise<Relay> {
+  const listener = new WebSocketServer({host: '127.0.0.1', port: 0})
+  const sockets = new Set<WebSocket>()
+  t.after(() => {
+    for (const socket of sockets) socket.terminate()
+    listener.close()
+  })
+  await once(listener, 'listening')
+  const {port} = listener.address() as AddressInfo
+  const relay = {url: `http://127.0.0.1:${port}`, refused: 0}
+  listener.on('connection', (agent) => {
+    const server = new WebSocket(`${url.replace('http', 'ws')}/v1/agent`)
+    const opened = once(server, 'open')
+    for (const [from, to] of [
+      [agent, server],
+      [server, agent],
+    ] as const) {
+      sockets.add(from)
+      from.on('close', () => to.terminate())
+      // What becomes of the connection, its end says.
+      from.on('error', () => undefined)
+    }
+    server.on('message', (data: Buffer) => agent.send(data.toString()))
+    agent.on('message', (data: Buffer) => {
+      const {kind, id} = JSON.parse(data.toString()) as {kind: string; id: number}
+      if (kind !== 'finish') return void opened.then(() => server.send(data.toString()))
+      relay.refused += 1
+      const failed = {kind: 'failed', id, failure: 'unavailable', message: 'the store is away'}
+      agent.send(JSON.stringify(failed))
+    })
+  })
+  return relay
+}
+
+test('an agent that ends with a result on its disk says it is leaving, and not that it left', async (t) => {
+  const server = await aServer(t)
+  const relay = await aRelay(t, server)
+  const flags = ['--tag', 'place=far']
+  const agent = await anAgent(t, [relay.url], {flags})
+  const job = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}, retries: 1}
+  await server.store({name: 'far', ...job, executor_config: {command: 'true'}})
+  await server.run('far')
+  await until('its end is offered', () => relay.refused > 0)
+  agent.program.signal('SIGTERM')
+  const statusOfAgent = async () => {
+    const {json} = await server.get('/members')
+    return json.find(({Name}: {Name: string}) => Name === 'agent-a').statusText
+  }
+  await until('it is leaving', async () => (await statusOfAgent()) === 'leaving')
+  // Signals that come within half a second are one. The second one does not wait for the store for long.
+  const {refused} = relay
+  await until('it is offered again and again', () => relay.refused > refused + 2)
+  agent.program.signal('SIGTERM')
+  const exit = await within(agent.program.exit, 'the agent ends', 20_000)
+  assert.equal(exit.code, 0, agent.program.stderr())
+  assert.match(agent.program.stderr(), /no server took these/)
+  assert.equal(await statusOfAgent(), 'leaving')
+  await anAgent(t, [server.url], {data: agent.data, flags})
+  const {status, attempt} = await server.execution('far', isOver)
+  assert.deepEqual([status, attempt], ['succeeded', 1])
+})
