@@ -73,6 +73,7 @@ class Server implements RunningServer {
   readonly #events = localEvents(this.#clock)
   readonly #log: Log
   readonly #done = Promise.withResolvers<number>()
+  readonly #started = Promise.withResolvers<void>()
   /** What was started, newest last; ended in reverse when a start is refused. */
   readonly #opened: (() => Promise<unknown>)[] = []
   #store!: Store
@@ -147,7 +148,8 @@ class Server implements RunningServer {
       zone,
       startedAt,
       leads: () => this.#leadership?.term != null,
-      leave: () => void this.stop(),
+      // Asked for before there is anything to end, it waits until there is.
+      leave: () => void this.#started.promise.then(() => this.stop()),
     })
     this.#opened.push(() => this.#listener.close())
     this.url = this.#listener.url
@@ -174,6 +176,7 @@ class Server implements RunningServer {
     }
     this.#watchClock()
     this.#lead(parts, node, zone)
+    this.#started.resolve()
   }
 
   stop(): Promise<void> {

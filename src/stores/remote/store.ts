@@ -13,6 +13,7 @@ import type {
   NodeStore,
   OutputAppend,
 } from '../../ports/node-store.ts'
+import {OutcomeUnknown} from '../../ports/store-failure.ts'
 import {ADDED_TEXT_MAX, REASON_MAX, type FinishJson} from '../../wire/agent-shapes.ts'
 import {ITEMS_MAX} from '../../wire/agent-protocol.ts'
 import type {Asking} from './asking.ts'
@@ -82,10 +83,10 @@ export class RemoteNodeStore implements NodeStore {
     const answers: FinishOutcome[] = []
     for (const part of split(items, sizeOfFinish)) {
       const {outcomes} = await this.#link.ask('finish', {items: part.map(finishJson)})
-      part.forEach(({key}, index) => {
-        answers.push(outcomes[index] ?? {kind: 'unknown', key})
-        this.#held.remove(key)
-      })
+      if (outcomes.length < part.length)
+        throw new OutcomeUnknown('the server did not answer for every end it was told')
+      part.forEach(({key}) => this.#held.remove(key))
+      answers.push(...outcomes)
     }
     return answers
   }
