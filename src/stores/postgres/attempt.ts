@@ -41,14 +41,15 @@ export interface AttemptParts {
   readonly clock: Pick<Clock, 'monotonicMs'>
 }
 
-/** Never throws. */
+/** Never throws. `lockLimitMs`: the longest wait for a lock; `null` = as the session has it. */
 export async function attempt(
   parts: AttemptParts,
   pool: SessionPool,
   units: readonly Unit[],
+  lockLimitMs: number | null,
 ): Promise<Attempt> {
   try {
-    return await pool.use((session) => transact(parts, session, units))
+    return await pool.use((session) => transact(parts, session, units, lockLimitMs))
   } catch (error) {
     const verdict = verdictOf(error)
     if (verdict === 'moved') parts.primary.doubt()
@@ -61,6 +62,7 @@ async function transact(
   parts: AttemptParts,
   session: Session,
   units: readonly Unit[],
+  lockLimitMs: number | null,
 ): Promise<Attempt> {
   const {statements, limits, time} = parts
   try {
@@ -68,6 +70,7 @@ async function transact(
     const tx = {now, dialect: postgresDialect, limits}
     const isLong = units.some(({name}) => WRITE_PLANS[name].isLong)
     if (isLong) await session.run(LONG_STATEMENTS)
+    if (lockLimitMs !== null) await session.run(`SET LOCAL lock_timeout TO ${lockLimitMs}`)
     if (units.some(({name}) => name === 'restore')) await session.run(LONG_THOUGHTS)
     session.answerLimitMs = isLong ? LONG_STATEMENT_MS + ANSWER_LIMIT_MS : ANSWER_LIMIT_MS
     await statements.run(session, locksFor(units))

@@ -1,7 +1,7 @@
 /**
  * Carrying out writes: several in one transaction, each heard of only after the commit. One that is at
- * fault is taken out and refused alone; a transaction undone for another's sake is done again, within
- * bounds. When the connection breaks during the commit nobody knows what became of it: writes that may be
+ * fault is taken out and refused alone; a transaction undone for another's sake is done again, and one that
+ * failed is done in pieces, within bounds. When the connection breaks during the commit nobody knows what became of it: writes that may be
  * repeated are, and find out; the others say so.
  */
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-failure.ts'
@@ -13,8 +13,18 @@ import {alone, answersOf, isRepeatable, joined, type Unit, type Write} from './u
 /** Tries of one batch, and how long after its beginning a new one may begin. */
 const TRIES_MAX = 6
 const TRY_AGAIN_WITHIN_MS = 2_500
-/** How long after the beginning a batch that failed is still worked through one by one. */
-const ONE_BY_ONE_WITHIN_MS = 5_000
+/** How long after its beginning a batch that failed is still worked through in pieces: others wait behind. */
+const PIECES_WITHIN_MS = 6_000
+/**
+ * A batch that failed is cut into so many, and those that fail again. One at fault among 256 is alone after
+ * three cuts; where nearly all are, few tries fail but those of single writes.
+ */
+const PIECES = 8
+/**
+ * What a piece waits for a lock: the whole batch waited long already, so that somebody keeps it, and
+ * whatever needs it must not use up the time of the others.
+ */
+const PIECE_LOCK_LIMIT_MS = 50
 
 export type Outcome =
   {readonly ok: true; readonly result: unknown} | {readonly ok: false; readonly error: Error}
@@ -30,8 +40,16 @@ export class Committer {
 
   /** Answers each write; never throws. All of them are of one lane. */
   async commit(writes: readonly Write[]): Promise<Map<Write, Outcome>> {
-    return await new Batch(this.#parts, this.#pool, writes).run()
+    return await new Batch(this.#parts, this.#pool, writes, null).run()
   }
+}
+
+/** Of what a piece was cut. */
+interface Whole {
+  /** Monotonic, of the first of them. */
+  readonly beganAt: number
+  /** A commit of these writes may have happened. */
+  readonly mayBeStored: boolean
 }
 
 /** One batch on its way, perhaps through several transactions. */
@@ -39,6 +57,7 @@ class Batch {
   readonly #parts: AttemptParts
   readonly #pool: SessionPool
   readonly #outcomes = new Map<Write, Outcome>()
+  readonly #whole: Whole | null
   readonly #beganAt: number
   #units: readonly Unit[]
   #tries = 0
@@ -49,18 +68,20 @@ class Batch {
     parts: AttemptParts,
     pool: SessionPool,
     writes: readonly Write[],
-    mayBeStored = false,
+    whole: Whole | null,
   ) {
     this.#parts = parts
-    this.#mayBeStored = mayBeStored
     this.#pool = pool
+    this.#whole = whole
+    this.#mayBeStored = whole?.mayBeStored ?? false
     this.#units = joined(writes)
     this.#beganAt = parts.clock.monotonicMs()
   }
 
   async run(): Promise<Map<Write, Outcome>> {
     while (this.#units.length > 0) {
-      const tried = await attempt(this.#parts, this.#pool, this.#units)
+      const lockLimitMs = this.#whole === null ? null : PIECE_LOCK_LIMIT_MS
+      const tried = await attempt(this.#parts, this.#pool, this.#units, lockLimitMs)
       this.#tries += 1
       switch (tried.kind) {
         case 'committed':
@@ -81,12 +102,15 @@ class Batch {
     return this.#outcomes
   }
 
-  get #elapsedMs(): number {
-    return this.#parts.clock.monotonicMs() - this.#beganAt
+  get #mayTryAgain(): boolean {
+    const elapsedMs = this.#parts.clock.monotonicMs() - this.#beganAt
+    return this.#tries < TRIES_MAX && elapsedMs < TRY_AGAIN_WITHIN_MS && this.#hasTime
   }
 
-  get #mayTryAgain(): boolean {
-    return this.#tries < TRIES_MAX && this.#elapsedMs < TRY_AGAIN_WITHIN_MS
+  /** Of the whole that this is a piece of. */
+  get #hasTime(): boolean {
+    const beganAt = this.#whole?.beganAt ?? this.#beganAt
+    return this.#parts.clock.monotonicMs() - beganAt < PIECES_WITHIN_MS
   }
 
   #settle(units: readonly Unit[], results: readonly unknown[]): void {
@@ -111,19 +135,25 @@ class Batch {
     const writes = this.#units.flatMap((unit) => unit.writes)
     const isOfTheServer =
       verdict === 'moved' || error instanceof StoreUnavailable || error instanceof NoPrimary
-    if (writes.length === 1 || isOfTheServer || this.#elapsedMs >= ONE_BY_ONE_WITHIN_MS) {
-      const isFault = verdict === 'fault'
-      const told = isFault ? faultOf(error) : unavailable(error)
-      this.#giveUp(this.#mayBeStored ? unknownOf(error) : told)
-      return
+    const isFault = verdict === 'fault'
+    const told = isFault ? faultOf(error) : unavailable(error)
+    if (writes.length > 1 && !isOfTheServer) await this.#tryPieces(writes)
+    this.#giveUp(this.#mayBeStored ? unknownOf(error) : told)
+  }
+
+  /**
+   * One of them may be too much for the store, or need what somebody keeps; it must not take the others with
+   * it. In their order, while there is time; what is left stays to be given up.
+   */
+  async #tryPieces(writes: readonly Write[]): Promise<void> {
+    const whole = {beganAt: this.#whole?.beganAt ?? this.#beganAt, mayBeStored: this.#mayBeStored}
+    const length = Math.ceil(writes.length / PIECES)
+    let from = 0
+    for (; from < writes.length && this.#hasTime; from += length) {
+      const piece = new Batch(this.#parts, this.#pool, writes.slice(from, from + length), whole)
+      for (const [write, outcome] of await piece.run()) this.#outcomes.set(write, outcome)
     }
-    // One of them may be too much for the store; it must not take the others with it.
-    this.#units = []
-    for (const write of writes) {
-      const batch = new Batch(this.#parts, this.#pool, [write], this.#mayBeStored)
-      const [outcome] = (await batch.run()).values()
-      this.#outcomes.set(write, outcome!)
-    }
+    this.#units = joined(writes.slice(from))
   }
 
   #unknown(error: unknown): void {

@@ -7,10 +7,12 @@ import {Committer} from '../../../src/stores/postgres/committer.ts'
 import type {SessionPool} from '../../../src/stores/postgres/session-pool.ts'
 import type {Write} from '../../../src/stores/postgres/unit.ts'
 
-const WRITES: readonly Write[] = ['n1', 'n2'].map((nodeId) => ({
-  name: 'beat',
-  input: [{nodeId, incarnation: 'life', status: 'alive'}],
-}))
+function writesOf(count: number): Write[] {
+  return Array.from({length: count}, (_, index) => {
+    return {name: 'appendOutput', input: [[{key: {group: index}}]]}
+  })
+}
+
 const LOST: Attempt = {kind: 'unknown', error: new Error('the connection broke amid the commit')}
 const AWAY: Attempt = {
   kind: 'failed',
@@ -18,27 +20,63 @@ const AWAY: Attempt = {
   error: new Error('canceling statement due to lock timeout'),
 }
 
-/** A committer whose transactions end like this, one after the other, the last one again and again. */
-async function committed(ends: readonly Attempt[]): Promise<unknown[]> {
+interface Committed {
+  /** What each write was told. */
+  readonly told: unknown[]
+  readonly tries: number
+  readonly elapsedMs: number
+}
+
+/**
+ * A committer whose transactions end like this, one after the other, the last one again and again; each of
+ * them takes as long.
+ */
+async function committed(
+  ends: readonly Attempt[],
+  {count = 2, tryMs = 0} = {},
+): Promise<Committed> {
   let tries = 0
-  const use = () => Promise.resolve(ends[Math.min(tries++, ends.length - 1)]!)
+  let elapsedMs = 0
+  const use = () => {
+    elapsedMs += tryMs
+    return Promise.resolve(ends[Math.min(tries++, ends.length - 1)]!)
+  }
   // What carries a transaction out is never reached.
-  const parts = {clock: {monotonicMs: () => 0}} as AttemptParts
+  const parts = {clock: {monotonicMs: () => elapsedMs}} as AttemptParts
   const committer = new Committer(parts, {use} as unknown as SessionPool)
-  const outcomes = await committer.commit(WRITES)
-  return WRITES.map((write) => {
+  const writes = writesOf(count)
+  const outcomes = await committer.commit(writes)
+  const told = writes.map((write) => {
     const outcome = outcomes.get(write)!
     return outcome.ok ? outcome.result : outcome.error.constructor
   })
+  return {told, tries, elapsedMs}
 }
 
 describe('a batch', () => {
   it('that fails is tried write by write, and each is told its own end', async () => {
-    const alone: Attempt = {kind: 'committed', results: ['ok']}
-    assert.deepEqual(await committed([AWAY, alone, AWAY]), ['ok', StoreUnavailable])
+    const alone: Attempt = {kind: 'committed', results: [['ok']]}
+    const {told} = await committed([AWAY, alone, AWAY])
+    assert.deepEqual(told, [['ok'], StoreUnavailable])
   })
 
   it('whose first commit may have happened never says that nothing was stored', async () => {
-    assert.deepEqual(await committed([LOST, AWAY]), [OutcomeUnknown, OutcomeUnknown])
+    assert.deepEqual((await committed([LOST, AWAY])).told, [OutcomeUnknown, OutcomeUnknown])
+    const {told} = await committed([LOST, AWAY], {count: 256, tryMs: 2_000})
+    assert.deepEqual(new Set(told), new Set([OutcomeUnknown]))
+  })
+
+  it('that fails slowly is given up in time, each of its writes being told', async () => {
+    const {told, tries, elapsedMs} = await committed([AWAY], {count: 256, tryMs: 2_000})
+    assert.deepEqual(new Set(told), new Set([StoreUnavailable]))
+    assert(elapsedMs <= 8_000, `${tries} tries in ${elapsedMs} ms`)
+  })
+
+  it('with one write that fails is cut smaller only where that one is', async () => {
+    const piece: Attempt = {kind: 'committed', results: [Array.from({length: 32}, () => 'ok')]}
+    // Together, as one of 8 pieces of 32, as one of 8 of 4, alone; the rest is in pieces as they were cut.
+    const {told, tries} = await committed([AWAY, AWAY, AWAY, AWAY, piece], {count: 256})
+    assert.deepEqual(told, [StoreUnavailable, ...Array.from({length: 255}, () => ['ok'])])
+    assert.equal(tries, 4 + 3 + 7 + 7)
   })
 })

@@ -3,9 +3,10 @@ import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import type {DueDecision} from '../../../src/core/ledger.ts'
 import type {JobRecord} from '../../../src/core/job.ts'
+import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
-import {aRow, MINUTE, targets} from '../exercise-store/scene.ts'
+import {anEnd, aRow, MINUTE, targets} from '../exercise-store/scene.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -55,6 +56,31 @@ describe('the leader', () => {
       assert.deepEqual((await decide()).requests, ['conflict', 'applied'])
       await holder.release()
       assert.deepEqual((await decide()).requests, ['applied', 'conflict'])
+    })
+  })
+})
+
+describe('ends of a job that is held', () => {
+  it('are refused in time, and take no end of another job with them', async () => {
+    await withCluster(postgres, async ({scene, first, hold}) => {
+      const {id} = await scene.submit('held')
+      await scene.submit('free')
+      for (let count = 0; count < 20; count += 1) await scene.run('held')
+      await scene.run('free')
+      const claimed = await scene.claim()
+      const holder = await hold(`SELECT FROM jobs WHERE id = ${id} FOR UPDATE`)
+      const beganAt = performance.now()
+      // Asked for at the same moment, they begin as one transaction.
+      const ends = await Promise.allSettled(
+        claimed.map((each) => first.finish([anEnd(each, 'succeeded')])),
+      )
+      assert(performance.now() - beganAt < 10_000)
+      const told = ends.map((end) => (end.status === 'fulfilled' ? end.value[0]!.kind : end.reason))
+      assert.equal(told.pop(), 'finished')
+      assert.equal(told.length, 20)
+      assert(told.every((reason) => reason instanceof StoreUnavailable))
+      await holder.release()
+      assert.equal((await scene.job('held')).counters.successCount, 0)
     })
   })
 })
