@@ -27,8 +27,10 @@ import type {StoreTime} from './transaction.ts'
 import {postgresWakeup, type ClosableWakeup} from './wakeup.ts'
 import {WRITE_PLANS, type LaneName} from './write-plan.ts'
 
+/** Lanes that share sessions. Each uses one at a time, so with one for each of them none waits for another. */
+const SHARING_LANES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
 /** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for bells. */
-const CONNECTIONS = {writes: 6, reads: 4}
+const CONNECTIONS = {writes: SHARING_LANES.length, reads: 4}
 
 const LEASE: SessionKind = {purpose: 'lease', limits: 'short', byKeys: true}
 const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', byKeys: true}
@@ -49,7 +51,7 @@ export interface PostgresStoreOptions {
   readonly outputKeptBytes?: number
   /** Writes in one transaction at most; default 256. */
   readonly commitItemsMax?: number
-  /** Connections at most for writes and for reads, 6 and 4 by default; three more have their own purpose. */
+  /** Connections at most for writes and for reads, 7 and 4 by default; three more have their own purpose. */
   readonly connections?: {readonly writes: number; readonly reads: number}
   /** Hears of each commit. */
   readonly events?: Pick<Events, 'emit'>
@@ -168,15 +170,12 @@ function lanesOf(
       committed: (items, durationMs) =>
         events?.emit('store_committed', {items, duration_ms: durationMs}),
     })
+  const sharing = Object.fromEntries(
+    SHARING_LANES.map((name) => [name, lane(pools.writes)]),
+  ) as Record<(typeof SHARING_LANES)[number], Lane>
   return {
     lease: lane(pools.lease),
     members: lane(pools.members),
-    jobs: lane(pools.writes),
-    launch: lane(pools.writes),
-    claim: lane(pools.writes),
-    output: lane(pools.writes),
-    finish: lane(pools.writes),
-    upkeep: lane(pools.writes),
-    other: lane(pools.writes),
+    ...sharing,
   }
 }

@@ -3,8 +3,9 @@
  * locks, and whether it may be done again when nobody knows if it was. One table, so that a new write is one
  * line here.
  *
- * Writes of one lane follow each other, lanes do not wait for each other: a heartbeat never stands behind a
- * large launch, and a renewal of the lease behind nothing at all.
+ * Writes of one lane follow each other; lanes wait for each other only where they want the same rows, each
+ * having a connection: a heartbeat never stands behind a large launch, and a renewal of the lease behind
+ * nothing at all.
  */
 import type {FinishItem, FinishOutcome, OutputAppend} from '../../ports/node-store.ts'
 import type {Idempotency, RestoreEntry, SubmitRequest} from '../../ports/job-store.ts'
@@ -25,7 +26,10 @@ export interface WritePlan {
    * answered by doing it again.
    */
   isRepeatable(input: Input): boolean
-  /** Its statements may take longer than others'. Nobody who leads waits for what it locks. */
+  /**
+   * Its statements may take longer than others'. What it locks the leader passes over, and ends of the jobs
+   * are refused and offered again until it is done.
+   */
   readonly isLong: boolean
   /** Writes of one transaction are done in this order; by default in the order they came. */
   sortKey?(input: Input): string

@@ -84,3 +84,32 @@ describe('ends of a job that is held', () => {
     })
   })
 })
+
+describe('the leader’s lane', () => {
+  it('has a connection when every other lane waits', async () => {
+    await withCluster(postgres, async ({scene, first, hold, waiting}) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const claimed = await scene.claimOne()
+      const {key, token} = anEnd(claimed, 'succeeded')
+      const {term} = scene
+      const held = 'jobs, executions, launches, node_claims, policies'
+      const holder = await hold(`LOCK TABLE ${held} IN ACCESS EXCLUSIVE MODE`)
+      const output = {key, token, offset: 0, bytes: new Uint8Array(1)}
+      const others = [
+        first.toggle('a'),
+        first.claim({nodeId: 'n1', incarnation: 'n1-life-1', token: 'other', room: 1}),
+        first.appendOutput([output]),
+        first.finish([anEnd(claimed, 'succeeded')]),
+        first.applyMoves({term, moves: [{key, to: {nodeId: 'n1', nodeName: 'node-1'}}]}),
+        first.putPolicy({name: 'p', rules: ''}),
+      ]
+      await waiting(others.length)
+      await first.applyLaunches({term, dues: [], requests: []})
+      // None of them made room for it by being given up.
+      await waiting(others.length)
+      await holder.release()
+      await Promise.all(others)
+    })
+  })
+})
