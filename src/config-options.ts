@@ -179,7 +179,7 @@ export const OPTIONS = [
   option(
     'target-wait',
     'duration',
-    'How long a launch waits for a node whose tags match before it is skipped.',
+    'How long a launch waits for a matching node before it is skipped, and work for its node that is gone.',
     'Covers the restart of a machine.',
     {placeholder: 'duration', fallback: '10m'},
   ),

@@ -6,10 +6,11 @@ import type {Config} from './config.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
 import {Finisher} from './flow/finish.ts'
 import {ForgetService} from './flow/forget.ts'
+import {JudgeService} from './flow/judge.ts'
 import {LaunchService} from './flow/launch.ts'
 import {PruneService} from './flow/prune.ts'
-import {RescueService} from './flow/rescue.ts'
 import {RunService, type CutOff} from './flow/run.ts'
+import {StrayService} from './flow/stray.ts'
 import type {Clock} from './ports/clock.ts'
 import type {Events} from './ports/events.ts'
 import type {Random} from './ports/random.ts'
@@ -51,17 +52,24 @@ export function leaderServices(
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,
     }),
-    new RescueService({
+    new JudgeService({
       ...ports,
       term,
       over,
-      defaultTarget: config.defaultTarget,
       limits: {
         failedAfterMs: limits.failedAfterMs,
         lostAfterMs: limits.lostAfterMs,
         pauseMaxMs: limits.judgePauseMaxMs,
       },
+      lookEveryMs: limits.judgeLookMs,
+    }),
+    new StrayService({
+      ...ports,
+      term,
+      over,
+      defaultTarget: config.defaultTarget,
       unclaimedMs: limits.claimRepickMs,
+      targetWaitMs: config.targetWaitMs,
       lookEveryMs: limits.judgeLookMs,
     }),
     new ForgetService({

@@ -30,6 +30,7 @@ const LOST_BECAUSE: Readonly<Record<string, string>> = {
   node_restarted: 'the node went down while it ran, and has started again',
   node_lost: 'the node was not heard of any more',
   not_held: 'the node does not know of it',
+  no_target: 'it never started; its node was gone, and no other may take it',
   cut_off: 'the node was cut off from the cluster, and ended it',
 }
 

@@ -15,7 +15,7 @@ export const NODE_DEATHS_MAX = 2
 const NODE_DEATH_REASONS: ReadonlySet<string> = new Set(['node_lost', 'node_restarted'])
 
 export interface FinishInput {
-  /** As it stands before the end: running, or pending when a pending one is cancelled. */
+  /** As it stands before the end: running, or pending when it is cancelled or no node may take it. */
   readonly execution: ExecutionRecord
   readonly launch: LaunchRecord
   /** The other executions of the launch. */
@@ -49,6 +49,8 @@ export function decideFinish(input: FinishInput): FinishDecision {
   const owed =
     job !== null &&
     isRetried(status) &&
+    // Lost without having been claimed: no node may take it, and none may take another try.
+    execution.status === 'running' &&
     !endsRetries &&
     !launch.retriesEnded &&
     execution.cancelRequestedAt === null &&

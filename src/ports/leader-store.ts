@@ -2,10 +2,11 @@
  * The store's part for the leader: the lease, what is due, writing decisions, rescue, retention. Every
  * write is made under a term and refused when the term is over.
  */
-import type {ExecutionKey, ExecutionRecord} from '../core/execution.ts'
+import type {ExecutionKey} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {DueDecision, LaunchCause, LaunchRecord, RequestDecision} from '../core/ledger.ts'
+import type {DueDecision, LaunchRecord, RequestDecision} from '../core/ledger.ts'
 import type {Candidate} from '../core/node.ts'
+import type {StrayExecution} from '../core/stray.ts'
 import type {FinishOutcome} from './node-store.ts'
 
 export interface Lease {
@@ -49,17 +50,6 @@ export interface PendingRequest {
 export interface DecidedLaunch {
   readonly launch: LaunchRecord
   readonly targets: readonly string[]
-}
-
-/** A pending execution that its node has not claimed, or whose node is not there any more. */
-export interface StrayExecution {
-  readonly execution: ExecutionRecord
-  readonly nodeId: string
-  readonly job: JobRecord
-  readonly cause: LaunchCause
-  readonly scheduledAt: number
-  /** Names of nodes the launch already uses. */
-  readonly usedNodes: readonly string[]
 }
 
 export interface PruneRequest {
@@ -165,6 +155,15 @@ export interface LeaderStore {
       readonly to: {readonly nodeId: string; readonly nodeName: string}
     }[]
   }): Promise<readonly Applied[]>
+  /**
+   * Ends pending executions as `lost` for want of a node, by the rule of `finish`: those that are still
+   * pending for the given node, while that takes no work (it is no member, or not alive, or runs no jobs).
+   * Answers what it ended; repeatable. Throws `TermOver`.
+   */
+  endStrays(request: {
+    readonly term: number
+    readonly strays: readonly {readonly key: ExecutionKey; readonly nodeId: string}[]
+  }): Promise<readonly FinishOutcome[]>
   /**
    * Ends every running execution claimed by the given lives of nodes as `lost` by the rule of `finish`,
    * at most `limit`. Called by the leader for nodes judged dead, and by a starting node for its own

@@ -202,15 +202,14 @@ export interface MemberStore {
   ): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
   members(): Promise<readonly MemberRecord[]>
   /**
-   * A leader's verdict about one life of a node; changes nothing when another life has joined. Throws
-   * `TermOver`.
+   * A leader's verdict that a node is `failed`. False, and nothing changed, when it was heard again since,
+   * has left, or has come back as another life. Throws `TermOver`.
    */
-  setMemberStatus(request: {
+  failMember(request: {
     readonly term: number
     readonly nodeId: string
-    readonly incarnation: string
-    readonly status: MemberStatus
-  }): Promise<void>
+    readonly judged: {readonly incarnation: string; readonly heartbeatAt: number}
+  }): Promise<boolean>
   /**
    * Forgets members that left, or failed, and were not heard of for so long by the store's clock, the longest
    * silent first; at most `limit`. Those with an execution pending or running stay. Answers whom it forgot.
@@ -225,7 +224,7 @@ export interface MemberStore {
   /**
    * Removes a member that left or failed, on somebody's word. What it still runs is ended as `lost` by the
    * rule of `finish`, at most `limit` a call, and the member goes with the last of it. What is pending for it
-   * is a stray from then on.
+   * is a stray from then on, and nobody waits for the node.
    */
   removeMember(request: {
     readonly nodeId: string

@@ -53,5 +53,6 @@ describe('an execution id', () => {
 it('a lost execution says why in one line', () => {
   for (const reason of ['node_stopped', 'node_restarted', 'node_lost'])
     assert.match(lostLine(reason), /^lost: the node [a-z ,]+\n$/)
+  assert.match(lostLine('no_target'), /^lost: it never started; [a-z ,]+\n$/)
   assert.equal(lostLine('else'), 'lost: else\n')
 })

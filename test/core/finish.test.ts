@@ -54,6 +54,7 @@ describe('a retry', () => {
     ['the job was deleted', {job: null}],
     ['a cancel ended the retries of its launch', {launch: aLaunch().cancelled().record}],
     ['its own cancel was asked for', {execution: anExecution().cancelling().record}],
+    ['no node could take it', {execution: anExecution().record}],
   ]
   for (const [why, changes] of none) {
     it(`is not owed when ${why}`, () => {

@@ -10,9 +10,9 @@ const MINUTE = 60_000
 const HOUR = 60 * MINUTE
 
 /** A leader, and what it forgets after an hour (left) or three (failed). */
-async function aCluster() {
+async function aCluster(targetWaitMs = 10 * MINUTE) {
   const world = new World()
-  await world.start({name: 'leader', incarnation: 'leader-1', runs: false})
+  await world.start({name: 'leader', incarnation: 'leader-1', runs: false, targetWaitMs})
   const events = new RecordedEvents()
   const state = {isOver: false}
   const service = async () =>
@@ -52,7 +52,7 @@ describe('forgetting', () => {
   })
 
   it('a node that died waits until its work is lost, and until that has moved', async () => {
-    const {world, service, names} = await aCluster()
+    const {world, service, names} = await aCluster(10 * HOUR)
     const only = {tags: {role: 'web'}, leads: false}
     await world.submit(aJob('job').manual().retrying(1).tagged({role: 'web:1'}))
     const scripts = {job: {ms: Infinity}}
@@ -69,6 +69,23 @@ describe('forgetting', () => {
     await world.clock.advance(2 * MINUTE)
     assert.deepEqual(await world.statuses('job'), ['lost', 'succeeded'])
     assert.deepEqual(await names(), ['leader', 'next'])
+    await world.clock.finish(forgetting.stop())
+    await world.check(['job'])
+  })
+
+  it('a node that died, when what waited for it has ended for want of another', async () => {
+    const {world, service, names} = await aCluster()
+    await world.submit(aJob('job').manual().retrying(1).tagged({role: 'web'}))
+    const settings = {tags: {role: 'web'}, leads: false, scripts: {job: {ms: Infinity}}}
+    const dead = await world.start({...settings, name: 'dead', incarnation: 'dead-1'})
+    await world.runByHand('job')
+    await world.clock.advance(5_000)
+    dead.crash()
+    const forgetting = await service()
+    forgetting.start()
+    await world.clock.advance(3 * HOUR + 2 * MINUTE)
+    assert.deepEqual(await world.statuses('job'), ['lost', 'lost'])
+    assert.deepEqual(await names(), ['leader'])
     await world.clock.finish(forgetting.stop())
     await world.check(['job'])
   })

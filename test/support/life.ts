@@ -7,9 +7,11 @@ import {Leadership} from '../../src/cluster/leadership.ts'
 import {Membership} from '../../src/cluster/membership.ts'
 import {Finisher} from '../../src/flow/finish.ts'
 import {LaunchService} from '../../src/flow/launch.ts'
+import {JudgeService} from '../../src/flow/judge.ts'
 import {PruneService} from '../../src/flow/prune.ts'
-import {RescueService, rescueNode} from '../../src/flow/rescue.ts'
+import {rescueNode} from '../../src/flow/rescue.ts'
 import {RunService} from '../../src/flow/run.ts'
+import {StrayService} from '../../src/flow/stray.ts'
 import type {Clock} from '../../src/ports/clock.ts'
 import type {Run} from '../../src/ports/executor.ts'
 import type {OutputAppend} from '../../src/ports/node-store.ts'
@@ -164,11 +166,16 @@ export class Life {
         batchMax: launchBatchMax,
         pollMs: 1_000,
       }),
-      new RescueService({
+      new JudgeService({
+        ...ports,
+        limits: {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 4_000},
+        lookEveryMs: 1_000,
+      }),
+      new StrayService({
         ...ports,
         defaultTarget: 'one',
-        limits: {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 4_000},
         unclaimedMs: 3_000,
+        targetWaitMs,
         lookEveryMs: 1_000,
       }),
     ]

@@ -85,7 +85,7 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
 
   beat: {...shared('members'), sortKey: ([request]) => (request as {nodeId: string}).nodeId},
   join: plan('members'),
-  setMemberStatus: plan('members'),
+  failMember: plan('members'),
 
   submit: shared('jobs', hasKey),
   requestRun: shared('jobs', hasKey),
@@ -97,6 +97,7 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
 
   applyLaunches: plan('launch'),
   applyMoves: plan('upkeep'),
+  endStrays: plan('upkeep'),
   rescue: plan('upkeep'),
   forgetMembers: plan('upkeep'),
   // Repeated, it would say that there is no such member.

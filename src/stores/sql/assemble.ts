@@ -53,6 +53,7 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     applyLaunches: (request) => write('applyLaunches', request),
     loadStray: (request) => read('loadStray', request),
     applyMoves: (request) => write('applyMoves', request),
+    endStrays: (request) => write('endStrays', request),
     rescue: (request) => write('rescue', request),
     prune: (request) => write('prune', request),
 
@@ -66,7 +67,7 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
     standingClaims: (life) => read('standingClaims', life),
-    setMemberStatus: (request) => write('setMemberStatus', request),
+    failMember: (request) => write('failMember', request),
     forgetMembers: (request) => write('forgetMembers', request),
     removeMember: (request) => write('removeMember', request),
     cancelExecution: (name, key) => write('cancelExecution', name, key),

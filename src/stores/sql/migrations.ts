@@ -151,6 +151,8 @@ function runTables({columns: {integer, text, bytes}, keyOrganised}: Dialect): st
     // In the order in which they are claimed: a claim reads what it takes, however many wait.
     `CREATE INDEX executions_waiting ON executions (node_id, not_before, group_id, slot, attempt)
       WHERE status = 'pending'`,
+    // In the order in which strays are looked for, so that the history is not read for them.
+    `CREATE INDEX executions_pending ON executions (group_id, slot, attempt) WHERE status = 'pending'`,
     `CREATE INDEX executions_running ON executions (node_id, started_at) WHERE status = 'running'`,
     `CREATE TABLE output (
       group_id ${integer} NOT NULL,

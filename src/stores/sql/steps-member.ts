@@ -1,7 +1,7 @@
 /** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
 import type {MemberRecord} from '../../core/node.ts'
 import type {BeatAnswer, JoinRequest, MemberStore, NodeStore} from '../../ports/node-store.ts'
-import {all, one, type Step} from './command.ts'
+import {all, one, oneEach, type Step} from './command.ts'
 import {memberOf, type MemberRow} from './rows.ts'
 import {fence} from './steps-lease.ts'
 import type {Transaction} from './transaction.ts'
@@ -67,37 +67,56 @@ export function* members(_tx: Transaction): Step<readonly MemberRecord[]> {
   return rows.map(memberOf)
 }
 
-export function* setMemberStatus(
+export function* failMember(
   tx: Transaction,
-  {term, nodeId, incarnation, status}: Parameters<MemberStore['setMemberStatus']>[0],
-): Step<void> {
+  {term, nodeId, judged}: Parameters<MemberStore['failMember']>[0],
+): Step<boolean> {
   yield* fence(tx, term)
-  yield* all(`UPDATE members SET status = ? WHERE id = ? AND incarnation = ?`, [
-    status,
-    nodeId,
-    incarnation,
-  ])
+  const failed = yield* one(
+    `UPDATE members SET status = 'failed'
+      WHERE id = ? AND incarnation = ? AND heartbeat_at = ? AND ${PRESENT} RETURNING id`,
+    [nodeId, judged.incarnation, judged.heartbeatAt],
+  )
+  return failed !== null
 }
 
-/** A member that is there is heard by one statement; one that was given up, or left, must come back. */
-export function* beat(
-  tx: Transaction,
-  request: Parameters<NodeStore['beat']>[0],
-): Step<BeatAnswer> {
-  const {nodeId, incarnation, status} = request
-  const heard = yield* one(
-    `UPDATE members SET heartbeat_at = ?, status = ?
-      WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
-    [tx.now, status, nodeId, incarnation],
-  )
-  return heard === null ? yield* comeBack(tx, request) : 'ok'
+type Beat = Parameters<NodeStore['beat']>[0]
+
+/**
+ * Members that are there are heard by one statement for all of them; one that was given up, or left, must
+ * come back. Answers each, in order.
+ */
+export function* beat(tx: Transaction, beats: readonly Beat[]): Step<readonly BeatAnswer[]> {
+  const answers: BeatAnswer[] = []
+  for (const round of roundsOf(beats)) {
+    const heard = yield* oneEach(
+      `UPDATE members SET heartbeat_at = ?, status = ?
+        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
+      round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
+    )
+    for (const [index, each] of round.entries())
+      answers.push(heard[index] === null ? yield* comeBack(tx, each) : 'ok')
+  }
+  return answers
+}
+
+/** Stretches of the list in which no node is twice: what it says last must stand. */
+function roundsOf(beats: readonly Beat[]): Beat[][] {
+  const rounds: Beat[][] = []
+  let seen = new Set<string>()
+  for (const each of beats) {
+    if (rounds.length === 0 || seen.has(each.nodeId)) {
+      rounds.push([])
+      seen = new Set()
+    }
+    seen.add(each.nodeId)
+    rounds.at(-1)!.push(each)
+  }
+  return rounds
 }
 
 /** Two identities are never present under one name, whichever of them is heard of again. */
-function* comeBack(
-  tx: Transaction,
-  {nodeId, incarnation, status}: Parameters<NodeStore['beat']>[0],
-): Step<BeatAnswer> {
+function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Beat): Step<BeatAnswer> {
   const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
   if (named === null) return 'unknown'
   yield* lockName(tx, named.name)

@@ -1,6 +1,8 @@
 /** Pending executions that their node does not take, and giving them to other nodes. */
 import type {LaunchCause} from '../../core/ledger.ts'
-import type {Applied, LeaderStore, StrayExecution} from '../../ports/leader-store.ts'
+import type {MemberStatus} from '../../core/node.ts'
+import type {StrayExecution} from '../../core/stray.ts'
+import type {Applied, LeaderStore} from '../../ports/leader-store.ts'
 import {all, each, one, type Step} from './command.ts'
 import {BY_KEY, EXECUTION_COLUMNS_E, executionOf, keyValues, type ExecutionRow} from './rows.ts'
 import {loadJobs} from './stored-job.ts'
@@ -10,9 +12,14 @@ import type {Transaction} from './transaction.ts'
 interface StrayRow extends ExecutionRow {
   readonly cause: LaunchCause
   readonly scheduled_at: number
+  /** This and the next two: `null` = its node is no member. */
+  readonly member_status: MemberStatus | null
+  readonly member_runs: number | null
+  readonly member_heartbeat_at: number | null
 }
 
-const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, l.cause, l.scheduled_at
+const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, l.cause, l.scheduled_at, m.status AS member_status,
+  m.runs AS member_runs, m.heartbeat_at AS member_heartbeat_at
   FROM executions e
   JOIN launches l ON l.group_id = e.group_id
   LEFT JOIN members m ON m.id = e.node_id
@@ -39,9 +46,16 @@ export function* loadStray(
     if (job === null) return []
     const usedNodes = (used[index] ?? []).map(({node_name: name}) => name)
     const {node_id: nodeId, cause, scheduled_at: scheduledAt} = row
-    return [{execution: executionOf(row), nodeId, job, cause, scheduledAt, usedNodes}]
+    const member = memberOf(row)
+    return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
   })
   return {now: tx.now, strays}
+}
+
+function memberOf(row: StrayRow): StrayExecution['member'] {
+  const {member_status: status, member_runs: runs, member_heartbeat_at: heartbeatAt} = row
+  if (status === null || heartbeatAt === null) return null
+  return {status, runs: runs === 1, heartbeatAt}
 }
 
 type MovesRequest = Parameters<LeaderStore['applyMoves']>[0]

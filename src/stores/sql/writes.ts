@@ -10,13 +10,14 @@ import {deleteJob, resetHistory} from './steps-delete.ts'
 import {cancelExecution, finish, rescue} from './steps-finish.ts'
 import {forgetMembers, removeMember} from './steps-forget.ts'
 import {acquireLease, renewLease, resignLease, vacateLease} from './steps-lease.ts'
-import {beat, join, setMemberStatus} from './steps-member.ts'
+import {beat, failMember, join} from './steps-member.ts'
 import {agreeTimezone, establish, probe, setPaused} from './steps-meta.ts'
 import {appendOutput} from './steps-output.ts'
 import {deletePolicy, putPolicy} from './steps-policy.ts'
 import {prune} from './steps-prune.ts'
 import {restore} from './steps-restore.ts'
 import {requestRun} from './steps-run-request.ts'
+import {endStrays} from './steps-stray-end.ts'
 import {applyMoves} from './steps-stray.ts'
 import {submit, toggle} from './steps-submit.ts'
 import type {Transaction} from './transaction.ts'
@@ -35,6 +36,7 @@ export const WRITES = {
   vacateLease,
   applyLaunches,
   applyMoves,
+  endStrays,
   rescue,
   prune,
   claim,
@@ -42,7 +44,7 @@ export const WRITES = {
   finish,
   beat,
   join,
-  setMemberStatus,
+  failMember,
   forgetMembers,
   removeMember,
   cancelExecution,

@@ -180,12 +180,7 @@ export function launchCases(when: Case): void {
   when('candidates are alive nodes that run jobs, with what they have to do', async (scene) => {
     await scene.join('n2')
     await scene.join('n3')
-    await scene.store.setMemberStatus({
-      term: scene.term,
-      nodeId: 'n3',
-      incarnation: 'n3-life-1',
-      status: 'leaving',
-    })
+    await scene.setStatus('n3', 'n3-life-1', 'leaving')
     await scene.submit('a')
     await scene.run('a', ['n1', 'n2'])
     await scene.run('a', ['n1'])

@@ -98,8 +98,9 @@ export function leaseCases(when: Case): void {
     } as const
     await assert.rejects(store.applyLaunches({term, dues: [], requests: []}), TermOver)
     await assert.rejects(store.applyMoves({term, moves: [{key, to}]}), TermOver)
-    const verdict = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'failed'} as const
-    await assert.rejects(store.setMemberStatus({...verdict, term}), TermOver)
+    const judged = {incarnation: 'n1-life-1', heartbeatAt: scene.opened.startedAt}
+    await assert.rejects(store.failMember({term, nodeId: 'n1', judged}), TermOver)
+    await assert.rejects(store.endStrays({term, strays: [{key, nodeId: 'n1'}]}), TermOver)
     await assert.rejects(store.rescue({...lost, term, dice: 0}), TermOver)
     const piece = {round: 'all' as const, after: 0, jobLimit: 9, rowLimit: 9}
     await assert.rejects(store.prune({term, ...keep, ...piece}), TermOver)

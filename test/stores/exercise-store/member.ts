@@ -40,12 +40,7 @@ export function memberCases(when: Case): void {
   })
 
   when('a name is free at once when its holder left', async (scene) => {
-    await scene.store.setMemberStatus({
-      term: scene.term,
-      nodeId: 'n1',
-      incarnation: 'n1-life-1',
-      status: 'left',
-    })
+    await scene.setStatus('n1', 'n1-life-1', 'left')
     assert.deepEqual(await scene.join('n9', 'life', 'node-1'), {kind: 'joined'})
   })
 
@@ -62,28 +57,32 @@ export function memberCases(when: Case): void {
   })
 
   when(
-    'heartbeats carry the status; a status is set on the life it was meant for',
+    'heartbeats carry the status; a verdict is about the life that was judged',
     async (scene) => {
       scene.advance(2_000)
-      await scene.store.setMemberStatus({
-        term: scene.term,
-        nodeId: 'n1',
-        incarnation: 'n1-life-1',
-        status: 'failed',
-      })
+      assert.equal(await scene.fail('n1', 'n1-life-1'), true)
       assert.deepEqual(await scene.store.candidates(), [])
       await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
       const [member] = await scene.store.members()
       assert.deepEqual([member!.status, member!.heartbeatAt], ['alive', scene.now])
-      await scene.store.setMemberStatus({
-        term: scene.term,
-        nodeId: 'n1',
-        incarnation: 'another life',
-        status: 'failed',
-      })
+      assert.equal(await scene.fail('n1', 'another life'), false)
       assert.equal((await scene.store.members())[0]!.status, 'alive')
     },
   )
+
+  when('a verdict comes too late for a node that was heard again, or has left', async (scene) => {
+    const {term, now: heartbeatAt} = scene
+    const verdict = {term, nodeId: 'n1', judged: {incarnation: 'n1-life-1', heartbeatAt}}
+    const statusAfter = async (status: 'alive' | 'leaving' | 'left') => {
+      await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status})
+      assert.equal(await scene.store.failMember(verdict), false)
+      return (await scene.store.members())[0]!.status
+    }
+    assert.equal(await statusAfter('left'), 'left')
+    scene.advance(1)
+    for (const status of ['alive', 'leaving', 'left'] as const)
+      assert.equal(await statusAfter(status), status)
+  })
 
   when(
     'a name that another took is not the old holder’s again while that is there',

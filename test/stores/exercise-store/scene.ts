@@ -112,9 +112,17 @@ export class Scene {
     return await this.store.join({member}, 10_000)
   }
 
-  /** The leader's verdict about a node. */
+  /** The leader's verdict about a node, as it stands now. */
+  async fail(nodeId: string, incarnation: string): Promise<boolean> {
+    const member = (await this.store.members()).find(({id}) => id === nodeId)
+    const judged = {incarnation, heartbeatAt: member?.heartbeatAt ?? 0}
+    return await this.store.failMember({term: this.term, nodeId, judged})
+  }
+
+  /** By the leader's verdict or, where it is the node that says so, its own word. */
   async setStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void> {
-    await this.store.setMemberStatus({term: this.term, nodeId, incarnation, status})
+    if (status === 'failed') assert(await this.fail(nodeId, incarnation), `${nodeId} is failed`)
+    else assert.equal(await this.store.beat({nodeId, incarnation, status}), 'ok')
   }
 
   async trySubmit(

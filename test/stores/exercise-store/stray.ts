@@ -1,7 +1,8 @@
 /** Cases of pending executions that nobody takes, and of giving them to other nodes. */
 import assert from 'node:assert/strict'
+import {lostLine} from '../../../src/core/execution.ts'
 import type {Case} from './case.ts'
-import type {Scene} from './scene.ts'
+import {MINUTE, type Scene} from './scene.ts'
 
 const UNCLAIMED = {unclaimedMs: 3_000, afterGroup: 0, limit: 10}
 
@@ -11,17 +12,92 @@ async function strayNodes(scene: Scene): Promise<string[]> {
 }
 
 export function strayCases(when: Case): void {
+  movingCases(when)
+  endingCases(when)
+}
+
+/** A launch of `a` on `n2`, and perhaps others, that has not been claimed. */
+async function waitingFor(scene: Scene, nodes: readonly string[] = ['n2']) {
+  for (const id of nodes) await scene.join(id)
+  await scene.submit('a', {retries: 3})
+  const group = await scene.run('a', nodes)
+  const strays = nodes.map((nodeId) => ({
+    key: {group, node: nodeId.replace('n', 'node-'), attempt: 1},
+    nodeId,
+  }))
+  const end = () => scene.store.endStrays({term: scene.term, strays})
+  return {group, end}
+}
+
+function endingCases(when: Case): void {
+  when('what no node may take is lost, counted, and not tried again', async (scene) => {
+    const {group, end} = await waitingFor(scene)
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    scene.advance(MINUTE)
+    const [outcome, ...others] = await end()
+    assert(outcome?.kind === 'finished' && others.length === 0)
+    const {status, reason, startedAt, finishedAt, outputFoot} = outcome.execution
+    assert.deepEqual([status, reason, startedAt], ['lost', 'no_target', null])
+    assert.deepEqual([finishedAt, outputFoot], [scene.now, lostLine('no_target')])
+    assert.deepEqual([outcome.retry, outcome.closed?.status], [null, 'failed'])
+    const job = await scene.job('a')
+    assert.deepEqual([job.counters.errorCount, job.status], [1, 'failed'])
+    const {launch, executions} = (await scene.store.launch('a', group))!
+    assert.deepEqual([launch.open, launch.nodeDeaths, executions.length], [false, 0, 1])
+    assert.deepEqual(await end(), [], 'repeated, nothing is left to end')
+  })
+
+  when('the other nodes of its launch are tried again as ever', async (scene) => {
+    const {group, end} = await waitingFor(scene, ['n2', 'n3'])
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    const [outcome, ...others] = await end()
+    assert(outcome?.kind === 'finished' && others.length === 0)
+    assert.deepEqual([outcome.execution.node, outcome.closed], ['node-2', null])
+    const failed = await scene.end(await scene.claimOne('n3'), 'failed')
+    assert(failed.kind === 'finished')
+    assert.deepEqual(failed.retry!.key, {group, node: 'node-3', attempt: 2})
+    scene.advance(MINUTE)
+    const last = await scene.end(await scene.claimOne('n3'), 'succeeded')
+    assert(last.kind === 'finished')
+    assert.equal(last.closed!.status, 'partially_failed')
+  })
+
+  when('who is back, or leaving, or took it, keeps it; who was removed does not', async (scene) => {
+    const {end} = await waitingFor(scene)
+    assert.deepEqual(await end(), [])
+    await scene.setStatus('n2', 'n2-life-1', 'leaving')
+    assert.deepEqual(await end(), [])
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    await scene.store.removeMember({nodeId: 'n2', limit: 9, dice: 0.5})
+    await scene.join('n2')
+    assert.deepEqual(await end(), [])
+    assert.equal((await scene.claim('n2')).length, 1)
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    assert.deepEqual(await end(), [])
+    await scene.run('a', ['n7'])
+    const {strays} = await scene.store.loadStray(UNCLAIMED)
+    const [stray] = strays.map(({execution: key, nodeId}) => ({key, nodeId}))
+    const other = {...stray!, nodeId: 'n8'}
+    assert.deepEqual(await scene.store.endStrays({term: scene.term, strays: [other]}), [])
+    const ended = await scene.store.endStrays({term: scene.term, strays: [stray!]})
+    assert.equal(ended.length, 1)
+  })
+
+  when('a node that came back and runs no jobs any more does not keep it', async (scene) => {
+    const {end} = await waitingFor(scene)
+    const [member] = (await scene.store.members()).filter(({id}) => id === 'n2')
+    await scene.store.join({member: {...member!, incarnation: 'n2-life-2', runs: false}}, 0)
+    assert.equal((await end()).length, 1)
+  })
+}
+
+function movingCases(when: Case): void {
   when('an execution is stray when unclaimed for long, or its node is not alive', async (scene) => {
     await scene.join('n2')
     await scene.join('n4')
     const job = await scene.submit('a')
     const group = await scene.run('a', ['n1', 'n2', 'n3', 'n4'])
-    await scene.store.setMemberStatus({
-      term: scene.term,
-      nodeId: 'n4',
-      incarnation: 'n4-life-1',
-      status: 'failed',
-    })
+    await scene.setStatus('n4', 'n4-life-1', 'failed')
     assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
     scene.advance(2_999)
     assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
@@ -33,7 +109,11 @@ export function strayCases(when: Case): void {
       strays.map(({execution}) => execution.node),
       ['node-1', 'node-3', 'node-4'],
     )
-    const stray = strays[0]!
+    const [stray, ofNobody, ofFailed] = [strays[0]!, strays[1]!, strays[2]!]
+    const heartbeatAt = scene.opened.startedAt
+    assert.deepEqual(stray.member, {status: 'alive', runs: true, heartbeatAt})
+    assert.deepEqual(ofNobody.member, null)
+    assert.deepEqual(ofFailed.member, {status: 'failed', runs: true, heartbeatAt})
     assert.deepEqual([stray.nodeId, stray.cause, stray.execution.group], ['n1', 'manual', group])
     assert.deepEqual(stray.usedNodes, ['node-1', 'node-2', 'node-3', 'node-4'])
     assert.deepEqual(stray.job, job)

@@ -1,0 +1,28 @@
+/**
+ * Strays are looked for every second, beside a history of millions of executions and perhaps many thousands
+ * that wait: the look reads what waits, in the order in which it goes through it, and nothing else.
+ */
+import assert from 'node:assert/strict'
+import {DatabaseSync} from 'node:sqlite'
+import {test} from 'node:test'
+import {MIGRATIONS} from '../../src/stores/sql/migrations.ts'
+import {loadStray} from '../../src/stores/sql/steps-stray.ts'
+import {DEFAULT_LIMITS} from '../../src/stores/sql/transaction.ts'
+import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
+
+test('strays are found among what waits, in order', () => {
+  const database = new DatabaseSync(':memory:')
+  for (const migration of MIGRATIONS)
+    for (const statement of migration.statements(sqliteDialect)) database.exec(statement)
+  const tx = {now: 1, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
+  const {value} = loadStray(tx, {unclaimedMs: 0, afterGroup: 7, limit: 9}).next()
+  assert.ok(value !== undefined && 'kind' in value && value.kind === 'all')
+  const plan = database.prepare(`EXPLAIN QUERY PLAN ${value.sql}`).all(...value.values)
+  const steps = plan.map(({detail}) => String(detail))
+  assert.match(steps[0]!, /SEARCH e USING INDEX executions_pending \(group_id>\?\)/)
+  assert.deepEqual(
+    steps.filter((detail) => detail.includes('ORDER BY')),
+    [],
+  )
+  database.close()
+})
