@@ -1,5 +1,5 @@
 /**
- * The launch step, the leader's: takes every waiting request and every job that is due, asks the core
+ * The launch step, the leader's: takes every job that is due and every waiting request, asks the core
  * what becomes of each, and writes the decisions in one transaction a batch. Lives as long as a term.
  *
  * Crash points: before the apply nothing has happened and the next pass finds the same work; after it
@@ -55,6 +55,8 @@ export class LaunchService implements Service {
    */
   #seenGroup = 0
   #revisitAt = -Infinity
+  /** While a revisit is under way: the number its next page begins after. */
+  #revisiting: number | null = null
   #conflicted = false
   /** So had the pass before this one. */
   #conflictedBefore = false
@@ -88,9 +90,12 @@ export class LaunchService implements Service {
     const beganAt = clock.monotonicMs()
     this.#conflictedBefore = this.#conflicted
     this.#conflicted = false
-    const requests = await this.#decideRequests()
+    // What is due waits for nobody; requests wait for targets, and there may be very many.
     const due = await this.#decideDue()
-    const durationMs = clock.monotonicMs() - beganAt
+    const nextDueAt = clock.monotonicMs() + due.nextInMs
+    const requests = await this.#decideRequests()
+    const endedAt = clock.monotonicMs()
+    const durationMs = endedAt - beganAt
     events.emit('launch_pass_done', {
       due: due.count,
       requests: requests.count,
@@ -100,34 +105,50 @@ export class LaunchService implements Service {
       const pauseMs = this.#conflictedBefore ? CONFLICT_STAYS_PAUSE_MS : CONFLICT_PAUSE_MS
       return Math.max(CONFLICT_PAUSE_MS, Math.min(pauseMs, due.nextInMs))
     }
-    return Math.min(pollMs, due.nextInMs, requests.nextInMs)
+    return Math.min(pollMs, Math.max(0, nextDueAt - endedAt), requests.nextInMs)
   }
 
+  /** A page of what waits and, when that is far behind, a page of what is new: jobs that are due come between. */
   async #decideRequests(): Promise<{count: number; nextInMs: number}> {
-    const {store, clock, batchMax, pollMs} = this.#options
+    const {clock, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
-    const revisits = beganAt >= this.#revisitAt
+    if (this.#revisiting === null && beganAt >= this.#revisitAt) {
+      this.#revisiting = 0
+      this.#revisitAt = beganAt + REVISIT_MS
+    }
+    let revisited = 0
+    if (this.#revisiting !== null) {
+      const page = await this.#decidePage(this.#revisiting)
+      this.#revisiting = page.next
+      revisited = page.count
+      // A conflict of an earlier page of this round is looked at again at once.
+      if (page.next === null)
+        return {count: revisited, nextInMs: this.#revisitAt === -Infinity ? 0 : pollMs}
+      if (page.next >= this.#seenGroup) return {count: revisited, nextInMs: 0}
+    }
+    const fresh = await this.#decidePage(this.#seenGroup)
+    const count = revisited + fresh.count
+    if (this.#revisiting !== null || fresh.next !== null) return {count, nextInMs: 0}
     // Rung too soon after the last revisit: what waits is looked at when its time has come. So is what this
     // pass cannot see, a smaller number committed after a larger one.
-    const nextInMs = revisits ? pollMs : this.#revisitAt - beganAt
-    if (revisits) this.#revisitAt = beganAt + REVISIT_MS
-    let afterGroup = revisits ? 0 : this.#seenGroup
-    let count = 0
-    for (;;) {
-      const {now, requests} = await store.loadRequests({afterGroup, limit: batchMax})
-      if (requests.length === 0) return {count, nextInMs}
-      afterGroup = requests.at(-1)!.launch.group
-      this.#seenGroup = Math.max(this.#seenGroup, afterGroup)
-      const context = await this.#context(now)
-      const decisions: RequestDecision[] = []
-      for (const {launch, job, openGroup} of requests) {
-        const decision = decideRequest(launch, job, openGroup, context)
-        if (decision.kind !== 'stay' || decision.reason !== launch.reason) decisions.push(decision)
-      }
-      count += decisions.length
-      if (decisions.length > 0) await this.#apply([], decisions)
-      if (requests.length < batchMax) return {count, nextInMs}
+    return {count, nextInMs: this.#revisitAt - beganAt}
+  }
+
+  /** `next`: where the page after it begins; `null` when there is none. */
+  async #decidePage(afterGroup: number): Promise<{count: number; next: number | null}> {
+    const {store, batchMax} = this.#options
+    const {now, requests} = await store.loadRequests({afterGroup, limit: batchMax})
+    if (requests.length === 0) return {count: 0, next: null}
+    const last = requests.at(-1)!.launch.group
+    this.#seenGroup = Math.max(this.#seenGroup, last)
+    const context = await this.#context(now)
+    const decisions: RequestDecision[] = []
+    for (const {launch, job, openGroup} of requests) {
+      const decision = decideRequest(launch, job, openGroup, context)
+      if (decision.kind !== 'stay' || decision.reason !== launch.reason) decisions.push(decision)
     }
+    if (decisions.length > 0) await this.#apply([], decisions)
+    return {count: decisions.length, next: requests.length < batchMax ? null : last}
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {

@@ -295,6 +295,35 @@ describe('a launch without a matching node', () => {
     await world.check(['job'])
   })
 
+  it('holds up neither what is due nor who asks for a run, however many wait', async () => {
+    const world = new World()
+    const life = await world.start({launchBatchMax: 5})
+    await world.submit(aJob('waits').manual().tagged({role: 'web'}))
+    await world.submit(aJob('hand').manual())
+    await world.submit(aJob('due').every('1s'))
+    for (let request = 0; request < 100; request += 1) await world.runByHand('waits')
+    // Each page of those that wait takes a tenth of a second, all of them two seconds.
+    life.delayMs = (method) => (method === 'loadRequests' ? 50 : 0)
+    await world.clock.advance(MINUTE)
+    const waits = (await world.ledger('due'))
+      .slice(-50)
+      .map((row) => row.decidedAt! - row.scheduledAt)
+    assert.ok(Math.max(...waits) <= 200, `${Math.max(...waits)} ms after its time`)
+    for (let run = 0; run < 10; run += 1) {
+      const group = await world.runByHand('hand')
+      const {clock} = world
+      const asked = clock.monotonicMs()
+      await clock.until(() => life.executor.of('hand').length > run)
+      const tookMs = clock.monotonicMs() - asked
+      assert.ok(tookMs <= 400, `launch ${group} began ${tookMs} ms after it was asked for`)
+      await clock.advance(330)
+    }
+    const late = await world.start({name: 'late', incarnation: 'late-1', tags: {role: 'web'}})
+    await world.clock.advance(10 * SECOND)
+    assert.equal(late.executor.of('waits').length, 100, 'and all of them are looked at')
+    await world.check(['due', 'hand', 'waits'])
+  })
+
   it('is given up after the wait, for good', async () => {
     const world = new World()
     await world.start({targetWaitMs: 2 * MINUTE})
