@@ -73,8 +73,12 @@ function buildProgram(world: CliWorld): Command {
       const session = await openSession(options, env, {terminal, clock})
       await action(session, ...(args as readonly unknown[] as Arguments))
     }
-  program.addCommand(world.serverCommand)
-  if (world.agentCommand !== undefined) program.addCommand(world.agentCommand)
+  for (const command of [world.serverCommand, world.agentCommand]) {
+    if (command === undefined) continue
+    // The entry runs these when they come first; behind an option of the client they would start without it.
+    const wrong = `options of ${command.name()} stand after it, as in belfry ${command.name()} --data DIR`
+    program.addCommand(command.action(() => program.error(wrong)))
+  }
   addJobCommands(program, use)
   addRunCommands(program, use)
   addClusterCommands(program, use)

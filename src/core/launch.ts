@@ -46,7 +46,14 @@ export function decideDue(
   const rows: LedgerRow[] = [...missed]
   for (const scheduledAt of catchUp)
     rows.push(launchRow(spec, scheduledAt, openGroup, true, context))
-  for (const scheduledAt of late) rows.push(launchRow(spec, scheduledAt, openGroup, false, context))
+  // What is late because nobody decided it in time did not overlap when it was planned: under `forbid` each waits
+  // for the one before. What was open already, or finds no node, was in the way then too.
+  let isBacklog = openGroup === null && rows.some(({decision}) => decision === 'launched')
+  for (const scheduledAt of late) {
+    const row = launchRow(spec, scheduledAt, openGroup, isBacklog, context)
+    rows.push(row)
+    isBacklog ||= row.decision === 'launched'
+  }
   const nextAt =
     undecidedAt ?? nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
   return {...settled, nextAt, rows}

@@ -528,6 +528,10 @@ test('help and version go to standard output, slips to standard error with code 
   for (const [argv, says] of [
     [['bogus'], /^belfry: Unknown command 'bogus'; see belfry --help\.\n$/],
     [['agent'], /^belfry: Unknown command 'agent'/],
+    [
+      ['--json', 'server'],
+      /^belfry: Options of server stand after it, as in belfry server --data DIR;/,
+    ],
     [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'/],
     [['busy', '--bogus'], /^belfry: Unknown option '--bogus'/],
     [['jobs', 'show'], /^belfry: Missing required argument 'name'/],

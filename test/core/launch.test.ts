@@ -118,11 +118,27 @@ describe('late planned times', () => {
     assert.deepEqual(lines(single), ['missed max_lateness 12:00:00'])
   })
 
-  it('of a forbid job: one runs, the others are skipped', () => {
+  it('of a forbid job: one runs, each of the others waits for the one before', () => {
     assert.deepEqual(lines(decide(every10.forbidding(), NOON + 20 * SECOND)), [
       'launched 12:00:00',
-      'skipped forbid: the launch planned at 2026-03-01T12:00:00.000Z is still open 12:00:10',
-      'skipped forbid: the launch planned at 2026-03-01T12:00:00.000Z is still open 12:00:20',
+      'pending waits_for_open 12:00:10',
+      'pending waits_for_open 12:00:20',
+    ])
+  })
+
+  it('of a forbid job behind a launch that is open: all are skipped', () => {
+    assert.deepEqual(lines(decide(every10.forbidding(), NOON + 20 * SECOND, 41)), [
+      'skipped forbid: launch 41 is still open 12:00:00',
+      'skipped forbid: launch 41 is still open 12:00:10',
+      'skipped forbid: launch 41 is still open 12:00:20',
+    ])
+  })
+
+  it('of a forbid job that caught up: they wait behind what is caught up', () => {
+    const now = NOON + 50 * SECOND
+    assert.deepEqual(lines(decide(every10.forbidding().catchingUp('all'), now)), [
+      'launched 12:00:00',
+      ...['10', '20', '30', '40', '50'].map((at) => `pending waits_for_open 12:00:${at}`),
     ])
   })
 })
