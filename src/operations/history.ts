@@ -26,7 +26,9 @@ export function createHistory(store: PatientStore) {
   /** Throws `job_unknown`. */
   async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
     const read = async (outputBytes: number) => {
-      const page = await store.read((data) => data.executions(name, {...call, outputBytes}))
+      const page = await store.readSlice(call, (data) =>
+        data.executions(name, {...call, outputBytes}),
+      )
       if (page === null) throw jobUnknown(name)
       return page
     }
@@ -35,7 +37,7 @@ export function createHistory(store: PatientStore) {
 
   function busy(slice: Slice, outputBytes: number | null): Promise<Page<ExecutionView>> {
     return withinBudget(outputBytes, (bytes) =>
-      store.read((data) => data.busy({...slice, outputBytes: bytes})),
+      store.readSlice(slice, (data) => data.busy({...slice, outputBytes: bytes})),
     )
   }
 

@@ -3,7 +3,6 @@ import type {JobRecord} from '../core/job.ts'
 import {DomainError} from '../core/refusal.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
-import type {Store} from '../ports/store.ts'
 import type {OperationsDependencies} from './dependencies.ts'
 import type {PatientStore} from './patience.ts'
 import {preconditionFailed} from './submit.ts'
@@ -16,8 +15,7 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Pati
 
   /** From one snapshot. */
   function jobs(query: JobQuery): Promise<Page<JobRecord>> {
-    const ask = (data: Store) => data.jobs(query)
-    return query.end === null ? store.longRead(ask) : store.read(ask)
+    return store.readSlice(query, (data) => data.jobs(query))
   }
 
   /** Throws `job_unknown`, `precondition_failed`. */

@@ -4,12 +4,13 @@
  */
 import {DomainError} from '../core/refusal.ts'
 import type {Clock} from '../ports/clock.ts'
+import type {Slice} from '../ports/page.ts'
 import type {Store} from '../ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-failure.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
 export const PATIENCE_MS = 5_000
-/** Reading every job there is: the answer is under way all the time, it is only long. */
+/** Reading every job there is, or all that one ever did: the answer is under way all the time, it is only long. */
 export const LONG_READ_MS = 30_000
 /** Restoring a hundred thousand jobs, or copying a database, is long work and known to be. */
 export const LONG_WORK_MS = 600_000
@@ -33,6 +34,11 @@ export class PatientStore {
   /** As `read`, for what has no limit on its size. */
   longRead<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
     return this.#within(LONG_READ_MS, unavailable, ask)
+  }
+
+  /** A list: as `longRead` when it has no end. */
+  readSlice<Answer>({end}: Slice, ask: (store: Store) => Promise<Answer>): Promise<Answer> {
+    return end === null ? this.longRead(ask) : this.read(ask)
   }
 
   /** Throws `store_unavailable` when nothing was changed, `outcome_unknown` when that is not certain. */

@@ -26,6 +26,20 @@ test('an answer in time is the answer, and leaves no timer behind', async () => 
   assert.equal(clock.waiting, 0)
 })
 
+test('a list without an end may take long, a page of one may not', async () => {
+  const clock = new VirtualClock()
+  const store = new PatientStore(NO_STORE, clock)
+  const late = Promise.withResolvers<number>()
+  const page = store.readSlice({start: 0, end: 10}, () => late.promise)
+  const refused = assert.rejects(page, refusal('store_unavailable'))
+  const whole = store.readSlice({start: 0, end: null}, () => late.promise)
+  await clock.advance(PATIENCE_MS)
+  await refused
+  late.resolve(7)
+  assert.equal(await whole, 7)
+  assert.equal(clock.waiting, 0)
+})
+
 test('failures of the store are refusals that keep their cause', async () => {
   const store = new PatientStore(NO_STORE, new VirtualClock())
   const away = new StoreUnavailable('away')

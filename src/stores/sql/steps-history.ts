@@ -12,7 +12,7 @@ import type {
   OutputStretch,
 } from '../../ports/history-store.ts'
 import type {Page, Slice} from '../../ports/page.ts'
-import {all, breathe, one, type Step, type Value} from './command.ts'
+import {all, one, type Step, type Value} from './command.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -28,8 +28,6 @@ import {readOutput, withOutput} from './steps-output.ts'
 import {EPHEMERAL_KEPT_MS} from './stored-grave.ts'
 import type {Transaction} from './transaction.ts'
 
-/** Rows read between two chances for other work of the process. */
-const ROWS_PER_BREATH = 500
 /** `LIMIT` of a slice without an end: any number no table reaches. */
 const ALL_ROWS = Number.MAX_SAFE_INTEGER
 
@@ -112,11 +110,7 @@ function* executionPage(
     `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
     [...values, ...limits(query)],
   )
-  const rows: ExecutionView[] = []
-  for (const row of found) {
-    rows.push(yield* withOutput(tx, executionOf(row), query.outputBytes))
-    if (rows.length % ROWS_PER_BREATH === 0) yield* breathe()
-  }
+  const rows = yield* withOutput(tx, found.map(executionOf), query.outputBytes)
   return {total: counted?.total ?? 0, rows}
 }
 
@@ -142,7 +136,9 @@ export function* execution(
   outputBytes: number,
 ): Step<ExecutionView | null> {
   const found = yield* ownedExecution(tx, name, key)
-  return found === null ? null : yield* withOutput(tx, found, outputBytes)
+  if (found === null) return null
+  const [view] = yield* withOutput(tx, [found], outputBytes)
+  return view!
 }
 
 export function* outputSince(

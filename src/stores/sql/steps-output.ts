@@ -2,9 +2,9 @@
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import type {ExecutionView} from '../../ports/history-store.ts'
 import type {OutputAppend} from '../../ports/node-store.ts'
-import {each, oneEach, type Step} from './command.ts'
+import {breathe, each, oneEach, type Step} from './command.ts'
 import {BY_KEY, keyText, keyValues} from './rows.ts'
-import {chunksFrom, extendOutput} from './stored-output.ts'
+import {chunksFrom, extendOutput, type ChunkRow} from './stored-output.ts'
 import type {Transaction} from './transaction.ts'
 
 /** Applies in order, also several stretches of one execution. */
@@ -82,7 +82,11 @@ export interface KeptBytes {
 
 /** At most `limit` kept bytes from position `from` on; later ones when those are gone. */
 export function* readOutput(key: ExecutionKey, from: number, limit: number): Step<KeptBytes> {
-  const chunks = yield* chunksFrom(key, from)
+  const [chunks = []] = yield* chunksFrom([{key, from}])
+  return keptIn(chunks, from, limit)
+}
+
+function keptIn(chunks: readonly ChunkRow[], from: number, limit: number): KeptBytes {
   const first = chunks[0]
   if (first === undefined) return {offset: from, bytes: new Uint8Array(0)}
   const offset = Math.max(from, first.at_byte)
@@ -98,18 +102,37 @@ export function* readOutput(key: ExecutionKey, from: number, limit: number): Ste
   return {offset, bytes}
 }
 
-/** The execution with the last `outputBytes` bytes of its kept output. */
+/** Executions whose output is read with one command, and about how much of it. */
+const READ_ROWS_MAX = 500
+const READ_BYTES_MAX = 8 * 2 ** 20
+
+/** Each execution with the last `outputBytes` bytes of its kept output. */
 export function* withOutput(
   tx: Transaction,
-  execution: ExecutionRecord,
+  executions: readonly ExecutionRecord[],
   outputBytes: number,
-): Step<ExecutionView> {
+): Step<ExecutionView[]> {
   const wanted = Math.min(outputBytes, tx.limits.outputKeptBytes)
+  const rowsMax = Math.max(1, Math.min(READ_ROWS_MAX, Math.floor(READ_BYTES_MAX / (wanted + 1))))
+  const views: ExecutionView[] = []
+  for (let at = 0; at < executions.length; at += rowsMax) {
+    const piece = executions.slice(at, at + rowsMax)
+    const ends = piece
+      .filter((execution) => wanted > 0 && execution.outputBytes > 0)
+      .map((key) => ({key, from: Math.max(0, key.outputBytes - wanted)}))
+    const found = yield* chunksFrom(ends)
+    const kept = new Map(
+      ends.map(({key, from}, index) => [key, keptIn(found[index] ?? [], from, wanted)]),
+    )
+    for (const execution of piece) views.push(viewOf(execution, kept.get(execution) ?? null))
+    yield* breathe()
+  }
+  return views
+}
+
+function viewOf(execution: ExecutionRecord, kept: KeptBytes | null): ExecutionView {
   const written = execution.outputBytes
-  if (wanted === 0 || written === 0)
-    return {...execution, output: new Uint8Array(0), outputTruncated: written > 0}
-  const from = Math.max(0, written - wanted)
-  const kept = yield* readOutput(execution, from, wanted)
+  if (kept === null) return {...execution, output: new Uint8Array(0), outputTruncated: written > 0}
   const output = kept.offset === 0 ? kept.bytes : fromCharacter(kept.bytes)
   return {...execution, output, outputTruncated: output.length < written}
 }

@@ -21,7 +21,7 @@ export interface Stretch {
   readonly bytes: Uint8Array
 }
 
-interface ChunkRow {
+export interface ChunkRow {
   readonly at_byte: number
   readonly bytes: Uint8Array
 }
@@ -122,11 +122,13 @@ export function* totalOutputBytes(_tx: Transaction): Step<number> {
   return total
 }
 
-/** Chunks that hold bytes from position `from` on, in order. */
-export function* chunksFrom(key: ExecutionKey, from: number): Step<ChunkRow[]> {
-  return yield* all<ChunkRow>(
+/** Of each execution the chunks that hold bytes from position `from` on, in order. */
+export function* chunksFrom(
+  wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
+): Step<ChunkRow[][]> {
+  return yield* each<ChunkRow>(
     `SELECT at_byte, bytes FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) > ?
       ORDER BY at_byte`,
-    [...keyValues(key), from],
+    wanted.map(({key, from}) => [...keyValues(key), from]),
   )
 }

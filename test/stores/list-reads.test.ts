@@ -1,0 +1,50 @@
+/** Lists of executions: however many rows there are, their output is read with a few commands. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import type {Answer, Command, Row} from '../../src/stores/sql/command.ts'
+import {READS} from '../../src/stores/sql/reads.ts'
+import type {Transaction} from '../../src/stores/sql/transaction.ts'
+import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
+
+const ROWS = 4_000
+const TX: Transaction = {now: 0, dialect: sqliteDialect, limits: {outputKeptBytes: 256 * 1024}}
+
+function aRow(index: number): Row {
+  return {
+    group_id: index,
+    node_name: 'node-1',
+    attempt: 1,
+    status: 'running',
+    // Every second one has written something.
+    output_bytes: index % 2 === 0 ? 5 : 0,
+  }
+}
+
+/** Answers as an engine would: every execution has the number of its launch as output. */
+function answer(command: Command): Answer {
+  if (command.kind === 'breathe') return undefined
+  if (command.kind === 'each') {
+    return command.rows.map(([group]) => {
+      return [{at_byte: 0, bytes: Buffer.from(String(group).padStart(5))}]
+    })
+  }
+  if (command.sql.includes('count(*)')) return [{total: ROWS}]
+  return Array.from({length: ROWS}, (_, index) => aRow(index))
+}
+
+test('each execution has its own output, from a few commands', () => {
+  const commands: Command[] = []
+  const step = READS.busy(TX, {start: 0, end: null, outputBytes: 1_000})
+  let next = step.next()
+  while (next.done !== true) {
+    commands.push(next.value)
+    next = step.next(answer(next.value))
+  }
+  const asked = commands.filter(({kind}) => kind !== 'breathe')
+  assert.ok(asked.length <= 2 + ROWS / 500, `${asked.length} commands for ${ROWS} rows`)
+  assert.equal(next.value.rows.length, ROWS)
+  for (const {group, output, outputTruncated} of next.value.rows) {
+    const text = group % 2 === 0 ? String(group).padStart(5) : ''
+    assert.deepEqual([Buffer.from(output).toString(), outputTruncated], [text, false])
+  }
+})
