@@ -46,8 +46,8 @@ export function decideDue(
   const rows: LedgerRow[] = [...missed]
   for (const scheduledAt of catchUp)
     rows.push(launchRow(spec, scheduledAt, openGroup, true, context))
-  // What is late because nobody decided it in time did not overlap when it was planned: under `forbid` each waits
-  // for the one before. What was open already, or finds no node, was in the way then too.
+  // What is late because nobody decided it in time did not overlap when it was planned: under `forbid` each
+  // waits for the one before. What was open already, or finds no node, was in the way then too.
   let isBacklog = openGroup === null && rows.some(({decision}) => decision === 'launched')
   for (const scheduledAt of late) {
     const row = launchRow(spec, scheduledAt, openGroup, isBacklog, context)
