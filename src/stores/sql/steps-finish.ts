@@ -72,7 +72,8 @@ function finishOne(ledger: FinishLedger, item: FinishItem): FinishOutcome {
 
 /** Kept as a note on an execution that was given up; the state it ended in stays. */
 function lateResult(held: HeldExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
-  if (status === 'lost' && held.record.lateResult === '') {
+  // Its own end said again is no other result.
+  if (status === 'lost' && item.status !== 'lost' && held.record.lateResult === '') {
     const code = item.exitCode === null ? '' : `, exit status ${item.exitCode}`
     held.record = {...held.record, lateResult: `${item.status}${code}`}
     held.change = 'update'

@@ -55,6 +55,21 @@ export function finishCases(when: Case): void {
     assert.equal(found!.lateResult, '')
   })
 
+  when(
+    'a node that gave its execution up itself changes nothing when it says so again',
+    async (scene) => {
+      await scene.submit('a')
+      const group = await scene.run('a')
+      const item = {...anEnd(await scene.claimOne(), 'lost'), reason: 'node_stopped' as const}
+      const [first] = await scene.store.finish([item])
+      assert.equal(first!.kind, 'finished')
+      const key = {group, node: 'node-1', attempt: 1}
+      const before = await scene.store.execution('a', key, 0)
+      assert.deepEqual(await scene.store.finish([item]), [{kind: 'already', key, status: 'lost'}])
+      assert.deepEqual(await scene.store.execution('a', key, 0), before)
+    },
+  )
+
   when('without the claim’s token nothing ends', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
