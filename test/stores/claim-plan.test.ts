@@ -14,9 +14,10 @@ import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
 /** The claim's statement that looks for what it takes. */
 function taking(tx: Transaction): RunAll {
   const request = {nodeId: 'n', incarnation: 'i', token: 't', room: 16}
-  const step = claim(tx, request)
-  const member: Answer = [{incarnation: 'i', status: 'alive'}]
-  for (let next = step.next(); next.done !== true; next = step.next(member)) {
+  const step = claim(tx, [request])
+  // Of the member, of its newest claim and of what is due.
+  const found: Answer = [[{incarnation: 'i', status: 'alive', token: '', is_due: 1, next_at: null}]]
+  for (let next = step.next(); next.done !== true; next = step.next(found)) {
     const command = next.value
     if (command.kind === 'all' && command.sql.includes('ORDER BY e.not_before')) return command
   }

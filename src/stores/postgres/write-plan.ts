@@ -7,7 +7,6 @@
  * having a connection: a heartbeat never stands behind a large launch, and a renewal of the lease behind
  * nothing at all.
  */
-import type {FinishItem, FinishOutcome, OutputAppend} from '../../ports/node-store.ts'
 import type {Idempotency, RestoreEntry, SubmitRequest} from '../../ports/job-store.ts'
 import {all, type Step} from '../sql/command.ts'
 import type {WriteName} from '../sql/writes.ts'
@@ -63,6 +62,11 @@ function hasKey([request]: Input): boolean {
   return (request as {readonly idempotency: Idempotency | null}).idempotency !== null
 }
 
+/** Of a list about one node. */
+function nodeOf([items]: Input): string {
+  return (items as readonly {readonly nodeId: string}[])[0]!.nodeId
+}
+
 /** Lists that are worked through item by item, one answer each: several calls are one longer one. */
 const lists: Merge = {
   join: (inputs) => [inputs.flatMap(([items]) => items as readonly unknown[])],
@@ -83,7 +87,7 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
   resignLease: plan('lease'),
   vacateLease: plan('lease'),
 
-  beat: {...shared('members'), sortKey: ([request]) => (request as {nodeId: string}).nodeId},
+  beat: {...shared('members'), merge: lists, sortKey: nodeOf},
   join: plan('members'),
   failMember: plan('members'),
 
@@ -105,7 +109,7 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
   prune: plan('upkeep'),
 
   // In the order of nodes, so that two servers that serve the same ones never wait in a circle.
-  claim: {...shared('claim'), sortKey: ([request]) => (request as {nodeId: string}).nodeId},
+  claim: {...shared('claim'), merge: lists, sortKey: nodeOf},
   appendOutput: {...shared('output'), merge: lists},
   finish: {...shared('finish'), merge: lists},
 
@@ -122,7 +126,7 @@ export const MERGED_ITEMS_MAX = 1_000
 
 export function itemsOf(name: WriteName, [items]: Input): number {
   if (WRITE_PLANS[name].merge === null) return 1
-  return (items as readonly (FinishItem | FinishOutcome | OutputAppend)[]).length
+  return (items as readonly unknown[]).length
 }
 
 /**

@@ -4,6 +4,7 @@
  */
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
+import {assert} from '../../std/assert.ts'
 import type {ReadInput, ReadName, ReadResult} from './reads.ts'
 import type {WriteInput, WriteName, WriteResult} from './writes.ts'
 
@@ -57,12 +58,12 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     rescue: (request) => write('rescue', request),
     prune: (request) => write('prune', request),
 
-    claim: (request) => write('claim', request),
+    claim: (request) => only(write('claim', [request])),
     verifyClaims: (claims) => read('verifyClaims', claims),
     appendOutput: (items) => write('appendOutput', items.map(compactAppend)),
     finish: (items) => write('finish', items.map(compactFinish)),
     cancelled: (nodeId) => read('cancelled', nodeId),
-    beat: (request) => write('beat', request),
+    beat: (request) => only(write('beat', [request])),
 
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
@@ -81,6 +82,13 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     probe: () => write('probe'),
     ...engine,
   }
+}
+
+/** The answer of a list of one. */
+async function only<Answer>(answers: Promise<readonly Answer[]>): Promise<Answer> {
+  const [answer] = await answers
+  assert(answer !== undefined, 'each of a list is answered')
+  return answer
 }
 
 function compactAppend(item: OutputAppend): OutputAppend {

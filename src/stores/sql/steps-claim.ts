@@ -1,7 +1,8 @@
 /**
  * The run step's half of the store: a node takes its pending executions. The claim is the only way from
  * pending to running; it carries a token the node minted, so that a claim whose answer was lost is
- * repeated, not doubled.
+ * repeated, not doubled. Nodes ask far more often than they have something to take, so what all of them ask
+ * is looked up at once, and only who has work is looked at alone.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobSpec} from '../../core/job.ts'
@@ -13,7 +14,7 @@ import type {
   ClaimResult,
   StandingClaim,
 } from '../../ports/node-store.ts'
-import {all, each, one, oneEach, type Step} from './command.ts'
+import {all, each, one, oneEach, type Step, type Values} from './command.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -53,22 +54,70 @@ const HELD_LOOK_MS = 20
 /** Waiting executions are counted up to here: it is enough to know that there are many. */
 const WAITING_COUNTED_MAX = 1_000
 
-export function* claim(tx: Transaction, request: ClaimRequest): Step<ClaimResult> {
-  const {nodeId, token, room} = request
-  const life = yield* memberLife(tx, nodeId)
-  if (life?.incarnation !== request.incarnation) return {claimed: [], waiting: 0, nextDueInMs: null}
+/** Answers each request, in order: also several of one node see what those before them took. */
+export function* claim(
+  tx: Transaction,
+  requests: readonly ClaimRequest[],
+): Step<readonly ClaimResult[]> {
+  const ids = requests.map(({nodeId}) => [nodeId])
+  const lives = yield* memberLives(tx, ids)
   // Locked: a claim that is repeated while its first try is still being committed waits for that.
-  const last = yield* one<{token: string}>(
+  const rows = yield* oneEach<{token: string}>(
     `SELECT token FROM node_claims WHERE node_id = ?${tx.dialect.forUpdate}`,
-    [nodeId],
+    ids,
   )
-  const isRepeated = last?.token === token
-  const isGone = life.status === 'failed' || life.status === 'left'
-  const isOvertaken = request.after !== undefined && request.after !== (last?.token ?? '')
-  const claimed = isRepeated
-    ? yield* claimedUnder(nodeId, token)
-    : yield* takeDue(tx, isGone || isOvertaken ? {...request, room: 0} : request)
-  const newest = claimed.length > 0 ? token : (last?.token ?? '')
+  const outlooks = yield* oneEach<Outlook>(
+    OUTLOOK,
+    requests.map(({nodeId}) => [nodeId, tx.now, nodeId, tx.now]),
+  )
+  /** Token of the newest claim of each node. */
+  const newest = new Map(requests.map(({nodeId}, index) => [nodeId, rows[index]?.token ?? '']))
+  const results: ClaimResult[] = []
+  for (const [index, request] of requests.entries()) {
+    const life = lives[index] ?? null
+    const last = newest.get(request.nodeId)!
+    const outlook = outlooks[index]!
+    if (life?.incarnation !== request.incarnation) {
+      results.push({claimed: [], waiting: 0, nextDueInMs: null})
+    } else if (outlook.is_due === 1 || request.token === last) {
+      const isGone = life.status === 'failed' || life.status === 'left'
+      const result = yield* claimDue(tx, request, last, isGone)
+      newest.set(request.nodeId, result.newest)
+      results.push(result)
+    } else {
+      const nextDueInMs = outlook.next_at === null ? null : outlook.next_at - tx.now
+      results.push({claimed: [], newest: last, waiting: 0, nextDueInMs})
+    }
+  }
+  return results
+}
+
+/** What there is for a node at a moment. */
+interface Outlook {
+  readonly is_due: number
+  readonly next_at: number | null
+}
+
+const OUTLOOK = `SELECT
+  CASE WHEN EXISTS (SELECT 1 FROM executions e JOIN jobs j ON j.id = e.job_id
+    WHERE e.node_id = ? AND ${IS_DUE}) THEN 1 ELSE 0 END AS is_due,
+  (SELECT min(not_before) FROM executions
+    WHERE node_id = ? AND status = 'pending' AND not_before > ?) AS next_at`
+
+/** The claim of a node that has work, or asks again. `last`: token of its newest claim. */
+function* claimDue(
+  tx: Transaction,
+  request: ClaimRequest,
+  last: string,
+  isGone: boolean,
+): Step<ClaimResult & {readonly newest: string}> {
+  const {nodeId, token, room} = request
+  const isOvertaken = request.after !== undefined && request.after !== last
+  const claimed =
+    last === token
+      ? yield* claimedUnder(nodeId, token)
+      : yield* takeDue(tx, isGone || isOvertaken ? {...request, room: 0} : request)
+  const newest = claimed.length > 0 ? token : last
   const hadRoom = claimed.length < room
   const waits = yield* whatWaits(tx, nodeId, hadRoom)
   if (!hadRoom || isGone || !(yield* isSomeHeld(tx, nodeId))) return {claimed, newest, ...waits}
@@ -92,17 +141,17 @@ function* isSomeHeld(tx: Transaction, nodeId: string): Step<boolean> {
 }
 
 /**
- * The life of the node that is a member; a claim of any other takes nothing. Locks its identity, not its
- * heartbeat: another life joins, another identity takes its name, and it is forgotten or removed only after
- * this claim is committed, and what it took is seen then.
+ * The life of each node that is a member; a claim of any other takes nothing. Locks their identities, not
+ * their heartbeats: another life joins, another identity takes a name, and one is forgotten or removed only
+ * after this claim is committed, and what it took is seen then.
  */
-function* memberLife(
+function* memberLives(
   tx: Transaction,
-  nodeId: string,
-): Step<{readonly incarnation: string; readonly status: MemberStatus} | null> {
-  return yield* one(
+  ids: readonly Values[],
+): Step<({readonly incarnation: string; readonly status: MemberStatus} | null)[]> {
+  return yield* oneEach(
     `SELECT incarnation, status FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
-    [nodeId],
+    ids,
   )
 }
 

@@ -94,23 +94,21 @@ export function* beat(tx: Transaction, beats: readonly Beat[]): Step<readonly Be
         WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
       round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
     )
-    for (const [index, each] of round.entries())
-      answers.push(heard[index] === null ? yield* comeBack(tx, each) : 'ok')
+    for (const [at, each] of round.entries())
+      answers[each.index] = heard[at] === null ? yield* comeBack(tx, each) : 'ok'
   }
   return answers
 }
 
-/** Stretches of the list in which no node is twice: what it says last must stand. */
-function roundsOf(beats: readonly Beat[]): Beat[][] {
-  const rounds: Beat[][] = []
-  let seen = new Set<string>()
-  for (const each of beats) {
-    if (rounds.length === 0 || seen.has(each.nodeId)) {
-      rounds.push([])
-      seen = new Set()
-    }
-    seen.add(each.nodeId)
-    rounds.at(-1)!.push(each)
+/** The first beat of each node, the second of those that have one, and so on: what it says last must stand. */
+function roundsOf(beats: readonly Beat[]): (Beat & {readonly index: number})[][] {
+  const rounds: (Beat & {readonly index: number})[][] = []
+  const heard = new Map<string, number>()
+  for (const [index, each] of beats.entries()) {
+    const before = heard.get(each.nodeId) ?? 0
+    heard.set(each.nodeId, before + 1)
+    rounds[before] ??= []
+    rounds[before].push({...each, index})
   }
   return rounds
 }

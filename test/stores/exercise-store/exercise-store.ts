@@ -21,6 +21,7 @@ import {rescueCases} from './rescue.ts'
 import {restoreCases} from './restore.ts'
 import {strayCases} from './stray.ts'
 import {submitCases} from './submit.ts'
+import {togetherCases} from './together.ts'
 import {wholeCases} from './whole.ts'
 import type {OpenStore} from './scene.ts'
 
@@ -33,6 +34,7 @@ const STEPS: readonly (readonly [string, (when: Case) => void])[] = [
   ['launch', launchCases],
   ['stray', strayCases],
   ['claim', claimCases],
+  ['together', togetherCases],
   ['output', outputCases],
   ['finish', finishCases],
   ['chain', chainCases],

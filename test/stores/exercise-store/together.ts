@@ -1,0 +1,65 @@
+/** Cases of what many nodes ask at the same moment: an engine may answer all of it at once, but each its own. */
+import assert from 'node:assert/strict'
+import type {MemberStatus} from '../../../src/core/node.ts'
+import type {Case} from './case.ts'
+
+export function togetherCases(when: Case): void {
+  when('claims of many nodes take each what is theirs', async (scene) => {
+    await scene.submit('a', {retries: 1})
+    for (const id of ['n2', 'n3']) await scene.join(id)
+    await scene.run('a', ['n2'])
+    await scene.end(await scene.claimOne('n2'), 'failed')
+    const group = await scene.run('a')
+    const claim = (nodeId: string, token: string, incarnation = `${nodeId}-life-1`) => {
+      return scene.store.claim({nodeId, incarnation, token, room: 5})
+    }
+    const [idle, first, again, other, retried, former] = await Promise.all([
+      claim('n3', 'idle'),
+      claim('n1', 'first'),
+      claim('n1', 'first'),
+      claim('n1', 'other'),
+      claim('n2', 'retried'),
+      claim('n1', 'former', 'n1-life-0'),
+    ])
+    assert.deepEqual(idle, {claimed: [], newest: '', waiting: 0, nextDueInMs: null})
+    const groups = first.claimed.map(({execution}) => execution.group)
+    assert.deepEqual([groups, first.newest], [[group], 'first'])
+    assert.deepEqual(again, first)
+    assert.deepEqual([other.claimed, other.newest], [[], 'first'])
+    assert.deepEqual([retried.claimed, retried.newest], [[], 'token-n2-1'])
+    assert(retried.nextDueInMs !== null && retried.nextDueInMs > 0)
+    assert.deepEqual(former, {claimed: [], waiting: 0, nextDueInMs: null})
+    scene.advance(retried.nextDueInMs)
+    const [due, none] = await Promise.all([claim('n2', 'due'), claim('n3', 'none')])
+    assert.deepEqual([due.claimed.length, none.claimed.length], [1, 0])
+  })
+
+  when('heartbeats of many nodes are heard each, and what one says last stands', async (scene) => {
+    for (const id of ['n2', 'n3']) await scene.join(id)
+    const beat = (nodeId: string, status: MemberStatus, incarnation = `${nodeId}-life-1`) => {
+      // A node never says of itself that it failed.
+      assert(status !== 'failed')
+      return scene.store.beat({nodeId, incarnation, status})
+    }
+    assert.equal(await beat('n3', 'left'), 'ok')
+    scene.advance(5_000)
+    const answers = await Promise.all([
+      beat('n3', 'alive'),
+      beat('n2', 'alive'),
+      beat('n4', 'alive'),
+      beat('n1', 'alive'),
+      beat('n1', 'leaving', 'n1-life-0'),
+      beat('n2', 'leaving'),
+    ])
+    assert.deepEqual(answers, ['ok', 'ok', 'unknown', 'ok', 'fenced', 'ok'])
+    const members = await scene.store.members()
+    assert.deepEqual(
+      members.map(({id, status, heartbeatAt}) => [id, status, scene.now - heartbeatAt]),
+      [
+        ['n1', 'alive', 0],
+        ['n2', 'leaving', 0],
+        ['n3', 'alive', 0],
+      ],
+    )
+  })
+}

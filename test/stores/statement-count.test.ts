@@ -1,0 +1,69 @@
+/**
+ * Some steps take as many statements for a thousand things as for one: on a database that is far away each
+ * statement is a round trip, and others wait meanwhile for what is locked, or in the same lane.
+ */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import type {JobSpec} from '../../src/core/job.ts'
+import type {Step} from '../../src/stores/sql/command.ts'
+import {MIGRATIONS} from '../../src/stores/sql/migrations.ts'
+import {claim} from '../../src/stores/sql/steps-claim.ts'
+import {beat, join} from '../../src/stores/sql/steps-member.ts'
+import {restore} from '../../src/stores/sql/steps-restore.ts'
+import {DEFAULT_LIMITS, type Transaction} from '../../src/stores/sql/transaction.ts'
+import {Connection} from '../../src/stores/sqlite/connection.ts'
+import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
+import {aSpec, HOUR} from './exercise-store/scene.ts'
+
+function* counting<Result>(step: Step<Result>): Step<number> {
+  let commands = 0
+  for (let next = step.next(); next.done !== true; next = step.next(yield next.value)) commands += 1
+  return commands
+}
+
+/** How many statements each of the steps takes, done one after the other on a store of their own. */
+function statements(steps: readonly ((tx: Transaction) => Step<unknown>)[]): number[] {
+  const connection = new Connection(':memory:', {readOnly: false})
+  for (const migration of MIGRATIONS)
+    for (const statement of migration.statements(sqliteDialect)) connection.execute(statement)
+  const counts = steps.map((step, index) => {
+    const tx = {now: (index + 1) * HOUR, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
+    return connection.run(counting(step(tx)))
+  })
+  connection.close()
+  return counts
+}
+
+const COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+test('a restore of many jobs takes as many as one of a single job', () => {
+  const restoring = (count: number, over: Partial<JobSpec>) => (tx: Transaction) => {
+    const entries = Array.from({length: count}, (_, index) => {
+      return {spec: aSpec(`job-${index}`, over), counters: COUNTERS}
+    })
+    return restore(tx, entries, {disabled: false})
+  }
+  // The second changes all of them, and each has planned times that it passes over.
+  const counted = (count: number) =>
+    statements([
+      restoring(count, {}),
+      restoring(count, {schedule: '@every 1h', metadata: {a: 'b'}}),
+    ])
+  assert.deepEqual(counted(30), counted(1))
+})
+
+test('heartbeats and claims of many nodes that have nothing to run take as many as those of one', () => {
+  const fixed = {address: '127.0.0.1', port: 8080, tags: {}, server: true, runs: true, version: '1'}
+  const counted = (count: number) => {
+    const ids = Array.from({length: count}, (_, index) => `n${index}`)
+    const joins = ids.map((id) => (tx: Transaction) => {
+      return join(tx, {member: {...fixed, id, name: id, incarnation: 'life', slots: 8}}, 10_000)
+    })
+    const life = {incarnation: 'life', status: 'alive', token: 't', room: 8} as const
+    const asked = ids.map((nodeId) => ({...life, nodeId}))
+    const counts = statements([...joins, (tx) => beat(tx, asked), (tx) => claim(tx, asked)])
+    return counts.slice(count)
+  }
+  assert.deepEqual(counted(30), counted(1))
+  assert.deepEqual(counted(1), [1, 3])
+})
