@@ -54,6 +54,12 @@ function executionColumns(terminal: Terminal, now: number): readonly Column<Exec
   ]
 }
 
+/** What was heard of runs too late; a column only where there is something in it. */
+const LATE_RESULT: Column<ExecutionJson> = {
+  title: 'LATE RESULT',
+  text: (execution) => execution.late_result,
+}
+
 async function list(
   session: Session,
   job: string,
@@ -64,7 +70,11 @@ async function list(
   const {value} = await session.client.call<ExecutionJson[]>('GET', at, {query})
   if (session.json) return printJson(session, value)
   const {terminal} = session
-  const columns = executionColumns(terminal, session.clock.now())
+  const isLate = value.some((execution) => LATE_RESULT.text(execution) !== '')
+  const columns = [
+    ...executionColumns(terminal, session.clock.now()),
+    ...(isLate ? [LATE_RESULT] : []),
+  ]
   terminal.out(table(terminal, columns, value, 'No executions.'))
 }
 
@@ -100,6 +110,7 @@ async function show(session: Session, job: string, execution: string): Promise<v
       ['node', value.node_name],
       ['launch', String(value.group)],
       ['attempt', String(value.attempt)],
+      ...(value.late_result === '' ? [] : [['late result', value.late_result] as const]),
     ]),
   )
   if (value.output !== '') terminal.out(`\n${endLine(new PlainText().push(value.output))}`)

@@ -30,6 +30,9 @@ export const Execution = Type.Object(
     attempt: Type.Integer({description: 'Starts at 1; grows with each retry.'}),
     status: Status,
     output_truncated: Type.Boolean({description: 'More was written than `output` shows.'}),
+    late_result: Type.String({
+      description: 'The result that came after it had become `lost`; empty when none did.',
+    }),
   },
   {$id: 'Execution', description: 'One attempt of one launch on one node.'},
 )
@@ -82,6 +85,7 @@ export function encodeExecution(
     attempt: view.attempt,
     status: view.status,
     output_truncated: view.outputTruncated || cut,
+    late_result: view.lateResult,
   }
 }
 

@@ -57,6 +57,7 @@ const EXECUTION = {
   attempt: 1,
   status: 'running',
   output_truncated: false,
+  late_result: '',
 }
 
 type Answer = (asked: Asked, response: ServerResponse) => void
@@ -275,6 +276,24 @@ test('runs and busy are tables without output', async () => {
     'GET /v1/jobs/backup/executions?output_size_limit=0&_end=20',
     'GET /v1/busy?output_size_limit=0',
   ])
+})
+
+test('a late result is shown where there is one', async () => {
+  const LOST = {...EXECUTION, status: 'lost', late_result: 'succeeded, exit status 0'}
+  answers([LOST, EXECUTION])
+  assert.match(
+    (await run(['runs', 'list', 'backup'])).out,
+    /ATTEMPT {2}LATE RESULT *\n12-tower-1 .* 1 {8}succeeded, exit status 0\n12-tower-1 .* 1 *\n$/,
+  )
+  answers([EXECUTION])
+  assert.doesNotMatch((await run(['runs', 'list', 'backup'])).out, /LATE/)
+  answers(LOST)
+  assert.match(
+    (await run(['runs', 'show', 'backup', '12-tower-1'])).out,
+    /^late result {2}succeeded, exit status 0$/m,
+  )
+  answers(EXECUTION)
+  assert.doesNotMatch((await run(['runs', 'show', 'backup', '12-tower-1'])).out, /late/)
 })
 
 test('output is shown without control sequences, unless raw is asked for', async () => {

@@ -16,6 +16,7 @@ const EXECUTION_FIELDS = [
   'attempt',
   'status',
   'output_truncated',
+  'late_result',
 ]
 
 test('a run by hand is accepted at once and says where to look', async (t) => {
@@ -158,6 +159,33 @@ test('an execution is shown from its claim to its end, and counted', async (t) =
   )
   assert.deepEqual((await api.get('/v1/jobs/e/executions')).json, [])
   assert.equal((await api.delete('/v1/jobs/nobody/executions')).json.code, 'job_unknown')
+})
+
+test('a result that comes after an execution was lost is told with it, everywhere', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('l')
+  const claimed = await api.running('l')
+  const [node] = await api.store.candidates()
+  await api.store.rescue({
+    term: null,
+    nodeId: node!.id,
+    exceptIncarnation: 'second-life',
+    reason: 'node_restarted',
+    judged: null,
+    limit: 10,
+    dice: 0.5,
+  })
+  const shown = async () => {
+    const [row] = (await api.get('/v1/jobs/l/executions?status=lost')).json
+    const one = (await api.get(`/v1/jobs/l/executions/${row.id}`)).json
+    assert.deepEqual([Object.keys(row), Object.keys(one)], [EXECUTION_FIELDS, EXECUTION_FIELDS])
+    return [row.status, row.late_result, one.late_result]
+  }
+  assert.deepEqual(await shown(), ['lost', '', ''])
+  await api.finish(claimed, 'succeeded')
+  const note = 'succeeded, exit status 0'
+  assert.deepEqual(await shown(), ['lost', note, note])
 })
 
 test('output is limited by bytes without splitting a character', async (t) => {

@@ -2,10 +2,12 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
+import {encodeExecution} from '../../src/wire/execution.ts'
 import {readJobQuery} from '../../src/wire/list-query.ts'
 import {decodeOutput, lastBytes, unfinishedBytes} from '../../src/wire/output.ts'
 import {Query, QueryProblem} from '../../src/wire/query.ts'
 import {formatTime, parseTime} from '../../src/wire/time.ts'
+import {anExecution} from '../support/fixtures.ts'
 
 const TIMES: readonly (readonly [string, string | null])[] = [
   ['2026-05-01T08:30:00Z', '2026-05-01T08:30:00.000Z'],
@@ -113,4 +115,12 @@ test('metadata filters come in every spelling', () => {
   assert.deepEqual(filters('metadata=x&metadata[]=y'), [{either: 'x'}, {either: 'y'}])
   assert.deepEqual(filters('metadata=:x'), [{either: ':x'}])
   assert.deepEqual(filters('metadata=&metadata[]=&metadata[]'), [])
+})
+
+test('the note of a late result is the last field of an execution, empty when there is none', () => {
+  const view = {...anExecution().record, output: new Uint8Array(), outputTruncated: false}
+  const none = Object.entries(encodeExecution(view, null)).at(-1)
+  assert.deepEqual(none, ['late_result', ''])
+  const late = encodeExecution({...view, lateResult: 'failed, exit status 3'}, 0)
+  assert.equal(late.late_result, 'failed, exit status 3')
 })
