@@ -3,14 +3,15 @@
  * through a server, and holds the order of starting and stopping. It decides nothing about jobs.
  *
  * Starting: data directory, orphans of an earlier life, the link, results of that life that no server has,
- * the word that nothing else of it is left, and only then work. Stopping is the reverse, with running work
- * let finish in between.
+ * the word that nothing else of it is left, with what it never started, and only then work. Stopping is the
+ * reverse, with running work let finish in between.
  */
 import {joinCluster} from './agent-joining.ts'
 import {finishingKept, KEEP_RESULT, openResults} from './agent-results.ts'
 import {Membership, replacedSentence} from './cluster/membership.ts'
 import type {AgentConfig} from './config-agent.ts'
 import type {MemberStatus} from './core/node.ts'
+import type {BegunFile} from './executors/begun.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
 import type {RunService} from './flow/run.ts'
 import type {BelfryEvent, Events} from './ports/events.ts'
@@ -19,6 +20,7 @@ import {OutcomeUnknown, StoreUnavailable} from './ports/store-failure.ts'
 import {createProcessors} from './processors/registry.ts'
 import {openExecutors} from './server-executors.ts'
 import {runService} from './server-flow.ts'
+import {nodeLives} from './server-lives.ts'
 import {StartRefused} from './start-refused.ts'
 import type {AgentLink} from './stores/remote/link.ts'
 import type {ResultJournal} from './stores/remote/result-journal.ts'
@@ -140,8 +142,10 @@ class Agent implements RunningAgent {
     this.#store = store
     const url = await joined
     await this.#deliver(left)
-    await this.#insist(() => store.earlierOver())
-    this.#work(node, link, executors)
+    const lives = nodeLives({dataDirectory: config.dataDirectory, log: this.#log})
+    lives.told(await this.#insist(() => store.earlierOver(lives.earlier)))
+    const begun = lives.begin(node.incarnation)
+    this.#work(node, link, executors, begun)
     this.#surroundings.ready(`belfry agent ${config.nodeName} joined ${url}`)
   }
 
@@ -167,11 +171,10 @@ class Agent implements RunningAgent {
   }
 
   /** Until a server has done it, or this agent ends. */
-  async #insist(work: () => Promise<unknown>): Promise<void> {
+  async #insist<Result>(work: () => Promise<Result>): Promise<Result> {
     while (this.#stopping === null) {
       try {
-        await work()
-        return
+        return await work()
       } catch (error) {
         if (!(error instanceof StoreUnavailable) && !(error instanceof OutcomeUnknown)) throw error
         await new Promise<void>((resolve) => this.#clock.after(AGAIN_MS, resolve))
@@ -184,6 +187,7 @@ class Agent implements RunningAgent {
     node: {readonly id: string; readonly incarnation: string},
     link: AgentLink,
     executors: ExecutorRegistry,
+    begun: BegunFile,
   ): void {
     const {limits, nodeName, dataDirectory, logRoot, syslogUrl} = this.#config
     const ports = {store: this.#store, clock: this.#clock, events: this.#events}
@@ -213,6 +217,7 @@ class Agent implements RunningAgent {
       pollMs: limits.agentPollMs,
       // Each heartbeat says what runs here, and its answer what of it is not this node's.
       verifyEveryMs: Infinity,
+      begun,
       finishing: finishingKept(this.#journal, this.#events),
     })
     this.#run.start()
@@ -235,7 +240,8 @@ class Agent implements RunningAgent {
       const {waitingCount} = this.#journal
       // Once told that it left, a leader would end what these are the results of.
       if (waitingCount === 0) await this.#tell('left')
-      else this.#log.logger.warn({results: waitingCount}, 'no server took these; the next start will')
+      else
+        this.#log.logger.warn({results: waitingCount}, 'no server took these; the next start will')
       await this.#membership?.stop()
     }
     this.#log.logger.info('stopped')

@@ -1,7 +1,7 @@
 /** The agents' side of a server, wired: what connected agents ask goes to this server's store. */
 import {AgentHub} from './cluster/agent-hub.ts'
 import {announceFinished} from './flow/finish.ts'
-import {rescueNode} from './flow/rescue.ts'
+import {returnNode} from './flow/return.ts'
 import type {StoreParts} from './server-store.ts'
 import type {Store} from './ports/store.ts'
 import type {Wakeup} from './ports/wakeup.ts'
@@ -26,18 +26,7 @@ export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,
     silentMs: limits.failedAfterMs,
-    endEarlierLives: async ({id, incarnation}) => {
-      await rescueNode(
-        {store, random, wakeup, events},
-        {
-          term: null,
-          nodeId: id,
-          exceptIncarnation: incarnation,
-          judged: null,
-          reason: 'node_restarted',
-        },
-      )
-    },
+    endEarlierLives: (node, earlier) => returnNode({store, random, wakeup, events}, node, earlier),
     announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
   })
   hub.start()

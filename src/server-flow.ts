@@ -10,6 +10,7 @@ import {JudgeService} from './flow/judge.ts'
 import {LaunchService} from './flow/launch.ts'
 import {PruneService} from './flow/prune.ts'
 import {RunService, type CutOff} from './flow/run.ts'
+import type {Begun} from './flow/running.ts'
 import {StrayService} from './flow/stray.ts'
 import type {Clock} from './ports/clock.ts'
 import type {Events} from './ports/events.ts'
@@ -76,8 +77,8 @@ export function leaderServices(
       ...ports,
       term,
       over,
-      leftAfterMs: limits.leftKeptMs,
-      failedAfterMs: limits.failedKeptMs,
+      leftAfterMs: config.keepLeftMs,
+      failedAfterMs: config.keepFailedMs,
       lookEveryMs: limits.forgetLookMs,
     }),
     new PruneService({
@@ -107,6 +108,8 @@ export interface NodeRun {
   readonly cutOff?: CutOff
   readonly pollMs?: number
   readonly verifyEveryMs?: number
+  /** Where what is begun is written down. */
+  readonly begun?: Begun
   /** Around the finish of each execution. */
   readonly finishing?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
 }
@@ -117,7 +120,7 @@ export function runService(
   node: {readonly id: string; readonly incarnation: string},
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
-  {cutOff, pollMs, verifyEveryMs, finishing}: NodeRun = {},
+  {cutOff, pollMs, verifyEveryMs, begun, finishing}: NodeRun = {},
 ): RunService {
   const {limits} = config
   const {store, clock} = ports
@@ -145,6 +148,7 @@ export function runService(
     verifyEveryMs: verifyEveryMs ?? limits.claimVerifyMs,
     pollMs: pollMs ?? limits.pollMs,
     ...(cutOff === undefined ? {} : {cutOff}),
+    ...(begun === undefined ? {} : {begun}),
     drainPatienceMs: limits.drainPatienceMs,
     hurriedPatienceMs: limits.hurriedPatienceMs,
     keepOutputBytes: limits.outputTailBytes,

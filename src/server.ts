@@ -2,8 +2,8 @@
  * The composition root of a server: names every adapter, wires the flow, and holds the order of starting
  * and stopping. It decides nothing about jobs.
  *
- * Starting: data directory, store, orphans of an earlier life, listener, membership, rescue of that
- * life's executions, and only then work and leadership. Stopping is the reverse, with running work let
+ * Starting: data directory, store, orphans of an earlier life, listener, membership, that life's executions
+ * given back or rescued, and only then work and leadership. Stopping is the reverse, with running work let
  * finish in between.
  */
 import {ClockWatch} from './cluster/clock-watch.ts'
@@ -11,7 +11,7 @@ import {Leadership} from './cluster/leadership.ts'
 import {Membership, replacedSentence} from './cluster/membership.ts'
 import type {Config} from './config.ts'
 import type {ExecutorRegistry} from './executors/registry.ts'
-import {rescueNode} from './flow/rescue.ts'
+import {returnNode} from './flow/return.ts'
 import type {RunService} from './flow/run.ts'
 import type {JoinRequest} from './ports/node-store.ts'
 import type {Store} from './ports/store.ts'
@@ -21,6 +21,7 @@ import {createProcessors} from './processors/registry.ts'
 import {openExecutors} from './server-executors.ts'
 import {leaderServices, runService, type FlowParts, type NodeRun} from './server-flow.ts'
 import {listen, type Listener} from './server-http.ts'
+import {nodeLives} from './server-lives.ts'
 import {agreeZone, openStore} from './server-store.ts'
 import {memberOf, type Identity} from './server-member.ts'
 import {StartRefused} from './start-refused.ts'
@@ -161,16 +162,13 @@ class Server implements RunningServer {
       events: this.#events,
       store: this.#store,
     }
-    await rescueNode(rescue, {
-      term: null,
-      nodeId: node.id,
-      exceptIncarnation: node.incarnation,
-      judged: null,
-      reason: 'node_restarted',
-    })
+    const lives = nodeLives({dataDirectory: config.dataDirectory, log: this.#log})
+    const {id: nodeId, incarnation} = node
+    lives.told(await returnNode(rescue, {nodeId, incarnation}, lives.earlier))
     const parts: FlowParts = {...rescue, config, clock: this.#clock}
     if (config.run) {
-      this.#run = runService(parts, node, this.#executors, processors, this.#cutOff())
+      const begun = lives.begin(incarnation)
+      this.#run = runService(parts, node, this.#executors, processors, {...this.#cutOff(), begun})
       this.#opened.push(() => this.#run!.stop())
       this.#run.start()
     }

@@ -5,7 +5,7 @@
  */
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {BeatAnswer, FinishOutcome} from '../ports/node-store.ts'
+import type {BeatAnswer, EarlierLife, FinishOutcome} from '../ports/node-store.ts'
 import type {Random} from '../ports/random.ts'
 import type {Store} from '../ports/store.ts'
 import type {Wakeup} from '../ports/wakeup.ts'
@@ -49,7 +49,11 @@ export interface AgentHubOptions {
   readonly freshMs: number
   /** An agent not heard of for this long is not there any more. */
   readonly silentMs: number
-  readonly endEarlierLives: (node: {id: string; incarnation: string}) => Promise<void>
+  /** Answers how many executions were given back. */
+  readonly endEarlierLives: (
+    node: {readonly nodeId: string; readonly incarnation: string},
+    earlier: readonly EarlierLife[],
+  ) => Promise<number>
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
 
@@ -217,7 +221,7 @@ export class AgentHub implements Service {
           const answer = await this.#beat({...lifeOf(hello), status})
           return answer === 'unknown' ? 'fenced' : answer
         },
-        endEarlierLives: () => endEarlierLives({id, incarnation}),
+        endEarlierLives: (earlier) => endEarlierLives({nodeId: id, incarnation}, earlier),
       },
       hello.held,
     )

@@ -7,7 +7,13 @@ import {executionId, lostLine, type ExecutionKey} from '../core/execution.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {BeatAnswer, FinishItem, FinishOutcome, StandingClaim} from '../ports/node-store.ts'
+import type {
+  BeatAnswer,
+  EarlierLife,
+  FinishItem,
+  FinishOutcome,
+  StandingClaim,
+} from '../ports/node-store.ts'
 import type {Random} from '../ports/random.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-failure.ts'
 import type {Store} from '../ports/store.ts'
@@ -38,8 +44,11 @@ export interface SessionOptions {
   readonly beat: (status: MemberStatus) => Promise<BeatAnswer>
   /** The store has forgotten this member, after a long absence: joins it again. */
   readonly rejoin: (status: MemberStatus) => Promise<Exclude<BeatAnswer, 'unknown'>>
-  /** Ends what earlier lives of this node still hold in the store. */
-  readonly endEarlierLives: () => Promise<void>
+  /**
+   * Gives back what earlier lives of this node hold in the store and never started, and ends the rest;
+   * answers how many were given back.
+   */
+  readonly endEarlierLives: (earlier: readonly EarlierLife[]) => Promise<number>
   /** Events and bells of ends, as for any other node's. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
@@ -69,9 +78,9 @@ export class AgentSession {
       finish: (question) => this.#finish(question),
       cancelled: async () => ({keys: [...(await options.store.cancelled(options.node.id))]}),
       beat: (question) => this.#beat(question),
-      earlier_over: async () => {
-        await options.endEarlierLives()
-        return {}
+      earlier_over: async ({lives = []}) => {
+        const earlier = lives.map((life) => ({...life, begun: new Set(life.begun)}))
+        return {givenBack: await options.endEarlierLives(earlier)}
       },
     }
   }

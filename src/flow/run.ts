@@ -2,9 +2,9 @@
  * The run step, every node's: claims its pending executions as far as there is room, starts their
  * executors, and hands each end to finish. No process starts without a durable claim.
  *
- * Crash points: after the claim and before the start, or while it runs, the execution is `running` in
- * the store and nobody's; the node's next life (or the leader) ends it as `lost`. After the end and
- * before the finish likewise.
+ * Crash points: after the claim the execution is `running` in the store and nobody's. Before it was recorded
+ * as begun the node's next life gives it back; after that, while it runs, and after its end until the finish,
+ * that life (or the leader, who knows of no record) ends it as `lost`.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/clock.ts'

@@ -12,12 +12,22 @@ import type {Random} from '../ports/random.ts'
 import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/node-store.ts'
 import {OutputKeeper} from './output.ts'
 
+/** Where it is written down what is handed to an executor, before it is. */
+export interface Begun {
+  /** Rejects when it must not be started: a later life would take it for never started. */
+  begin(execution: ExecutionKey): Promise<void>
+  /** Its end is stored. */
+  ended(execution: ExecutionKey): void
+}
+
 export interface RunningOptions {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
   readonly executors: {get(name: string): Executor | null}
   readonly openChain: OpenChain
+  /** Absent = a later life cannot tell what this one had not started. */
+  readonly begun?: Begun
   readonly finish: (item: FinishItem) => Promise<unknown>
   readonly append: (item: OutputAppend) => Promise<boolean>
   readonly keepOutputBytes: number
@@ -102,6 +112,7 @@ export class Running {
       dropOutput: chain.line !== null,
       dice: this.#options.random.dice(),
     })
+    this.#options.begun?.ended(this.claim.key)
   }
 
   /** What Belfry adds stands on lines of its own, also after output that ends within a line. */
@@ -139,7 +150,9 @@ export class Running {
     const {execution, spec, scheduledAt} = this.#claimed
     const executor = this.#options.executors.get(spec.executor)
     if (executor === null) return {end: failure(missingExecutor(spec.executor)), chain: UNTOUCHED}
-    if (this.#wanted !== null) return {end: notStarted(), chain: UNTOUCHED}
+    // Asked for again after the wait: a node told to stop meanwhile starts nothing more.
+    const refused = this.#notWanted() ?? (await this.#record()) ?? this.#notWanted()
+    if (refused !== null) return {end: refused, chain: UNTOUCHED}
     const run: Run = {
       executionId: executionId(execution),
       jobName: spec.name,
@@ -160,6 +173,20 @@ export class Running {
     this.#handle = executor.start(run, chain)
     const end = await this.#handle.ended
     return {end, chain: await chain.end({outcome: end.outcome, exitCode: end.exitCode})}
+  }
+
+  #notWanted(): RunEnd | null {
+    return this.#wanted === null ? null : notStarted()
+  }
+
+  /** A crash after this leaves it for lost, a crash before it leaves it to be given back. */
+  async #record(): Promise<RunEnd | null> {
+    try {
+      await this.#options.begun?.begin(this.claim.key)
+      return null
+    } catch (error) {
+      return failure(`not started: it could not be recorded that it is (${String(error)})\n`)
+    }
   }
 
   #outcome(end: RunEnd): {status: FinalStatus; reason: string} {

@@ -32,6 +32,9 @@ export const SERVER_MESSAGE_BYTES_MAX = 32 * 2 ** 20
 export const CLAIM_ROOM_MAX = 16
 /** An agent of most slots, each with as many ends that wait for a server as it may have. */
 export const HELD_MAX = 20_000
+/** What an agent tells of its earlier lives, all together; what is more is not told. */
+export const LIVES_MAX = 8
+export const BEGUN_MAX = 20_000
 /** Items of one question. */
 export const ITEMS_MAX = 256
 
@@ -70,6 +73,13 @@ const Hello = Type.Object({
   ...InHand,
 })
 
+/** What an earlier life of the agent had claimed above `upTo` and not begun was never started. */
+const Life = Type.Object({
+  incarnation: Id,
+  upTo: Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER}),
+  begun: Type.Array(Type.String({maxLength: 128}), {maxItems: BEGUN_MAX}),
+})
+
 const ask = <Kind extends string, Body extends Type.TProperties>(kind: Kind, body: Body) =>
   Type.Object({kind: Type.Literal(kind), id: QuestionId, ...body})
 
@@ -86,7 +96,9 @@ const Questions = {
   cancelled: ask('cancelled', {}),
   beat: ask('beat', {status: Status, ...InHand}),
   /** Nothing of earlier lives of this agent runs any more, and their results have been delivered. */
-  earlier_over: ask('earlier_over', {}),
+  earlier_over: ask('earlier_over', {
+    lives: Type.Optional(Type.Array(Life, {maxItems: LIVES_MAX})),
+  }),
 }
 
 const Answers = {
@@ -105,7 +117,8 @@ const Answers = {
     answer: Type.Union([Type.Literal('ok'), Type.Literal('fenced'), Type.Literal('taken')]),
     end: Type.Array(Key),
   }),
-  earlier_over: ask('earlier_over', {}),
+  /** How many executions are pending again. */
+  earlier_over: ask('earlier_over', {givenBack: Type.Optional(Type.Integer({minimum: 0}))}),
 }
 
 const Failed = Type.Object({

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ClaimedExecution, FinishItem} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
-import {PROTOCOL} from '../../src/wire/agent-protocol.ts'
+import {BEGUN_MAX, PROTOCOL} from '../../src/wire/agent-protocol.ts'
 import {aJob} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
 import {TestAgent, TestServer, type AgentSettings} from './network.ts'
@@ -255,10 +255,42 @@ test('the same identity returns at once, and its earlier life is fenced and come
   if (far.refusals.length === 0) assert.equal(await clock.finish(far.beat()), 'fenced')
   else assert.match(far.refusals[0]!, /^fenced: /)
   assert.deepEqual(await world.statuses('far'), ['running'])
-  await clock.finish(next.store.earlierOver())
+  await clock.finish(next.store.earlierOver([]))
   const [lost] = await world.executions('far')
   assert.deepEqual([lost?.status, lost?.reason], ['lost', 'node_restarted'])
   assert.equal(await clock.finish(next.beat()), 'ok', 'the new life stays')
+})
+
+test('what an earlier life had claimed and never begun is given back, the rest is lost', async () => {
+  const {agent, claimed, clock, world, servers} = await aCluster('one')
+  const far = await agent()
+  for (const token of ['token-1', 'token-2', 'token-3']) await claimed(far, token)
+  const next = await agent({incarnation: 'second-life'})
+  const begun = new Set(['2-agent-a-1'])
+  const lives = [
+    {incarnation: 'first-life', upTo: 1, begun},
+    {incarnation: 'an-older-life', upTo: 0, begun: new Set<string>()},
+  ]
+  assert.equal(await clock.finish(next.store.earlierOver(lives)), 1)
+  assert.deepEqual(await world.statuses('far'), ['lost', 'lost', 'pending'])
+  assert.equal(await clock.finish(next.store.earlierOver(lives)), 0, 'asked again')
+  const {claimed: again} = await clock.finish(next.claim('token-4'))
+  assert.deepEqual(
+    again.map(({execution: {group, attempt}}) => [group, attempt]),
+    [[3, 1]],
+  )
+  assert.equal(servers.one.events.of('execution_changed').length, 1)
+})
+
+test('proof that no message could hold is not told: all of it is lost', async () => {
+  const {agent, claimed, clock, world, servers} = await aCluster('one')
+  await claimed(await agent(), 'token-1')
+  const next = await agent({incarnation: 'second-life'})
+  const begun = new Set(Array.from({length: BEGUN_MAX + 1}, (_each, index) => `${index + 9}-a-1`))
+  const lives = [{incarnation: 'first-life', upTo: 0, begun}]
+  assert.equal(await clock.finish(next.store.earlierOver(lives)), 0)
+  assert.deepEqual(await world.statuses('far'), ['lost'])
+  assert.equal(servers.one.heard.at(-1)?.includes('lives'), false)
 })
 
 test('a returning link does not fence the life that replaced it', async () => {

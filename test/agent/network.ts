@@ -4,7 +4,7 @@
  */
 import {AgentHub, type AgentConnection} from '../../src/cluster/agent-hub.ts'
 import {announceFinished} from '../../src/flow/finish.ts'
-import {rescueNode} from '../../src/flow/rescue.ts'
+import {returnNode} from '../../src/flow/return.ts'
 import type {Store} from '../../src/ports/store.ts'
 import type {AgentSocket, Dial, SocketHandlers} from '../../src/stores/remote/dial.ts'
 import {HeldExecutions} from '../../src/stores/remote/held.ts'
@@ -59,18 +59,8 @@ export class TestServer {
       clusterId,
       freshMs: 10_000,
       silentMs: 10_000,
-      endEarlierLives: async ({id, incarnation}) => {
-        await rescueNode(
-          {store: reached, random, wakeup, events},
-          {
-            term: null,
-            nodeId: id,
-            exceptIncarnation: incarnation,
-            judged: null,
-            reason: 'node_restarted',
-          },
-        )
-      },
+      endEarlierLives: (node, earlier) =>
+        returnNode({store: reached, random, wakeup, events}, node, earlier),
       announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
     })
     this.hub.start()

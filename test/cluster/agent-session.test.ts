@@ -25,7 +25,7 @@ test('what ends while a heartbeat is on its way to the store does not run any mo
       send: () => undefined,
       beat: () => beaten.promise,
       rejoin: async () => 'ok',
-      endEarlierLives: async () => undefined,
+      endEarlierLives: async () => 0,
       announce: () => undefined,
     },
     [],

@@ -7,6 +7,7 @@ import {describe, it} from 'node:test'
 import {executionId} from '../../src/core/execution.ts'
 import {rescueNode} from '../../src/flow/rescue.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
+import {Life} from '../support/life.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
@@ -28,6 +29,14 @@ async function aCluster(job = aJob('job').manual().tagged({role: 'web:1'}), slot
   const statusOf = async (name: string) =>
     (await world.store.members()).find((member) => member.name === name)?.status
   return {world, leader, one, two, settings, statusOf}
+}
+
+/** Until the next claim of a life is made; one that takes 800 ms is not answered then. */
+async function claims(world: World, life: Life): Promise<void> {
+  const before = life.calls.get('claim') ?? 0
+  await world.clock.until(() => (life.calls.get('claim') ?? 0) > before)
+  await world.clock.advance(600)
+  assert.equal((await world.statuses('job'))[0], 'running')
 }
 
 describe('rescuing a node', () => {
@@ -95,6 +104,70 @@ describe('a node that dies', () => {
       ],
     )
     assert.equal(other.executor.started.length, 1)
+    await world.check(['job'])
+  })
+
+  it('between a claim and the start, and returns: the claim is given back, and runs', async () => {
+    const {world, one, two, settings} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
+    // The claim is made, and its answer is still on its way when the node dies.
+    one.delayMs = (method) => (method === 'claim' ? 400 : 0)
+    await world.runByHand('job')
+    await claims(world, one)
+    assert.deepEqual(one.executor.started, [])
+    one.crash()
+    await world.clock.advance(3 * SECOND)
+    const again = await world.start({...settings, name: 'one', incarnation: 'one-2'})
+    assert.equal(again.givenBack, 1)
+    assert.deepEqual(again.events.of('execution_changed'), [
+      {job: 'job', execution: '1-one-1', status: 'pending'},
+    ])
+    await world.clock.advance(2 * SECOND)
+    assert.deepEqual(
+      (await world.executions('job')).map(({node, attempt, status}) => [node, attempt, status]),
+      [
+        ['one', 1, 'running'],
+        ['two', 1, 'running'],
+      ],
+    )
+    assert.deepEqual([again.executor.running.length, two.executor.running.length], [1, 1])
+    await world.check(['job'])
+  })
+
+  for (const [why, lose] of [
+    ['whose disk kept no record', true],
+    ['that had begun it', false],
+  ] as const)
+    it(`and returns ${why}: it is lost`, async () => {
+      const {world, one, settings} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
+      one.delayMs = (method) => (lose && method === 'claim' ? 400 : 0)
+      await world.runByHand('job')
+      await claims(world, one)
+      one.crash()
+      if (lose) world.recordOf('one').lose()
+      await world.clock.advance(3 * SECOND)
+      const again = await world.start({...settings, name: 'one', incarnation: 'one-2'})
+      assert.equal(again.givenBack, 0)
+      assert.deepEqual(await world.statuses('job'), ['lost', 'running'])
+      await world.check(['job'])
+    })
+
+  it('twice, the second time before it had told: what the first had not started runs', async () => {
+    const {world, one, settings} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
+    one.delayMs = (method) => (method === 'claim' ? 400 : 0)
+    await world.runByHand('job')
+    await claims(world, one)
+    one.crash()
+    const second = new Life(world, {...settings, name: 'one', incarnation: 'one-2'})
+    second.fault = (method) => (method === 'giveBack' ? 'dead' : 'none')
+    void second.start()
+    await world.clock.advance(SECOND)
+    assert.equal(second.calls.get('giveBack'), 1)
+    second.crash()
+    assert.deepEqual(await world.statuses('job'), ['running', 'running'])
+    const third = await world.start({...settings, name: 'one', incarnation: 'one-3'})
+    assert.equal(third.givenBack, 1)
+    await world.clock.advance(2 * SECOND)
+    assert.equal(third.executor.running.length, 1)
     await world.check(['job'])
   })
 

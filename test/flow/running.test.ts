@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Running} from '../../src/flow/running.ts'
+import {Running, type Begun} from '../../src/flow/running.ts'
 import type {ChainEnd, OutputChain} from '../../src/ports/processor.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {FinishItem, OutputAppend} from '../../src/ports/node-store.ts'
@@ -14,7 +14,10 @@ import {keepingChain, ScriptedExecutor, type Script} from '../support/scripted-e
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
-function aRunning(script: Script, settings: {job?: JobFixture; chain?: ChainEnd} = {}) {
+function aRunning(
+  script: Script,
+  settings: {job?: JobFixture; chain?: ChainEnd; begun?: Begun} = {},
+) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
   const executor = new ScriptedExecutor(clock)
@@ -42,6 +45,7 @@ function aRunning(script: Script, settings: {job?: JobFixture; chain?: ChainEnd}
       events,
       executors: {get: (name) => (name === 'scripted' ? executor : null)},
       openChain,
+      ...(settings.begun === undefined ? {} : {begun: settings.begun}),
       finish: async (item) => finished.push(item),
       append: async (item) => {
         appends.push(item)
@@ -119,6 +123,54 @@ describe('a run', () => {
     const {complete} = aRunning({output: 'half a line'}, {chain})
     const item = await complete()
     assert.equal(item.outputFoot, '\nfiles: no space left\n')
+  })
+})
+
+describe('the record of what is begun', () => {
+  it('is written before the start, and the line may go once the end is stored', async () => {
+    const said: string[] = []
+    const recorded = Promise.withResolvers<void>()
+    const begun: Begun = {
+      begin: ({group, node, attempt}) => {
+        said.push(`${group}-${node}-${attempt}, ${executor.started.length} started`)
+        return recorded.promise
+      },
+      ended: () => said.push('ended'),
+    }
+    const {executor, running, clock} = aRunning({}, {begun})
+    const ran = running.run()
+    await clock.advance(1_000)
+    assert.equal(executor.started.length, 0)
+    recorded.resolve()
+    await clock.finish(ran)
+    assert.deepEqual([executor.started.length, said], [1, ['12-node-a-2, 0 started']])
+    await clock.finish(running.settle())
+    assert.deepEqual(said.slice(1), ['ended'])
+  })
+
+  it('that takes nothing starts nothing: the execution fails, and says why', async () => {
+    const begun: Begun = {
+      begin: async () => {
+        throw new Error('read-only file system')
+      },
+      ended: () => {},
+    }
+    const {executor, complete} = aRunning({}, {begun})
+    const item = await complete()
+    assert.equal(executor.started.length, 0)
+    assert.equal(item.status, 'failed')
+    assert.match(item.outputFoot, /^not started: .*read-only file system/)
+  })
+
+  it('starts nothing that is cancelled while it is written', async () => {
+    const recorded = Promise.withResolvers<void>()
+    const begun: Begun = {begin: () => recorded.promise, ended: () => {}}
+    const {executor, running, complete} = aRunning({}, {begun})
+    const item = await complete(() => {
+      running.cancel()
+      recorded.resolve()
+    })
+    assert.deepEqual([executor.started.length, item.status], [0, 'cancelled'])
   })
 })
 

@@ -1,7 +1,8 @@
 /** A real server killed without a word, and what its next life makes of it. */
 import assert from 'node:assert/strict'
-import {existsSync, readFileSync} from 'node:fs'
+import {existsSync, readdirSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
+import {DatabaseSync} from 'node:sqlite'
 import {describe, test} from 'node:test'
 import {childrenOf, isAlive, markedProcesses} from '../support/living-processes.ts'
 import {
@@ -15,6 +16,20 @@ import {until, within} from '../support/waiting.ts'
 const byHand = {schedule: '@manually', executor: 'shell'}
 const shell = (command: string) => ({shell: 'true', command})
 const SECOND_MS = 1_000
+
+/** As a server leaves a job's execution that is killed after the claim was committed, before its start. */
+function claimedWhenKilled(data: string, job: string): void {
+  const database = new DatabaseSync(join(data, 'belfry.sqlite'))
+  const {changes} = database
+    .prepare(
+      `UPDATE executions SET status = 'running', started_at = not_before, revision = 1,
+        claim_token = 'a-token', incarnation = (SELECT incarnation FROM members)
+        WHERE job_name = ? AND status = 'pending'`,
+    )
+    .run(job)
+  database.close()
+  assert.equal(changes, 1)
+}
 
 describe('kill -9', {concurrency: 2}, () => {
   test('everything acknowledged is there again', async (t) => {
@@ -63,6 +78,36 @@ describe('kill -9', {concurrency: 2}, () => {
     assert.deepEqual([ran.group, ran.status], [waits, 'succeeded'], 'what waited runs now')
     assert.equal((await next.execution('holder')).status, 'lost')
   })
+
+  for (const [what, becomes] of [
+    ['runs after all', 'succeeded'],
+    ['is lost, when its disk does not say that nothing was started', 'lost'],
+  ] as const)
+    test(`between a claim and the start: what was claimed ${what}`, async (t) => {
+      const server = await aServer(t, {flags: ['--slots', '1']})
+      const runs = join(temporaryDirectory(t), 'runs')
+      const holds = shell(`echo holder >> ${runs}; sleep 600`)
+      await server.store({name: 'holder', ...byHand, executor_config: holds})
+      await server.store({name: 'next', ...byHand, executor_config: shell(`echo next >> ${runs}`)})
+      await server.run('holder')
+      await until('it runs', () => existsSync(runs))
+      await server.run('next')
+      await server.execution('next', ({status}) => status === 'pending')
+      await server.crash()
+      claimedWhenKilled(server.data, 'next')
+      const records = readdirSync(join(server.data, 'executions')).filter((name) =>
+        name.startsWith('begun-'),
+      )
+      assert.equal(records.length, 1)
+      if (becomes === 'lost') rmSync(join(server.data, 'executions', records[0]!))
+
+      const again = await aServer(t, {data: server.data, flags: ['--slots', '1']})
+      const {status, attempt} = await again.execution('next')
+      assert.deepEqual([status, attempt], [becomes, 1])
+      assert.equal((await again.execution('holder')).status, 'lost')
+      const ran = becomes === 'lost' ? 'holder\n' : 'holder\nnext\n'
+      assert.equal(readFileSync(runs, 'utf8'), ran)
+    })
 
   for (const also of ['the server alone', 'its helper too'] as const) {
     test(`${also}: orphans are ended first, then lost, then retried`, async (t) => {

@@ -14,6 +14,8 @@ export class CutProxy {
   #toLose: LostPart[] = []
   /** Nothing passes any more, and nobody is told. */
   isSilent = false
+  /** What the server says does not come through; what it is told does. */
+  losesAnswers = false
 
   private constructor(targetPort: number) {
     this.#server = createServer((client) => {
@@ -70,7 +72,7 @@ export class CutProxy {
     })
     server.on('data', (bytes) => {
       if (isAnswerLost) client.destroy()
-      else if (!this.isSilent) client.write(bytes)
+      else if (!this.isSilent && !this.losesAnswers) client.write(bytes)
     })
   }
 }

@@ -9,7 +9,7 @@ import {Finisher} from '../../src/flow/finish.ts'
 import {LaunchService} from '../../src/flow/launch.ts'
 import {JudgeService} from '../../src/flow/judge.ts'
 import {PruneService} from '../../src/flow/prune.ts'
-import {rescueNode} from '../../src/flow/rescue.ts'
+import {returnNode} from '../../src/flow/return.ts'
 import {RunService} from '../../src/flow/run.ts'
 import {StrayService} from '../../src/flow/stray.ts'
 import type {Clock} from '../../src/ports/clock.ts'
@@ -18,6 +18,7 @@ import type {OutputAppend} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {Batcher} from '../../src/std/batcher.ts'
 import type {Service} from '../../src/std/service.ts'
+import type {BegunRecord} from './begun-record.ts'
 import {faultyStore, type StoreFault, type StoreMethod} from './faulty-store.ts'
 import {aNode} from './fixtures.ts'
 import {RecordedEvents} from './recorded-events.ts'
@@ -81,20 +82,29 @@ export class Life {
   fault: (method: StoreMethod) => StoreFault = () => 'none'
   delayMs: (method: StoreMethod) => number = () => 0
   fenced = 0
+  /** Executions of earlier lives that were found never to have started. */
+  givenBack = 0
   run!: RunService
   leadership!: Leadership
   membership!: Membership
   #dead = false
   readonly #clock: Clock
   readonly #random: SeededRandom
+  readonly #record: BegunRecord
 
   constructor(
-    world: {readonly clock: VirtualClock; readonly store: Store; readonly random: SeededRandom},
+    world: {
+      readonly clock: VirtualClock
+      readonly store: Store
+      readonly random: SeededRandom
+      recordOf(node: string): BegunRecord
+    },
     settings: Partial<LifeSettings>,
   ) {
     this.settings = {...SETTINGS, ...settings}
     this.nodeId = `id-of-${this.settings.name}`
     this.#random = world.random
+    this.#record = world.recordOf(this.settings.name)
     this.#clock = {
       now: () => world.clock.now(),
       monotonicMs: () => world.clock.monotonicMs(),
@@ -120,13 +130,8 @@ export class Life {
     const {record} = aNode(name).with({incarnation, slots, tags, runs})
     const joined = await this.store.join({member: record}, FRESH_MS)
     if (joined.kind !== 'joined') throw new Error(`${name} is taken by ${joined.by}`)
-    await rescueNode(ports, {
-      term: null,
-      nodeId: this.nodeId,
-      exceptIncarnation: incarnation,
-      judged: null,
-      reason: 'node_restarted',
-    })
+    const node = {nodeId: this.nodeId, incarnation}
+    this.givenBack = await returnNode(ports, node, this.#record.earlier)
     this.membership = new Membership({
       ...ports,
       member: record,
@@ -224,6 +229,7 @@ export class Life {
       openChain: (_processors, _run, keep) => keepingChain(keep),
       finish: (item) => finisher.finish(item),
       append: (item) => appends.add(item),
+      begun: this.#record.life(this.settings.incarnation, () => this.#dead),
       nodeId: this.nodeId,
       incarnation: this.settings.incarnation,
       slots: this.settings.slots,

@@ -12,6 +12,7 @@ import {scheduleOf} from '../../src/core/plan.ts'
 import type {Bell} from '../../src/ports/wakeup.ts'
 import {openMemoryStore} from '../../src/stores/sqlite/store.ts'
 import {NOON, type JobFixture} from './fixtures.ts'
+import {BegunRecord} from './begun-record.ts'
 import {Life, type LifeSettings} from './life.ts'
 import type {Started} from './scripted-executor.ts'
 import {SeededRandom} from './seeded-random.ts'
@@ -24,6 +25,7 @@ export class World {
   readonly random: SeededRandom
   readonly store
   readonly lives: Life[] = []
+  readonly #records = new Map<string, BegunRecord>()
   /** Forced runs may overlap; `check` leaves these jobs out where it asks for no overlap. */
   readonly overlapping = new Set<string>()
   /**
@@ -36,6 +38,13 @@ export class World {
     this.clock = new VirtualClock(startAt)
     this.random = new SeededRandom(seed)
     this.store = openMemoryStore({clock: this.clock, random: this.random})
+  }
+
+  /** What a node's disk keeps of what its lives had begun. */
+  recordOf(node: string): BegunRecord {
+    const known = this.#records.get(node) ?? new BegunRecord()
+    this.#records.set(node, known)
+    return known
   }
 
   /** Starts a life and lets it take the lease if it is free. */

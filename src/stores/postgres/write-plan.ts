@@ -103,6 +103,7 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
   applyMoves: plan('upkeep'),
   endStrays: plan('upkeep'),
   rescue: plan('upkeep'),
+  giveBack: plan('upkeep'),
   forgetMembers: plan('upkeep'),
   // Repeated, it would say that there is no such member.
   removeMember: plan('upkeep', never),

@@ -8,6 +8,7 @@ import type {
   BeatAnswer,
   ClaimRequest,
   ClaimResult,
+  EarlierLife,
   FinishItem,
   FinishOutcome,
   NodeStore,
@@ -15,7 +16,7 @@ import type {
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-failure.ts'
 import {ADDED_TEXT_MAX, REASON_MAX, type FinishJson} from '../../wire/agent-shapes.ts'
-import {ITEMS_MAX} from '../../wire/agent-protocol.ts'
+import {BEGUN_MAX, ITEMS_MAX, LIVES_MAX, type BodyOf} from '../../wire/agent-protocol.ts'
 import type {Asking} from './asking.ts'
 import type {HeldExecutions} from './held.ts'
 
@@ -108,10 +109,21 @@ export class RemoteNodeStore implements NodeStore {
     return answer
   }
 
-  /** All of earlier lives of this node is over and delivered: what the store still has of it is lost. */
-  async earlierOver(): Promise<void> {
-    await this.#link.ask('earlier_over', {})
+  /**
+   * All of earlier lives of this node is over and delivered: what the store still has of them and they never
+   * started is given back, the rest is lost. Answers how many were given back.
+   */
+  async earlierOver(earlier: readonly EarlierLife[]): Promise<number> {
+    const {givenBack} = await this.#link.ask('earlier_over', livesOf(earlier))
+    return givenBack ?? 0
   }
+}
+
+/** More than a message may hold is not told: then all of them is lost. */
+function livesOf(earlier: readonly EarlierLife[]): BodyOf<'earlier_over'> {
+  const count = earlier.reduce((sum, {begun}) => sum + begun.size, 0)
+  if (earlier.length > LIVES_MAX || count > BEGUN_MAX) return {}
+  return {lives: earlier.map((life) => ({...life, begun: [...life.begun]}))}
 }
 
 function claimOf({key: {group, node, attempt}, token}: Claim): Claim & {key: ExecutionKey} {

@@ -68,6 +68,7 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
     standingClaims: (life) => read('standingClaims', life),
+    giveBack: (claims) => write('giveBack', claims),
     failMember: (request) => write('failMember', request),
     forgetMembers: (request) => write('forgetMembers', request),
     removeMember: (request) => write('removeMember', request),

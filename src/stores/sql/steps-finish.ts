@@ -6,6 +6,7 @@
 import {
   lostLine,
   type ExecutionKey,
+  type ExecutionStatus,
   type ExecutionRecord,
   type FinalStatus,
 } from '../../core/execution.ts'
@@ -116,13 +117,17 @@ function* isAsJudged(
 /** Retries of one batch are spread by the golden ratio, so that one roll of the dice serves many. */
 const GOLDEN_RATIO = 0.618_033_988_75
 
-/** Ends running or pending executions now, without a word from their node. */
+/**
+ * Ends executions now, without a word from their node: those still in a state of `from` once they are locked,
+ * so that one that was found running and has been given back meanwhile waits on.
+ */
 export function* endAll(
   tx: Transaction,
   keys: readonly ExecutionKey[],
   status: FinalStatus,
   reason: string,
   dice: number,
+  from: readonly ExecutionStatus[] = ['running'],
 ): Step<FinishOutcome[]> {
   const ledger = yield* loadLedger(
     tx,
@@ -130,8 +135,7 @@ export function* endAll(
   )
   const outcomes = keys.map((key, index): FinishOutcome => {
     const held = ledger.find(key)
-    const live = held?.record.status === 'running' || held?.record.status === 'pending'
-    if (held === null || !live) return {kind: 'unknown', key}
+    if (held === null || !from.includes(held.record.status)) return {kind: 'unknown', key}
     if (ledger.jobOf(ledger.launches.get(key.group)!) === null) {
       ledger.remove(held)
       return {kind: 'unknown', key}

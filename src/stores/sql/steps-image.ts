@@ -43,7 +43,7 @@ function* endOpenLaunches(tx: Transaction): Step<void> {
     )
     if (rows.length === 0) break
     const keys: ExecutionKey[] = rows.map(keyOf)
-    yield* endAll(tx, keys, 'lost', 'restored', 0)
+    yield* endAll(tx, keys, 'lost', 'restored', 0, ['pending', 'running'])
   }
   yield* all(
     `UPDATE launches SET decision = 'skipped', reason = 'restored', decided_at = ?, open = 0

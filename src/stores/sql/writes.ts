@@ -9,6 +9,7 @@ import {claim} from './steps-claim.ts'
 import {deleteJob, resetHistory} from './steps-delete.ts'
 import {cancelExecution, finish, rescue} from './steps-finish.ts'
 import {forgetMembers, removeMember} from './steps-forget.ts'
+import {giveBack} from './steps-give-back.ts'
 import {acquireLease, renewLease, resignLease, vacateLease} from './steps-lease.ts'
 import {beat, failMember, join} from './steps-member.ts'
 import {agreeTimezone, establish, probe, setPaused} from './steps-meta.ts'
@@ -38,6 +39,7 @@ export const WRITES = {
   applyMoves,
   endStrays,
   rescue,
+  giveBack,
   prune,
   claim,
   appendOutput,

@@ -9,6 +9,7 @@ import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
 import {finishCases} from './finish.ts'
 import {forgetCases} from './forget.ts'
+import {giveBackCases} from './give-back.ts'
 import {historyCases} from './history.ts'
 import {jobListCases} from './job-list.ts'
 import {launchCases} from './launch.ts'
@@ -41,6 +42,7 @@ const STEPS: readonly (readonly [string, (when: Case) => void])[] = [
   ['ephemeral', ephemeralCases],
   ['cancel', cancelCases],
   ['rescue', rescueCases],
+  ['give back', giveBackCases],
   ['counters', countersCases],
   ['prune', pruneCases],
   ['history', historyCases],

@@ -181,6 +181,43 @@ describe('a claim', () => {
     })
   })
 
+  it('is given back by its node or ended by the leader, and never both', async () => {
+    await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
+      await scene.submit('a')
+      for (const isFirst of ['giveBack', 'rescue'] as const) {
+        const group = await scene.run('a')
+        const [{token}] = (await scene.claim()) as [ClaimedExecution]
+        const giveBack = () => first.giveBack([{key: {group, node: 'node-1', attempt: 1}, token}])
+        const rescue = () =>
+          second.rescue({
+            term: scene.term,
+            nodeId: 'n1',
+            exceptIncarnation: null,
+            judged: null,
+            reason: 'node_lost',
+            limit: 9,
+            dice: 0,
+          })
+        const holder = await hold(`SELECT FROM launches WHERE group_id = ${group} FOR UPDATE`)
+        const begin = async (which: 'giveBack' | 'rescue') =>
+          which === 'rescue' ? (await rescue()).finished : await giveBack()
+        const one = begin(isFirst)
+        await waiting(1)
+        const two = begin(isFirst === 'rescue' ? 'giveBack' : 'rescue')
+        await waiting(2)
+        await holder.release()
+        await Promise.all([one, two])
+        const [execution] = (await first.launch('a', group))!.executions
+        const {errorCount} = (await scene.job('a')).counters
+        const expected = isFirst === 'rescue' ? ['lost', 1] : ['pending', 0]
+        assert.deepEqual([execution!.status, errorCount], expected)
+        const again = isFirst === 'rescue' ? [] : await scene.claim()
+        assert.equal(again.length, isFirst === 'rescue' ? 0 : 1)
+        for (const each of again) await scene.end(each, 'succeeded')
+      }
+    })
+  })
+
   it('and a move of the same execution give it to one node', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       await scene.submit('a')

@@ -1,0 +1,67 @@
+/**
+ * A node that died is back: its half of the rescue step. What its earlier lives had claimed and provably
+ * never started is pending again, as if nobody had claimed it; all else of them is lost.
+ *
+ * Crash points: every batch is one transaction; what a crash leaves running in the store the next life finds,
+ * with the same proof.
+ */
+import {executionId} from '../core/execution.ts'
+import type {Events} from '../ports/events.ts'
+import type {LeaderStore} from '../ports/leader-store.ts'
+import type {EarlierLife, MemberStore} from '../ports/node-store.ts'
+import type {Random} from '../ports/random.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
+import {rescueNode} from './rescue.ts'
+
+/** Executions given back in one transaction. */
+const BATCH_MAX = 256
+
+export interface ReturnDeps {
+  readonly store: Pick<LeaderStore, 'rescue'> & Pick<MemberStore, 'standingClaims' | 'giveBack'>
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
+}
+
+/** To be called after the node has joined again. Answers how many executions were given back. */
+export async function returnNode(
+  deps: ReturnDeps,
+  node: {readonly nodeId: string; readonly incarnation: string},
+  earlier: readonly EarlierLife[],
+): Promise<number> {
+  const {nodeId, incarnation} = node
+  let count = 0
+  for (const life of earlier)
+    if (life.incarnation !== incarnation) count += await giveBack(deps, nodeId, life)
+  await rescueNode(deps, {
+    term: null,
+    nodeId,
+    exceptIncarnation: incarnation,
+    judged: null,
+    reason: 'node_restarted',
+  })
+  return count
+}
+
+async function giveBack(
+  {store, events, wakeup}: ReturnDeps,
+  nodeId: string,
+  {incarnation, upTo, begun}: EarlierLife,
+): Promise<number> {
+  // An earlier life claims nothing any more: what stands now can only become less.
+  const standing = await store.standingClaims({nodeId, incarnation})
+  const unstarted = standing.filter(({key}) => key.group > upTo && !begun.has(executionId(key)))
+  let count = 0
+  for (let from = 0; from < unstarted.length; from += BATCH_MAX) {
+    const batch = unstarted.slice(from, from + BATCH_MAX)
+    const given = await store.giveBack(batch.map(({key, token}) => ({key, token})))
+    count += given.length
+    for (const execution of given) {
+      const {jobName: job, status} = execution
+      events.emit('execution_changed', {job, execution: executionId(execution), status})
+    }
+  }
+  // Also when nothing was: it may have been, by a try whose answer was lost.
+  if (unstarted.length > 0) wakeup.ring('run')
+  return count
+}

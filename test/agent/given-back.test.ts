@@ -1,0 +1,70 @@
+/**
+ * A real agent killed in the instant between its claim and the start, over either store: what it had not
+ * started runs once after all, what it had is lost, what had ended is delivered.
+ */
+import assert from 'node:assert/strict'
+import {existsSync, readFileSync, writeFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {after, before, describe, test} from 'node:test'
+import {CutProxy} from '../support/cut-proxy.ts'
+import {TestPostgres} from '../support/postgres.ts'
+import {aServer, atEnd, temporaryDirectory, type Answer} from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
+import {anAgent} from './agent-process.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
+const isRunning = ({status}: Answer['json']) => status === 'running'
+
+describe('an agent killed between a claim and the start', {concurrency: 2}, () => {
+  for (const engine of ['SQLite', 'PostgreSQL'] as const)
+    test(`over ${engine} gives back what it did not start`, async (t) => {
+      const store = engine === 'SQLite' ? [] : ['--store', await postgres.database()]
+      const server = await aServer(t, {flags: ['--no-run', ...store]})
+      const proxy = await CutProxy.open(Number(new URL(server.url).port))
+      atEnd(t, () => proxy.close())
+      const url = `http://127.0.0.1:${proxy.port}`
+      const flags = ['--tag', 'place=far', '--slots', '2']
+      const agent = await anAgent(t, [url], {flags})
+      const directory = temporaryDirectory(t)
+      const [go, runs] = [join(directory, 'go'), join(directory, 'runs')]
+      const commands = {
+        ending: `while [ ! -e ${go} ]; do sleep 0.05; done`,
+        working: `echo working >> ${runs}; sleep 600`,
+        waiting: `echo waiting >> ${runs}`,
+      }
+      for (const [name, command] of Object.entries(commands))
+        await server.store({name, ...onAgent, executor_config: {shell: 'true', command}})
+      for (const name of ['ending', 'working']) {
+        await server.run(name)
+        await server.execution(name, isRunning)
+      }
+      await until('it works', () => existsSync(runs))
+      await server.run('waiting')
+      await server.execution('waiting', ({status}) => status === 'pending')
+
+      // A slot comes free and is claimed for; that it was, the agent does not hear.
+      proxy.losesAnswers = true
+      writeFileSync(go, '')
+      await server.execution('waiting', isRunning)
+      agent.program.signal('SIGKILL')
+      await agent.program.gone
+      proxy.losesAnswers = false
+
+      const next = await anAgent(t, [url], {data: agent.data, flags})
+      assert.equal((await server.execution('ending')).status, 'succeeded')
+      assert.equal((await server.execution('working')).status, 'lost')
+      await server.execution('waiting')
+      const waited = await server.executions('waiting')
+      assert.deepEqual(
+        waited.map(({status, attempt}) => [status, attempt]),
+        [['succeeded', 1]],
+      )
+      assert.equal(readFileSync(runs, 'utf8'), 'working\nwaiting\n')
+      const said = `"executions":1,"msg":"gave back what an earlier life of this node had claimed`
+      await until('it says so', () => next.program.stderr().includes(said))
+    })
+})

@@ -1,0 +1,164 @@
+/** Cases of claims that are undone because nothing of them was started: as if they had never been made. */
+import assert from 'node:assert/strict'
+import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
+import type {Case} from './case.ts'
+import {ALL_EXECUTIONS, type Scene} from './scene.ts'
+
+const key = (group: number, node = 'node-1', attempt = 1) => ({group, node, attempt})
+
+function claimOf({execution: {group, node, attempt}, token}: ClaimedExecution) {
+  return {key: {group, node, attempt}, token}
+}
+
+function giveBack(scene: Scene, ...claimed: readonly ClaimedExecution[]) {
+  return scene.store.giveBack(claimed.map(claimOf))
+}
+
+async function rescued(scene: Scene): Promise<string[]> {
+  const {finished} = await scene.store.rescue({
+    term: null,
+    nodeId: 'n1',
+    exceptIncarnation: 'n1-life-2',
+    judged: null,
+    reason: 'node_restarted',
+    limit: 100,
+    dice: 0.5,
+  })
+  return finished.map((outcome) => (outcome.kind === 'finished' ? outcome.execution.status : ''))
+}
+
+async function statusOf(scene: Scene, group: number) {
+  const {launch, executions} = (await scene.store.launch('a', group))!
+  return {open: launch.open, deaths: launch.nodeDeaths, is: executions.map(({status}) => status)}
+}
+
+export function giveBackCases(when: Case): void {
+  when('it is pending as if nobody had claimed it, due at once, and runs', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const fresh = await scene.store.execution('a', key(group), 0)
+    const before = await scene.job('a')
+    scene.advance(1_000)
+    const claimed = await scene.claimOne()
+    await scene.join('n1', 'n1-life-2')
+    scene.advance(5_000)
+    const [given] = await giveBack(scene, claimed)
+    const found = await scene.store.execution('a', key(group), 0)
+    assert.deepEqual(found, {...fresh, notBefore: scene.now})
+    assert.equal(given!.status, 'pending')
+    assert.deepEqual([given!.jobName, given!.startedAt, given!.revision], ['a', null, 0])
+    assert.deepEqual(await scene.job('a'), before, 'nothing was counted')
+    assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
+    const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
+    assert.deepEqual(await scene.store.standingClaims(life), [])
+    assert.deepEqual(await rescued(scene), [])
+    const next = {nodeId: 'n1', incarnation: 'n1-life-2', token: 'next', room: 5}
+    const again = await scene.store.claim(next)
+    assert.deepEqual(
+      again.claimed.map(({execution}) => [execution.group, execution.attempt, execution.startedAt]),
+      [[group, 1, scene.now]],
+    )
+    assert.equal((await scene.end(again.claimed[0]!, 'succeeded')).kind, 'finished')
+  })
+
+  when('again, or under a claim that is over, nothing changes', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const claimed = await scene.claimOne()
+    const other = {...claimed, token: 'of another claim'}
+    assert.deepEqual(await giveBack(scene, other), [])
+    assert.deepEqual((await statusOf(scene, group)).is, ['running'])
+    assert.equal((await giveBack(scene, claimed)).length, 1)
+    scene.advance(1)
+    assert.deepEqual(await giveBack(scene, claimed), [])
+    assert.equal((await scene.end(claimed, 'succeeded')).kind, 'unknown')
+    const later = await scene.claimOne()
+    assert.deepEqual(await giveBack(scene, claimed), [], 'the new claim stands')
+    await scene.end(later, 'succeeded')
+    assert.deepEqual(await giveBack(scene, later), [])
+    assert.deepEqual((await statusOf(scene, group)).is, ['succeeded'])
+    assert.deepEqual(await scene.store.giveBack([{key: key(group + 1), token: 't'}]), [])
+    assert.deepEqual(await scene.store.giveBack([]), [])
+  })
+
+  when('many at once go back each by itself, and the others are lost', async (scene) => {
+    await scene.submit('a')
+    const groups: number[] = []
+    for (let index = 0; index < 4; index += 1) groups.push(await scene.run('a'))
+    const claims = await scene.claim()
+    const [first, second, third, fourth] = claims
+    await scene.end(second!, 'succeeded')
+    const given = await giveBack(scene, fourth!, second!, first!)
+    assert.deepEqual(
+      given.map(({group}) => group).toSorted((a, b) => a - b),
+      [groups[0], groups[3]],
+    )
+    await scene.join('n1', 'n1-life-2')
+    assert.deepEqual(await rescued(scene), ['lost'])
+    const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
+    assert.deepEqual(
+      page!.rows.map(({status}) => status),
+      ['pending', 'succeeded', 'lost', 'pending'],
+    )
+    assert.equal(third!.execution.group, groups[2])
+  })
+
+  when('what is to be cancelled, or has lost its job, stays to be ended', async (scene) => {
+    await scene.submit('a')
+    await scene.submit('b')
+    const group = await scene.run('a')
+    await scene.run('b')
+    const [one, two] = await scene.claim()
+    await scene.store.cancelExecution('a', key(group))
+    await scene.store.deleteJob('b')
+    assert.deepEqual(await giveBack(scene, one!, two!), [])
+    assert.deepEqual((await statusOf(scene, group)).is, ['running'])
+    await scene.join('n1', 'n1-life-2')
+    assert.deepEqual((await rescued(scene)).toSorted(), ['', 'lost'])
+  })
+
+  when('a retry of a launch whose retries have ended stays to be ended', async (scene) => {
+    await scene.submit('a', {retries: 3})
+    await scene.join('n2')
+    const group = await scene.run('a', ['n1', 'n2'])
+    await scene.claimOne('n2')
+    await scene.end(await scene.claimOne('n1'), 'failed')
+    scene.advance(10_000)
+    const retry = await scene.claimOne('n1')
+    assert.equal(retry.execution.attempt, 2)
+    await scene.store.cancelExecution('a', key(group, 'node-2'))
+    assert.deepEqual(await giveBack(scene, retry), [])
+  })
+
+  when('it is no death of its node: the job is not disabled by two of them', async (scene) => {
+    await scene.submit('a', {retries: 5})
+    const group = await scene.run('a')
+    for (let life = 2; life < 6; life += 1) {
+      const incarnation = life === 2 ? 'n1-life-1' : `n1-life-${life - 1}`
+      const request = {nodeId: 'n1', incarnation, token: `token-${life}`, room: 5}
+      const {claimed} = await scene.store.claim(request)
+      await scene.join('n1', `n1-life-${life}`)
+      assert.equal((await giveBack(scene, claimed[0]!)).length, 1)
+    }
+    assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
+    assert.equal((await scene.job('a')).spec.disabled, false)
+  })
+
+  when('and its node does not take it, another one gets it', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const claimed = await scene.claimOne()
+    await scene.join('n2')
+    await giveBack(scene, claimed)
+    scene.advance(4_000)
+    const page = {unclaimedMs: 3_000, afterGroup: 0, limit: 10}
+    const {strays} = await scene.store.loadStray(page)
+    assert.deepEqual(
+      strays.map(({execution}) => execution.group),
+      [group],
+    )
+    const move = {key: key(group), to: {nodeId: 'n2', nodeName: 'node-2'}}
+    assert.deepEqual(await scene.store.applyMoves({term: scene.term, moves: [move]}), ['applied'])
+    assert.equal((await scene.claimOne('n2')).execution.group, group)
+  })
+}
