@@ -8,7 +8,7 @@ import {decideStray, type StrayExecution} from '../core/stray.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
-import type {LeaderStore} from '../ports/leader-store.ts'
+import type {LeaderStore, StrayPlace} from '../ports/leader-store.ts'
 import type {Random} from '../ports/random.ts'
 import {TermOver} from '../ports/store-failure.ts'
 import type {Wakeup} from '../ports/wakeup.ts'
@@ -39,7 +39,7 @@ export class StrayService implements Service {
   readonly #options: StrayOptions
   readonly #loop: Loop
   /** Where the round over the strays goes on. */
-  #afterGroup = 0
+  #after: StrayPlace | null = null
   /**
    * The store's clock at the first look. While nobody looked nobody could come back either: a cluster that
    * was off as a whole waits for each of its nodes anew.
@@ -68,10 +68,10 @@ export class StrayService implements Service {
 
   async #look(): Promise<number> {
     const {store, unclaimedMs, lookEveryMs} = this.#options
-    const request = {unclaimedMs, afterGroup: this.#afterGroup, limit: BATCH_MAX}
-    const {now, strays} = await store.loadStray(request)
+    const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX}
+    const {now, strays, next} = await store.loadStray(request)
     this.#lookedSince ??= now
-    this.#afterGroup = strays.length < BATCH_MAX ? 0 : nextAfter(strays)
+    this.#after = next
     if (strays.length > 0) await this.#decide(strays, now, this.#lookedSince)
     return lookEveryMs
   }
@@ -83,7 +83,10 @@ export class StrayService implements Service {
   ): Promise<void> {
     const {store, term, random, wakeup, events, defaultTarget, targetWaitMs} = this.#options
     const context = {
-      ...{now, lookedSince, defaultTarget, targetWaitMs},
+      now,
+      lookedSince,
+      defaultTarget,
+      targetWaitMs,
       candidates: await store.candidates(),
       loads: new Map<string, number>(),
       dice: () => random.dice(),
@@ -102,10 +105,4 @@ export class StrayService implements Service {
     if (ends.length > 0)
       announceFinished(await store.endStrays({term, strays: ends}), {events, wakeup})
   }
-}
-
-/** The last launch of a full page may go on after it, so the next page begins with that launch again. */
-function nextAfter(strays: readonly StrayExecution[]): number {
-  const [first, last] = [strays[0]!.execution.group, strays.at(-1)!.execution.group]
-  return first < last ? last - 1 : last
 }

@@ -52,6 +52,13 @@ export interface DecidedLaunch {
   readonly targets: readonly string[]
 }
 
+/** A place in the order in which strays are read: that of launches and their targets. */
+export interface StrayPlace {
+  readonly group: number
+  readonly slot: number
+  readonly attempt: number
+}
+
 export interface PruneRequest {
   readonly term: number
   readonly keepLaunches: number
@@ -143,10 +150,15 @@ export interface LeaderStore {
   /** Pending executions due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStray(request: {
     readonly unclaimedMs: number
-    /** Only launches with a larger number: a round over many goes page by page, and then begins at 0. */
-    readonly afterGroup: number
+    /** Where this page begins: after `next` of the page before; `null` = with the first. */
+    readonly after: StrayPlace | null
     readonly limit: number
-  }): Promise<{readonly now: number; readonly strays: readonly StrayExecution[]}>
+  }): Promise<{
+    readonly now: number
+    readonly strays: readonly StrayExecution[]
+    /** `null` = the round is over. */
+    readonly next: StrayPlace | null
+  }>
   /** Gives pending executions to other nodes. Throws `TermOver`. */
   applyMoves(request: {
     readonly term: number

@@ -15,11 +15,18 @@ test('strays are found among what waits, in order', () => {
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) database.exec(statement)
   const tx = {now: 1, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
-  const {value} = loadStray(tx, {unclaimedMs: 0, afterGroup: 7, limit: 9}).next()
+  const {value} = loadStray(tx, {
+    unclaimedMs: 0,
+    after: {group: 7, slot: 1, attempt: 1},
+    limit: 9,
+  }).next()
   assert.ok(value !== undefined && 'kind' in value && value.kind === 'all')
   const plan = database.prepare(`EXPLAIN QUERY PLAN ${value.sql}`).all(...value.values)
   const steps = plan.map(({detail}) => String(detail))
-  assert.match(steps[0]!, /SEARCH e USING INDEX executions_pending \(group_id>\?\)/)
+  assert.match(
+    steps[0]!,
+    /SEARCH e USING INDEX executions_pending \(\(group_id,slot,attempt\)>\(\?,\?,\?\)\)/,
+  )
   assert.deepEqual(
     steps.filter((detail) => detail.includes('ORDER BY')),
     [],

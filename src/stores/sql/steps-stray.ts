@@ -1,55 +1,68 @@
 /** Pending executions that their node does not take, and giving them to other nodes. */
-import type {LaunchCause} from '../../core/ledger.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import type {StrayExecution} from '../../core/stray.ts'
-import type {Applied, LeaderStore} from '../../ports/leader-store.ts'
-import {all, each, one, type Step} from './command.ts'
-import {BY_KEY, EXECUTION_COLUMNS_E, executionOf, keyValues, type ExecutionRow} from './rows.ts'
+import type {Applied, LeaderStore, StrayPlace} from '../../ports/leader-store.ts'
+import {all, each, one, oneEach, type Step} from './command.ts'
+import {
+  BY_KEY,
+  EXECUTION_COLUMNS_E,
+  executionOf,
+  keyValues,
+  type ExecutionRow,
+  type LaunchRow,
+} from './rows.ts'
 import {loadJobs} from './stored-job.ts'
 import {fence} from './steps-lease.ts'
 import type {Transaction} from './transaction.ts'
 
 interface StrayRow extends ExecutionRow {
-  readonly cause: LaunchCause
-  readonly scheduled_at: number
   /** This and the next two: `null` = its node is no member. */
   readonly member_status: MemberStatus | null
   readonly member_runs: number | null
   readonly member_heartbeat_at: number | null
 }
 
-const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, l.cause, l.scheduled_at, m.status AS member_status,
-  m.runs AS member_runs, m.heartbeat_at AS member_heartbeat_at
+const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
+  m.heartbeat_at AS member_heartbeat_at
   FROM executions e
-  JOIN launches l ON l.group_id = e.group_id
   LEFT JOIN members m ON m.id = e.node_id
-  WHERE e.status = 'pending' AND e.group_id > ?
+  WHERE e.status = 'pending' AND (e.group_id, e.slot, e.attempt) > (?, ?, ?)
     AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
   ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
 
+const BEFORE_ALL: StrayPlace = {group: 0, slot: 0, attempt: 0}
+
 export function* loadStray(
   tx: Transaction,
-  request: Parameters<LeaderStore['loadStray']>[0],
-): Step<{readonly now: number; readonly strays: readonly StrayExecution[]}> {
-  const rows = yield* all<StrayRow>(STRAY, [
-    request.afterGroup,
-    tx.now - request.unclaimedMs,
-    request.limit,
-  ])
+  {unclaimedMs, after, limit}: Parameters<LeaderStore['loadStray']>[0],
+): Step<Awaited<ReturnType<LeaderStore['loadStray']>>> {
+  const {group, slot, attempt} = after ?? BEFORE_ALL
+  const rows = yield* all<StrayRow>(STRAY, [group, slot, attempt, tx.now - unclaimedMs, limit])
+  const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
+  // By themselves: joined, they are read from the first one on where there is a long history.
+  const launches = yield* oneEach<Pick<LaunchRow, 'cause' | 'scheduled_at'>>(
+    `SELECT cause, scheduled_at FROM launches WHERE group_id = ?`,
+    groups,
+  )
   const used = yield* each<{node_name: string}>(
     `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,
-    rows.map((row) => [row.group_id]),
+    groups,
   )
   const strays = rows.flatMap((row, index): StrayExecution[] => {
     const job = jobs[index] ?? null
-    if (job === null) return []
+    const launch = launches[index] ?? null
+    if (job === null || launch === null) return []
     const usedNodes = (used[index] ?? []).map(({node_name: name}) => name)
-    const {node_id: nodeId, cause, scheduled_at: scheduledAt} = row
+    const {cause, scheduled_at: scheduledAt} = launch
+    const {node_id: nodeId} = row
     const member = memberOf(row)
     return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
   })
-  return {now: tx.now, strays}
+  const last = rows.length === limit ? rows.at(-1) : undefined
+  const next =
+    last === undefined ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
+  return {now: tx.now, strays, next}
 }
 
 function memberOf(row: StrayRow): StrayExecution['member'] {

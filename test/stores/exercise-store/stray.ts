@@ -1,10 +1,11 @@
 /** Cases of pending executions that nobody takes, and of giving them to other nodes. */
 import assert from 'node:assert/strict'
 import {lostLine} from '../../../src/core/execution.ts'
+import type {StrayPlace} from '../../../src/ports/leader-store.ts'
 import type {Case} from './case.ts'
 import {MINUTE, type Scene} from './scene.ts'
 
-const UNCLAIMED = {unclaimedMs: 3_000, afterGroup: 0, limit: 10}
+const UNCLAIMED = {unclaimedMs: 3_000, after: null, limit: 10}
 
 async function strayNodes(scene: Scene): Promise<string[]> {
   const {strays} = await scene.store.loadStray(UNCLAIMED)
@@ -119,17 +120,22 @@ function movingCases(when: Case): void {
     assert.deepEqual(stray.job, job)
   })
 
-  when('strays are read page by page', async (scene) => {
+  when('strays are read page by page, also those of one launch', async (scene) => {
     await scene.submit('a')
-    const groups = [await scene.run('a'), await scene.run('a'), await scene.run('a')]
+    const groups = [
+      await scene.run('a'),
+      await scene.run('a', ['n1', 'n2', 'n3']),
+      await scene.run('a'),
+    ]
     scene.advance(3_000)
-    const page = async (afterGroup: number) => {
-      const {strays} = await scene.store.loadStray({unclaimedMs: 3_000, afterGroup, limit: 2})
-      return strays.map(({execution}) => execution.group)
+    const pages: string[][] = []
+    for (let after: StrayPlace | null = null, more = true; more;) {
+      const {strays, next} = await scene.store.loadStray({...UNCLAIMED, after, limit: 2})
+      pages.push(strays.map(({execution: {group, node}}) => `${groups.indexOf(group)} ${node}`))
+      after = next
+      more = next !== null
     }
-    assert.deepEqual(await page(0), groups.slice(0, 2))
-    assert.deepEqual(await page(groups[1]!), groups.slice(2))
-    assert.deepEqual(await page(groups[2]!), [])
+    assert.deepEqual(pages, [['0 node-1', '1 node-1'], ['1 node-2', '1 node-3'], ['2 node-1']])
   })
 
   when('a moved execution is claimed by its new node only', async (scene) => {

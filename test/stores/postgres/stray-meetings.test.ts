@@ -1,0 +1,70 @@
+/** A node that comes back while its work is being ended: it has it, or it is lost, and never both. */
+import assert from 'node:assert/strict'
+import {after, before, describe, it} from 'node:test'
+import type {Store} from '../../../src/ports/store.ts'
+import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
+import {TestPostgres} from '../../support/postgres.ts'
+
+let postgres: TestPostgres
+before(async () => (postgres = await TestPostgres.start()))
+after(() => postgres.close())
+
+const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
+
+const beat = (store: Store) => store.beat({...LIFE, status: 'alive'})
+const claim = async (store: Store) => {
+  return (await store.claim({...LIFE, token: 'back', room: 9})).claimed.length
+}
+
+/** `n2` has one execution to run, and failed. */
+async function withStray(play: (cluster: Cluster, end: () => Promise<number>) => Promise<void>) {
+  await withCluster(postgres, async (cluster) => {
+    const {scene, first} = cluster
+    await scene.join('n2')
+    await scene.submit('a')
+    const group = await scene.run('a', ['n2'])
+    await scene.setStatus('n2', 'n2-life-1', 'failed')
+    const key = {group, node: 'node-2', attempt: 1}
+    const request = {term: scene.term, strays: [{key, nodeId: 'n2'}]}
+    await play(cluster, async () => (await first.endStrays(request)).length)
+  })
+}
+
+describe('the end of what no node may take', () => {
+  it('waits for a node that is being heard again, which keeps it', async () => {
+    await withStray(async ({second, hold, waiting}, end) => {
+      const holder = await hold(`SELECT FROM members WHERE id = 'n2' FOR UPDATE`)
+      const heard = beat(second)
+      await waiting(1)
+      const ended = end()
+      await waiting(2)
+      await holder.release()
+      assert.deepEqual([await heard, await ended, await claim(second)], ['ok', 0, 1])
+    })
+  })
+
+  it('is waited for by a node that is heard of too late, which has nothing to take', async () => {
+    await withStray(async ({second, hold, waiting}, end) => {
+      const holder = await hold(`SELECT FROM launches FOR UPDATE`)
+      const ended = end()
+      await waiting(1)
+      const heard = beat(second)
+      await waiting(2)
+      await holder.release()
+      assert.deepEqual([await ended, await heard, await claim(second)], [1, 'ok', 0])
+    })
+  })
+
+  it('leaves alone what a node has taken that was removed and joined again meanwhile', async () => {
+    await withStray(async ({scene, second, hold, waiting}, end) => {
+      await second.removeMember({nodeId: 'n2', limit: 9, dice: 0.5})
+      const holder = await hold(`SELECT FROM launches FOR UPDATE`)
+      const ended = end()
+      await waiting(1)
+      await scene.join('n2')
+      assert.equal(await claim(second), 1)
+      await holder.release()
+      assert.equal(await ended, 0)
+    })
+  })
+})
