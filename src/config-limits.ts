@@ -8,6 +8,9 @@ import {assert} from './std/assert.ts'
 const KIB = 1024
 const MIB = 1024 * KIB
 
+/** The least of `--keep-left` and `--keep-failed`: a node that restarts stays listed, work is lost first. */
+export const MEMBER_KEPT_MIN_MS = 60_000
+
 interface Limit {
   readonly value: number
   /** Why not less and not more. */
@@ -112,17 +115,9 @@ export const LIMITS = {
     value: 1_000,
     reason: 'a dead node is noticed within a second of the time it takes',
   },
-  leftKeptMs: {
-    value: 86_400_000,
-    reason: 'who left since yesterday can be seen, and machines that come and go do not pile up',
-  },
-  failedKeptMs: {
-    value: 259_200_000,
-    reason: 'a node that failed on a Friday night is still listed when somebody looks on Monday',
-  },
   forgetLookMs: {
-    value: 60_000,
-    reason: 'nobody misses a minute after a day, and the look is one small query',
+    value: 10_000,
+    reason: 'a member is forgotten soon after its time; the look is one small query',
   },
   claimRepickMs: {
     value: 3_000,
@@ -171,12 +166,8 @@ export function assertLimits(limits: Limits): void {
     [limits.leaseMarginMs < limits.leaseTtlMs, 'trust ends before the lease does'],
     [limits.heartbeatMs * 4 < limits.failedAfterMs, 'four heartbeats may be lost'],
     [limits.failedAfterMs < limits.lostAfterMs, 'a node is failed before its work is lost'],
-    [limits.lostAfterMs < limits.leftKeptMs, 'work is lost before its node is forgotten'],
-    [
-      limits.leftKeptMs <= limits.failedKeptMs,
-      'who needs a hand is listed no shorter than who left',
-    ],
-    [limits.forgetLookMs < limits.leftKeptMs, 'a member is forgotten soon after its time'],
+    [limits.lostAfterMs < MEMBER_KEPT_MIN_MS, 'work is lost before its node is forgotten'],
+    [limits.forgetLookMs < MEMBER_KEPT_MIN_MS, 'a member is forgotten soon after its time'],
     [limits.judgeLookMs < limits.judgePauseMaxMs, 'a judge that looks in time has listened'],
     [limits.judgePauseMaxMs < limits.failedAfterMs, 'a paused judge fails nobody'],
     [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],

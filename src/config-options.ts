@@ -212,6 +212,20 @@ export const OPTIONS = [
     {placeholder: 'size', fallback: '2GiB'},
   ),
   option(
+    'keep-left',
+    'duration',
+    'How long a member that left in good order stays listed, 1m or more.',
+    'Who left since yesterday can be seen, and machines that come and go do not pile up.',
+    {placeholder: 'duration', fallback: '24h'},
+  ),
+  option(
+    'keep-failed',
+    'duration',
+    'How long a member that failed stays listed, 1m or more.',
+    'A node that failed on a Friday night is still listed when somebody looks on Monday.',
+    {placeholder: 'duration', fallback: '72h'},
+  ),
+  option(
     'syslog',
     'syslog',
     'Where the `syslog` processor sends to: `udp://host:port` or `tcp://host:port`.',
@@ -256,10 +270,6 @@ export const OPTIONS = [
 ] as const
 
 export type OptionName = (typeof OPTIONS)[number]['name']
-export type KindOf<Name extends OptionName> = Extract<
-  (typeof OPTIONS)[number],
-  {readonly name: Name}
->['kind']
 
 /** The one setting that cannot stand in the file, since it names the file. */
 export const CONFIG_OPTION = option(

@@ -4,6 +4,7 @@
  * Nothing reads the environment or the command line after this.
  */
 import {createSecureContext} from 'node:tls'
+import {MEMBER_KEPT_MIN_MS} from './config-limits.ts'
 import {nodeConfig, type NodeConfig} from './config-node.ts'
 import {OPTIONS, SERVER_COMMAND} from './config-options.ts'
 import {
@@ -37,6 +38,8 @@ export interface Config extends NodeConfig {
   /** `null` = no limit by age. */
   readonly keepMs: number | null
   readonly keepOutputBytes: number
+  readonly keepLeftMs: number
+  readonly keepFailedMs: number
 }
 
 export type LoadedConfig =
@@ -94,6 +97,8 @@ function build(values: Values, host: Host, strays: readonly string[]): Config {
     keepLaunches: values.one('keep-launches')!,
     keepMs: days === undefined ? null : days * DAY_MS,
     keepOutputBytes: values.one('keep-output-bytes')!,
+    keepLeftMs: values.one('keep-left')!,
+    keepFailedMs: values.one('keep-failed')!,
   }
   refuseUnsafe(config)
   return deepFreeze(config)
@@ -103,6 +108,10 @@ function build(values: Values, host: Host, strays: readonly string[]): Config {
 function refuseUnsafe(config: Config): void {
   if (config.lateAfterMs < LATE_AFTER_MIN_MS)
     throw new Refused('--late-after wants at least 1s, else no planned time could be on time.')
+  if (Math.min(config.keepLeftMs, config.keepFailedMs) < MEMBER_KEPT_MIN_MS)
+    throw new Refused(
+      '--keep-left and --keep-failed want at least 1m, so that a node that restarts stays listed.',
+    )
   const {http} = config
   if (http.loopback) return
   const address = `${http.host.includes(':') ? `[${http.host}]` : http.host}:${http.port}`

@@ -9,7 +9,7 @@ import {ForgetService} from './flow/forget.ts'
 import {JudgeService} from './flow/judge.ts'
 import {LaunchService} from './flow/launch.ts'
 import {PruneService} from './flow/prune.ts'
-import {RunService, type CutOff} from './flow/run.ts'
+import {RunService, type CutOff, type RunOptions} from './flow/run.ts'
 import type {Begun} from './flow/running.ts'
 import {StrayService} from './flow/stray.ts'
 import type {Clock} from './ports/clock.ts'
@@ -108,6 +108,7 @@ export interface NodeRun {
   readonly cutOff?: CutOff
   readonly pollMs?: number
   readonly verifyEveryMs?: number
+  readonly takenAway?: RunOptions['takenAway']
   /** Where what is begun is written down. */
   readonly begun?: Begun
   /** Around the finish of each execution. */
@@ -120,7 +121,7 @@ export function runService(
   node: {readonly id: string; readonly incarnation: string},
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
-  {cutOff, pollMs, verifyEveryMs, begun, finishing}: NodeRun = {},
+  {cutOff, pollMs, verifyEveryMs, takenAway, begun, finishing}: NodeRun = {},
 ): RunService {
   const {limits} = config
   const {store, clock} = ports
@@ -148,6 +149,7 @@ export function runService(
     verifyEveryMs: verifyEveryMs ?? limits.claimVerifyMs,
     pollMs: pollMs ?? limits.pollMs,
     ...(cutOff === undefined ? {} : {cutOff}),
+    ...(takenAway === undefined ? {} : {takenAway}),
     ...(begun === undefined ? {} : {begun}),
     drainPatienceMs: limits.drainPatienceMs,
     hurriedPatienceMs: limits.hurriedPatienceMs,

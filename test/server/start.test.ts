@@ -59,6 +59,8 @@ const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp]
   ['--keep-launches', 'all', /--keep-launches wants/],
   ['--keep-days', '0', /--keep-days wants/],
   ['--keep-output-bytes', 'much', /--keep-output-bytes wants/],
+  ['--keep-left', '59s', /--keep-left and --keep-failed want at least 1m/],
+  ['--keep-failed', 'ever', /--keep-failed wants a duration/],
   ['--syslog', 'http://log', /--syslog wants/],
   ['--net-allow', 'everything', /--net-allow wants/],
   ['--net-deny', '10.0.0.0/99', /--net-deny wants/],
