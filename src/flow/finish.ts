@@ -43,9 +43,12 @@ export class Finisher {
 
   /** Resolves when the store has taken the end; tries for as long as it takes. */
   async finish(item: FinishItem): Promise<FinishOutcome> {
-    for (;;) {
+    for (let isFirst = true; ; isFirst = false) {
       try {
-        return await this.#batcher.add(item)
+        if (isFirst) return await this.#batcher.add(item)
+        // Alone: what another end needs may be held for long, and together they fail together.
+        const [outcome] = await this.#flush([item])
+        return outcome!
       } catch (error) {
         if (error instanceof AssertionFailed) throw error
         // Finishing twice changes nothing, so an unknown outcome is simply offered again.

@@ -50,6 +50,22 @@ describe('the finisher', () => {
   }
   const taken = ({key}: FinishItem): FinishOutcome => ({kind: 'already', key, status: 'succeeded'})
 
+  it('offers an end again without the others it failed with', async () => {
+    let isHeld = true
+    const {clock, finisher} = aFinisher(async (items) => {
+      if (isHeld && items.some(({key}) => key.group === 1)) throw new StoreUnavailable('held')
+      return items.map(taken)
+    })
+    const told: number[] = []
+    for (const group of [1, 2])
+      void finisher.finish(anItem(group)).then(({key}) => told.push(key.group))
+    await clock.advance(1_000)
+    assert.deepEqual(told, [2])
+    isHeld = false
+    await clock.advance(1_000)
+    assert.deepEqual(told, [2, 1])
+  })
+
   it('takes ends together and answers each its own outcome', async () => {
     const batches: number[] = []
     const {clock, finisher} = aFinisher(async (items) => {

@@ -52,13 +52,15 @@ test('a restore of many jobs takes as many as one of a single job', () => {
   assert.deepEqual(counted(30), counted(1))
 })
 
-test('heartbeats and claims of many nodes that have nothing to run take as many as those of one', () => {
+function aMember(id: string) {
   const fixed = {address: '127.0.0.1', port: 8080, tags: {}, server: true, runs: true, version: '1'}
+  return {...fixed, id, name: id, incarnation: 'life', slots: 8}
+}
+
+test('heartbeats and claims of many nodes that have nothing to run take as many as those of one', () => {
   const counted = (count: number) => {
     const ids = Array.from({length: count}, (_, index) => `n${index}`)
-    const joins = ids.map((id) => (tx: Transaction) => {
-      return join(tx, {member: {...fixed, id, name: id, incarnation: 'life', slots: 8}}, 10_000)
-    })
+    const joins = ids.map((id) => (tx: Transaction) => join(tx, {member: aMember(id)}, 10_000))
     const life = {incarnation: 'life', status: 'alive', token: 't', room: 8} as const
     const asked = ids.map((nodeId) => ({...life, nodeId}))
     const counts = statements([...joins, (tx) => beat(tx, asked), (tx) => claim(tx, asked)])
@@ -66,4 +68,11 @@ test('heartbeats and claims of many nodes that have nothing to run take as many 
   }
   assert.deepEqual(counted(30), counted(1))
   assert.deepEqual(counted(1), [1, 3])
+})
+
+test('of two heartbeats of one node each has a statement, so that the last one stands', () => {
+  const life = {nodeId: 'n1', incarnation: 'life'}
+  const both = [{...life, status: 'alive'} as const, {...life, status: 'leaving'} as const]
+  const joining = (tx: Transaction) => join(tx, {member: aMember('n1')}, 10_000)
+  assert.equal(statements([joining, (tx) => beat(tx, both)])[1], 2)
 })
