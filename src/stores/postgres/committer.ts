@@ -1,8 +1,8 @@
 /**
  * Carrying out writes: several in one transaction, each heard of only after the commit. One that is at
  * fault is taken out and refused alone; a transaction undone for another's sake is done again, and one that
- * failed is done in pieces, within bounds. When the connection breaks during the commit nobody knows what became of it: writes that may be
- * repeated are, and find out; the others say so.
+ * failed is done in pieces, within bounds. When the connection breaks during the commit nobody knows what
+ * became of it: writes that may be repeated are, and find out; the others say so.
  */
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-failure.ts'
 import {attempt, faultOf, type AttemptParts} from './attempt.ts'

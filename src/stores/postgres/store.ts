@@ -27,7 +27,7 @@ import type {StoreTime} from './transaction.ts'
 import {postgresWakeup, type ClosableWakeup} from './wakeup.ts'
 import {WRITE_PLANS, type LaneName} from './write-plan.ts'
 
-/** Lanes that share sessions. Each uses one at a time, so with one for each of them none waits for another. */
+/** Lanes that share sessions. Each uses one at a time, so with one for each none waits for another. */
 const SHARING_LANES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
 /** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for bells. */
 const CONNECTIONS = {writes: SHARING_LANES.length, reads: 4}

@@ -100,7 +100,7 @@ export function* beat(tx: Transaction, beats: readonly Beat[]): Step<readonly Be
   return answers
 }
 
-/** The first beat of each node, the second of those that have one, and so on: what it says last must stand. */
+/** The first beat of each node, the second of those that have one, and so on: the last one must stand. */
 function roundsOf(beats: readonly Beat[]): (Beat & {readonly index: number})[][] {
   const rounds: (Beat & {readonly index: number})[][] = []
   const heard = new Map<string, number>()

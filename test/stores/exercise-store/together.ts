@@ -1,4 +1,4 @@
-/** Cases of what many nodes ask at the same moment: an engine may answer all of it at once, but each its own. */
+/** Cases of what many nodes ask at the same moment: an engine may answer it at once, but each its own. */
 import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
