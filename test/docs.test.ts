@@ -12,6 +12,7 @@ import {CONFIG_OPTION, OPTIONS} from '../src/config-options.ts'
 import {SYSTEM_TAGS} from '../src/config-values.ts'
 import {REASONS} from '../src/core/ledger.ts'
 import {REFUSALS} from '../src/core/refusal.ts'
+import {parseDuration} from '../src/std/duration.ts'
 import {localEvents} from '../src/system/local-events.ts'
 import {openMetrics} from '../src/system/metrics.ts'
 import {systemClock} from '../src/system/system-clock.ts'
@@ -121,6 +122,28 @@ test('every limit stands in configuration.md as it is, and bounds something', ()
   const composition = roots.map((name) => read(`src/${name}`)).join('\n')
   for (const name of Object.keys(LIMITS))
     assert.match(composition, new RegExp(`\\b${name}\\b`), `${name} is used`)
+})
+
+test('the units of systemd wait for a stop as long as one may take, and never give up', () => {
+  const units = read('docs/operations.md').match(/^```ini\n[^`]*/gm)!
+  assert.deepEqual(
+    units.map((unit) => /^ExecStart=\S+ (\w+)/m.exec(unit)![1]),
+    ['server', 'agent'],
+  )
+  const fallback = OPTIONS.find(({name}) => name === 'grace')!.fallback!
+  const stopMs = parseDuration(fallback)! + LIMITS.killAfterMs.value + LIMITS.drainPatienceMs.value
+  for (const unit of units) {
+    const waitMs = 1_000 * Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)![1])
+    assert.ok(waitMs > stopMs, `${waitMs} ms are more than ${stopMs}`)
+    for (const line of [
+      'After=network-online.target',
+      'Wants=network-online.target',
+      'StartLimitIntervalSec=0',
+      'Restart=always',
+      'KillMode=mixed',
+    ])
+      assert.ok(unit.includes(`\n${line}\n`), line)
+  }
 })
 
 test('every metric stands in operations.md with its type and labels', async () => {
