@@ -1,5 +1,6 @@
 /** What a server tells the cluster about itself. */
 import type {Config} from './config.ts'
+import {systemTags} from './core/node.ts'
 import type {JoinRequest} from './ports/node-store.ts'
 import {VERSION} from './system/version.ts'
 
@@ -16,25 +17,7 @@ export function memberOf(
   node: Identity,
   {address, port}: {readonly address: string; readonly port: number},
 ): JoinRequest['member'] {
-  const system = {
-    rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
-    server: 'true',
-    version: VERSION,
-    role: 'belfry',
-    region: 'global',
-    dc: 'dc1',
-    node: nodeName,
-  }
-  return {
-    id: node.id,
-    incarnation: node.incarnation,
-    name: nodeName,
-    address,
-    port,
-    tags: {...tags, ...system},
-    server: true,
-    runs: run,
-    version: VERSION,
-    slots,
-  }
+  const place = {name: nodeName, address, port, server: true, version: VERSION}
+  const {id, incarnation} = node
+  return {...place, id, incarnation, tags: {...tags, ...systemTags(place)}, runs: run, slots}
 }

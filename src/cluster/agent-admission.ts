@@ -2,7 +2,7 @@
  * Whether an agent may become a member of the cluster, and making it one. Stands apart from the hub, which
  * holds the connections. What is refused is refused in one sentence for people and a code for the agent.
  */
-import type {MemberStatus} from '../core/node.ts'
+import {systemTags, type MemberStatus} from '../core/node.ts'
 import type {BeatAnswer, JoinRequest} from '../ports/node-store.ts'
 import type {Store} from '../ports/store.ts'
 import {isSpoken, PROTOCOL, type HelloMessage, type RefusalKind} from '../wire/agent-protocol.ts'
@@ -97,15 +97,6 @@ function memberOf(
   {id, incarnation, name, version, slots, tags: own}: HelloMessage['node'],
   {address, port}: Origin,
 ): JoinRequest['member'] {
-  const system = {
-    rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
-    server: 'false',
-    version,
-    role: 'belfry',
-    region: 'global',
-    dc: 'dc1',
-    node: name,
-  }
-  const place = {address, port, server: false, runs: true}
-  return {...place, id, incarnation, name, tags: {...own, ...system}, version, slots}
+  const place = {name, address, port, server: false, version}
+  return {...place, id, incarnation, tags: {...own, ...systemTags(place)}, runs: true, slots}
 }

@@ -23,6 +23,25 @@ export interface MemberRecord {
   readonly heartbeatAt: number
 }
 
+/** The tags every node has beside its own; nobody can give them other values. */
+export function systemTags({
+  name,
+  address,
+  port,
+  server,
+  version,
+}: Pick<MemberRecord, 'name' | 'address' | 'port' | 'server' | 'version'>): Record<string, string> {
+  return {
+    rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
+    server: String(server),
+    version,
+    role: 'belfry',
+    region: 'global',
+    dc: 'dc1',
+    node: name,
+  }
+}
+
 /** What target selection needs of a node. */
 export interface Candidate {
   readonly id: string

@@ -108,7 +108,7 @@ export class LaunchService implements Service {
     return Math.min(pollMs, Math.max(0, nextDueAt - endedAt), requests.nextInMs)
   }
 
-  /** A page of what waits and, when that is far behind, a page of what is new: jobs that are due come between. */
+  /** A page of what waits and, when that is far behind, one of what is new: due jobs come between. */
   async #decideRequests(): Promise<{count: number; nextInMs: number}> {
     const {clock, pollMs} = this.#options
     const beganAt = clock.monotonicMs()

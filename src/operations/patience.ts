@@ -10,7 +10,7 @@ import {OutcomeUnknown, StoreUnavailable} from '../ports/store-failure.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
 export const PATIENCE_MS = 5_000
-/** Reading every job there is, or all that one ever did: the answer is under way all the time, it is only long. */
+/** Reading every job there is, or all that one ever did: the answer is under way, it is only long. */
 export const LONG_READ_MS = 30_000
 /** Restoring a hundred thousand jobs, or copying a database, is long work and known to be. */
 export const LONG_WORK_MS = 600_000

@@ -166,4 +166,3 @@ export const Outcome = Type.Union([
 ])
 
 export type FinishJson = Type.Static<typeof Finish>
-export type AppendJson = Type.Static<typeof Append>

@@ -1,6 +1,6 @@
 /** A node of the cluster as it travels. Field names are capitalised as the interface has them. */
 import Type, {type Static} from 'typebox'
-import type {MemberRecord, MemberStatus} from '../core/node.ts'
+import {systemTags, type MemberRecord, type MemberStatus} from '../core/node.ts'
 import {TextMap} from './shapes.ts'
 
 /** Versions of the protocol between our nodes; both pairs of fields speak of the same one. */
@@ -44,7 +44,8 @@ export function encodeMember(member: MemberRecord): MemberJson {
     Name: member.name,
     Addr: member.address,
     Port: member.port,
-    Tags: nodeTags(member),
+    // Whatever version wrote its record; over them what the record says.
+    Tags: {...systemTags(member), ...member.tags},
     Status: MEMBER_STATUS_CODES[member.status],
     ProtocolMin: PROTOCOL_MIN,
     ProtocolMax: PROTOCOL_MAX,
@@ -54,20 +55,5 @@ export function encodeMember(member: MemberRecord): MemberJson {
     DelegateCur: PROTOCOL_MAX,
     id: member.id,
     statusText: member.status,
-  }
-}
-
-/** The tags every node has, whatever version wrote its record, and over them what the record says. */
-function nodeTags(member: MemberRecord): Record<string, string> {
-  const host = member.address.includes(':') ? `[${member.address}]` : member.address
-  return {
-    rpc_addr: `${host}:${member.port}`,
-    server: String(member.server),
-    version: member.version,
-    role: 'belfry',
-    region: 'global',
-    dc: 'dc1',
-    node: member.name,
-    ...member.tags,
   }
 }

@@ -28,7 +28,7 @@ const GOODBYE_LIMIT_MS = 500
 export interface SessionKind {
   /** Shown by the server in its list of activity. */
   readonly purpose: string
-  /** Ends long statements; `null` = they may take as long as they need. */
+  /** `short` ends what takes long; `long` = statements may take as long as they need. */
   readonly limits: 'short' | 'long'
   /** Rows are found by their keys: plans made for a table while it was small must not outlive that. */
   readonly byKeys: boolean
@@ -37,8 +37,6 @@ export interface SessionKind {
 export interface ServerNature {
   /** A standby, or told to take no writes. */
   readonly isReadOnly: boolean
-  /** E.g. 180004 for 18.4. */
-  readonly version: number
 }
 
 const INVALID_PASSWORD = '28P01'
@@ -145,11 +143,10 @@ export class Session {
       SET tcp_keepalives_count TO 3;
       SELECT set_config('synchronous_commit', CASE current_setting('synchronous_commit')
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false);
-      SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only,
-        current_setting('server_version_num')::int AS version`)
-    const row = results.at(-1)?.rows[0] as {read_only: boolean; version: number} | undefined
+      SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only`)
+    const row = results.at(-1)?.rows[0] as {read_only: boolean} | undefined
     assert(row !== undefined, 'a server says what it is')
-    return {isReadOnly: row.read_only, version: row.version}
+    return {isReadOnly: row.read_only}
   }
 
   /** Statements without values, in one round trip; one result each. */

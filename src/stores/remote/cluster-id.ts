@@ -4,6 +4,7 @@
  */
 import {open, readFile, rename} from 'node:fs/promises'
 import {join} from 'node:path'
+import {syncDirectory} from './sync-directory.ts'
 
 const FILE = 'cluster-id'
 const CLUSTER_ID = /^[A-Za-z0-9._:-]{1,256}$/
@@ -33,4 +34,5 @@ export async function rememberCluster(directory: string, id: string): Promise<vo
     await handle.close()
   }
   await rename(`${file}.new`, file)
+  await syncDirectory(directory)
 }

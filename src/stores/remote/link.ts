@@ -42,7 +42,7 @@ export interface LinkOptions {
   readonly joined: (url: string) => void
   /** Why there is no connection, for the log; told once until the next join. */
   readonly report: (sentence: string) => void
-  /** What trying again cannot mend; `joined` = it was in the cluster before. */
+  /** What trying again cannot mend; `fenced` = another life of this node replaced it. */
   readonly refused: (sentence: string, kind: 'fenced' | 'other') => void
 }
 

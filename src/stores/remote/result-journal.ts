@@ -19,6 +19,7 @@ import type {FinishItem} from '../../ports/node-store.ts'
 import {Batcher} from '../../std/batcher.ts'
 import {Finish, type FinishJson} from '../../wire/agent-shapes.ts'
 import {finishItem, finishJson} from './store.ts'
+import {syncDirectory} from './sync-directory.ts'
 
 const FILE = 'results'
 /** Beyond this results are kept without their output: what became of a run matters more than what it said. */
@@ -221,14 +222,5 @@ function parse(text: string): unknown {
     return JSON.parse(text)
   } catch {
     return null // torn by a crash
-  }
-}
-
-async function syncDirectory(path: string): Promise<void> {
-  const directory = await open(path, 'r')
-  try {
-    await directory.sync()
-  } finally {
-    await directory.close()
   }
 }

@@ -4,7 +4,7 @@
  * closes the launch.
  */
 import {all, each, type Step} from './command.ts'
-import {BY_KEY, keyOf, keyValues, type ExecutionRow} from './rows.ts'
+import {keyOf, type ExecutionRow} from './rows.ts'
 import {dropOutput} from './stored-output.ts'
 import type {Transaction} from './transaction.ts'
 
@@ -49,11 +49,4 @@ export function* bury(tx: Transaction, id: number, {why, keptGroup}: Burial): St
       THEN 1 ELSE 0 END WHERE group_id = ?`,
     groups,
   )
-}
-
-/** Deletes executions by key, with their output. */
-export function* dropExecutions(rows: readonly ExecutionRow[]): Step<void> {
-  const keys = rows.map(keyOf)
-  yield* dropOutput(keys)
-  yield* each(`DELETE FROM executions WHERE ${BY_KEY}`, keys.map(keyValues))
 }
