@@ -151,7 +151,7 @@ export function giveBackCases(when: Case): void {
     await scene.join('n2')
     await giveBack(scene, claimed)
     scene.advance(4_000)
-    const page = {unclaimedMs: 3_000, afterGroup: 0, limit: 10}
+    const page = {unclaimedMs: 3_000, after: null, limit: 10}
     const {strays} = await scene.store.loadStray(page)
     assert.deepEqual(
       strays.map(({execution}) => execution.group),
