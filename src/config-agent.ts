@@ -85,7 +85,7 @@ export interface AgentConfig extends NodeConfig {
 }
 
 /** With the ends that wait for a server, more would not fit into one heartbeat. */
-const AGENT_SLOTS_MAX = 4_000
+export const AGENT_SLOTS_MAX = 4_000
 
 /** Known for other purposes: the server's settings, and what a job of Belfry sees. */
 const OTHER_VARIABLES = [

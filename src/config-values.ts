@@ -5,6 +5,7 @@
 import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './config-options.ts'
+import {SYSTEM_TAGS} from './core/node.ts'
 import {isKnownZone} from './core/zone.ts'
 import {parseDuration} from './std/duration.ts'
 
@@ -27,8 +28,6 @@ export type Tag = readonly [key: string, value: string]
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 export const NODE_NAME = /^[A-Za-z0-9._-]{1,63}$/
-/** Tags every node has from Belfry itself. */
-export const SYSTEM_TAGS = ['rpc_addr', 'server', 'version', 'role', 'region', 'dc', 'node']
 /** Shorter ones can be guessed. */
 const TOKEN_LENGTH_MIN = 16
 /** Longer ones do not fit into what proxies allow for headers. */
@@ -126,7 +125,7 @@ function readTag(text: string): Reading<Tag> {
   const value = text.slice(at + 1)
   if (at < 1 || value === '' || text.length > TAG_TEXT_MAX || /\s/.test(key))
     return wants('key=value such as disk=fast', text)
-  if (SYSTEM_TAGS.includes(key))
+  if (SYSTEM_TAGS.some((tag) => tag === key))
     return bad(`may not set the tag "${key}", which Belfry sets itself; choose another name`)
   return good([key, value])
 }

@@ -23,14 +23,28 @@ export interface MemberRecord {
   readonly heartbeatAt: number
 }
 
-/** The tags every node has beside its own; nobody can give them other values. */
+/** Names of the tags every node has from Belfry itself. */
+export const SYSTEM_TAGS = [
+  'rpc_addr',
+  'server',
+  'version',
+  'role',
+  'region',
+  'dc',
+  'node',
+] as const
+
+/** What they say; nobody can give them other values. */
 export function systemTags({
   name,
   address,
   port,
   server,
   version,
-}: Pick<MemberRecord, 'name' | 'address' | 'port' | 'server' | 'version'>): Record<string, string> {
+}: Pick<MemberRecord, 'name' | 'address' | 'port' | 'server' | 'version'>): Record<
+  (typeof SYSTEM_TAGS)[number],
+  string
+> {
   return {
     rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
     server: String(server),

@@ -67,7 +67,7 @@ const CUT_OFF_LOOK_MS = 500
  * Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store
  * is away.
  */
-const SETTLING_PER_SLOT_MAX = 4
+export const SETTLING_PER_SLOT_MAX = 4
 
 export class RunService implements Service {
   readonly #options: RunOptions

@@ -3,10 +3,12 @@ import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {test} from 'node:test'
-import {AGENT_OPTIONS, loadAgentConfig} from '../../src/config-agent.ts'
+import {AGENT_OPTIONS, AGENT_SLOTS_MAX, loadAgentConfig} from '../../src/config-agent.ts'
 import {CONFIG_OPTION} from '../../src/config-options.ts'
 import type {Host} from '../../src/config-reading.ts'
+import {SETTLING_PER_SLOT_MAX} from '../../src/flow/run.ts'
 import {agentUrl} from '../../src/stores/remote/dial.ts'
+import {HELD_MAX} from '../../src/wire/agent-protocol.ts'
 import {settingRow} from '../docs/rows.ts'
 
 const HOST: Host = {
@@ -25,6 +27,14 @@ function loaded(argv: readonly string[], env: Readonly<Record<string, string>> =
   assert.ok(result.ok, result.ok ? '' : result.problem)
   return result.config
 }
+
+test('what an agent of most slots may have in hand fits into a heartbeat', () => {
+  // What runs, and the ends no server has taken yet.
+  assert.ok(AGENT_SLOTS_MAX * (1 + SETTLING_PER_SLOT_MAX) <= HELD_MAX)
+  assert.equal(loaded(['--slots', `${AGENT_SLOTS_MAX}`]).slots, AGENT_SLOTS_MAX)
+  const more = loadAgentConfig(['--slots', `${AGENT_SLOTS_MAX + 1}`], {}, HOST)
+  assert.ok(!more.ok && more.problem.includes(`${AGENT_SLOTS_MAX}`))
+})
 
 test('without a word it joins the server of this machine', () => {
   const config = loaded([])
