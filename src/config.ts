@@ -19,6 +19,7 @@ import {
 import {unknownVariables} from './config-sources.ts'
 import type {Address, StoreChoice} from './config-values.ts'
 import {isKnownZone} from './core/zone.ts'
+import {parseAddress} from './stores/postgres/address.ts'
 
 /** Everything a server is told. Lengths in ms. Without a token only this machine is served. */
 export interface Config extends NodeConfig {
@@ -84,7 +85,7 @@ function build(values: Values, host: Host, strays: readonly string[]): Config {
   const config: Config = {
     ...nodeConfig(values, host, strays),
     http: values.one('http')!,
-    store: values.one('store')!,
+    store: storeOf(values),
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
     allowHosts: values.many('allow-host'),
@@ -124,6 +125,15 @@ function refuseUnsafe(config: Config): void {
       `--http ${address} would send the token in the clear; set --tls-cert and --tls-key, ` +
         'or --insecure if something in front speaks TLS.',
     )
+}
+
+/** The store reads the address anew when it is opened; what is wrong with it is said already here. */
+function storeOf(values: Values): StoreChoice {
+  const store = values.one('store')!
+  if (store.engine === 'sqlite') return store
+  const parsed = parseAddress(store.url, values.given('store')?.place)
+  if (!parsed.ok) throw new Refused(parsed.problem)
+  return store
 }
 
 function tlsOf(values: Values, host: Host): Config['tls'] {

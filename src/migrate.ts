@@ -35,16 +35,17 @@ export type Migrated =
       readonly sign: string
       readonly compared: readonly Compared[]
     }
-  /** `problem` is one sentence. */
-  | {readonly ok: false; readonly problem: string}
+  /** `problem` is one sentence; `isUsage` when the request is wrong whatever is there. */
+  | {readonly ok: false; readonly problem: string; readonly isUsage: boolean}
 
 export async function migrateStore({from, to, progress}: MigrateRequest): Promise<Migrated> {
   if (/^postgres(ql)?:/.test(from))
     return refuse(
       'A store on PostgreSQL does not move; --from takes the data directory of one on SQLite.',
+      true,
     )
-  const parsed = parseAddress(to)
-  if (!parsed.ok) return parsed
+  const parsed = parseAddress(to, '--to')
+  if (!parsed.ok) return refuse(parsed.problem, true)
   const dataDir = resolve(from.replace(/^sqlite:/, ''))
   if (!existsSync(storeFiles(dataDir).database))
     return refuse(
@@ -102,6 +103,6 @@ function stillRuns(dataDir: string): string {
   return `The data directory ${dataDir} is held by a Belfry server that runs; stop it first.`
 }
 
-function refuse(problem: string): Migrated {
-  return {ok: false, problem}
+function refuse(problem: string, isUsage = false): Migrated {
+  return {ok: false, problem, isUsage}
 }

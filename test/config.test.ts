@@ -254,6 +254,15 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--http ::1:80', /^--http wants host:port/],
   ['--http [localhost]:80', /^--http wants host:port/],
   ['--store mysql://a', /^--store wants "sqlite" or a URL/],
+  ['--store postgres://me:secret@db', /^--store names no database\.$/],
+  ['--store postgres://db:abc/jobs', /^--store names a host that is not of the form name:port\.$/],
+  [
+    '--store postgres://db/jobs?sslmode=foo',
+    /^--store has an sslmode that is not known; there are/,
+  ],
+  ['--store postgres://db/jobs?wat=1', /^--store has a parameter that is not known; there are/],
+  ['--store postgres://me:secret%ZZ@db/jobs', /^--store has a "%" that is not followed by/],
+  ['--store postgres://me:sec/ret@db/jobs', /^--store is not of the form postgres:/],
   ['--name a/b', /^--name wants 1 to 63/],
   ['--tag novalue', /^--tag wants key=value/],
   ['--tag =v', /^--tag wants key=value/],
@@ -318,6 +327,11 @@ test('an empty token means deny, wherever it stands', () => {
   const files = {'/home/keeper/t': '\n', '/home/keeper/c': "token: ''\n"}
   assert.match(refused(['--token-file', 't'], {}, host(files)), /^The token in t is empty/)
   assert.match(refused(['--config', 'c'], {}, host(files)), /^token in c is empty/)
+})
+
+test('an address of the store is refused by the name of where it stands', () => {
+  const env = {BELFRY_STORE: 'postgres://me:secret@db'}
+  assert.match(refused([], env), /^BELFRY_STORE names no database\.$/)
 })
 
 test('a refusal never repeats a token or a password', () => {

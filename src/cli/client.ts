@@ -3,6 +3,7 @@
  * sentence. It translates nothing else; shapes are those of `wire/`.
  */
 import {oneLine} from './plain-text.ts'
+import {UsageProblem} from './usage-problem.ts'
 
 /** A call that did not succeed. The message is one sentence for people. */
 export class CallFailed extends Error {
@@ -38,14 +39,13 @@ export class Client {
 
   /**
    * `server` such as `http://127.0.0.1:8080`; a path in it (as of a proxy) is kept, a trailing `/v1` is not
-   * needed.
+   * needed. Throws `UsageProblem`.
    */
   constructor(server: string, token: string | null) {
     const url = URL.parse(server)
     if (url === null || !['http:', 'https:'].includes(url.protocol))
-      throw new CallFailed(
+      throw new UsageProblem(
         `--server wants a URL such as http://127.0.0.1:8080, not ${JSON.stringify(server)}.`,
-        null,
       )
     this.#base = `${url.origin}${url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '')}`
     this.#token = token

@@ -5,6 +5,7 @@ import {ProgressLine} from './progress-line.ts'
 import {CommandFailed, type GlobalOptions} from './session.ts'
 import {table} from './table.ts'
 import type {Terminal} from './terminal.ts'
+import {UsageProblem} from './usage-problem.ts'
 
 export interface MoveRequest {
   readonly from: string
@@ -31,7 +32,12 @@ export type MigrateStore = (request: MoveRequest) => Promise<
       readonly sign: string
       readonly compared: readonly Compared[]
     }
-  | {readonly ok: false; readonly problem: string}
+  | {
+      readonly ok: false
+      readonly problem: string
+      /** What was asked for is wrong by itself. */
+      readonly isUsage: boolean
+    }
 >
 
 interface World {
@@ -66,7 +72,7 @@ async function migrate(options: MigrateOptions, world: World): Promise<void> {
     else line.show({what: heard.table, done: heard.done, total: heard.total})
   }
   const moved = await world.migrateStore({from, to, progress}).finally(() => line.end())
-  if (!moved.ok) throw new CommandFailed(moved.problem)
+  if (!moved.ok) throw new (moved.isUsage ? UsageProblem : CommandFailed)(moved.problem)
   const {store, sign, compared} = moved
   if (json) return terminal.out(`${JSON.stringify({store, sign, compared}, null, 2)}\n`)
   if (quiet) return

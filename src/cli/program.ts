@@ -2,7 +2,7 @@
  * The client commands: a client of the API for people and scripts. Knows nothing of a server's inside. Every
  * failure is one sentence on standard error and an exit code.
  */
-import {Command, CommanderError} from 'commander'
+import {Command, type CommanderError} from 'commander'
 import type {Clock} from '../ports/clock.ts'
 import {addClusterCommands} from './commands-cluster.ts'
 import {addFileCommands, type RestoreImage} from './commands-files.ts'
@@ -18,6 +18,7 @@ import {
   type Use,
 } from './session.ts'
 import type {Terminal} from './terminal.ts'
+import {UsageProblem} from './usage-problem.ts'
 
 const EXIT_FAILED = 1
 const EXIT_USAGE = 2
@@ -45,7 +46,11 @@ export async function runCli(argv: readonly string[], world: CliWorld): Promise<
     await program.parseAsync(argv, {from: 'user'})
     return 0
   } catch (error) {
-    if (error instanceof CommanderError) return endedByCommander(error, world.terminal)
+    if (error instanceof EndedByCommander) return endOf(error, world.terminal)
+    if (error instanceof UsageProblem) {
+      world.terminal.err(`belfry: ${error.message}\n`)
+      return EXIT_USAGE
+    }
     const sentence = sentenceOf(error)
     if (sentence === null) throw error
     world.terminal.err(`belfry: ${sentence}\n`)
@@ -90,7 +95,9 @@ function buildProgram(world: CliWorld): Command {
     .action(() => terminal.out(`${world.version}\n`))
   for (const command of everyCommand(program)) {
     command
-      .exitOverride()
+      .exitOverride((error) => {
+        throw new EndedByCommander(error, command)
+      })
       .allowExcessArguments(false)
       .configureOutput({
         writeOut: (text) => terminal.out(text),
@@ -105,13 +112,32 @@ function everyCommand(command: Command): readonly Command[] {
   return [command, ...command.commands.flatMap(everyCommand)]
 }
 
+/** Commander's own end of a command, with the command whose help tells more. */
+class EndedByCommander extends Error {
+  override readonly name = 'EndedByCommander'
+  readonly ended: CommanderError
+  readonly command: Command
+
+  constructor(ended: CommanderError, command: Command) {
+    super(ended.message, {cause: ended})
+    this.ended = ended
+    this.command = command
+  }
+}
+
 /** Help was asked for, or the command line is wrong: then its words, made one sentence. */
-function endedByCommander(error: CommanderError, terminal: Terminal): number {
-  if (error.exitCode === 0) return 0
+function endOf({ended, command}: EndedByCommander, terminal: Terminal): number {
+  if (ended.exitCode === 0) return 0
   // A command that only holds others was named alone: its help has been printed already.
-  if (error.code === 'commander.help') return EXIT_USAGE
-  const words = error.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
+  if (ended.code === 'commander.help') return EXIT_USAGE
+  const words = ended.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
   const sentence = `${words.charAt(0).toUpperCase()}${words.slice(1)}`
-  terminal.err(`belfry: ${sentence}; see belfry --help.\n`)
+  terminal.err(`belfry: ${sentence}; see ${fullName(command)} --help.\n`)
   return EXIT_USAGE
+}
+
+/** As it is written, such as `belfry members remove`. */
+function fullName(command: Command): string {
+  const {parent} = command
+  return parent === null ? command.name() : `${fullName(parent)} ${command.name()}`
 }

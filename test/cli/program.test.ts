@@ -116,7 +116,8 @@ async function run(
           ? {ok: true}
           : {ok: false, problem: `There is no image ${image} for ${dataDirectory}.`},
       ),
-    migrateStore: ({from, to}) => Promise.resolve({ok: false, problem: `${from} is not ${to}.`}),
+    migrateStore: ({from, to}) =>
+      Promise.resolve({ok: false, problem: `${from} is not ${to}.`, isUsage: to === 'usage'}),
   })
   return {code, out, err}
 }
@@ -513,10 +514,11 @@ test('no server, no JSON, no URL: one sentence each', async () => {
     (await run(['busy'])).err,
     /^belfry: http:\/\/\S+ did not answer with JSON; is it a Belfry server\?\n$/,
   )
-  assert.match(
-    (await run(['--server', 'ftp://x', 'busy'])).err,
-    /^belfry: --server wants a URL such as/,
-  )
+  for (const server of ['ftp://x', 'nonsense']) {
+    const wrong = await run(['--server', server, 'status'])
+    assert.deepEqual([wrong.code, wrong.out], [2, ''])
+    assert.match(wrong.err, /^belfry: --server wants a URL such as/)
+  }
   const gone = await cannedServer(() => {})
   await gone.close()
   const ran = await run(['--server', gone.url, 'busy'])
@@ -551,13 +553,17 @@ test('help and version go to standard output, slips to standard error with code 
       ['--json', 'server'],
       /^belfry: Options of server stand after it, as in belfry server --data DIR;/,
     ],
-    [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'/],
+    [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'; see belfry jobs --help\.\n$/],
     [['busy', '--bogus'], /^belfry: Unknown option '--bogus'/],
     [['jobs', 'show'], /^belfry: Missing required argument 'name'/],
     [
       ['jobs', 'show', 'a', 'b'],
-      /^belfry: Too many arguments for 'show'.* a, b; see belfry --help\.\n$/,
+      /^belfry: Too many arguments for 'show'.* a, b; see belfry jobs show --help\.\n$/,
     ],
+    [['members', 'remove'], /; see belfry members remove --help\.\n$/],
+    [['members', 'remove', 'a', '--now'], /; see belfry members remove --help\.\n$/],
+    [['migrate', '--from', 'a'], /; see belfry migrate --help\.\n$/],
+    [['migrate', '--from', 'a', '--to', 'usage'], /^belfry: a is not usage\.\n$/],
     [['jobs', 'apply'], /^belfry: Required option '-f, --file <file>' not specified/],
   ] as const) {
     const ran = await run(argv)

@@ -285,15 +285,22 @@ describe('a move', () => {
   test('is refused with one sentence', async (t) => {
     const data = temporaryDirectory(t)
     const url = `${postgres.url()}?schema=refused`
-    const cases: readonly (readonly [from: string, to: string, sentence: RegExp])[] = [
-      [data, url, /^There is no store of Belfry in \S+; --from takes the data directory of one\.$/],
-      [join(data, 'none'), url, /^There is no store of Belfry in /],
-      [url, 'sqlite', /^A store on PostgreSQL does not move; --from takes /],
-      [data, 'sqlite', /^The connection string of the store is not of the form postgres:/],
-    ]
-    for (const [from, to, sentence] of cases) {
+    const cases: readonly (readonly [from: string, to: string, code: number, sentence: RegExp])[] =
+      [
+        [
+          data,
+          url,
+          1,
+          /^There is no store of Belfry in \S+; --from takes the data directory of one\.$/,
+        ],
+        [join(data, 'none'), url, 1, /^There is no store of Belfry in /],
+        [url, 'sqlite', 2, /^A store on PostgreSQL does not move; --from takes /],
+        [data, 'sqlite', 2, /^--to is not of the form postgres:/],
+        [data, 'mysql://me:secret@db/jobs', 2, /^--to is not of the form postgres:[^@]*@host\S+$/],
+      ]
+    for (const [from, to, expected, sentence] of cases) {
       const {code, out, err} = await migrated(t, from, to)
-      assert.deepEqual([code, out], [1, ''])
+      assert.deepEqual([code, out], [expected, ''])
       assert.match(err.replace(/^belfry: |\n$/g, ''), sentence)
     }
     const without = runProgram(t, ['migrate', '--from', data])

@@ -3,7 +3,7 @@
  * when not.
  */
 import assert from 'node:assert/strict'
-import {mkdirSync, writeFileSync} from 'node:fs'
+import {existsSync, mkdirSync, writeFileSync} from 'node:fs'
 import {createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
@@ -92,6 +92,15 @@ describe('a start', {concurrency: 2}, () => {
       'a setting nobody knows is named',
     )
     assert.equal(logged.at(-1).msg, 'stopped')
+  })
+
+  test('an address of the store that is wrong by itself is a wrong setting: nothing is opened', async (t) => {
+    const data = join(temporaryDirectory(t), 'data')
+    const store = 'postgres://me:secret@127.0.0.1:1/belfry?sslmode=foo'
+    const {code, stderr} = await refusedStart(t, ['--data', data, '--store', store])
+    assert.equal(code, 2)
+    assert.match(stderr, /^belfry: --store has an sslmode that is not known; [^\n]+\.\n$/)
+    assert.equal(existsSync(data), false)
   })
 
   test("the server's own environment does not reach a job", async (t) => {

@@ -43,13 +43,19 @@ const HOST_SHAPE = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/
 
 class Refused extends Error {}
 
-/** Reads `postgres://user:password@host:port,host:port/database?sslmode=…&sslrootcert=…&schema=…`. */
-export function parseAddress(url: string): ParsedAddress {
+/**
+ * Reads `postgres://user:password@host:port,host:port/database?sslmode=…&sslrootcert=…&schema=…`. `subject`
+ * is what the sentence about a problem begins with: the name of the setting, where there is one.
+ */
+export function parseAddress(
+  url: string,
+  subject = 'The connection string of the store',
+): ParsedAddress {
   try {
     return {ok: true, address: read(url)}
   } catch (error) {
     if (!(error instanceof Refused)) throw error
-    return {ok: false, problem: `The connection string of the store ${error.message}.`}
+    return {ok: false, problem: `${subject} ${error.message}.`}
   }
 }
 
