@@ -15,6 +15,8 @@ import {TestPostgres} from '../../support/postgres.ts'
 import {aRow} from '../exercise-store/scene.ts'
 
 const TTL_MS = 6_000
+/** A leader that launches waits for it: with its jobs locked, before its rows are written. */
+const HELD_UP = 'LOCK TABLE launches IN SHARE MODE'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -34,7 +36,7 @@ describe('taking over', () => {
       const {scene, second, hold, waiting} = cluster
       const job = await scene.submit('a')
       scene.advance(TTL_MS)
-      const holder = await hold(`SELECT FROM jobs WHERE id = ${job.id} FOR UPDATE`)
+      const holder = await hold(HELD_UP)
       const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], job.nextAt! + 60_000)
       await waiting(1)
       const taking = takeOver(cluster)
@@ -108,7 +110,7 @@ describe('taking over', () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, hold, waiting} = cluster
       const job = await scene.submit('a')
-      const holder = await hold(`SELECT FROM jobs WHERE id = ${job.id} FOR UPDATE`)
+      const holder = await hold(HELD_UP)
       const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], null)
       await waiting(1)
       assert.equal(await renew(cluster), true)
