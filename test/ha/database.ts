@@ -88,8 +88,8 @@ export class Database {
     const own = ['-c', `port=${this.port}`, '-c', `cluster_name=${this.name}`]
     const command = [join(this.#programs.folder, 'postgres'), '-D', this.#data, ...own]
     const log = openSync(this.#log, 'a')
-    // The keeper ends the server when this process is gone, however that came; the folder it leaves to us.
-    this.#keeper = spawn('sh', ['-c', KEEPER, 'keeper', '', ...command], {
+    // The keeper ends the server when this process is gone, however that came.
+    this.#keeper = spawn('sh', ['-c', KEEPER, 'keeper', ...command], {
       stdio: ['pipe', log, log],
       detached: true,
       cwd: this.#home,

@@ -33,15 +33,21 @@ const NOBODY = 'nobody'
 export const ROLE = 'belfry'
 
 /**
- * Holds the server until a line comes on standard input, or its end: then whoever started it is gone, and
- * the folder goes too. Arguments: the folder, then the server's command.
+ * Holds the server until a line comes on standard input, or its end: then whoever started it is gone.
+ * Arguments: the server's command.
  */
-export const KEEPER = `folder=$1; shift
-"$@" & server=$!
-if read -r word; then folder=; fi
+export const KEEPER = `"$@" & server=$!
+read -r word
 kill -QUIT $server 2>/dev/null
-wait $server
-[ -z "$folder" ] || rm -rf "$folder"`
+wait $server`
+
+/**
+ * Removes a folder when whoever made it is gone, also while no server runs in it. One that still runs has
+ * lost its keeper too and ends within moments; until then removing its files may fail.
+ */
+const FOLDER_KEEPER = `read -r word && exit
+tries=100
+until rm -rf "$1" || [ $tries = 0 ]; do sleep 0.1; tries=$((tries - 1)); done`
 
 export interface Account {
   readonly uid: number
@@ -113,6 +119,7 @@ export class TestPostgres {
   readonly #programs: string
   readonly #account: Account | null
   readonly #settings: Settings
+  readonly #folderKeeper: ChildProcess
   #server: ChildProcess | null = null
   #ended: Promise<unknown> = Promise.resolve()
   #databases = 0
@@ -122,6 +129,11 @@ export class TestPostgres {
     this.#settings = {...SETTINGS, ...settings}
     this.#account = accountOf()
     this.#home = mkdtempSync(join(tmpdir(), 'belfry-postgres-'))
+    // As who made it, who may remove all of it.
+    this.#folderKeeper = spawn('sh', ['-c', FOLDER_KEEPER, 'folder-keeper', this.#home], {
+      stdio: ['pipe', 'ignore', 'ignore'],
+      detached: true,
+    })
     chmodSync(this.#home, 0o755)
     if (this.#account !== null) chownSync(this.#home, this.#account.uid, this.#account.gid)
     this.#programs = programsFor(this.#account, this.#home)
@@ -219,7 +231,7 @@ export class TestPostgres {
       return ['-c', `${name}=${value}`]
     })
     const command = [join(this.#programs, 'postgres'), '-D', this.#data, '-p', `${this.port}`]
-    const server = spawn('sh', ['-c', KEEPER, 'keeper', this.#home, ...command, ...flags], {
+    const server = spawn('sh', ['-c', KEEPER, 'keeper', ...command, ...flags], {
       stdio: ['pipe', 'ignore', 'pipe'],
       detached: true,
       cwd: this.#home,
@@ -241,6 +253,11 @@ export class TestPostgres {
   async close(): Promise<void> {
     await this.kill()
     rmSync(this.#home, {recursive: true, force: true})
+    const {exitCode, signalCode} = this.#folderKeeper
+    if (exitCode !== null || signalCode !== null) return
+    const ended = once(this.#folderKeeper, 'exit')
+    this.#folderKeeper.stdin?.end('removed\n')
+    await ended
   }
 
   /** Readable for the server only: it refuses a key that others may read. */
