@@ -17,6 +17,7 @@ import type {Store} from '../src/ports/store.ts'
 import {createProcessors} from '../src/processors/registry.ts'
 import {leaderServices, runService, type FlowParts} from '../src/server-flow.ts'
 import type {Service} from '../src/std/service.ts'
+import {parseAddress} from '../src/stores/postgres/address.ts'
 import {openPostgresStore, type PostgresStoreOptions} from '../src/stores/postgres/store.ts'
 import type {ClosableWakeup} from '../src/stores/postgres/wakeup.ts'
 import {openSqliteStore} from '../src/stores/sqlite/store.ts'
@@ -233,6 +234,7 @@ function configOf(dataDir: string, slots: number): Config {
       directory: process.cwd(),
       readFile: () => '',
     },
+    parseAddress,
   )
   if (!loaded.ok) throw new Error(loaded.problem)
   return loaded.config

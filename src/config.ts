@@ -19,7 +19,6 @@ import {
 import {unknownVariables} from './config-sources.ts'
 import type {Address, StoreChoice} from './config-values.ts'
 import {isKnownZone} from './core/zone.ts'
-import {parseAddress} from './stores/postgres/address.ts'
 
 /** Everything a server is told. Lengths in ms. Without a token only this machine is served. */
 export interface Config extends NodeConfig {
@@ -65,6 +64,12 @@ const DAY_MS = 86_400_000
 
 type Values = ValuesOf<typeof OPTIONS>
 
+/** How the address of a store is read, by the adapter; `subject` begins the sentence about a problem. */
+export type AddressReader = (
+  url: string,
+  subject: string,
+) => {readonly ok: true} | {readonly ok: false; readonly problem: string}
+
 /**
  * Reads the flags in `argv` (what follows the word `server`), the environment, and the file they name.
  * `problem` is one sentence.
@@ -73,19 +78,25 @@ export function loadConfig(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
   host: Host,
+  readAddress: AddressReader,
 ): LoadedConfig {
   return orProblem(() => {
     const values = valuesOf({...SERVER_COMMAND, options: OPTIONS}, {argv, env, host})
-    return build(values, host, unknownVariables(env, OTHER_VARIABLES))
+    return build(values, host, unknownVariables(env, OTHER_VARIABLES), readAddress)
   })
 }
 
-function build(values: Values, host: Host, strays: readonly string[]): Config {
+function build(
+  values: Values,
+  host: Host,
+  strays: readonly string[],
+  readAddress: AddressReader,
+): Config {
   const days = values.one('keep-days')
   const config: Config = {
     ...nodeConfig(values, host, strays),
     http: values.one('http')!,
-    store: storeOf(values),
+    store: storeOf(values, readAddress),
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
     allowHosts: values.many('allow-host'),
@@ -128,11 +139,11 @@ function refuseUnsafe(config: Config): void {
 }
 
 /** The store reads the address anew when it is opened; what is wrong with it is said already here. */
-function storeOf(values: Values): StoreChoice {
+function storeOf(values: Values, readAddress: AddressReader): StoreChoice {
   const store = values.one('store')!
   if (store.engine === 'sqlite') return store
-  const parsed = parseAddress(store.url, values.given('store')?.place)
-  if (!parsed.ok) throw new Refused(parsed.problem)
+  const read = readAddress(store.url, values.given('store')?.place ?? '--store')
+  if (!read.ok) throw new Refused(read.problem)
   return store
 }
 

@@ -13,6 +13,7 @@ import {agentCommand, loadAgentConfig, type AgentConfig} from './config-agent.ts
 import type {Host} from './config-reading.ts'
 import {loadConfig, type Config} from './config.ts'
 import {StartRefused} from './start-refused.ts'
+import {parseAddress} from './stores/postgres/address.ts'
 import {systemClock} from './system/system-clock.ts'
 import {VERSION} from './system/version.ts'
 
@@ -75,7 +76,7 @@ interface RunningNode {
 /** Both are imported where they start: client commands start quicker without them. */
 const SERVER: NodeCommand<Config> = {
   command: serverCommand,
-  load: loadConfig,
+  load: (argv, env, host) => loadConfig(argv, env, host, parseAddress),
   start: async (config, ready) => (await import('./server.ts')).startServer(config, {ready}),
 }
 const AGENT: NodeCommand<AgentConfig> = {

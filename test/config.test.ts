@@ -6,6 +6,7 @@ import {assertLimits, checkedLimits, LIMITS} from '../src/config-limits.ts'
 import {nearest} from '../src/config-sources.ts'
 import type {Host} from '../src/config-reading.ts'
 import {loadConfig, type Config} from '../src/config.ts'
+import {parseAddress} from '../src/stores/postgres/address.ts'
 import {CERTIFICATE, OTHER_KEY, PRIVATE_KEY} from './support/certificate.ts'
 
 const TOKEN = 'sixteen-characters-or-more'
@@ -28,13 +29,13 @@ function host(files: Readonly<Record<string, string>> = {}, more: Partial<Host> 
 type Env = Readonly<Record<string, string | undefined>>
 
 function accepted(argv: readonly string[], env: Env = {}, machine = host()): Config {
-  const loaded = loadConfig(argv, env, machine)
+  const loaded = loadConfig(argv, env, machine, parseAddress)
   assert.ok(loaded.ok, loaded.ok ? '' : loaded.problem)
   return loaded.config
 }
 
 function refused(argv: readonly string[], env: Env = {}, machine = host()): string {
-  const loaded = loadConfig(argv, env, machine)
+  const loaded = loadConfig(argv, env, machine, parseAddress)
   assert.ok(!loaded.ok, `${argv.join(' ')} is refused`)
   assert.match(loaded.problem, /^[^\n]+\.$/, 'one sentence')
   return loaded.problem

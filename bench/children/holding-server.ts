@@ -7,6 +7,7 @@ import {readFileSync} from 'node:fs'
 import {availableParallelism} from 'node:os'
 import {loadConfig} from '../../src/config.ts'
 import {startServer, type RunningServer} from '../../src/server.ts'
+import {parseAddress} from '../../src/stores/postgres/address.ts'
 import {answerQuestions} from '../link.ts'
 
 const MIB = 2 ** 20
@@ -19,7 +20,7 @@ let server: RunningServer | null = null
 export const handlers = {
   start: async ({argv, heldMiB}: {argv: readonly string[]; heldMiB: number}) => {
     hold(heldMiB)
-    const loaded = loadConfig(argv, {}, host())
+    const loaded = loadConfig(argv, {}, host(), parseAddress)
     if (!loaded.ok) throw new Error(loaded.problem)
     server = await startServer(loaded.config, {ready: () => undefined})
     const {heapUsed, external, rss} = process.memoryUsage()

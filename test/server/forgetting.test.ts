@@ -4,6 +4,7 @@ import {test} from 'node:test'
 import {loadConfig} from '../../src/config.ts'
 import {ForgetService} from '../../src/flow/forget.ts'
 import {leaderServices} from '../../src/server-flow.ts'
+import {parseAddress} from '../../src/stores/postgres/address.ts'
 import {openMemoryStore} from '../../src/stores/sqlite/store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
@@ -21,7 +22,7 @@ const HOST = {
 
 /** A leader told by `argv` how long it keeps members, who left and who failed, and who is listed yet. */
 async function aLeader(argv: readonly string[]) {
-  const loaded = loadConfig(argv, {}, HOST)
+  const loaded = loadConfig(argv, {}, HOST, parseAddress)
   assert.ok(loaded.ok, loaded.ok ? '' : loaded.problem)
   const clock = new VirtualClock()
   const random = new SeededRandom(1)
