@@ -15,11 +15,14 @@ export type TagRule =
 /**
  * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count,
  * so values may hold colons; what was plainly meant as a count and is not a positive integer is a
- * problem.
+ * problem, and so is what no node can have: no name, or no value before the count.
  */
 export function parseTag(key: string, text: string): TagRule {
+  if (key === '') return {ok: false, problem: 'tags: the name of a tag must not be empty'}
   const match = /^(.*):(-?\d*(?:\.\d+)?)$/s.exec(text)
   if (match === null) return {ok: true, value: text, count: null}
+  if (match[1] === '')
+    return {ok: false, problem: `tags.${key}: needs a value before the count, as in "ssd:2"`}
   const count = /^\d+$/.test(match[2]!) ? Number(match[2]) : 0
   if (!Number.isSafeInteger(count) || count < 1) {
     const problem = `tags.${key}: the count after the colon must be a positive integer, as in "${match[1]}:1"`

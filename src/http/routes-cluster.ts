@@ -7,6 +7,7 @@ import Type from 'typebox'
 import type {Operations} from '../operations/operations.ts'
 import {COUNT_FALLBACK, COUNT_LIMITS} from '../operations/schedules.ts'
 import {PauseStatus, PlannedTimes, Status} from '../wire/cluster.ts'
+import {PageQuery, readSlice} from '../wire/list-query.ts'
 import {Member, encodeMember} from '../wire/member.ts'
 import {Refer} from '../wire/shapes.ts'
 import {queryOf, sendJson, sendRows} from './answer.ts'
@@ -52,11 +53,15 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       operationId: 'listMembers',
       summary: 'The nodes of the cluster',
       tag: 'cluster',
+      query: PageQuery,
       answer: Type.Array(Refer(Member)),
+      refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
-      const rows = await operations.members()
-      return sendRows(request, reply, options.clock, {total: rows.length, rows}, encodeMember)
+      const {start, end} = readSlice(queryOf(request))
+      const all = await operations.members()
+      const page = {total: all.length, rows: all.slice(start, end ?? all.length)}
+      return sendRows(request, reply, options.clock, page, encodeMember)
     },
   })
   app.delete('/members/:member', {

@@ -12,7 +12,6 @@ describe('a tag value', () => {
     ['web:12', 'web', 12],
     ['web:007', 'web', 7],
     ['', '', null],
-    [':3', '', 3],
     ['a:b', 'a:b', null],
     ['a:b:2', 'a:b', 2],
     ['http://host:8080', 'http://host', 8080],
@@ -35,6 +34,18 @@ describe('a tag value', () => {
       assert.match(rule.problem, /^tags\.role: .*positive integer.*"web:1"/)
     })
   }
+})
+
+describe('a tag that no node can have', () => {
+  for (const [key, text, problem] of [
+    ['', 'v', /^tags: the name of a tag must not be empty$/],
+    ['disk', ':2', /^tags\.disk: needs a value before the count, as in "ssd:2"$/],
+  ] as const)
+    it(`${JSON.stringify({[key]: text})} is refused`, () => {
+      const rule = parseTag(key, text)
+      assert.ok(!rule.ok)
+      assert.match(rule.problem, problem)
+    })
 })
 
 describe('the nodes that match', () => {

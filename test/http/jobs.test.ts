@@ -189,6 +189,8 @@ const INVALID: readonly (readonly [Record<string, unknown>, RegExp])[] = [
   [{retries: '3'}, /retries: must be an integer/],
   [{disabled: 'yes'}, /disabled: must be true or false/],
   [{tags: {web: '1:0'}}, /tags\.web: the count/],
+  [{tags: {'': 'v'}}, /tags: the name of a tag must not be empty/],
+  [{tags: {disk: ':2'}}, /tags\.disk: needs a value before the count/],
   [{tags: {web: {}}}, /tags\.web: must be a text/],
   [{tags: []}, /tags: must be an object/],
   [{tags: Object.fromEntries(Array.from({length: 65}, (_, i) => [`t${i}`, '1']))}, /tags: has 65/],

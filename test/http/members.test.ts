@@ -84,3 +84,21 @@ test('what a removed member ran is lost, all of it, and told', async (t) => {
   )
   assert.ok(api.wakeup.rung.includes('run'))
 })
+
+test('members are cut like every list, the total told', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  for (const id of ['b-1', 'b-2']) await aMember(api, {id, name: id})
+  const {json: all, headers} = await api.get('/v1/members')
+  assert.equal(headers['x-total-count'], '3')
+  for (const [query, rows] of [
+    ['?_start=1', all.slice(1)],
+    ['?_start=1&_end=2', all.slice(1, 2)],
+    ['?_start=-1&_end=2', all.slice(0, 2)],
+    ['?_start=9', []],
+  ] as const) {
+    const page = await api.get(`/v1/members${query}`)
+    assert.deepEqual([page.status, page.json], [200, rows], query)
+    assert.equal(page.headers['x-total-count'], '3')
+  }
+})

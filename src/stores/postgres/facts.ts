@@ -67,9 +67,13 @@ function* problems(
     yield 'PostgreSQL runs with fsync off: a power cut may lose acknowledged writes and damage the database'
   else if (settings.full_page_writes !== 'on')
     yield 'PostgreSQL runs with full_page_writes off: a power cut may damage the database'
-  const hasFailover = standbys.length > 0 || hosts > 1
   const names = settings.synchronous_standby_names
-  if (hasFailover && names === '')
+  if (standbys.length === 0 && hosts > 1 && names === '')
+    yield (
+      `no standby is connected, though --store names ${hosts} hosts: there is nothing to fail over to ` +
+      '(connect one, and set synchronous_standby_names)'
+    )
+  if (standbys.length > 0 && names === '')
     yield (
       'the standbys are asynchronous: a failover may lose acknowledged launches ' +
       '(set synchronous_standby_names)'
