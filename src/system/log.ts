@@ -106,12 +106,39 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   step_failed: () => 'error',
 }
 
-/** Logs the catalogue of events. Returns the function that stops it. */
+/** An outage fails every step several times a second; a line now and then says as much. */
+const STEP_FAILED_EVERY_MS = 10_000
+
+/**
+ * Logs the catalogue of events. Of a step that fails again and again it writes a line every 10 s, with
+ * `left_out`: how many failures of it came since the line before. Returns the function that stops it.
+ */
 export function logEvents(events: Events, logger: Logger): () => void {
+  const isTime = stepLines()
   return events.listen((event) => {
     const level = LEVELS[event.name](event)
-    if (level !== null) logger[level](event.data, wordsOf(event))
+    if (level === null) return
+    if (event.name !== 'step_failed') return logger[level](event.data, wordsOf(event))
+    const {due, leftOut} = isTime(event.data.step, event.at)
+    if (!due) return
+    const counted = leftOut === 0 ? event.data : {...event.data, left_out: leftOut}
+    logger[level](counted, wordsOf(event))
   })
+}
+
+/** Whether a failure of `step` at `at` gets a line. Steps are few and fixed, so what is kept is bounded. */
+function stepLines(): (step: string, at: number) => {due: boolean; leftOut: number} {
+  const lines = new Map<string, {at: number; leftOut: number}>()
+  return (step, at) => {
+    const last = lines.get(step)
+    // A clock that was set back must not silence a step until it has caught up.
+    if (last !== undefined && Math.abs(at - last.at) < STEP_FAILED_EVERY_MS) {
+      last.leftOut += 1
+      return {due: false, leftOut: last.leftOut}
+    }
+    lines.set(step, {at, leftOut: 0})
+    return {due: true, leftOut: last?.leftOut ?? 0}
+  }
 }
 
 function wordsOf(event: BelfryEvent): string {

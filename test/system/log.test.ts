@@ -82,3 +82,31 @@ test('events are logged as loudly as they matter', () => {
   assert.deepEqual(loudness('info'), ['info execution finished', 'error step failed'])
   assert.deepEqual(loudness('silent'), [])
 })
+
+test('a step that keeps failing gets a line every ten seconds, which counts those left out', () => {
+  const {log, lines} = logInto('info')
+  let now = 0
+  const events = localEvents({...clock, now: () => now})
+  logEvents(events, log.logger)
+  const fails = (step: string, times: number) => {
+    const from = lines.length
+    for (let time = 0; time < times; time += 1)
+      events.emit('step_failed', {step, message: `time ${time}`})
+    return lines.slice(from).map((line) => {
+      const {message, left_out: leftOut} = JSON.parse(line) as Record<string, unknown>
+      return [message, leftOut]
+    })
+  }
+  assert.deepEqual(fails('launch', 50), [['time 0', undefined]])
+  assert.deepEqual(fails('judge', 2), [['time 0', undefined]], 'each step for itself')
+  now = 9_999
+  assert.deepEqual(fails('launch', 1), [])
+  now = 10_000
+  assert.deepEqual(fails('launch', 2), [['time 0', 50]])
+  now = 20_000
+  assert.deepEqual(fails('launch', 1), [['time 0', 1]])
+  now = 30_000
+  assert.deepEqual(fails('launch', 1), [['time 0', undefined]], 'nothing was left out')
+  now = -3_600_000
+  assert.deepEqual(fails('launch', 1), [['time 0', undefined]], 'the clock was set back')
+})
