@@ -43,7 +43,7 @@ async function aLeader(argv: readonly string[]) {
   forgetting.start()
   return {
     clock,
-    listed: async () => (await store.members()).map(({name}) => name).sort(),
+    listed: async () => (await store.members()).map(({name}) => name).toSorted(),
     stop: async () => {
       await clock.finish(forgetting.stop())
       await store.close()

@@ -22,7 +22,7 @@ function factsOf(hosts: number, settings: Row, standbys: readonly (string | null
   ]
   const steps = engineFacts(hosts)
   let step = steps.next()
-  while (step.done !== true) step = steps.next(answers.shift()!)
+  while (step.done !== true) step = steps.next(answers.shift())
   return step.value
 }
 
