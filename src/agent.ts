@@ -217,6 +217,7 @@ class Agent implements RunningAgent {
       pollMs: limits.agentPollMs,
       // Each heartbeat says what runs here, and its answer what of it is not this node's.
       verifyEveryMs: Infinity,
+      takenAway: () => this.#store.takenAway(),
       begun,
       finishing: finishingKept(this.#journal, this.#events),
     })

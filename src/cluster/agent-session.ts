@@ -73,7 +73,10 @@ export class AgentSession {
     this.#running = new Set(held.map(({key}) => executionId(key)))
     this.#answering = {
       claim: (question) => this.#claim(question),
-      verify: async ({claims}) => ({hold: [...(await options.store.verifyClaims(claims))]}),
+      verify: async ({claims}) => {
+        const standings = await options.store.verifyClaims(claims)
+        return {hold: standings.map((standing) => standing === 'held')}
+      },
       append: (question) => this.#append(question),
       finish: (question) => this.#finish(question),
       cancelled: async () => ({keys: [...(await options.store.cancelled(options.node.id))]}),
@@ -176,7 +179,7 @@ export class AgentSession {
 
   /**
    * What the agent has in hand against what the store says: what it had claimed and does not have becomes
-   * lost; answers what it has and the store does not know.
+   * lost; answers what it has and is to end, being given up for good or never known.
    */
   async #compare({held, claiming}: InHandJson): Promise<ExecutionKey[]> {
     const inHand = new Set(held.map(claimText))
@@ -186,7 +189,10 @@ export class AgentSession {
     if (unheld.length > 0) await this.#lose(unheld)
     await this.open()
     const known = new Set(this.#standing.map(claimText))
-    return held.filter((claim) => !known.has(claimText(claim))).map(({key}) => key)
+    const unknown = held.filter((claim) => !known.has(claimText(claim)))
+    if (unknown.length === 0) return []
+    const standings = await this.#options.store.verifyClaims(unknown)
+    return unknown.filter((_claim, index) => standings[index] === 'over').map(({key}) => key)
   }
 
   async #lose(claims: readonly StandingClaim[]): Promise<void> {

@@ -1,6 +1,6 @@
 /**
  * What a job is: the spec (what the user wrote, normalised) and the state (what was learnt by running it).
- * Types only; the decisions about jobs stand in the files named after the step that makes them.
+ * The decisions about jobs stand in the files named after the step that makes them.
  */
 
 export type Concurrency = 'allow' | 'forbid'
@@ -43,6 +43,17 @@ export interface JobSpec {
   readonly maxLateness: string
   /** `''` = by concurrency: `stop` for `forbid`, else `keep`. */
   readonly onDisconnect: OnDisconnect | ''
+}
+
+/**
+ * Whether a node that the cluster does not hear of ends its runs of the job: by the job's word, or because it
+ * must not overlap with a run elsewhere.
+ */
+export function endsWhenCutOff({
+  onDisconnect,
+  concurrency,
+}: Pick<JobSpec, 'onDisconnect' | 'concurrency'>): boolean {
+  return onDisconnect === 'stop' || (onDisconnect === '' && concurrency === 'forbid')
 }
 
 /** The fold of the finished executions since the last reset or restore. */

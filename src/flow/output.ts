@@ -32,9 +32,12 @@ export class OutputKeeper {
   readonly #options: OutputKeeperOptions
   readonly #tail: Tail
   #timer: {timer: Timer; dueAt: number} | null = null
-  #flushing: Promise<void> | null = null
+  /** On its way to the store. */
+  #flushing: Uint8Array | null = null
   #flushedAt = -Infinity
   #closed = false
+  /** Not ours any more, and never again: the rest of the output has nowhere to go. */
+  #isRefused = false
   #endsLine = true
 
   constructor(options: OutputKeeperOptions) {
@@ -54,20 +57,21 @@ export class OutputKeeper {
     return this.#endsLine
   }
 
-  /** The last stretch for the finish; nothing is flushed afterwards. Waits for a flush under way. */
-  async close(): Promise<{
-    readonly offset: number
-    readonly bytes: Uint8Array
-    readonly totalBytes: number
-  }> {
+  /**
+   * The last stretch for the finish; nothing is flushed afterwards. A flush under way is not waited for: it
+   * may take as long as the store is away, and an end must not. What it brings is brought again, and stored
+   * once.
+   */
+  close(): {readonly offset: number; readonly bytes: Uint8Array; readonly totalBytes: number} {
     this.#closed = true
     this.#timer?.timer.cancel()
-    await this.#flushing
+    if (this.#flushing !== null) this.#putBack(this.#flushing)
     return {...this.#tail.take(), totalBytes: this.#tail.totalBytes}
   }
 
   #plan(): void {
-    if (this.#flushing !== null || this.#closed || this.#tail.heldBytes === 0) return
+    if (this.#flushing !== null || this.#closed || this.#isRefused) return
+    if (this.#tail.heldBytes === 0) return
     const {clock, flushBytes, flushMs, pauseMs} = this.#options
     const now = clock.monotonicMs()
     const full = this.#tail.heldBytes >= flushBytes
@@ -78,7 +82,7 @@ export class OutputKeeper {
     }
     const timer = clock.after(dueAt - now, () => {
       this.#timer = null
-      this.#flushing = this.#flush()
+      void this.#flush()
     })
     this.#timer = {timer, dueAt}
   }
@@ -86,6 +90,7 @@ export class OutputKeeper {
   async #flush(): Promise<void> {
     const {clock, events, append, key, token, jobName} = this.#options
     const stretch = this.#tail.take()
+    this.#flushing = stretch.bytes
     const totalBytes = this.#tail.totalBytes
     try {
       if (await append({key, token, ...stretch})) {
@@ -94,12 +99,14 @@ export class OutputKeeper {
           execution: executionId(key),
           total_bytes: totalBytes,
         })
+      } else {
+        this.#isRefused = true
       }
     } catch (error) {
       // This stretch of a live view is missing until the store is back; what counts in the end is sent
       // with the finish.
       events.emit('step_failed', {step: 'output', message: String(error)})
-      this.#putBack(stretch.bytes)
+      if (!this.#closed) this.#putBack(stretch.bytes)
     }
     this.#flushedAt = clock.monotonicMs()
     this.#flushing = null

@@ -36,6 +36,8 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
    * that.
    */
   readonly verifyEveryMs: number
+  /** What something else found not to be this node's any more, since it was last asked. */
+  readonly takenAway?: () => readonly ExecutionKey[]
   readonly pollMs: number
   /**
    * What a drain waits for a store that does not take the ends, or a command that cannot be ended,
@@ -234,8 +236,8 @@ export class RunService implements Service {
     for (;;) {
       try {
         const askedAt = clock.monotonicMs()
-        const [holds] = await store.verifyClaims([running.claim])
-        if (holds !== true) return false
+        const [standing] = await store.verifyClaims([running.claim])
+        if (standing !== 'held') return false
         if (clock.monotonicMs() - askedAt <= claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
@@ -245,7 +247,8 @@ export class RunService implements Service {
   }
 
   async #cancel(): Promise<number> {
-    const {store, nodeId, pollMs} = this.#options
+    const {store, nodeId, pollMs, takenAway} = this.#options
+    for (const key of takenAway?.() ?? []) this.#running.get(executionId(key))?.disown()
     if (this.#running.size === 0) return pollMs
     const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
     for (const key of keys) this.#running.get(executionId(key))?.cancel()
@@ -253,15 +256,15 @@ export class RunService implements Service {
     return pollMs
   }
 
-  /** A node that was taken for dead and lives hears of that nowhere else, unless its work has output. */
+  /** A node that was taken for dead and lives hears of that nowhere else. */
   async #endGivenUp(): Promise<void> {
     const {store, clock, verifyEveryMs} = this.#options
     if (clock.monotonicMs() - this.#verifiedAt < verifyEveryMs) return
     const asked = [...this.#running]
-    const holds = await store.verifyClaims(asked.map(([, running]) => running.claim))
+    const standings = await store.verifyClaims(asked.map(([, running]) => running.claim))
     this.#verifiedAt = clock.monotonicMs()
     asked.forEach(([id, running], index) => {
-      if (holds[index] !== true && this.#running.get(id) === running) running.cancel()
+      if (standings[index] === 'over' && this.#running.get(id) === running) running.disown()
     })
   }
 

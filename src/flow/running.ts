@@ -4,6 +4,7 @@
  * in a finish.
  */
 import {executionId, lostLine, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
+import {endsWhenCutOff} from '../core/job.ts'
 import type {Clock} from '../ports/clock.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
@@ -64,12 +65,7 @@ export class Running {
       flushBytes: options.flushBytes,
       flushMs: options.flushMs,
       pauseMs: options.flushPauseMs,
-      append: async (item) => {
-        const ours = await options.append(item)
-        // Deleted, or declared lost meanwhile: what it does has no owner any more.
-        if (!ours) this.cancel()
-        return ours
-      },
+      append: options.append,
     })
   }
 
@@ -97,7 +93,7 @@ export class Running {
   /** Hands the end to finish; resolves when the store has it. Never rejects. */
   async settle(): Promise<void> {
     const {end, chain, durationMs} = this.#end!
-    const output = await this.#keeper.close()
+    const output = this.#keeper.close()
     const {status, reason} = this.#outcome(end)
     const lost = status === 'lost' ? lostLine(reason) : ''
     await this.#options.finish({
@@ -134,15 +130,28 @@ export class Running {
     else this.#handle?.cancel()
   }
 
-  /** By the job's word, or because it must not overlap with a run elsewhere. */
   get endsWhenCutOff(): boolean {
-    const {onDisconnect, concurrency} = this.#claimed.spec
-    return onDisconnect === 'stop' || (onDisconnect === '' && concurrency === 'forbid')
+    return endsWhenCutOff(this.#claimed.spec)
   }
 
   /** The cluster hears nothing of this node any more; the outcome is `lost`, reason `cut_off`. */
   cutOff(): void {
-    this.#wanted ??= 'cut_off'
+    this.#abandon('cut_off', 'cut_off')
+  }
+
+  /** Its result counts no more, and something may run in its place; what comes of it is at most a note. */
+  disown(): void {
+    this.#abandon('cancel', 'not_ours')
+  }
+
+  /** Nobody asked for this end: it is told. */
+  #abandon(wanted: 'cancel' | 'cut_off', reason: 'cut_off' | 'not_ours'): void {
+    if (this.#wanted === null && this.#end === null) {
+      const {execution, spec} = this.#claimed
+      const told = {job: spec.name, execution: executionId(execution), reason}
+      this.#options.events.emit('execution_abandoned', told)
+    }
+    this.#wanted ??= wanted
     this.#handle?.cancel()
   }
 

@@ -33,6 +33,8 @@ export interface EventPayloads {
     /** An attempt that will be followed by a retry. */
     retried: boolean
   }
+  /** Its node ends it unasked: cut off from the cluster, or it was given up and may not go on. */
+  execution_abandoned: {job: string; execution: string; reason: 'cut_off' | 'not_ours'}
   execution_changed: {job: string; execution: string; status: ExecutionStatus}
   submissions_paused: {paused: boolean}
   term_began: {term: number; node: string}

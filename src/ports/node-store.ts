@@ -78,6 +78,16 @@ export interface FinishItem {
   readonly dice: number
 }
 
+/**
+ * What the store says of a claim.
+ *
+ * `held`: the execution is running under it.
+ * `given_up`: the execution is `lost`, and nothing hinders that what was started goes on, so that its result
+ * becomes a note: its job works on when cut off, is not deleted, and no later attempt was made or is refused.
+ * `over`: anything else; what was started under it is to be ended.
+ */
+export type ClaimStanding = 'held' | 'given_up' | 'over'
+
 /** What finishing one execution did. */
 export type FinishOutcome =
   | {
@@ -118,10 +128,10 @@ export interface NodeStore {
    * one that failed or left gets nothing new, only what it had claimed under the same token.
    */
   claim(request: ClaimRequest): Promise<ClaimResult>
-  /** Whether each is still running under this token. */
+  /** How each stands. */
   verifyClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
-  ): Promise<readonly boolean[]>
+  ): Promise<readonly ClaimStanding[]>
   /** False for an execution that is not running under the token (its output is to be given up). */
   appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]>
   /** Applies in order; one refused item never hinders the others. */

@@ -95,6 +95,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   execution_output: () => null,
   execution_finished: (event) =>
     event.name === 'execution_finished' && event.data.status === 'succeeded' ? 'debug' : 'info',
+  execution_abandoned: () => 'warn',
   execution_changed: () => null,
   submissions_paused: () => 'info',
   term_began: () => 'info',

@@ -1,6 +1,7 @@
 /** The link and the hub together, over a wire that is a function call and time turned by hand. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import type {JobSpec} from '../../src/core/job.ts'
 import type {ClaimedExecution, FinishItem} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
 import {BEGUN_MAX, PROTOCOL} from '../../src/wire/agent-protocol.ts'
@@ -60,7 +61,7 @@ test('an agent joins, claims, appends, verifies, beats and finishes as a node do
   )
   const mine = await claimed(far, 'token-1')
   const {key, token, output} = theEnd(mine)
-  assert.deepEqual(await clock.finish(far.store.verifyClaims([{key, token}])), [true])
+  assert.deepEqual(await clock.finish(far.store.verifyClaims([{key, token}])), ['held'])
   const append = {key, token, offset: 0, bytes: output.bytes}
   assert.deepEqual(await clock.finish(far.store.appendOutput([append])), [true])
   const told = servers.one.events.all.find(({name}) => name === 'execution_output')
@@ -190,7 +191,7 @@ test('a claim whose answer was lost is repeated to another server and brings the
   assert.deepEqual(await world.statuses('far'), ['running'])
 })
 
-test('claimed and not held is lost; held and not claimed is to be ended', async () => {
+test('claimed and not held is lost; held and not known is to be ended', async () => {
   const {agent, claimed, clock, world} = await aCluster('one')
   const far = await agent()
   const mine = await claimed(far, 'token-1')
@@ -200,11 +201,45 @@ test('claimed and not held is lost; held and not claimed is to be ended', async 
   const [lost] = await world.executions('far')
   assert.deepEqual([lost?.status, lost?.reason], ['lost', 'not_held'])
 
-  far.held.add([mine])
+  const unknown = {...mine, token: 'nobodys'}
+  far.held.add([unknown])
   assert.equal(await clock.finish(far.beat()), 'ok')
   assert.deepEqual(far.rings, ['to_end'])
   const {group, node, attempt} = mine.execution
-  assert.deepEqual(await clock.finish(far.store.cancelled('any')), [{group, node, attempt}])
+  assert.deepEqual(far.store.takenAway(), [{group, node, attempt}])
+  assert.deepEqual(far.store.takenAway(), [], 'said once')
+})
+
+/** What an agent is told to end that hears of its cluster again after its run was given up. */
+async function endedAfterAbsence(over: Partial<JobSpec>): Promise<number> {
+  const {world, agent, claimed, clock, servers} = await aCluster('one')
+  const {spec} = await world.job('far')
+  await world.submit(aJob('far').with({...spec, ...over}))
+  const far = await agent()
+  const mine = await claimed(far, 'token-1')
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  servers.one.isSilent = true
+  await clock.advance(40_000)
+  assert.equal((await world.statuses('far'))[0], 'lost')
+  servers.one.isSilent = false
+  await clock.advance(20_000)
+  assert.equal(await clock.finish(far.beat()), 'ok')
+  const ended = far.store.takenAway()
+  if (ended.length === 0) {
+    await clock.finish(far.store.finish([theEnd(mine)]))
+    const [execution] = await world.executions('far')
+    assert.deepEqual(
+      [execution?.status, execution?.lateResult],
+      ['lost', 'succeeded, exit status 0'],
+    )
+  }
+  return ended.length
+}
+
+test('a run that was given up works on when its agent is back, unless it is tried again', async () => {
+  assert.equal(await endedAfterAbsence({onDisconnect: 'keep'}), 0)
+  assert.equal(await endedAfterAbsence({onDisconnect: 'keep', retries: 1}), 1)
+  assert.equal(await endedAfterAbsence({onDisconnect: 'stop'}), 1)
 })
 
 test('the same happens on another server, with the first heartbeat there', async () => {

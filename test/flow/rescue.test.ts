@@ -210,24 +210,31 @@ describe('a node that dies', () => {
     await world.check(['job'])
   })
 
-  it('and lives after all: what it still runs is ended when it hears that it was given up', async () => {
-    const {world, one, two} = await aCluster()
-    one.executor.script('job', {ms: Infinity, output: 'talks'})
-    two.executor.script('job', {ms: Infinity, output: 'talks'})
-    await world.runByHand('job')
-    await world.clock.until(() => one.executor.started.length + two.executor.started.length === 1)
-    const cut = one.executor.started.length === 1 ? one : two
-    cut.fault = () => 'unavailable'
-    await world.clock.advance(40 * SECOND)
-    cut.fault = () => 'none'
-    await world.clock.advance(10 * SECOND)
-    assert.equal(
-      cut.executor.running.length,
-      0,
-      'its output is refused, so it has no owner any more',
-    )
-    assert.deepEqual(await world.statuses('job'), ['lost'])
-  })
+  const keep = aJob('job').manual().tagged({role: 'web:1'}).with({onDisconnect: 'keep'})
+  for (const [job, worksOn] of [
+    [keep, true],
+    [keep.retrying(1), false],
+    [keep.with({onDisconnect: 'stop'}), false],
+  ] as const)
+    it(`and lives after all: what it ran ${worksOn ? 'works on' : 'is ended'}`, async () => {
+      const {world, one, two} = await aCluster(job)
+      one.executor.script('job', {ms: Infinity, output: 'talks'})
+      two.executor.script('job', {ms: Infinity, output: 'talks'})
+      await world.runByHand('job')
+      await world.clock.until(() => one.executor.started.length + two.executor.started.length === 1)
+      const cut = one.executor.started.length === 1 ? one : two
+      cut.fault = () => 'unavailable'
+      await world.clock.advance(40 * SECOND)
+      cut.fault = () => 'none'
+      await world.clock.advance(10 * SECOND)
+      assert.equal(cut.executor.running.length, worksOn ? 1 : 0)
+      assert.equal(cut.events.of('execution_abandoned').length, worksOn ? 0 : 1)
+      cut.executor.running[0]?.end({outcome: 'succeeded', exitCode: 0})
+      await world.clock.advance(SECOND)
+      const [execution] = await world.executions('job')
+      const note = worksOn ? 'succeeded, exit status 0' : 'cancelled'
+      assert.deepEqual([execution!.status, execution!.lateResult], ['lost', note])
+    })
 })
 
 describe('nobody is given up', () => {

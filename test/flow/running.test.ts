@@ -25,7 +25,7 @@ function aRunning(
   executor.script('job', script)
   const finished: FinishItem[] = []
   const appends: OutputAppend[] = []
-  const world = {ours: true}
+  const world = {ours: true, appended: Promise.resolve()}
   const openChain = (_processors: object, _run: object, keep: OutputSink): OutputChain => ({
     ...keepingChain(keep),
     end: async () => settings.chain ?? {line: null, foot: ''},
@@ -49,6 +49,7 @@ function aRunning(
       finish: async (item) => finished.push(item),
       append: async (item) => {
         appends.push(item)
+        await world.appended
         return world.ours
       },
       keepOutputBytes: 1_000,
@@ -66,7 +67,7 @@ function aRunning(
     assert.equal(clock.waiting, 0)
     return finished[0]!
   }
-  return {clock, events, executor, running, appends, world, complete}
+  return {clock, events, executor, running, appends, finished, world, complete}
 }
 
 describe('a run', () => {
@@ -212,12 +213,33 @@ describe('a run that is to end', () => {
     assert.deepEqual([fine.status, fine.reason], ['succeeded', ''])
   })
 
-  it('because its output has no owner any more, is cancelled', async () => {
-    const {running, executor, clock, world} = aRunning({ms: Infinity, output: 'talks'})
+  it('is not for refused output; once it may not go on it is ended, and that is told once', async () => {
+    const {running, executor, events, clock, world} = aRunning({ms: Infinity, output: 'talks'})
     world.ours = false
     const ran = running.run()
     await clock.advance(2_000)
-    await ran
-    assert.equal(executor.started[0]!.cancels, 1)
+    assert.equal(executor.started[0]!.cancels, 0)
+    running.disown()
+    running.disown()
+    await clock.finish(ran)
+    const told = {job: 'job', execution: '12-node-a-2', reason: 'not_ours'}
+    assert.deepEqual(events.of('execution_abandoned'), [told])
+  })
+
+  it('by a node that is cut off, is lost, and that is told', async () => {
+    const {running, events, complete} = aRunning({ms: Infinity})
+    const item = await complete(() => running.cutOff())
+    assert.deepEqual([item.status, item.reason], ['lost', 'cut_off'])
+    assert.equal(events.of('execution_abandoned')[0]?.reason, 'cut_off')
+  })
+
+  it('and its end is handed on at once, whatever holds up its output', async () => {
+    const {running, clock, finished, world} = aRunning({ms: 1_500, output: 'words'})
+    world.appended = new Promise(() => {})
+    const ran = running.run()
+    await clock.finish(ran)
+    void running.settle()
+    await clock.settle()
+    assert.equal(Buffer.from(finished[0]!.output.bytes).toString(), 'words')
   })
 })

@@ -8,6 +8,7 @@ import type {
   BeatAnswer,
   ClaimRequest,
   ClaimResult,
+  ClaimStanding,
   EarlierLife,
   FinishItem,
   FinishOutcome,
@@ -32,10 +33,9 @@ export class RemoteNodeStore implements NodeStore {
   readonly #link: Asking
   readonly #held: HeldExecutions
   readonly #rung: () => void
-  /** The server says these are not ours any more; told to the flow as cancelled. */
-  #toEnd: readonly ExecutionKey[] = []
+  #takenAway: readonly ExecutionKey[] = []
 
-  /** `rung` is called when there is something new for `cancelled` to answer. */
+  /** `rung` is called when there is something new for `takenAway` to answer. */
   constructor(link: Asking, held: HeldExecutions, rung: () => void) {
     this.#link = link
     this.#held = held
@@ -54,13 +54,14 @@ export class RemoteNodeStore implements NodeStore {
     return {claimed, waiting, nextDueInMs}
   }
 
-  async verifyClaims(claims: readonly Claim[]): Promise<readonly boolean[]> {
-    const answers: boolean[] = []
+  /** Answers `held` or `over`: what was given up and may go on, servers see with each heartbeat. */
+  async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStanding[]> {
+    const answers: ClaimStanding[] = []
     for (const part of split(claims, () => 0)) {
       const {hold} = await this.#link.ask('verify', {claims: part.map(claimOf)})
-      answers.push(...part.map((_claim, index) => hold[index] === true))
+      answers.push(...part.map((_claim, index) => (hold[index] === true ? 'held' : 'over')))
     }
-    claims.forEach(({key}, index) => answers[index] === true || this.#held.remove(key))
+    claims.forEach(({key}, index) => answers[index] === 'held' || this.#held.remove(key))
     return answers
   }
 
@@ -92,18 +93,21 @@ export class RemoteNodeStore implements NodeStore {
     return answers
   }
 
+  /** What a server said with a heartbeat is not ours any more; said once. */
+  takenAway(): readonly ExecutionKey[] {
+    const taken = this.#takenAway.filter((key) => this.#held.get(key) !== null)
+    this.#takenAway = []
+    return taken
+  }
+
   async cancelled(_nodeId: string): Promise<readonly ExecutionKey[]> {
-    const toEnd = this.#toEnd.filter((key) => this.#held.get(key) !== null)
-    this.#toEnd = []
-    // What the server said with a heartbeat needs no further word of it.
-    if (toEnd.length > 0) return toEnd
     return (await this.#link.ask('cancelled', {})).keys
   }
 
   async beat({status}: Beat): Promise<Exclude<BeatAnswer, 'unknown'>> {
     const {answer, end} = await this.#link.ask('beat', {status, ...this.#held.inHand()})
     if (end.length > 0) {
-      this.#toEnd = end
+      this.#takenAway = end
       this.#rung()
     }
     return answer

@@ -5,13 +5,14 @@
  * is looked up at once, and only who has work is looked at alone.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
-import type {JobSpec} from '../../core/job.ts'
+import {endsWhenCutOff, type JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/ledger.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import type {
   ClaimedExecution,
   ClaimRequest,
   ClaimResult,
+  ClaimStanding,
   StandingClaim,
 } from '../../ports/node-store.ts'
 import {all, each, one, oneEach, type Step, type Values} from './command.ts'
@@ -24,6 +25,8 @@ import {
   type ExecutionRow,
 } from './rows.ts'
 import type {Transaction} from './transaction.ts'
+
+type Claim = Pick<StandingClaim, 'key' | 'token'>
 
 interface ClaimableRow extends ExecutionRow {
   readonly definition: string
@@ -218,13 +221,41 @@ function* whatWaits(
 
 export function* verifyClaims(
   _tx: Transaction,
-  claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
-): Step<readonly boolean[]> {
-  const rows = yield* oneEach(
-    `SELECT 1 AS held FROM executions WHERE ${BY_KEY} AND status = 'running' AND claim_token = ?`,
+  claims: readonly Claim[],
+): Step<readonly ClaimStanding[]> {
+  const rows = yield* oneEach<{status: string}>(
+    `SELECT status FROM executions
+      WHERE ${BY_KEY} AND status IN ('running', 'lost') AND claim_token = ?`,
     claims.map(({key, token}) => [...keyValues(key), token]),
   )
-  return rows.map((row) => row !== null)
+  // Rare, so that the definitions of what runs are not read.
+  const lost = claims.filter((_claim, index) => rows[index]?.status === 'lost')
+  const mayGoOn = yield* workingOn(lost)
+  return claims.map((claim, index) => {
+    if (rows[index]?.status === 'running') return 'held'
+    return mayGoOn.has(claim) ? 'given_up' : 'over'
+  })
+}
+
+/** The lost ones of which nothing says that they must end: no later attempt was made, or is unwanted. */
+function* workingOn(lost: readonly Claim[]): Step<ReadonlySet<Claim>> {
+  const rows = yield* oneEach<{definition: string}>(
+    `SELECT d.definition FROM executions e
+      JOIN jobs j ON j.id = e.job_id
+      JOIN definitions d ON d.job_id = e.job_id
+      JOIN launches l ON l.group_id = e.group_id
+      WHERE e.group_id = ? AND e.node_name = ? AND e.attempt = ? AND e.status = 'lost'
+      AND e.cancel_requested_at IS NULL AND l.retries_ended = 0 AND j.deleted_at IS NULL
+      AND NOT EXISTS (SELECT 1 FROM executions later WHERE later.group_id = e.group_id
+        AND later.slot = e.slot AND later.attempt > e.attempt)`,
+    lost.map(({key}) => keyValues(key)),
+  )
+  return new Set(
+    lost.filter((_claim, index) => {
+      const row = rows[index]
+      return row != null && !endsWhenCutOff(JSON.parse(row.definition) as JobSpec)
+    }),
+  )
 }
 
 /** Running executions the node is to end; deleting a job flags them too. */

@@ -134,7 +134,7 @@ export function claimCases(when: Case): void {
         {key, token: 'other'},
         {key: {...key, attempt: 2}, token},
       ])
-    assert.deepEqual(await verify(), [true, false, false])
+    assert.deepEqual(await verify(), ['held', 'over', 'over'])
     const lost = {
       nodeId: 'n1',
       exceptIncarnation: null,
@@ -143,6 +143,8 @@ export function claimCases(when: Case): void {
       limit: 9,
     } as const
     await scene.store.rescue({...lost, term: scene.term, dice: 0})
-    assert.deepEqual(await verify(), [false, false, false])
+    assert.deepEqual(await verify(), ['given_up', 'over', 'over'])
+    await scene.store.deleteJob('a')
+    assert.deepEqual(await verify(), ['over', 'over', 'over'])
   })
 }

@@ -3,6 +3,7 @@
  * noted.
  */
 import assert from 'node:assert/strict'
+import type {JobSpec} from '../../../src/core/job.ts'
 import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
 
@@ -51,6 +52,29 @@ export function rescueCases(when: Case): void {
     assert.equal(found!.lateResult, 'succeeded, exit status 0')
     assert.deepEqual(await scene.job('a'), before)
   })
+
+  when(
+    'what was given up may go on where its job works on and nothing took its place',
+    async (scene) => {
+      const standing = async (over: Partial<JobSpec>, meanwhile?: 'cancel') => {
+        await scene.submit('a', over)
+        const group = await scene.run('a', ['n1', 'n2'])
+        const {token} = await scene.claimOne()
+        const key = {group, node: 'node-1', attempt: 1}
+        if (meanwhile === 'cancel') await scene.store.cancelExecution('a', {...key, node: 'node-2'})
+        await rescue(scene)
+        const [answer] = await scene.store.verifyClaims([{key, token}])
+        return answer
+      }
+      assert.equal(await standing({}), 'given_up')
+      assert.equal(await standing({concurrency: 'forbid', onDisconnect: 'keep'}), 'given_up')
+      assert.equal(await standing({concurrency: 'forbid', onDisconnect: ''}), 'over')
+      assert.equal(await standing({concurrency: 'allow', onDisconnect: 'stop'}), 'over')
+      const keep = {concurrency: 'allow', onDisconnect: 'keep'} as const
+      assert.equal(await standing({...keep}, 'cancel'), 'over')
+      assert.equal(await standing({...keep, retries: 1}), 'over', 'its retry waits')
+    },
+  )
 
   when('a starting node ends what its earlier lives hold, without a term', async (scene) => {
     await scene.submit('a')
