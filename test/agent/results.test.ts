@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {
   appendFileSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
@@ -17,11 +18,14 @@ import type {FinishItem} from '../../src/ports/node-store.ts'
 import {ResultJournal} from '../../src/stores/remote/result-journal.ts'
 import {systemClock} from '../../src/system/system-clock.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
-import {SOON_MS, within} from '../support/waiting.ts'
-import {startedAgent} from './agent-process.ts'
+import {aServer, isOver} from '../support/server-process.ts'
+import {SOON_MS, until, within} from '../support/waiting.ts'
+import {anAgent, startedAgent} from './agent-process.ts'
 
 const clock = systemClock()
 const FILE = 'results'
+/** Some milliseconds on a machine with nothing else to do; it was two seconds while it waited for output. */
+const AT_ONCE_MS = 1_000
 
 function aDirectory(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), 'belfry-results-'))
@@ -179,6 +183,34 @@ test('a result that the disk does not take is offered all the same, and that is 
     step: 'keep_result',
     message: 'Error: ENOSPC: no space left on device',
   })
+})
+
+test('a result is on disk at once, also while output waits for a server, and outlives a kill', async (t) => {
+  const server = await aServer(t)
+  const flags = ['--tag', 'place=far']
+  const agent = await anAgent(t, [server.url], {flags})
+  const [go, ended] = ['go', 'ended'].map((file) => join(aDirectory(t), file)) as [string, string]
+  // Talks for longer than output is gathered for, so that some of it is under way when it ends.
+  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done
+    for tick in 1 2 3 4 5 6; do echo $tick; sleep 0.25; done; echo > ${ended}`
+  const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
+  await server.store({name: 'far', ...onAgent, executor_config: {shell: 'true', command}})
+  await server.run('far')
+  await server.execution('far', ({output}) => output.includes('begun'))
+  // Frozen, it answers nothing and its connections stay.
+  server.program.signal('SIGSTOP')
+  writeFileSync(go, '')
+  await until('the command ends', () => existsSync(ended))
+  const endedAt = clock.monotonicMs()
+  await until('its result is kept', () => statSync(join(agent.data, FILE)).size > 0)
+  const lastedMs = clock.monotonicMs() - endedAt
+  agent.program.signal('SIGKILL')
+  await agent.program.gone
+  server.program.signal('SIGCONT')
+  assert.ok(lastedMs < AT_ONCE_MS, `${lastedMs} ms`)
+  await anAgent(t, [server.url], {data: agent.data, flags})
+  const {status, attempt, output} = await server.execution('far', isOver)
+  assert.deepEqual([status, attempt, output], ['succeeded', 1, 'begun\n1\n2\n3\n4\n5\n6\n'])
 })
 
 const DAMAGED: readonly (readonly [file: string, sentence: RegExp])[] = [
