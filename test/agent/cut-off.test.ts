@@ -1,6 +1,7 @@
 /** A node without servers: what must not run twice is ended by the node itself, in time. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import type {ExecutionKey} from '../../src/core/execution.ts'
 import type {OnDisconnect} from '../../src/core/job.ts'
 import {RunService} from '../../src/flow/run.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
@@ -29,10 +30,12 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
   ]
   let heardAt = 0
   const world = {isAway: false, canLeave: false}
+  const takenAway: ExecutionKey[] = []
+  const events = new RecordedEvents()
   const service = new RunService({
     clock,
     random: new SeededRandom(1),
-    events: new RecordedEvents(),
+    events,
     wakeup: new TestWakeup(),
     executors: {get: () => executor},
     openChain: (_processors, _run, keep) => keepingChain(keep),
@@ -52,6 +55,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     claimMax: 4,
     claimFreshMs: 1_000,
     verifyEveryMs: Infinity,
+    takenAway: () => takenAway.splice(0),
     pollMs: 1_000,
     drainPatienceMs: 20_000,
     hurriedPatienceMs: 3_000,
@@ -69,7 +73,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
   await clock.settle()
   assert.equal(executor.running.length, 1)
   const heard = () => (heardAt = clock.monotonicMs())
-  return {clock, executor, ends, heard, service, world}
+  return {clock, executor, ends, heard, service, world, takenAway, events}
 }
 
 const CASES: readonly (readonly [OnDisconnect | '', 'allow' | 'forbid', ends: boolean])[] = [
@@ -104,6 +108,21 @@ test('a server heard of in time ends nothing, however often it was nearly too la
   }
   assert.equal(executor.started[0]!.cancels, 0)
   await clock.finish(service.drain(0))
+})
+
+test('what a server says is not this node’s any more is ended, and that is told', async () => {
+  const {clock, executor, ends, heard, service, takenAway, events} = await running('keep', 'allow')
+  const {group, node, attempt} = anExecution().record
+  takenAway.push({group, node, attempt})
+  await clock.advance(1_000)
+  heard()
+  assert.equal(executor.started[0]!.cancels, 1)
+  assert.deepEqual(
+    events.of('execution_abandoned').map(({reason}) => reason),
+    ['not_ours'],
+  )
+  await clock.finish(service.drain(0))
+  assert.equal(ends[0]!.status, 'cancelled')
 })
 
 /** How long a drain takes when no end is taken by the store. */
