@@ -72,19 +72,20 @@ function otherNode(
 
 /**
  * A node that is gone is waited for as long as a launch waits for one that matches, since it was last heard
- * of; a planned time never past the job's `max_lateness`. One that was removed is not waited for. One that
+ * of; a planned time never past the job's `max_lateness`. One that was removed is not waited for where the
+ * launch runs on every node that matches; where none matches, another with its tags may still come. One that
  * is leaving still works: its time begins when it has left.
  */
 function isGivenUp(
   {execution, nodeId, member, job, cause, scheduledAt}: StrayExecution,
-  {now, lookedSince, targetWaitMs, candidates}: StrayContext,
+  {now, lookedSince, targetWaitMs, candidates, defaultTarget}: StrayContext,
 ): boolean {
   if (candidates.some(({id}) => id === nodeId)) return false
-  if (member === null) return true
-  const {status, runs, heartbeatAt} = member
-  if (status === 'leaving') return false
+  const {nodes} = matchTargets(job.spec.tags, candidates, defaultTarget)
+  if (member === null && nodes.length > 0) return true
+  if (member?.status === 'leaving') return false
   // A server that was started again with --no-run is heard of, and takes nothing.
-  const heardAt = runs ? heartbeatAt : 0
+  const heardAt = member?.runs === true ? member.heartbeatAt : 0
   if (now - Math.max(execution.notBefore, heardAt, lookedSince) >= targetWaitMs) return true
   if (cause !== 'schedule' || execution.attempt > 1) return false
   const maxLatenessMs = parseDuration(job.spec.maxLateness)

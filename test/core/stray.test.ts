@@ -44,7 +44,19 @@ describe('work of a node that is gone, and that no other may take', () => {
         {},
         {lookedSince: NOON + 15 * MINUTE},
       ],
-      ['ends at once when the node was removed', 'end', {member: null}, {now: NOON + 1}],
+      [
+        'ends at once when the node was removed and the launch runs on all others',
+        'end',
+        {member: null, usedNodes: ['one', 'two']},
+        {now: NOON + 1, candidates: [two]},
+      ],
+      [
+        'waits for another with the tags when the only one was removed',
+        'stay',
+        {member: null},
+        {now: NOON + 1},
+      ],
+      ['and ends when none has come', 'end', {member: null}, {now: NOON + 10 * MINUTE}],
       [
         'waits while the node is leaving',
         'stay',
