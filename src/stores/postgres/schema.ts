@@ -110,7 +110,9 @@ async function whyNoRights(session: Session, schema: string): Promise<string | n
     [schema],
     null,
   )
-  const {role, database, there, makes, uses} = row ?? {}
+  const {there, makes, uses} = row ?? {}
+  const role = String(row?.['role'])
+  const database = String(row?.['database'])
   if (there === 0 && makes === 0)
     return (
       `has no schema "${schema}", and role ${role} may not create it; ` +
