@@ -192,7 +192,8 @@ export class AgentSession {
     const unknown = held.filter((claim) => !known.has(claimText(claim)))
     if (unknown.length === 0) return []
     const standings = await this.#options.store.verifyClaims(unknown)
-    return unknown.filter((_claim, index) => standings[index] === 'over').map(({key}) => key)
+    // What is held by somebody else is not this agent's either.
+    return unknown.filter((_claim, index) => standings[index] !== 'given_up').map(({key}) => key)
   }
 
   async #lose(claims: readonly StandingClaim[]): Promise<void> {
