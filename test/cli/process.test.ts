@@ -26,10 +26,13 @@ afterEach(async () => {
   await rm(directory, {recursive: true, force: true})
 })
 
+/** What one start has compiled the next ones find again. */
+const COMPILED = join(ROOT, 'node_modules', '.cache', 'compiled')
+
 /** Nothing of the environment the tests run in decides how it starts. */
 function environment(more: Record<string, string> = {}): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !/^(BELFRY|NODE)_/.test(name))
-  return {...Object.fromEntries(kept), ...more}
+  return {...Object.fromEntries(kept), NODE_COMPILE_CACHE: COMPILED, ...more}
 }
 
 function start(argv: readonly string[], env: Record<string, string> = {}): ChildProcess {

@@ -7,9 +7,11 @@ import {RecordedEvents} from '../support/recorded-events.ts'
 import {World} from '../support/world.ts'
 
 const MINUTE = 60_000
-const HOUR = 60 * MINUTE
+/** Each virtual second of a cluster costs real work. */
+const LEFT_AFTER_MS = 6 * MINUTE
+const FAILED_AFTER_MS = 18 * MINUTE
 
-/** A leader, and what it forgets after an hour (left) or three (failed). */
+/** A leader, and what it forgets. */
 async function aCluster(targetWaitMs = 10 * MINUTE) {
   const world = new World()
   await world.start({name: 'leader', incarnation: 'leader-1', runs: false, targetWaitMs})
@@ -22,8 +24,8 @@ async function aCluster(targetWaitMs = 10 * MINUTE) {
       over: () => (state.isOver = true),
       clock: world.clock,
       events,
-      leftAfterMs: HOUR,
-      failedAfterMs: 3 * HOUR,
+      leftAfterMs: LEFT_AFTER_MS,
+      failedAfterMs: FAILED_AFTER_MS,
       lookEveryMs: MINUTE,
     })
   const names = async () => (await world.store.members()).map(({name}) => name)
@@ -42,7 +44,7 @@ describe('forgetting', () => {
     }
     const forgetting = await service()
     forgetting.start()
-    await world.clock.advance(HOUR - MINUTE)
+    await world.clock.advance(LEFT_AFTER_MS - MINUTE)
     assert.equal((await names()).length, 251)
     await world.clock.advance(2 * MINUTE)
     assert.deepEqual(await names(), ['leader'])
@@ -52,7 +54,7 @@ describe('forgetting', () => {
   })
 
   it('a node that died waits until its work is lost, and until that has moved', async () => {
-    const {world, service, names} = await aCluster(10 * HOUR)
+    const {world, service, names} = await aCluster(2 * FAILED_AFTER_MS)
     const only = {tags: {role: 'web'}, leads: false}
     await world.submit(aJob('job').manual().retrying(1).tagged({role: 'web:1'}))
     const scripts = {job: {ms: Infinity}}
@@ -62,7 +64,7 @@ describe('forgetting', () => {
     dead.crash()
     const forgetting = await service()
     forgetting.start()
-    await world.clock.advance(5 * HOUR)
+    await world.clock.advance(FAILED_AFTER_MS + 5 * MINUTE)
     assert.deepEqual(await world.statuses('job'), ['lost', 'pending'])
     assert.deepEqual(await names(), ['dead', 'leader'], 'what waits for it has no other place')
     await world.start({...only, name: 'next', incarnation: 'next-1'})
@@ -83,7 +85,7 @@ describe('forgetting', () => {
     dead.crash()
     const forgetting = await service()
     forgetting.start()
-    await world.clock.advance(3 * HOUR + 2 * MINUTE)
+    await world.clock.advance(FAILED_AFTER_MS + 2 * MINUTE)
     assert.deepEqual(await world.statuses('job'), ['lost', 'lost'])
     assert.deepEqual(await names(), ['leader'])
     await world.clock.finish(forgetting.stop())

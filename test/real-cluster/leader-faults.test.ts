@@ -1,9 +1,12 @@
-/** The leader killed, stopped and frozen, again and again under load: nothing is missing, nothing doubled. */
+/**
+ * The leader killed, stopped and frozen under load: nothing is missing, nothing doubled. `BELFRY_FAULT_ROUNDS`
+ * asks for more rounds; `npm run faults` does it for as long as one likes.
+ */
 import {test} from 'node:test'
 import {RunningTrial} from './trial.ts'
 import {assertAllLaunched, assertSound, told} from './verdict.ts'
 
-const ROUNDS = 2
+const ROUNDS = Number(process.env['BELFRY_FAULT_ROUNDS'] ?? 1)
 
 test(`${ROUNDS} × the leader killed, stopped, frozen under load`, async (t) => {
   const trial = await RunningTrial.start(t, {agents: ['agent-1', 'agent-2']})

@@ -13,7 +13,7 @@ import {DatabaseSync} from 'node:sqlite'
 import {after, before, describe, it} from 'node:test'
 import {fileURLToPath} from 'node:url'
 
-const ROUNDS = Number(process.env['BELFRY_CRASH_ROUNDS'] ?? 100)
+const ROUNDS = Number(process.env['BELFRY_CRASH_ROUNDS'] ?? 40)
 /** Stores worked on at the same time. */
 const STORES = 2
 /** The writer is killed after hearing at most this many acknowledgements. */
