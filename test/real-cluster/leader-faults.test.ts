@@ -1,6 +1,6 @@
 /**
- * The leader killed, stopped and frozen under load: nothing is missing, nothing doubled. `BELFRY_FAULT_ROUNDS`
- * asks for more rounds; `npm run faults` does it for as long as one likes.
+ * The leader killed, stopped and frozen under load: nothing is missing, nothing doubled.
+ * `BELFRY_FAULT_ROUNDS` asks for more rounds; `npm run faults` does it for as long as one likes.
  */
 import {test} from 'node:test'
 import {RunningTrial} from './trial.ts'
