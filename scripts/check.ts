@@ -18,10 +18,10 @@ const ONE_TEST_LIMIT_MS = 180 * SECOND_MS
 /** For a step that is ended to end its own children. */
 const KILL_AFTER_MS = 5 * SECOND_MS
 /**
- * Test files wait for disks and processes as much as they compute: twice as many as a small machine has
- * cores. More would only starve each other.
+ * Test files wait for disks and processes as well as they compute: one more than a small machine has cores.
+ * With four on two cores nothing is gained.
  */
-const TEST_FILES_AT_ONCE = Math.min(8, Math.max(4, availableParallelism()))
+const TEST_FILES_AT_ONCE = Math.min(8, Math.max(3, availableParallelism()))
 
 interface Step {
   readonly name: string
