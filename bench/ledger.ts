@@ -3,7 +3,7 @@
  * and still.
  */
 import {DatabaseSync} from 'node:sqlite'
-import {storeFiles} from '../src/stores/sqlite/ownership.ts'
+import {storeFiles} from '../src/store/sqlite/files.ts'
 
 interface LagRow {
   readonly lag: number

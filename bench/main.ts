@@ -6,7 +6,7 @@
 import {arch, availableParallelism, loadavg, platform, totalmem} from 'node:os'
 import {join} from 'node:path'
 import {parseArgs} from 'node:util'
-import {VERSION} from '../src/system/version.ts'
+import {VERSION} from '../src/platform/version.ts'
 import {Figures, type Figure} from './figures.ts'
 import {FULL, QUICK, type Plan} from './plan.ts'
 import {markdownOf, tableOf, writeJson} from './report.ts'

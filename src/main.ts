@@ -8,14 +8,14 @@ import {availableParallelism, hostname} from 'node:os'
 import type {Command} from 'commander'
 import {runCli} from './cli/program.ts'
 import type {Terminal} from './cli/terminal.ts'
-import {serverCommand} from './config-sources.ts'
-import {agentCommand, loadAgentConfig, type AgentConfig} from './config-agent.ts'
-import type {Host} from './config-reading.ts'
-import {loadConfig, type Config} from './config.ts'
-import {StartRefused} from './start-refused.ts'
-import {parseAddress} from './stores/postgres/address.ts'
-import {systemClock} from './system/system-clock.ts'
-import {VERSION} from './system/version.ts'
+import {serverCommand} from './config/config-sources.ts'
+import {agentCommand, loadAgentConfig, type AgentConfig} from './config/agent.ts'
+import type {Host} from './config/read.ts'
+import {loadConfig, type Config} from './config/server.ts'
+import {StartRefused} from './app/start-refused.ts'
+import {parseAddress} from './store/postgres/url.ts'
+import {systemClock} from './platform/clock.ts'
+import {VERSION} from './platform/version.ts'
 
 const NODE_MAJOR_MIN = 26
 const EXIT_REFUSED = 1
@@ -48,8 +48,8 @@ async function main(argv: readonly string[]): Promise<number> {
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
     restoreImage: async (image, directory) =>
-      (await import('./restore-image.ts')).restoreImage(image, directory),
-    migrateStore: async (request) => (await import('./migrate.ts')).migrateStore(request),
+      (await import('./app/restore-image.ts')).restoreImage(image, directory),
+    migrateStore: async (request) => (await import('./app/offline.ts')).migrateStore(request),
   })
 }
 
@@ -77,13 +77,13 @@ interface RunningNode {
 const SERVER: NodeCommand<Config> = {
   command: serverCommand,
   load: (argv, env, host) => loadConfig(argv, env, host, parseAddress),
-  start: async (config, ready) => (await import('./server.ts')).startServer(config, {ready}),
+  start: async (config, ready) => (await import('./app/server.ts')).startServer(config, {ready}),
 }
 const AGENT: NodeCommand<AgentConfig> = {
   command: agentCommand,
   load: loadAgentConfig,
   start: async (config, ready) =>
-    (await import('./agent.ts')).startAgent(config, {ready, environment: process.env}),
+    (await import('./app/agent.ts')).startAgent(config, {ready, environment: process.env}),
 }
 
 /** Resolves only when nothing was started. */

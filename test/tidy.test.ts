@@ -32,8 +32,8 @@ const tools = [...under('scripts'), ...under('bench')]
 /** Started as processes, threads or pages of their own, not imported. */
 const STARTED = [
   'src/main.ts',
-  'src/executors/helper/main.ts',
-  'src/stores/sqlite/writer-worker.ts',
+  'src/executors/process/helper/main.ts',
+  'src/store/sqlite/writer-worker.ts',
   'src/http/ui/page.js',
   'bin/belfry.js',
 ]

@@ -5,9 +5,9 @@
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism} from 'node:os'
-import {loadConfig} from '../../src/config.ts'
-import {startServer, type RunningServer} from '../../src/server.ts'
-import {parseAddress} from '../../src/stores/postgres/address.ts'
+import {loadConfig} from '../../src/config/server.ts'
+import {startServer, type RunningServer} from '../../src/app/server.ts'
+import {parseAddress} from '../../src/store/postgres/url.ts'
 import {answerQuestions} from '../link.ts'
 
 const MIB = 2 ** 20

@@ -2,8 +2,8 @@
  * The API as the commands see it: one place that knows the address, the token, and how a refusal becomes a
  * sentence. It translates nothing else; shapes are those of `wire/`.
  */
-import {oneLine} from './plain-text.ts'
-import {UsageProblem} from './usage-problem.ts'
+import {oneLine} from './sanitize.ts'
+import {UsageProblem} from './errors.ts'
 
 /** A call that did not succeed. The message is one sentence for people. */
 export class CallFailed extends Error {

@@ -3,12 +3,12 @@
  * failure is one sentence on standard error and an exit code.
  */
 import {Command, type CommanderError} from 'commander'
-import type {Clock} from '../ports/clock.ts'
-import {addClusterCommands} from './commands-cluster.ts'
-import {addFileCommands, type RestoreImage} from './commands-files.ts'
-import {addJobCommands} from './commands-jobs.ts'
-import {addMigrateCommand, type MigrateStore} from './commands-migrate.ts'
-import {addRunCommands} from './commands-runs.ts'
+import type {Clock} from '../ports/runtime.ts'
+import {addClusterCommands} from './commands/cluster.ts'
+import {addFileCommands, type RestoreImage} from './commands/files.ts'
+import {addJobCommands} from './commands/jobs.ts'
+import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
+import {addRunCommands} from './commands/runs.ts'
 import {
   openSession,
   sentenceOf,
@@ -18,7 +18,7 @@ import {
   type Use,
 } from './session.ts'
 import type {Terminal} from './terminal.ts'
-import {UsageProblem} from './usage-problem.ts'
+import {UsageProblem} from './errors.ts'
 
 const EXIT_FAILED = 1
 const EXIT_USAGE = 2

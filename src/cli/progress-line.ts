@@ -2,7 +2,7 @@
  * How far a long command is, on standard error: one line drawn over and over for a person, a line every few
  * seconds for a log.
  */
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {Terminal} from './terminal.ts'
 
 /** Faster than anyone reads, slow enough to cost nothing. */

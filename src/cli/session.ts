@@ -1,6 +1,6 @@
 /** What every command works with, made once from the global options and the environment. */
 import {readFile} from 'node:fs/promises'
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import {CallFailed, Client} from './client.ts'
 import type {Terminal} from './terminal.ts'
 

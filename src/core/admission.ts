@@ -3,7 +3,7 @@
  * for planned times and for requests; what to do with the answer is decided where each is decided.
  */
 import type {JobSpec} from './job.ts'
-import type {Target} from './ledger.ts'
+import type {Target} from './launch-record.ts'
 import type {Candidate} from './node.ts'
 import {selectTargets, type DefaultTarget} from './target.ts'
 

@@ -5,7 +5,7 @@
  */
 import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
 import type {JobCounters, JobStatus} from './job.ts'
-import type {LaunchRecord} from './ledger.ts'
+import type {LaunchRecord} from './launch-record.ts'
 import {isRetried, retryDelayMs} from './retry.ts'
 
 /** Node deaths while executing one launch after which the job is taken to be what kills them. */

@@ -3,8 +3,8 @@
  * every pending row. Each planned time is covered by exactly one row; a long outage costs arithmetic,
  * not a row or a step a second.
  */
-import {assert} from '../std/assert.ts'
-import {parseDuration} from '../std/duration.ts'
+import {assert} from '../lib/assert.ts'
+import {parseDuration} from '../lib/duration.ts'
 import {admit, type PassContext} from './admission.ts'
 import type {JobSpec} from './job.ts'
 import {
@@ -13,11 +13,11 @@ import {
   type LedgerRow,
   type Reason,
   type RequestDecision,
-} from './ledger.ts'
-import {nextPlanned, scheduleOf} from './plan.ts'
+} from './launch-record.ts'
+import {nextPlanned, scheduleOf} from './next-time.ts'
 import type {JobRecord} from './job.ts'
-import type {LaunchRecord} from './ledger.ts'
-import type {Schedule} from './schedule.ts'
+import type {LaunchRecord} from './launch-record.ts'
+import type {Schedule} from './schedule/parse.ts'
 
 /**
  * Launches of one job decided in one pass; the rest stays due and is decided by the next. Bounds one

@@ -3,11 +3,11 @@
  * window, tags. Apart from decoding, which only knows shapes, and from the store, which alone knows the other
  * jobs.
  */
-import {parseDuration} from '../std/duration.ts'
+import {parseDuration} from '../lib/duration.ts'
 import type {JobSpec} from './job.ts'
-import {parseSchedule} from './schedule.ts'
+import {parseSchedule} from './schedule/parse.ts'
 import {parseTag} from './target.ts'
-import {isKnownZone} from './zone.ts'
+import {isKnownZone} from './schedule/zone.ts'
 
 export const NAME_LENGTH_MAX = 128
 export const SCHEDULE_LENGTH_MAX = 256

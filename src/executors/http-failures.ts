@@ -2,7 +2,7 @@
  * Turns what went wrong with a request into a sentence for the output of a job. By codes, never by a
  * message's text.
  */
-import {AddressRefused} from './http-guard.ts'
+import {AddressRefused} from './network-guard.ts'
 
 /** Ends an exchange with its message as the sentence. */
 export class ExchangeFailed extends Error {

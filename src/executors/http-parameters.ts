@@ -6,7 +6,7 @@ import {isAbsolute} from 'node:path'
 
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
-import {parseDuration} from '../std/duration.ts'
+import {parseDuration} from '../lib/duration.ts'
 
 export const HTTP_PARAMETERS: readonly Parameter[] = [
   {

@@ -3,8 +3,8 @@
  * when it wants logger(1). Stands apart because such a run has no execution and nobody reads its output but
  * for an error.
  */
-import type {ProcessHelper} from './process-helper.ts'
-import {PROGRAM_PREFIX} from './orphans.ts'
+import type {ProcessHelper} from './process/supervisor.ts'
+import {PROGRAM_PREFIX} from './process/orphans.ts'
 
 /** No program of ours takes longer. */
 const PROGRAM_MS = 20_000

@@ -4,13 +4,13 @@
  */
 import {join} from 'node:path'
 
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {Executor} from '../ports/executor.ts'
-import type {HelperReady, SpawnChoice} from './helper-protocol.ts'
-import {ProcessHelper} from './process-helper.ts'
-import {NetworkGuard} from './http-guard.ts'
+import type {HelperReady, SpawnChoice} from './process/protocol.ts'
+import {ProcessHelper} from './process/supervisor.ts'
+import {NetworkGuard} from './network-guard.ts'
 import {createHttpExecutor} from './http.ts'
-import {endOrphans} from './orphans.ts'
+import {endOrphans} from './process/orphans.ts'
 import {runProgram} from './program.ts'
 import {createShellExecutor} from './shell.ts'
 

@@ -7,7 +7,7 @@ import {isAbsolute, relative, resolve} from 'node:path'
 
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
-import {parseDuration} from '../std/duration.ts'
+import {parseDuration} from '../lib/duration.ts'
 import {splitWords} from './shell-words.ts'
 
 export const SHELL_PARAMETERS: readonly Parameter[] = [

@@ -8,11 +8,11 @@ import type {Duplex} from 'node:stream'
 import type {FastifyInstance} from 'fastify'
 import ipaddr from 'ipaddr.js'
 import {WebSocketServer, type RawData, type WebSocket} from 'ws'
-import {DomainError} from '../core/refusal.ts'
-import type {Clock} from '../ports/clock.ts'
-import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH, type ServerMessage} from '../wire/agent-protocol.ts'
-import type {Gate} from './access.ts'
-import {refusalAnswer} from './problem.ts'
+import {DomainError} from '../core/errors.ts'
+import type {Clock} from '../ports/runtime.ts'
+import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH, type ServerMessage} from '../agents/protocol.ts'
+import type {Gate} from './auth.ts'
+import {refusalAnswer} from './errors.ts'
 
 /** What takes in the agents; the composition root gives the cluster's. */
 export interface AgentDoor {

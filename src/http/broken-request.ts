@@ -2,8 +2,8 @@
  * What is answered to bytes that are not an HTTP request: no route, no headers, only the socket and a reason.
  */
 import type {Socket} from 'node:net'
-import {REFUSALS, type RefusalCode} from '../core/refusal.ts'
-import {PROBLEM_TYPE, problemOf} from './problem.ts'
+import {REFUSALS, type RefusalCode} from '../core/errors.ts'
+import {PROBLEM_TYPE, problemOf} from './errors.ts'
 
 const CODES: Readonly<Record<string, RefusalCode>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',

@@ -1,6 +1,6 @@
 /** What the routes need to know of a request beside its path: who asks, and the bytes it brought. */
 import type {FastifyRequest} from 'fastify'
-import type {Caller} from '../operations/dependencies.ts'
+import type {Caller} from '../operations/context.ts'
 
 /** There is one kind of caller: whoever was let in may do everything. It has no name to give to jobs. */
 const ANYONE: Caller = {id: 'server', name: ''}

@@ -3,7 +3,7 @@
  * a moment to finish; only then are connections cut.
  */
 import type {FastifyInstance} from 'fastify'
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import {CLOSE_PATIENCE_MS} from './options.ts'
 import type {OpenStreams} from './streams.ts'
 

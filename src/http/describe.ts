@@ -6,7 +6,7 @@ import Type, {type TObject, type TProperties, type TSchema} from 'typebox'
 import {Problem} from '../wire/cluster.ts'
 import {Pretty} from '../wire/list-query.ts'
 import {Refer} from '../wire/shapes.ts'
-import type {Access} from './access.ts'
+import type {Access} from './auth.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {

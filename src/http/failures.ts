@@ -4,7 +4,7 @@
  * Bounded, forgetful.
  */
 import ipaddr from 'ipaddr.js'
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 
 export const FAILURES_MAX = 200
 export const WINDOW_MS = 10_000

@@ -19,7 +19,7 @@ import {Execution, LaunchExecution} from '../wire/execution.ts'
 import {Job, JobDefinition} from '../wire/job.ts'
 import {Launch} from '../wire/launch.ts'
 import {Member} from '../wire/member.ts'
-import {sendJson} from './answer.ts'
+import {sendJson} from './reply.ts'
 import type {HttpOptions} from './options.ts'
 
 const SHAPES = [

@@ -4,7 +4,7 @@
  */
 import type {Readable} from 'node:stream'
 import type {FastifyReply} from 'fastify'
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import {STREAMS_MAX} from './options.ts'
 
 export class OpenStreams {

@@ -4,9 +4,9 @@
  */
 import {readdir, rm} from 'node:fs/promises'
 import {join} from 'node:path'
-import {DomainError} from '../core/refusal.ts'
-import type {OperationsDependencies} from './dependencies.ts'
-import type {PatientStore} from './patience.ts'
+import {DomainError} from '../core/errors.ts'
+import type {OperationsDependencies} from './context.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 const PREFIX = 'backup-'
 const SUFFIX = '.partial'

@@ -4,12 +4,12 @@
  * time, whatever is written.
  */
 import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {OutputStretch} from '../ports/history-store.ts'
 import {decodeOutput, unfinishedBytes} from '../wire/output.ts'
-import {executionUnknown} from './history.ts'
-import type {PatientStore} from './patience.ts'
+import {executionUnknown} from './executions.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 /** Bytes read and sent at once. */
 const STRETCH_BYTES = 64 * 1024

@@ -4,9 +4,9 @@
  * store, not here.
  */
 import {createHash} from 'node:crypto'
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import type {Idempotency} from '../ports/job-store.ts'
-import type {Caller} from './dependencies.ts'
+import type {Caller} from './context.ts'
 
 const KEY_LENGTH_MAX = 255
 

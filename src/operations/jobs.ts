@@ -1,10 +1,10 @@
 /** Reading, toggling and deleting jobs. Submitting them stands in `submit.ts`, running them in `runs.ts`. */
 import type {JobRecord} from '../core/job.ts'
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
-import type {OperationsDependencies} from './dependencies.ts'
-import type {PatientStore} from './patience.ts'
+import type {OperationsDependencies} from './context.ts'
+import type {PatientStore} from './store-deadlines.ts'
 import {preconditionFailed} from './submit.ts'
 
 export function createJobs({wakeup, events}: OperationsDependencies, store: PatientStore) {

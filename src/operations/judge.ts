@@ -5,7 +5,7 @@
  */
 import type {JobSpec, StringMap} from '../core/job.ts'
 import {validateSpec, type Findings} from '../core/validate.ts'
-import type {OperationsDependencies} from './dependencies.ts'
+import type {OperationsDependencies} from './context.ts'
 
 export type JudgeDependencies = Pick<
   OperationsDependencies,

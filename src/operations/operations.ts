@@ -3,12 +3,12 @@
  * translates; whoever may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
  */
 import {createBackup} from './backup.ts'
-import type {OperationsDependencies} from './dependencies.ts'
+import type {OperationsDependencies} from './context.ts'
 import {createFollow} from './follow.ts'
-import {createHistory, createLedger} from './history.ts'
+import {createHistory, createLedger} from './executions.ts'
 import {createJobs} from './jobs.ts'
-import {createMembers} from './members.ts'
-import {PatientStore} from './patience.ts'
+import {createMembers} from './cluster.ts'
+import {PatientStore} from './store-deadlines.ts'
 import {createPause} from './pause.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'

@@ -1,7 +1,7 @@
 /** The switch that stops jobs from being created or changed. Running and scheduling go on. */
 import type {Events} from '../ports/events.ts'
 import type {PauseStatusJson} from '../wire/cluster.ts'
-import type {PatientStore} from './patience.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 export function createPause({events}: {readonly events: Events}, store: PatientStore) {
   async function paused(): Promise<PauseStatusJson> {

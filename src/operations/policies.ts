@@ -3,11 +3,11 @@
  * refused.
  */
 import {readRules} from '../core/policy.ts'
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import type {Policy} from '../ports/store.ts'
 import {decodeStrictly, isObject, readJsonBytes} from '../wire/json.ts'
 import {longerThan} from '../wire/text-map.ts'
-import type {PatientStore} from './patience.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 const RULES_BYTES_MAX = 64 * 1024
 /** Not `.` or `..`: in a path they mean a place, and no client could ask for them. */

@@ -2,14 +2,14 @@
  * Restoring jobs from a file, all of them or none. The file is read job by job as it arrives, so that its
  * size costs memory only for the definitions that are kept, and no long pause.
  */
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
 import {JsonArraySplitter, NotAnArray} from '../wire/json-array.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
-import type {Caller, OperationsDependencies} from './dependencies.ts'
+import type {Caller, OperationsDependencies} from './context.ts'
 import {judge} from './judge.ts'
-import type {PatientStore} from './patience.ts'
+import type {PatientStore} from './store-deadlines.ts'
 import {submissionsPaused} from './submit.ts'
 
 /** One job; the same limit as a submit. */

@@ -3,14 +3,14 @@
  */
 import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import type {ExecutionView} from '../ports/history-store.ts'
 import {LISTED_OUTPUT_BYTES} from '../wire/output.ts'
-import type {Caller, OperationsDependencies} from './dependencies.ts'
+import type {Caller, OperationsDependencies} from './context.ts'
 import {Idempotent, idempotencyMismatch} from './idempotency.ts'
-import {executionUnknown} from './history.ts'
+import {executionUnknown} from './executions.ts'
 import {jobUnknown} from './jobs.ts'
-import type {PatientStore} from './patience.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 export interface RunCall {
   readonly caller: Caller

@@ -2,16 +2,16 @@
  * What a schedule means: its next planned times, for a stored job or for a text somebody is still writing.
  */
 import type {JobSpec} from '../core/job.ts'
-import {nextPlanned, scheduleOf} from '../core/plan.ts'
-import {DomainError} from '../core/refusal.ts'
-import {parseSchedule, zoneOf} from '../core/schedule.ts'
+import {nextPlanned, scheduleOf} from '../core/next-time.ts'
+import {DomainError} from '../core/errors.ts'
+import {parseSchedule, zoneOf} from '../core/schedule/parse.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/validate.ts'
-import {isKnownZone} from '../core/zone.ts'
+import {isKnownZone} from '../core/schedule/zone.ts'
 import type {PlannedTimesJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
-import type {OperationsDependencies} from './dependencies.ts'
+import type {OperationsDependencies} from './context.ts'
 import {known} from './jobs.ts'
-import type {PatientStore} from './patience.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 export const COUNT_FALLBACK = 10
 export const COUNT_LIMITS = {minimum: 1, maximum: 100}

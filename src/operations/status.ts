@@ -3,8 +3,8 @@ import type {MemberStatus} from '../core/node.ts'
 import type {StatusJson} from '../wire/cluster.ts'
 import {encodeMember} from '../wire/member.ts'
 import {formatTime} from '../wire/time.ts'
-import type {OperationsDependencies} from './dependencies.ts'
-import type {PatientStore} from './patience.ts'
+import type {OperationsDependencies} from './context.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 const STATUSES: readonly MemberStatus[] = ['alive', 'leaving', 'left', 'failed']
 

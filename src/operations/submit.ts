@@ -3,14 +3,14 @@
  * a key known already, paused, not JSON, invalid, unknown parent.
  */
 import type {JobRecord, JobSpec} from '../core/job.ts'
-import {DomainError} from '../core/refusal.ts'
+import {DomainError} from '../core/errors.ts'
 import type {RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
-import type {Caller, OperationsDependencies} from './dependencies.ts'
+import type {Caller, OperationsDependencies} from './context.ts'
 import {Idempotent, idempotencyMismatch} from './idempotency.ts'
 import {judge} from './judge.ts'
-import type {PatientStore} from './patience.ts'
+import type {PatientStore} from './store-deadlines.ts'
 
 export interface SubmitCall {
   readonly caller: Caller

@@ -4,7 +4,7 @@
  * (`GET /v1/events`).
  */
 import type {ExecutionStatus, FinalStatus} from '../core/execution.ts'
-import type {LaunchCause, LaunchDecision} from '../core/ledger.ts'
+import type {LaunchCause, LaunchDecision} from '../core/launch-record.ts'
 
 export interface EventPayloads {
   job_stored: {job: string; revision: number; created: boolean}

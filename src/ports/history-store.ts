@@ -1,6 +1,6 @@
 /** The store's part for what happened: executions and their output, the ledger, statistics. Reads only. */
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
-import type {LaunchDecision, LaunchRecord} from '../core/ledger.ts'
+import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import type {Order, Page, Slice} from './page.ts'
 
 /** An execution with as much of its output's tail as was asked for. */

@@ -4,9 +4,9 @@
  */
 import type {ExecutionKey} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {DueDecision, LaunchRecord, RequestDecision} from '../core/ledger.ts'
+import type {DueDecision, LaunchRecord, RequestDecision} from '../core/launch-record.ts'
 import type {Candidate} from '../core/node.ts'
-import type {StrayExecution} from '../core/stray.ts'
+import type {StrayExecution} from '../core/reassign.ts'
 import type {FinishOutcome} from './node-store.ts'
 
 export interface Lease {

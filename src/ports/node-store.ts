@@ -1,7 +1,7 @@
 /** The store's part for nodes: membership, claiming, output, finishing. An agent has it over the wire. */
 import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
 import type {JobSpec} from '../core/job.ts'
-import type {LaunchCause} from '../core/ledger.ts'
+import type {LaunchCause} from '../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
 
 export interface JoinRequest {

@@ -5,7 +5,7 @@
  * processor that stalls is given up.
  */
 import type {StringMap} from '../core/job.ts'
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {OutputSink, Run} from '../ports/executor.ts'
 import type {Processor, ProcessorStream} from '../ports/processor.ts'
 

@@ -4,7 +4,7 @@
  */
 import {join} from 'node:path'
 
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {Processor} from '../ports/processor.ts'
 import {createFilesProcessor} from './files.ts'
 import type {LogRecord} from './log.ts'

@@ -5,7 +5,7 @@
  */
 import {existsSync} from 'node:fs'
 
-import type {Clock} from '../ports/clock.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {Parameter, Run} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
 import {LineCutter} from './lines.ts'

@@ -1,7 +1,7 @@
 /** A row of the ledger as it travels: what became of a planned time or of a request. */
 import Type, {type Static} from 'typebox'
 import type {ExecutionRecord} from '../core/execution.ts'
-import type {LaunchRecord} from '../core/ledger.ts'
+import type {LaunchRecord} from '../core/launch-record.ts'
 import {LaunchExecution, encodeLaunchExecution} from './execution.ts'
 import {OptionalTime, Refer, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'

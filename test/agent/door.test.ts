@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {request as httpRequest} from 'node:http'
 import {describe, test} from 'node:test'
 import {WebSocket} from 'ws'
-import {AGENT_MESSAGE_BYTES_MAX} from '../../src/wire/agent-protocol.ts'
+import {AGENT_MESSAGE_BYTES_MAX} from '../../src/agents/protocol.ts'
 import {sharedServer} from '../support/server-process.ts'
 import {SOON_MS, within} from '../support/waiting.ts'
 

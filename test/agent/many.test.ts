@@ -1,8 +1,8 @@
 /** Five hundred agents on one server: few transactions, no growth, and calm after their server is back. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {Membership} from '../../src/cluster/membership.ts'
-import {openMemoryStore} from '../../src/stores/sqlite/store.ts'
+import {Membership} from '../../src/node/membership.ts'
+import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'

@@ -1,6 +1,6 @@
 /** A WebSocket to a server that says whatever a test wants, as an agent does that somebody else wrote. */
 import {WebSocket} from 'ws'
-import {PROTOCOL} from '../../src/wire/agent-protocol.ts'
+import {PROTOCOL} from '../../src/agents/protocol.ts'
 import type {Answer, Owner, ServerProcess} from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'
 

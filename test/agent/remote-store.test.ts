@@ -2,10 +2,10 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {FinishItem} from '../../src/ports/node-store.ts'
-import {OutcomeUnknown} from '../../src/ports/store-failure.ts'
-import type {Asking} from '../../src/stores/remote/asking.ts'
-import {HeldExecutions} from '../../src/stores/remote/held.ts'
-import {RemoteNodeStore} from '../../src/stores/remote/store.ts'
+import {OutcomeUnknown} from '../../src/ports/store-errors.ts'
+import type {Asking} from '../../src/agents/client/asking.ts'
+import {HeldExecutions} from '../../src/agents/client/held.ts'
+import {RemoteNodeStore} from '../../src/agents/client/store.ts'
 
 function anEnd(group: number): FinishItem {
   return {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import fc from 'fast-check'
-import {oneLine, PlainText} from '../../src/cli/plain-text.ts'
+import {oneLine, PlainText} from '../../src/cli/sanitize.ts'
 
 /** What was written and what may be shown. */
 const ROWS: readonly (readonly [written: string, shown: string])[] = [

@@ -1,7 +1,7 @@
 /** What a server believes its agent to run, which decides whether the agent is told of new work. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {AgentSession, type SessionStore} from '../../src/cluster/agent-session.ts'
+import {AgentSession, type SessionStore} from '../../src/agents/server/session.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'

@@ -1,8 +1,8 @@
 /** A wall clock that was set is told of once, by how much; the ordinary passing of time is not. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {ClockWatch} from '../../src/cluster/clock-watch.ts'
-import type {Clock} from '../../src/ports/clock.ts'
+import {ClockWatch} from '../../src/node/clock-watch.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 

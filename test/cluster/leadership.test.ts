@@ -1,8 +1,8 @@
 /** Leadership: services live exactly as long as a term, trust ends before the lease, a stop lets go. */
 import assert from 'node:assert/strict'
 import {describe, it, test} from 'node:test'
-import {Leadership} from '../../src/cluster/leadership.ts'
-import type {Service} from '../../src/std/service.ts'
+import {Leadership} from '../../src/scheduler/leadership.ts'
+import type {Service} from '../../src/lib/service.ts'
 import {FakeLease} from '../support/fake-lease.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'

@@ -1,10 +1,10 @@
 /** The heartbeat: on time, with the status of now, coming back when forgotten, obedient when replaced. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Membership} from '../../src/cluster/membership.ts'
+import {Membership} from '../../src/node/membership.ts'
 import type {MemberStatus} from '../../src/core/node.ts'
 import type {BeatAnswer} from '../../src/ports/node-store.ts'
-import {StoreUnavailable} from '../../src/ports/store-failure.ts'
+import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'

@@ -7,9 +7,9 @@ import {describe, it} from 'node:test'
 import fc from 'fast-check'
 import type {PassContext} from '../../src/core/admission.ts'
 import {decideDue, decideRequest} from '../../src/core/launch.ts'
-import type {DueDecision, RequestDecision} from '../../src/core/ledger.ts'
-import {nextPlanned, scheduleOf} from '../../src/core/plan.ts'
-import {IntervalSchedule} from '../../src/core/schedule/simple.ts'
+import type {DueDecision, RequestDecision} from '../../src/core/launch-record.ts'
+import {nextPlanned, scheduleOf} from '../../src/core/next-time.ts'
+import {IntervalSchedule} from '../../src/core/schedule/interval.ts'
 import {
   aJob,
   aLaunch,

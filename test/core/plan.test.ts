@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {JobRecord, JobSpec} from '../../src/core/job.ts'
-import {nextPlanned, planDefinition, sameSpec} from '../../src/core/plan.ts'
+import {nextPlanned, planDefinition, sameSpec} from '../../src/core/next-time.ts'
 import {aJob, NOON, type JobFixture} from '../support/fixtures.ts'
 
 const MINUTE = 60_000

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import * as fc from 'fast-check'
-import {parseSchedule, type Schedule} from '../../src/core/schedule.ts'
+import {parseSchedule, type Schedule} from '../../src/core/schedule/parse.ts'
 
 /** Where random runs begin; a failure prints what repeats it. */
 export const SEED = 20260329

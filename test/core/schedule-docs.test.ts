@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {test} from 'node:test'
-import {parseSchedule} from '../../src/core/schedule.ts'
+import {parseSchedule} from '../../src/core/schedule/parse.ts'
 
 const PAGE = readFileSync(new URL('../../docs/schedules.md', import.meta.url), 'utf8')
 

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
-import {parseSchedule} from '../../src/core/schedule.ts'
+import {parseSchedule} from '../../src/core/schedule/parse.ts'
 import {cronCase, DAYS, enumerate, PLACES, SEED} from './schedule-cases.ts'
 
 const SECOND_MS = 1000

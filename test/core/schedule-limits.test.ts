@@ -5,8 +5,8 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {BoundedCache} from '../../src/core/schedule/bounded-cache.ts'
-import {parseSchedule, type Schedule} from '../../src/core/schedule.ts'
+import {BoundedCache} from '../../src/lib/lru.ts'
+import {parseSchedule, type Schedule} from '../../src/core/schedule/parse.ts'
 
 const DAY_S = 86_400
 const FIRST = '0001-01-01T00:00:00.000Z'

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
-import type {Schedule} from '../../src/core/schedule.ts'
+import type {Schedule} from '../../src/core/schedule/parse.ts'
 import {
   cronCase,
   DAYS,

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {parseSchedule, SCHEDULE_LENGTH_MAX} from '../../src/core/schedule.ts'
+import {parseSchedule, SCHEDULE_LENGTH_MAX} from '../../src/core/schedule/parse.ts'
 
 const CONTEXT = {timezone: 'UTC', name: 'backup', anchorAt: 0}
 

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {parseSchedule} from '../../src/core/schedule.ts'
+import {parseSchedule} from '../../src/core/schedule/parse.ts'
 
 /** Code points of `backup` sum to 630: `~` is 30 of 60, 6 of 24, day 15, month 7, Sunday. */
 const NAME = 'backup'

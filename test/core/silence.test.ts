@@ -1,7 +1,7 @@
 /** Judging silence: it counts only while the judge itself listened without a break. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {SilenceJudge} from '../../src/core/silence.ts'
+import {SilenceJudge} from '../../src/core/failure-detector.ts'
 import {aNode, type NodeFixture} from '../support/fixtures.ts'
 
 const LIMITS = {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 3_000}

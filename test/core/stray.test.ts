@@ -1,7 +1,7 @@
 /** What becomes of pending work that its node does not take: where it goes, and when nobody is waited for. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {decideStray, type StrayContext, type StrayExecution} from '../../src/core/stray.ts'
+import {decideStray, type StrayContext, type StrayExecution} from '../../src/core/reassign.ts'
 import {aJob, aNode, anExecution, NOON} from '../support/fixtures.ts'
 
 const MINUTE = 60_000

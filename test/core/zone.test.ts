@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {findZone, isKnownZone} from '../../src/core/zone.ts'
+import {findZone, isKnownZone} from '../../src/core/schedule/zone.ts'
 
 test('IANA names are known, in any case', () => {
   for (const name of ['UTC', 'Etc/UTC', 'GMT', 'Europe/Berlin', 'europe/BERLIN', 'EST5EDT']) {

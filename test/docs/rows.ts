@@ -2,8 +2,8 @@
  * Rows of the tables in docs/configuration.md, made from the tables in the code: the page must hold
  * exactly these.
  */
-import {environmentName, type Option} from '../../src/config-options.ts'
-import {formatDuration} from '../../src/std/duration.ts'
+import {environmentName, type Option} from '../../src/config/options.ts'
+import {formatDuration} from '../../src/lib/duration.ts'
 
 /** What is filled in from the machine. */
 const FROM_MACHINE: Readonly<Record<string, string>> = {

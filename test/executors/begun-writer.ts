@@ -2,7 +2,7 @@
  * A life that records what it begins until it is told that it proves nothing any more, then says what became
  * of it. A process of its own, so that its test can bound the size of the files it may write.
  */
-import {BegunFile} from '../../src/executors/begun.ts'
+import {BegunFile} from '../../src/node/start-log.ts'
 
 const BEGUN_MAX = 1_000
 

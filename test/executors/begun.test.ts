@@ -19,9 +19,9 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {after, describe, it} from 'node:test'
-import {BegunFile, forgetEarlierLives, readEarlierLives} from '../../src/executors/begun.ts'
+import {BegunFile, forgetEarlierLives, readEarlierLives} from '../../src/node/start-log.ts'
 import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
-import {bootId} from '../../src/executors/process-table.ts'
+import {bootId} from '../../src/executors/process/process-table.ts'
 
 const root = mkdtempSync(join(tmpdir(), 'belfry-begun-'))
 after(() => rmSync(root, {recursive: true, force: true}))

@@ -14,7 +14,7 @@ import type {TLSSocket} from 'node:tls'
 import {fileURLToPath} from 'node:url'
 
 import {CERTIFICATE_BYTES_MAX} from '../../src/executors/certificate-file.ts'
-import {NetworkGuard} from '../../src/executors/http-guard.ts'
+import {NetworkGuard} from '../../src/executors/network-guard.ts'
 import {createHttpExecutor} from '../../src/executors/http.ts'
 import type {Executor, RunEnd} from '../../src/ports/executor.ts'
 import {exerciseExecutor} from './exercise-executor.ts'

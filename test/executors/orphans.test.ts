@@ -9,14 +9,14 @@ import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {fileURLToPath} from 'node:url'
 
-import {Journal, readJournal} from '../../src/executors/journal.ts'
-import {endOrphans} from '../../src/executors/orphans.ts'
+import {Journal, readJournal} from '../../src/executors/process/journal.ts'
+import {endOrphans} from '../../src/executors/process/orphans.ts'
 import {
   bootId,
   listMarked,
   listProcesses,
   readLinuxProcess,
-} from '../../src/executors/process-table.ts'
+} from '../../src/executors/process/process-table.ts'
 import {aNode, aRun, KeepingSink, realClock} from './support.ts'
 
 const ON_LINUX = {skip: process.platform === 'linux' ? false : 'reads /proc'}

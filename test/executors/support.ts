@@ -8,7 +8,7 @@ import {join} from 'node:path'
 
 import type {ExecutorOptions, ExecutorRegistry} from '../../src/executors/registry.ts'
 import {createExecutors} from '../../src/executors/registry.ts'
-import type {Clock} from '../../src/ports/clock.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
 import type {OutputSink, Run, RunEnd} from '../../src/ports/executor.ts'
 
 export const realClock: Clock = {

@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Finisher} from '../../src/flow/finish.ts'
+import {Finisher} from '../../src/node/finisher.ts'
 import type {FinishItem, FinishOutcome} from '../../src/ports/node-store.ts'
-import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {aJob, NOON} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {CatchUp} from '../../src/core/job.ts'
-import {TermOver} from '../../src/ports/store-failure.ts'
+import {TermOver} from '../../src/ports/store-errors.ts'
 import {aJob, NOON} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
 

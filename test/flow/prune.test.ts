@@ -1,9 +1,9 @@
 /** The prune step over the real store: history is let go in small pieces, what is open or newest stays. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {PruneService} from '../../src/flow/prune.ts'
+import {PruneService} from '../../src/scheduler/retention.ts'
 import type {PruneRequest, PruneResult} from '../../src/ports/leader-store.ts'
-import {TermOver} from '../../src/ports/store-failure.ts'
+import {TermOver} from '../../src/ports/store-errors.ts'
 import {aJob} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Running, type Begun} from '../../src/flow/running.ts'
+import {Running, type Begun} from '../../src/node/execution-run.ts'
 import type {ChainEnd, OutputChain} from '../../src/ports/processor.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {FinishItem, OutputAppend} from '../../src/ports/node-store.ts'

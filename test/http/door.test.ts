@@ -2,9 +2,9 @@
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
 import {test} from 'node:test'
-import {StoreUnavailable, OutcomeUnknown} from '../../src/ports/store-failure.ts'
+import {StoreUnavailable, OutcomeUnknown} from '../../src/ports/store-errors.ts'
 import {Failures, FAILURES_MAX, WINDOW_MS} from '../../src/http/failures.ts'
-import {Gate, type Asking} from '../../src/http/access.ts'
+import {Gate, type Asking} from '../../src/http/auth.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 import {startApi, type Api, type Reply} from './harness.ts'
 

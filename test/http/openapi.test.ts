@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {REFUSALS} from '../../src/core/refusal.ts'
+import {REFUSALS} from '../../src/core/errors.ts'
 import {startApi, type Api} from './harness.ts'
 
 interface Operation {

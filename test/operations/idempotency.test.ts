@@ -1,7 +1,7 @@
 /** What makes two requests the same one. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import type {DomainError} from '../../src/core/refusal.ts'
+import type {DomainError} from '../../src/core/errors.ts'
 import {Idempotent} from '../../src/operations/idempotency.ts'
 import type {Idempotency} from '../../src/ports/job-store.ts'
 

@@ -1,10 +1,10 @@
 /** Waiting for the store has an end, and what its failures become. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {DomainError} from '../../src/core/refusal.ts'
-import {LONG_WORK_MS, PATIENCE_MS, PatientStore} from '../../src/operations/patience.ts'
+import {DomainError} from '../../src/core/errors.ts'
+import {LONG_WORK_MS, PATIENCE_MS, PatientStore} from '../../src/operations/store-deadlines.ts'
 import type {Store} from '../../src/ports/store.ts'
-import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 const NO_STORE = {} as Store

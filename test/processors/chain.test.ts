@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, test} from 'node:test'
 
-import type {Clock} from '../../src/ports/clock.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {Processor, ProcessorStream} from '../../src/ports/processor.ts'
 import type {ChainOptions} from '../../src/processors/chain.ts'

@@ -3,7 +3,7 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 
-import type {Clock} from '../../src/ports/clock.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
 import type {OutputSink, Run} from '../../src/ports/executor.ts'
 
 export const realClock: Clock = {

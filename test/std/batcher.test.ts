@@ -1,7 +1,7 @@
 /** The batcher: every item gets its own answer, in batches of bounded size, one under way at a time. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Batcher} from '../../src/std/batcher.ts'
+import {Batcher} from '../../src/lib/batcher.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 

@@ -1,7 +1,7 @@
 /** Durations as a table: `text → ms`, `null` where it is none; and back. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {DURATION_MAX_MS, formatDuration, parseDuration} from '../../src/std/duration.ts'
+import {DURATION_MAX_MS, formatDuration, parseDuration} from '../../src/lib/duration.ts'
 
 const READ: readonly (readonly [text: string, ms: number | null])[] = [
   ['0', 0],

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Loop} from '../../src/std/loop.ts'
+import {Loop} from '../../src/lib/loop.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
-import {Tail} from '../../src/std/tail.ts'
+import {Tail} from '../../src/lib/tail-buffer.ts'
 
 /** Bytes whose value tells their absolute position, so that a shift or a mix shows. */
 function stretch(from: number, length: number): Uint8Array {

@@ -3,8 +3,8 @@
  * acknowledged to it, one line each. Started by the crash test with a data directory; goes on from whatever
  * is stored there. With `once` as the second argument it only opens and closes the store.
  */
-import {openSqliteStore} from '../../src/stores/sqlite/store.ts'
-import {systemClock} from '../../src/system/system-clock.ts'
+import {openSqliteStore} from '../../src/store/sqlite/store.ts'
+import {systemClock} from '../../src/platform/clock.ts'
 import {anEnd, aSpec} from './exercise-store/scene.ts'
 
 const LANES = 6

@@ -1,7 +1,7 @@
 /** Kills itself when all of a migration but its commit is done. Argument: the data directory. */
-import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
-import {Connection} from '../../src/stores/sqlite/connection.ts'
-import {prepareSchema} from '../../src/stores/sqlite/schema.ts'
+import {storeFiles} from '../../src/store/sqlite/files.ts'
+import {Connection} from '../../src/store/sqlite/connection.ts'
+import {prepareSchema} from '../../src/store/sqlite/schema.ts'
 import {diesAmid} from './next-release.ts'
 
 const connection = new Connection(storeFiles(process.argv[2]!).database, {readOnly: false})

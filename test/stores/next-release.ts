@@ -3,15 +3,15 @@
  * all that a migration may do, so that a statement here that minds one of it shows.
  */
 import assert from 'node:assert/strict'
-import {parseAddress} from '../../src/stores/postgres/address.ts'
-import {Primary} from '../../src/stores/postgres/primary.ts'
-import {prepareSchema, type PreparedSchema} from '../../src/stores/postgres/schema.ts'
-import {Statements} from '../../src/stores/postgres/statements.ts'
-import {MIGRATIONS, SCHEMA_VERSION, type Migration} from '../../src/stores/sql/migrations.ts'
-import {Connection} from '../../src/stores/sqlite/connection.ts'
-import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
-import {prepareSchema as prepareFile} from '../../src/stores/sqlite/schema.ts'
-import {systemClock} from '../../src/system/system-clock.ts'
+import {parseAddress} from '../../src/store/postgres/url.ts'
+import {Primary} from '../../src/store/postgres/primary.ts'
+import {prepareSchema, type PreparedSchema} from '../../src/store/postgres/schema.ts'
+import {Statements} from '../../src/store/postgres/statements.ts'
+import {MIGRATIONS, SCHEMA_VERSION, type Migration} from '../../src/store/sql/migrations.ts'
+import {Connection} from '../../src/store/sqlite/connection.ts'
+import {storeFiles} from '../../src/store/sqlite/files.ts'
+import {prepareSchema as prepareFile} from '../../src/store/sqlite/schema.ts'
+import {systemClock} from '../../src/platform/clock.ts'
 
 const TABLES = [
   'jobs',

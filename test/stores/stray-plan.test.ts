@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
-import {MIGRATIONS} from '../../src/stores/sql/migrations.ts'
-import {loadStray} from '../../src/stores/sql/steps-stray.ts'
-import {DEFAULT_LIMITS} from '../../src/stores/sql/transaction.ts'
-import {sqliteDialect} from '../../src/stores/sqlite/dialect.ts'
+import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
+import {loadStray} from '../../src/store/sql/reassign.ts'
+import {DEFAULT_LIMITS} from '../../src/store/sql/transaction.ts'
+import {sqliteDialect} from '../../src/store/sqlite/dialect.ts'
 
 test('strays are found among what waits, in order', () => {
   const database = new DatabaseSync(':memory:')

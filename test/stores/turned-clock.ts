@@ -2,7 +2,7 @@
  * A clock that stands until a test turns it. Pauses of zero length still end, as soon as other work has had
  * its turn.
  */
-import type {Clock, Timer} from '../../src/ports/clock.ts'
+import type {Clock, Timer} from '../../src/ports/runtime.ts'
 import type {Random} from '../../src/ports/random.ts'
 
 export class TurnedClock implements Clock {

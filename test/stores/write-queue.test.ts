@@ -1,9 +1,9 @@
 /** Group commit: what goes together, in which order, and what callers hear when the writer dies. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {OutcomeUnknown} from '../../src/ports/store-failure.ts'
-import type {WriteAnswer, WriteRequest} from '../../src/stores/sqlite/engine.ts'
-import {WriteQueue, type Committer} from '../../src/stores/sqlite/write-queue.ts'
+import {OutcomeUnknown} from '../../src/ports/store-errors.ts'
+import type {WriteAnswer, WriteRequest} from '../../src/store/sqlite/engine.ts'
+import {WriteQueue, type Committer} from '../../src/store/sqlite/writer.ts'
 
 /** Commits when told to. */
 class HeldCommitter implements Committer {

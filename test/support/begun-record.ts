@@ -3,7 +3,7 @@
  * unless a test says that the disk lost it.
  */
 import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
-import type {Begun} from '../../src/flow/running.ts'
+import type {Begun} from '../../src/node/execution-run.ts'
 import type {EarlierLife} from '../../src/ports/node-store.ts'
 
 export class BegunRecord {

@@ -1,7 +1,7 @@
 /** A lease in memory, by the port's words, whose answers can be delayed, refused or lost. */
 import {isDeepStrictEqual} from 'node:util'
 import type {HeldLease, Lease, LeaderStore} from '../../src/ports/leader-store.ts'
-import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import type {VirtualClock} from './virtual-clock.ts'
 
 export type LeaseFault = 'none' | 'unavailable' | 'answer_lost'

@@ -1,6 +1,6 @@
 /** A store between whom and its caller something can go wrong, method by method, as a script says. */
 import type {Store} from '../../src/ports/store.ts'
-import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-failure.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 
 export type StoreMethod = {
   [Name in keyof Store]: Store[Name] extends (...input: never[]) => Promise<unknown> ? Name : never

@@ -4,7 +4,7 @@
  */
 import type {ExecutionRecord, FinalStatus} from '../../src/core/execution.ts'
 import type {CatchUp, JobCounters, JobRecord, JobSpec, StringMap} from '../../src/core/job.ts'
-import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../src/core/ledger.ts'
+import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../src/core/launch-record.ts'
 import type {Candidate, MemberRecord, MemberStatus} from '../../src/core/node.ts'
 
 /** 2026-03-01T12:00:00Z, a Sunday: where fixtures live unless told otherwise. */

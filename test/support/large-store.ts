@@ -1,10 +1,10 @@
 /** A store on SQLite with a long history, written straight into its file: what takes days to run. */
 import assert from 'node:assert/strict'
-import {openSqliteStore} from '../../src/stores/sqlite/store.ts'
-import {Connection} from '../../src/stores/sqlite/connection.ts'
-import {storeFiles} from '../../src/stores/sqlite/ownership.ts'
-import {systemClock} from '../../src/system/system-clock.ts'
-import {systemRandom} from '../../src/system/system-random.ts'
+import {openSqliteStore} from '../../src/store/sqlite/store.ts'
+import {Connection} from '../../src/store/sqlite/connection.ts'
+import {storeFiles} from '../../src/store/sqlite/files.ts'
+import {systemClock} from '../../src/platform/clock.ts'
+import {systemRandom} from '../../src/platform/random.ts'
 import {aSpec} from '../stores/exercise-store/scene.ts'
 
 const JOBS = 100

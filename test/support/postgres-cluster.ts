@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict'
 import {Client} from 'pg'
-import {openPostgresStore, type OpenedPostgresStore} from '../../src/stores/postgres/store.ts'
+import {openPostgresStore, type OpenedPostgresStore} from '../../src/store/postgres/store.ts'
 import type {Store} from '../../src/ports/store.ts'
-import {systemClock} from '../../src/system/system-clock.ts'
-import {systemRandom} from '../../src/system/system-random.ts'
+import {systemClock} from '../../src/platform/clock.ts'
+import {systemRandom} from '../../src/platform/random.ts'
 import {Scene} from '../stores/exercise-store/scene.ts'
 import type {TestPostgres} from './postgres.ts'
 

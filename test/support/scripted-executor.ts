@@ -5,7 +5,7 @@
  */
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../../src/ports/executor.ts'
 import type {OutputChain} from '../../src/ports/processor.ts'
-import type {Clock, Timer} from '../../src/ports/clock.ts'
+import type {Clock, Timer} from '../../src/ports/runtime.ts'
 
 export interface Script {
   /** How long it runs before it ends by itself; `Infinity` = until it is ended. */

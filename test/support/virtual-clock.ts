@@ -4,7 +4,7 @@
  * the machine's own clock.
  */
 import {setImmediate as nextTurn} from 'node:timers/promises'
-import type {Clock, Timer} from '../../src/ports/clock.ts'
+import type {Clock, Timer} from '../../src/ports/runtime.ts'
 
 interface Armed {
   readonly dueAt: number

@@ -3,7 +3,7 @@ import {chmod, mkdir, mkdtemp, rm, stat, writeFile} from 'node:fs/promises'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {afterEach, beforeEach, test} from 'node:test'
-import {prepareDataDirectory} from '../../src/system/data-directory.ts'
+import {prepareDataDirectory} from '../../src/platform/data-directory.ts'
 
 let directory = ''
 beforeEach(async () => {

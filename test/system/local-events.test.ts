@@ -3,7 +3,7 @@ import {once} from 'node:events'
 import {test} from 'node:test'
 import {Worker} from 'node:worker_threads'
 import type {BelfryEvent} from '../../src/ports/events.ts'
-import {localEvents} from '../../src/system/local-events.ts'
+import {localEvents} from '../../src/telemetry/event-bus.ts'
 
 const clock = {now: () => 1234, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 
@@ -24,7 +24,7 @@ test('every listener hears every event at once, with the time of the clock', () 
 })
 
 test('a listener that throws does not tear the step it watches, but ends the process', async () => {
-  const module = new URL('../../src/system/local-events.ts', import.meta.url).href
+  const module = new URL('../../src/telemetry/event-bus.ts', import.meta.url).href
   const source = `
     const {localEvents} = await import(${JSON.stringify(module)})
     const {parentPort} = await import('node:worker_threads')

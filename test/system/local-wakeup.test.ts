@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {setImmediate as turn} from 'node:timers/promises'
-import {localWakeup} from '../../src/system/local-wakeup.ts'
+import {localWakeup} from '../../src/platform/wakeup.ts'
 
 test('a ring is heard later, and many rings before it are one', async () => {
   const wakeup = localWakeup()

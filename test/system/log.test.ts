@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {localEvents} from '../../src/system/local-events.ts'
-import {logEvents, openLog, type LogLevel} from '../../src/system/log.ts'
+import {localEvents} from '../../src/telemetry/event-bus.ts'
+import {logEvents, openLog, type LogLevel} from '../../src/telemetry/log.ts'
 
 const clock = {now: () => 0, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 

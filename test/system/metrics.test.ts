@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict'
 import {afterEach, test} from 'node:test'
-import {localEvents} from '../../src/system/local-events.ts'
-import {openMetrics, type Metrics, type StoreTotals} from '../../src/system/metrics.ts'
+import {localEvents} from '../../src/telemetry/event-bus.ts'
+import {openMetrics, type Metrics, type StoreTotals} from '../../src/telemetry/metrics.ts'
 
 const clock = {now: () => 0, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 const opened: Metrics[] = []

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {systemClock} from '../../src/system/system-clock.ts'
+import {systemClock} from '../../src/platform/clock.ts'
 
 const clock = systemClock()
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {systemRandom} from '../../src/system/system-random.ts'
+import {systemRandom} from '../../src/platform/random.ts'
 
 test('dice stay in [0, 1), spread evenly, and go on past a refill', () => {
   const random = systemRandom()

@@ -1,7 +1,7 @@
 /** Calls that only a few places may make, each with what to do instead. */
 import {dotted, finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
-const CLOCK = 'take a Clock (src/ports/clock.ts) as an argument'
+const CLOCK = 'take a Clock (src/ports/runtime.ts) as an argument'
 const DICE = 'take a Random (src/ports/random.ts) as an argument'
 const ENTRY = 'read it in src/main.ts and take it as an argument'
 

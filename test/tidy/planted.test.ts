@@ -34,23 +34,23 @@ const IMPORTS: readonly (readonly [path: string, target: string, wrong: RegExp |
   ['src/core/job.ts', './plan.ts', null],
   ['src/core/schedule/cron.ts', '../zone.ts', null],
   ['src/core/job.ts', '../ports/clock.ts', /imports go down only/],
-  ['src/std/loop.ts', '../core/job.ts', /imports go down only/],
+  ['src/lib/loop.ts', '../core/job.ts', /imports go down only/],
   ['src/wire/job.ts', '../ports/clock.ts', /folders on one floor do not import each other/],
-  ['src/flow/run.ts', '../cluster/leadership.ts', /folders on one floor do not import each other/],
+  ['src/node/runner.ts', '../cluster/leadership.ts', /folders on one floor do not import each other/],
   ['src/executors/shell.ts', '../system/log.ts', /folders on one floor do not import each other/],
   ['src/http/server.ts', '../operations/jobs.ts', null],
   ['src/http/server.ts', '../cli/client.ts', /folders on one floor do not import each other/],
-  ['src/flow/run.ts', '../executors/shell.ts', /only the composition roots name adapters/],
+  ['src/node/runner.ts', '../executors/shell.ts', /only the composition roots name adapters/],
   ['src/http/server.ts', '../stores/sqlite/store.ts', /only the composition roots name adapters/],
-  ['src/config.ts', './system/log.ts', /only the composition roots name adapters/],
-  ['src/server.ts', './stores/sqlite/store.ts', null],
-  ['src/server-flow.ts', './executors/registry.ts', null],
-  ['src/server.ts', './config.ts', null],
-  ['src/flow/run.ts', '../server.ts', /imports go down only/],
-  ['src/system/version.ts', '../../package.json', null],
-  ['src/flow/run.ts', '../../test/support/world.ts', /src imports nothing outside of src/],
-  ['src/flow/run.ts', 'fastify', null],
-  ['test/flow/run.test.ts', '../../src/stores/sqlite/store.ts', null],
+  ['src/config/server.ts', './system/log.ts', /only the composition roots name adapters/],
+  ['src/app/server.ts', './stores/sqlite/store.ts', null],
+  ['src/app/node.ts', './executors/registry.ts', null],
+  ['src/app/server.ts', './config.ts', null],
+  ['src/node/runner.ts', '../server.ts', /imports go down only/],
+  ['src/platform/version.ts', '../../package.json', null],
+  ['src/node/runner.ts', '../support/world.ts', /src imports nothing outside of src/],
+  ['src/node/runner.ts', 'fastify', null],
+  ['test/flow/run.test.ts', '../../src/store/sqlite/store.ts', null],
 ]
 
 for (const [path, target, wrong] of IMPORTS)
@@ -143,13 +143,13 @@ const CALLS: readonly (readonly [code: string, instead: RegExp | null])[] = [
 
 for (const [code, instead] of CALLS)
   test(`${JSON.stringify(code)} is ${instead === null ? 'allowed' : 'found'}`, () => {
-    const source = at('src/flow/run.ts', code)
+    const source = at('src/node/runner.ts', code)
     expectFindings((all) => checkBanned(all, []), [source], instead === null ? [] : [instead])
     expectFindings((all) => checkBanned(all, [[/^src\/flow\//, /./]]), [source], [])
   })
 
 test('what one place may use, it may use nothing else', () => {
-  const source = at('src/server.ts', 'process.env.A + Date.now()')
+  const source = at('src/app/server.ts', 'process.env.A + Date.now()')
   const allowed = [[/^src\/server\.ts$/, /^process\.env$/]] as const
   expectFindings((all) => checkBanned(all, allowed), [source], [/Date\.now/])
 })

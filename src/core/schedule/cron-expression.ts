@@ -3,10 +3,10 @@
  * cron-fields.ts, put together for one zone. It never sees descriptors or a `TZ=` prefix;
  * schedule.ts has taken those off.
  */
-import type {Zone} from '../zone.ts'
-import {bitSetOf} from './bit-set.ts'
-import {CronDays} from './cron-days.ts'
-import {FIELD_SHAPES, parseField, valuesOf, type Field, type FieldShape} from './cron-fields.ts'
+import type {Zone} from './zone.ts'
+import {bitSetOf} from '../../lib/bit-set.ts'
+import {CronDays} from './month-days.ts'
+import {FIELD_SHAPES, parseField, valuesOf, type Field, type FieldShape} from './cron-field.ts'
 import {CronSchedule} from './cron.ts'
 import type {Schedule} from './planned.ts'
 import {WallTimes} from './wall-times.ts'

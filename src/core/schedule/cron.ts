@@ -10,8 +10,8 @@
  * - Wild hour field (`*` or a step): every instant whose wall clock matches. Gaps add nothing, both
  *   passes match.
  */
-import {assert} from '../../std/assert.ts'
-import {OFFSET_MAX_MS, type Zone, type ZoneStretch} from '../zone.ts'
+import {assert} from '../../lib/assert.ts'
+import {OFFSET_MAX_MS, type Zone, type ZoneStretch} from './zone.ts'
 import {PLANNED_MAX, PLANNED_MIN, type Schedule} from './planned.ts'
 import type {WallTimes} from './wall-times.ts'
 

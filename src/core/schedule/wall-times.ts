@@ -4,8 +4,8 @@
  * Nothing is walked through second by second: the next reading comes from bit sets, and whole days
  * are counted by multiplication.
  */
-import {countBelow, has, nextMember, previousMember, type BitSet} from './bit-set.ts'
-import type {CronDays} from './cron-days.ts'
+import {countBelow, has, nextMember, previousMember, type BitSet} from '../../lib/bit-set.ts'
+import type {CronDays} from './month-days.ts'
 
 const SECOND_MS = 1000
 const DAY_MS = 86_400_000

@@ -1,7 +1,7 @@
 /** Cases of members that go for good: forgotten after a long absence, or removed by somebody. */
 import assert from 'node:assert/strict'
 import type {MemberRecord} from '../../../src/core/node.ts'
-import {TermOver} from '../../../src/ports/store-failure.ts'
+import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, HOUR, MINUTE, type Scene} from './scene.ts'
 

@@ -1,6 +1,6 @@
 /** Cases of the lease: one holder at a time, terms that only grow, and writes of a deposed leader refused. */
 import assert from 'node:assert/strict'
-import {TermOver} from '../../../src/ports/store-failure.ts'
+import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
 import type {Scene} from './scene.ts'
 

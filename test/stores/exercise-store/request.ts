@@ -1,6 +1,6 @@
 /** Cases of requests to run: by hand, on create, and what the leader makes of them. */
 import assert from 'node:assert/strict'
-import type {RequestDecision} from '../../../src/core/ledger.ts'
+import type {RequestDecision} from '../../../src/core/launch-record.ts'
 import type {Case} from './case.ts'
 import {aRow, DAY, MINUTE, targets, type Scene} from './scene.ts'
 

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict'
 import type {FinalStatus} from '../../../src/core/execution.ts'
 import type {JobRecord, JobSpec} from '../../../src/core/job.ts'
-import type {LedgerRow} from '../../../src/core/ledger.ts'
+import type {LedgerRow} from '../../../src/core/launch-record.ts'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
 import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job-store.ts'

@@ -1,7 +1,7 @@
 /** Connection strings: what they say, what is refused, and that nothing secret is ever repeated. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {describeAddress, parseAddress, type Address} from '../../../src/stores/postgres/address.ts'
+import {describeAddress, parseAddress, type Address} from '../../../src/store/postgres/url.ts'
 
 function addressOf(url: string): Address {
   const parsed = parseAddress(url)

@@ -4,9 +4,9 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-failure.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import type {Store} from '../../../src/ports/store.ts'
-import {localWakeup} from '../../../src/system/local-wakeup.ts'
+import {localWakeup} from '../../../src/platform/wakeup.ts'
 import {CutProxy} from '../../support/cut-proxy.ts'
 import {freshSchema, openAt, type Opened} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'

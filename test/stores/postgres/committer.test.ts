@@ -1,11 +1,11 @@
 /** What a batch of writes is told when its transactions end as a script says. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-failure.ts'
-import type {Attempt, AttemptParts} from '../../../src/stores/postgres/attempt.ts'
-import {Committer} from '../../../src/stores/postgres/committer.ts'
-import type {SessionPool} from '../../../src/stores/postgres/session-pool.ts'
-import type {Write} from '../../../src/stores/postgres/unit.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
+import type {Attempt, AttemptParts} from '../../../src/store/postgres/attempt.ts'
+import {Committer} from '../../../src/store/postgres/commit.ts'
+import type {SessionPool} from '../../../src/store/postgres/pool.ts'
+import type {Write} from '../../../src/store/postgres/unit.ts'
 
 function writesOf(count: number): Write[] {
   return Array.from({length: count}, (_, index) => {

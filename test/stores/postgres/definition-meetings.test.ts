@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
+import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import type {ClaimedExecution, FinishOutcome} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'

@@ -1,8 +1,8 @@
 /** What a server warns of, by what a database answers: the questions are answered here, without one. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {engineFacts} from '../../../src/stores/postgres/facts.ts'
-import type {Row} from '../../../src/stores/sql/command.ts'
+import {engineFacts} from '../../../src/store/postgres/durability.ts'
+import type {Row} from '../../../src/store/sql/query.ts'
 
 const SETTINGS = {
   server_version: '18.1',

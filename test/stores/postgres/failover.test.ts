@@ -4,8 +4,8 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-failure.ts'
-import {localWakeup} from '../../../src/system/local-wakeup.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
+import {localWakeup} from '../../../src/platform/wakeup.ts'
 import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {aSpec, Scene} from '../exercise-store/scene.ts'

@@ -1,7 +1,7 @@
 /** A server that is cut off amid a transaction, without a word: what it has locked is free soon. */
 import assert from 'node:assert/strict'
 import {after, before, test} from 'node:test'
-import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
+import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import {CutProxy} from '../../support/cut-proxy.ts'
 import {openAt, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'

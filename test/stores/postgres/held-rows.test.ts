@@ -1,9 +1,9 @@
 /** Rows that somebody keeps locked: who needs them is told in time, and nobody else is held up. */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import type {DueDecision} from '../../../src/core/ledger.ts'
+import type {DueDecision} from '../../../src/core/launch-record.ts'
 import type {JobRecord} from '../../../src/core/job.ts'
-import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
+import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {anEnd, aRow, MINUTE, targets} from '../exercise-store/scene.ts'

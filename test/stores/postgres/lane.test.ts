@@ -2,12 +2,12 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {setImmediate as nextTurn} from 'node:timers/promises'
-import {StoreUnavailable} from '../../../src/ports/store-failure.ts'
-import type {Outcome} from '../../../src/stores/postgres/committer.ts'
-import {Lane} from '../../../src/stores/postgres/lane.ts'
-import type {Session} from '../../../src/stores/postgres/session.ts'
-import {SessionPool, type Lender} from '../../../src/stores/postgres/session-pool.ts'
-import type {Write} from '../../../src/stores/postgres/unit.ts'
+import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
+import type {Outcome} from '../../../src/store/postgres/commit.ts'
+import {Lane} from '../../../src/store/postgres/write-queue.ts'
+import type {Session} from '../../../src/store/postgres/connection.ts'
+import {SessionPool, type Lender} from '../../../src/store/postgres/pool.ts'
+import type {Write} from '../../../src/store/postgres/unit.ts'
 import {VirtualClock} from '../../support/virtual-clock.ts'
 
 /** Commits when told to; each write is answered by its first input. */

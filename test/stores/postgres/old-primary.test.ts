@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-failure.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'

@@ -3,9 +3,9 @@ import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {createServer, type AddressInfo} from 'node:net'
 import {after, before, describe, it} from 'node:test'
-import {openPostgresStore} from '../../../src/stores/postgres/store.ts'
-import {systemClock} from '../../../src/system/system-clock.ts'
-import {systemRandom} from '../../../src/system/system-random.ts'
+import {openPostgresStore} from '../../../src/store/postgres/store.ts'
+import {systemClock} from '../../../src/platform/clock.ts'
+import {systemRandom} from '../../../src/platform/random.ts'
 import {freePort, TestPostgres} from '../../support/postgres.ts'
 
 /** Some roles must say a password; the way it is asked for differs. */

@@ -1,0 +1,88 @@
+/**
+ * How an agent finds its cluster: the link to a server with everything the rest of the agent has to say over
+ * it. Stands apart from `agent.ts`, which holds the order of starting and stopping.
+ */
+import type {AgentConfig} from '../config/agent.ts'
+import type {MemberStatus} from '../core/node.ts'
+import type {Clock} from '../ports/runtime.ts'
+import type {Random} from '../ports/random.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
+import {StartRefused} from './start-refused.ts'
+import {knownCluster, rememberCluster} from '../agents/client/cluster-id.ts'
+import {webSocketDial} from '../agents/client/socket.ts'
+import {HeldExecutions} from '../agents/client/held.ts'
+import {AgentLink} from '../agents/client/link.ts'
+import {RemoteNodeStore} from '../agents/client/store.ts'
+import type {Log} from '../telemetry/log.ts'
+import {VERSION} from '../platform/version.ts'
+
+export interface JoiningParts {
+  readonly config: AgentConfig
+  readonly clock: Clock
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly log: Log
+  readonly node: {readonly id: string; readonly incarnation: string}
+  /** What this node is at the moment. */
+  readonly status: () => MemberStatus
+  /** After it had joined: another life of this node has, too. */
+  readonly fenced: (why: string) => void
+}
+
+export interface Joining {
+  readonly link: AgentLink
+  readonly store: RemoteNodeStore
+  /**
+   * The URL of the first server that takes the agent in, however long that takes. Rejects with
+   * `StartRefused` for what trying again cannot mend.
+   */
+  readonly joined: Promise<string>
+}
+
+/** From dialling to the upgrade. */
+const DIAL_MS = 5_000
+
+/** Begins to dial. Throws `StartRefused`. */
+export async function joinCluster(parts: JoiningParts): Promise<Joining> {
+  const {config, clock, random, wakeup, log} = parts
+  const {servers, token, ca, limits, dataDirectory} = config
+  const clusterId = await knownCluster(dataDirectory).catch((error: Error) => {
+    throw new StartRefused(`${error.message}.`, {cause: error})
+  })
+  const held = new HeldExecutions()
+  const first = Promise.withResolvers<string>()
+  let hasJoined = false
+  const link = new AgentLink({
+    dial: webSocketDial({token, ca, handshakeMs: DIAL_MS, version: VERSION}),
+    urls: servers,
+    clock,
+    random,
+    introduction: () => ({...introductionOf(parts), ...held.inHand()}),
+    clusterId,
+    remember: (id) => rememberCluster(dataDirectory, id),
+    silenceMs: limits.linkSilenceMs,
+    rang: (bell) => wakeup.ring(bell),
+    joined: (url) => {
+      if (hasJoined) log.logger.info({url}, 'joined again')
+      hasJoined = true
+      wakeup.ring('run')
+      first.resolve(url)
+    },
+    report: (sentence) => log.logger.warn(sentence),
+    refused: (sentence, kind) => {
+      if (kind === 'fenced' && hasJoined) parts.fenced(sentence)
+      else first.reject(new StartRefused(sentence))
+    },
+  })
+  const store = new RemoteNodeStore(link, held, () => wakeup.ring('cancel'))
+  link.start()
+  return {link, store, joined: first.promise}
+}
+
+function introductionOf({config, node, status}: JoiningParts) {
+  const {nodeName, tags, slots} = config
+  return {
+    node: {...node, name: nodeName, tags: {...tags}, slots, version: VERSION},
+    status: status(),
+  }
+}

@@ -1,0 +1,280 @@
+/**
+ * The composition root of an agent: names every adapter, wires the run step over a store that is asked
+ * through a server, and holds the order of starting and stopping. It decides nothing about jobs.
+ *
+ * Starting: data directory, orphans of an earlier life, the link, results of that life that no server has,
+ * the word that nothing else of it is left, with what it never started, and only then work. Stopping is the
+ * reverse, with running work let finish in between.
+ */
+import {joinCluster} from './agent-join.ts'
+import {finishingKept, KEEP_RESULT, openResults} from './agent-results.ts'
+import {Membership, replacedSentence} from '../node/membership.ts'
+import type {AgentConfig} from '../config/agent.ts'
+import type {MemberStatus} from '../core/node.ts'
+import type {BegunFile} from '../node/start-log.ts'
+import type {ExecutorRegistry} from '../executors/registry.ts'
+import type {RunService} from '../node/runner.ts'
+import type {BelfryEvent, Events} from '../ports/events.ts'
+import type {FinishItem} from '../ports/node-store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
+import {createProcessors} from '../processors/registry.ts'
+import {openExecutors} from './server-executors.ts'
+import {runService} from './node.ts'
+import {nodeLives} from './server-lives.ts'
+import {StartRefused} from './start-refused.ts'
+import type {AgentLink} from '../agents/client/link.ts'
+import type {ResultJournal} from '../agents/client/result-log.ts'
+import type {RemoteNodeStore} from '../agents/client/store.ts'
+import {prepareDataDirectory} from '../platform/data-directory.ts'
+import {lockDirectory} from '../platform/directory-lock.ts'
+import {localEvents} from '../telemetry/event-bus.ts'
+import {localWakeup} from '../platform/wakeup.ts'
+import {logEvents, openLog, type Log} from '../telemetry/log.ts'
+import {nodeIdentity} from '../platform/node-identity.ts'
+import {systemClock} from '../platform/clock.ts'
+import {systemRandom} from '../platform/random.ts'
+
+export interface RunningAgent {
+  /** Leaves in good order: no new work, running work finishes up to the grace period. Repeatable. */
+  stop(): Promise<void>
+  /** Ends running work at once, also while stopping. */
+  hurry(): void
+  /** The exit code, once everything has ended. Rejects with `StartRefused`. */
+  readonly done: Promise<number>
+}
+
+export interface AgentSurroundings {
+  /** Called once, with the line for standard output. */
+  ready(line: string): void
+  readonly environment: Readonly<Record<string, string | undefined>>
+}
+
+/** Begins to start; what comes of it, `done` tells. */
+export function startAgent(config: AgentConfig, surroundings: AgentSurroundings): RunningAgent {
+  const agent = new Agent(config, surroundings)
+  void agent.live()
+  return agent
+}
+
+/** Results of an earlier life are offered again this often, while no server takes them. */
+const AGAIN_MS = 500
+
+class Agent implements RunningAgent {
+  readonly #config: AgentConfig
+  readonly #surroundings: AgentSurroundings
+  readonly #clock = systemClock()
+  readonly #random = systemRandom()
+  readonly #wakeup = localWakeup()
+  readonly #events = localEvents(this.#clock)
+  readonly #log: Log
+  readonly #done = Promise.withResolvers<number>()
+  readonly #incarnation = this.#random.id()
+  /** What was opened, newest last; closed in reverse. */
+  readonly #opened: (() => unknown)[] = []
+  #link: AgentLink | null = null
+  #store!: RemoteNodeStore
+  #journal!: ResultJournal
+  #membership: Membership | null = null
+  #run: RunService | null = null
+  #status: MemberStatus = 'alive'
+  #isFenced = false
+  #stopping: Promise<void> | null = null
+  #exitCode = 0
+
+  constructor(config: AgentConfig, surroundings: AgentSurroundings) {
+    this.#config = config
+    this.#surroundings = surroundings
+    this.#log = openLog({
+      level: config.logLevel,
+      pretty: process.stderr.isTTY,
+      colours: process.stderr.isTTY,
+      node: config.nodeName,
+    })
+    logEvents(this.#loggedEvents(), this.#log.logger)
+  }
+
+  get done(): Promise<number> {
+    return this.#done.promise
+  }
+
+  /** Never rejects; what goes wrong, `done` tells. */
+  async live(): Promise<void> {
+    try {
+      await this.#start()
+    } catch (error) {
+      if (this.#stopping !== null) return
+      this.#stopping = this.#close()
+      await this.#stopping
+      this.#done.reject(error)
+    }
+  }
+
+  stop(): Promise<void> {
+    this.#stopping ??= this.#stop()
+    return this.#stopping
+  }
+
+  hurry(): void {
+    this.#run?.killAll()
+  }
+
+  async #start(): Promise<void> {
+    const config = this.#config
+    for (const warning of config.warnings) this.#log.logger.warn(warning)
+    const node = {id: await this.#openDirectory(), incarnation: this.#incarnation}
+    const base = {config, clock: this.#clock, log: this.#log}
+    const {journal, left} = await openResults({...base, dataDirectory: config.dataDirectory})
+    this.#journal = journal
+    this.#opened.push(() => journal.close())
+    const {environment} = this.#surroundings
+    const executors = await openExecutors({...base, nodeId: node.id, environment})
+    this.#opened.push(() => executors.stop())
+    const {link, store, joined} = await joinCluster({
+      ...base,
+      random: this.#random,
+      wakeup: this.#wakeup,
+      node,
+      status: () => this.#status,
+      fenced: (why) => this.#fenced(why),
+    })
+    this.#opened.push(() => link.stop())
+    this.#link = link
+    this.#store = store
+    const url = await joined
+    await this.#deliver(left)
+    const lives = nodeLives({dataDirectory: config.dataDirectory, log: this.#log})
+    lives.told(await this.#insist(() => store.earlierOver(lives.earlier)))
+    const begun = lives.begin(node.incarnation)
+    this.#work(node, link, executors, begun)
+    this.#surroundings.ready(`belfry agent ${config.nodeName} joined ${url}`)
+  }
+
+  /** Answers this node's identity. */
+  async #openDirectory(): Promise<string> {
+    const {dataDirectory} = this.#config
+    const directory = await prepareDataDirectory(dataDirectory)
+    if (!directory.ok) throw new StartRefused(directory.problem)
+    const lock = lockDirectory(dataDirectory)
+    if (!lock.ok) throw new StartRefused(lock.problem)
+    this.#opened.push(() => lock.release())
+    const identity = await nodeIdentity(dataDirectory, this.#random)
+    if (!identity.ok) throw new StartRefused(identity.problem)
+    return identity.id
+  }
+
+  /** Results that an earlier life could not deliver: before the rest of that life is declared lost. */
+  async #deliver(left: readonly FinishItem[]): Promise<void> {
+    if (left.length === 0) return
+    await this.#insist(() => this.#store.finish(left))
+    await this.#journal.delivered(left.map(({key}) => key))
+    this.#log.logger.info({results: left.length}, 'delivered results of an earlier life')
+  }
+
+  /** Until a server has done it, or this agent ends. */
+  async #insist<Result>(work: () => Promise<Result>): Promise<Result> {
+    while (this.#stopping === null) {
+      try {
+        return await work()
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable) && !(error instanceof OutcomeUnknown)) throw error
+        await new Promise<void>((resolve) => this.#clock.after(AGAIN_MS, resolve))
+      }
+    }
+    throw new StartRefused('The agent was stopped before it had joined.')
+  }
+
+  #work(
+    node: {readonly id: string; readonly incarnation: string},
+    link: AgentLink,
+    executors: ExecutorRegistry,
+    begun: BegunFile,
+  ): void {
+    const {limits, nodeName, dataDirectory, logRoot, syslogUrl} = this.#config
+    const ports = {store: this.#store, clock: this.#clock, events: this.#events}
+    this.#membership = new Membership({
+      ...ports,
+      member: {...node, name: nodeName},
+      heartbeatMs: limits.heartbeatMs,
+      replaced: (why) => this.#fenced(replacedSentence(why, nodeName)),
+    })
+    this.#membership.start()
+    const processors = createProcessors({
+      dataDir: dataDirectory,
+      nodeName,
+      clock: this.#clock,
+      logRoot,
+      syslogUrl,
+      writeLog: (record) => this.#log.logger.info(record, 'output'),
+      runProgram: (argv, input) => executors.runProgram(argv, input),
+    })
+    const parts = {...ports, config: this.#config, random: this.#random, wakeup: this.#wakeup}
+    this.#run = runService(parts, node, executors, processors, {
+      cutOff: {
+        forMs: () => link.cutOffMs,
+        limitMs: limits.cutOffMs,
+        mayLeave: () => !link.isConnected,
+      },
+      pollMs: limits.agentPollMs,
+      // Each heartbeat says what runs here, and its answer what of it is not this node's.
+      verifyEveryMs: Infinity,
+      takenAway: () => this.#store.takenAway(),
+      begun,
+      finishing: finishingKept(this.#journal, this.#events),
+    })
+    this.#run.start()
+  }
+
+  /** Another life of this node has joined, or another node under its name: nothing of this one may go on. */
+  #fenced(why: string): void {
+    this.#log.logger.error(why)
+    this.#exitCode = 1
+    this.#isFenced = true
+    void this.stop()
+    this.hurry()
+  }
+
+  async #stop(): Promise<void> {
+    this.#link?.leaving()
+    if (this.#run !== null) {
+      // From the first moment on nothing new is taken, so that a second signal finds all there is to end.
+      await Promise.all([this.#run.drain(this.#config.graceMs), this.#tell('leaving')])
+      const {waitingCount} = this.#journal
+      // Once told that it left, a leader would end what these are the results of.
+      if (waitingCount === 0) await this.#tell('left')
+      else
+        this.#log.logger.warn({results: waitingCount}, 'no server took these; the next start will')
+      await this.#membership?.stop()
+    }
+    this.#log.logger.info('stopped')
+    await this.#close()
+    this.#done.resolve(this.#exitCode)
+  }
+
+  async #close(): Promise<void> {
+    for (const close of this.#opened.splice(0).toReversed()) await close()
+    this.#log.flush()
+  }
+
+  /** The cluster finds out by silence what it could not be told; of a life that was replaced, nothing. */
+  async #tell(status: 'leaving' | 'left'): Promise<void> {
+    this.#status = status
+    if (this.#isFenced) return
+    try {
+      await this.#membership?.become(status)
+    } catch (error) {
+      this.#log.logger.warn({err: error}, `could not tell a server that this node is ${status}`)
+    }
+  }
+
+  /** Without a link every step that needs a server fails, and the link has already said why. */
+  #loggedEvents(): Events {
+    const isKnown = (event: BelfryEvent) =>
+      event.name === 'step_failed' &&
+      event.data.step !== KEEP_RESULT &&
+      this.#link?.isConnected !== true
+    return {
+      emit: (name, data) => this.#events.emit(name, data),
+      listen: (heard) => this.#events.listen((event) => isKnown(event) || heard(event)),
+    }
+  }
+}

@@ -1,0 +1,112 @@
+/** Commands about the service itself: status, members, pause, leaving, what a schedule means. */
+import type {Command} from 'commander'
+import type {PauseStatusJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
+import type {MemberJson} from '../../wire/member.ts'
+import {path} from '../client.ts'
+import {printPlanned} from './jobs.ts'
+import {printJson, type Session, type Use} from '../session.ts'
+import {facts, table, type Column} from '../format.ts'
+import {status, toned} from '../terminal.ts'
+
+export function addClusterCommands(program: Command, use: Use): void {
+  program.command('status').description('Show the state of the server').action(use(show))
+  program
+    .command('members')
+    .description('List the nodes')
+    .action(use(members))
+    .command('remove <member>')
+    .description('Remove a node that has left or failed, by its name or id')
+    .action(use(remove))
+  program
+    .command('pause')
+    .description('Pause submissions: jobs cannot be created or changed, existing ones go on')
+    .action(use((session) => pause(session, 'pause')))
+  program
+    .command('unpause')
+    .description('Resume submissions')
+    .action(use((session) => pause(session, 'unpause')))
+  program.command('leave').description('Make the server finish its work and end').action(use(leave))
+  program
+    .command('schedule')
+    .description('Schedules')
+    .command('preview <expression>')
+    .description('Show the next planned times of a schedule')
+    .option('--timezone <zone>', 'the zone it is read in')
+    .option('--name <job>', 'the job whose name spreads "~"')
+    .option('--count <n>', 'how many')
+    .action(use(preview))
+}
+
+async function show(session: Session): Promise<void> {
+  const {value} = await session.client.call<StatusJson>('GET', '/')
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  for (const section of ['agent', 'gossip', 'tags'] as const) {
+    terminal.out(`${toned(terminal, 'strong', section)}\n`)
+    terminal.out(
+      facts(
+        terminal,
+        Object.entries(value[section]).map(([key, text]) => [`  ${key}`, text]),
+      ),
+    )
+  }
+}
+
+async function members(session: Session): Promise<void> {
+  const {value} = await session.client.call<MemberJson[]>('GET', '/members')
+  printMembers(session, value)
+}
+
+async function remove(session: Session, member: string): Promise<void> {
+  const {value} = await session.client.call<MemberJson>('DELETE', path('members', member))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`removed ${value.Name}, which had ${value.statusText}\n`)
+}
+
+function printMembers(session: Session, value: readonly MemberJson[]): void {
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const columns: readonly Column<MemberJson>[] = [
+    {
+      title: 'NAME',
+      text: (member) => member.Name,
+      shown: (text) => toned(terminal, 'strong', text),
+    },
+    {title: 'STATUS', text: (member) => member.statusText, shown: (text) => status(terminal, text)},
+    {
+      title: 'ADDRESS',
+      text: (member) => member.Tags['rpc_addr'] ?? `${member.Addr}:${member.Port}`,
+    },
+    {title: 'VERSION', text: (member) => member.Tags['version'] ?? ''},
+    {
+      title: 'TAGS',
+      text: ({Tags}) =>
+        Object.entries(Tags)
+          .map(([key, text]) => `${key}=${text}`)
+          .join(' '),
+    },
+  ]
+  terminal.out(table(terminal, columns, value, 'No members.'))
+}
+
+async function pause(session: Session, verb: 'pause' | 'unpause'): Promise<void> {
+  const {value} = await session.client.call<PauseStatusJson>('POST', `/${verb}`)
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`submissions are ${value.paused ? 'paused' : 'not paused'}\n`)
+}
+
+async function leave(session: Session): Promise<void> {
+  const {value} = await session.client.call<MemberJson[]>('POST', '/leave')
+  printMembers(session, value)
+}
+
+async function preview(
+  session: Session,
+  expression: string,
+  options: {timezone?: string; name?: string; count?: string},
+): Promise<void> {
+  const {value} = await session.client.call<PlannedTimesJson>('GET', '/schedules/preview', {
+    query: {schedule: expression, ...options},
+  })
+  printPlanned(session, value)
+}

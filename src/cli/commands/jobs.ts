@@ -1,0 +1,205 @@
+/** `belfry jobs …`: what is planned, and changing it. */
+import type {Command} from 'commander'
+import type {PlannedTimesJson} from '../../wire/cluster.ts'
+import type {JobJson} from '../../wire/job.ts'
+import type {LaunchJson} from '../../wire/launch.ts'
+import {path} from '../client.ts'
+import {readJobFile} from './job-file.ts'
+import {oneLine} from '../sanitize.ts'
+import {
+  CommandFailed,
+  printJson,
+  printNotes,
+  sentenceOf,
+  type Session,
+  type Use,
+} from '../session.ts'
+import {facts, table, type Column} from '../format.ts'
+import {status, toned, type Terminal} from '../terminal.ts'
+import {relative} from '../times.ts'
+
+const LAUNCHES_SHOWN = '20'
+
+export function addJobCommands(program: Command, use: Use): void {
+  const jobs = program.command('jobs').description('Jobs: list, show, apply, run, toggle, delete')
+  jobs
+    .command('list')
+    .description('List jobs')
+    .option('-q, --query <text>', 'only those whose name or display name holds the text')
+    .option('--status <status>', 'success, failed, partially_failed or untriggered')
+    .option('--limit <n>', 'at most that many')
+    .action(use(list))
+  jobs.command('show <name>').description('Show one job').action(use(show))
+  jobs
+    .command('apply')
+    .description('Create or replace the job, or the list of jobs, in a JSON file')
+    .requiredOption('-f, --file <file>', 'the file; - for standard input')
+    .option('--run', 'run each once, right away')
+    .action(use(apply))
+  jobs
+    .command('run <name>')
+    .description('Run a job now')
+    .option('--force', 'even while another launch of it is open under "forbid"')
+    .action(use(run))
+  jobs.command('toggle <name>').description('Enable or disable a job').action(use(toggle))
+  jobs.command('delete <name>').description('Delete a job and its history').action(use(remove))
+  jobs
+    .command('next <name>')
+    .description('Show the next planned times of a job')
+    .option('--count <n>', 'how many')
+    .action(use(next))
+  jobs
+    .command('launches <name>')
+    .description('Show what became of the planned times of a job, newest first')
+    .option('--limit <n>', 'at most that many', LAUNCHES_SHOWN)
+    .action(use(launches))
+}
+
+async function list(
+  session: Session,
+  options: {query?: string; status?: string; limit?: string},
+): Promise<void> {
+  const query = {q: options.query, status: options.status, _end: options.limit}
+  const {value, headers} = await session.client.call<JobJson[]>('GET', '/jobs', {query})
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const now = session.clock.now()
+  terminal.out(table(terminal, jobColumns(terminal, now), value, 'No jobs.'))
+  const total = Number(headers.get('x-total-count') ?? value.length)
+  if (total > value.length) terminal.err(`${value.length} of ${total} jobs\n`)
+}
+
+function jobColumns(terminal: Terminal, now: number): readonly Column<JobJson>[] {
+  return [
+    {title: 'NAME', text: (job) => job.name, shown: (text) => toned(terminal, 'strong', text)},
+    {title: 'SCHEDULE', text: scheduleOf},
+    {title: 'NEXT', text: (job) => (job.disabled ? 'disabled' : relative(job.next, now))},
+    {title: 'STATUS', text: (job) => job.status, shown: (text) => status(terminal, text)},
+    {title: 'OK', text: (job) => String(job.success_count)},
+    {title: 'ERRORS', text: (job) => String(job.error_count)},
+    {title: 'LAST OK', text: (job) => relative(job.last_success, now)},
+    {title: 'LAST ERROR', text: (job) => relative(job.last_error, now)},
+  ]
+}
+
+function scheduleOf(job: JobJson): string {
+  return job.parent_job === '' ? job.schedule : `after ${job.parent_job}`
+}
+
+async function show(session: Session, name: string): Promise<void> {
+  const {value: job} = await session.client.call<JobJson>('GET', path('jobs', name))
+  if (session.json) return printJson(session, job)
+  const {terminal} = session
+  const now = session.clock.now()
+  const when = (time: string | null) => (time === null ? '-' : `${time} (${relative(time, now)})`)
+  const map = (values: Readonly<Record<string, string>>) =>
+    Object.entries(values).map(([key, value]) => oneLine(`${key}=${value}`))
+  const optional: readonly (readonly [string, string])[] = [
+    ['display name', oneLine(job.displayname)],
+    ['time zone', job.timezone],
+    ['owner', oneLine(`${job.owner} ${job.owner_email}`)],
+    ['tags', map(job.tags).join(', ')],
+    ['metadata', map(job.metadata).join(', ')],
+    ['dependents', job.dependent_jobs.join(', ')],
+    ['processors', Object.keys(job.processors).join(', ')],
+    ['starts', job.starts_at === null ? '' : when(job.starts_at)],
+    ['expires', job.expires_at === null ? '' : when(job.expires_at)],
+  ]
+  terminal.out(
+    facts(terminal, [
+      ['name', toned(terminal, 'strong', job.name)],
+      ['schedule', oneLine(scheduleOf(job))],
+      ['next', job.disabled ? 'disabled' : when(job.next)],
+      ['status', status(terminal, job.status === '' ? 'never finished' : job.status)],
+      ['succeeded', `${job.success_count}, last ${when(job.last_success)}`],
+      ['other ends', `${job.error_count}, last ${when(job.last_error)}`],
+      ['executor', [job.executor, ...map(job.executor_config)].join(' ')],
+      ['concurrency', job.concurrency],
+      ['retries', String(job.retries)],
+      ['catch up', `${job.catch_up}, at most ${job.max_lateness} late`],
+      ...optional.filter(([, text]) => text !== ''),
+    ]),
+  )
+}
+
+async function apply(session: Session, options: {file: string; run?: true}): Promise<void> {
+  const stored: JobJson[] = []
+  for (const job of await readJobFile(options.file, session.terminal)) {
+    const query = {runoncreate: options.run === undefined ? undefined : 'true'}
+    const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query})
+    const {value, headers} = await call.catch((error: unknown) => named(job['name'], error))
+    printNotes(session, headers)
+    stored.push(value)
+    if (!session.json) session.terminal.out(`applied ${value.name}\n`)
+  }
+  if (session.json) printJson(session, stored)
+}
+
+/** A file may hold many jobs, and a refusal names only the field. */
+function named(name: unknown, error: unknown): never {
+  const sentence = sentenceOf(error)
+  if (sentence === null || typeof name !== 'string') throw error
+  throw new CommandFailed(`${oneLine(name)}: ${sentence}`, {cause: error})
+}
+
+async function run(session: Session, name: string, options: {force?: true}): Promise<void> {
+  const query = {force: options.force === undefined ? undefined : 'true'}
+  const {value, headers} = await session.client.call<JobJson>('POST', path('jobs', name, 'run'), {
+    query,
+  })
+  if (session.json) return printJson(session, value)
+  const group = headers.get('x-launch-id') ?? '?'
+  session.terminal.out(`${value.name} will run as launch ${group}\n`)
+}
+
+async function toggle(session: Session, name: string): Promise<void> {
+  const {value} = await session.client.call<JobJson>('POST', path('jobs', name, 'toggle'))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`${value.name} is ${value.disabled ? 'disabled' : 'enabled'}\n`)
+}
+
+async function remove(session: Session, name: string): Promise<void> {
+  const {value} = await session.client.call<JobJson>('DELETE', path('jobs', name))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`deleted ${value.name}\n`)
+}
+
+async function next(session: Session, name: string, options: {count?: string}): Promise<void> {
+  const {value} = await session.client.call<PlannedTimesJson>('GET', path('jobs', name, 'next'), {
+    query: {count: options.count},
+  })
+  printPlanned(session, value)
+}
+
+/** Planned times, one a line. */
+export function printPlanned(session: Session, planned: PlannedTimesJson): void {
+  if (session.json) return printJson(session, planned)
+  const now = session.clock.now()
+  const lines = planned.next.map((time) => `${time}  ${relative(time, now)}\n`)
+  session.terminal.out(lines.length === 0 ? 'Nothing is planned.\n' : lines.join(''))
+}
+
+async function launches(session: Session, name: string, options: {limit: string}): Promise<void> {
+  const {value} = await session.client.call<LaunchJson[]>('GET', path('jobs', name, 'launches'), {
+    query: {_end: options.limit},
+  })
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const columns: readonly Column<LaunchJson>[] = [
+    {title: 'LAUNCH', text: (launch) => String(launch.group)},
+    {title: 'PLANNED', text: (launch) => launch.scheduled_at},
+    {title: 'CAUSE', text: (launch) => launch.cause},
+    {
+      title: 'DECISION',
+      text: (launch) => launch.decision,
+      shown: (text) => status(terminal, text),
+    },
+    {title: 'TIMES', text: (launch) => String(launch.count)},
+    {
+      title: 'EXECUTIONS',
+      text: ({executions}) => executions.map(({id, status: end}) => `${id} ${end}`).join(', '),
+    },
+    {title: 'REASON', text: (launch) => launch.reason},
+  ]
+  terminal.out(table(terminal, columns, value, 'Nothing was planned yet.'))
+}

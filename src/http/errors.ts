@@ -1,0 +1,75 @@
+/**
+ * Errors as answers: a problem document (RFC 9457), or one line of text for what a submit decides. Everything
+ * that is not a refusal is a fault of ours: 500 with an id and nothing about its inside.
+ */
+import {DomainError, REFUSALS, statusOf, type RefusalCode} from '../core/errors.ts'
+import {QueryProblem} from '../wire/query.ts'
+import type {ProblemJson} from '../wire/cluster.ts'
+
+export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8'
+export const TEXT_TYPE = 'text/plain; charset=utf-8'
+
+/** What a submit does not decide itself, and so answers like every other route. */
+const NEVER_TEXT: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
+
+export interface ErrorAnswer {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+  readonly headers: Readonly<Record<string, string>>
+}
+
+/** `errorOf` for refusals; faults need an id, see `faultAnswer`. `asText` = the route is a submit. */
+export function refusalAnswer(refusal: DomainError, asText: boolean, pretty: boolean): ErrorAnswer {
+  const status = statusOf(refusal.code)
+  const headers: Record<string, string> = {}
+  if (refusal.retryAfterSeconds !== null)
+    headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
+  if (status === 401) headers['www-authenticate'] = 'Bearer realm="belfry"'
+  if (asText && !NEVER_TEXT.has(status))
+    return {status, contentType: TEXT_TYPE, body: `${refusal.message}\n`, headers}
+  const body = problemText(problemOf(refusal.code, refusal.message, refusal.members), pretty)
+  return {status, contentType: PROBLEM_TYPE, body, headers}
+}
+
+/** What the caller is told of a fault: only the id under which it is in the log. */
+export function faultRefusal(id: string): DomainError {
+  return new DomainError('internal', `Internal error, try again later (id ${id})`, {members: {id}})
+}
+
+/** The refusal that an error is, or `null` for a fault of ours. */
+export function asRefusal(error: unknown): DomainError | null {
+  if (error instanceof DomainError) return error
+  if (error instanceof QueryProblem)
+    return new DomainError('query_invalid', `${error.message}.`, {cause: error})
+  const status = clientStatusOf(error)
+  if (status === null) return null
+  if (status === 413) return tooLarge(error)
+  return new DomainError('request_malformed', 'The request is not well formed.', {cause: error})
+}
+
+export function tooLarge(cause?: unknown): DomainError {
+  return new DomainError('body_too_large', 'The body is larger than this route accepts.', {cause})
+}
+
+export function problemOf(
+  code: RefusalCode,
+  detail: string,
+  members: Readonly<Record<string, unknown>> = {},
+): ProblemJson {
+  const {status, title} = REFUSALS[code]
+  return {...members, type: `urn:belfry:error:${code}`, title, status, detail, code}
+}
+
+function problemText(problem: ProblemJson, pretty: boolean): string {
+  return JSON.stringify(problem, null, pretty ? 2 : undefined)
+}
+
+/**
+ * Errors of the framework and its plugins carry the status they mean; only the caller's mistakes are told.
+ */
+function clientStatusOf(error: unknown): number | null {
+  if (typeof error !== 'object' || error === null || !('statusCode' in error)) return null
+  const {statusCode} = error
+  return typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500 ? statusCode : null
+}

@@ -1,0 +1,255 @@
+/** Routes about jobs themselves. They translate: query, headers and body in, JSON and headers out. */
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
+import Type from 'typebox'
+import type {JobRecord} from '../../core/job.ts'
+import type {Operations} from '../../operations/operations.ts'
+import {COUNT_FALLBACK, COUNT_LIMITS} from '../../operations/schedules.ts'
+import {PlannedTimes} from '../../wire/cluster.ts'
+import {Job, JobDefinition, encodeJob} from '../../wire/job.ts'
+import {JobListQuery, readJobQuery} from '../../wire/list-query.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {queryOf, sendIgnoredFields, sendJson, sendRows, sendWarnings} from '../reply.ts'
+import {bodyOf, callerOf} from '../caller.ts'
+import {entityTag, readCreateOnly, readIdempotencyKey, readIfMatch} from '../conditions.ts'
+import {describe} from '../describe.ts'
+import type {HttpOptions} from '../options.ts'
+
+export type JobRequest = FastifyRequest<{Params: {name: string}}>
+
+export const NAME_PARAM = {name: 'Name of the job.'}
+const UNKNOWN_JOB = {404: 'There is no such job.'}
+const REVISION_HEADERS = {
+  'if-match': Type.Optional(Type.String({description: 'The `ETag` the job must have.'})),
+}
+const KEY_HEADER = {
+  'idempotency-key': Type.Optional(
+    Type.String({description: 'The same request under the same key is done once (24 h).'}),
+  ),
+}
+const RunOnCreate = Type.Object({
+  runoncreate: Type.Optional(
+    Type.String({description: 'Present with any value: run the job once right after success.'}),
+  ),
+})
+const SUBMIT_REFUSALS = {
+  400: 'The job is invalid, or the body is not JSON.',
+  404: 'The parent job does not exist.',
+  409: 'A request with this key is in progress.',
+  412: 'The condition does not hold.',
+  413: 'The body is too large.',
+  415: 'The body is compressed.',
+  422: 'The key was used for another request.',
+  503: 'Submissions are paused, or the store does not answer.',
+}
+
+export function jobPath(name: string): string {
+  return `/v1/jobs/${encodeURIComponent(name)}`
+}
+
+export function sendJob(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  job: JobRecord,
+): FastifyReply {
+  return sendJson(request, reply.header('etag', entityTag(job)), status, encodeJob(job))
+}
+
+export function routeJobs(
+  app: FastifyInstance,
+  operations: Operations,
+  options: HttpOptions,
+): void {
+  routeSubmits(app, operations)
+  routeRuns(app, operations)
+  routeChanges(app, operations)
+  routeReads(app, operations, options)
+}
+
+function routeReads(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
+  app.get('/jobs', {
+    schema: describe({
+      operationId: 'listJobs',
+      summary: 'List jobs',
+      tag: 'jobs',
+      query: JobListQuery,
+      answer: Type.Array(Refer(Job)),
+      refusals: {400: 'A parameter is invalid.'},
+    }),
+    handler: async (request, reply) => {
+      const page = await operations.jobs(readJobQuery(queryOf(request)))
+      return sendRows(request, reply, options.clock, page, encodeJob)
+    },
+  })
+  app.get('/jobs/:name', {
+    schema: describe({
+      operationId: 'getJob',
+      summary: 'Read a job',
+      tag: 'jobs',
+      params: NAME_PARAM,
+      answer: Refer(Job),
+      refusals: UNKNOWN_JOB,
+    }),
+    handler: async (request: JobRequest, reply) =>
+      sendJob(request, reply, 200, await operations.job(request.params.name)),
+  })
+  app.get('/jobs/:name/next', {
+    schema: describe({
+      operationId: 'nextTimes',
+      summary: 'The next planned times of a job',
+      tag: 'jobs',
+      params: NAME_PARAM,
+      query: Type.Object({
+        count: Type.Optional(
+          Type.Integer({
+            ...COUNT_LIMITS,
+            default: COUNT_FALLBACK,
+            description: 'How many planned times.',
+          }),
+        ),
+      }),
+      answer: Refer(PlannedTimes),
+      refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const count = queryOf(request).integer('count', COUNT_FALLBACK, COUNT_LIMITS)
+      return sendJson(request, reply, 200, await operations.next(request.params.name, count))
+    },
+  })
+}
+
+function routeSubmits(app: FastifyInstance, operations: Operations): void {
+  const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
+    const answer = await operations.submit({
+      caller: callerOf(request),
+      body: bodyOf(request),
+      pathName,
+      ifMatch: readIfMatch(request.headers),
+      createOnly: readCreateOnly(request.headers),
+      runOnCreate: queryOf(request).has('runoncreate'),
+      idempotencyKey: readIdempotencyKey(request.headers),
+    })
+    sendWarnings(reply, answer.warnings)
+    sendIgnoredFields(reply, answer.ignoredFields)
+    if (answer.group !== null) reply.header('x-launch-id', String(answer.group))
+    reply.header('location', jobPath(answer.job.spec.name))
+    return sendJob(request, reply, 201, answer.job)
+  }
+  const shared = {
+    tag: 'jobs',
+    query: RunOnCreate,
+    headers: {
+      ...REVISION_HEADERS,
+      ...KEY_HEADER,
+      'if-none-match': Type.Optional(
+        Type.String({description: '`*`: create only, never replace.'}),
+      ),
+    },
+    body: Refer(JobDefinition),
+    status: 201,
+    answer: Refer(Job),
+    refusals: SUBMIT_REFUSALS,
+    textRefusals: true,
+  } as const
+  const config = {submit: true}
+  for (const [method, operationId] of [
+    ['POST', 'submitJob'],
+    ['PATCH', 'patchJob'],
+  ] as const) {
+    app.route({
+      method,
+      url: '/jobs',
+      config,
+      schema: describe({...shared, operationId, summary: 'Create or replace a job'}),
+      handler: (request, reply) => submit(request, reply, null),
+    })
+  }
+  app.put('/jobs/:name', {
+    config,
+    schema: describe({
+      ...shared,
+      operationId: 'putJob',
+      summary: 'Create or replace the job of this name',
+      params: NAME_PARAM,
+    }),
+    handler: (request: JobRequest, reply) => submit(request, reply, request.params.name),
+  })
+}
+
+function routeRuns(app: FastifyInstance, operations: Operations): void {
+  const run = async (request: JobRequest, reply: FastifyReply) => {
+    const {name} = request.params
+    const {job, group} = await operations.run({
+      caller: callerOf(request),
+      name,
+      forced: queryOf(request).switched('force'),
+      idempotencyKey: readIdempotencyKey(request.headers),
+    })
+    reply.header('x-launch-id', String(group))
+    reply.header('location', `${jobPath(name)}/launches/${group}`)
+    return sendJob(request, reply, 202, job)
+  }
+  for (const [url, operationId] of [
+    ['/jobs/:name', 'runJob'],
+    ['/jobs/:name/run', 'runJobAlias'],
+  ] as const) {
+    app.post(url, {
+      schema: describe({
+        operationId,
+        summary: 'Run a job now',
+        tag: 'jobs',
+        params: NAME_PARAM,
+        query: Type.Object({
+          force: Type.Optional(Type.String({description: 'Go past `concurrency: forbid`.'})),
+        }),
+        headers: KEY_HEADER,
+        status: 202,
+        answer: Refer(Job),
+        refusals: {
+          ...UNKNOWN_JOB,
+          409: 'A launch is open under `forbid`, or no node matches, or the key is in use.',
+          422: 'The key was used for another request.',
+        },
+      }),
+      handler: run,
+    })
+  }
+}
+
+function routeChanges(app: FastifyInstance, operations: Operations): void {
+  app.post('/jobs/:name/toggle', {
+    schema: describe({
+      operationId: 'toggleJob',
+      summary: 'Enable or disable a job',
+      tag: 'jobs',
+      params: NAME_PARAM,
+      headers: REVISION_HEADERS,
+      answer: Refer(Job),
+      refusals: {...UNKNOWN_JOB, 412: 'The condition does not hold.'},
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const match = readIfMatch(request.headers)
+      return sendJob(request, reply, 200, await operations.toggle(request.params.name, match))
+    },
+  })
+  app.delete('/jobs/:name', {
+    schema: describe({
+      operationId: 'deleteJob',
+      summary: 'Delete a job and its history',
+      tag: 'jobs',
+      params: NAME_PARAM,
+      headers: REVISION_HEADERS,
+      answer: Refer(Job),
+      refusals: {
+        ...UNKNOWN_JOB,
+        409: 'Other jobs depend on it.',
+        412: 'The condition does not hold.',
+      },
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const match = readIfMatch(request.headers)
+      const job = await operations.deleteJob(request.params.name, match)
+      return sendJson(request, reply, 200, encodeJob(job))
+    },
+  })
+}

@@ -1,0 +1,96 @@
+/** Who belongs to the cluster, who leads it, leaving it, and removing who will not come back. */
+import type {MemberRecord} from '../core/node.ts'
+import {DomainError} from '../core/errors.ts'
+import type {OperationsDependencies} from './context.ts'
+import type {PatientStore} from './store-deadlines.ts'
+
+/** Executions of a removed member ended in one transaction. */
+const REMOVE_BATCH_MAX = 256
+/** Of members with one name, whose ids a refusal lists. */
+const IDS_TOLD_MAX = 10
+
+export function createMembers(dependencies: OperationsDependencies, store: PatientStore) {
+  const {node} = dependencies
+
+  /** By name. */
+  async function members(): Promise<readonly MemberRecord[]> {
+    const all = await store.read((data) => data.members())
+    return all.toSorted((one, other) => (one.name < other.name ? -1 : 1))
+  }
+
+  /** Throws `no_leader`. */
+  async function leader(): Promise<MemberRecord> {
+    const lease = await store.read((data) => data.leader())
+    const leading = (await members()).find((member) => member.id === lease?.nodeId)
+    if (leading === undefined)
+      throw new DomainError('no_leader', 'No server leads at the moment; try again shortly.', {
+        retryAfterSeconds: 1,
+      })
+    return leading
+  }
+
+  function isLeader(): boolean {
+    return dependencies.isLeader()
+  }
+
+  /** Begins leaving; answers the members with this node as `leaving` while work runs here, else as `left`. */
+  async function leave(): Promise<readonly MemberRecord[]> {
+    const all = await members()
+    const running = await store.read((data) => data.busy({start: 0, end: null, outputBytes: 0}))
+    const works = running.rows.some((execution) => execution.node === node.name)
+    dependencies.leave()
+    return all.map((member) =>
+      member.id === node.id ? {...member, status: works ? 'leaving' : 'left'} : member,
+    )
+  }
+
+  /**
+   * Removes a member that left or failed, and answers it as it was; what it still ran is lost, what was
+   * pending for it is given to others. `wanted` is an id, or a name that only one such member has. A crash on
+   * the way leaves a member with less to run. Throws `member_unknown`, `member_present`, `member_ambiguous`.
+   */
+  async function removeMember(wanted: string): Promise<MemberRecord> {
+    const {id} = memberToRemove(await members(), wanted)
+    for (;;) {
+      const dice = dependencies.random.dice()
+      const removal = await store.write((data) =>
+        data.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, dice}),
+      )
+      if (removal.kind === 'unknown') throw unknownMember(wanted)
+      if (removal.kind === 'present') throw presentMember(removal.member)
+      dependencies.announce(removal.finished)
+      if (removal.kind === 'ending') continue
+      const {member} = removal
+      dependencies.events.emit('member_changed', {node: member.name, status: 'removed'})
+      return member
+    }
+  }
+
+  return {members, leader, isLeader, leave, removeMember}
+}
+
+/** Of several with that name, the present one is not meant: it cannot be removed. */
+function memberToRemove(all: readonly MemberRecord[], wanted: string): MemberRecord {
+  const exact = all.find(({id}) => id === wanted)
+  if (exact !== undefined) return exact
+  const named = all.filter(({name}) => name === wanted)
+  const gone = named.filter(({status}) => status === 'left' || status === 'failed')
+  if (gone.length > 1) {
+    const ids = gone.slice(0, IDS_TOLD_MAX).map(({id}) => id)
+    const who = `${gone.length} members called ${wanted} have left or failed`
+    const sentence = `${who}; give the id of one, such as ${ids.join(' or ')}.`
+    throw new DomainError('member_ambiguous', sentence, {members: {ids}})
+  }
+  const [member] = [...gone, ...named]
+  if (member === undefined) throw unknownMember(wanted)
+  return member
+}
+
+function unknownMember(wanted: string): DomainError {
+  return new DomainError('member_unknown', `There is no member ${JSON.stringify(wanted)}.`)
+}
+
+function presentMember({name, status}: MemberRecord): DomainError {
+  const sentence = `${name} is ${status}; stop it first: only who has left or failed can be removed.`
+  return new DomainError('member_present', sentence, {members: {member_status: status}})
+}

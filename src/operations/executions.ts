@@ -1,0 +1,125 @@
+/** What has happened: executions, launches, statistics, and the reset of a job's history. */
+import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
+import type {JobRecord} from '../core/job.ts'
+import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
+import {DomainError} from '../core/errors.ts'
+import type {DayStatistics, ExecutionQuery, ExecutionView} from '../ports/history-store.ts'
+import type {Page, Slice} from '../ports/page.ts'
+import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/output.ts'
+import {jobUnknown, known} from './jobs.ts'
+import type {PatientStore} from './store-deadlines.ts'
+
+/** Output that one answer may hold, over all its executions. */
+const ANSWER_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
+
+/** `outputBytes` `null` = the caller did not say. */
+export type ExecutionsCall = Omit<ExecutionQuery, 'outputBytes'> & {
+  readonly outputBytes: number | null
+}
+
+export interface LaunchWithExecutions {
+  readonly launch: LaunchRecord
+  readonly executions: readonly ExecutionRecord[]
+}
+
+export function createHistory(store: PatientStore) {
+  /** Throws `job_unknown`. */
+  async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
+    const read = async (outputBytes: number) => {
+      const page = await store.readSlice(call, (data) =>
+        data.executions(name, {...call, outputBytes}),
+      )
+      if (page === null) throw jobUnknown(name)
+      return page
+    }
+    return withinBudget(call.outputBytes, read)
+  }
+
+  function busy(slice: Slice, outputBytes: number | null): Promise<Page<ExecutionView>> {
+    return withinBudget(outputBytes, (bytes) =>
+      store.readSlice(slice, (data) => data.busy({...slice, outputBytes: bytes})),
+    )
+  }
+
+  /** With all the output that is kept. Throws `job_unknown`, `execution_unknown`. */
+  async function execution(name: string, id: string): Promise<ExecutionView> {
+    const key = parseExecutionId(id)
+    const view =
+      key === null ? null : await store.read((data) => data.execution(name, key, KEPT_OUTPUT_BYTES))
+    if (view === null) throw await executionUnknown(store, name, id)
+    return view
+  }
+
+  /** Deletes the finished executions and resets the counters. Throws `job_unknown`. */
+  async function resetHistory(name: string): Promise<JobRecord> {
+    return known(name, await store.write((data) => data.resetHistory(name)))
+  }
+
+  /** One row a day, oldest first. */
+  function statistics(days: number): Promise<readonly DayStatistics[]> {
+    return store.read((data) => data.statistics(days))
+  }
+
+  return {executions, busy, execution, resetHistory, statistics}
+}
+
+/** The ledger of a job. */
+export function createLedger(store: PatientStore) {
+  /** Newest first. Throws `job_unknown`. */
+  async function launches(
+    name: string,
+    query: Slice & {readonly decision: LaunchDecision | null},
+  ): Promise<Page<LaunchWithExecutions>> {
+    const page = await store.read((data) => data.launches(name, query))
+    if (page === null) throw jobUnknown(name)
+    const rows: LaunchWithExecutions[] = []
+    for (const launch of page.rows) {
+      const found =
+        launch.decision === 'launched'
+          ? await store.read((data) => data.launch(name, launch.group))
+          : null
+      rows.push(found ?? {launch, executions: []})
+    }
+    return {total: page.total, rows}
+  }
+
+  /** Throws `job_unknown`, `launch_unknown`. */
+  async function launch(name: string, groupText: string): Promise<LaunchWithExecutions> {
+    const group = /^[1-9]\d{0,15}$/.test(groupText) ? Number(groupText) : NaN
+    const found = Number.isSafeInteger(group)
+      ? await store.read((data) => data.launch(name, group))
+      : null
+    if (found !== null) return found
+    known(name, await store.read((data) => data.job(name)))
+    throw new DomainError('launch_unknown', `The job "${name}" has no such launch.`)
+  }
+
+  return {launches, launch}
+}
+
+/**
+ * Reads with as much output a row as the caller asked for, unless all rows together would be more than an
+ * answer may hold: then each gets its equal part, and its `output_truncated` says so.
+ */
+async function withinBudget(
+  asked: number | null,
+  read: (outputBytes: number) => Promise<Page<ExecutionView>>,
+): Promise<Page<ExecutionView>> {
+  if (asked === null || asked <= LISTED_OUTPUT_BYTES) return read(asked ?? LISTED_OUTPUT_BYTES)
+  const {rows} = await read(0)
+  return read(Math.min(asked, Math.floor(ANSWER_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
+}
+
+/** The refusal for an execution that is not there: of a job that is not there either, or not. */
+export async function executionUnknown(
+  store: PatientStore,
+  name: string,
+  id: string,
+): Promise<DomainError> {
+  const job = await store.read((data) => data.job(name))
+  if (job === null) return jobUnknown(name)
+  return new DomainError(
+    'execution_unknown',
+    `The job "${name}" has no execution "${id.slice(0, 100)}".`,
+  )
+}

@@ -1,0 +1,84 @@
+/**
+ * The leader's look at the nodes: who is silent is failed, and what the dead had claimed is lost. It only
+ * listens and judges; its verdicts are carried out beside it. Lives as long as a term.
+ */
+import {SilenceJudge, type SilenceLimits} from '../core/failure-detector.ts'
+import type {MemberRecord} from '../core/node.ts'
+import type {Clock} from '../ports/runtime.ts'
+import type {MemberStore} from '../ports/node-store.ts'
+import {TermOver} from '../ports/store-errors.ts'
+import {Loop} from '../lib/loop.ts'
+import type {Service} from '../lib/service.ts'
+import {rescueNode, type RescueDeps} from '../node/rescue.ts'
+import {Verdicts} from './verdicts.ts'
+
+export interface JudgeOptions extends RescueDeps {
+  readonly store: RescueDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
+  readonly term: number
+  readonly over: () => void
+  readonly clock: Clock
+  readonly limits: SilenceLimits
+  readonly lookEveryMs: number
+}
+
+export class JudgeService implements Service {
+  readonly #options: JudgeOptions
+  readonly #judge: SilenceJudge
+  readonly #loop: Loop
+  readonly #failing: Verdicts
+  readonly #rescue: Verdicts
+
+  constructor(options: JudgeOptions) {
+    const {clock, events, over, lookEveryMs} = options
+    this.#options = options
+    this.#judge = new SilenceJudge(options.limits)
+    this.#loop = new Loop({
+      clock,
+      step: () => this.#look(),
+      failed: (error) => {
+        this.#judge.interrupted()
+        if (error instanceof TermOver) over()
+        events.emit('step_failed', {step: 'judge', message: String(error)})
+      },
+    })
+    const beside = {clock, events, over, againAfterMs: lookEveryMs}
+    this.#failing = new Verdicts({...beside, step: 'fail', carryOut: (node) => this.#fail(node)})
+    this.#rescue = new Verdicts({...beside, step: 'rescue', carryOut: (node) => this.#end(node)})
+  }
+
+  start(): void {
+    this.#failing.start()
+    this.#rescue.start()
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#loop.stop(), this.#failing.stop(), this.#rescue.stop()])
+  }
+
+  /** Nothing but the listening: what else failed or took long here would count as not having listened. */
+  async #look(): Promise<number> {
+    const {store, clock, lookEveryMs} = this.#options
+    const members = await store.members()
+    const {failed, lost} = this.#judge.look(members, clock.monotonicMs())
+    const byId = new Map(members.map((member) => [member.id, member]))
+    this.#failing.stand(failed.map((id) => byId.get(id)!))
+    // Nothing can be claimed by a life that is silent, so what it had is ended once.
+    this.#rescue.stand(lost.map((id) => byId.get(id)!))
+    return lookEveryMs
+  }
+
+  async #fail({id: nodeId, name, incarnation, heartbeatAt}: MemberRecord): Promise<void> {
+    const {store, term, events} = this.#options
+    const judged = {incarnation, heartbeatAt}
+    const isFailed = await store.failMember({term, nodeId, judged})
+    if (isFailed) events.emit('member_changed', {node: name, status: 'failed'})
+  }
+
+  async #end({id: nodeId, incarnation, heartbeatAt, status}: MemberRecord): Promise<void> {
+    const reason = status === 'left' ? 'node_stopped' : 'node_lost'
+    const judged = {incarnation, heartbeatAt}
+    const {term} = this.#options
+    await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, judged, reason})
+  }
+}

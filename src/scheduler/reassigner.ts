@@ -1,0 +1,108 @@
+/**
+ * The stray step, the leader's: pending work that its node does not take goes to another node, and what no
+ * node may take any more ends as `lost`. Lives as long as a term.
+ *
+ * Crash points: moves and ends are a transaction each; the next look decides anew about what is left.
+ */
+import {decideStray, type StrayExecution} from '../core/reassign.ts'
+import type {DefaultTarget} from '../core/target.ts'
+import type {Clock} from '../ports/runtime.ts'
+import type {Events} from '../ports/events.ts'
+import type {LeaderStore, StrayPlace} from '../ports/leader-store.ts'
+import type {Random} from '../ports/random.ts'
+import {TermOver} from '../ports/store-errors.ts'
+import type {Wakeup} from '../ports/wakeup.ts'
+import {Loop} from '../lib/loop.ts'
+import type {Service} from '../lib/service.ts'
+import {announceFinished} from '../node/finisher.ts'
+
+export interface StrayOptions {
+  readonly store: Pick<LeaderStore, 'candidates' | 'loadStray' | 'applyMoves' | 'endStrays'>
+  readonly term: number
+  readonly over: () => void
+  readonly clock: Clock
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
+  readonly defaultTarget: DefaultTarget
+  /** A pending execution not claimed for this long is chosen again. */
+  readonly unclaimedMs: number
+  /** A node that is gone is waited for this long, where no other may have its work. */
+  readonly targetWaitMs: number
+  readonly lookEveryMs: number
+}
+
+/** Executions looked at, moved or ended in one transaction. */
+const BATCH_MAX = 256
+
+export class StrayService implements Service {
+  readonly #options: StrayOptions
+  readonly #loop: Loop
+  /** Where the round over the strays goes on. */
+  #after: StrayPlace | null = null
+  /**
+   * The store's clock at the first look. While nobody looked nobody could come back either: a cluster that
+   * was off as a whole waits for each of its nodes anew.
+   */
+  #lookedSince: number | null = null
+
+  constructor(options: StrayOptions) {
+    this.#options = options
+    this.#loop = new Loop({
+      clock: options.clock,
+      step: () => this.#look(),
+      failed: (error) => {
+        if (error instanceof TermOver) options.over()
+        options.events.emit('step_failed', {step: 'stray', message: String(error)})
+      },
+    })
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  async #look(): Promise<number> {
+    const {store, unclaimedMs, lookEveryMs} = this.#options
+    const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX}
+    const {now, strays, next} = await store.loadStray(request)
+    this.#lookedSince ??= now
+    this.#after = next
+    if (strays.length > 0) await this.#decide(strays, now, this.#lookedSince)
+    return lookEveryMs
+  }
+
+  async #decide(
+    strays: readonly StrayExecution[],
+    now: number,
+    lookedSince: number,
+  ): Promise<void> {
+    const {store, term, random, wakeup, events, defaultTarget, targetWaitMs} = this.#options
+    const context = {
+      now,
+      lookedSince,
+      defaultTarget,
+      targetWaitMs,
+      candidates: await store.candidates(),
+      loads: new Map<string, number>(),
+      dice: () => random.dice(),
+    }
+    const decided = strays.map((stray) => ({...stray, decision: decideStray(stray, context)}))
+    const moves = decided.flatMap(({execution: key, decision}) => {
+      return decision.kind === 'move' ? [{key, to: decision.to}] : []
+    })
+    if (moves.length > 0) {
+      await store.applyMoves({term, moves})
+      wakeup.ring('run')
+    }
+    const ends = decided.flatMap(({execution: key, nodeId, decision}) => {
+      return decision.kind === 'end' ? [{key, nodeId}] : []
+    })
+    if (ends.length > 0)
+      announceFinished(await store.endStrays({term, strays: ends}), {events, wakeup})
+  }
+}

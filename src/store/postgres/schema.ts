@@ -1,0 +1,162 @@
+/**
+ * Bringing a database to this version's schema, by whichever server comes first: the others wait for it at
+ * the lock and then find nothing to do. Everything is in a schema of its own beside whatever the database
+ * holds. A schema one release ahead is fine, since migrations only add for one release; a newer one is
+ * refused.
+ *
+ * Servers of the release before are at work meanwhile. What wants to change a table waits for whoever reads
+ * it, and everybody who comes later waits behind that: so it never waits for long, and tries again.
+ */
+import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
+import {establish, type Identity} from '../sql/settings.ts'
+import {DEFAULT_LIMITS} from '../sql/transaction.ts'
+import {postgresDialect} from './dialect.ts'
+import {sqlState, textOf} from './errors.ts'
+import type {Session} from './connection.ts'
+import type {Statements} from './statements.ts'
+
+/** The oldest release that is still kept by its makers. */
+const OLDEST_VERSION = 140_000
+/** A migration of a large database, or waiting for another server that is at one. */
+const MIGRATION_LIMIT_MS = 600_000
+/** Waiting for a table: what others wait behind it at most, below their own patience. */
+const TABLE_WAIT_MS = 500
+/** Between two tries the others catch up. Together the tries outlast all but a long copy of the database. */
+const TRY_AGAIN_SECONDS = 2
+const TRIES_MAX = 60
+/** A server that stands still amid a migration holds up every other start: the database gives it up. */
+const STANDSTILL_MS = 10_000
+/** Lock timeouts and deadlocks: the migration was undone for somebody else's sake. */
+const HELD_UP: ReadonlySet<string> = new Set(['55P03', '40P01'])
+const TABLE_KEPT =
+  'cannot be migrated while somebody keeps one of its tables locked (a backup?); start again after that'
+
+const NO_RIGHT = '42501'
+
+export type PreparedSchema =
+  | {readonly ok: true}
+  /** A sentence without a subject, e.g. `was written by a newer Belfry …`. */
+  | {readonly ok: false; readonly problem: string}
+
+export interface SchemaRequest {
+  readonly schema: string
+  /** Used when the store has no identity yet. */
+  readonly fresh: Identity
+  readonly migrations?: readonly Migration[]
+}
+
+/** `session` must have no limits of time of its own. */
+export async function prepareSchema(
+  session: Session,
+  statements: Statements,
+  request: SchemaRequest,
+): Promise<PreparedSchema> {
+  const {schema} = request
+  const unfit = (await whyUnfit(session)) ?? (await whyNoRights(session, schema))
+  if (unfit !== null) return {ok: false, problem: unfit}
+  for (let tries = 1; ; tries += 1) {
+    try {
+      return await migrate(session, statements, request)
+    } catch (error) {
+      if (sqlState(error) === NO_RIGHT) return {ok: false, problem: ofAnotherRole(schema, error)}
+      if (!HELD_UP.has(sqlState(error))) throw error
+      await session.run('ROLLBACK')
+      if (tries === TRIES_MAX) return {ok: false, problem: TABLE_KEPT}
+      await session.run(`SELECT pg_sleep(${TRY_AGAIN_SECONDS})`)
+    }
+  }
+}
+
+/** One try, in one transaction: whoever dies amid it leaves nothing behind. */
+async function migrate(
+  session: Session,
+  statements: Statements,
+  {schema, fresh, migrations = MIGRATIONS}: SchemaRequest,
+): Promise<PreparedSchema> {
+  await session.run(`BEGIN ISOLATION LEVEL READ COMMITTED;
+    SET LOCAL idle_in_transaction_session_timeout TO ${STANDSTILL_MS}`)
+  await session.rows(
+    'SELECT pg_advisory_xact_lock(hashtextextended($1, 0))',
+    [`belfry migrates ${schema}`],
+    null,
+    MIGRATION_LIMIT_MS,
+  )
+  const version = await storedVersion(session, schema)
+  const problem = whyTooNew(version, migrations)
+  if (problem !== null) {
+    await session.run('ROLLBACK')
+    return {ok: false, problem}
+  }
+  await session.run(`SET LOCAL lock_timeout TO ${TABLE_WAIT_MS}`)
+  for (const migration of migrations) {
+    if (migration.version <= version) continue
+    const note = `INSERT INTO schema_version (version) VALUES (${migration.version})`
+    const statements = [...migration.statements(postgresDialect), note]
+    await session.run(statements.join(';\n'), MIGRATION_LIMIT_MS)
+  }
+  const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
+  await statements.run(session, establish(tx, fresh))
+  await session.run('COMMIT', MIGRATION_LIMIT_MS)
+  return {ok: true}
+}
+
+/** Asked, since a statement that lacks a right says which, but not what would give it. */
+async function whyNoRights(session: Session, schema: string): Promise<string | null> {
+  const [row] = await session.rows(
+    `SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database,
+      count(n.oid)::int AS there, has_database_privilege(current_database(), 'CREATE')::int AS makes,
+      bool_and(has_schema_privilege(n.oid, 'USAGE') AND has_schema_privilege(n.oid, 'CREATE'))::int AS uses
+      FROM pg_namespace n WHERE n.nspname = $1`,
+    [schema],
+    null,
+  )
+  const {there, makes, uses} = row ?? {}
+  const role = String(row?.['role'])
+  const database = String(row?.['database'])
+  if (there === 0 && makes === 0)
+    return (
+      `has no schema "${schema}", and role ${role} may not create it; ` +
+      `let an administrator run CREATE SCHEMA "${schema}" AUTHORIZATION ${role} in database ${database}`
+    )
+  if (there === 1 && uses === 0)
+    return (
+      `has a schema "${schema}" that role ${role} may not use; ` +
+      `let its owner run GRANT USAGE, CREATE ON SCHEMA "${schema}" TO ${role}`
+    )
+  return null
+}
+
+function ofAnotherRole(schema: string, error: unknown): string {
+  const fix = 'use the role that owns them, or make this one a member of it'
+  return `has tables in schema "${schema}" that are another role's (${textOf(error)}); ${fix}`
+}
+
+async function whyUnfit(session: Session): Promise<string | null> {
+  const [row] = await session.rows(
+    `SELECT current_setting('server_version_num')::int AS version,
+      current_setting('server_version') AS name, current_setting('server_encoding') AS encoding`,
+    [],
+    null,
+  )
+  if (Number(row?.['version']) < OLDEST_VERSION)
+    return `is on PostgreSQL ${String(row?.['name'])}; at least 14 is needed`
+  if (row?.['encoding'] !== 'UTF8')
+    return `is in a database with the encoding ${String(row?.['encoding'])}; UTF8 is needed`
+  return null
+}
+
+/** 0 = nothing is there yet; then it makes room for the first migration. */
+async function storedVersion(session: Session, schema: string): Promise<number> {
+  const [there] = await session.rows(
+    'SELECT 1 AS there FROM pg_namespace WHERE nspname = $1',
+    [schema],
+    null,
+  )
+  // Only then: whoever made the schema for us may have kept the right to make others.
+  if (there === undefined) await session.run(`CREATE SCHEMA "${schema}"`)
+  await session.run(`CREATE TABLE IF NOT EXISTS schema_version (
+    version bigint PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp()
+  )`)
+  const [row] = await session.rows('SELECT max(version) AS version FROM schema_version', [], null)
+  return Number(row?.['version'] ?? 0)
+}

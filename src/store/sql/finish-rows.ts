@@ -1,0 +1,241 @@
+/**
+ * Loading and writing what a batch of ends touches. Locks launches first, in the order of their numbers,
+ * then jobs in the order of their ids, so that two nodes ending together wait for each other and never in a
+ * circle.
+ */
+import {planDefinition} from '../../core/next-time.ts'
+import {reasonText} from '../../core/launch-record.ts'
+import type {JobStatus} from '../../core/job.ts'
+import {assert} from '../../lib/assert.ts'
+import {all, each, oneEach, type Step, type Values} from './query.ts'
+import {FinishLedger, type HeldExecution, type HeldJob} from './finish-ledger.ts'
+import {
+  BY_KEY,
+  EXECUTION_COLUMNS,
+  executionOf,
+  INSERT_LAUNCH,
+  INSERT_PENDING,
+  keyValues,
+  LAUNCH_COLUMNS,
+  launchOf,
+  launchValues,
+  pendingValues,
+  type ExecutionRow,
+  type LaunchRow,
+} from './rows.ts'
+import {timezone} from './settings.ts'
+import {applyChange} from './steps-submit.ts'
+import {bury} from './delete-job.ts'
+import {loadJobs} from './jobs.ts'
+import {newLaunch} from './launch-rows.ts'
+import {dropOutput} from './stored-output.ts'
+import type {Transaction} from './transaction.ts'
+
+interface FinishJobRow {
+  readonly id: number
+  readonly name: string
+  readonly retries: number
+  readonly ephemeral: number
+  readonly disabled: number
+  readonly success_count: number
+  readonly error_count: number
+  readonly last_success: number | null
+  readonly last_error: number | null
+  readonly status: JobStatus
+  readonly status_group: number
+  readonly deleted_at: number | null
+}
+
+/** Locks and loads the launches of these numbers with all their executions, and their jobs. */
+export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<FinishLedger> {
+  const ledger = new FinishLedger(tx.now)
+  const sorted = [...new Set(groups)].toSorted((a, b) => a - b).map((group) => [group])
+  const launches = yield* oneEach<LaunchRow>(
+    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
+    sorted,
+  )
+  const found = launches.filter((row) => row !== null)
+  const executions = yield* each<ExecutionRow>(
+    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ?
+      ORDER BY node_name, attempt${tx.dialect.forUpdate}`,
+    found.map((row) => [row.group_id]),
+  )
+  found.forEach((row, index) => {
+    const held = (executions[index] ?? []).map(heldExecution)
+    ledger.launches.set(row.group_id, {record: launchOf(row), executions: held, changed: false})
+  })
+  const owners = [...new Set(found.map((row) => row.job_id))]
+  const dependents = tx.dialect.forUpdate === '' ? [] : yield* dependentIds(owners)
+  const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
+  const jobs = yield* oneEach<FinishJobRow>(
+    `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
+      last_error, status, status_group, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
+    jobIds.map((id) => [id]),
+  )
+  for (const row of jobs) if (row !== null) ledger.jobs.set(row.id, heldJob(row))
+  return ledger
+}
+
+/**
+ * Jobs that may be owed a launch. They are locked with the others, in one order: one of them deleted at the
+ * same moment would otherwise leave a request behind that no job answers for.
+ */
+function* dependentIds(jobIds: readonly number[]): Step<number[]> {
+  const rows = yield* each<{id: number}>(
+    `SELECT child.id FROM jobs owner JOIN jobs child ON child.parent = owner.name
+      AND child.parent <> '' AND child.deleted_at IS NULL WHERE owner.id = ?`,
+    jobIds.map((id) => [id]),
+  )
+  return rows.flat().map(({id}) => id)
+}
+
+function heldExecution(row: ExecutionRow): HeldExecution {
+  return {
+    record: executionOf(row),
+    nodeId: row.node_id,
+    token: row.claim_token,
+    incarnation: row.incarnation,
+    change: 'none',
+  }
+}
+
+function heldJob(row: FinishJobRow): HeldJob {
+  return {
+    id: row.id,
+    name: row.name,
+    retries: row.retries,
+    ephemeral: row.ephemeral === 1,
+    disabled: row.disabled === 1,
+    counters: {
+      successCount: row.success_count,
+      errorCount: row.error_count,
+      lastSuccess: row.last_success,
+      lastError: row.last_error,
+    },
+    status: row.status,
+    statusGroup: row.status_group,
+    live: row.deleted_at === null,
+    changed: false,
+    keptGroup: null,
+    quarantinedBy: null,
+  }
+}
+
+const END = `UPDATE executions SET status = ?, finished_at = ?, exit_code = ?, reason = ?,
+  output_head = ?, output_foot = ?, output_bytes = ?, late_result = ?, cancel_requested_at = ?
+  WHERE ${BY_KEY}`
+const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ? WHERE group_id = ?`
+const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success = ?, last_error = ?,
+  status = ?, status_group = ? WHERE id = ?`
+
+/** Writes everything the batch changed. */
+export function* writeLedger(tx: Transaction, ledger: FinishLedger): Step<void> {
+  yield* writeExecutions(ledger)
+  const launches = [...ledger.launches.values()].filter(({changed}) => changed)
+  yield* each(
+    CLOSE,
+    launches.map(({record: {open, retriesEnded, nodeDeaths, group}}) => {
+      return [open ? 1 : 0, retriesEnded ? 1 : 0, nodeDeaths, group]
+    }),
+  )
+  const jobs = [...ledger.jobs.values()].filter(({changed}) => changed)
+  yield* each(
+    COUNT,
+    jobs.map(({id, counters, status, statusGroup}) => {
+      const {successCount, errorCount, lastSuccess, lastError} = counters
+      return [successCount, errorCount, lastSuccess, lastError, status, statusGroup, id]
+    }),
+  )
+  yield* countDays(ledger)
+  yield* launchDependents(tx, ledger)
+  for (const job of jobs) {
+    if (job.keptGroup !== null)
+      yield* bury(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
+    else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy)
+  }
+}
+
+function* writeExecutions(ledger: FinishLedger): Step<void> {
+  const updates: Values[] = []
+  const inserts: Values[] = []
+  for (const {executions} of ledger.launches.values()) {
+    for (const {record, nodeId, change} of executions) {
+      // A retry cancelled by a later end of the same batch is inserted first and ended by the update.
+      if (change === 'insert') inserts.push(pendingValues({...record, nodeId}))
+      const ended = change === 'update' || (change === 'insert' && record.status !== 'pending')
+      if (ended)
+        updates.push([
+          record.status,
+          record.finishedAt,
+          record.exitCode,
+          record.reason,
+          record.outputHead,
+          record.outputFoot,
+          record.outputBytes,
+          record.lateResult,
+          record.cancelRequestedAt,
+          ...keyValues(record),
+        ])
+    }
+  }
+  yield* each(INSERT_PENDING, inserts)
+  yield* each(END, updates)
+  if (ledger.removed.length === 0) return
+  yield* each(`DELETE FROM executions WHERE ${BY_KEY}`, ledger.removed.map(keyValues))
+  yield* dropOutput(ledger.removed)
+}
+
+function* countDays(ledger: FinishLedger): Step<void> {
+  const rows = [...ledger.days].toSorted(([a], [b]) => a - b)
+  yield* each(
+    `INSERT INTO statistics (day, success_count, failed_count) VALUES (?, ?, ?)
+      ON CONFLICT (day) DO UPDATE SET success_count = statistics.success_count + excluded.success_count,
+      failed_count = statistics.failed_count + excluded.failed_count`,
+    rows.map(([day, {success, failed}]) => [day, success, failed]),
+  )
+}
+
+/**
+ * One request for each dependent of each launch that ended well; unique by (launch of the parent,
+ * dependent).
+ */
+function* launchDependents(tx: Transaction, ledger: FinishLedger): Step<void> {
+  const {successes} = ledger
+  if (successes.length === 0) return
+  const dependents = yield* each<{id: number; name: string}>(
+    `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> ''
+      ORDER BY name${tx.dialect.forUpdate}`,
+    successes.map(({jobName}) => [jobName]),
+  )
+  const owed = dependents.flatMap((rows, index) => {
+    const success = successes[index]!
+    success.dependents.push(...rows.map(({name}) => name))
+    return rows.map((job) => ({job, parentGroup: success.group}))
+  })
+  if (owed.length === 0) return
+  const groups = yield* tx.dialect.takeNumbers('launch', owed.length)
+  const rows = owed.map(({job, parentGroup}, index) => {
+    const row = {cause: 'parent', decision: 'pending', scheduledAt: tx.now, parentGroup} as const
+    return launchValues(newLaunch(job, groups[index]!, tx.now, row))
+  })
+  yield* each(`${INSERT_LAUNCH} ON CONFLICT DO NOTHING`, rows)
+}
+
+/** Disables a job that kills its nodes: as an edit would, and with a row in the ledger that says so. */
+function* quarantine(tx: Transaction, {id, name}: HeldJob, group: number): Step<void> {
+  const [job] = yield* loadJobs([id])
+  assert(job !== null && job !== undefined, `${name} is locked and live`)
+  const spec = {...job.spec, disabled: true}
+  const change = planDefinition(job, spec, tx.now, yield* timezone(), false)
+  yield* applyChange(tx, job, spec, change)
+  const [number] = yield* tx.dialect.takeNumbers('launch', 1)
+  const sentence = `nodes died while executing launch ${group}; the job was disabled`
+  const row = newLaunch({id, name}, number!, tx.now, {
+    cause: 'manual',
+    decision: 'skipped',
+    reason: reasonText('quarantined', sentence),
+    scheduledAt: tx.now,
+    decidedAt: tx.now,
+  })
+  yield* all(INSERT_LAUNCH, launchValues(row))
+}

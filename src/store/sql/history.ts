@@ -1,0 +1,236 @@
+/**
+ * Reading what happened: executions, launches, statistics. A name leads to a live job, or for a while to
+ * the last launch of an ephemeral one; nothing else of a deleted job is ever answered.
+ */
+import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
+import type {LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
+import type {
+  DayStatistics,
+  ExecutionQuery,
+  ExecutionView,
+  HistoryStore,
+  OutputStretch,
+} from '../../ports/history-store.ts'
+import type {Page, Slice} from '../../ports/page.ts'
+import {all, one, type Step, type Value} from './query.ts'
+import {
+  BY_KEY,
+  EXECUTION_COLUMNS,
+  EXECUTION_COLUMNS_E,
+  executionOf,
+  keyValues,
+  LAUNCH_COLUMNS,
+  launchOf,
+  type ExecutionRow,
+  type LaunchRow,
+} from './rows.ts'
+import {readOutput, withOutput} from './output.ts'
+import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
+import type {Transaction} from './transaction.ts'
+
+/** `LIMIT` of a slice without an end: any number no table reaches. */
+const ALL_ROWS = Number.MAX_SAFE_INTEGER
+
+interface Owner {
+  readonly jobId: number
+  /** The only launch that may be seen; `null` = all. */
+  readonly keptGroup: number | null
+}
+
+function* ownerOf(tx: Transaction, name: string): Step<Owner | null> {
+  const live = yield* one<{id: number}>(
+    `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL`,
+    [name],
+  )
+  if (live !== null) return {jobId: live.id, keptGroup: null}
+  const gone = yield* one<{id: number; kept_group: number}>(
+    `SELECT id, kept_group FROM jobs WHERE name = ? AND deleted_at > ? AND kept_group IS NOT NULL
+      ORDER BY id DESC LIMIT 1`,
+    [name, tx.now - EPHEMERAL_KEPT_MS],
+  )
+  return gone === null ? null : {jobId: gone.id, keptGroup: gone.kept_group}
+}
+
+/** `WHERE` over the rows of `owner`, with its values. */
+function ownedBy({jobId, keptGroup}: Owner): {where: string; values: Value[]} {
+  return keptGroup === null
+    ? {where: 'job_id = ?', values: [jobId]}
+    : {where: 'job_id = ? AND group_id = ?', values: [jobId, keptGroup]}
+}
+
+function limits({start, end}: Slice): [limit: number, offset: number] {
+  return [end === null ? ALL_ROWS : Math.max(0, end - start), start]
+}
+
+function executionOrder({sort, order}: Pick<ExecutionQuery, 'sort' | 'order'>): string {
+  const way = order === 'asc' ? 'ASC' : 'DESC'
+  const identity = `group_id ${way}, attempt ${way}, node_name ${way}`
+  // A time not reached yet is the earliest time to clients of this interface.
+  const empty = order === 'asc' ? 'NULLS FIRST' : 'NULLS LAST'
+  switch (sort) {
+    case 'id':
+      return identity
+    case 'attempt':
+      return `attempt ${way}, group_id ${way}, node_name ${way}`
+    case 'started_at':
+    case 'finished_at':
+      return `${sort} ${way} ${empty}, ${identity}`
+  }
+}
+
+export function* executions(
+  tx: Transaction,
+  name: string,
+  query: ExecutionQuery,
+): Step<Page<ExecutionView> | null> {
+  const owner = yield* ownerOf(tx, name)
+  if (owner === null) return null
+  const {where: owned, values} = ownedBy(owner)
+  const where = query.status === null ? owned : `${owned} AND status = ?`
+  if (query.status !== null) values.push(query.status)
+  return yield* executionPage(tx, `FROM executions WHERE ${where}`, values, {
+    ...query,
+    columns: EXECUTION_COLUMNS,
+    orderBy: executionOrder(query),
+  })
+}
+
+function* executionPage(
+  tx: Transaction,
+  from: string,
+  values: readonly Value[],
+  query: Slice & {
+    readonly columns: string
+    readonly orderBy: string
+    readonly outputBytes: number
+  },
+): Step<Page<ExecutionView>> {
+  const counted = yield* one<{total: number}>(`SELECT count(*) AS total ${from}`, values)
+  const found = yield* all<ExecutionRow>(
+    `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
+    [...values, ...limits(query)],
+  )
+  const rows = yield* withOutput(tx, found.map(executionOf), query.outputBytes)
+  return {total: counted?.total ?? 0, rows}
+}
+
+function* ownedExecution(
+  tx: Transaction,
+  name: string,
+  key: ExecutionKey,
+): Step<ExecutionRecord | null> {
+  const owner = yield* ownerOf(tx, name)
+  if (owner === null) return null
+  const {where, values} = ownedBy(owner)
+  const row = yield* one<ExecutionRow>(
+    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE ${BY_KEY} AND ${where}`,
+    [...keyValues(key), ...values],
+  )
+  return row === null ? null : executionOf(row)
+}
+
+export function* execution(
+  tx: Transaction,
+  name: string,
+  key: ExecutionKey,
+  outputBytes: number,
+): Step<ExecutionView | null> {
+  const found = yield* ownedExecution(tx, name, key)
+  if (found === null) return null
+  const [view] = yield* withOutput(tx, [found], outputBytes)
+  return view!
+}
+
+export function* outputSince(
+  tx: Transaction,
+  name: string,
+  key: ExecutionKey,
+  from: number,
+  limit: number,
+): Step<OutputStretch | null> {
+  const found = yield* ownedExecution(tx, name, key)
+  if (found === null) return null
+  const kept = yield* readOutput(key, from, limit)
+  return {...kept, totalBytes: found.outputBytes, execution: found}
+}
+
+export function* busy(
+  tx: Transaction,
+  query: Slice & {readonly outputBytes: number},
+): Step<Page<ExecutionView>> {
+  const from = `FROM executions e JOIN jobs j ON j.id = e.job_id
+    WHERE e.status = 'running' AND j.deleted_at IS NULL`
+  const columns = EXECUTION_COLUMNS_E
+  const orderBy = 'e.started_at, e.group_id, e.attempt, e.node_name'
+  return yield* executionPage(tx, from, [], {...query, columns, orderBy})
+}
+
+export function* launches(
+  tx: Transaction,
+  name: string,
+  query: Slice & {readonly decision: LaunchDecision | null},
+): Step<Page<LaunchRecord> | null> {
+  const owner = yield* ownerOf(tx, name)
+  if (owner === null) return null
+  const {where: owned, values} = ownedBy(owner)
+  const where = query.decision === null ? owned : `${owned} AND decision = ?`
+  if (query.decision !== null) values.push(query.decision)
+  const counted = yield* one<{total: number}>(
+    `SELECT count(*) AS total FROM launches WHERE ${where}`,
+    values,
+  )
+  const rows = yield* all<LaunchRow>(
+    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE ${where} ORDER BY group_id DESC LIMIT ? OFFSET ?`,
+    [...values, ...limits(query)],
+  )
+  return {total: counted?.total ?? 0, rows: rows.map(launchOf)}
+}
+
+export function* launch(
+  tx: Transaction,
+  name: string,
+  group: number,
+): Step<Awaited<ReturnType<HistoryStore['launch']>>> {
+  const owner = yield* ownerOf(tx, name)
+  if (owner === null) return null
+  const {where, values} = ownedBy(owner)
+  const row = yield* one<LaunchRow>(
+    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ? AND ${where}`,
+    [group, ...values],
+  )
+  if (row === null) return null
+  const rows = yield* all<ExecutionRow>(
+    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ? ORDER BY attempt, node_name`,
+    [group],
+  )
+  return {launch: launchOf(row), executions: rows.map(executionOf)}
+}
+
+const DAY_MS = 86_400_000
+
+export function* statistics(tx: Transaction, days: number): Step<readonly DayStatistics[]> {
+  const today = tx.now - (tx.now % DAY_MS)
+  const first = today - (days - 1) * DAY_MS
+  const rows = yield* all<{day: number; success_count: number; failed_count: number}>(
+    `SELECT day, success_count, failed_count FROM statistics WHERE day >= ?`,
+    [first],
+  )
+  const byDay = new Map(rows.map((row) => [row.day, row]))
+  return Array.from({length: days}, (_, index) => {
+    const date = first + index * DAY_MS
+    const row = byDay.get(date)
+    return {date, successCount: row?.success_count ?? 0, failedCount: row?.failed_count ?? 0}
+  })
+}
+
+export function* totals(_tx: Transaction): Step<Awaited<ReturnType<HistoryStore['totals']>>> {
+  const row = yield* one<{jobs: number; running: number; pending: number; undecided: number}>(
+    `SELECT (SELECT count(*) FROM jobs WHERE deleted_at IS NULL) AS jobs,
+      (SELECT count(*) FROM executions e JOIN jobs j ON j.id = e.job_id
+        WHERE e.status = 'running' AND j.deleted_at IS NULL) AS running,
+      (SELECT count(*) FROM executions WHERE status = 'pending') AS pending,
+      (SELECT count(*) FROM launches WHERE decision = 'pending') AS undecided`,
+  )
+  const {jobs, running, pending, undecided} = row!
+  return {jobs, running, pending, undecided}
+}

@@ -1,0 +1,231 @@
+/**
+ * Writing ledger rows inside a transaction: planned times (with merging of neighbours) and requests.
+ * Decides nothing.
+ */
+import type {JobRecord} from '../../core/job.ts'
+import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/launch-record.ts'
+import {all, each, one, type Step, type Values} from './query.ts'
+import {
+  INSERT_LAUNCH,
+  INSERT_PENDING,
+  LAUNCH_COLUMNS,
+  launchOf,
+  launchValues,
+  pendingValues,
+  type LaunchRow,
+  type PendingExecution,
+} from './rows.ts'
+import type {Transaction} from './transaction.ts'
+
+export interface JobIdentity {
+  readonly id: number
+  readonly name: string
+}
+
+/** A row as the ledger has it when nothing happened to it yet. */
+export function newLaunch(
+  job: JobIdentity,
+  group: number,
+  storedAt: number,
+  given: Pick<LaunchRecord, 'cause' | 'decision' | 'scheduledAt'> & Partial<LaunchRecord>,
+): LaunchRecord {
+  return {
+    group,
+    jobId: job.id,
+    jobName: job.name,
+    reason: '',
+    scheduledUntil: given.scheduledAt,
+    count: 1,
+    storedAt,
+    decidedAt: null,
+    term: null,
+    forced: false,
+    parentGroup: null,
+    open: given.decision === 'pending' || given.decision === 'launched',
+    retriesEnded: false,
+    nodeDeaths: 0,
+    ...given,
+  }
+}
+
+export interface RequestRow {
+  readonly job: JobIdentity
+  readonly cause: Exclude<LaunchCause, 'schedule'>
+  readonly forced: boolean
+}
+
+/** Stores a request to launch; answers its launch number. */
+export function* insertRequest(tx: Transaction, request: RequestRow): Step<number> {
+  const [group] = yield* tx.dialect.takeNumbers('launch', 1)
+  const {job, cause, forced} = request
+  const row = {cause, forced, decision: 'pending', scheduledAt: tx.now} as const
+  yield* all(INSERT_LAUNCH, launchValues(newLaunch(job, group!, tx.now, row)))
+  return group!
+}
+
+/** Rows decided about planned times of one job, oldest first, that are to be written. */
+export interface PlannedRows {
+  readonly job: JobIdentity
+  readonly rows: readonly LedgerRow[]
+}
+
+export interface WrittenRow {
+  readonly launch: LaunchRecord
+  readonly targets: LedgerRow['targets']
+}
+
+const NEWEST_PLANNED = `SELECT ${LAUNCH_COLUMNS} FROM launches
+  WHERE job_id = ? AND cause = 'schedule' ORDER BY scheduled_at DESC LIMIT 1`
+const EXTEND = `UPDATE launches SET scheduled_until = ?, planned_count = ?, decided_at = ?, term = ?
+  WHERE group_id = ?`
+
+/**
+ * Writes planned rows of several jobs, and an execution for each target. A row that did not launch is
+ * merged into the row before it when decision and reason agree. Answers what stands in the ledger now:
+ * grown rows first, then new ones in order.
+ */
+export function* writePlanned(
+  tx: Transaction,
+  planned: readonly PlannedRows[],
+  term: number | null,
+): Step<WrittenRow[]> {
+  const merging = planned.filter(({rows}) => rows[0] !== undefined && isMerged(rows[0]))
+  const newest = yield* each<LaunchRow>(
+    NEWEST_PLANNED,
+    merging.map(({job}) => [job.id]),
+  )
+  const before = new Map<number, LaunchRecord>()
+  newest.forEach(([row]) => row !== undefined && before.set(row.job_id, launchOf(row)))
+  const needed = planned.reduce((sum, {rows}) => sum + rows.length, 0)
+  const groups = needed === 0 ? [] : yield* tx.dialect.takeNumbers('launch', needed)
+
+  const extended = new Map<number, LaunchRecord>()
+  const inserted = new Map<number, WrittenRow>()
+  let used = 0
+  for (const {job, rows} of planned) {
+    let last = before.get(job.id) ?? null
+    for (const row of rows) {
+      const grown = last === null ? null : extendInto(last, row, tx.now, term)
+      if (grown === null) {
+        const given = decided(row, tx.now, term)
+        last = newLaunch(job, groups[used]!, tx.now, {cause: 'schedule', ...given})
+        used += 1
+        inserted.set(last.group, {launch: last, targets: row.targets})
+      } else {
+        last = grown
+        if (inserted.has(last.group)) inserted.set(last.group, {launch: last, targets: []})
+        else extended.set(last.group, last)
+      }
+    }
+  }
+  yield* each(EXTEND, [...extended.values()].map(extendValues))
+  const fresh = [...inserted.values()]
+  yield* each(
+    INSERT_LAUNCH,
+    fresh.map(({launch}) => launchValues(launch)),
+  )
+  yield* insertTargets(tx, fresh)
+  return [...[...extended.values()].map((launch) => ({launch, targets: []})), ...fresh]
+}
+
+function extendValues(launch: LaunchRecord): Values {
+  return [launch.scheduledUntil, launch.count, launch.decidedAt, launch.term, launch.group]
+}
+
+function decided(
+  row: LedgerRow,
+  now: number,
+  term: number | null,
+): Pick<
+  LaunchRecord,
+  'decision' | 'reason' | 'scheduledAt' | 'scheduledUntil' | 'count' | 'decidedAt' | 'term'
+> {
+  const {decision, reason, scheduledAt, scheduledUntil, count} = row
+  const pending = decision === 'pending'
+  const decidedAt = pending ? null : now
+  return {
+    decision,
+    reason,
+    scheduledAt,
+    scheduledUntil,
+    count,
+    decidedAt,
+    term: pending ? null : term,
+  }
+}
+
+function isMerged(row: Pick<LedgerRow, 'decision'>): boolean {
+  return row.decision === 'skipped' || row.decision === 'missed'
+}
+
+/** `last` grown by `row`, which follows it; `null` when they say different things or one of them ran. */
+export function extendInto(
+  last: LaunchRecord,
+  row: Pick<LedgerRow, 'decision' | 'reason' | 'scheduledAt' | 'scheduledUntil' | 'count'>,
+  now: number,
+  term: number | null,
+): LaunchRecord | null {
+  const follows = last.scheduledUntil < row.scheduledAt
+  const same = last.decision === row.decision && last.reason === row.reason
+  if (!isMerged(row) || !follows || !same) return null
+  const count = last.count + row.count
+  return {...last, scheduledUntil: row.scheduledUntil, count, decidedAt: now, term}
+}
+
+/** One pending execution for each target of launched rows. */
+export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Step<void> {
+  const pending: PendingExecution[] = []
+  for (const {launch, targets} of rows) {
+    targets.forEach(({nodeId, nodeName}, slot) => {
+      const {group, jobId, jobName} = launch
+      const times = {createdAt: tx.now, notBefore: tx.now}
+      pending.push({group, node: nodeName, attempt: 1, jobId, jobName, nodeId, slot, ...times})
+    })
+  }
+  yield* each(INSERT_PENDING, pending.map(pendingValues))
+}
+
+const OPEN_OF_NAME = `SELECT group_id FROM launches WHERE job_name = ? AND open = 1`
+const IN_THE_WAY = `${OPEN_OF_NAME} AND (decision = 'launched' OR cause = 'schedule')
+  ORDER BY group_id LIMIT 1`
+
+/**
+ * The oldest open launch of the job, undecided requests included; without one the oldest of a deleted job of
+ * the same name, which nobody can look at any more.
+ */
+export function* firstOpen({
+  id,
+  spec: {name},
+}: JobRecord): Step<{readonly group: number; readonly isOwn: boolean} | null> {
+  const row = yield* one<{group_id: number; job_id: number}>(
+    `SELECT group_id, job_id FROM launches WHERE job_name = ? AND open = 1
+      ORDER BY CASE WHEN job_id = ? THEN 0 ELSE 1 END, group_id LIMIT 1`,
+    [name, id],
+  )
+  return row === null ? null : {group: row.group_id, isOwn: row.job_id === id}
+}
+
+/**
+ * For each name the oldest open launch a planned time may not overlap: launched, or itself a planned time.
+ */
+export function* inTheWay(names: readonly string[]): Step<(number | null)[]> {
+  const rows = yield* each<{group_id: number}>(
+    IN_THE_WAY,
+    names.map((name) => [name]),
+  )
+  return rows.map(([row]) => row?.group_id ?? null)
+}
+
+const IN_THE_WAY_OF_REQUEST = `${OPEN_OF_NAME} AND group_id <> ?
+  AND (decision = 'launched' OR (cause = 'schedule' AND group_id < ?)) ORDER BY group_id LIMIT 1`
+
+/** For each pending row the oldest other launch of its name that it may not overlap. */
+export function* inTheWayOfRequests(
+  requests: readonly {readonly name: string; readonly group: number}[],
+): Step<(number | null)[]> {
+  const rows = yield* each<{group_id: number}>(
+    IN_THE_WAY_OF_REQUEST,
+    requests.map(({name, group}) => [name, group, group]),
+  )
+  return rows.map(([row]) => row?.group_id ?? null)
+}

@@ -1,0 +1,92 @@
+/**
+ * The lease and its fence. One row; its key is the term, so taking over changes the key, and a leader's
+ * write that looks up its own term in the same transaction finds no row once the term is over.
+ */
+import type {HeldLease, Lease} from '../../ports/leader-store.ts'
+import {TermOver} from '../../ports/store-errors.ts'
+import {all, one, type Step} from './query.ts'
+import type {Transaction} from './transaction.ts'
+
+export function* acquireLease(
+  tx: Transaction,
+  request: {
+    readonly holder: string
+    readonly nodeId: string
+    readonly ttlMs: number
+    readonly unchanged?: HeldLease | null
+  },
+): Step<Lease | null> {
+  const {holder, nodeId, ttlMs, unchanged = null} = request
+  const expiresAt = tx.now + ttlMs
+  // Compared by the write itself: a renewal that comes first makes it another row.
+  const seen =
+    unchanged === null
+      ? [null, null, null]
+      : [unchanged.term, unchanged.holder, unchanged.expiresAt]
+  const row = yield* one<{term: number}>(
+    `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
+      WHERE holder = '' OR holder = ? OR expires_at <= ? OR (term = ? AND holder = ? AND expires_at = ?)
+      RETURNING term`,
+    [holder, nodeId, expiresAt, holder, tx.now, ...seen],
+  )
+  return row === null ? null : {term: row.term, expiresAt}
+}
+
+export function* heldLease(_tx: Transaction): Step<HeldLease | null> {
+  const row = yield* one<{term: number; holder: string; expires_at: number}>(
+    `SELECT term, holder, expires_at FROM leader WHERE holder <> ''`,
+  )
+  return row === null ? null : {term: row.term, holder: row.holder, expiresAt: row.expires_at}
+}
+
+export function* renewLease(
+  tx: Transaction,
+  request: {readonly term: number; readonly holder: string; readonly ttlMs: number},
+): Step<boolean> {
+  const row = yield* one(
+    `UPDATE leader SET expires_at = ? WHERE term = ? AND holder = ? RETURNING term`,
+    [tx.now + request.ttlMs, request.term, request.holder],
+  )
+  return row !== null
+}
+
+/**
+ * Ends the term at once: a new term number without a holder, so that what is still under way is refused
+ * too.
+ */
+export function* resignLease(
+  _tx: Transaction,
+  request: {readonly term: number; readonly holder: string},
+): Step<void> {
+  yield* all(
+    `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0
+      WHERE term = ? AND holder = ?`,
+    [request.term, request.holder],
+  )
+}
+
+/** For an engine whose owner is alone: whoever held the lease before is gone. */
+export function* vacateLease(_tx: Transaction): Step<void> {
+  yield* all(
+    `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0 WHERE holder <> ''`,
+  )
+}
+
+export function* leader(
+  tx: Transaction,
+): Step<{readonly term: number; readonly nodeId: string; readonly expiresAt: number} | null> {
+  const row = yield* one<{term: number; node_id: string; expires_at: number}>(
+    `SELECT term, node_id, expires_at FROM leader WHERE holder <> '' AND expires_at > ?`,
+    [tx.now],
+  )
+  return row === null ? null : {term: row.term, nodeId: row.node_id, expiresAt: row.expires_at}
+}
+
+/** Throws `TermOver` unless `term` is the one in force; held off takeovers until the transaction ends. */
+export function* fence(tx: Transaction, term: number): Step<void> {
+  const row = yield* one(
+    `SELECT term FROM leader WHERE term = ? AND holder <> ''${tx.dialect.forKeyShare}`,
+    [term],
+  )
+  if (row === null) throw new TermOver(`term ${term} is over`)
+}

@@ -1,0 +1,143 @@
+/** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
+import type {MemberRecord} from '../../core/node.ts'
+import type {BeatAnswer, JoinRequest, MemberStore, NodeStore} from '../../ports/node-store.ts'
+import {all, one, oneEach, type Step} from './query.ts'
+import {memberOf, type MemberRow} from './rows.ts'
+import {fence} from './lease.ts'
+import type {Transaction} from './transaction.ts'
+
+export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
+  status, started_at, heartbeat_at`
+
+/** Of a member that is there. */
+const PRESENT = `status IN ('alive', 'leaving')`
+
+/**
+ * The same identity returning is admitted at once, which fences its earlier life. A name whose other holder
+ * is silent is taken over; that holder stays a member, failed, until what it ran has been ended.
+ */
+export function* join(
+  tx: Transaction,
+  {member}: JoinRequest,
+  freshMs: number,
+): Step<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}> {
+  yield* lockName(tx, member.name)
+  const holder = yield* one<{id: string}>(
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND ${PRESENT}
+      ORDER BY heartbeat_at DESC LIMIT 1`,
+    [member.name, member.id, tx.now - freshMs],
+  )
+  if (holder !== null) return {kind: 'taken', by: holder.id}
+  yield* all(`UPDATE members SET status = 'failed' WHERE name = ? AND id <> ? AND ${PRESENT}`, [
+    member.name,
+    member.id,
+  ])
+  yield* all(
+    `INSERT INTO members (${MEMBER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
+      ON CONFLICT (id) DO UPDATE SET name = excluded.name, incarnation = excluded.incarnation,
+      address = excluded.address, port = excluded.port, tags = excluded.tags,
+      server = excluded.server, runs = excluded.runs, version = excluded.version,
+      slots = excluded.slots, status = excluded.status, started_at = excluded.started_at,
+      heartbeat_at = excluded.heartbeat_at`,
+    [
+      member.id,
+      member.name,
+      member.incarnation,
+      member.address,
+      member.port,
+      JSON.stringify(member.tags),
+      member.server ? 1 : 0,
+      member.runs ? 1 : 0,
+      member.version,
+      member.slots,
+      tx.now,
+      tx.now,
+    ],
+  )
+  // There from the start, so that claims have a row to follow each other on.
+  yield* all(
+    `INSERT INTO node_claims (node_id, token) VALUES (?, '') ON CONFLICT (node_id) DO NOTHING`,
+    [member.id],
+  )
+  return {kind: 'joined'}
+}
+
+export function* members(_tx: Transaction): Step<readonly MemberRecord[]> {
+  const rows = yield* all<MemberRow>(`SELECT ${MEMBER_COLUMNS} FROM members ORDER BY name, id`)
+  return rows.map(memberOf)
+}
+
+export function* failMember(
+  tx: Transaction,
+  {term, nodeId, judged}: Parameters<MemberStore['failMember']>[0],
+): Step<boolean> {
+  yield* fence(tx, term)
+  const failed = yield* one(
+    `UPDATE members SET status = 'failed'
+      WHERE id = ? AND incarnation = ? AND heartbeat_at = ? AND ${PRESENT} RETURNING id`,
+    [nodeId, judged.incarnation, judged.heartbeatAt],
+  )
+  return failed !== null
+}
+
+type Beat = Parameters<NodeStore['beat']>[0]
+
+/**
+ * Members that are there are heard by one statement for all of them; one that was given up, or left, must
+ * come back. Answers each, in order.
+ */
+export function* beat(tx: Transaction, beats: readonly Beat[]): Step<readonly BeatAnswer[]> {
+  const answers: BeatAnswer[] = []
+  for (const round of roundsOf(beats)) {
+    const heard = yield* oneEach(
+      `UPDATE members SET heartbeat_at = ?, status = ?
+        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
+      round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
+    )
+    for (const [at, each] of round.entries())
+      answers[each.index] = heard[at] === null ? yield* comeBack(tx, each) : 'ok'
+  }
+  return answers
+}
+
+/** The first beat of each node, the second of those that have one, and so on: the last one must stand. */
+function roundsOf(beats: readonly Beat[]): (Beat & {readonly index: number})[][] {
+  const rounds: (Beat & {readonly index: number})[][] = []
+  const heard = new Map<string, number>()
+  for (const [index, each] of beats.entries()) {
+    const before = heard.get(each.nodeId) ?? 0
+    heard.set(each.nodeId, before + 1)
+    rounds[before] ??= []
+    rounds[before].push({...each, index})
+  }
+  return rounds
+}
+
+/** Two identities are never present under one name, whichever of them is heard of again. */
+function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Beat): Step<BeatAnswer> {
+  const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
+  if (named === null) return 'unknown'
+  yield* lockName(tx, named.name)
+  // Read again: whoever held the lock may have removed it, joined as it, or taken its name.
+  const known = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
+    nodeId,
+  ])
+  if (known === null) return 'unknown'
+  if (known.incarnation !== incarnation) return 'fenced'
+  const holder = yield* one(
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND ${PRESENT} LIMIT 1`,
+    [named.name, nodeId],
+  )
+  if (holder !== null && status !== 'left') return 'taken'
+  yield* all(`UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ?`, [
+    tx.now,
+    status,
+    nodeId,
+  ])
+  return 'ok'
+}
+
+/** Whoever joins under a name, or comes back to it, waits here for others that do, and for their claims. */
+function* lockName(tx: Transaction, name: string): Step<void> {
+  yield* all(`SELECT id FROM members WHERE name = ? ORDER BY id${tx.dialect.forUpdate}`, [name])
+}

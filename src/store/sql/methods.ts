@@ -1,0 +1,106 @@
+/**
+ * The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way
+ * to run them.
+ */
+import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
+import type {Store} from '../../ports/store.ts'
+import {assert} from '../../lib/assert.ts'
+import type {ReadInput, ReadName, ReadResult} from './reads.ts'
+import type {WriteInput, WriteName, WriteResult} from './writes.ts'
+
+export interface Runner {
+  /** One transaction; resolves after its commit. */
+  write<Name extends WriteName>(name: Name, ...input: WriteInput<Name>): Promise<WriteResult<Name>>
+  /** One snapshot. */
+  read<Name extends ReadName>(name: Name, ...input: ReadInput<Name>): Promise<ReadResult<Name>>
+}
+
+/** What an engine adds of its own. */
+export type EngineMethods = Pick<Store, 'facts' | 'backup' | 'close'>
+
+export function assembleStore(runner: Runner, engine: EngineMethods): Store {
+  const {write, read} = runner
+  return {
+    submit: (request) => write('submit', request),
+    earlierSubmit: (idempotency) => read('earlierSubmit', idempotency),
+    restore: (entries, options) => write('restore', entries, options),
+    toggle: (name, ifMatch = null) => write('toggle', name, ifMatch),
+    deleteJob: (name, ifMatch = null) => write('deleteJob', name, ifMatch),
+    requestRun: (request) => write('requestRun', request),
+    earlierRun: (idempotency) => read('earlierRun', idempotency),
+    resetHistory: (name) => write('resetHistory', name),
+    job: (name) => read('job', name),
+    jobs: (query) => read('jobs', query),
+    paused: () => read('paused'),
+    setPaused: (paused) => write('setPaused', paused),
+
+    executions: (name, query) => read('executions', name, query),
+    execution: (name, key, outputBytes) => read('execution', name, key, outputBytes),
+    outputSince: (name, key, from, limit) => read('outputSince', name, key, from, limit),
+    busy: (query) => read('busy', query),
+    launches: (name, query) => read('launches', name, query),
+    launch: (name, group) => read('launch', name, group),
+    statistics: (days) => read('statistics', days),
+    totals: () => read('totals'),
+
+    acquireLease: (request) => write('acquireLease', request),
+    renewLease: (request) => write('renewLease', request),
+    resignLease: (request) => write('resignLease', request),
+    heldLease: () => read('heldLease'),
+    leader: () => read('leader'),
+    loadDue: (request) => read('loadDue', request),
+    loadRequests: (request) => read('loadRequests', request),
+    candidates: () => read('candidates'),
+    applyLaunches: (request) => write('applyLaunches', request),
+    loadStray: (request) => read('loadStray', request),
+    applyMoves: (request) => write('applyMoves', request),
+    endStrays: (request) => write('endStrays', request),
+    rescue: (request) => write('rescue', request),
+    prune: (request) => write('prune', request),
+
+    claim: (request) => only(write('claim', [request])),
+    verifyClaims: (claims) => read('verifyClaims', claims),
+    appendOutput: (items) => write('appendOutput', items.map(compactAppend)),
+    finish: (items) => write('finish', items.map(compactFinish)),
+    cancelled: (nodeId) => read('cancelled', nodeId),
+    beat: (request) => only(write('beat', [request])),
+
+    join: (request, freshMs) => write('join', request, freshMs),
+    members: () => read('members'),
+    standingClaims: (life) => read('standingClaims', life),
+    giveBack: (claims) => write('giveBack', claims),
+    failMember: (request) => write('failMember', request),
+    forgetMembers: (request) => write('forgetMembers', request),
+    removeMember: (request) => write('removeMember', request),
+    cancelExecution: (name, key) => write('cancelExecution', name, key),
+
+    policies: () => read('policies'),
+    policy: (name) => read('policy', name),
+    putPolicy: (policy) => write('putPolicy', policy),
+    deletePolicy: (name) => write('deletePolicy', name),
+
+    agreeTimezone: (zone) => write('agreeTimezone', zone),
+    probe: () => write('probe'),
+    ...engine,
+  }
+}
+
+/** The answer of a list of one. */
+async function only<Answer>(answers: Promise<readonly Answer[]>): Promise<Answer> {
+  const [answer] = await answers
+  assert(answer !== undefined, 'each of a list is answered')
+  return answer
+}
+
+function compactAppend(item: OutputAppend): OutputAppend {
+  return {...item, bytes: compact(item.bytes)}
+}
+
+function compactFinish(item: FinishItem): FinishItem {
+  return {...item, output: {...item.output, bytes: compact(item.output.bytes)}}
+}
+
+/** A view into a larger buffer would carry that whole buffer to wherever the step runs. */
+function compact(bytes: Uint8Array): Uint8Array {
+  return bytes.length === bytes.buffer.byteLength ? bytes : Uint8Array.from(bytes)
+}

@@ -1,0 +1,148 @@
+/** Appending output while a command runs, and reading what is kept of it. */
+import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
+import type {ExecutionView} from '../../ports/history-store.ts'
+import type {OutputAppend} from '../../ports/node-store.ts'
+import {breathe, each, oneEach, type Step} from './query.ts'
+import {BY_KEY, keyText, keyValues} from './rows.ts'
+import {chunksFrom, extendOutput, type ChunkRow} from './stored-output.ts'
+import type {Transaction} from './transaction.ts'
+
+/** Applies in order, also several stretches of one execution. */
+export function* appendOutput(
+  tx: Transaction,
+  items: readonly OutputAppend[],
+): Step<readonly boolean[]> {
+  const rows = yield* lockRunning(tx, items)
+  const known = new Map<string, number>()
+  rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
+  for (const round of rounds(items.filter((_item, index) => rows[index] !== null))) {
+    const stretches = round.map(({key, offset, bytes}) => {
+      return {key, offset, bytes, knownBytes: known.get(keyText(key))!}
+    })
+    const ends = yield* extendOutput(tx, stretches)
+    round.forEach(({key}, index) => known.set(keyText(key), ends[index]!))
+  }
+  const changed = new Map<string, [number, ...ReturnType<typeof keyValues>]>()
+  items.forEach(({key}, index) => {
+    const end = known.get(keyText(key))
+    if (end === undefined || end === rows[index]?.output_bytes) return
+    changed.set(keyText(key), [end, ...keyValues(key)])
+  })
+  yield* each(`UPDATE executions SET output_bytes = ? WHERE ${BY_KEY}`, [...changed.values()])
+  return rows.map((row) => row !== null)
+}
+
+/** The row of each item's execution, while it is running under the item's token; locked in one order. */
+function* lockRunning(
+  tx: Transaction,
+  items: readonly OutputAppend[],
+): Step<({output_bytes: number} | null)[]> {
+  const order = items
+    .map(({key}, index) => ({key, index}))
+    .toSorted((a, b) => compareKeys(a.key, b.key))
+  const found = yield* oneEach<{output_bytes: number}>(
+    `SELECT output_bytes FROM executions
+      WHERE ${BY_KEY} AND status = 'running' AND claim_token = ?
+      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = executions.job_id AND j.deleted_at IS NULL)
+      ${tx.dialect.forUpdate}`,
+    order.map(({index}) => [...keyValues(items[index]!.key), items[index]!.token]),
+  )
+  const rows: ({output_bytes: number} | null)[] = items.map(() => null)
+  order.forEach(({index}, place) => (rows[index] = found[place] ?? null))
+  return rows
+}
+
+/** The order in which everybody locks executions. */
+function compareKeys(a: ExecutionKey, b: ExecutionKey): number {
+  if (a.group !== b.group) return a.group - b.group
+  if (a.node !== b.node) return a.node < b.node ? -1 : 1
+  return a.attempt - b.attempt
+}
+
+/** Splits so that each round holds at most one item of an execution, in order. */
+function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
+  const result: OutputAppend[][] = []
+  const nextRound = new Map<string, number>()
+  for (const item of items) {
+    const text = keyText(item.key)
+    const index = nextRound.get(text) ?? 0
+    nextRound.set(text, index + 1)
+    const round = result[index]
+    if (round === undefined) result.push([item])
+    else round.push(item)
+  }
+  return result
+}
+
+export interface KeptBytes {
+  /** Absolute position of the first of them. */
+  readonly offset: number
+  readonly bytes: Uint8Array
+}
+
+/** At most `limit` kept bytes from position `from` on; later ones when those are gone. */
+export function* readOutput(key: ExecutionKey, from: number, limit: number): Step<KeptBytes> {
+  const [chunks = []] = yield* chunksFrom([{key, from}])
+  return keptIn(chunks, from, limit)
+}
+
+function keptIn(chunks: readonly ChunkRow[], from: number, limit: number): KeptBytes {
+  const first = chunks[0]
+  if (first === undefined) return {offset: from, bytes: new Uint8Array(0)}
+  const offset = Math.max(from, first.at_byte)
+  const last = chunks.at(-1)!
+  const end = Math.min(offset + limit, last.at_byte + last.bytes.length)
+  const bytes = new Uint8Array(end - offset)
+  for (const chunk of chunks) {
+    const start = Math.max(offset, chunk.at_byte)
+    const stop = Math.min(end, chunk.at_byte + chunk.bytes.length)
+    if (start < stop)
+      bytes.set(chunk.bytes.subarray(start - chunk.at_byte, stop - chunk.at_byte), start - offset)
+  }
+  return {offset, bytes}
+}
+
+/** Executions whose output is read with one command, and about how much of it. */
+const READ_ROWS_MAX = 500
+const READ_BYTES_MAX = 8 * 2 ** 20
+
+/** Each execution with the last `outputBytes` bytes of its kept output. */
+export function* withOutput(
+  tx: Transaction,
+  executions: readonly ExecutionRecord[],
+  outputBytes: number,
+): Step<ExecutionView[]> {
+  const wanted = Math.min(outputBytes, tx.limits.outputKeptBytes)
+  const rowsMax = Math.max(1, Math.min(READ_ROWS_MAX, Math.floor(READ_BYTES_MAX / (wanted + 1))))
+  const views: ExecutionView[] = []
+  for (let at = 0; at < executions.length; at += rowsMax) {
+    const piece = executions.slice(at, at + rowsMax)
+    const ends = piece
+      .filter((execution) => wanted > 0 && execution.outputBytes > 0)
+      .map((key) => ({key, from: Math.max(0, key.outputBytes - wanted)}))
+    const found = yield* chunksFrom(ends)
+    const kept = new Map(
+      ends.map(({key, from}, index) => [key, keptIn(found[index] ?? [], from, wanted)]),
+    )
+    for (const execution of piece) views.push(viewOf(execution, kept.get(execution) ?? null))
+    yield* breathe()
+  }
+  return views
+}
+
+function viewOf(execution: ExecutionRecord, kept: KeptBytes | null): ExecutionView {
+  const written = execution.outputBytes
+  if (kept === null) return {...execution, output: new Uint8Array(0), outputTruncated: written > 0}
+  const output = kept.offset === 0 ? kept.bytes : fromCharacter(kept.bytes)
+  return {...execution, output, outputTruncated: output.length < written}
+}
+
+/** UTF-8 has at most three bytes after a character's first; more of them is not UTF-8 and is left alone. */
+const CONTINUATIONS_MAX = 3
+
+/** Without the rest of a character whose beginning was cut off. */
+function fromCharacter(bytes: Uint8Array): Uint8Array {
+  let start = 0
+  while (start < CONTINUATIONS_MAX && (bytes[start] ?? 0) >> 6 === 0b10) start += 1
+  return bytes.subarray(start)
+}

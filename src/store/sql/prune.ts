@@ -1,0 +1,216 @@
+/**
+ * Letting go what retention allows, a bounded piece a call. Never an open launch, never output of something
+ * that runs. A round walks the live jobs, or those that were launched lately; its last piece also does what
+ * belongs to no job.
+ */
+import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
+import {all, each, one, oneEach, type Step, type Values} from './query.ts'
+import {IDEMPOTENCY_KEPT_MS} from './idempotency.ts'
+import {keyOf, type ExecutionRow} from './rows.ts'
+import {fence} from './lease.ts'
+import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
+import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from './stored-output.ts'
+import type {Transaction} from './transaction.ts'
+
+const DAY_MS = 86_400_000
+/** A year and a bit, so that a year can be compared with the one before. */
+const STATISTICS_KEPT_MS = 400 * DAY_MS
+/** Outputs looked at in one call when there is too much of it. */
+const OUTPUTS_PER_CALL = 500
+const TOMBSTONES_PER_CALL = 100
+
+/** What one call may still delete, and what it did. */
+interface Budget {
+  rowsLeft: number
+  rowsDeleted: number
+  outputBytesCut: number
+  more: boolean
+}
+
+export function* prune(tx: Transaction, request: PruneRequest): Step<PruneResult> {
+  yield* fence(tx, request.term)
+  const budget: Budget = {
+    rowsLeft: request.rowLimit,
+    rowsDeleted: 0,
+    outputBytesCut: 0,
+    more: false,
+  }
+  const newest = yield* one<{group_id: number | null}>(
+    `SELECT max(group_id) AS group_id FROM launches`,
+  )
+  const {ids, next, isLast} = yield* request.round === 'all'
+    ? someJobs(request)
+    : someLaunched(request)
+  yield* pruneLaunches(budget, yield* excess(tx, budget, request, ids))
+  if (isLast && !budget.more) {
+    yield* pruneTombstones(tx, budget)
+    yield* pruneOutput(tx, budget, request.keepOutputBytes)
+    yield* pruneOther(tx, budget)
+  }
+  const {rowsDeleted, outputBytesCut, more} = budget
+  const newestGroup = newest?.group_id ?? 0
+  return {next, isRoundOver: isLast, newestGroup, rowsDeleted, outputBytesCut, more}
+}
+
+/** The live jobs of one call. */
+interface Piece {
+  readonly ids: readonly number[]
+  readonly next: number
+  readonly isLast: boolean
+}
+
+function* someJobs({after, jobLimit}: PruneRequest): Step<Piece> {
+  const rows = yield* all<{id: number}>(
+    `SELECT id FROM jobs WHERE id > ? AND deleted_at IS NULL ORDER BY id LIMIT ?`,
+    [after, jobLimit],
+  )
+  const ids = rows.map(({id}) => id)
+  return {ids, next: ids.at(-1) ?? after, isLast: ids.length < jobLimit}
+}
+
+/** One committed after a launch with a larger number is passed over: a round over all jobs sees it. */
+function* someLaunched({after, jobLimit}: PruneRequest): Step<Piece> {
+  const rows = yield* all<{group_id: number; id: number | null}>(
+    `SELECT l.group_id, j.id FROM launches l
+      LEFT JOIN jobs j ON j.id = l.job_id AND j.deleted_at IS NULL
+      WHERE l.group_id > ? ORDER BY l.group_id LIMIT ?`,
+    [after, jobLimit],
+  )
+  const ids = new Set(rows.flatMap(({id}) => (id === null ? [] : [id])))
+  const next = rows.at(-1)?.group_id ?? after
+  return {ids: [...ids], next, isLast: rows.length < jobLimit}
+}
+
+/** Closed launches among those beyond the newest that are kept. The inner look reads an index only. */
+function beyondNewest(decisions: string): string {
+  return `SELECT group_id FROM launches WHERE open = 0 AND group_id IN
+    (SELECT group_id FROM launches WHERE job_id = ? AND decision IN (${decisions})
+    ORDER BY group_id DESC LIMIT ? OFFSET ?)`
+}
+
+/** The oldest closed launches that are too old; numbers grow with time, so no others need a look. */
+const TOO_OLD = `SELECT group_id FROM (SELECT group_id, decided_at FROM launches
+  WHERE job_id = ? AND open = 0 ORDER BY group_id LIMIT ?) AS oldest WHERE decided_at < ?`
+/** Looked at by age at once: when all of them are too old, the same place is looked at again. */
+const OLDEST_LAUNCHES = 50
+
+/** Numbers of the launches of these jobs beyond what is kept, in order. */
+function* excess(
+  tx: Transaction,
+  budget: Budget,
+  request: PruneRequest,
+  ids: readonly number[],
+): Step<number[]> {
+  const {keepLaunches, keepUnlaunched, keepMs} = request
+  // One more than may be deleted tells that more is waiting.
+  const limit = request.rowLimit + 1
+  const found = [
+    yield* each<{group_id: number}>(
+      beyondNewest(`'launched'`),
+      ids.map((id) => [id, limit, keepLaunches]),
+    ),
+    yield* each<{group_id: number}>(
+      beyondNewest(`'skipped', 'missed'`),
+      ids.map((id) => [id, limit, keepUnlaunched]),
+    ),
+  ]
+  if (keepMs !== null) {
+    const old = yield* each<{group_id: number}>(
+      TOO_OLD,
+      ids.map((id) => [id, OLDEST_LAUNCHES, tx.now - keepMs]),
+    )
+    found.push(old)
+    if (old.some(({length}) => length === OLDEST_LAUNCHES)) budget.more = true
+  }
+  const groups = new Set(found.flat(2).map((row) => row.group_id))
+  return [...groups].toSorted((a, b) => a - b)
+}
+
+/** Deletes launches with their executions and output while the budget lasts; a first one always goes. */
+function* pruneLaunches(budget: Budget, groups: readonly number[]): Step<boolean> {
+  const candidates = groups.slice(0, Math.max(1, budget.rowsLeft))
+  const sizes = yield* oneEach<{size: number}>(
+    `SELECT count(*) AS size FROM executions WHERE group_id = ?`,
+    candidates.map((group) => [group]),
+  )
+  const chosen: number[] = []
+  for (const [index, group] of candidates.entries()) {
+    const rows = 1 + (sizes[index]?.size ?? 0)
+    if (budget.rowsLeft < rows && budget.rowsDeleted > 0) break
+    budget.rowsLeft -= rows
+    budget.rowsDeleted += rows
+    chosen.push(group)
+  }
+  const values = chosen.map((group) => [group])
+  budget.outputBytesCut += yield* dropOutputOfLaunches(chosen)
+  yield* each(`DELETE FROM executions WHERE group_id = ?`, values)
+  yield* each(`DELETE FROM launches WHERE group_id = ?`, values)
+  const complete = chosen.length === groups.length
+  if (!complete) budget.more = true
+  return complete
+}
+
+/**
+ * Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough. In
+ * the order of the index that has no other jobs, so that the living ones are not gone through.
+ */
+function* pruneTombstones(tx: Transaction, budget: Budget): Step<void> {
+  const jobs = yield* all<{id: number}>(
+    `SELECT id FROM jobs WHERE deleted_at IS NOT NULL
+      AND (kept_group IS NULL OR deleted_at <= ?)
+      AND NOT EXISTS (SELECT 1 FROM launches l
+        WHERE l.job_name = jobs.name AND l.open = 1 AND l.job_id = jobs.id)
+      ORDER BY name, id LIMIT ?`,
+    [tx.now - EPHEMERAL_KEPT_MS, TOMBSTONES_PER_CALL],
+  )
+  for (const {id} of jobs) {
+    const rows = yield* all<{group_id: number}>(
+      `SELECT group_id FROM launches WHERE job_id = ? ORDER BY group_id LIMIT ?`,
+      [id, Math.max(1, budget.rowsLeft) + 1],
+    )
+    const groups = rows.map((row) => row.group_id)
+    if (!(yield* pruneLaunches(budget, groups))) return
+    yield* all(`DELETE FROM jobs WHERE id = ?`, [id])
+    budget.rowsDeleted += 1
+  }
+  if (jobs.length === TOMBSTONES_PER_CALL) budget.more = true
+}
+
+/** The oldest output goes first; the executions stay and say that it was cut. */
+function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Step<void> {
+  let total = yield* totalOutputBytes(tx)
+  if (total <= keepBytes) return
+  const oldest = yield* all<ExecutionRow & {size: number}>(
+    `SELECT o.group_id, o.node_name, o.attempt, sum(length(o.bytes)) AS size FROM output o
+      WHERE NOT EXISTS (SELECT 1 FROM executions e WHERE e.group_id = o.group_id
+        AND e.node_name = o.node_name AND e.attempt = o.attempt AND e.status = 'running')
+      GROUP BY o.group_id, o.node_name, o.attempt
+      ORDER BY o.group_id, o.node_name, o.attempt LIMIT ?`,
+    [OUTPUTS_PER_CALL],
+  )
+  const cut: ExecutionRow[] = []
+  for (const row of oldest) {
+    if (total <= keepBytes) break
+    total -= row.size
+    cut.push(row)
+  }
+  budget.outputBytesCut += yield* dropOutput(cut.map(keyOf))
+  if (total > keepBytes && oldest.length === OUTPUTS_PER_CALL) budget.more = true
+}
+
+/** Rows that belong to no job; each kind is small or trickles in. */
+function* pruneOther(tx: Transaction, budget: Budget): Step<void> {
+  const deletions: [string, Values][] = [
+    [
+      `DELETE FROM idempotency WHERE (scope, key) IN
+        (SELECT scope, key FROM idempotency WHERE created_at <= ? ORDER BY created_at LIMIT ?)
+        RETURNING 1 AS gone`,
+      [tx.now - IDEMPOTENCY_KEPT_MS, Math.max(1, budget.rowsLeft)],
+    ],
+    [`DELETE FROM statistics WHERE day < ? RETURNING 1 AS gone`, [tx.now - STATISTICS_KEPT_MS]],
+  ]
+  for (const [sql, values] of deletions) {
+    const gone = yield* all(sql, values)
+    budget.rowsDeleted += gone.length
+  }
+}

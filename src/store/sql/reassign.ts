@@ -1,0 +1,105 @@
+/** Pending executions that their node does not take, and giving them to other nodes. */
+import type {MemberStatus} from '../../core/node.ts'
+import type {StrayExecution} from '../../core/reassign.ts'
+import type {Applied, LeaderStore, StrayPlace} from '../../ports/leader-store.ts'
+import {all, each, one, oneEach, type Step} from './query.ts'
+import {
+  BY_KEY,
+  EXECUTION_COLUMNS_E,
+  executionOf,
+  keyValues,
+  type ExecutionRow,
+  type LaunchRow,
+} from './rows.ts'
+import {loadJobs} from './jobs.ts'
+import {fence} from './lease.ts'
+import type {Transaction} from './transaction.ts'
+
+interface StrayRow extends ExecutionRow {
+  /** This and the next two: `null` = its node is no member. */
+  readonly member_status: MemberStatus | null
+  readonly member_runs: number | null
+  readonly member_heartbeat_at: number | null
+}
+
+const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
+  m.heartbeat_at AS member_heartbeat_at
+  FROM executions e
+  LEFT JOIN members m ON m.id = e.node_id
+  WHERE e.status = 'pending' AND (e.group_id, e.slot, e.attempt) > (?, ?, ?)
+    AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
+  ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
+
+const BEFORE_ALL: StrayPlace = {group: 0, slot: 0, attempt: 0}
+
+export function* loadStray(
+  tx: Transaction,
+  {unclaimedMs, after, limit}: Parameters<LeaderStore['loadStray']>[0],
+): Step<Awaited<ReturnType<LeaderStore['loadStray']>>> {
+  const {group, slot, attempt} = after ?? BEFORE_ALL
+  const rows = yield* all<StrayRow>(STRAY, [group, slot, attempt, tx.now - unclaimedMs, limit])
+  const groups = rows.map((row) => [row.group_id])
+  const jobs = yield* loadJobs(rows.map((row) => row.job_id))
+  // By themselves: joined, they are read from the first one on where there is a long history.
+  const launches = yield* oneEach<Pick<LaunchRow, 'cause' | 'scheduled_at'>>(
+    `SELECT cause, scheduled_at FROM launches WHERE group_id = ?`,
+    groups,
+  )
+  const used = yield* each<{node_name: string}>(
+    `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,
+    groups,
+  )
+  const strays = rows.flatMap((row, index): StrayExecution[] => {
+    const job = jobs[index] ?? null
+    const launch = launches[index] ?? null
+    if (job === null || launch === null) return []
+    const usedNodes = (used[index] ?? []).map(({node_name: name}) => name)
+    const {cause, scheduled_at: scheduledAt} = launch
+    const {node_id: nodeId} = row
+    const member = memberOf(row)
+    return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
+  })
+  const last = rows.length === limit ? rows.at(-1) : undefined
+  const next =
+    last === undefined ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
+  return {now: tx.now, strays, next}
+}
+
+function memberOf(row: StrayRow): StrayExecution['member'] {
+  const {member_status: status, member_runs: runs, member_heartbeat_at: heartbeatAt} = row
+  if (status === null || heartbeatAt === null) return null
+  return {status, runs: runs === 1, heartbeatAt}
+}
+
+type MovesRequest = Parameters<LeaderStore['applyMoves']>[0]
+
+/** A moved execution is due anew from now, so that its new node gets the same time to take it. */
+export function* applyMoves(
+  tx: Transaction,
+  {term, moves}: MovesRequest,
+): Step<readonly Applied[]> {
+  yield* fence(tx, term)
+  const applied: Applied[] = []
+  for (const {key, to} of moves) {
+    const moved = yield* one(
+      `UPDATE executions SET node_id = ?, node_name = ?,
+        not_before = CASE WHEN not_before > ? THEN not_before ELSE ? END
+        WHERE ${BY_KEY} AND status = 'pending' AND NOT EXISTS (SELECT 1 FROM executions other
+          WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?
+            AND other.node_name <> executions.node_name)
+        RETURNING group_id`,
+      [
+        to.nodeId,
+        to.nodeName,
+        tx.now,
+        tx.now,
+        ...keyValues(key),
+        key.group,
+        to.nodeName,
+        key.attempt,
+      ],
+    )
+    applied.push(moved === null ? 'conflict' : 'applied')
+  }
+  return applied
+}

@@ -1,0 +1,84 @@
+/**
+ * What makes a restored image a store of its own. Nothing of the past runs: what was under way has ended,
+ * what waited is skipped, due times are recorded as missed, and `next` starts after now.
+ */
+import type {ExecutionKey} from '../../core/execution.ts'
+import type {JobRecord} from '../../core/job.ts'
+import type {LedgerRow} from '../../core/launch-record.ts'
+import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
+import {all, type Step} from './query.ts'
+import {keyOf, SELECT_JOB, jobOf, type ExecutionRow, type JobRow} from './rows.ts'
+import {endAll} from './finish.ts'
+import {putMeta, timezone} from './settings.ts'
+import {passOver} from './steps-submit.ts'
+import type {Transaction} from './transaction.ts'
+
+/**
+ * Launch numbers the lost future may have handed out: names of files and lines in logs carry them, so they
+ * are left out. Room for weeks of heavy use.
+ */
+const NUMBERS_LEFT_OUT = 1_000_000_000
+/** Executions ended, or jobs planned, at a time. */
+const PIECE = 500
+
+/** Run once on a fresh copy of an image, before anybody uses it. */
+export function* moveToNewLife(tx: Transaction, incarnation: string): Step<void> {
+  yield* putMeta('incarnation', incarnation)
+  yield* tx.dialect.skipNumbers('launch', NUMBERS_LEFT_OUT)
+  yield* all(`DELETE FROM members`)
+  yield* all(`DELETE FROM node_claims`)
+  // The answers kept there speak of a store that is no more.
+  yield* all(`DELETE FROM idempotency`)
+  yield* endOpenLaunches(tx)
+  yield* planAnew(tx)
+}
+
+function* endOpenLaunches(tx: Transaction): Step<void> {
+  yield* all(`UPDATE launches SET retries_ended = 1 WHERE open = 1`)
+  for (;;) {
+    const rows = yield* all<ExecutionRow>(
+      `SELECT group_id, node_name, attempt FROM executions WHERE status IN ('pending', 'running')
+        ORDER BY group_id, node_name, attempt LIMIT ?`,
+      [PIECE],
+    )
+    if (rows.length === 0) break
+    const keys: ExecutionKey[] = rows.map(keyOf)
+    yield* endAll(tx, keys, 'lost', 'restored', 0, ['pending', 'running'])
+  }
+  yield* all(
+    `UPDATE launches SET decision = 'skipped', reason = 'restored', decided_at = ?, open = 0
+      WHERE decision = 'pending'`,
+    [tx.now],
+  )
+}
+
+function* planAnew(tx: Transaction): Step<void> {
+  const zone = yield* timezone()
+  let after = 0
+  for (;;) {
+    const rows = yield* all<JobRow>(
+      `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL ORDER BY j.id LIMIT ?`,
+      [after, PIECE],
+    )
+    for (const job of rows.map(jobOf)) {
+      const from = Math.max(tx.now, job.decidedUntil ?? -Infinity)
+      const nextAt = nextPlanned(job.spec, job.anchorAt, from, zone)
+      yield* passOver(tx, [{job, rows: pastRows(job, tx.now, zone)}])
+      yield* all(`UPDATE jobs SET next_at = ? WHERE id = ?`, [nextAt, job.id])
+    }
+    if (rows.length < PIECE) return
+    after = rows.at(-1)!.id
+  }
+}
+
+/** The job's due, undecided times as one row; none when nothing is due. */
+function pastRows(job: JobRecord, now: number, zone: string): LedgerRow[] {
+  const {nextAt, spec, anchorAt} = job
+  if (nextAt === null || nextAt > now) return []
+  const schedule = scheduleOf(spec, anchorAt, zone)
+  const until = Math.min(now + 1, spec.expiresAt ?? Infinity)
+  const scheduledUntil = schedule?.previous(until) ?? nextAt
+  const count = Math.max(1, schedule?.count(nextAt, until) ?? 1)
+  const decided = {decision: 'missed', reason: 'restored', targets: []} as const
+  return [{scheduledAt: nextAt, scheduledUntil, count, ...decided}]
+}

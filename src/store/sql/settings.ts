@@ -1,0 +1,66 @@
+/** Facts about the store as a whole: the pause switch, the zone, its identity. */
+import {all, one, type Step} from './query.ts'
+import type {Transaction} from './transaction.ts'
+
+export function* metaValue(key: string): Step<string | null> {
+  const row = yield* one<{value: string}>(`SELECT value FROM meta WHERE key = ?`, [key])
+  return row?.value ?? null
+}
+
+export function* putMeta(key: string, value: string): Step<void> {
+  yield* all(
+    `INSERT INTO meta (key, value) VALUES (?, ?)
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+    [key, value],
+  )
+}
+
+export function* isPaused(): Step<boolean> {
+  return (yield* metaValue('paused')) === 'true'
+}
+
+export function* paused(_tx: Transaction): Step<boolean> {
+  return yield* isPaused()
+}
+
+export function* setPaused(_tx: Transaction, value: boolean): Step<void> {
+  yield* putMeta('paused', String(value))
+}
+
+/** Used before a first server has agreed on a zone: only in tests and tools. */
+const ZONE_UNLESS_AGREED = 'UTC'
+
+/** The cluster's default zone. */
+export function* timezone(): Step<string> {
+  return (yield* metaValue('timezone')) ?? ZONE_UNLESS_AGREED
+}
+
+export function* agreeTimezone(_tx: Transaction, zone: string): Step<string> {
+  yield* all(`INSERT INTO meta (key, value) VALUES ('timezone', ?) ON CONFLICT (key) DO NOTHING`, [
+    zone,
+  ])
+  return yield* timezone()
+}
+
+/** A real write and a real read. */
+export function* probe(tx: Transaction): Step<void> {
+  yield* putMeta('probed_at', String(tx.now))
+  yield* metaValue('probed_at')
+}
+
+export interface Identity {
+  readonly clusterId: string
+  readonly incarnation: string
+}
+
+/** Gives a new store its identity; a store that has one keeps it. */
+export function* establish(_tx: Transaction, fresh: Identity): Step<void> {
+  const insert = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
+  yield* all(insert, ['cluster_id', fresh.clusterId])
+  yield* all(insert, ['incarnation', fresh.incarnation])
+}
+
+export function* identity(_tx: Transaction): Step<Identity> {
+  const clusterId = (yield* metaValue('cluster_id')) ?? ''
+  return {clusterId, incarnation: (yield* metaValue('incarnation')) ?? ''}
+}

@@ -1,0 +1,104 @@
+/**
+ * Images of a store: one plain SQLite file that holds everything but secrets. Making one out of a running
+ * store, and making a store out of one, which never runs the past again.
+ */
+import {copyFileSync, existsSync, readdirSync, renameSync, rmSync} from 'node:fs'
+import {backup} from 'node:sqlite'
+import {basename, join} from 'node:path'
+import type {Clock} from '../../ports/runtime.ts'
+import type {Random} from '../../ports/random.ts'
+import {StoreUnavailable} from '../../ports/store-errors.ts'
+import {moveToNewLife} from '../sql/restore-backup.ts'
+import {DEFAULT_LIMITS} from '../sql/transaction.ts'
+import {Connection} from './connection.ts'
+import {sqliteDialect} from './dialect.ts'
+import {failureOf} from './errors.ts'
+import {Ownership, storeFiles} from './files.ts'
+import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
+
+/**
+ * All pages in one step: the image is one snapshot however much is written meanwhile, and it is never begun
+ * anew.
+ */
+const PAGES_PER_STEP = 2 ** 31 - 1
+
+/** Writes an image of what `source` reads to `target`, which must not exist. Off the calling thread. */
+export async function writeImage(source: Connection, target: string): Promise<void> {
+  if (existsSync(target)) throw new StoreUnavailable(`${target} exists already`)
+  try {
+    await backup(source.database, target, {rate: PAGES_PER_STEP})
+    const image = new Connection(target, {readOnly: false})
+    try {
+      // One file, without a log beside it.
+      image.execute('PRAGMA journal_mode = DELETE')
+    } finally {
+      image.close()
+    }
+  } catch (error) {
+    rmSync(target, {force: true})
+    throw new StoreUnavailable(`no image was written: ${failureOf(error).message}`, {cause: error})
+  }
+}
+
+export interface RestoreOptions {
+  readonly clock: Pick<Clock, 'now'>
+  readonly random: Pick<Random, 'id'>
+}
+
+export type RestoredStore = {readonly ok: true} | {readonly ok: false; readonly problem: string}
+
+/**
+ * Makes the store of `dataDir`, an existing empty directory, out of an image. The store becomes another one
+ * (a new incarnation): times before now are not run, and what was running or waiting in the image has
+ * ended.
+ */
+export function restoreStore(
+  imageFile: string,
+  dataDir: string,
+  {clock, random}: RestoreOptions,
+): RestoredStore {
+  if (!existsSync(imageFile)) return {ok: false, problem: `There is no image ${imageFile}.`}
+  const {lock} = storeFiles(dataDir)
+  // A restore that was refused leaves its lock behind, which holds nothing.
+  if (readdirSync(dataDir).some((name) => name !== basename(lock)))
+    return {
+      ok: false,
+      problem: `The data directory ${dataDir} is not empty; restore into a new one.`,
+    }
+  const claimed = Ownership.claim(dataDir)
+  if (!claimed.ok) return claimed
+  // A crash before the rename leaves a directory without a store, which is refused as not empty.
+  const draft = join(dataDir, 'belfry.restoring')
+  try {
+    copyFileSync(imageFile, draft)
+    const problem = reviveDraft(draft, clock.now(), random.id())
+    if (problem !== null) return {ok: false, problem: `The image ${imageFile} ${problem}.`}
+    renameSync(draft, storeFiles(dataDir).database)
+    return {ok: true}
+  } finally {
+    for (const ending of ['', '-wal', '-shm']) rmSync(`${draft}${ending}`, {force: true})
+    claimed.ownership.release({clean: true})
+  }
+}
+
+/** Changes the copy into a store of its own; answers what is wrong with it, or `null`. */
+function reviveDraft(draft: string, now: number, incarnation: string): string | null {
+  let connection: Connection | null = null
+  try {
+    connection = new Connection(draft, {readOnly: false})
+    const wrong = versionOf(connection) === 0 ? 'is not a store of Belfry' : foreign(connection)
+    const problem = wrong ?? damage(connection)
+    if (problem !== null) return problem
+    const fresh = {clusterId: incarnation, incarnation}
+    const prepared = prepareSchema(connection, {fresh, check: false, now})
+    if (!prepared.ok) return prepared.problem
+    const tx = {now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
+    const opened = connection
+    atomically(opened, () => opened.run(moveToNewLife(tx, incarnation)))
+    return null
+  } catch (error) {
+    return `cannot be restored: ${failureOf(error).message}`
+  } finally {
+    connection?.close()
+  }
+}

@@ -1,0 +1,100 @@
+/**
+ * The writer: runs batches of write steps on one connection, a transaction a batch and a savepoint a step.
+ * Synchronous and without a clock, so that the same code runs in the writer's thread and in a simulator.
+ */
+import {assert} from '../../lib/assert.ts'
+import {writeStep, type WriteName} from '../sql/writes.ts'
+import type {StoreLimits} from '../sql/transaction.ts'
+import type {Connection} from './connection.ts'
+import {sqliteDialect} from './dialect.ts'
+import {commitFailureOf, failureOf, isUnavailable, type Failure} from './errors.ts'
+
+/** One write as it travels. */
+export interface WriteRequest {
+  readonly name: WriteName
+  readonly input: readonly unknown[]
+  /** The store's clock when it was asked for. */
+  readonly now: number
+}
+
+export type WriteAnswer =
+  {readonly ok: true; readonly result: unknown} | {readonly ok: false; readonly failure: Failure}
+
+export class Engine {
+  readonly #connection: Connection
+  readonly #limits: StoreLimits
+
+  constructor(connection: Connection, limits: StoreLimits) {
+    this.#connection = connection
+    this.#limits = limits
+  }
+
+  /**
+   * One durable commit for all of them. A step that fails is undone alone. When the store itself fails (no
+   * space, an I/O error) nothing is changed and the steps are tried one by one, so that one too large for
+   * the disk fails alone.
+   */
+  commit(requests: readonly WriteRequest[]): WriteAnswer[] {
+    const answers = this.#tryTogether(requests)
+    if (answers !== null) return answers
+    return requests.map((request) => this.#tryAlone(request))
+  }
+
+  /** `null` = the store failed and nothing was changed. */
+  #tryTogether(requests: readonly WriteRequest[]): WriteAnswer[] | null {
+    try {
+      this.#execute('BEGIN IMMEDIATE')
+      const answers = requests.map((request) => this.#savepoint(request))
+      return this.#end(answers)
+    } catch (error) {
+      this.#rollBack()
+      if (isUnavailable(error) && requests.length > 1) return null
+      const failure = failureOf(error)
+      return requests.map(() => ({ok: false, failure}))
+    }
+  }
+
+  #tryAlone(request: WriteRequest): WriteAnswer {
+    const answers = this.#tryTogether([request])
+    assert(answers?.length === 1, 'one request has one answer')
+    return answers[0]!
+  }
+
+  /** Runs one step; an error of its own is its answer, an error of the store ends the batch. */
+  #savepoint(request: WriteRequest): WriteAnswer {
+    this.#execute('SAVEPOINT item')
+    try {
+      const {name, input, now} = request
+      const tx = {now, dialect: sqliteDialect, limits: this.#limits}
+      const result = this.#connection.run(writeStep(name)(tx, ...input))
+      this.#execute('RELEASE item')
+      return {ok: true, result}
+    } catch (error) {
+      if (isUnavailable(error) || !this.#connection.database.isTransaction) throw error
+      this.#execute('ROLLBACK TO item')
+      this.#execute('RELEASE item')
+      return {ok: false, failure: failureOf(error)}
+    }
+  }
+
+  /** Commits. A commit that failed changed nothing, unless the disk itself failed: then nobody knows. */
+  #end(answers: WriteAnswer[]): WriteAnswer[] | null {
+    try {
+      this.#execute('COMMIT')
+      return answers
+    } catch (error) {
+      this.#rollBack()
+      const failure = commitFailureOf(error)
+      if (failure.kind !== 'unknown' && answers.length > 1) return null
+      return answers.map((answer) => (answer.ok ? {ok: false, failure} : answer))
+    }
+  }
+
+  #rollBack(): void {
+    if (this.#connection.database.isTransaction) this.#execute('ROLLBACK')
+  }
+
+  #execute(sql: string): void {
+    this.#connection.answer({kind: 'all', sql, values: []})
+  }
+}

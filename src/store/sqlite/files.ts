@@ -1,0 +1,74 @@
+/**
+ * Who may open the store in a data directory: one at a time. The lock is a transaction held open on a
+ * database of its own, so the kernel gives it back however the process ends. Beside it a marker tells an
+ * orderly end from any other.
+ */
+import {existsSync, rmSync, writeFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {DatabaseSync} from 'node:sqlite'
+import {failureOf, resultCode} from './errors.ts'
+
+const BUSY = 5
+
+export interface StoreFiles {
+  readonly database: string
+  /**
+   * Holds nothing; whoever has it locked owns the store. Never opened by anything but SQLite, or the lock
+   * would be lost.
+   */
+  readonly lock: string
+  /** There while the store is open, and after an unclean stop. */
+  readonly marker: string
+}
+
+export function storeFiles(dataDir: string): StoreFiles {
+  return {
+    database: join(dataDir, 'belfry.sqlite'),
+    lock: join(dataDir, 'belfry.lock'),
+    marker: join(dataDir, 'belfry.open'),
+  }
+}
+
+export type Claimed =
+  | {readonly ok: true; readonly ownership: Ownership}
+  /** `problem` is one sentence. */
+  | {readonly ok: false; readonly problem: string}
+
+export class Ownership {
+  readonly uncleanStop: boolean
+  readonly #lock: DatabaseSync
+  readonly #marker: string
+
+  private constructor(lock: DatabaseSync, marker: string) {
+    this.#lock = lock
+    this.#marker = marker
+    this.uncleanStop = existsSync(marker)
+    writeFileSync(marker, '')
+  }
+
+  static claim(dataDir: string): Claimed {
+    const {lock: file, marker} = storeFiles(dataDir)
+    try {
+      const lock = new DatabaseSync(file, {timeout: 0})
+      try {
+        lock.exec('BEGIN EXCLUSIVE')
+        return {ok: true, ownership: new Ownership(lock, marker)}
+      } catch (error) {
+        lock.close()
+        throw error
+      }
+    } catch (error) {
+      const held = resultCode(error) === BUSY
+      const why = held
+        ? 'is held by another Belfry server; stop that one or choose another with --data'
+        : `cannot be used: ${failureOf(error).message}`
+      return {ok: false, problem: `The data directory ${dataDir} ${why}.`}
+    }
+  }
+
+  /** `clean`: the store was closed in good order and needs no check next time. */
+  release({clean}: {readonly clean: boolean}): void {
+    if (clean) rmSync(this.#marker, {force: true})
+    this.#lock.close()
+  }
+}

@@ -1,0 +1,100 @@
+/** Bringing a SQLite file to this version's schema, and refusing what is not ours, newer or damaged. */
+import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
+import {establish, type Identity} from '../sql/settings.ts'
+import {vacateLease} from '../sql/lease.ts'
+import {DEFAULT_LIMITS} from '../sql/transaction.ts'
+import type {Connection} from './connection.ts'
+import {sqliteDialect} from './dialect.ts'
+
+/** Marks our files in SQLite's header: "BELF". */
+const APPLICATION_ID = 0x42454c46
+/** `PRAGMA synchronous` answers numbers. */
+const SYNCHRONOUS: Readonly<Record<string, string>> = {0: 'off', 1: 'normal', 2: 'full', 3: 'extra'}
+
+export interface SchemaRequest {
+  /** Used when the store has no identity yet. */
+  readonly fresh: Identity
+  /** Look through the whole file first. */
+  readonly check: boolean
+  readonly now: number
+  /** The release's; this one's by default. */
+  readonly migrations?: readonly Migration[]
+}
+
+export interface EngineFacts {
+  /** As it is stored, which may be the next release's. */
+  readonly schemaVersion: number
+  readonly engineVersion: string
+  readonly durability: Readonly<Record<string, string>>
+}
+
+export type SchemaResult =
+  | {readonly ok: true; readonly facts: EngineFacts}
+  /** A sentence without a subject, e.g. `is damaged: …`. */
+  | {readonly ok: false; readonly problem: string}
+
+/** Checks and migrates; afterwards whoever held the lease before holds it no more. */
+export function prepareSchema(
+  connection: Connection,
+  {migrations = MIGRATIONS, ...request}: SchemaRequest,
+): SchemaResult {
+  const problem = foreign(connection, migrations) ?? (request.check ? damage(connection) : null)
+  if (problem !== null) return {ok: false, problem}
+  for (const migration of migrations) {
+    if (migration.version <= versionOf(connection)) continue
+    atomically(connection, () => {
+      for (const sql of migration.statements(sqliteDialect)) connection.execute(sql)
+      connection.execute(`PRAGMA user_version = ${migration.version}`)
+      connection.execute(`PRAGMA application_id = ${APPLICATION_ID}`)
+    })
+  }
+  const tx = {now: request.now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
+  atomically(connection, () => {
+    connection.run(establish(tx, request.fresh))
+    connection.run(vacateLease(tx))
+  })
+  return {ok: true, facts: engineFacts(connection)}
+}
+
+export function versionOf(connection: Connection): number {
+  return Number(connection.pragma('user_version'))
+}
+
+/** Why the file is not one this version may open; `null` when it is, or is new. */
+export function foreign(connection: Connection, migrations = MIGRATIONS): string | null {
+  const application = Number(connection.pragma('application_id'))
+  const version = versionOf(connection)
+  const isNew = application === 0 && version === 0 && connection.pragma('schema_version') === '0'
+  if (!isNew && application !== APPLICATION_ID) return 'is not a store of Belfry'
+  return whyTooNew(version, migrations)
+}
+
+/** What SQLite finds wrong with the file; `null` when it is sound. */
+export function damage(connection: Connection): string | null {
+  const found = connection.pragma('quick_check')
+  return found === 'ok' ? null : `is damaged: ${found.split('\n')[0]}`
+}
+
+export function atomically(connection: Connection, work: () => void): void {
+  connection.execute('BEGIN IMMEDIATE')
+  try {
+    work()
+    connection.execute('COMMIT')
+  } catch (error) {
+    if (connection.database.isTransaction) connection.execute('ROLLBACK')
+    throw error
+  }
+}
+
+function engineFacts(connection: Connection): EngineFacts {
+  const version = connection.database.prepare('SELECT sqlite_version() AS version').get()
+  const synchronous = connection.pragma('synchronous')
+  return {
+    schemaVersion: versionOf(connection),
+    engineVersion: String(version?.['version'] ?? ''),
+    durability: {
+      journal_mode: connection.pragma('journal_mode'),
+      synchronous: SYNCHRONOUS[synchronous] ?? synchronous,
+    },
+  }
+}

@@ -1,0 +1,174 @@
+/**
+ * Opening the store: on a file, with the writer in its own thread, or in memory, all in one thread and in
+ * step with an injected clock. Both are the same facade over the same steps.
+ */
+import type {Clock} from '../../ports/runtime.ts'
+import type {Events} from '../../ports/events.ts'
+import type {Random} from '../../ports/random.ts'
+import type {Store, StoreFacts} from '../../ports/store.ts'
+import {assert} from '../../lib/assert.ts'
+import {assembleStore, type Runner} from '../sql/methods.ts'
+import type {Identity} from '../sql/settings.ts'
+import {DEFAULT_LIMITS, type StoreLimits} from '../sql/transaction.ts'
+import {Connection} from './connection.ts'
+import {Engine} from './engine.ts'
+import {failureOf} from './errors.ts'
+import {writeImage} from './backup.ts'
+import {Ownership, storeFiles} from './files.ts'
+import {FileReader, SharedReader, type Reader} from './reader.ts'
+import {prepareSchema, type EngineFacts} from './schema.ts'
+import {WriteQueue, type Committer} from './writer.ts'
+import {WriterThread} from './writer-thread.ts'
+
+export interface StoreOptions {
+  /** The store's clock; every instant it stores comes from here. */
+  readonly clock: Clock
+  /** Mints the identity of a new store. */
+  readonly random: Pick<Random, 'id'>
+  /** Last bytes of each execution's output that are kept; default 256 KiB. */
+  readonly outputKeptBytes?: number
+  /**
+   * Writes in one transaction at most; default 256. There is no waiting for more: a batch is what came
+   * meanwhile.
+   */
+  readonly commitItemsMax?: number
+  /** Hears of each commit. */
+  readonly events?: Pick<Events, 'emit'>
+}
+
+export interface SqliteStoreOptions extends StoreOptions {
+  /** An existing directory this process may write. */
+  readonly dataDir: string
+}
+
+export type OpenedStore =
+  | {
+      readonly ok: true
+      readonly store: Store
+      /** The last owner did not close it; it was checked. */
+      readonly recovered: {readonly uncleanStop: boolean}
+    }
+  /** `problem` is one sentence. */
+  | {readonly ok: false; readonly problem: string}
+
+/** Takes possession of the store in `dataDir`, checks it after an unclean stop, and migrates it. */
+export async function openSqliteStore(options: SqliteStoreOptions): Promise<OpenedStore> {
+  const {dataDir, clock} = options
+  const limits = limitsOf(options)
+  const claimed = Ownership.claim(dataDir)
+  if (!claimed.ok) return claimed
+  const {ownership} = claimed
+  const {uncleanStop} = ownership
+  const {database: file} = storeFiles(dataDir)
+  const schema = {fresh: freshIdentity(options), check: uncleanStop, now: clock.now()}
+  const {thread, result} = await WriterThread.open({file, schema, limits})
+  if (!result.ok) {
+    // What was found wrong after an unclean stop must be looked at again next time.
+    ownership.release({clean: !uncleanStop})
+    return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
+  }
+  let reader: FileReader
+  try {
+    reader = new FileReader(file, clock, limits)
+  } catch (error) {
+    await thread.close()
+    ownership.release({clean: true})
+    return {
+      ok: false,
+      problem: `The store in ${dataDir} cannot be read: ${failureOf(error).message}.`,
+    }
+  }
+  const parts = {options, reader, committer: thread, facts: result.facts, file}
+  const store = facade({...parts, closed: () => ownership.release({clean: thread.isSound})})
+  return {ok: true, store, recovered: {uncleanStop}}
+}
+
+/**
+ * A store that lives as long as the process: for tests and simulations. Commits at the end of the turn that
+ * asked.
+ */
+export function openMemoryStore(options: StoreOptions): Store {
+  const {clock} = options
+  const limits = limitsOf(options)
+  const connection = new Connection(':memory:', {readOnly: false})
+  const schema = {fresh: freshIdentity(options), check: false, now: clock.now()}
+  const result = prepareSchema(connection, schema)
+  assert(result.ok, 'a new store in memory has nothing wrong')
+  const engine = new Engine(connection, limits)
+  const committer: Committer = {
+    commit: (batch) => Promise.resolve(engine.commit(batch)),
+    close: () => Promise.resolve(connection.close()),
+  }
+  const reader = new SharedReader(connection, clock, limits)
+  return facade({options, reader, committer, facts: result.facts, connection, closed: () => {}})
+}
+
+function limitsOf({outputKeptBytes = DEFAULT_LIMITS.outputKeptBytes}: StoreOptions): StoreLimits {
+  return {outputKeptBytes}
+}
+
+function freshIdentity({random}: StoreOptions): Identity {
+  return {clusterId: random.id(), incarnation: random.id()}
+}
+
+interface Parts {
+  readonly options: StoreOptions
+  readonly reader: Reader
+  readonly committer: Committer
+  readonly facts: EngineFacts
+  /** What an image is made of: the file, or the only connection. */
+  readonly file?: string
+  readonly connection?: Connection
+  closed(): void
+}
+
+function facade(parts: Parts): Store {
+  const {options, reader, facts} = parts
+  const {clock, commitItemsMax, events} = options
+  const queue = new WriteQueue(parts.committer, {
+    clock,
+    ...(commitItemsMax === undefined ? {} : {batchMax: commitItemsMax}),
+    committed: (items, durationMs) =>
+      events?.emit('store_committed', {items, duration_ms: durationMs}),
+  })
+  const runner = {
+    write: (name, ...input) => queue.write({name, input, now: clock.now()}),
+    read: (name, ...input) => reader.read(name, input),
+  } as Runner
+  let closing: Promise<void> | null = null
+  const close = async () => {
+    await queue.drain()
+    // The writer last: it is the one that folds the log into the file.
+    reader.close()
+    await parts.committer.close()
+    parts.closed()
+  }
+  return assembleStore(runner, {
+    facts: async () => storeFacts(facts, await runner.read('identity')),
+    backup: (target) => imageOf(parts, target),
+    close: () => (closing ??= close()),
+  })
+}
+
+function storeFacts(facts: EngineFacts, identity: Identity): StoreFacts {
+  const {journal_mode: journal, synchronous} = facts.durability
+  const durable = journal === 'memory' || (journal === 'wal' && synchronous === 'full')
+  const warning = `a power cut may lose acknowledged writes (journal ${journal}, sync ${synchronous})`
+  return {
+    engine: 'sqlite',
+    ...facts,
+    ...identity,
+    warnings: durable ? [] : [warning],
+  }
+}
+
+async function imageOf({file, connection}: Parts, target: string): Promise<void> {
+  if (connection !== undefined) return await writeImage(connection, target)
+  assert(file !== undefined, 'a store is a file or a connection')
+  const source = new Connection(file, {readOnly: true})
+  try {
+    await writeImage(source, target)
+  } finally {
+    source.close()
+  }
+}
