@@ -6,16 +6,15 @@
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
 import type {Command} from 'commander'
-import {runCli} from './cli/program.ts'
-import type {Terminal} from './cli/terminal.ts'
-import {serverCommand} from './config/config-sources.ts'
-import {agentCommand, loadAgentConfig, type AgentConfig} from './config/agent.ts'
-import type {Host} from './config/read.ts'
-import {loadConfig, type Config} from './config/server.ts'
 import {StartRefused} from './app/start-refused.ts'
-import {parseAddress} from './store/postgres/url.ts'
+import type {Terminal} from './cli/format.ts'
+import {runCli} from './cli/program.ts'
+import {agentCommand, type AgentConfig, loadAgentConfig} from './config/agent.ts'
+import {type Host, serverCommand} from './config/read.ts'
+import {type Config, loadConfig} from './config/server.ts'
 import {systemClock} from './platform/clock.ts'
 import {VERSION} from './platform/version.ts'
+import {parseAddress} from './store/postgres/url.ts'
 
 const NODE_MAJOR_MIN = 26
 const EXIT_REFUSED = 1
@@ -48,7 +47,7 @@ async function main(argv: readonly string[]): Promise<number> {
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
     restoreImage: async (image, directory) =>
-      (await import('./app/restore-image.ts')).restoreImage(image, directory),
+      (await import('./app/offline.ts')).restoreImage(image, directory),
     migrateStore: async (request) => (await import('./app/offline.ts')).migrateStore(request),
   })
 }

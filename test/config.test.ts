@@ -1,11 +1,10 @@
 /** What a server may be told, and how it refuses the rest: always in one sentence that says what to do. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {environmentName, OPTIONS} from '../src/config/options.ts'
 import {assertLimits, checkedLimits, LIMITS} from '../src/config/limits.ts'
-import {nearest} from '../src/config/config-sources.ts'
-import type {Host} from '../src/config/read.ts'
-import {loadConfig, type Config} from '../src/config/server.ts'
+import {environmentName, OPTIONS} from '../src/config/options.ts'
+import {type Host, nearest} from '../src/config/read.ts'
+import {type Config, loadConfig} from '../src/config/server.ts'
 import {parseAddress} from '../src/store/postgres/url.ts'
 import {CERTIFICATE, OTHER_KEY, PRIVATE_KEY} from './support/certificate.ts'
 

@@ -40,15 +40,15 @@ const STARTED = [
 
 /** Where real time, dice and processes live, and what of them. */
 const REAL_WORLD: readonly (readonly [place: RegExp, what: RegExp])[] = [
-  [/^src\/system\//, /./],
+  [/^src\/(platform|telemetry)\//, /./],
   [/^src\/main\.ts$/, /^process\./],
   [/^bin\//, /^process\./],
   // The executors are given the environment here, which they hand on in part.
-  [/^src\/server\.ts$/, /^process\.env$/],
+  [/^src\/app\/server\.ts$/, /^process\.env$/],
   // A process of its own, which the simulator replaces as a whole.
-  [/^src\/executors\/helper\//, /./],
+  [/^src\/executors\/process\/helper\//, /./],
   // Only to find ps(1) where there is no /proc.
-  [/^src\/executors\/process-table\.ts$/, /^process\.env$/],
+  [/^src\/executors\/process\/process-table\.ts$/, /^process\.env$/],
   // Runs in a browser.
   [/^src\/http\/ui\/page\.js$/, /./],
 ]

@@ -2,19 +2,16 @@
  * How an agent finds its cluster: the link to a server with everything the rest of the agent has to say over
  * it. Stands apart from `agent.ts`, which holds the order of starting and stopping.
  */
+import {knownCluster, rememberCluster} from '../agents/client/cluster-id.ts'
+import {AgentLink} from '../agents/client/link.ts'
+import {webSocketDial} from '../agents/client/socket.ts'
+import {HeldExecutions, RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
-import type {Clock} from '../ports/runtime.ts'
-import type {Random} from '../ports/random.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
-import {StartRefused} from './start-refused.ts'
-import {knownCluster, rememberCluster} from '../agents/client/cluster-id.ts'
-import {webSocketDial} from '../agents/client/socket.ts'
-import {HeldExecutions} from '../agents/client/held.ts'
-import {AgentLink} from '../agents/client/link.ts'
-import {RemoteNodeStore} from '../agents/client/store.ts'
-import type {Log} from '../telemetry/log.ts'
 import {VERSION} from '../platform/version.ts'
+import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
+import type {Log} from '../telemetry/log.ts'
+import {StartRefused} from './start-refused.ts'
 
 export interface JoiningParts {
   readonly config: AgentConfig

@@ -6,33 +6,30 @@
  * the word that nothing else of it is left, with what it never started, and only then work. Stopping is the
  * reverse, with running work let finish in between.
  */
-import {joinCluster} from './agent-join.ts'
-import {finishingKept, KEEP_RESULT, openResults} from './agent-results.ts'
-import {Membership, replacedSentence} from '../node/membership.ts'
+import type {AgentLink} from '../agents/client/link.ts'
+import {type OpenedJournal, ResultJournal} from '../agents/client/result-log.ts'
+import type {RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
-import type {BegunFile} from '../node/start-log.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
+import {Membership, replacedSentence} from '../node/membership.ts'
 import type {RunService} from '../node/runner.ts'
+import type {BegunFile} from '../node/start-log.ts'
+import {systemClock} from '../platform/clock.ts'
+import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
+import {lockDirectory} from '../platform/directory-lock.ts'
+import {systemRandom} from '../platform/random.ts'
+import {localWakeup} from '../platform/wakeup.ts'
 import type {BelfryEvent, Events} from '../ports/events.ts'
 import type {FinishItem} from '../ports/node-store.ts'
+import type {Clock} from '../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import {createProcessors} from '../processors/registry.ts'
-import {openExecutors} from './server-executors.ts'
-import {runService} from './node.ts'
-import {nodeLives} from './server-lives.ts'
-import {StartRefused} from './start-refused.ts'
-import type {AgentLink} from '../agents/client/link.ts'
-import type {ResultJournal} from '../agents/client/result-log.ts'
-import type {RemoteNodeStore} from '../agents/client/store.ts'
-import {prepareDataDirectory} from '../platform/data-directory.ts'
-import {lockDirectory} from '../platform/directory-lock.ts'
 import {localEvents} from '../telemetry/event-bus.ts'
-import {localWakeup} from '../platform/wakeup.ts'
-import {logEvents, openLog, type Log} from '../telemetry/log.ts'
-import {nodeIdentity} from '../platform/node-identity.ts'
-import {systemClock} from '../platform/clock.ts'
-import {systemRandom} from '../platform/random.ts'
+import {type Log, logEvents, openLog} from '../telemetry/log.ts'
+import {joinCluster} from './agent-join.ts'
+import {nodeLives, type NodeRun, openExecutors, runService} from './node.ts'
+import {StartRefused} from './start-refused.ts'
 
 export interface RunningAgent {
   /** Leaves in good order: no new work, running work finishes up to the grace period. Repeatable. */
@@ -276,5 +273,64 @@ class Agent implements RunningAgent {
       emit: (name, data) => this.#events.emit(name, data),
       listen: (heard) => this.#events.listen((event) => isKnown(event) || heard(event)),
     }
+  }
+}
+
+/*
+ * The results of an agent between a run's end and a server: on disk before they are offered, and gone from
+ * there when a server has them. Stands apart from `agent.ts`, which holds the order of starting and stopping.
+ */
+
+/** The step that fails when the disk does not take a result. */
+export const KEEP_RESULT = 'keep_result'
+
+export interface ResultParts {
+  readonly dataDirectory: string
+  readonly clock: Clock
+  readonly log: Log
+}
+
+/** `left` are the results that earlier lives could not deliver. Throws `StartRefused`. */
+export async function openResults({
+  dataDirectory,
+  clock,
+  log,
+}: ResultParts): Promise<Pick<OpenedJournal, 'journal' | 'left'>> {
+  try {
+    const {journal, left, unreadable} = await ResultJournal.open(dataDirectory, clock)
+    if (unreadable > 0)
+      log.logger.warn(
+        {lines: unreadable},
+        'results of an earlier life could not be read: torn by a crash or a full disk, or damaged; ' +
+          'what was not delivered of them becomes lost',
+      )
+    return {journal, left}
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    throw new StartRefused(
+      `The results in ${dataDirectory} that no server has yet cannot be opened: ${why}; ` +
+        'mend that, or choose another --data.',
+      {cause: error},
+    )
+  }
+}
+
+/**
+ * On disk before it is offered. A crash between the two, or before the answer, leaves the result for the
+ * next life; one after the answer delivers it twice, which changes nothing.
+ */
+export function finishingKept(
+  journal: Pick<ResultJournal, 'keep' | 'delivered'>,
+  events: Events,
+): NonNullable<NodeRun['finishing']> {
+  return async (item: FinishItem, finish: () => Promise<unknown>) => {
+    try {
+      await journal.keep(item)
+    } catch (error) {
+      // A full disk must not keep a result from a server that would take it.
+      events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
+    }
+    await finish()
+    await journal.delivered([item.key])
   }
 }

@@ -4,21 +4,22 @@
  */
 import type {AddressInfo} from 'node:net'
 import type {FastifyInstance} from 'fastify'
+import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
-import {announceFinished} from '../node/finisher.ts'
 import {createHttpServer} from '../http/server.ts'
+import {announceFinished} from '../node/finisher.ts'
+import {returnNode} from '../node/recover.ts'
 import {createOperations} from '../operations/operations.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
+import {VERSION} from '../platform/version.ts'
+import type {Events} from '../ports/events.ts'
+import type {Clock, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
-import {startAgentHub} from './server-agents.ts'
-import {Readiness} from './server-readiness.ts'
-import type {StoreParts} from './store.ts'
-import {StartRefused} from './start-refused.ts'
 import {openMetrics} from '../telemetry/metrics.ts'
-import {VERSION} from '../platform/version.ts'
+import {StartRefused} from './start-refused.ts'
+import type {StoreParts} from './store.ts'
 
 export interface ListenerParts extends StoreParts {
   readonly store: Store
@@ -130,4 +131,84 @@ function whyNotListening(error: unknown, http: {host: string; port: number}): st
     return `${http.host} is no address of this machine; choose another with --http.`
   }
   return `Cannot listen on ${where} (${code || String(error)}); choose another with --http.`
+}
+
+/* Whether this server can do its work now: the store answers, and on the leader the launch loop turns. */
+
+/** The launch loop polls every second; twice that and it does not turn. */
+const PASS_AGE_MAX_MS = 2_000
+/** An answer younger than this is given again, so that probes cost one write a second at the most. */
+const FRESH_MS = 1_000
+
+interface Answer {
+  readonly ok: boolean
+  readonly checks: Readonly<Record<string, string>>
+}
+
+export class Readiness {
+  readonly #clock: Clock
+  #passedAt: number
+  #known: {answer: Promise<Answer>; at: number} | null = null
+
+  constructor(clock: Clock, events: Events) {
+    this.#clock = clock
+    this.#passedAt = clock.monotonicMs()
+    events.listen(({name}) => {
+      // A term begins with its first pass; until then its own age counts.
+      if (name === 'launch_pass_done' || name === 'term_began') this.#passedAt = clock.monotonicMs()
+    })
+  }
+
+  /** Never rejects. */
+  check(store: Pick<Store, 'probe'>, leads: boolean): Promise<Answer> {
+    const now = this.#clock.monotonicMs()
+    if (this.#known === null || now - this.#known.at >= FRESH_MS) {
+      this.#known = {answer: this.#probe(store, leads), at: now}
+    }
+    return this.#known.answer
+  }
+
+  async #probe(store: Pick<Store, 'probe'>, leads: boolean): Promise<Answer> {
+    const checks: Record<string, string> = {store: 'ok'}
+    try {
+      await store.probe()
+    } catch (error) {
+      checks['store'] =
+        `not readable and writable: ${error instanceof Error ? error.message : String(error)}`
+    }
+    if (leads) {
+      const ageMs = this.#clock.monotonicMs() - this.#passedAt
+      checks['launch'] = ageMs <= PASS_AGE_MAX_MS ? 'ok' : `no pass for ${Math.round(ageMs)} ms`
+    }
+    return {ok: Object.values(checks).every((check) => check === 'ok'), checks}
+  }
+}
+
+/* The agents' side of a server, wired: what connected agents ask goes to this server's store. */
+
+export interface AgentParts extends StoreParts {
+  readonly store: Store
+  readonly wakeup: Wakeup
+}
+
+/** Started; `stop` sends the agents to other servers. */
+export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
+  const {config, store, clock, random, events, wakeup} = parts
+  const {clusterId} = await store.facts()
+  const {limits} = config
+  const hub = new AgentHub({
+    store,
+    clock,
+    random,
+    events,
+    wakeup,
+    clusterId,
+    nodeName: config.nodeName,
+    freshMs: limits.failedAfterMs,
+    silentMs: limits.failedAfterMs,
+    endEarlierLives: (node, earlier) => returnNode({store, random, wakeup, events}, node, earlier),
+    announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
+  })
+  hub.start()
+  return hub
 }

@@ -2,26 +2,36 @@
  * The flow of one server, wired: what every node runs, and what lives as long as a term. Stands apart
  * from `server.ts`, which holds the order of starting and stopping.
  */
+import {join} from 'node:path'
 import type {Config} from '../config/server.ts'
-import type {ExecutorRegistry} from '../executors/registry.ts'
-import {Finisher} from '../node/finisher.ts'
-import {ForgetService} from '../scheduler/forget.ts'
-import {JudgeService} from '../scheduler/failure-detector.ts'
-import {LaunchService} from '../scheduler/launcher.ts'
-import {PruneService} from '../scheduler/retention.ts'
-import {RunService, type CutOff, type RunOptions} from '../node/runner.ts'
+import {systemTags} from '../core/node.ts'
+import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
+import {AssertionFailed} from '../lib/assert.ts'
+import {Batcher} from '../lib/batcher.ts'
+import type {Service} from '../lib/loop.ts'
 import type {Begun} from '../node/execution-run.ts'
-import {StrayService} from '../scheduler/reassigner.ts'
-import type {Clock} from '../ports/runtime.ts'
+import {Finisher} from '../node/finisher.ts'
+import {type CutOff, type RunOptions, RunService} from '../node/runner.ts'
+import {BegunFile, forgetEarlierLives, readEarlierLives} from '../node/start-log.ts'
+import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
-import type {Random} from '../ports/random.ts'
-import type {FinishItem, NodeStore, OutputAppend} from '../ports/node-store.ts'
+import type {
+  EarlierLife,
+  FinishItem,
+  JoinRequest,
+  NodeStore,
+  OutputAppend,
+} from '../ports/node-store.ts'
+import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
 import {openChain} from '../processors/chain.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
-import {Batcher} from '../lib/batcher.ts'
-import type {Service} from '../lib/service.ts'
+import {JudgeService} from '../scheduler/failure-detector.ts'
+import {LaunchService} from '../scheduler/launcher.ts'
+import {StrayService} from '../scheduler/reassigner.ts'
+import {ForgetService, PruneService} from '../scheduler/retention.ts'
+import type {Log} from '../telemetry/log.ts'
+import {StartRefused} from './start-refused.ts'
 
 export interface FlowParts {
   readonly config: Config
@@ -158,4 +168,113 @@ export function runService(
     flushMs: limits.outputFlushMs,
     flushPauseMs: limits.outputPauseMs,
   })
+}
+
+/*
+ * The executors of a node, opened: what an earlier life of it left running is ended before anything new can
+ * start. The same for a server and an agent.
+ */
+
+export interface ExecutorParts {
+  readonly config: Pick<Config, 'dataDirectory' | 'limits' | 'suAllow' | 'netAllow' | 'netDeny'>
+  readonly nodeId: string
+  readonly clock: Clock
+  readonly log: Log
+  /** The environment the node was started with. */
+  readonly environment: Readonly<Record<string, string | undefined>>
+}
+
+/** Started; whoever asked for them stops them. Throws `StartRefused` when commands cannot be started here. */
+export async function openExecutors({
+  config,
+  nodeId,
+  clock,
+  log,
+  environment,
+}: ExecutorParts): Promise<ExecutorRegistry> {
+  const {dataDirectory, limits, suAllow, netAllow, netDeny} = config
+  const executors = createExecutors({
+    dataDir: dataDirectory,
+    nodeId,
+    clock,
+    environment,
+    suAllowed: suAllow,
+    cwdAllowed: null,
+    netAllow,
+    netDeny,
+    killAfterMs: limits.killAfterMs,
+    drainMs: limits.drainMs,
+    spawn: 'auto',
+    report: (sentence) => log.logger.warn(sentence),
+  })
+  try {
+    const {ended} = await executors.endOrphans()
+    for (const execution of ended)
+      log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
+    await executors.start()
+  } catch (error) {
+    if (!(error instanceof Error) || error instanceof AssertionFailed) throw error
+    const problem = `Commands cannot be run from the data directory ${dataDirectory}: ${error.message}.`
+    throw new StartRefused(problem, {cause: error})
+  }
+  return executors
+}
+
+/*
+ * The lives of a node: what it can prove of earlier ones when it returns, and the record of this one for
+ * the next. The same for a server and an agent. Stands apart from `server.ts` and `agent.ts`, which hold the
+ * order of starting: the store is told of earlier lives after the node has joined and before it runs
+ * anything.
+ */
+
+export interface Lives {
+  /** What can be proved of them. */
+  readonly earlier: readonly EarlierLife[]
+  /** The store has been told, and gave back so many executions. */
+  told(givenBack: number): void
+  /** Begins the record of this life, which is open as long as the process is there. */
+  begin(incarnation: string): BegunFile
+}
+
+export function nodeLives({
+  dataDirectory,
+  log: {logger},
+}: {
+  readonly dataDirectory: string
+  readonly log: Log
+}): Lives {
+  const directory = join(dataDirectory, 'executions')
+  return {
+    earlier: readEarlierLives(directory),
+    told: (givenBack) => {
+      forgetEarlierLives(directory)
+      if (givenBack > 0)
+        logger.info(
+          {executions: givenBack},
+          'gave back what an earlier life of this node had claimed and never started',
+        )
+    },
+    begin: (incarnation) =>
+      new BegunFile({directory, incarnation, report: (sentence) => logger.warn(sentence)}),
+  }
+}
+
+/* What a server tells the cluster about itself. */
+
+export interface Identity {
+  /** Kept in the data directory. */
+  readonly id: string
+  /** Of this process start. */
+  readonly incarnation: string
+}
+
+/** The user's tags, and over them the ones every server has. */
+export function memberOf(
+  {nodeName, tags, slots, run}: Config,
+  node: Identity,
+  {address, port}: {readonly address: string; readonly port: number},
+): JoinRequest['member'] {
+  const place = {name: nodeName, address, port, server: true, version: VERSION}
+  const {id, incarnation} = node
+  return {...place, id, incarnation, tags: {...tags, ...systemTags(place)}, runs: run, slots}
 }

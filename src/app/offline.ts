@@ -8,14 +8,22 @@
  */
 import {existsSync} from 'node:fs'
 import {resolve} from 'node:path'
-import {describeAddress, parseAddress, type Address} from '../store/postgres/url.ts'
-import {moveIn, type Compared, type MovedIn, type TableProgress} from '../store/postgres/import.ts'
-import {openSource, type MoveSource} from '../store/sqlite/export.ts'
-import {movedFile, movedTo, signMoved, unsignMoved, whyMoved} from '../store/sqlite/moved.ts'
-import {storeFiles} from '../store/sqlite/files.ts'
-import {lockDirectory} from '../platform/directory-lock.ts'
 import {systemClock} from '../platform/clock.ts'
+import {prepareDataDirectory} from '../platform/data-directory.ts'
+import {lockDirectory} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
+import {type Compared, type MovedIn, moveIn, type TableProgress} from '../store/postgres/import.ts'
+import {type Address, describeAddress, parseAddress} from '../store/postgres/url.ts'
+import {restoreStore} from '../store/sqlite/backup.ts'
+import {type MoveSource, openSource} from '../store/sqlite/export.ts'
+import {
+  movedFile,
+  movedTo,
+  signMoved,
+  storeFiles,
+  unsignMoved,
+  whyMoved,
+} from '../store/sqlite/files.ts'
 
 export interface MigrateRequest {
   /** A data directory, absolute or from the working directory; `sqlite:` may stand before it. */
@@ -105,4 +113,20 @@ function stillRuns(dataDir: string): string {
 
 function refuse(problem: string, isUsage = false): Migrated {
   return {ok: false, problem, isUsage}
+}
+
+/*
+ * `belfry restore-store`: a data directory made out of an image, while no server runs on it. Beside the
+ * composition roots because it names an adapter, and needs nothing else of a server.
+ */
+
+/** Paths may be relative to the working directory. `problem` is one sentence. */
+export async function restoreImage(
+  image: string,
+  directory: string,
+): Promise<{readonly ok: true} | {readonly ok: false; readonly problem: string}> {
+  const dataDirectory = resolve(directory)
+  const prepared = await prepareDataDirectory(dataDirectory)
+  if (!prepared.ok) return prepared
+  return restoreStore(resolve(image), dataDirectory, {clock: systemClock(), random: systemRandom()})
 }

@@ -6,32 +6,37 @@
  * given back or rescued, and only then work and leadership. Stopping is the reverse, with running work let
  * finish in between.
  */
-import {ClockWatch} from '../node/clock-watch.ts'
-import {Leadership} from '../scheduler/leadership.ts'
-import {Membership, replacedSentence} from '../node/membership.ts'
 import type {Config} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
+import {ClockWatch} from '../node/clock-watch.ts'
+import {Membership, replacedSentence} from '../node/membership.ts'
 import {returnNode} from '../node/recover.ts'
 import type {RunService} from '../node/runner.ts'
-import type {JoinRequest} from '../ports/node-store.ts'
-import type {Store} from '../ports/store.ts'
-import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
-import {createProcessors} from '../processors/registry.ts'
-import {openExecutors} from './server-executors.ts'
-import {leaderServices, runService, type FlowParts, type NodeRun} from './node.ts'
-import {listen, type Listener} from './http.ts'
-import {nodeLives} from './server-lives.ts'
-import {agreeZone, openStore} from './store.ts'
-import {memberOf, type Identity} from './server-member.ts'
-import {StartRefused} from './start-refused.ts'
-import {prepareDataDirectory} from '../platform/data-directory.ts'
-import {localEvents} from '../telemetry/event-bus.ts'
-import {logEvents, openLog, type Log} from '../telemetry/log.ts'
-import {nodeIdentity} from '../platform/node-identity.ts'
 import {systemClock} from '../platform/clock.ts'
+import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
+import type {JoinRequest} from '../ports/node-store.ts'
+import type {Wakeup} from '../ports/runtime.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
+import type {Store} from '../ports/store.ts'
+import {createProcessors} from '../processors/registry.ts'
+import {Leadership} from '../scheduler/leadership.ts'
+import {localEvents} from '../telemetry/event-bus.ts'
+import {type Log, logEvents, openLog} from '../telemetry/log.ts'
+import {listen, type Listener} from './http.ts'
+import {
+  type FlowParts,
+  type Identity,
+  leaderServices,
+  memberOf,
+  nodeLives,
+  type NodeRun,
+  openExecutors,
+  runService,
+} from './node.ts'
+import {StartRefused} from './start-refused.ts'
+import {agreeZone, openStore} from './store.ts'
 
 export interface RunningServer {
   /** `http://host:port` */

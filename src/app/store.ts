@@ -1,18 +1,15 @@
 /** The store of a server: opening the one that was chosen, and what all servers on it must agree about. */
 import type {Config} from '../config/server.ts'
-import type {Clock} from '../ports/runtime.ts'
-import type {Events} from '../ports/events.ts'
-import type {Random} from '../ports/random.ts'
-import type {Store} from '../ports/store.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
-import {StartRefused} from './start-refused.ts'
 import {assert} from '../lib/assert.ts'
-import {openPostgresStore} from '../store/postgres/store.ts'
-import {movedTo, whyMoved} from '../store/sqlite/moved.ts'
-import {Ownership} from '../store/sqlite/files.ts'
-import {openSqliteStore} from '../store/sqlite/store.ts'
 import {localWakeup} from '../platform/wakeup.ts'
+import type {Events} from '../ports/events.ts'
+import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
+import type {Store} from '../ports/store.ts'
+import {openPostgresStore} from '../store/postgres/store.ts'
+import {movedTo, Ownership, whyMoved} from '../store/sqlite/files.ts'
+import {openSqliteStore} from '../store/sqlite/store.ts'
 import type {Log} from '../telemetry/log.ts'
+import {StartRefused} from './start-refused.ts'
 
 export interface StoreParts {
   readonly config: Config

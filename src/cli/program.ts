@@ -17,7 +17,7 @@ import {
   type Session,
   type Use,
 } from './session.ts'
-import type {Terminal} from './terminal.ts'
+import type {Terminal} from './format.ts'
 import {UsageProblem} from './errors.ts'
 
 const EXIT_FAILED = 1

@@ -2,7 +2,7 @@
 import {readFile} from 'node:fs/promises'
 import type {Clock} from '../ports/runtime.ts'
 import {CallFailed, Client} from './client.ts'
-import type {Terminal} from './terminal.ts'
+import type {Terminal} from './format.ts'
 
 export const SERVER_FALLBACK = 'http://127.0.0.1:8080'
 

@@ -8,17 +8,18 @@ import {createSecureContext} from 'node:tls'
 import type {Command} from 'commander'
 import ipaddr from 'ipaddr.js'
 import {nodeConfig, type NodeConfig} from './node.ts'
-import {environmentName, option, OPTIONS, type OptionName} from './options.ts'
+import {environmentName, option, type OptionName, OPTIONS} from './options.ts'
 import {
   deepFreeze,
+  type Host,
   orProblem,
   readNamed,
   Refused,
-  valuesOf,
-  type Host,
+  settingsCommand,
+  unknownVariables,
   type Values,
+  valuesOf,
 } from './read.ts'
-import {settingsCommand, unknownVariables} from './config-sources.ts'
 
 /** The setting of that name as the server has it. */
 function shared<Name extends OptionName>(name: Name) {

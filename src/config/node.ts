@@ -5,8 +5,7 @@
 import {resolve} from 'node:path'
 import {checkedLimits, type Limits} from './limits.ts'
 import type {Option} from './options.ts'
-import {nameFrom, slotsOf, tagsOf, tokenOf, type Host, type Values} from './read.ts'
-import type {Given} from './config-sources.ts'
+import {type Given, type Host, nameFrom, slotsOf, tagsOf, tokenOf, type Values} from './read.ts'
 import type {LogLevel, Tag} from './values.ts'
 
 /** Lengths in ms; paths absolute. */

@@ -4,21 +4,21 @@
  * Nothing reads the environment or the command line after this.
  */
 import {createSecureContext} from 'node:tls'
+import {isKnownZone} from '../core/schedule/zone.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
 import {OPTIONS, SERVER_COMMAND} from './options.ts'
 import {
   deepFreeze,
+  type Host,
   orProblem,
   readNamed,
   Refused,
-  valuesOf,
-  type Host,
+  unknownVariables,
   type Values as ValuesOf,
+  valuesOf,
 } from './read.ts'
-import {unknownVariables} from './config-sources.ts'
 import type {Address, StoreChoice} from './values.ts'
-import {isKnownZone} from '../core/schedule/zone.ts'
 
 /** Everything a server is told. Lengths in ms. Without a token only this machine is served. */
 export interface Config extends NodeConfig {

@@ -3,17 +3,20 @@
  * the outcome. Follows a few redirects, judging each address anew, and never carries credentials to another
  * origin.
  */
-import type {Dispatcher} from 'undici'
-import {Agent, request} from 'undici'
-
+import {constants} from 'node:fs'
+import {open} from 'node:fs/promises'
+import {Agent, type Dispatcher, request} from 'undici'
 import type {StringMap} from '../core/job.ts'
-import type {Clock} from '../ports/runtime.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
-import {readCertificateFile} from './certificate-file.ts'
-import {explain, ExchangeFailed} from './http-failures.ts'
-import type {NetworkGuard} from './network-guard.ts'
-import type {HeaderPair, HttpPlan, Method} from './http-parameters.ts'
-import {HTTP_PARAMETERS, readHttp} from './http-parameters.ts'
+import type {Clock} from '../ports/runtime.ts'
+import {
+  type HeaderPair,
+  HTTP_PARAMETERS,
+  type HttpPlan,
+  type Method,
+  readHttp,
+} from './http-parameters.ts'
+import {AddressRefused, type NetworkGuard} from './network-guard.ts'
 import {unknownParameters} from './parameters.ts'
 
 export interface HttpOptions {
@@ -270,5 +273,69 @@ class Search {
     this.found = window.includes(this.#needle)
     const keep = Math.min(window.length, this.#needle.length - 1)
     this.#tail = Buffer.from(window.subarray(window.length - keep))
+  }
+}
+
+/*
+ * Turns what went wrong with a request into a sentence for the output of a job. By codes, never by a
+ * message's text.
+ */
+
+/** Ends an exchange with its message as the sentence. */
+export class ExchangeFailed extends Error {
+  override readonly name = 'ExchangeFailed'
+}
+
+const SENTENCES: Readonly<Record<string, string>> = {
+  ENOTFOUND: 'the name of the host is not known',
+  EAI_AGAIN: 'the name of the host could not be looked up just now',
+  ECONNREFUSED: 'the host refused the connection',
+  ECONNRESET: 'the host closed the connection before the answer was whole',
+  EHOSTUNREACH: 'there is no way to the host',
+  ENETUNREACH: 'there is no way to the network of the host',
+  UND_ERR_CONNECT_TIMEOUT: 'the host did not take the connection in time',
+  UND_ERR_SOCKET: 'the host closed the connection before the answer was whole',
+  UND_ERR_HEADERS_OVERFLOW: 'the header of the answer is too large',
+}
+
+/** Any error as one sentence. */
+export function explain(error: unknown): string {
+  if (error instanceof AddressRefused || error instanceof ExchangeFailed) return error.message
+  // Several addresses were tried: the first tells as much as all.
+  if (error instanceof AggregateError && error.errors.length > 0) return explain(error.errors[0])
+  if (!(error instanceof Error)) return String(error)
+  if (error.cause instanceof AddressRefused) return error.cause.message
+  const {code, path} = error as NodeJS.ErrnoException
+  const sentence = SENTENCES[code ?? '']
+  if (sentence !== undefined) return `the request failed: ${sentence} (${code})`
+  const what = code === undefined ? error.message : `${error.message} (${code})`
+  return path === undefined
+    ? `the request failed: ${what}`
+    : `the file ${path} could not be read: ${what}`
+}
+
+/*
+ * Reads the certificates and keys that a job names. A job may name any path, and a device or a pipe has no
+ * end: only an ordinary file of a sensible size is read, and opening one never waits.
+ */
+
+/** Several times the certificates of all public authorities together. */
+export const CERTIFICATE_BYTES_MAX = 4 * 1024 * 1024
+
+/** The bytes of the file. Throws `ExchangeFailed`, or what the system said. */
+export async function readCertificateFile(path: string): Promise<Buffer> {
+  // Without NONBLOCK opening a pipe waits for somebody to write to it.
+  const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
+  try {
+    const facts = await file.stat()
+    if (!facts.isFile()) throw new ExchangeFailed(`${path} is not an ordinary file`)
+    if (facts.size > CERTIFICATE_BYTES_MAX)
+      throw new ExchangeFailed(`${path} is larger than ${CERTIFICATE_BYTES_MAX} bytes`)
+    const bytes = Buffer.alloc(facts.size)
+    // One that is being shortened meanwhile ends early.
+    const {bytesRead} = await file.read(bytes, 0, bytes.length, 0)
+    return bytes.subarray(0, bytesRead)
+  } finally {
+    await file.close()
   }
 }

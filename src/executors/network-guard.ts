@@ -3,11 +3,8 @@
  * name, so a name that resolves to something else the second time gains nothing. Opens no connection
  * itself.
  */
-import type {LookupAddress, LookupOptions} from 'node:dns'
-import {lookup} from 'node:dns'
-import type {Socket} from 'node:net'
-import {isIP} from 'node:net'
-
+import {lookup, type LookupAddress, type LookupOptions} from 'node:dns'
+import {isIP, type Socket} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import {buildConnector} from 'undici'
 

@@ -3,16 +3,14 @@
  * docs/executors.md. Checks work at once; running needs `start`, because commands need the process helper.
  */
 import {join} from 'node:path'
-
-import type {Clock} from '../ports/runtime.ts'
 import type {Executor} from '../ports/executor.ts'
+import type {Clock} from '../ports/runtime.ts'
+import {createHttpExecutor} from './http.ts'
+import {NetworkGuard} from './network-guard.ts'
+import {endOrphans} from './process/orphans.ts'
 import type {HelperReady, SpawnChoice} from './process/protocol.ts'
 import {ProcessHelper} from './process/supervisor.ts'
-import {NetworkGuard} from './network-guard.ts'
-import {createHttpExecutor} from './http.ts'
-import {endOrphans} from './process/orphans.ts'
-import {runProgram} from './program.ts'
-import {createShellExecutor} from './shell.ts'
+import {createShellExecutor, runProgram} from './shell.ts'
 
 /** How often the memory of commands with a `mem_limit` is read. */
 const MEMORY_SAMPLE_MS = 1_000

@@ -2,9 +2,10 @@
  * Errors as answers: a problem document (RFC 9457), or one line of text for what a submit decides. Everything
  * that is not a refusal is a fault of ours: 500 with an id and nothing about its inside.
  */
-import {DomainError, REFUSALS, statusOf, type RefusalCode} from '../core/errors.ts'
-import {QueryProblem} from '../wire/query.ts'
+import type {Socket} from 'node:net'
+import {DomainError, type RefusalCode, REFUSALS, statusOf} from '../core/errors.ts'
 import type {ProblemJson} from '../wire/cluster.ts'
+import {QueryProblem} from '../wire/query.ts'
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8'
 export const TEXT_TYPE = 'text/plain; charset=utf-8'
@@ -72,4 +73,45 @@ function clientStatusOf(error: unknown): number | null {
   if (typeof error !== 'object' || error === null || !('statusCode' in error)) return null
   const {statusCode} = error
   return typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500 ? statusCode : null
+}
+
+/*
+ * What is answered to bytes that are not an HTTP request: no route, no headers, only the socket and a reason.
+ */
+
+const CODES: Readonly<Record<string, RefusalCode>> = {
+  HPE_HEADER_OVERFLOW: 'headers_too_large',
+  ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
+}
+
+const REASONS: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  408: 'Request Timeout',
+  431: 'Request Header Fields Too Large',
+}
+
+export function answerBrokenRequest(
+  error: NodeJS.ErrnoException,
+  socket: Socket,
+  nodeName: string,
+): void {
+  if (error.code === 'ECONNRESET' || !socket.writable) {
+    socket.destroy()
+    return
+  }
+  const code = CODES[error.code ?? ''] ?? 'request_malformed'
+  const {status, title} = REFUSALS[code]
+  const body = JSON.stringify(problemOf(code, `${title}.`))
+  socket.end(
+    [
+      `HTTP/1.1 ${status} ${REASONS[status] ?? ''}`,
+      `Content-Type: ${PROBLEM_TYPE}`,
+      `Content-Length: ${Buffer.byteLength(body)}`,
+      `X-Whom: ${nodeName}`,
+      'X-Content-Type-Options: nosniff',
+      'Connection: close',
+      '',
+      body,
+    ].join('\r\n'),
+  )
 }

@@ -1,9 +1,8 @@
 /**
  * What the HTTP server is told at its start, and what is fixed about it. The composition root gives it all.
  */
-import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
-import type {Random} from '../ports/random.ts'
+import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentDoor} from './agent-socket.ts'
 
 export interface HttpOptions {

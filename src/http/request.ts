@@ -5,9 +5,13 @@
  */
 import type {IncomingHttpHeaders} from 'node:http'
 import type {Readable} from 'node:stream'
+import type {FastifyRequest} from 'fastify'
 import {DomainError} from '../core/errors.ts'
-import {DRAIN_BYTES_MAX} from './options.ts'
+import type {JobRecord} from '../core/job.ts'
+import type {Caller} from '../operations/context.ts'
+import type {RevisionMatch} from '../ports/job-store.ts'
 import {tooLarge} from './errors.ts'
+import {DRAIN_BYTES_MAX} from './options.ts'
 
 /**
  * Throws `DomainError` `body_too_large`, `encoding_unsupported`, `request_malformed` when the caller goes
@@ -44,4 +48,52 @@ export async function* upTo(stream: Readable, bytesMax: number): AsyncGenerator<
     })
   }
   if (total > bytesMax) throw tooLarge()
+}
+
+/*
+ * The headers that make a write conditional, read into what the operations understand; and the tag that
+ * answers carry.
+ */
+
+export function entityTag(job: Pick<JobRecord, 'revision'>): string {
+  return `"${job.revision}"`
+}
+
+/**
+ * Tags that are not ours match nothing, so they make an empty list. A weak one is taken as ours: proxies that
+ * compress weaken the tag they pass on, and a revision means the same either way.
+ */
+export function readIfMatch(headers: IncomingHttpHeaders): RevisionMatch {
+  const value = headers['if-match']
+  if (value === undefined) return null
+  if (value.trim() === '*') return '*'
+  return [...value.matchAll(/(?:^|,)\s*(?:W\/)?"([1-9]\d{0,14})"\s*(?=,|$)/g)].map((match) =>
+    Number(match[1]),
+  )
+}
+
+export function readCreateOnly(headers: IncomingHttpHeaders): boolean {
+  return headers['if-none-match']?.trim() === '*'
+}
+
+export function readIdempotencyKey(headers: IncomingHttpHeaders): string | null {
+  const value = headers['idempotency-key']
+  if (value === undefined) return null
+  return Array.isArray(value) ? value.join(', ') : value
+}
+
+/* What the routes need to know of a request beside its path: who asks, and the bytes it brought. */
+
+/** There is one kind of caller: whoever was let in may do everything. It has no name to give to jobs. */
+const ANYONE: Caller = {id: 'server', name: ''}
+
+const NOTHING = new Uint8Array()
+
+export function callerOf(_request: FastifyRequest): Caller {
+  return ANYONE
+}
+
+/** Empty when the request had no body. */
+export function bodyOf(request: FastifyRequest): Uint8Array {
+  return request.body instanceof Uint8Array ? request.body : NOTHING
 }

@@ -12,38 +12,33 @@ import fastify, {
   type FastifyReply,
   type FastifyRequest,
 } from 'fastify'
+import {DomainError} from '../core/errors.ts'
 import type {Operations} from '../operations/operations.ts'
+import type {Clock} from '../ports/runtime.ts'
 import {Query} from '../wire/query.ts'
-import {Gate, type Access} from './auth.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
-import {isPretty} from './reply.ts'
-import {readBody} from './request.ts'
-import {Closing} from './closing.ts'
-import {routeDocs} from './routes/docs.ts'
-import {EventStreams} from './event-streams.ts'
+import {type Access, Gate} from './auth.ts'
+import {answerBrokenRequest, asRefusal, faultRefusal, refusalAnswer} from './errors.ts'
+import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {describeInterface, routeDocument} from './openapi.ts'
 import {
   BODY_BYTES_MAX,
+  CLOSE_PATIENCE_MS,
   CONNECTIONS_CHECK_MS,
   HEADERS_TIMEOUT_MS,
+  type HttpOptions,
   KEEP_ALIVE_TIMEOUT_MS,
   PARAMETER_LENGTH_MAX,
   REQUEST_TIMEOUT_MS,
-  type HttpOptions,
 } from './options.ts'
-import {OutputStreams} from './output-stream.ts'
-import {DomainError} from '../core/errors.ts'
-import {asRefusal, faultRefusal, refusalAnswer} from './errors.ts'
-import {RouteTable} from './route-table.ts'
+import {isPretty} from './reply.ts'
+import {readBody} from './request.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {acceptsEvents, routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePolicies} from './routes/policies.ts'
-import {routeService} from './routes/service.ts'
-import {OpenStreams} from './streams.ts'
-import {answerBrokenRequest} from './broken-request.ts'
-import {routeUi} from './routes/ui.ts'
+import {routeDocs, routeService, routeUi} from './routes/service.ts'
 
 /**
  * Builds the server; `listen` and `close` are the caller's. `close` ends open streams and waits for what is
@@ -234,4 +229,96 @@ function fault(error: unknown, request: FastifyRequest, options: HttpOptions): D
   const id = options.random.id()
   options.failed(error, {id, method: request.method, route: request.routeOptions.url ?? ''})
   return faultRefusal(id)
+}
+
+/*
+ * Ending the server in good order: streams, which would never end, are ended; everything else under way gets
+ * a moment to finish; only then are connections cut.
+ */
+
+export class Closing {
+  readonly #clock: Clock
+  readonly #streams: OpenStreams
+  #underWay = 0
+  #idle: (() => void) | null = null
+
+  constructor(clock: Clock, streams: OpenStreams) {
+    this.#clock = clock
+    this.#streams = streams
+  }
+
+  watch(app: FastifyInstance): void {
+    app.addHook('onRequest', async (_request, reply) => {
+      this.#underWay += 1
+      reply.raw.once('close', () => this.#over())
+    })
+    app.addHook('preClose', async () => {
+      this.#streams.endAll()
+      await this.#finished()
+      if (this.#underWay > 0) app.server.closeAllConnections()
+    })
+  }
+
+  #over(): void {
+    this.#underWay -= 1
+    if (this.#underWay === 0) this.#idle?.()
+  }
+
+  /** Resolves when nothing is under way, or after the time that is given for it. */
+  #finished(): Promise<void> {
+    if (this.#underWay === 0) return Promise.resolve()
+    return new Promise((resolve) => {
+      const timer = this.#clock.after(CLOSE_PATIENCE_MS, resolve)
+      this.#idle = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+  }
+}
+
+/**
+ * Which methods a path answers, so that a wrong method can be told from an unknown path. Filled as the routes
+ * are registered, so that it cannot disagree with them.
+ */
+
+interface Entry {
+  readonly segments: readonly string[]
+  readonly methods: Set<string>
+}
+
+export class RouteTable {
+  readonly #entries = new Map<string, Entry>()
+
+  /** `pattern` in the form of the router: `/v1/jobs/:name`. */
+  add(methods: string | readonly string[], pattern: string): void {
+    const segments = segmentsOf(pattern)
+    const key = segments.join('/')
+    const entry = this.#entries.get(key) ?? {segments, methods: new Set()}
+    for (const method of [methods].flat()) entry.methods.add(method)
+    this.#entries.set(key, entry)
+  }
+
+  /** Methods that the path answers, sorted; empty = nothing is there. `path` is without its query. */
+  methodsAt(path: string): readonly string[] {
+    const segments = segmentsOf(path)
+    const found = new Set<string>()
+    for (const entry of this.#entries.values()) {
+      if (matches(entry.segments, segments)) for (const method of entry.methods) found.add(method)
+    }
+    return [...found].toSorted()
+  }
+}
+
+function segmentsOf(path: string): string[] {
+  return path.replace(/\/$/, '').split('/').slice(1)
+}
+
+function matches(pattern: readonly string[], segments: readonly string[]): boolean {
+  return (
+    pattern.length === segments.length &&
+    pattern.every((part, index) =>
+      part.startsWith(':') ? segments[index] !== '' : part === segments[index],
+    )
+  )
 }

@@ -3,10 +3,9 @@
  * tells; what is due is decided by the store's clock, a step forward is an outage, and after a step
  * back `next` is already the first undecided time.
  */
-import type {Clock} from '../ports/runtime.ts'
+import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
-import {Loop} from '../lib/loop.ts'
-import type {Service} from '../lib/service.ts'
+import type {Clock} from '../ports/runtime.ts'
 
 export interface ClockWatchOptions {
   readonly clock: Clock

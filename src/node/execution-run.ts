@@ -3,14 +3,13 @@
  * failure is a value that flows to the end. Nothing here throws past it, because every claim must end
  * in a finish.
  */
-import {executionId, lostLine, type ExecutionKey, type FinalStatus} from '../core/execution.ts'
+import {executionId, type ExecutionKey, type FinalStatus, lostLine} from '../core/execution.ts'
 import {endsWhenCutOff} from '../core/job.ts'
-import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
-import type {ChainEnd, OpenChain} from '../ports/processor.ts'
-import type {Random} from '../ports/random.ts'
 import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/node-store.ts'
+import type {ChainEnd, OpenChain} from '../ports/processor.ts'
+import type {Clock, Random} from '../ports/runtime.ts'
 import {OutputKeeper} from './output-buffer.ts'
 
 /** Where it is written down what is handed to an executor, before it is. */

@@ -8,12 +8,11 @@
  * events are told once or, when nobody heard what a commit did, never.
  */
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
-import type {Clock} from '../ports/runtime.ts'
-import type {Events} from '../ports/events.ts'
-import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {Batcher} from '../lib/batcher.ts'
+import type {Events} from '../ports/events.ts'
+import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
+import type {Clock, Wakeup} from '../ports/runtime.ts'
 
 export interface FinisherOptions {
   readonly store: Pick<NodeStore, 'finish'>

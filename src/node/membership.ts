@@ -3,11 +3,10 @@
  * another life or another node has replaced is told so.
  */
 import type {MemberStatus} from '../core/node.ts'
-import type {Clock} from '../ports/runtime.ts'
+import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {BeatAnswer, JoinRequest, MemberStore, NodeStore} from '../ports/node-store.ts'
-import {Loop} from '../lib/loop.ts'
-import type {Service} from '../lib/service.ts'
+import type {Clock} from '../ports/runtime.ts'
 
 export interface MembershipOptions {
   readonly store: Pick<NodeStore, 'beat'>

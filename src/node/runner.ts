@@ -7,13 +7,10 @@
  * that life (or the leader, who knows of no record) ends it as `lost`.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
-import type {Clock, Timer} from '../ports/runtime.ts'
+import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
-import type {Random} from '../ports/random.ts'
 import type {ClaimedExecution, NodeStore} from '../ports/node-store.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
-import {Loop} from '../lib/loop.ts'
-import type {Service} from '../lib/service.ts'
+import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
 import {Running, type RunningOptions} from './execution-run.ts'
 
 export interface RunOptions extends Omit<RunningOptions, 'append'> {

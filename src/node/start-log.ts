@@ -15,12 +15,22 @@
  * Crash points: within a line, what it stands for was not handed over yet. While the file is rewritten, the
  * old one or the new one is there, whole: the rename is the switch.
  */
-import {closeSync, fstatSync, ftruncateSync, mkdirSync, openSync, readdirSync} from 'node:fs'
-import {readFileSync, renameSync, rmSync, writeSync} from 'node:fs'
+import {
+  closeSync,
+  fstatSync,
+  ftruncateSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs'
 import {join} from 'node:path'
 import {executionId, type ExecutionKey} from '../core/execution.ts'
+import {bootId} from '../platform/boot-id.ts'
 import type {EarlierLife} from '../ports/node-store.ts'
-import {bootId} from '../executors/process/process-table.ts'
 
 const PREFIX = 'begun-'
 

@@ -1,6 +1,9 @@
 /** Who belongs to the cluster, who leads it, leaving it, and removing who will not come back. */
-import type {MemberRecord} from '../core/node.ts'
 import {DomainError} from '../core/errors.ts'
+import type {MemberRecord, MemberStatus} from '../core/node.ts'
+import type {Events} from '../ports/events.ts'
+import {encodeMember, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
+import {formatTime} from '../wire/time.ts'
 import type {OperationsDependencies} from './context.ts'
 import type {PatientStore} from './store-deadlines.ts'
 
@@ -93,4 +96,81 @@ function unknownMember(wanted: string): DomainError {
 function presentMember({name, status}: MemberRecord): DomainError {
   const sentence = `${name} is ${status}; stop it first: only who has left or failed can be removed.`
   return new DomainError('member_present', sentence, {members: {member_status: status}})
+}
+
+/* What this server says about itself and the cluster, as texts: every client reads them as such. */
+
+const STATUSES: readonly MemberStatus[] = ['alive', 'leaving', 'left', 'failed']
+
+export function createStatus(dependencies: OperationsDependencies, store: PatientStore) {
+  const {node, settings} = dependencies
+
+  async function status(): Promise<StatusJson> {
+    const [members, lease, facts, totals, paused] = await store.read((data) =>
+      Promise.all([data.members(), data.leader(), data.facts(), data.totals(), data.paused()]),
+    )
+    const leader = members.find((member) => member.id === lease?.nodeId)
+    const own = members.find((member) => member.id === node.id)
+    const counts = STATUSES.map((name): [string, string] => [
+      name,
+      String(members.filter((member) => member.status === name).length),
+    ])
+    const gossip: Record<string, string> = {
+      members: String(members.length),
+      ...Object.fromEntries(counts),
+      leader: leader?.name ?? '',
+      term: lease === null ? '' : String(lease.term),
+      store: facts.engine,
+      store_version: facts.engineVersion,
+      schema_version: String(facts.schemaVersion),
+      cluster_id: facts.clusterId,
+      ...Object.fromEntries(
+        Object.entries(facts.durability).map(([key, value]) => [`store_${key}`, value]),
+      ),
+      store_warnings: facts.warnings.join(' '),
+      jobs: String(totals.jobs),
+      running: String(totals.running),
+      pending: String(totals.pending),
+      undecided: String(totals.undecided),
+      paused: String(paused),
+      default_timezone: settings.defaultTimezone(),
+    }
+    return {
+      agent: {
+        name: node.name,
+        id: node.id,
+        version: node.version,
+        server: 'true',
+        leader: String(dependencies.isLeader()),
+        started_at: formatTime(node.startedAt),
+        time: formatTime(dependencies.clock.now()),
+        token_configured: String(settings.tokenConfigured),
+        runs_as_root: String(settings.runsAsRoot),
+        executors: dependencies.executors.names().join(','),
+        processors: dependencies.processors.names().join(','),
+      },
+      gossip,
+      serf: {...gossip},
+      tags: own === undefined ? {...node.tags} : encodeMember(own).Tags,
+    }
+  }
+
+  return {status}
+}
+
+/* The switch that stops jobs from being created or changed. Running and scheduling go on. */
+
+export function createPause({events}: {readonly events: Events}, store: PatientStore) {
+  async function paused(): Promise<PauseStatusJson> {
+    return {paused: await store.read((data) => data.paused())}
+  }
+
+  /** Durable and for the whole cluster; setting what is set already changes nothing. */
+  async function setPaused(wanted: boolean): Promise<PauseStatusJson> {
+    await store.write((data) => data.setPaused(wanted))
+    events.emit('submissions_paused', {paused: wanted})
+    return {paused: wanted}
+  }
+
+  return {paused, setPaused}
 }

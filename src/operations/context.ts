@@ -4,14 +4,12 @@
  * stops anything itself.
  */
 import type {StringMap} from '../core/job.ts'
-import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor} from '../ports/executor.ts'
 import type {FinishOutcome} from '../ports/node-store.ts'
 import type {Processor} from '../ports/processor.ts'
-import type {Random} from '../ports/random.ts'
+import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
 
 /** What is known by name. `get` answers `null` for what is not known. */
 export interface Known<Thing> {

@@ -5,8 +5,8 @@ import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import {DomainError} from '../core/errors.ts'
 import type {DayStatistics, ExecutionQuery, ExecutionView} from '../ports/history-store.ts'
 import type {Page, Slice} from '../ports/page.ts'
-import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/output.ts'
-import {jobUnknown, known} from './jobs.ts'
+import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
+import {executionUnknown, jobUnknown, known} from './jobs.ts'
 import type {PatientStore} from './store-deadlines.ts'
 
 /** Output that one answer may hold, over all its executions. */
@@ -108,18 +108,4 @@ async function withinBudget(
   if (asked === null || asked <= LISTED_OUTPUT_BYTES) return read(asked ?? LISTED_OUTPUT_BYTES)
   const {rows} = await read(0)
   return read(Math.min(asked, Math.floor(ANSWER_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
-}
-
-/** The refusal for an execution that is not there: of a job that is not there either, or not. */
-export async function executionUnknown(
-  store: PatientStore,
-  name: string,
-  id: string,
-): Promise<DomainError> {
-  const job = await store.read((data) => data.job(name))
-  if (job === null) return jobUnknown(name)
-  return new DomainError(
-    'execution_unknown',
-    `The job "${name}" has no execution "${id.slice(0, 100)}".`,
-  )
 }

@@ -7,8 +7,8 @@ import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {OutputStretch} from '../ports/history-store.ts'
-import {decodeOutput, unfinishedBytes} from '../wire/output.ts'
-import {executionUnknown} from './executions.ts'
+import {decodeOutput, unfinishedBytes} from '../wire/execution.ts'
+import {executionUnknown} from './jobs.ts'
 import type {PatientStore} from './store-deadlines.ts'
 
 /** Bytes read and sent at once. */

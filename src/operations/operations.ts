@@ -3,18 +3,15 @@
  * translates; whoever may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
  */
 import {createBackup} from './backup.ts'
+import {createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsDependencies} from './context.ts'
-import {createFollow} from './follow.ts'
 import {createHistory, createLedger} from './executions.ts'
-import {createJobs} from './jobs.ts'
-import {createMembers} from './cluster.ts'
-import {PatientStore} from './store-deadlines.ts'
-import {createPause} from './pause.ts'
+import {createFollow} from './follow.ts'
+import {createJobs, createRuns} from './jobs.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
-import {createRuns} from './runs.ts'
 import {createSchedules} from './schedules.ts'
-import {createStatus} from './status.ts'
+import {PatientStore} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
 
 export function createOperations(dependencies: OperationsDependencies) {

@@ -6,7 +6,7 @@ import {readRules} from '../core/policy.ts'
 import {DomainError} from '../core/errors.ts'
 import type {Policy} from '../ports/store.ts'
 import {decodeStrictly, isObject, readJsonBytes} from '../wire/json.ts'
-import {longerThan} from '../wire/text-map.ts'
+import {longerThan} from '../wire/decode-job.ts'
 import type {PatientStore} from './store-deadlines.ts'
 
 const RULES_BYTES_MAX = 64 * 1024

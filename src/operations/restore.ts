@@ -4,13 +4,12 @@
  */
 import {DomainError} from '../core/errors.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
-import {JsonArraySplitter, NotAnArray} from '../wire/json-array.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
+import {JsonArraySplitter, NotAnArray} from '../wire/json-array.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {Caller, OperationsDependencies} from './context.ts'
-import {judge} from './judge.ts'
 import type {PatientStore} from './store-deadlines.ts'
-import {submissionsPaused} from './submit.ts'
+import {judge, submissionsPaused} from './submit.ts'
 
 /** One job; the same limit as a submit. */
 const JOB_BYTES_MAX = 1024 * 1024

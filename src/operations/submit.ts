@@ -2,14 +2,14 @@
  * Creating and replacing a job, which is one operation. The order of its checks is part of the interface:
  * a key known already, paused, not JSON, invalid, unknown parent.
  */
-import type {JobRecord, JobSpec} from '../core/job.ts'
+import {createHash} from 'node:crypto'
 import {DomainError} from '../core/errors.ts'
-import type {RevisionMatch, SubmitResult} from '../ports/job-store.ts'
+import type {JobRecord, JobSpec, StringMap} from '../core/job.ts'
+import {type Findings, validateSpec} from '../core/validate.ts'
+import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {Caller, OperationsDependencies} from './context.ts'
-import {Idempotent, idempotencyMismatch} from './idempotency.ts'
-import {judge} from './judge.ts'
 import type {PatientStore} from './store-deadlines.ts'
 
 export interface SubmitCall {
@@ -140,4 +140,122 @@ function announce({wakeup, events}: OperationsDependencies, stored: Stored): voi
   const {job, created, changed, group} = stored
   if (changed || group !== null) wakeup.ring('launch')
   if (changed) events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
+}
+
+/*
+ * Whether a definition can be accepted on this server: the pure rules of the core, and what the executors and
+ * processors known here say about their parameters. Shared by submitting and restoring, so that a file is
+ * held to the same rules.
+ */
+
+export type JudgeDependencies = Pick<
+  OperationsDependencies,
+  'clock' | 'executors' | 'processors' | 'settings'
+>
+
+/** Problems and warnings are sentences that begin with the field's name. */
+export function judge(dependencies: JudgeDependencies, spec: JobSpec): Findings {
+  const own = validateSpec(spec, {
+    defaultTimezone: dependencies.settings.defaultTimezone(),
+    now: dependencies.clock.now(),
+  })
+  const executor = judgeExecutor(dependencies, spec)
+  return {
+    problems: [...own.problems, ...executor.problems, ...judgeProcessors(dependencies, spec)],
+    warnings: [...own.warnings, ...executor.warnings],
+  }
+}
+
+function judgeExecutor({executors}: JudgeDependencies, spec: JobSpec): Findings {
+  if (spec.executor === '') {
+    const warning = 'executor: is not set, so every run of this job will fail'
+    return {problems: [], warnings: [warning]}
+  }
+  const executor = executors.get(spec.executor)
+  if (executor === null) {
+    const known = executors.names().join(', ')
+    const problem = `executor: "${spec.executor}" is not known; known are ${known}`
+    return {problems: [problem], warnings: []}
+  }
+  const found = executor.check(spec.executorConfig)
+  const named = (sentence: string) => `executor_config: ${sentence}`
+  return {problems: found.problems.map(named), warnings: found.warnings.map(named)}
+}
+
+function judgeProcessors({processors}: JudgeDependencies, spec: JobSpec): string[] {
+  return Object.entries(spec.processors).flatMap(([name, parameters]) => {
+    const processor = processors.get(name)
+    if (processor === null) {
+      const known = processors.names().join(', ')
+      return [`processors: "${name.slice(0, 64)}" is not known; known are ${known}`]
+    }
+    return processor
+      .check(withoutType(parameters))
+      .map((sentence) => `processors.${name}: ${sentence}`)
+  })
+}
+
+/** Some clients send the processor's name once more as `type`; it is kept and means nothing. */
+function withoutType(parameters: StringMap): StringMap {
+  const {type: _type, ...rest} = parameters
+  return rest
+}
+
+/*
+ * Repeating a request under the same key: who asked for what, as the store needs it, and the refusal of a
+ * second one while the first is still on its way here. What the first one answered is remembered by the
+ * store, not here.
+ */
+
+const KEY_LENGTH_MAX = 255
+
+export class Idempotent {
+  readonly #inProgress = new Set<string>()
+
+  /**
+   * Runs `work` with the identity of the request; `null` when it has no key. `parts` tell one request from
+   * another. Throws `idempotency_in_progress` when the same key is at work here, `body_invalid` for a key
+   * that is none.
+   */
+  async run<Answer>(
+    caller: Caller,
+    key: string | null,
+    what: string,
+    parts: readonly (string | Uint8Array)[],
+    work: (idempotency: Idempotency | null) => Promise<Answer>,
+  ): Promise<Answer> {
+    if (key === null) return work(null)
+    if (key === '' || key.length > KEY_LENGTH_MAX)
+      throw new DomainError(
+        'request_malformed',
+        `Idempotency-Key must have 1 to ${KEY_LENGTH_MAX} characters.`,
+      )
+    const scope = `${caller.id}:${what}`
+    const place = `${scope}\n${key}`
+    if (this.#inProgress.has(place))
+      throw new DomainError(
+        'idempotency_in_progress',
+        'A request with this Idempotency-Key is still in progress; ask again in a moment.',
+        {retryAfterSeconds: 1},
+      )
+    this.#inProgress.add(place)
+    try {
+      return await work({key, scope, fingerprint: digest(parts)})
+    } finally {
+      this.#inProgress.delete(place)
+    }
+  }
+}
+
+export function idempotencyMismatch(): DomainError {
+  return new DomainError(
+    'idempotency_mismatch',
+    'This Idempotency-Key was used for another request; use a new key.',
+  )
+}
+
+function digest(parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash('sha256')
+  for (const part of parts) hash.update(String(part.length)).update('\n').update(part)
+  return hash.digest('hex')
 }

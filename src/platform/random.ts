@@ -3,7 +3,7 @@
  * and every target choice throws one and a system call for each would show.
  */
 import {getRandomValues, randomBytes} from 'node:crypto'
-import type {Random} from '../ports/random.ts'
+import type {Random} from '../ports/runtime.ts'
 
 /** 4 KiB a refill: one system call for a thousand dice. */
 const DICE_PER_REFILL = 1024

@@ -3,7 +3,7 @@
  * called from inside a commit, and rings that arrive before it was heard are one: a batch of a thousand
  * finishes rings once.
  */
-import type {Bell, Wakeup} from '../ports/wakeup.ts'
+import type {Bell, Wakeup} from '../ports/runtime.ts'
 
 export function localWakeup(): Wakeup {
   const listeners: Record<Bell, Set<() => void>> = {

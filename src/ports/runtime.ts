@@ -20,3 +20,29 @@ export interface Clock {
    */
   after(delayMs: number, callback: () => void): Timer
 }
+
+/** Dice and ids; injected, so that a simulated run is repeatable. */
+export interface Random {
+  /** Uniform in [0, 1). Not for secrets. */
+  dice(): number
+  /** Unguessable, URL-safe, at least 128 bits. */
+  id(): string
+}
+
+/*
+ * Doorbells between the steps. A ring only makes the next step look sooner; every step also polls, so
+ * with every ring dropped the system is slower and nothing else. Rung after the commit, never inside
+ * it.
+ */
+
+/**
+ * `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be
+ * ended. `lead`: the lease was let go.
+ */
+export type Bell = 'launch' | 'run' | 'cancel' | 'lead'
+
+export interface Wakeup {
+  ring(bell: Bell): void
+  /** Returns the function that stops listening. */
+  listen(bell: Bell, heard: () => void): () => void
+}

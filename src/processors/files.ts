@@ -3,10 +3,8 @@
  * through a link, never over another file, readable by the node's account only.
  */
 import {constants, existsSync} from 'node:fs'
-import type {FileHandle} from 'node:fs/promises'
-import {mkdir, open, realpath} from 'node:fs/promises'
+import {type FileHandle, mkdir, open, realpath} from 'node:fs/promises'
 import {dirname, isAbsolute, join, relative, resolve} from 'node:path'
-
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'

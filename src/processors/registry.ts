@@ -3,14 +3,11 @@
  * docs/processors.md.
  */
 import {join} from 'node:path'
-
-import type {Clock} from '../ports/runtime.ts'
 import type {Processor} from '../ports/processor.ts'
+import type {Clock} from '../ports/runtime.ts'
 import {createFilesProcessor} from './files.ts'
-import type {LogRecord} from './log.ts'
-import {createLogProcessor} from './log.ts'
-import {parseSyslogUrl} from './syslog-link.ts'
-import {createSyslogProcessor} from './syslog.ts'
+import {createLogProcessor, type LogRecord} from './log.ts'
+import {createSyslogProcessor, parseSyslogUrl} from './syslog.ts'
 
 export interface ProcessorOptions {
   /** The node's data directory, absolute. */

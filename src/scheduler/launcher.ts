@@ -6,18 +6,14 @@
  * the rows are durable and the pending executions wait for their nodes. Bells after the commit may be
  * lost, polls find the work; events are told once or, when nobody heard what a commit did, never.
  */
-import type {PassContext} from '../core/admission.ts'
-import {decideDue, decideRequest} from '../core/launch.ts'
 import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
+import {decideDue, decideRequest, type PassContext} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
-import type {Clock} from '../ports/runtime.ts'
+import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
-import type {Random} from '../ports/random.ts'
 import type {DecidedLaunch, LeaderStore} from '../ports/leader-store.ts'
+import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
-import {Loop} from '../lib/loop.ts'
-import type {Service} from '../lib/service.ts'
 
 export interface LaunchOptions {
   readonly store: Pick<LeaderStore, 'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches'>

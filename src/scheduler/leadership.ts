@@ -6,13 +6,11 @@
  * Whether a lease is over is told by the store's clock, which may be set back. So a candidate also watches:
  * what it saw unchanged for longer than a lease lasts, by its own monotonic clock, nobody trusts any more.
  */
-import type {Clock, Timer} from '../ports/runtime.ts'
+import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
 import type {HeldLease, LeaderStore} from '../ports/leader-store.ts'
+import type {Clock, Timer, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
-import {Loop} from '../lib/loop.ts'
-import type {Service} from '../lib/service.ts'
 
 export interface LeadershipOptions {
   readonly store: Pick<LeaderStore, 'acquireLease' | 'heldLease' | 'renewLease' | 'resignLease'>

@@ -6,15 +6,12 @@
  */
 import {decideStray, type StrayExecution} from '../core/reassign.ts'
 import type {DefaultTarget} from '../core/target.ts'
-import type {Clock} from '../ports/runtime.ts'
+import {Loop, type Service} from '../lib/loop.ts'
+import {announceFinished} from '../node/finisher.ts'
 import type {Events} from '../ports/events.ts'
 import type {LeaderStore, StrayPlace} from '../ports/leader-store.ts'
-import type {Random} from '../ports/random.ts'
+import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
-import type {Wakeup} from '../ports/wakeup.ts'
-import {Loop} from '../lib/loop.ts'
-import type {Service} from '../lib/service.ts'
-import {announceFinished} from '../node/finisher.ts'
 
 export interface StrayOptions {
   readonly store: Pick<LeaderStore, 'candidates' | 'loadStray' | 'applyMoves' | 'endStrays'>

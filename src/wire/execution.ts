@@ -1,9 +1,9 @@
 /** An execution as it travels, and how much of its output goes with it. */
 import Type, {type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
-import {decodeOutput, lastBytes} from './output.ts'
-import {Time} from './shapes.ts'
-import {ZERO_TIME, formatTime} from './time.ts'
+import type {LaunchRecord} from '../core/launch-record.ts'
+import {OptionalTime, Refer, Time} from './shapes.ts'
+import {formatOptionalTime, formatTime, ZERO_TIME} from './time.ts'
 
 export const EXECUTION_STATUSES = [
   'pending',
@@ -103,4 +103,86 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
 
 function reached(at: number | null): string {
   return at === null ? ZERO_TIME : formatTime(at)
+}
+
+/* A row of the ledger as it travels: what became of a planned time or of a request. */
+
+export const LAUNCH_DECISIONS = ['pending', 'launched', 'skipped', 'missed'] as const
+
+export const Launch = Type.Object(
+  {
+    group: Type.Integer({description: 'The launch number.'}),
+    job_name: Type.String({description: 'Name of the job.'}),
+    scheduled_at: Time('The planned time; for a request, when it was asked for.'),
+    scheduled_until: Time('The last planned time that the row stands for.'),
+    count: Type.Integer({description: 'How many planned times the row stands for.'}),
+    decided_at: OptionalTime('When the leader decided.'),
+    cause: Type.Enum(['schedule', 'manual', 'create', 'parent'], {description: 'Why it is there.'}),
+    decision: Type.Enum([...LAUNCH_DECISIONS], {description: 'What became of it.'}),
+    reason: Type.String({description: 'A code, optionally followed by a colon and a sentence.'}),
+    term: Type.Union([Type.Integer(), Type.Null()], {
+      description: 'Term of the leader that decided.',
+    }),
+    executions: Type.Array(Refer(LaunchExecution), {description: 'What was started.'}),
+  },
+  {$id: 'Launch', description: 'A row of the ledger.'},
+)
+export type LaunchJson = Static<typeof Launch>
+
+export function encodeLaunch(
+  launch: LaunchRecord,
+  executions: readonly ExecutionRecord[],
+): LaunchJson {
+  return {
+    group: launch.group,
+    job_name: launch.jobName,
+    scheduled_at: formatTime(launch.scheduledAt),
+    scheduled_until: formatTime(launch.scheduledUntil),
+    count: launch.count,
+    decided_at: formatOptionalTime(launch.decidedAt),
+    cause: launch.cause,
+    decision: launch.decision,
+    reason: launch.reason,
+    term: launch.term,
+    executions: executions.map(encodeLaunchExecution),
+  }
+}
+
+/*
+ * Output as text: bytes shown as UTF-8 with replacement, cut at its front to a number of bytes without
+ * splitting a character. Apart from executions because following a run needs the same borders.
+ */
+
+/** Bytes of output that lists carry for each execution unless asked otherwise. */
+export const LISTED_OUTPUT_BYTES = 16 * 1024
+/** No store keeps more of one execution. */
+export const KEPT_OUTPUT_BYTES = 256 * 1024
+
+const CONTINUATION_MASK = 0xc0
+const CONTINUATION = 0x80
+
+/** Bytes as UTF-8, what is not UTF-8 as U+FFFD. */
+export function decodeOutput(bytes: Uint8Array): string {
+  return new TextDecoder('utf-8', {ignoreBOM: true}).decode(bytes)
+}
+
+/** The last characters of `text` that fit into `bytesMax` bytes of UTF-8. */
+export function lastBytes(text: string, bytesMax: number): {text: string; cut: boolean} {
+  if (text.length * 3 <= bytesMax) return {text, cut: false}
+  const bytes = new TextEncoder().encode(text)
+  if (bytes.length <= bytesMax) return {text, cut: false}
+  let from = bytes.length - bytesMax
+  while (from < bytes.length && (bytes[from]! & CONTINUATION_MASK) === CONTINUATION) from += 1
+  return {text: decodeOutput(bytes.subarray(from)), cut: true}
+}
+
+/** How many bytes at the end are the begin of a character whose rest has not come yet: 0 to 3. */
+export function unfinishedBytes(bytes: Uint8Array): number {
+  for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
+    const byte = bytes[bytes.length - back]!
+    if ((byte & CONTINUATION_MASK) === CONTINUATION) continue
+    const needs = byte >= 0xf0 ? 4 : byte >= 0xe0 ? 3 : byte >= 0xc0 ? 2 : 1
+    return needs > back ? back : 0
+  }
+  return 0
 }

@@ -2,14 +2,13 @@
  * Agents and servers in one process: the real link and the real hub over a wire that is a function call, with
  * a clock turned by hand. A server can be silenced or taken away, as a network does.
  */
-import {AgentHub, type AgentConnection} from '../../src/agents/server/hub.ts'
+import {AgentLink} from '../../src/agents/client/link.ts'
+import type {AgentSocket, Dial, SocketHandlers} from '../../src/agents/client/socket.ts'
+import {HeldExecutions, RemoteNodeStore} from '../../src/agents/client/store.ts'
+import {type AgentConnection, AgentHub} from '../../src/agents/server/hub.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
 import {returnNode} from '../../src/node/recover.ts'
 import type {Store} from '../../src/ports/store.ts'
-import type {AgentSocket, Dial, SocketHandlers} from '../../src/agents/client/socket.ts'
-import {HeldExecutions} from '../../src/agents/client/held.ts'
-import {AgentLink} from '../../src/agents/client/link.ts'
-import {RemoteNodeStore} from '../../src/agents/client/store.ts'
 import {faultyStore} from '../support/faulty-store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import type {SeededRandom} from '../support/seeded-random.ts'

@@ -1,11 +1,10 @@
 /** What a server answers too little of is not taken for done. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import type {Asking} from '../../src/agents/client/rpc.ts'
+import {HeldExecutions, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown} from '../../src/ports/store-errors.ts'
-import type {Asking} from '../../src/agents/client/asking.ts'
-import {HeldExecutions} from '../../src/agents/client/held.ts'
-import {RemoteNodeStore} from '../../src/agents/client/store.ts'
 
 function anEnd(group: number): FinishItem {
   return {

@@ -13,7 +13,7 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
-import {finishingKept} from '../../src/app/agent-results.ts'
+import {finishingKept} from '../../src/app/agent.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {ResultJournal} from '../../src/agents/client/result-log.ts'
 import {systemClock} from '../../src/platform/clock.ts'

@@ -1,7 +1,7 @@
 /** What is seen of a long command: a line drawn over for a person, a few lines in a log. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {ProgressLine} from '../../src/cli/progress-line.ts'
+import {ProgressLine} from '../../src/cli/format.ts'
 
 /** Shows an amount of work done at each of the times, ms. */
 function shown(isWatched: boolean, times: readonly number[]): string {

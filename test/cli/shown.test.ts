@@ -2,10 +2,8 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {stripVTControlCharacters} from 'node:util'
-import {parentsFirst} from '../../src/cli/commands/job-file.ts'
-import {facts, table} from '../../src/cli/format.ts'
-import {status} from '../../src/cli/terminal.ts'
-import {duration, relative} from '../../src/cli/times.ts'
+import {parentsFirst} from '../../src/cli/commands/jobs.ts'
+import {duration, facts, relative, status, table} from '../../src/cli/format.ts'
 
 const PLAIN = {colours: false}
 const COLOURED = {colours: true}

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it, test} from 'node:test'
 import {Leadership} from '../../src/scheduler/leadership.ts'
-import type {Service} from '../../src/lib/service.ts'
+import type {Service} from '../../src/lib/loop.ts'
 import {FakeLease} from '../support/fake-lease.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'

@@ -1,7 +1,7 @@
 /** Whether a launch may go ahead: overlap first, then a node, and what a pass remembers of both. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {admit} from '../../src/core/admission.ts'
+import {admit} from '../../src/core/launch.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {aPass} from '../support/pass-context.ts'
 

@@ -5,18 +5,17 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
-import type {PassContext} from '../../src/core/admission.ts'
-import {decideDue, decideRequest} from '../../src/core/launch.ts'
 import type {DueDecision, RequestDecision} from '../../src/core/launch-record.ts'
+import {decideDue, decideRequest, type PassContext} from '../../src/core/launch.ts'
 import {nextPlanned, scheduleOf} from '../../src/core/next-time.ts'
 import {IntervalSchedule} from '../../src/core/schedule/interval.ts'
 import {
   aJob,
   aLaunch,
   aNode,
-  NOON,
   type JobFixture,
   type LaunchFixture,
+  NOON,
 } from '../support/fixtures.ts'
 import {aPass} from '../support/pass-context.ts'
 

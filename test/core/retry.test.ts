@@ -1,7 +1,7 @@
 /** Backoff of retries: 1 s, doubled up to 5 min, spread by at most a fifth. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {isRetried, retryDelayMs} from '../../src/core/retry.ts'
+import {isRetried, retryDelayMs} from '../../src/core/finish.ts'
 
 describe('the delay before a retry', () => {
   const table: readonly [attempt: number, middleMs: number][] = [

@@ -1,18 +1,16 @@
 /** What a killed node, or a killed helper, leaves running is ended, and nothing else is. Real processes. */
 import assert from 'node:assert/strict'
-import type {ChildProcess} from 'node:child_process'
-import {spawn} from 'node:child_process'
+import {type ChildProcess, spawn} from 'node:child_process'
 import {once} from 'node:events'
 import {mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {fileURLToPath} from 'node:url'
-
 import {Journal, readJournal} from '../../src/executors/process/journal.ts'
 import {endOrphans} from '../../src/executors/process/orphans.ts'
+import {bootId} from '../../src/platform/boot-id.ts'
 import {
-  bootId,
   listMarked,
   listProcesses,
   readLinuxProcess,

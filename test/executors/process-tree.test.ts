@@ -2,9 +2,7 @@
 import assert from 'node:assert/strict'
 import {readdirSync, readFileSync} from 'node:fs'
 import {after, before, describe, test} from 'node:test'
-
-import type {TestNode} from './support.ts'
-import {aNode, aRun, KeepingSink, realClock} from './support.ts'
+import {aNode, aRun, KeepingSink, realClock, type TestNode} from './support.ts'
 
 const ON_LINUX = process.platform === 'linux'
 

@@ -1,9 +1,7 @@
 /** What a shell job may say, read as a table: no process is started. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-
-import {readShell} from '../../src/executors/shell-parameters.ts'
-import {splitWords} from '../../src/executors/shell-words.ts'
+import {readShell, splitWords} from '../../src/executors/shell-parameters.ts'
 
 const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true, cwdAllowed: null}
 

@@ -3,10 +3,8 @@ import assert from 'node:assert/strict'
 import {chmodSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {after, before, describe, test} from 'node:test'
-
 import {exerciseExecutor} from './exercise-executor.ts'
-import type {TestNode} from './support.ts'
-import {aNode} from './support.ts'
+import {aNode, type TestNode} from './support.ts'
 
 const ON_POSIX_SPAWN = process.platform === 'linux' && ['x64', 'arm64'].includes(process.arch)
 

@@ -5,11 +5,13 @@
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
-
-import type {ExecutorOptions, ExecutorRegistry} from '../../src/executors/registry.ts'
-import {createExecutors} from '../../src/executors/registry.ts'
-import type {Clock} from '../../src/ports/runtime.ts'
+import {
+  createExecutors,
+  type ExecutorOptions,
+  type ExecutorRegistry,
+} from '../../src/executors/registry.ts'
 import type {OutputSink, Run, RunEnd} from '../../src/ports/executor.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
 
 export const realClock: Clock = {
   now: () => Date.now(),

@@ -1,7 +1,7 @@
 /** The forget step over the real store: who is gone for long is no longer listed, whoever leads. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {ForgetService} from '../../src/scheduler/forget.ts'
+import {ForgetService} from '../../src/scheduler/retention.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {World} from '../support/world.ts'

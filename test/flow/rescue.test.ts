@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {executionId} from '../../src/core/execution.ts'
-import {rescueNode} from '../../src/node/rescue.ts'
+import {rescueNode} from '../../src/node/recover.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {Life} from '../support/life.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {DomainError} from '../../src/core/errors.ts'
-import {Idempotent} from '../../src/operations/idempotency.ts'
+import {Idempotent} from '../../src/operations/submit.ts'
 import type {Idempotency} from '../../src/ports/job-store.ts'
 
 const CALLER = {id: 'one', name: ''}

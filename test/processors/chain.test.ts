@@ -1,12 +1,10 @@
 /** The way through several processors: order, forwarding, failure, pressure. */
 import assert from 'node:assert/strict'
 import {describe, test} from 'node:test'
-
-import type {Clock} from '../../src/ports/runtime.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {Processor, ProcessorStream} from '../../src/ports/processor.ts'
-import type {ChainOptions} from '../../src/processors/chain.ts'
-import {openChain} from '../../src/processors/chain.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
+import {type ChainOptions, openChain} from '../../src/processors/chain.ts'
 import {aRun, KeepingSink, realClock} from './support.ts'
 
 const ENDED = {outcome: 'succeeded', exitCode: 0}

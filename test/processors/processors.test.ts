@@ -12,19 +12,15 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
-import type {AddressInfo, Socket} from 'node:net'
-import {createServer} from 'node:net'
+import {type AddressInfo, createServer, type Socket} from 'node:net'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
-
 import {LineCutter} from '../../src/processors/lines.ts'
 import type {LogRecord} from '../../src/processors/log.ts'
-import type {ProcessorOptions} from '../../src/processors/registry.ts'
-import {createProcessors} from '../../src/processors/registry.ts'
-import {parseSyslogUrl} from '../../src/processors/syslog-link.ts'
-import type {Subject} from './exercise-processor.ts'
-import {exerciseProcessor} from './exercise-processor.ts'
+import {createProcessors, type ProcessorOptions} from '../../src/processors/registry.ts'
+import {parseSyslogUrl} from '../../src/processors/syslog.ts'
+import {exerciseProcessor, type Subject} from './exercise-processor.ts'
 import {aRun, inTemporary, Mailbox, realClock} from './support.ts'
 
 const ENDED = {outcome: 'succeeded', exitCode: 0}

@@ -5,11 +5,15 @@
 import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
-import type {Answer, RunAll} from '../../src/store/sql/query.ts'
-import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {claim} from '../../src/store/sql/claims.ts'
-import {DEFAULT_LIMITS, type Transaction} from '../../src/store/sql/transaction.ts'
-import {sqliteDialect} from '../../src/store/sqlite/dialect.ts'
+import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
+import {
+  type Answer,
+  DEFAULT_LIMITS,
+  type RunAll,
+  type Transaction,
+} from '../../src/store/sql/query.ts'
+import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
 /** The claim's statement that looks for what it takes. */
 function taking(tx: Transaction): RunAll {

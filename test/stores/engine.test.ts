@@ -4,13 +4,12 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, it, type TestContext} from 'node:test'
-import {Connection} from '../../src/store/sqlite/connection.ts'
+import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
+import {policies} from '../../src/store/sql/settings.ts'
+import {Connection, sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {Engine, type WriteAnswer, type WriteRequest} from '../../src/store/sqlite/engine.ts'
 import {errorOf} from '../../src/store/sqlite/errors.ts'
 import {prepareSchema} from '../../src/store/sqlite/schema.ts'
-import {policies} from '../../src/store/sql/steps-policy.ts'
-import {sqliteDialect} from '../../src/store/sqlite/dialect.ts'
-import {DEFAULT_LIMITS} from '../../src/store/sql/transaction.ts'
 
 function engineOn(context: TestContext): {engine: Engine; connection: Connection} {
   const folder = mkdtempSync(join(tmpdir(), 'belfry-engine-'))

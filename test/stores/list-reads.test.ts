@@ -1,10 +1,9 @@
 /** Lists of executions: however many rows there are, their output is read with a few commands. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import type {Answer, Command, Row} from '../../src/store/sql/query.ts'
-import {READS} from '../../src/store/sql/reads.ts'
-import type {Transaction} from '../../src/store/sql/transaction.ts'
-import {sqliteDialect} from '../../src/store/sqlite/dialect.ts'
+import {READS} from '../../src/store/sql/methods.ts'
+import type {Answer, Command, Row, Transaction} from '../../src/store/sql/query.ts'
+import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
 const ROWS = 4_000
 const TX: Transaction = {now: 0, dialect: sqliteDialect, limits: {outputKeptBytes: 256 * 1024}}

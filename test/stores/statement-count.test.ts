@@ -5,14 +5,12 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {JobSpec} from '../../src/core/job.ts'
-import type {Step} from '../../src/store/sql/query.ts'
-import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {claim} from '../../src/store/sql/claims.ts'
 import {beat, join} from '../../src/store/sql/members.ts'
+import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
+import {DEFAULT_LIMITS, type Step, type Transaction} from '../../src/store/sql/query.ts'
 import {restore} from '../../src/store/sql/restore-jobs.ts'
-import {DEFAULT_LIMITS, type Transaction} from '../../src/store/sql/transaction.ts'
-import {Connection} from '../../src/store/sqlite/connection.ts'
-import {sqliteDialect} from '../../src/store/sqlite/dialect.ts'
+import {Connection, sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {aSpec, HOUR} from './exercise-store/scene.ts'
 
 function* counting<Result>(step: Step<Result>): Step<number> {

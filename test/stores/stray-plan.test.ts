@@ -7,8 +7,8 @@ import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {loadStray} from '../../src/store/sql/reassign.ts'
-import {DEFAULT_LIMITS} from '../../src/store/sql/transaction.ts'
-import {sqliteDialect} from '../../src/store/sqlite/dialect.ts'
+import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
+import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
 test('strays are found among what waits, in order', () => {
   const database = new DatabaseSync(':memory:')

@@ -2,8 +2,7 @@
  * A clock that stands until a test turns it. Pauses of zero length still end, as soon as other work has had
  * its turn.
  */
-import type {Clock, Timer} from '../../src/ports/runtime.ts'
-import type {Random} from '../../src/ports/random.ts'
+import type {Clock, Random, Timer} from '../../src/ports/runtime.ts'
 
 export class TurnedClock implements Clock {
   #now = Date.UTC(2026, 0, 15, 12)

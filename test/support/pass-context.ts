@@ -1,5 +1,5 @@
 /** What one pass of decisions shares, with the limits the server uses unless a test says otherwise. */
-import type {PassContext} from '../../src/core/admission.ts'
+import type {PassContext} from '../../src/core/launch.ts'
 import {aNode, NOON, type NodeFixture} from './fixtures.ts'
 import {SeededRandom} from './seeded-random.ts'
 

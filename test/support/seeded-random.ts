@@ -1,5 +1,5 @@
 /** Dice and ids that are the same for the same seed. Ids are guessable, so this never leaves the tests. */
-import type {Random} from '../../src/ports/random.ts'
+import type {Random} from '../../src/ports/runtime.ts'
 
 export class SeededRandom implements Random {
   readonly seed: number

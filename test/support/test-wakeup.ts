@@ -2,7 +2,7 @@
  * Doorbells for tests: heard after the work under way, coalesced as the real ones are, and they can
  * be cut off.
  */
-import type {Bell, Wakeup} from '../../src/ports/wakeup.ts'
+import type {Bell, Wakeup} from '../../src/ports/runtime.ts'
 
 export class TestWakeup implements Wakeup {
   readonly rung: Bell[] = []

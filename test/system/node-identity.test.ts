@@ -3,7 +3,7 @@ import {mkdtemp, readdir, readFile, rm, stat, writeFile} from 'node:fs/promises'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {afterEach, beforeEach, test} from 'node:test'
-import {NODE_ID_FILE, nodeIdentity} from '../../src/platform/node-identity.ts'
+import {NODE_ID_FILE, nodeIdentity} from '../../src/platform/data-directory.ts'
 import {systemRandom} from '../../src/platform/random.ts'
 
 const random = systemRandom()

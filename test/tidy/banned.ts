@@ -2,7 +2,7 @@
 import {dotted, finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
 const CLOCK = 'take a Clock (src/ports/runtime.ts) as an argument'
-const DICE = 'take a Random (src/ports/random.ts) as an argument'
+const DICE = 'take a Random (src/ports/runtime.ts) as an argument'
 const ENTRY = 'read it in src/main.ts and take it as an argument'
 
 /** Names that may not be called or read, and what stands in for them. */

@@ -6,26 +6,29 @@ import {finding, type Finding, type Source} from './source.ts'
 
 /** Folders of `src/` by floor. A file directly in `src/` stands above them all. */
 export const FLOORS: Readonly<Record<string, number>> = {
-  std: 0,
+  lib: 0,
   core: 1,
   ports: 2,
-  wire: 2,
-  stores: 3,
-  executors: 3,
-  processors: 3,
-  notifiers: 3,
-  system: 3,
-  cluster: 4,
-  flow: 4,
-  operations: 4,
-  http: 5,
-  cli: 5,
+  wire: 3,
+  platform: 3,
+  config: 3,
+  executors: 4,
+  processors: 4,
+  store: 4,
+  telemetry: 4,
+  node: 5,
+  scheduler: 6,
+  agents: 6,
+  operations: 6,
+  http: 7,
+  cli: 7,
+  app: 8,
 }
-const ADAPTER_FLOOR = 3
-const TOP_FLOOR = 6
+const ADAPTER_FLOOR = 4
+const TOP_FLOOR = 9
 
-/** The composition roots: the only files that name adapters. A root may be cut into `server-….ts`. */
-const COMPOSITION = /^src\/(main|migrate|restore-image|(server|agent)(-[a-z]+)*)\.ts$/
+/** The composition roots: the only files that name adapters. */
+const COMPOSITION = /^src\/(main\.ts$|app\/)/
 
 interface Place {
   /** `''` for a file directly in `src/`. */

@@ -36,7 +36,11 @@ const IMPORTS: readonly (readonly [path: string, target: string, wrong: RegExp |
   ['src/core/job.ts', '../ports/clock.ts', /imports go down only/],
   ['src/lib/loop.ts', '../core/job.ts', /imports go down only/],
   ['src/wire/job.ts', '../ports/clock.ts', /folders on one floor do not import each other/],
-  ['src/node/runner.ts', '../cluster/leadership.ts', /folders on one floor do not import each other/],
+  [
+    'src/node/runner.ts',
+    '../cluster/leadership.ts',
+    /folders on one floor do not import each other/,
+  ],
   ['src/executors/shell.ts', '../system/log.ts', /folders on one floor do not import each other/],
   ['src/http/server.ts', '../operations/jobs.ts', null],
   ['src/http/server.ts', '../cli/client.ts', /folders on one floor do not import each other/],

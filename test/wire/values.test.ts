@@ -2,10 +2,13 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
-import {encodeExecution} from '../../src/wire/execution.ts'
-import {readJobQuery} from '../../src/wire/list-query.ts'
-import {decodeOutput, lastBytes, unfinishedBytes} from '../../src/wire/output.ts'
-import {Query, QueryProblem} from '../../src/wire/query.ts'
+import {
+  decodeOutput,
+  encodeExecution,
+  lastBytes,
+  unfinishedBytes,
+} from '../../src/wire/execution.ts'
+import {Query, QueryProblem, readJobQuery} from '../../src/wire/query.ts'
 import {formatTime, parseTime} from '../../src/wire/time.ts'
 import {anExecution} from '../support/fixtures.ts'
 

@@ -3,25 +3,22 @@
  * matches answers to questions, passes on the server's rings, and goes to another server when this one is
  * silent or cut off from the store itself. What is asked while there is no connection waits a little for one.
  */
-import type {Clock, Timer} from '../../ports/runtime.ts'
-import type {Random} from '../../ports/random.ts'
+import type {Clock, Random, Timer} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {
-  decodeServerMessage,
-  isSpoken,
-  PROTOCOL,
   type AnswerMessage,
   type AnswerOf,
   type BodyOf,
+  decodeServerMessage,
   type FailedMessage,
   type HelloMessage,
+  isSpoken,
+  PROTOCOL,
   type QuestionKind,
   type ServerMessage,
 } from '../protocol.ts'
-import type {Asking} from './asking.ts'
-import {lastingRefusal, type AgentSocket, type Closed, type Dial} from './socket.ts'
-import {Questions} from './rpc.ts'
-import {Redial} from './redial.ts'
+import {type Asking, Questions} from './rpc.ts'
+import {type AgentSocket, type Closed, type Dial, lastingRefusal} from './socket.ts'
 
 export interface LinkOptions {
   readonly dial: Dial
@@ -299,4 +296,49 @@ function otherCluster(url: string): string {
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
+}
+
+/*
+ * When and where an agent dials next: another server each time, after a wait that doubles and is never the
+ * same for two agents. Five hundred of them that lost their server at once come back spread out.
+ */
+
+/** The first wait: agents of a server that died come back over about a second. */
+const FIRST_MS = 1_000
+/** The longest: a server that returns is found again this soon, and is not run over meanwhile. */
+const LONGEST_MS = 15_000
+
+export class Redial {
+  readonly #urls: readonly string[]
+  readonly #random: Pick<Random, 'dice'>
+  #next: number
+  #failures = 0
+
+  /** `urls` is not empty. Where it begins is a throw of the dice, so that servers share the agents. */
+  constructor(urls: readonly string[], random: Pick<Random, 'dice'>) {
+    this.#urls = urls
+    this.#random = random
+    this.#next = Math.floor(random.dice() * urls.length)
+  }
+
+  /** The server to dial now; the next call answers another, if there is one. */
+  url(): string {
+    const url = this.#urls[this.#next % this.#urls.length]!
+    this.#next += 1
+    return url
+  }
+
+  /** How long to wait before the next dial, after one that came to nothing. */
+  failedMs(): number {
+    // With several servers one round is made before the wait grows.
+    const rounds = Math.floor(this.#failures / this.#urls.length)
+    this.#failures += 1
+    const most = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(rounds, 10))
+    return most * (0.1 + 0.9 * this.#random.dice())
+  }
+
+  /** A server took us in. */
+  succeeded(): void {
+    this.#failures = 0
+  }
 }

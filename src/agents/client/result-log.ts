@@ -17,7 +17,7 @@ import {executionId, type ExecutionKey} from '../../core/execution.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import type {FinishItem} from '../../ports/node-store.ts'
 import {Batcher} from '../../lib/batcher.ts'
-import {Finish, type FinishJson} from '../agent-shapes.ts'
+import {Finish, type FinishJson} from '../protocol.ts'
 import {finishItem, finishJson} from './store.ts'
 import {syncDirectory} from '../../platform/durable-file.ts'
 

@@ -7,6 +7,7 @@ import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import {
   AGENT_MESSAGE_BYTES_MAX,
   type AnswerMessage,
+  type AnswerOf,
   type BodyOf,
   type FailedMessage,
   type QuestionKind,
@@ -101,4 +102,14 @@ export class Questions {
     }
     this.#open.clear()
   }
+}
+
+/* How the remote store asks a server, whatever carries the question: the link to it is one such way. */
+
+export interface Asking {
+  /**
+   * Resolves with the server's answer. Throws `StoreUnavailable` when it was not asked, or could do nothing;
+   * `OutcomeUnknown` when it was asked and the answer did not come.
+   */
+  ask<Kind extends QuestionKind>(kind: Kind, body: BodyOf<Kind>): Promise<AnswerOf<Kind>>
 }

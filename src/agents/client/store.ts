@@ -3,9 +3,10 @@
  * keeps the list of what this node holds, and passes on what the server wants ended. It decides nothing: a
  * server that cannot be reached is a store that is away, which the flow knows how to live with.
  */
-import type {ExecutionKey} from '../../core/execution.ts'
+import {executionId, type ExecutionKey} from '../../core/execution.ts'
 import type {
   BeatAnswer,
+  ClaimedExecution,
   ClaimRequest,
   ClaimResult,
   ClaimStanding,
@@ -16,10 +17,16 @@ import type {
   OutputAppend,
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
-import {ADDED_TEXT_MAX, REASON_MAX, type FinishJson} from '../agent-shapes.ts'
-import {BEGUN_MAX, ITEMS_MAX, LIVES_MAX, type BodyOf} from '../protocol.ts'
-import type {Asking} from './asking.ts'
-import type {HeldExecutions} from './held.ts'
+import {
+  ADDED_TEXT_MAX,
+  BEGUN_MAX,
+  type BodyOf,
+  type FinishJson,
+  ITEMS_MAX,
+  LIVES_MAX,
+  REASON_MAX,
+} from '../protocol.ts'
+import type {Asking} from './rpc.ts'
 
 /** Output in one question: as text a third more, which leaves room below what a message may hold. */
 const QUESTION_BYTES_MAX = 1024 * 1024
@@ -178,4 +185,51 @@ function split<Item>(items: readonly Item[], bytesOf: (item: Item) => number): I
     }
   }
   return parts
+}
+
+/*
+ * What this node has in hand: executions it claimed and has not finished, and the claim that is under way.
+ * Every heartbeat tells the server, which compares it with the store. Kept by the remote store, which sees
+ * every claim and every finish; the flow knows nothing of it.
+ */
+
+export interface HeldExecution {
+  readonly key: ExecutionKey
+  readonly token: string
+  readonly job: string
+}
+
+export class HeldExecutions {
+  readonly #held = new Map<string, HeldExecution>()
+  /** Token of the claim whose answer has not come yet: what it took is not lost. */
+  claiming: string | null = null
+  /** What the store last called the newest claim of this node; `null` before its first answer. */
+  newest: string | null = null
+
+  /** A claim was answered. */
+  add(claimed: readonly ClaimedExecution[]): void {
+    for (const {execution, token} of claimed) {
+      const {group, node, attempt, jobName: job} = execution
+      this.#held.set(executionId(execution), {key: {group, node, attempt}, token, job})
+    }
+  }
+
+  /** Finished, or not ours after all. */
+  remove(key: ExecutionKey): void {
+    this.#held.delete(executionId(key))
+  }
+
+  get(key: ExecutionKey): HeldExecution | null {
+    return this.#held.get(executionId(key)) ?? null
+  }
+
+  get size(): number {
+    return this.#held.size
+  }
+
+  /** As a heartbeat carries it. */
+  inHand() {
+    const held = [...this.#held.values()].map(({key, token}) => ({key, token}))
+    return {held, claiming: this.claiming}
+  }
 }

@@ -3,30 +3,15 @@
  * ringing those that have work, and letting go of those that fell silent. Which server an agent is connected
  * to means nothing: everything it must not lose stands in the store.
  */
-import type {Clock} from '../../ports/runtime.ts'
-import type {Events} from '../../ports/events.ts'
-import type {BeatAnswer, EarlierLife, FinishOutcome} from '../../ports/node-store.ts'
-import type {Random} from '../../ports/random.ts'
-import type {Store} from '../../ports/store.ts'
-import type {Wakeup} from '../../ports/wakeup.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 import {Batcher} from '../../lib/batcher.ts'
-import {Loop} from '../../lib/loop.ts'
-import type {Service} from '../../lib/service.ts'
-import {
-  decodeAgentMessage,
-  PROTOCOL,
-  type HelloMessage,
-  type ServerMessage,
-} from '../protocol.ts'
-import {
-  Admission,
-  lifeOf,
-  replaced,
-  type Beat,
-  type Origin,
-  type Refusal,
-} from './admission.ts'
+import {Loop, type Service} from '../../lib/loop.ts'
+import type {Events} from '../../ports/events.ts'
+import type {BeatAnswer, EarlierLife, FinishOutcome} from '../../ports/node-store.ts'
+import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
+import type {Store} from '../../ports/store.ts'
+import {decodeAgentMessage, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
+import {Admission, type Beat, lifeOf, type Origin, type Refusal, replaced} from './admission.ts'
 import {AgentSession, type SessionStore} from './session.ts'
 
 /** The connection as the hub sees it. */

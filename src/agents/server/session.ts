@@ -3,9 +3,9 @@
  * carried to the store under the identity the agent was admitted with; executions are reached by the token of
  * their claim alone. Decides nothing about jobs, keeps nothing that a lost connection would lose.
  */
-import {executionId, lostLine, type ExecutionKey} from '../../core/execution.ts'
+import {executionId, type ExecutionKey, lostLine} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
-import type {Clock} from '../../ports/runtime.ts'
+import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
   BeatAnswer,
@@ -14,13 +14,12 @@ import type {
   FinishOutcome,
   StandingClaim,
 } from '../../ports/node-store.ts'
-import type {Random} from '../../ports/random.ts'
+import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Store} from '../../ports/store.ts'
-import {AssertionFailed} from '../../lib/assert.ts'
 import {
-  CLAIM_ROOM_MAX,
   type AnswerOf,
+  CLAIM_ROOM_MAX,
   type InHandJson,
   type QuestionKind,
   type QuestionMessage,

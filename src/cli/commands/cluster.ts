@@ -1,12 +1,10 @@
 /** Commands about the service itself: status, members, pause, leaving, what a schedule means. */
 import type {Command} from 'commander'
-import type {PauseStatusJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
-import type {MemberJson} from '../../wire/member.ts'
+import type {MemberJson, PauseStatusJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
 import {path} from '../client.ts'
-import {printPlanned} from './jobs.ts'
+import {type Column, facts, status, table, toned} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
-import {facts, table, type Column} from '../format.ts'
-import {status, toned} from '../terminal.ts'
+import {printPlanned} from './jobs.ts'
 
 export function addClusterCommands(program: Command, use: Use): void {
   program.command('status').description('Show the state of the server').action(use(show))

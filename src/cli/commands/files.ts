@@ -3,7 +3,7 @@ import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
 import {codeOf, CommandFailed, printJson, type Session, type Use} from '../session.ts'
-import type {Terminal} from '../terminal.ts'
+import type {Terminal} from '../format.ts'
 
 /** Makes a store of an image in a data directory; `problem` is one sentence. */
 export type RestoreImage = (

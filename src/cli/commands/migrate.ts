@@ -1,11 +1,9 @@
 /** `belfry migrate`: shows how a move goes and what it compared. The entry gives what does it. */
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
-import {ProgressLine} from '../progress-line.ts'
-import {CommandFailed, type GlobalOptions} from '../session.ts'
-import {table} from '../format.ts'
-import type {Terminal} from '../terminal.ts'
 import {UsageProblem} from '../errors.ts'
+import {ProgressLine, table, type Terminal} from '../format.ts'
+import {CommandFailed, type GlobalOptions} from '../session.ts'
 
 export interface MoveRequest {
   readonly from: string

@@ -3,7 +3,7 @@
  * never. Arithmetic on instants only, so a wall clock that jumps makes no difference to them.
  */
 import {assert} from '../../lib/assert.ts'
-import {PLANNED_MAX, PLANNED_MIN, type Schedule} from './planned.ts'
+import {PLANNED_MAX, PLANNED_MIN, type Schedule} from './calendar.ts'
 
 /** `@every`: the instants `anchorAt + k × intervalMs`, k ≥ 0. */
 export class IntervalSchedule implements Schedule {

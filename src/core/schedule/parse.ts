@@ -6,9 +6,8 @@
  */
 import {formatDuration, parseDuration} from '../../lib/duration.ts'
 import {BoundedCache} from '../../lib/lru.ts'
-import {daysInMonth} from './calendar.ts'
-import {compileExpression, EXAMPLE_INSTANT} from './cron-expression.ts'
-import {PLANNED_MAX, PLANNED_MIN, type Schedule} from './planned.ts'
+import {daysInMonth, PLANNED_MAX, PLANNED_MIN, type Schedule} from './calendar.ts'
+import {compileExpression, EXAMPLE_INSTANT} from './cron.ts'
 import {InstantSchedule, IntervalSchedule, MANUAL_SCHEDULE} from './interval.ts'
 import {findZone} from './zone.ts'
 

@@ -6,13 +6,10 @@
  */
 import {existsSync, readdirSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
-
 import type {Clock} from '../../ports/runtime.ts'
-import type {JournalEntry, JournalHead} from './journal.ts'
-import {JOURNAL_PREFIX, readJournal} from './journal.ts'
-import type {ProcessRow} from './process-table.ts'
-import {bootId, listMarked, listProcesses} from './process-table.ts'
-import {send} from './signal.ts'
+import {JOURNAL_PREFIX, type JournalEntry, type JournalHead, readJournal} from './journal.ts'
+import {bootId} from '../../platform/boot-id.ts'
+import {listMarked, listProcesses, type ProcessRow, send} from './process-table.ts'
 
 /** Begins the ids of programs that belong to no job. Ended like the others, but nobody's execution. */
 export const PROGRAM_PREFIX = 'program:'

@@ -103,12 +103,6 @@ function readMark(pid: number, nodeId: string): string | null {
   return mark === undefined ? null : mark.slice(prefix.length)
 }
 
-/** Names the current boot: a pid of an earlier one means nothing. `''` where the system does not say. */
-export function bootId(): string {
-  if (!ON_LINUX) return ''
-  return readFileSync('/proc/sys/kernel/random/boot_id', 'latin1').trim()
-}
-
 function runPs(): Promise<string> {
   const columns = 'pid=,pgid=,sess=,rss=,stat=,lstart='
   return new Promise((resolve, reject) => {
@@ -138,4 +132,18 @@ export function parsePs(text: string): ProcessRow[] {
     })
   }
   return rows
+}
+
+/* The one place that sends signals: to a process, or to a group by its negative number. */
+
+/** True when there was someone to send it to. */
+export function send(pid: number, signal: NodeJS.Signals | 0): boolean {
+  try {
+    return process.kill(pid, signal)
+  } catch (error) {
+    const {code} = error as NodeJS.ErrnoException
+    // EPERM: there, but no longer ours to end (it changed its user).
+    if (code === 'ESRCH' || code === 'EPERM') return false
+    throw error
+  }
 }

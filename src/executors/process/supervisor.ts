@@ -4,25 +4,26 @@
  * of each output. A helper that dies takes its executions with it: they end failed, what they left running
  * is ended, and another is started.
  */
-import type {ChildProcess} from 'node:child_process'
-import {spawn} from 'node:child_process'
+import {type ChildProcess, spawn} from 'node:child_process'
 import type {Duplex} from 'node:stream'
 import {fileURLToPath} from 'node:url'
-
-import type {Clock} from '../../ports/runtime.ts'
-import type {OutputSink} from '../../ports/executor.ts'
 import {assert} from '../../lib/assert.ts'
-import type {CommandEnd, HelperReady, HelperSetup, StartRequest} from './protocol.ts'
+import type {OutputSink} from '../../ports/executor.ts'
+import type {Clock} from '../../ports/runtime.ts'
+import {endOrphans} from './orphans.ts'
 import {
+  type CommandEnd,
+  CREDIT_LUMP_BYTES,
   decodeJson,
   encodeCredit,
   encodeFrame,
   encodeJson,
   FRAME,
   FrameReader,
+  type HelperReady,
+  type HelperSetup,
+  type StartRequest,
 } from './protocol.ts'
-import {endOrphans} from './orphans.ts'
-import {SinkFeed} from './sink-feed.ts'
 
 /** Between two starts of a helper that dies: doubled up to the second number. */
 const RESTART_MS = 100
@@ -288,4 +289,48 @@ export class ProcessHelper {
 /** The end of a command that Belfry could not run, or not to its end. */
 function failure(why: string): CommandEnd {
   return {failure: why, exitCode: null, signal: '', ending: null, memoryBytes: 0, cut: false}
+}
+
+/*
+ * Gives one execution's output to its sink and says how much the sink has taken, so that the helper sends
+ * no more than a window ahead. Knows no frames and no process.
+ */
+
+export class SinkFeed {
+  readonly #sink: OutputSink
+  readonly #acknowledge: (bytes: number) => void
+  /** Taken by the sink and not yet told. */
+  #credit = 0
+  /** Written to a sink that said wait. */
+  #waiting = 0
+
+  /** `acknowledge` is called with lumps of what the sink has taken. */
+  constructor(sink: OutputSink, acknowledge: (bytes: number) => void) {
+    this.#sink = sink
+    this.#acknowledge = acknowledge
+  }
+
+  push(bytes: Uint8Array): void {
+    if (this.#waiting > 0) {
+      // The sink said wait; what was under way by then arrives all the same, a window of it at most.
+      this.#waiting += bytes.length
+      this.#sink.write(bytes)
+    } else if (this.#sink.write(bytes)) this.#taken(bytes.length)
+    else {
+      this.#waiting = bytes.length
+      this.#sink.drained(() => {
+        const taken = this.#waiting
+        this.#waiting = 0
+        this.#taken(taken)
+      })
+    }
+  }
+
+  #taken(bytes: number): void {
+    this.#credit += bytes
+    if (this.#credit < CREDIT_LUMP_BYTES) return
+    const lump = this.#credit
+    this.#credit = 0
+    this.#acknowledge(lump)
+  }
 }

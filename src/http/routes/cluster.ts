@@ -6,14 +6,13 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {COUNT_FALLBACK, COUNT_LIMITS} from '../../operations/schedules.ts'
-import {PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
-import {PageQuery, readSlice} from '../../wire/list-query.ts'
-import {Member, encodeMember} from '../../wire/member.ts'
+import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
+import {PageQuery, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {queryOf, sendJson, sendRows} from '../reply.ts'
-import {describe} from '../describe.ts'
 import type {EventStreams} from '../event-streams.ts'
+import {describe} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
+import {queryOf, sendJson, sendRows} from '../reply.ts'
 
 export function routeCluster(
   app: FastifyInstance,

@@ -4,10 +4,17 @@ import Type from 'typebox'
 import {executionId} from '../../core/execution.ts'
 import type {LaunchWithExecutions} from '../../operations/executions.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {ExecutionStats, encodeStatistics} from '../../wire/cluster.ts'
-import {Execution, encodeExecution} from '../../wire/execution.ts'
+import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
+import {
+  decodeOutput,
+  encodeExecution,
+  encodeLaunch,
+  Execution,
+  KEPT_OUTPUT_BYTES,
+  Launch,
+  LAUNCH_DECISIONS,
+} from '../../wire/execution.ts'
 import {Job} from '../../wire/job.ts'
-import {LAUNCH_DECISIONS, Launch, encodeLaunch} from '../../wire/launch.ts'
 import {
   ExecutionListQuery,
   PAGE_ROWS_MAX,
@@ -15,15 +22,14 @@ import {
   readExecutionQuery,
   readOutputLimit,
   readSlice,
-} from '../../wire/list-query.ts'
-import {KEPT_OUTPUT_BYTES, decodeOutput} from '../../wire/output.ts'
+} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {queryOf, sendJson, sendRows} from '../reply.ts'
-import {describe} from '../describe.ts'
-import type {HttpOptions} from '../options.ts'
-import type {OutputStreams} from '../output-stream.ts'
 import {TEXT_TYPE} from '../errors.ts'
-import {NAME_PARAM, sendJob, type JobRequest} from './jobs.ts'
+import type {OutputStreams} from '../event-streams.ts'
+import {describe} from '../openapi.ts'
+import type {HttpOptions} from '../options.ts'
+import {queryOf, sendJson, sendRows} from '../reply.ts'
+import {type JobRequest, NAME_PARAM, sendJob} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>
 type LaunchRequest = FastifyRequest<{Params: {name: string; group: string}}>

@@ -5,14 +5,20 @@ import type {JobRecord} from '../../core/job.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {COUNT_FALLBACK, COUNT_LIMITS} from '../../operations/schedules.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
-import {Job, JobDefinition, encodeJob} from '../../wire/job.ts'
-import {JobListQuery, readJobQuery} from '../../wire/list-query.ts'
+import {encodeJob, Job, JobDefinition} from '../../wire/job.ts'
+import {JobListQuery, readJobQuery} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {queryOf, sendIgnoredFields, sendJson, sendRows, sendWarnings} from '../reply.ts'
-import {bodyOf, callerOf} from '../caller.ts'
-import {entityTag, readCreateOnly, readIdempotencyKey, readIfMatch} from '../conditions.ts'
-import {describe} from '../describe.ts'
+import {describe} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
+import {queryOf, sendIgnoredFields, sendJson, sendRows, sendWarnings} from '../reply.ts'
+import {
+  bodyOf,
+  callerOf,
+  entityTag,
+  readCreateOnly,
+  readIdempotencyKey,
+  readIfMatch,
+} from '../request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 

@@ -5,8 +5,8 @@ import type {Operations} from '../../operations/operations.ts'
 import {PolicyShape, encodePolicy} from '../../wire/cluster.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {sendJson, sendWarnings} from '../reply.ts'
-import {bodyOf} from '../caller.ts'
-import {describe} from '../describe.ts'
+import {bodyOf} from '../request.ts'
+import {describe} from '../openapi.ts'
 
 const PARAMS = {name: 'Name of the policy.'}
 const UNKNOWN = {404: 'There is no such policy.'}

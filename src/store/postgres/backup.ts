@@ -7,10 +7,9 @@ import {existsSync, rmSync} from 'node:fs'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Row, Value} from '../sql/query.ts'
 import {Connection} from '../sqlite/connection.ts'
-import {prepareSchema} from '../sqlite/schema.ts'
-import {columnsOf, SEQUENCES, tablesOf} from '../sqlite/tables.ts'
-import {textOf} from './errors.ts'
+import {columnsOf, prepareSchema, SEQUENCES, tablesOf} from '../sqlite/schema.ts'
 import type {Session} from './connection.ts'
+import {textOf} from './errors.ts'
 
 /** A piece of a table holds the process for a few milliseconds, and is this many rows of memory. */
 const ROWS_PER_PIECE = 500

@@ -4,12 +4,12 @@
  * half-open connection tells nobody. Knows no transactions and no pool.
  */
 import {Socket} from 'node:net'
-import {Client, DatabaseError, types, type QueryResult} from 'pg'
-import type {Clock} from '../../ports/runtime.ts'
+import {Client, DatabaseError, type QueryResult, types} from 'pg'
 import {assert} from '../../lib/assert.ts'
-import type {Row, Value} from '../sql/query.ts'
-import type {Address, Host} from './url.ts'
+import type {Clock} from '../../ports/runtime.ts'
+import {all, type Dialect, type Row, type Sequence, type Step, type Value} from '../sql/query.ts'
 import {ConnectionLost, PasswordMissing, sqlState, textOf} from './errors.ts'
+import type {Address, Host} from './url.ts'
 
 /** A server that is there answers within milliseconds; a host that is gone must not hold up the others. */
 export const CONNECT_LIMIT_MS = 2_000
@@ -236,4 +236,60 @@ function sendable(value: Value | readonly Value[]): unknown {
 
 function withoutZero(text: string): string {
   return text.replaceAll('\0', '\u{FFFD}')
+}
+
+/* Beginning a transaction: on a server that is still the primary, at an instant of its clock. */
+
+/** The store's time by the server's: the same, but for a test that turns it. */
+export type StoreTime = (serverNow: number) => number
+
+export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY'
+
+/**
+ * One round trip. Answers the store's now, ms since the epoch. Throws `ConnectionLost` when the server has
+ * become a standby, which would answer reads with what was.
+ */
+export async function beginTransaction(
+  session: Session,
+  isolation: Isolation,
+  time: StoreTime,
+): Promise<number> {
+  const results = await session.run(`BEGIN ISOLATION LEVEL ${isolation};
+    SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
+      pg_is_in_recovery() AS is_standby`)
+  const row = results[1]?.rows[0] as unknown as {now: number; is_standby: boolean} | undefined
+  // A row's columns are only known here, where the statement stands.
+  assert(row !== undefined, 'a server says what time it is')
+  if (row.is_standby) {
+    session.destroy()
+    throw new ConnectionLost(`${session.host.host}:${session.host.port} is a standby now`)
+  }
+  return time(row.now)
+}
+
+/* What is particular to PostgreSQL's SQL. */
+
+/** Texts compare by their bytes, whatever the database's own order is: as they do in SQLite. */
+export const postgresDialect: Dialect = {
+  engine: 'postgres',
+  forUpdate: ' FOR UPDATE',
+  forKeyShare: ' FOR KEY SHARE',
+  columns: {integer: 'bigint', text: 'text COLLATE "C"', bytes: 'bytea'},
+  keyOrganised: '',
+  createSequence: (name) => `CREATE SEQUENCE ${name}_numbers AS bigint`,
+  takeNumbers,
+  skipNumbers,
+}
+
+/** A sequence: its numbers are gone even when the transaction is undone, so nobody ever waits for one. */
+function* takeNumbers(name: Sequence, count: number): Step<number[]> {
+  const rows = yield* all<{number: number}>(
+    `SELECT nextval('${name}_numbers') AS number FROM generate_series(1::bigint, ?)`,
+    [count],
+  )
+  return rows.map(({number}) => number)
+}
+
+function* skipNumbers(name: Sequence, count: number): Step<void> {
+  yield* all(`SELECT setval('${name}_numbers', nextval('${name}_numbers') + ?)`, [count])
 }

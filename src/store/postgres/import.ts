@@ -3,21 +3,18 @@
  * claims and planned times come along as they are, so that every node that returns finds what it held. All
  * of it is one transaction, so the schema is empty or has everything, whenever who dies.
  */
-import type {Clock} from '../../ports/runtime.ts'
-import type {Random} from '../../ports/random.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
-import {all, each, type Step} from '../sql/query.ts'
-import {SCHEMA_VERSION} from '../sql/migrations.ts'
+import type {Clock, Random} from '../../ports/runtime.ts'
 import {vacateLease} from '../sql/lease.ts'
-import {DEFAULT_LIMITS} from '../sql/transaction.ts'
+import {SCHEMA_VERSION} from '../sql/migrations.ts'
+import {all, DEFAULT_LIMITS, each, type Step} from '../sql/query.ts'
 import type {MoveSource, SourceTable} from '../sqlite/export.ts'
-import {describeAddress, type Address} from './url.ts'
-import {postgresDialect} from './dialect.ts'
+import {postgresDialect, type Session, type SessionKind} from './connection.ts'
 import {ConnectionLost, NoPrimary, textOf} from './errors.ts'
 import {Primary} from './primary.ts'
 import {prepareSchema} from './schema.ts'
-import type {Session, SessionKind} from './connection.ts'
 import {Statements} from './statements.ts'
+import {type Address, describeAddress} from './url.ts'
 
 const MOVE: SessionKind = {purpose: 'move', limits: 'long', byKeys: false}
 /** A piece takes milliseconds; a busy disk is waited for, a server that is gone is not. */

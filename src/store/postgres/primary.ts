@@ -10,10 +10,9 @@
  */
 import {DatabaseError} from 'pg'
 import type {Clock, Timer} from '../../ports/runtime.ts'
-import {describeAddress, describeHost, type Address, type Host} from './url.ts'
-import {NoPrimary} from './errors.ts'
-import {reasonOf} from './reason.ts'
 import {Session, type SessionKind} from './connection.ts'
+import {NoPrimary, reasonOf} from './errors.ts'
+import {type Address, describeAddress, describeHost, type Host} from './url.ts'
 
 /** Once a primary is found, another that is newer has this long to say so: more than any that is well. */
 const HEAR_OUT_MS = 500

@@ -3,16 +3,13 @@
  * A read that met a broken connection is done again on another; it never waits long.
  */
 import type {Clock} from '../../ports/runtime.ts'
-import {readStep, type ReadName} from '../sql/reads.ts'
-import type {Step} from '../sql/query.ts'
-import type {StoreLimits, Transaction} from '../sql/transaction.ts'
-import {postgresDialect} from './dialect.ts'
+import {type ReadName, readStep} from '../sql/methods.ts'
+import type {Step, StoreLimits, Transaction} from '../sql/query.ts'
+import {beginTransaction, postgresDialect, type Session, type StoreTime} from './connection.ts'
 import {unavailable, verdictOf} from './errors.ts'
-import type {Primary} from './primary.ts'
-import type {Session} from './connection.ts'
 import type {SessionPool} from './pool.ts'
+import type {Primary} from './primary.ts'
 import type {Statements} from './statements.ts'
-import {beginTransaction, type StoreTime} from './transaction.ts'
 
 const TRIES_MAX = 4
 const TRY_AGAIN_WITHIN_MS = 1_500

@@ -7,12 +7,11 @@
  * Servers of the release before are at work meanwhile. What wants to change a table waits for whoever reads
  * it, and everybody who comes later waits behind that: so it never waits for long, and tries again.
  */
-import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
+import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
+import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {establish, type Identity} from '../sql/settings.ts'
-import {DEFAULT_LIMITS} from '../sql/transaction.ts'
-import {postgresDialect} from './dialect.ts'
+import {postgresDialect, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
-import type {Session} from './connection.ts'
 import type {Statements} from './statements.ts'
 
 /** The oldest release that is still kept by its makers. */

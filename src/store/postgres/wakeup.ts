@@ -3,11 +3,9 @@
  * one. It has a connection of its own, which it replaces by itself; while that is gone, and for whatever
  * gets lost, the polls behind the bells find the work. A ring never fails and nobody waits for it.
  */
-import type {Clock, Timer} from '../../ports/runtime.ts'
-import type {Random} from '../../ports/random.ts'
-import type {Bell, Wakeup} from '../../ports/wakeup.ts'
-import type {Primary} from './primary.ts'
+import type {Bell, Clock, Random, Timer, Wakeup} from '../../ports/runtime.ts'
 import type {Session, SessionKind} from './connection.ts'
+import type {Primary} from './primary.ts'
 
 /** A bell that is missing here would ring on its own server only, which the compiler notices. */
 const HEARD: Readonly<Record<Bell, true>> = {launch: true, run: true, cancel: true, lead: true}

@@ -5,8 +5,7 @@
 import type {Clock} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Committer} from './commit.ts'
-import type {Write} from './unit.ts'
-import {itemsOf, MERGED_ITEMS_MAX, WRITE_PLANS} from './write-plan.ts'
+import {itemsOf, MERGED_ITEMS_MAX, type Write, WRITE_PLANS} from './write-plan.ts'
 
 /** Writes in one transaction at most: one slow batch must not hold up the next for long. */
 const BATCH_MAX = 256

@@ -4,7 +4,7 @@
  * repeated, not doubled. Nodes ask far more often than they have something to take, so what all of them ask
  * is looked up at once, and only who has work is looked at alone.
  */
-import type {ExecutionKey} from '../../core/execution.ts'
+import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import {endsWhenCutOff, type JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/launch-record.ts'
 import type {MemberStatus} from '../../core/node.ts'
@@ -15,16 +15,17 @@ import type {
   ClaimStanding,
   StandingClaim,
 } from '../../ports/node-store.ts'
-import {all, each, one, oneEach, type Step, type Values} from './query.ts'
+import type {FinishLedger} from './finish-ledger.ts'
+import {loadLedger} from './finish-rows.ts'
+import {all, each, one, oneEach, type Step, type Transaction, type Values} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
   executionOf,
+  type ExecutionRow,
   keyOf,
   keyValues,
-  type ExecutionRow,
 } from './rows.ts'
-import type {Transaction} from './transaction.ts'
 
 type Claim = Pick<StandingClaim, 'key' | 'token'>
 
@@ -284,4 +285,42 @@ export function* standingClaims(
     token: row.claim_token,
     ageMs: Math.max(0, tx.now - (row.started_at ?? tx.now)),
   }))
+}
+
+/*
+ * The only way back from running to pending: a claim whose execution was never started is undone. Stands
+ * apart from the ends of executions: nothing ends, nothing is counted, no node died of it.
+ */
+
+/** As a row that was never claimed has them. */
+const GIVE_BACK = `UPDATE executions SET status = 'pending', not_before = ?, started_at = NULL,
+  revision = 0, claim_token = '', incarnation = '' WHERE ${BY_KEY}`
+
+export function* giveBack(
+  tx: Transaction,
+  claims: readonly Claim[],
+): Step<readonly ExecutionRecord[]> {
+  // Locked as an end locks them: it is given back, or ended, or its job deleted, one after the other.
+  const ledger = yield* loadLedger(
+    tx,
+    claims.map(({key}) => key.group),
+  )
+  const given = claims.flatMap((claim) => givenBack(ledger, claim, tx.now) ?? [])
+  yield* each(
+    GIVE_BACK,
+    given.map((record) => [tx.now, ...keyValues(record)]),
+  )
+  return given
+}
+
+/** `null` = it stays as it is, and is ended. */
+function givenBack(ledger: FinishLedger, {key, token}: Claim, now: number): ExecutionRecord | null {
+  const held = ledger.find(key)
+  const launch = ledger.launches.get(key.group)
+  if (held === null || launch === undefined || ledger.jobOf(launch) === null) return null
+  const {record} = held
+  if (record.status !== 'running' || held.token !== token) return null
+  const isUnwanted = record.attempt > 1 && launch.record.retriesEnded
+  if (isUnwanted || record.cancelRequestedAt !== null) return null
+  return {...record, status: 'pending', notBefore: now, startedAt: null, revision: 0}
 }

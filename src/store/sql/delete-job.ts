@@ -3,10 +3,12 @@
  * a live job. Its rows are let go later, a bounded piece at a time. What still runs is flagged; its end
  * closes the launch.
  */
-import {all, each, type Step} from './query.ts'
-import {keyOf, type ExecutionRow} from './rows.ts'
-import {dropOutput} from './stored-output.ts'
-import type {Transaction} from './transaction.ts'
+import type {JobRecord} from '../../core/job.ts'
+import type {DeleteResult, RevisionMatch} from '../../ports/job-store.ts'
+import {loadJob, lockJob, unmatched} from './jobs.ts'
+import {dropOutput, dropOutputOfLaunches} from './output.ts'
+import {all, each, type Step, type Transaction} from './query.ts'
+import {type ExecutionRow, keyOf} from './rows.ts'
 
 /** The last launch of an ephemeral job stays readable this long. */
 export const EPHEMERAL_KEPT_MS = 24 * 3_600_000
@@ -49,4 +51,42 @@ export function* bury(tx: Transaction, id: number, {why, keptGroup}: Burial): St
       THEN 1 ELSE 0 END WHERE group_id = ?`,
     groups,
   )
+}
+
+/* Deleting a job, and forgetting what it did. */
+
+export function* deleteJob(
+  tx: Transaction,
+  name: string,
+  ifMatch: RevisionMatch,
+): Step<DeleteResult> {
+  const job = yield* lockJob(tx, name)
+  if (job === null) return {kind: 'unknown'}
+  const refusal = unmatched(ifMatch, job)
+  if (refusal !== null) return refusal
+  if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
+  yield* bury(tx, job.id, {why: 'deleted', keptGroup: null})
+  return {kind: 'deleted', job}
+}
+
+/** The ledger keeps its rows: they are the record of what became of each planned time. */
+export function* resetHistory(tx: Transaction, name: string): Step<JobRecord | null> {
+  const job = yield* lockJob(tx, name)
+  if (job === null) return null
+  const closed = yield* all<{group_id: number}>(
+    `SELECT group_id FROM launches WHERE job_id = ? AND decision = 'launched' AND open = 0`,
+    [job.id],
+  )
+  const groups = closed.map((row) => row.group_id)
+  yield* dropOutputOfLaunches(groups)
+  yield* each(
+    `DELETE FROM executions WHERE group_id = ?`,
+    groups.map((group) => [group]),
+  )
+  yield* all(
+    `UPDATE jobs SET success_count = 0, error_count = 0, last_success = NULL, last_error = NULL,
+      status = '', status_group = 0 WHERE id = ?`,
+    [job.id],
+  )
+  return yield* loadJob(name)
 }

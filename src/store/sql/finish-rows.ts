@@ -3,33 +3,31 @@
  * then jobs in the order of their ids, so that two nodes ending together wait for each other and never in a
  * circle.
  */
-import {planDefinition} from '../../core/next-time.ts'
-import {reasonText} from '../../core/launch-record.ts'
 import type {JobStatus} from '../../core/job.ts'
+import {reasonText} from '../../core/launch-record.ts'
+import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
-import {all, each, oneEach, type Step, type Values} from './query.ts'
+import {bury} from './delete-job.ts'
 import {FinishLedger, type HeldExecution, type HeldJob} from './finish-ledger.ts'
+import {applyChange, loadJobs} from './jobs.ts'
+import {newLaunch} from './launch-rows.ts'
+import {dropOutput} from './output.ts'
+import {all, each, oneEach, type Step, type Transaction, type Values} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
   executionOf,
+  type ExecutionRow,
   INSERT_LAUNCH,
   INSERT_PENDING,
   keyValues,
   LAUNCH_COLUMNS,
   launchOf,
+  type LaunchRow,
   launchValues,
   pendingValues,
-  type ExecutionRow,
-  type LaunchRow,
 } from './rows.ts'
 import {timezone} from './settings.ts'
-import {applyChange} from './steps-submit.ts'
-import {bury} from './delete-job.ts'
-import {loadJobs} from './jobs.ts'
-import {newLaunch} from './launch-rows.ts'
-import {dropOutput} from './stored-output.ts'
-import type {Transaction} from './transaction.ts'
 
 interface FinishJobRow {
   readonly id: number

@@ -4,21 +4,20 @@
  * them.
  */
 import {
-  lostLine,
   type ExecutionKey,
-  type ExecutionStatus,
   type ExecutionRecord,
+  type ExecutionStatus,
   type FinalStatus,
+  lostLine,
 } from '../../core/execution.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
-import {all, one, type Step} from './query.ts'
 import type {FinishLedger, HeldExecution} from './finish-ledger.ts'
-import {BY_KEY, keyOf, keyValues, type ExecutionRow} from './rows.ts'
-import {fence} from './lease.ts'
 import {loadLedger, writeLedger} from './finish-rows.ts'
-import {dropOutput, extendOutput, type Stretch} from './stored-output.ts'
-import type {Transaction} from './transaction.ts'
+import {fence} from './lease.ts'
+import {dropOutput, extendOutput, type Stretch} from './output.ts'
+import {all, one, type Step, type Transaction} from './query.ts'
+import {BY_KEY, type ExecutionRow, keyOf, keyValues} from './rows.ts'
 
 export function* finish(
   tx: Transaction,

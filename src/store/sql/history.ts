@@ -12,21 +12,20 @@ import type {
   OutputStretch,
 } from '../../ports/history-store.ts'
 import type {Page, Slice} from '../../ports/page.ts'
-import {all, one, type Step, type Value} from './query.ts'
+import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
+import {readOutput, withOutput} from './output.ts'
+import {all, one, type Step, type Transaction, type Value} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
   EXECUTION_COLUMNS_E,
   executionOf,
+  type ExecutionRow,
   keyValues,
   LAUNCH_COLUMNS,
   launchOf,
-  type ExecutionRow,
   type LaunchRow,
 } from './rows.ts'
-import {readOutput, withOutput} from './output.ts'
-import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
-import type {Transaction} from './transaction.ts'
 
 /** `LIMIT` of a slice without an end: any number no table reaches. */
 const ALL_ROWS = Number.MAX_SAFE_INTEGER

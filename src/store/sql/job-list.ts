@@ -4,22 +4,21 @@
  */
 import {
   DummyDriver,
+  type Expression,
   Kysely,
   PostgresAdapter,
   PostgresIntrospector,
   PostgresQueryCompiler,
-  sql,
-  SqliteQueryCompiler,
-  type Expression,
   type QueryCompiler,
+  sql,
   type SqlBool,
+  SqliteQueryCompiler,
 } from 'kysely'
 import type {JobRecord} from '../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter} from '../../ports/job-store.ts'
 import type {Page} from '../../ports/page.ts'
-import {all, breathe, one, type Step, type Value} from './query.ts'
 import {loadJob, loadJobs} from './jobs.ts'
-import type {Transaction} from './transaction.ts'
+import {all, breathe, one, type Step, type Transaction, type Value} from './query.ts'
 
 /** What the list filters and sorts by. */
 interface Tables {

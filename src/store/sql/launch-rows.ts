@@ -4,18 +4,17 @@
  */
 import type {JobRecord} from '../../core/job.ts'
 import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/launch-record.ts'
-import {all, each, one, type Step, type Values} from './query.ts'
+import {all, each, one, type Step, type Transaction, type Values} from './query.ts'
 import {
   INSERT_LAUNCH,
   INSERT_PENDING,
   LAUNCH_COLUMNS,
   launchOf,
-  launchValues,
-  pendingValues,
   type LaunchRow,
+  launchValues,
   type PendingExecution,
+  pendingValues,
 } from './rows.ts'
-import type {Transaction} from './transaction.ts'
 
 export interface JobIdentity {
   readonly id: number

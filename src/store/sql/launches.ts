@@ -4,21 +4,31 @@
  * one about a row that somebody else holds.
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/launch-record.ts'
-import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/leader-store.ts'
+import type {Candidate} from '../../core/node.ts'
 import {assert} from '../../lib/assert.ts'
-import {all, each, one, oneEach, type Step} from './query.ts'
-import {LAUNCH_COLUMNS, launchOf, type LaunchRow} from './rows.ts'
-import {fence} from './lease.ts'
+import type {RunRequest, RunResult} from '../../ports/job-store.ts'
+import type {
+  Applied,
+  DecidedLaunch,
+  DueWork,
+  LeaderStore,
+  PendingRequest,
+} from '../../ports/leader-store.ts'
+import {loadJobs, lockJob, recall, remember} from './jobs.ts'
 import {
   extendInto,
+  firstOpen,
+  insertRequest,
+  insertTargets,
   inTheWay,
   inTheWayOfRequests,
-  insertTargets,
-  writePlanned,
   type PlannedRows,
+  writePlanned,
   type WrittenRow,
 } from './launch-rows.ts'
-import type {Transaction} from './transaction.ts'
+import {fence} from './lease.ts'
+import {all, each, one, oneEach, type Step, type Transaction} from './query.ts'
+import {jobOf, type JobRow, LAUNCH_COLUMNS, launchOf, type LaunchRow, SELECT_JOB} from './rows.ts'
 
 type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
@@ -207,4 +217,96 @@ function* giveUp(tx: Transaction, ended: LaunchRecord): Step<LaunchRecord> {
     [closed.decision, closed.reason, closed.decidedAt, closed.term, closed.group],
   )
   return closed
+}
+
+/*
+ * The launch step's half of the store: what is due, what was asked for, and writing what the leader
+ * decided.
+ */
+
+/** Reads only the due part of an index: its cost does not grow with the jobs that are not due. */
+export function* loadDue(tx: Transaction, request: {readonly limit: number}): Step<DueWork> {
+  const rows = yield* all<JobRow>(
+    `${SELECT_JOB} WHERE j.next_at <= ? ORDER BY j.next_at, j.id LIMIT ?`,
+    [tx.now, request.limit],
+  )
+  const jobs = rows.map(jobOf)
+  const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
+  const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
+  const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
+  const next = yield* one<{next_at: number | null}>(
+    `SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`,
+    [tx.now],
+  )
+  return {
+    now: tx.now,
+    jobs: jobs.map((job) => ({job, openGroup: openById.get(job.id) ?? null})),
+    nextDueAt: next?.next_at ?? null,
+  }
+}
+
+const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
+  WHERE decision = 'pending' AND group_id > ? ORDER BY group_id LIMIT ?`
+
+export function* loadRequests(
+  tx: Transaction,
+  request: {readonly afterGroup: number; readonly limit: number},
+): Step<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
+  const rows = yield* all<LaunchRow>(PENDING_AFTER, [request.afterGroup, request.limit])
+  const launches = rows.map(launchOf)
+  const jobs = yield* loadJobs(launches.map(({jobId}) => jobId))
+  const found = launches.flatMap((launch, index) => {
+    const job = jobs[index] ?? null
+    return job === null ? [] : [{launch, job}]
+  })
+  const open = yield* inTheWayOfRequests(
+    found.map(({launch: {jobName, group}}) => ({name: jobName, group})),
+  )
+  const requests = found.map((each, index) => ({...each, openGroup: open[index] ?? null}))
+  return {now: tx.now, requests}
+}
+
+interface CandidateRow {
+  readonly id: string
+  readonly name: string
+  readonly tags: string
+  readonly slots: number
+  readonly load: number
+}
+
+/**
+ * What waits for a node is counted up to here: each pass asks, and with a hundred thousand waiting the
+ * counting took a sixth of the launching. Nodes this far behind count as equally full until one catches up.
+ */
+const WAITING_COUNTED_MAX = 2_000
+
+export function* candidates(_tx: Transaction): Step<readonly Candidate[]> {
+  const rows = yield* all<CandidateRow>(
+    `SELECT m.id, m.name, m.tags, m.slots,
+      (SELECT count(*) FROM (SELECT 1 AS found FROM executions e
+        WHERE e.node_id = m.id AND e.status = 'pending' LIMIT ${WAITING_COUNTED_MAX}) AS waiting)
+      + (SELECT count(*) FROM executions e WHERE e.node_id = m.id AND e.status = 'running') AS load
+      FROM members m WHERE m.status = 'alive' AND m.runs = 1 ORDER BY m.name, m.id`,
+  )
+  return rows.map(({id, name, tags, slots, load}) => {
+    return {id, name, slots, load, tags: JSON.parse(tags) as Record<string, string>}
+  })
+}
+
+/* Requests by hand: stored at once, decided by the leader. */
+
+export function* requestRun(tx: Transaction, request: RunRequest): Step<RunResult> {
+  const known = yield* recall<RunResult>(tx, request.idempotency)
+  if (known !== null) return known
+  const {name, forced} = request
+  const job = yield* lockJob(tx, name)
+  if (job === null) return {kind: 'unknown'}
+  if (job.spec.concurrency === 'forbid' && !forced) {
+    const open = yield* firstOpen(job)
+    if (open !== null) return {kind: 'forbidden', openGroup: open.isOwn ? open.group : null}
+  }
+  const group = yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced})
+  const result: RunResult = {kind: 'accepted', job, group}
+  yield* remember(tx, request.idempotency, result)
+  return result
 }

@@ -4,8 +4,7 @@
  */
 import type {HeldLease, Lease} from '../../ports/leader-store.ts'
 import {TermOver} from '../../ports/store-errors.ts'
-import {all, one, type Step} from './query.ts'
-import type {Transaction} from './transaction.ts'
+import {all, one, type Step, type Transaction} from './query.ts'
 
 export function* acquireLease(
   tx: Transaction,

@@ -2,11 +2,44 @@
  * The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way
  * to run them.
  */
+import {assert} from '../../lib/assert.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
-import {assert} from '../../lib/assert.ts'
-import type {ReadInput, ReadName, ReadResult} from './reads.ts'
-import type {WriteInput, WriteName, WriteResult} from './writes.ts'
+import {cancelled, claim, giveBack, standingClaims, verifyClaims} from './claims.ts'
+import {deleteJob, resetHistory} from './delete-job.ts'
+import {cancelExecution, finish, rescue} from './finish.ts'
+import {
+  busy,
+  execution,
+  executions,
+  launch,
+  launches,
+  outputSince,
+  statistics,
+  totals,
+} from './history.ts'
+import {job, jobs} from './job-list.ts'
+import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
+import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
+import {acquireLease, heldLease, leader, renewLease, resignLease, vacateLease} from './lease.ts'
+import {beat, failMember, forgetMembers, join, members, removeMember} from './members.ts'
+import {appendOutput} from './output.ts'
+import {prune} from './prune.ts'
+import type {Step, Transaction} from './query.ts'
+import {applyMoves, endStrays, loadStray} from './reassign.ts'
+import {restore} from './restore-jobs.ts'
+import {
+  agreeTimezone,
+  deletePolicy,
+  establish,
+  identity,
+  paused,
+  policies,
+  policy,
+  probe,
+  putPolicy,
+  setPaused,
+} from './settings.ts'
 
 export interface Runner {
   /** One transaction; resolves after its commit. */
@@ -103,4 +136,109 @@ function compactFinish(item: FinishItem): FinishItem {
 /** A view into a larger buffer would carry that whole buffer to wherever the step runs. */
 function compact(bytes: Uint8Array): Uint8Array {
   return bytes.length === bytes.buffer.byteLength ? bytes : Uint8Array.from(bytes)
+}
+
+/*
+ * Every read step by name: each sees one snapshot. Apart from the writes, so that a writer need not load
+ * them.
+ */
+
+export const READS = {
+  job,
+  jobs,
+  paused,
+  earlierSubmit,
+  earlierRun,
+  executions,
+  execution,
+  outputSince,
+  busy,
+  launches,
+  launch,
+  statistics,
+  totals,
+  leader,
+  heldLease,
+  loadDue,
+  loadRequests,
+  candidates,
+  loadStray,
+  verifyClaims,
+  cancelled,
+  standingClaims,
+  members,
+  policies,
+  policy,
+  identity,
+}
+
+/** What a step takes besides its transaction. */
+export type InputOf<F> = F extends (tx: Transaction, ...input: infer Input) => unknown
+  ? Input
+  : never
+export type ResultOf<F> = F extends (tx: Transaction, ...input: never[]) => Step<infer Result>
+  ? Result
+  : never
+
+type Reads = typeof READS
+export type ReadName = keyof Reads
+export type ReadInput<Name extends ReadName> = InputOf<Reads[Name]>
+export type ReadResult<Name extends ReadName> = ResultOf<Reads[Name]>
+
+/** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
+export function readStep(name: ReadName): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+  // The steps take different inputs; which fits is checked where name and input are still together.
+  return READS[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
+}
+
+/*
+ * Every write step by name: what the writer of an engine can be asked to run, each a transaction of its
+ * own.
+ */
+
+export const WRITES = {
+  submit,
+  restore,
+  toggle,
+  deleteJob,
+  requestRun,
+  resetHistory,
+  setPaused,
+  acquireLease,
+  renewLease,
+  resignLease,
+  vacateLease,
+  applyLaunches,
+  applyMoves,
+  endStrays,
+  rescue,
+  giveBack,
+  prune,
+  claim,
+  appendOutput,
+  finish,
+  beat,
+  join,
+  failMember,
+  forgetMembers,
+  removeMember,
+  cancelExecution,
+  putPolicy,
+  deletePolicy,
+  establish,
+  agreeTimezone,
+  probe,
+}
+
+type Writes = typeof WRITES
+export type WriteName = keyof Writes
+export type WriteInput<Name extends WriteName> = InputOf<Writes[Name]>
+export type WriteResult<Name extends WriteName> = ResultOf<Writes[Name]>
+
+/** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
+export function writeStep(
+  name: WriteName,
+): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+  // The steps take different inputs; which fits is checked where name and input are still together.
+  return WRITES[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
 }

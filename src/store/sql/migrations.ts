@@ -3,7 +3,7 @@
  * A released migration is never edited; a change is a new one, additive for one release, so that servers one
  * release apart work side by side. The rules for a new one are in CONTRIBUTING.md.
  */
-import type {Dialect} from './transaction.ts'
+import type {Dialect} from './query.ts'
 
 export interface Migration {
   readonly version: number

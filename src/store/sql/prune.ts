@@ -4,13 +4,12 @@
  * belongs to no job.
  */
 import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
-import {all, each, one, oneEach, type Step, type Values} from './query.ts'
-import {IDEMPOTENCY_KEPT_MS} from './idempotency.ts'
-import {keyOf, type ExecutionRow} from './rows.ts'
-import {fence} from './lease.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
-import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from './stored-output.ts'
-import type {Transaction} from './transaction.ts'
+import {IDEMPOTENCY_KEPT_MS} from './jobs.ts'
+import {fence} from './lease.ts'
+import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from './output.ts'
+import {all, each, one, oneEach, type Step, type Transaction, type Values} from './query.ts'
+import {type ExecutionRow, keyOf} from './rows.ts'
 
 const DAY_MS = 86_400_000
 /** A year and a bit, so that a year can be compared with the one before. */

@@ -6,12 +6,11 @@ import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobRecord} from '../../core/job.ts'
 import type {LedgerRow} from '../../core/launch-record.ts'
 import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
-import {all, type Step} from './query.ts'
-import {keyOf, SELECT_JOB, jobOf, type ExecutionRow, type JobRow} from './rows.ts'
 import {endAll} from './finish.ts'
+import {passOver} from './jobs.ts'
+import {all, type Step, type Transaction} from './query.ts'
+import {type ExecutionRow, jobOf, type JobRow, keyOf, SELECT_JOB} from './rows.ts'
 import {putMeta, timezone} from './settings.ts'
-import {passOver} from './steps-submit.ts'
-import type {Transaction} from './transaction.ts'
 
 /**
  * Launch numbers the lost future may have handed out: names of files and lines in logs carry them, so they

@@ -2,11 +2,9 @@
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
-import {all, type Step} from './query.ts'
+import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
+import {all, type Step, type Transaction} from './query.ts'
 import {isPaused, timezone} from './settings.ts'
-import {applyChanges, type Redefinition} from './steps-submit.ts'
-import {insertJobs, lockJobs, type NewJob} from './jobs.ts'
-import type {Transaction} from './transaction.ts'
 
 interface Problem {
   readonly name: string

@@ -1,6 +1,6 @@
 /** Facts about the store as a whole: the pause switch, the zone, its identity. */
-import {all, one, type Step} from './query.ts'
-import type {Transaction} from './transaction.ts'
+import type {Policy} from '../../ports/store.ts'
+import {all, one, type Step, type Transaction} from './query.ts'
 
 export function* metaValue(key: string): Step<string | null> {
   const row = yield* one<{value: string}>(`SELECT value FROM meta WHERE key = ?`, [key])
@@ -63,4 +63,31 @@ export function* establish(_tx: Transaction, fresh: Identity): Step<void> {
 export function* identity(_tx: Transaction): Step<Identity> {
   const clusterId = (yield* metaValue('cluster_id')) ?? ''
   return {clusterId, incarnation: (yield* metaValue('incarnation')) ?? ''}
+}
+
+/* Access policies: texts by name. What they mean is decided elsewhere. */
+
+export function* policies(_tx: Transaction): Step<readonly Policy[]> {
+  const rows = yield* all<Policy>(`SELECT name, rules FROM policies ORDER BY name`)
+  return rows.map(({name, rules}) => ({name, rules}))
+}
+
+export function* policy(_tx: Transaction, name: string): Step<Policy | null> {
+  const row = yield* one<Policy>(`SELECT name, rules FROM policies WHERE name = ?`, [name])
+  return row === null ? null : {name: row.name, rules: row.rules}
+}
+
+export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Step<void> {
+  yield* all(
+    `INSERT INTO policies (name, rules) VALUES (?, ?)
+      ON CONFLICT (name) DO UPDATE SET rules = excluded.rules`,
+    [name, rules],
+  )
+}
+
+export function* deletePolicy(_tx: Transaction, name: string): Step<Policy | null> {
+  const row = yield* one<Policy>(`DELETE FROM policies WHERE name = ? RETURNING name, rules`, [
+    name,
+  ])
+  return row === null ? null : {name: row.name, rules: row.rules}
 }

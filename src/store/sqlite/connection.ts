@@ -4,7 +4,17 @@
  */
 import {DatabaseSync, type StatementSync} from 'node:sqlite'
 import {assert} from '../../lib/assert.ts'
-import type {Answer, Command, Row, Step, Value} from '../sql/query.ts'
+import {
+  all,
+  type Answer,
+  type Command,
+  type Dialect,
+  one,
+  type Row,
+  type Sequence,
+  type Step,
+  type Value,
+} from '../sql/query.ts'
 
 /** Texts differ only by the filters of lists; beyond this many the oldest are prepared again. */
 const STATEMENTS_KEPT_MAX = 500
@@ -103,4 +113,31 @@ export class Connection {
     this.#statements.set(sql, statement)
     return statement
   }
+}
+
+/* What is particular to SQLite's SQL. */
+
+/** A writer is alone in its transaction, so nothing needs a lock of its own. */
+export const sqliteDialect: Dialect = {
+  engine: 'sqlite',
+  forUpdate: '',
+  forKeyShare: '',
+  columns: {integer: 'INTEGER', text: 'TEXT', bytes: 'BLOB'},
+  keyOrganised: ' WITHOUT ROWID',
+  createSequence: (name) => `CREATE TABLE ${name}_numbers AS SELECT 0 AS last`,
+  takeNumbers,
+  skipNumbers,
+}
+
+function* takeNumbers(name: Sequence, count: number): Step<number[]> {
+  const row = yield* one<{last: number}>(
+    `UPDATE ${name}_numbers SET last = last + ? RETURNING last`,
+    [count],
+  )
+  const first = row!.last - count + 1
+  return Array.from({length: count}, (_, index) => first + index)
+}
+
+function* skipNumbers(name: Sequence, count: number): Step<void> {
+  yield* all(`UPDATE ${name}_numbers SET last = last + ?`, [count])
 }

@@ -3,11 +3,10 @@
  * Synchronous and without a clock, so that the same code runs in the writer's thread and in a simulator.
  */
 import {assert} from '../../lib/assert.ts'
-import {writeStep, type WriteName} from '../sql/writes.ts'
-import type {StoreLimits} from '../sql/transaction.ts'
-import type {Connection} from './connection.ts'
-import {sqliteDialect} from './dialect.ts'
-import {commitFailureOf, failureOf, isUnavailable, type Failure} from './errors.ts'
+import {type WriteName, writeStep} from '../sql/methods.ts'
+import type {StoreLimits} from '../sql/query.ts'
+import {type Connection, sqliteDialect} from './connection.ts'
+import {commitFailureOf, type Failure, failureOf, isUnavailable} from './errors.ts'
 
 /** One write as it travels. */
 export interface WriteRequest {

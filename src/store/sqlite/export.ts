@@ -3,13 +3,11 @@
  * from one snapshot, and never written. Whoever opens it has the data directory to itself.
  */
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
-import type {Row, Value, Values} from '../sql/query.ts'
-import type {Sequence} from '../sql/transaction.ts'
+import type {Row, Sequence, Value, Values} from '../sql/query.ts'
 import {Connection} from './connection.ts'
 import {failureOf} from './errors.ts'
 import {storeFiles} from './files.ts'
-import {damage, foreign, versionOf} from './schema.ts'
-import {columnsOf, SEQUENCES, tablesOf} from './tables.ts'
+import {columnsOf, damage, foreign, SEQUENCES, tablesOf, versionOf} from './schema.ts'
 
 /** A piece is a message to the other side: this many rows, or bytes of text and output, whichever is less. */
 const ROWS_PER_PIECE = 2_000

@@ -4,11 +4,9 @@
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
-import type {Step} from '../sql/query.ts'
-import {readStep, type ReadName} from '../sql/reads.ts'
-import type {StoreLimits} from '../sql/transaction.ts'
-import {Connection} from './connection.ts'
-import {sqliteDialect} from './dialect.ts'
+import {type ReadName, readStep} from '../sql/methods.ts'
+import type {Step, StoreLimits} from '../sql/query.ts'
+import {Connection, sqliteDialect} from './connection.ts'
 import {errorOf, failureOf} from './errors.ts'
 
 export interface Reader {

@@ -1,10 +1,9 @@
 /** Bringing a SQLite file to this version's schema, and refusing what is not ours, newer or damaged. */
-import {MIGRATIONS, whyTooNew, type Migration} from '../sql/migrations.ts'
-import {establish, type Identity} from '../sql/settings.ts'
 import {vacateLease} from '../sql/lease.ts'
-import {DEFAULT_LIMITS} from '../sql/transaction.ts'
-import type {Connection} from './connection.ts'
-import {sqliteDialect} from './dialect.ts'
+import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
+import {DEFAULT_LIMITS, type Row, type Sequence} from '../sql/query.ts'
+import {establish, type Identity} from '../sql/settings.ts'
+import {type Connection, sqliteDialect} from './connection.ts'
 
 /** Marks our files in SQLite's header: "BELF". */
 const APPLICATION_ID = 0x42454c46
@@ -97,4 +96,23 @@ function engineFacts(connection: Connection): EngineFacts {
       synchronous: SYNCHRONOUS[synchronous] ?? synchronous,
     },
   }
+}
+
+/* What tables and columns a store's file has, read from the file: whoever copies a store forgets none. */
+
+export const SEQUENCES: readonly Sequence[] = ['job', 'launch']
+
+/** Tables both engines have, by name; the counters of sequences and SQLite's own are not among them. */
+export function tablesOf(connection: Connection): string[] {
+  const sql = `SELECT name FROM sqlite_schema
+    WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name`
+  const rows = connection.answer({kind: 'all', sql, values: []}) as Row[]
+  const counters = new Set(SEQUENCES.map((name) => `${name}_numbers`))
+  return rows.map(({name}) => String(name)).filter((name) => !counters.has(name))
+}
+
+export function columnsOf(connection: Connection, table: string): string[] {
+  const sql = `SELECT name FROM pragma_table_info(?)`
+  const rows = connection.answer({kind: 'all', sql, values: [table]}) as Row[]
+  return rows.map(({name}) => String(name))
 }

@@ -2,23 +2,21 @@
  * Opening the store: on a file, with the writer in its own thread, or in memory, all in one thread and in
  * step with an injected clock. Both are the same facade over the same steps.
  */
-import type {Clock} from '../../ports/runtime.ts'
-import type {Events} from '../../ports/events.ts'
-import type {Random} from '../../ports/random.ts'
-import type {Store, StoreFacts} from '../../ports/store.ts'
 import {assert} from '../../lib/assert.ts'
+import type {Events} from '../../ports/events.ts'
+import type {Clock, Random} from '../../ports/runtime.ts'
+import type {Store, StoreFacts} from '../../ports/store.ts'
 import {assembleStore, type Runner} from '../sql/methods.ts'
+import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import type {Identity} from '../sql/settings.ts'
-import {DEFAULT_LIMITS, type StoreLimits} from '../sql/transaction.ts'
+import {writeImage} from './backup.ts'
 import {Connection} from './connection.ts'
 import {Engine} from './engine.ts'
 import {failureOf} from './errors.ts'
-import {writeImage} from './backup.ts'
 import {Ownership, storeFiles} from './files.ts'
-import {FileReader, SharedReader, type Reader} from './reader.ts'
-import {prepareSchema, type EngineFacts} from './schema.ts'
-import {WriteQueue, type Committer} from './writer.ts'
-import {WriterThread} from './writer-thread.ts'
+import {FileReader, type Reader, SharedReader} from './reader.ts'
+import {type EngineFacts, prepareSchema} from './schema.ts'
+import {type Committer, WriteQueue, WriterThread} from './writer.ts'
 
 export interface StoreOptions {
   /** The store's clock; every instant it stores comes from here. */

@@ -5,7 +5,7 @@
  */
 import {parentPort, workerData} from 'node:worker_threads'
 import {assert} from '../../lib/assert.ts'
-import type {StoreLimits} from '../sql/transaction.ts'
+import type {StoreLimits} from '../sql/query.ts'
 import {Connection} from './connection.ts'
 import {Engine, type WriteAnswer, type WriteRequest} from './engine.ts'
 import {failureOf} from './errors.ts'

@@ -1,6 +1,6 @@
 /** Cases of ending executions: once, by token, with everything that follows in the same transaction. */
 import assert from 'node:assert/strict'
-import {retryDelayMs} from '../../../src/core/retry.ts'
+import {retryDelayMs} from '../../../src/core/finish.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, anEnd, DAY, HOUR} from './scene.ts'
 

@@ -2,10 +2,9 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
-import type {Attempt, AttemptParts} from '../../../src/store/postgres/attempt.ts'
-import {Committer} from '../../../src/store/postgres/commit.ts'
+import {type Attempt, type AttemptParts, Committer} from '../../../src/store/postgres/commit.ts'
 import type {SessionPool} from '../../../src/store/postgres/pool.ts'
-import type {Write} from '../../../src/store/postgres/unit.ts'
+import type {Write} from '../../../src/store/postgres/write-plan.ts'
 
 function writesOf(count: number): Write[] {
   return Array.from({length: count}, (_, index) => {

@@ -7,7 +7,7 @@ import type {Outcome} from '../../../src/store/postgres/commit.ts'
 import {Lane} from '../../../src/store/postgres/write-queue.ts'
 import type {Session} from '../../../src/store/postgres/connection.ts'
 import {SessionPool, type Lender} from '../../../src/store/postgres/pool.ts'
-import type {Write} from '../../../src/store/postgres/unit.ts'
+import type {Write} from '../../../src/store/postgres/write-plan.ts'
 import {VirtualClock} from '../../support/virtual-clock.ts'
 
 /** Commits when told to; each write is answered by its first input. */

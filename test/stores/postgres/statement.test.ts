@@ -1,7 +1,7 @@
 /** The steps' texts as PostgreSQL wants them. That they do the same, the store's contract shows. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {numbered, setBased} from '../../../src/store/postgres/statement.ts'
+import {numbered, setBased} from '../../../src/store/postgres/statements.ts'
 
 const ROWS = (types: string, names: string) =>
   `unnest(${types}) WITH ORDINALITY AS each_row (${names}, i)`

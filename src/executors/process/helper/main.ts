@@ -5,9 +5,11 @@
  */
 import {closeSync, mkdirSync, readdirSync, readFileSync} from 'node:fs'
 import {Socket} from 'node:net'
-
-import type {CommandEnd, HelperReady, HelperSetup, StartRequest} from '../protocol.ts'
+import {Journal} from '../journal.ts'
+import {bootId} from '../../../platform/boot-id.ts'
+import {listProcesses, readLinuxProcess} from '../process-table.ts'
 import {
+  type CommandEnd,
   decodeCredit,
   decodeJson,
   encodeFrameInto,
@@ -15,14 +17,16 @@ import {
   FRAME,
   FrameReader,
   HEADER_BYTES,
+  type HelperReady,
+  type HelperSetup,
+  type SpawnChoice,
+  type StartRequest,
 } from '../protocol.ts'
-import {Journal} from '../journal.ts'
+import {type CommandWorld, RunningCommand} from './command.ts'
 import {READ_BYTES} from './output.ts'
 import {OutputPipes} from './pipes.ts'
-import {bootId, listProcesses, readLinuxProcess} from '../process-table.ts'
-import type {CommandWorld} from './command.ts'
-import {RunningCommand} from './command.ts'
-import {chooseSpawn} from './spawn-choice.ts'
+import {loadPosixSpawn} from './spawn-posix.ts'
+import {type Spawn, spawnPortable} from './spawn.ts'
 import {UserLookup} from './user-lookup.ts'
 
 /** The end of the link that the parent gave. */
@@ -188,4 +192,19 @@ link.on('error', abandon)
 // The parent decides when to end; a Ctrl-C meant for it reaches us too where the terminal is shared.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const) {
   process.on(signal, () => undefined)
+}
+
+/* Decides, once per helper life, how processes are started. */
+
+/** posix_spawn when it is asked for, or `auto`, and possible; otherwise the portable way, with the reason. */
+export async function chooseSpawn(
+  choice: SpawnChoice,
+): Promise<{spawn: Spawn; ready: HelperReady}> {
+  if (choice === 'portable') return {spawn: spawnPortable, ready: {spawn: 'portable', why: ''}}
+  try {
+    return {spawn: await loadPosixSpawn(spawnPortable), ready: {spawn: 'posix', why: ''}}
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    return {spawn: spawnPortable, ready: {spawn: 'portable', why}}
+  }
 }

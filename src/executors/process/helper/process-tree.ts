@@ -2,9 +2,13 @@
  * A command and all that came of it: its process group, and on Linux also what left the group (a session of
  * its own) but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
  */
-import type {ProcessRow} from '../process-table.ts'
-import {listLinuxProcesses, listMarked, readLinuxProcess} from '../process-table.ts'
-import {send} from '../signal.ts'
+import {
+  listLinuxProcesses,
+  listMarked,
+  type ProcessRow,
+  readLinuxProcess,
+  send,
+} from '../process-table.ts'
 
 /** A look through every process's environment serves all commands that ask within this time. */
 const CENSUS_MS = 40

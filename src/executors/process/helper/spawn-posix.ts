@@ -7,10 +7,8 @@
 import {closeSync, openSync, statSync} from 'node:fs'
 import {constants} from 'node:os'
 import {resolve} from 'node:path'
-
 import {assert} from '../../../lib/assert.ts'
-import {lookUp} from './spawn.ts'
-import type {Spawn, SpawnListener, SpawnRequest} from './spawn.ts'
+import {lookUp, type Spawn, type SpawnListener, type SpawnRequest} from './spawn.ts'
 
 type Ffi = typeof import('node:ffi')
 
