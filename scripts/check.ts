@@ -9,7 +9,7 @@ import {availableParallelism} from 'node:os'
 import {delimiter, join} from 'node:path'
 
 const ROOT = join(import.meta.dirname, '..')
-const FOLDERS = ['src', 'test', 'bin', 'bench', 'scripts']
+const FOLDERS = ['src', 'test', 'bin', 'tools', 'scripts']
 const SECOND_MS = 1000
 const TOOL_LIMIT_MS = 60 * SECOND_MS
 /** Three times what two cores need: a slow machine is no failure. */

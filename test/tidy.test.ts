@@ -23,11 +23,11 @@ import {
 import {readSources, type Finding} from './tidy/source.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const all = await readSources(ROOT, ['src', 'test', 'bin', 'scripts', 'bench'])
+const all = await readSources(ROOT, ['src', 'test', 'bin', 'scripts', 'tools'])
 const under = (folder: string) => all.filter(({path}) => path.startsWith(`${folder}/`))
 const program = [...under('src'), ...under('bin')]
 const tests = under('test')
-const tools = [...under('scripts'), ...under('bench')]
+const tools = [...under('scripts'), ...under('tools')]
 
 /** Started as processes, threads or pages of their own, not imported. */
 const STARTED = [

@@ -4,14 +4,14 @@
  */
 import assert from 'node:assert/strict'
 import {test, type TestContext} from 'node:test'
-import type {handlers as Flow} from '../../bench/children/flow.ts'
-import type {handlers as Passes} from '../../bench/children/passes.ts'
-import type {handlers as BareStore} from '../../bench/children/store.ts'
-import {Figures, meets, quantile, summarise} from '../../bench/figures.ts'
-import {startLags} from '../../bench/ledger.ts'
-import {Link} from '../../bench/link.ts'
-import {markdownOf, shown, tableOf} from '../../bench/report.ts'
-import {Scratch} from '../../bench/scratch.ts'
+import type {handlers as Flow} from '../../tools/bench/children/flow.ts'
+import type {handlers as Passes} from '../../tools/bench/children/passes.ts'
+import type {handlers as BareStore} from '../../tools/bench/children/store.ts'
+import {Figures, meets, quantile, summarise} from '../../tools/bench/figures.ts'
+import {startLags} from '../../tools/bench/ledger.ts'
+import {Link} from '../../tools/bench/link.ts'
+import {markdownOf, shown, tableOf} from '../../tools/bench/report.ts'
+import {Scratch} from '../../tools/bench/scratch.ts'
 
 const WEEK_SECONDS = 7 * 86_400
 

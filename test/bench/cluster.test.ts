@@ -5,10 +5,10 @@
 import assert from 'node:assert/strict'
 import {join} from 'node:path'
 import {describe, it} from 'node:test'
-import {Figures, type Figure} from '../../bench/figures.ts'
-import {QUICK, type Plan} from '../../bench/plan.ts'
-import {Scratch} from '../../bench/scratch.ts'
-import {SECTIONS} from '../../bench/sections.ts'
+import {Figures, type Figure} from '../../tools/bench/figures.ts'
+import {QUICK, type Plan} from '../../tools/bench/plan.ts'
+import {Scratch} from '../../tools/bench/scratch.ts'
+import {SECTIONS} from '../../tools/bench/sections.ts'
 
 // The servers' own compiling would be most of what this takes.
 process.env['NODE_COMPILE_CACHE'] ??= join(

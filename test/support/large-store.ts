@@ -5,7 +5,7 @@ import {Connection} from '../../src/store/sqlite/connection.ts'
 import {storeFiles} from '../../src/store/sqlite/files.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 import {systemRandom} from '../../src/platform/random.ts'
-import {aSpec} from '../stores/exercise-store/scene.ts'
+import {aSpec} from '../store/exercise-store/scene.ts'
 
 const JOBS = 100
 const FIRST_AT = Date.UTC(2026, 0, 1)

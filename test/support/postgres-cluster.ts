@@ -8,7 +8,7 @@ import {openPostgresStore, type OpenedPostgresStore} from '../../src/store/postg
 import type {Store} from '../../src/ports/store.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 import {systemRandom} from '../../src/platform/random.ts'
-import {Scene} from '../stores/exercise-store/scene.ts'
+import {Scene} from '../store/exercise-store/scene.ts'
 import type {TestPostgres} from './postgres.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)

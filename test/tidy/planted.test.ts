@@ -54,7 +54,7 @@ const IMPORTS: readonly (readonly [path: string, target: string, wrong: RegExp |
   ['src/platform/version.ts', '../../package.json', null],
   ['src/node/runner.ts', '../support/world.ts', /src imports nothing outside of src/],
   ['src/node/runner.ts', 'fastify', null],
-  ['test/flow/run.test.ts', '../../src/store/sqlite/store.ts', null],
+  ['test/node/runner.test.ts', '../../src/store/sqlite/store.ts', null],
 ]
 
 for (const [path, target, wrong] of IMPORTS)

@@ -1,0 +1,392 @@
+/** What a server may be told, and how it refuses the rest: always in one sentence that says what to do. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {assertLimits, checkedLimits, LIMITS} from '../../src/config/limits.ts'
+import {environmentName, OPTIONS} from '../../src/config/options.ts'
+import {type Host, nearest} from '../../src/config/read.ts'
+import {type Config, loadConfig} from '../../src/config/server.ts'
+import {parseAddress} from '../../src/store/postgres/url.ts'
+import {CERTIFICATE, OTHER_KEY, PRIVATE_KEY} from '../support/certificate.ts'
+
+const TOKEN = 'sixteen-characters-or-more'
+
+function host(files: Readonly<Record<string, string>> = {}, more: Partial<Host> = {}): Host {
+  return {
+    name: 'tower',
+    cores: 4,
+    timezone: 'Europe/Berlin',
+    directory: '/home/keeper',
+    readFile: (path) => {
+      const text = files[path]
+      if (text === undefined) throw Object.assign(new Error('no'), {code: 'ENOENT'})
+      return text
+    },
+    ...more,
+  }
+}
+
+type Env = Readonly<Record<string, string | undefined>>
+
+function accepted(argv: readonly string[], env: Env = {}, machine = host()): Config {
+  const loaded = loadConfig(argv, env, machine, parseAddress)
+  assert.ok(loaded.ok, loaded.ok ? '' : loaded.problem)
+  return loaded.config
+}
+
+function refused(argv: readonly string[], env: Env = {}, machine = host()): string {
+  const loaded = loadConfig(argv, env, machine, parseAddress)
+  assert.ok(!loaded.ok, `${argv.join(' ')} is refused`)
+  assert.match(loaded.problem, /^[^\n]+\.$/, 'one sentence')
+  return loaded.problem
+}
+
+test('without a word, a server for this machine', () => {
+  const {limits, ...config} = accepted([])
+  assert.deepEqual(config, {
+    http: {host: '127.0.0.1', port: 8080, loopback: true},
+    dataDirectory: '/home/keeper/belfry-data',
+    store: {engine: 'sqlite'},
+    nodeName: 'tower',
+    tags: {},
+    token: null,
+    tls: null,
+    insecure: false,
+    allowHosts: [],
+    timezone: 'Europe/Berlin',
+    slots: 32,
+    run: true,
+    ui: true,
+    graceMs: 30_000,
+    lateAfterMs: 30_000,
+    targetWaitMs: 600_000,
+    defaultTarget: 'one',
+    keepLaunches: 100,
+    keepMs: null,
+    keepOutputBytes: 2 * 2 ** 30,
+    keepLeftMs: 86_400_000,
+    keepFailedMs: 259_200_000,
+    syslogUrl: null,
+    logRoot: null,
+    netAllow: [],
+    netDeny: [],
+    suAllow: [],
+    logLevel: 'info',
+    warnings: [],
+  })
+  assert.equal(limits.bodyBytesMax, LIMITS.bodyBytesMax.value)
+})
+
+test('the configuration is frozen to its depth', () => {
+  const config = accepted(['--tag', 'a=b'])
+  for (const part of [config, config.http, config.tags, config.allowHosts, config.limits])
+    assert.ok(Object.isFrozen(part))
+})
+
+test('few cores still give sixteen slots', () => {
+  assert.equal(accepted([], {}, host({}, {cores: 1})).slots, 16)
+})
+
+for (const [name, expected] of [
+  ['db-1.example.org', 'db-1.example.org'],
+  ['müller laptop', 'm-ller-laptop'],
+  ['x'.repeat(80), 'x'.repeat(63)],
+  ['', 'belfry'],
+] as const)
+  test(`host name ${JSON.stringify(name.slice(0, 20))} becomes a node name`, () => {
+    assert.equal(accepted([], {}, host({}, {name})).nodeName, expected)
+  })
+
+test('a host whose zone nobody knows counts in UTC', () => {
+  assert.equal(accepted([], {}, host({}, {timezone: 'Etc/Unknown'})).timezone, 'UTC')
+})
+
+/** One way to write each setting, and what it becomes. */
+const WRITTEN: readonly (readonly [
+  option: string,
+  text: string,
+  read: (c: Config) => unknown,
+  expected: unknown,
+])[] = [
+  ['http', 'localhost:0', (c) => c.http, {host: 'localhost', port: 0, loopback: true}],
+  ['data', 'd', (c) => c.dataDirectory, '/home/keeper/d'],
+  [
+    'store',
+    'postgres://u:p@a:1,b:2/x',
+    (c) => c.store,
+    {engine: 'postgres', url: 'postgres://u:p@a:1,b:2/x'},
+  ],
+  ['name', 'n.1_a-B', (c) => c.nodeName, 'n.1_a-B'],
+  ['tag', 'disk=fast=yes', (c) => c.tags, {disk: 'fast=yes'}],
+  ['token', TOKEN, (c) => c.token, TOKEN],
+  ['token-file', 'token', (c) => c.token, TOKEN],
+  ['insecure', 'true', (c) => c.insecure, true],
+  ['allow-host', 'Jobs.Example.org', (c) => c.allowHosts, ['jobs.example.org']],
+  ['timezone', 'America/New_York', (c) => c.timezone, 'America/New_York'],
+  ['slots', '3', (c) => c.slots, 3],
+  ['no-run', 'true', (c) => c.run, false],
+  ['no-ui', 'true', (c) => c.ui, false],
+  ['grace', 'infinite', (c) => c.graceMs, Infinity],
+  ['late-after', '1m30s', (c) => c.lateAfterMs, 90_000],
+  ['target-wait', '0', (c) => c.targetWaitMs, 0],
+  ['default-target', 'all', (c) => c.defaultTarget, 'all'],
+  ['keep-launches', '7', (c) => c.keepLaunches, 7],
+  ['keep-days', '2', (c) => c.keepMs, 172_800_000],
+  ['keep-output-bytes', '1.5MiB', (c) => c.keepOutputBytes, 1_572_864],
+  ['keep-left', '1m', (c) => c.keepLeftMs, 60_000],
+  ['keep-failed', '7d', (c) => c.keepFailedMs, 604_800_000],
+  ['syslog', 'udp://[::1]:514', (c) => c.syslogUrl, 'udp://[::1]:514'],
+  ['log-root', '/var/log/jobs', (c) => c.logRoot, '/var/log/jobs'],
+  ['net-allow', '10.1.0.0/16', (c) => c.netAllow, ['10.1.0.0/16']],
+  ['net-deny', 'fd00::/8', (c) => c.netDeny, ['fd00::/8']],
+  ['su-allow', 'www-data:www-data', (c) => c.suAllow, ['www-data:www-data']],
+  ['log-level', 'debug', (c) => c.logLevel, 'debug'],
+]
+
+test('every setting but the certificate has a row here', () => {
+  const rows = WRITTEN.map(([option]) => option)
+  const missing = OPTIONS.map((option) => option.name).filter((name) => !rows.includes(name))
+  assert.deepEqual(missing, ['tls-cert', 'tls-key'])
+})
+
+for (const [option, text, read, expected] of WRITTEN)
+  test(`${option} can be written as a flag, in the environment, and in the file`, () => {
+    const files = {
+      '/home/keeper/token': `${TOKEN}\n`,
+      '/home/keeper/c.yaml': `${option}: '${text}'\n`,
+    }
+    const flag = text === 'true' ? [`--${option}`] : [`--${option}`, text]
+    assert.deepEqual(read(accepted(flag, {}, host(files))), expected, 'flag')
+    const env = {[environmentName(option)]: text}
+    assert.deepEqual(read(accepted([], env, host(files))), expected, 'environment')
+    assert.deepEqual(read(accepted(['--config', 'c.yaml'], {}, host(files))), expected, 'file')
+    assert.deepEqual(
+      read(accepted([], {BELFRY_CONFIG: 'c.yaml'}, host(files))),
+      expected,
+      'file by environment',
+    )
+  })
+
+test('a flag beats the environment, which beats the file', () => {
+  const files = {'/home/keeper/c.yaml': 'slots: 1\nkeep-days: 1\ntag: [a=file]\nname: file\n'}
+  const config = accepted(
+    ['--config=c.yaml', '--slots', '3', '--tag', 'a=flag', '--tag', 'b=flag'],
+    {BELFRY_SLOTS: '2', BELFRY_KEEP_DAYS: '2', BELFRY_TAG: 'a=env', BELFRY_NAME: ''},
+    host(files),
+  )
+  assert.equal(config.slots, 3)
+  assert.equal(config.keepMs, 2 * 86_400_000)
+  assert.equal(config.nodeName, 'file', 'an empty variable is not set')
+  assert.deepEqual(config.tags, {a: 'flag', b: 'flag'}, 'lists are taken whole')
+})
+
+test('repeatable settings are lists: commas in the environment, sequences or a map in the file', () => {
+  assert.deepEqual(accepted([], {BELFRY_TAG: 'a=1, b=2'}).tags, {a: '1', b: '2'})
+  const file = (text: string) => accepted(['--config', 'c'], {}, host({'/home/keeper/c': text}))
+  assert.deepEqual(file('tag: {a: 1, b: 010}').tags, {a: '1', b: '010'})
+  assert.deepEqual(file('net-deny:\n- 10.0.0.0/8\n- 127.0.0.1\n').netDeny, [
+    '10.0.0.0/8',
+    '127.0.0.1',
+  ])
+  assert.deepEqual(file('# nothing but a comment\n').tags, {})
+})
+
+test('a switch can be switched off again', () => {
+  const files = {'/home/keeper/c': 'no-run: true\n'}
+  assert.equal(accepted(['--config', 'c'], {BELFRY_NO_RUN: 'false'}, host(files)).run, true)
+})
+
+test('variables of the prefix that are no setting are pointed out, but not those of jobs', () => {
+  const env = {
+    BELFRY_TOKNE: 'x',
+    BELFRY_SERVER: 'http://a',
+    BELFRY_JOB: 'a',
+    BELFRY_NODE: 'n',
+    OTHER: '1',
+  }
+  assert.deepEqual(accepted([], env).warnings, [
+    'BELFRY_TOKNE is set, but Belfry knows no such setting.',
+  ])
+})
+
+for (const address of [
+  '127.0.0.1:0',
+  '[::1]:0',
+  'localhost:8080',
+  '127.9.9.9:1',
+  '[::ffff:127.0.0.1]:80',
+])
+  test(`--http ${address} needs no token`, () => {
+    assert.equal(accepted(['--http', address]).http.loopback, true)
+  })
+
+for (const address of [
+  '0.0.0.0:8080',
+  '[::]:0',
+  '10.1.2.3:80',
+  'tower.example.org:80',
+  '[fe80::1]:80',
+  'localhost.example.org:80',
+])
+  test(`--http ${address} needs a token, and TLS or --insecure`, () => {
+    assert.match(refused(['--http', address]), /so set a token with --token or --token-file/)
+    assert.match(refused(['--http', address, '--insecure']), /so set a token/)
+    assert.match(
+      refused(['--http', address, '--token', TOKEN]),
+      /set --tls-cert and --tls-key, or --insecure/,
+    )
+    assert.equal(accepted(['--http', address, '--token', TOKEN, '--insecure']).http.loopback, false)
+    const files = {'/home/keeper/c': CERTIFICATE, '/home/keeper/k': PRIVATE_KEY}
+    const tls = ['--tls-cert', 'c', '--tls-key', 'k']
+    const config = accepted(['--http', address, '--token', TOKEN, ...tls], {}, host(files))
+    assert.deepEqual(config.tls, {cert: CERTIFICATE, key: PRIVATE_KEY})
+  })
+
+/** What was written and what the refusal says. */
+const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
+  ['--htp 1', /^Unknown option '--htp' .*Did you mean --http\?.*; see belfry server --help\.$/],
+  ['--http', /^Option '--http <host:port>' argument missing/],
+  ['extra', /^Too many arguments.* 1: extra; see belfry server --help\.$/],
+  ['--http 8080', /^--http wants host:port such as/],
+  ['--http :8080', /^--http wants host:port/],
+  ['--http 127.0.0.1:65536', /^--http wants host:port/],
+  ['--http 127.0.0.1:x', /^--http wants host:port/],
+  ['--http 300.0.0.1:80', /^--http wants host:port/],
+  ['--http ::1:80', /^--http wants host:port/],
+  ['--http [localhost]:80', /^--http wants host:port/],
+  ['--store mysql://a', /^--store wants "sqlite" or a URL/],
+  ['--store postgres://me:secret@db', /^--store names no database\.$/],
+  ['--store postgres://db:abc/jobs', /^--store names a host that is not of the form name:port\.$/],
+  [
+    '--store postgres://db/jobs?sslmode=foo',
+    /^--store has an sslmode that is not known; there are/,
+  ],
+  ['--store postgres://db/jobs?wat=1', /^--store has a parameter that is not known; there are/],
+  ['--store postgres://me:secret%ZZ@db/jobs', /^--store has a "%" that is not followed by/],
+  ['--store postgres://me:sec/ret@db/jobs', /^--store is not of the form postgres:/],
+  ['--name a/b', /^--name wants 1 to 63/],
+  ['--tag novalue', /^--tag wants key=value/],
+  ['--tag =v', /^--tag wants key=value/],
+  ['--tag a=', /^--tag wants key=value/],
+  ['--tag role=x', /^--tag may not set the tag "role"/],
+  ['--tag a=1 --tag a=2', /^--tag gives "a" twice/],
+  ['--token short', /^--token is too short; give a token of 16 characters or more\.$/],
+  ['--token-file absent', /^--token-file names absent, which does not exist\.$/],
+  [`--token ${TOKEN} --token-file f`, /^Give either --token or --token-file, not both\.$/],
+  ['--tls-cert c', /^--tls-cert needs --tls-key beside it\.$/],
+  ['--tls-key k', /^--tls-key needs --tls-cert beside it\.$/],
+  ['--tls-cert absent --tls-key k', /^--tls-cert names absent, which does not exist\.$/],
+  [
+    '--tls-cert cert --tls-key other',
+    /^The certificate in cert and the key in other cannot be used: /,
+  ],
+  [
+    '--tls-cert text --tls-key other',
+    /^The certificate in text and the key in other cannot be used: /,
+  ],
+  ['--allow-host a:80', /^--allow-host wants a host name without port/],
+  ['--timezone Nowhere/City', /^--timezone wants an IANA time zone/],
+  ['--timezone +02:00', /^--timezone wants an IANA time zone/],
+  ['--slots 0', /^--slots wants a whole number from 1 to/],
+  ['--slots 2.5', /^--slots wants a whole number/],
+  [
+    '--grace forever',
+    /^--grace wants a duration such as 30s or 1h30m, or "infinite", not "forever"\.$/,
+  ],
+  ['--late-after 10ms', /^--late-after wants at least 1s/],
+  ['--target-wait soon', /^--target-wait wants a duration/],
+  ['--default-target some', /^--default-target wants "one" or "all"/],
+  ['--keep-launches 0', /^--keep-launches wants a whole number/],
+  ['--keep-days -1', /^--keep-days wants a whole number/],
+  ['--keep-output-bytes 2XB', /^--keep-output-bytes wants a size/],
+  ['--keep-output-bytes 99999999TiB', /^--keep-output-bytes wants a size below/],
+  ['--syslog http://a', /^--syslog wants udp:\/\/host:port/],
+  ['--syslog udp://', /^--syslog wants udp:\/\/host:port/],
+  ['--net-deny 10.0.0.0/33', /^--net-deny wants an address or a range/],
+  ['--net-allow everywhere', /^--net-allow wants an address or a range/],
+  ['--su-allow a:b:c', /^--su-allow wants "user"/],
+  ['--log-level loud', /^--log-level wants one of trace, debug/],
+  ['--config absent.yaml', /^--config names absent\.yaml, which does not exist\.$/],
+]
+
+for (const [argv, says] of REFUSED)
+  test(`belfry server ${argv} is refused`, () => {
+    const files = {
+      '/home/keeper/cert': CERTIFICATE,
+      '/home/keeper/other': OTHER_KEY,
+      '/home/keeper/text': 'no certificate',
+      '/home/keeper/k': PRIVATE_KEY,
+      '/home/keeper/c': CERTIFICATE,
+    }
+    assert.match(refused(argv.split(' '), {}, host(files)), says)
+  })
+
+test('an empty token means deny, wherever it stands', () => {
+  assert.match(refused(['--token', '']), /^--token is empty/)
+  assert.match(refused([], {BELFRY_TOKEN: ''}), /^BELFRY_TOKEN is empty/)
+  assert.match(refused([], {BELFRY_TOKEN_FILE: ''}), /^BELFRY_TOKEN_FILE is empty/)
+  const files = {'/home/keeper/t': '\n', '/home/keeper/c': "token: ''\n"}
+  assert.match(refused(['--token-file', 't'], {}, host(files)), /^The token in t is empty/)
+  assert.match(refused(['--config', 'c'], {}, host(files)), /^token in c is empty/)
+})
+
+test('an address of the store is refused by the name of where it stands', () => {
+  const env = {BELFRY_STORE: 'postgres://me:secret@db'}
+  assert.match(refused([], env), /^BELFRY_STORE names no database\.$/)
+})
+
+test('a refusal never repeats a token or a password', () => {
+  for (const secret of ['too-short', 'with spaces in between', 'x'.repeat(2000)])
+    assert.ok(!refused(['--token', secret]).includes(secret))
+  assert.ok(!refused(['--store', 'postgress://u:hunter2@h/d']).includes('hunter2'))
+})
+
+/** A file and what the refusal says. */
+const BAD_FILES: readonly (readonly [text: string, says: RegExp])[] = [
+  ['htpp: a\n', /^c has an unknown setting "htpp"; the nearest one is "http"\.$/],
+  ['keep_days: 1\n', /unknown setting "keep_days"; the nearest one is "keep-days"\.$/],
+  ['config: d\n', /^c may not name a configuration file itself\.$/],
+  ['- a\n', /^c must hold settings as "key: value" lines\.$/],
+  ['just text', /^c must hold settings as/],
+  ['http: [a]\n', /^http in c wants one value\.$/],
+  ['net-deny: {a: b}\n', /^net-deny in c wants a list of texts\.$/],
+  ['tag: [[a]]\n', /^tag in c wants a list of key=value, or a map\.$/],
+  ['http: a: b\n', /^c is not YAML: /],
+  ['slots: 1\nslots: 2\n', /^c is not YAML: Map keys must be unique/],
+  ['slots: many\n', /^slots in c wants a whole number/],
+  ['slots:\n', /^slots in c wants /],
+  [`# ${'x'.repeat(300_000)}\n`, /^c is too long to be a configuration file\.$/],
+]
+
+for (const [text, says] of BAD_FILES)
+  test(`a file with ${JSON.stringify(text.slice(0, 30))} is refused`, () => {
+    assert.match(refused(['--config', 'c'], {}, host({'/home/keeper/c': text})), says)
+  })
+
+test('the nearest word is the one with the fewest letters to change', () => {
+  assert.equal(nearest('keepdays', ['keep-launches', 'keep-days', 'http']), 'keep-days')
+  assert.equal(nearest('x', []), '')
+})
+
+test('limits that contradict each other end the start', () => {
+  const limits = checkedLimits()
+  assertLimits(limits)
+  for (const [name, value] of [
+    ['leaseRenewMs', 3_000],
+    ['leaseMarginMs', 6_000],
+    ['heartbeatMs', 3_000],
+    ['failedAfterMs', 25_000],
+    ['killAfterMs', 25_000],
+    ['lostAfterMs', 60_000],
+    ['forgetLookMs', 60_000],
+    ['pollMs', 3_000],
+    ['commitWaitMs', 0],
+    ['commitWaitMs', 1_000],
+    ['outputTailBytes', 1.5],
+    ['restoreBytesMax', 1],
+  ] as const)
+    assert.throws(
+      () => assertLimits({...limits, [name]: value}),
+      /^AssertionFailed: limits: /,
+      name,
+    )
+})

@@ -1,0 +1,25 @@
+/**
+ * The leader killed, stopped and frozen under load: nothing is missing, nothing doubled.
+ * `BELFRY_FAULT_ROUNDS` asks for more rounds; `npm run faults` does it for as long as one likes.
+ */
+import {test} from 'node:test'
+import {RunningTrial} from '../../tools/faults/trial.ts'
+import {assertAllLaunched, assertSound, told} from '../../tools/faults/verdict.ts'
+
+const ROUNDS = Number(process.env['BELFRY_FAULT_ROUNDS'] ?? 1)
+
+test(`${ROUNDS} × the leader killed, stopped, frozen under load`, async (t) => {
+  const trial = await RunningTrial.start(t, {agents: ['agent-1', 'agent-2']})
+  const {cluster, faults} = trial
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const killed = await cluster.agreedLeader()
+    await faults.kill(killed, trial.replaced(killed))
+    await faults.stop(await cluster.agreedLeader())
+    const frozen = await cluster.agreedLeader()
+    await faults.freeze(frozen, trial.replaced(frozen))
+  }
+  const {verdict} = await trial.end()
+  assertSound(verdict)
+  assertAllLaunched(verdict)
+  t.diagnostic(told(verdict))
+})

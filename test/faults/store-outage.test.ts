@@ -1,0 +1,85 @@
+/**
+ * The store killed under load, and away for longer than a silent node is given: what was planned is decided
+ * once, what runs goes on, and nobody is taken for dead because nobody could be heard.
+ */
+import assert from 'node:assert/strict'
+import {existsSync, writeFileSync} from 'node:fs'
+import {join} from 'node:path'
+import {describe, test, type TestContext} from 'node:test'
+import {isOver, temporaryDirectory, type Answer} from '../support/server-process.ts'
+import {until} from '../support/waiting.ts'
+import {ClusterProcess} from '../../tools/faults/cluster-process.ts'
+import {Faults} from '../../tools/faults/faults.ts'
+import {AGENT_FLAGS, elapse} from '../../tools/faults/load.ts'
+import {RunningTrial} from '../../tools/faults/trial.ts'
+import {assertAllLaunched, assertSound, told} from '../../tools/faults/verdict.ts'
+
+const AWAY_MS = 8_000
+/** A node that is silent for 25 s is given up, while anybody can hear it. */
+const LONG_AWAY_MS = 27_000
+const NODES = {server: ['north', 'east', 'west'], agent: ['agent-1']}
+
+describe('a store that is away', {concurrency: true}, () => {
+  test('from all, then from the leader alone: nothing is missing, nothing doubled', async (t) => {
+    const trial = await RunningTrial.start(t, {agents: ['agent-1', 'agent-2']})
+    await trial.faults.killStore(() => elapse(AWAY_MS))
+    const leader = await trial.cluster.agreedLeader()
+    // What it had sent arrives all the same, when another leads.
+    await trial.faults.cut(leader, trial.replaced(leader), 'brings')
+    const {verdict} = await trial.end()
+    assertSound(verdict)
+    assertAllLaunched(verdict)
+    assert.equal(verdict.lost, 0)
+    t.diagnostic(told(verdict))
+  })
+
+  test('for longer than silence lasts: what runs goes on, its ends come after', async (t) => {
+    const cluster = await ClusterProcess.start(t, {isCuttable: true})
+    for (const name of NODES.agent) await cluster.startAgent(name, {flags: AGENT_FLAGS})
+    const server = cluster.server('north')
+    const folder = temporaryDirectory(t)
+    const names = await runEverywhere(t, cluster, folder)
+    const faults = new Faults(cluster)
+    await faults.killStore(async () => {
+      await elapse(LONG_AWAY_MS / 2)
+      for (const name of names.ending) writeFileSync(join(folder, `${name}.go`), '')
+      await until('those have ended', () =>
+        names.ending.every((name) => existsSync(join(folder, `${name}.ended`))),
+      )
+      await elapse(LONG_AWAY_MS / 2)
+    })
+    await cluster.agreedLeader()
+    for (const name of names.staying) writeFileSync(join(folder, `${name}.go`), '')
+    const statuses = async (name: string) =>
+      (await server.executions(name)).map(({status}: Answer['json']) => status)
+    for (const name of [...names.ending, ...names.staying]) {
+      await server.execution(name, isOver)
+      assert.deepEqual(await statuses(name), ['succeeded'], name)
+    }
+  })
+})
+
+/** On each node a run that is let end while the store is away, and one that is let end after. */
+async function runEverywhere(t: TestContext, cluster: ClusterProcess, folder: string) {
+  const server = cluster.server('north')
+  const names = {ending: [] as string[], staying: [] as string[]}
+  for (const node of [...NODES.server, ...NODES.agent])
+    for (const kind of ['ending', 'staying'] as const) {
+      const name = `${kind}-${node}`
+      const file = join(folder, name)
+      const wait = `while [ ! -e ${file}.go ]; do sleep 0.1; done`
+      await server.store({
+        name,
+        schedule: '@manually',
+        tags: {node},
+        retries: 1,
+        executor: 'shell',
+        executor_config: {shell: 'true', command: `${wait}; touch ${file}.ended`},
+      })
+      await server.run(name)
+      await server.execution(name, ({status}) => status === 'running')
+      names[kind].push(name)
+    }
+  t.diagnostic(`${names.ending.length + names.staying.length} runs`)
+  return names
+}

@@ -1,0 +1,161 @@
+/**
+ * A store on a file that the next release has migrated: this one may go back to it, a release older still may
+ * not, and a migration happens whole or not at all.
+ */
+import assert from 'node:assert/strict'
+import {spawn} from 'node:child_process'
+import {once} from 'node:events'
+import {mkdtempSync, readdirSync, readFileSync, rmSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {DatabaseSync} from 'node:sqlite'
+import {describe, it, type TestContext} from 'node:test'
+import {MIGRATIONS, SCHEMA_VERSION} from '../../src/store/sql/migrations.ts'
+import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
+import {restoreStore} from '../../src/store/sqlite/backup.ts'
+import {openSqliteStore} from '../../src/store/sqlite/store.ts'
+import {runProgram} from '../support/server-process.ts'
+import {Scene} from './exercise-store/scene.ts'
+import {
+  diesAmid,
+  LATER_MIGRATIONS,
+  migrateFile,
+  migrateFileToNextRelease,
+  NEXT_MIGRATIONS,
+} from './next-release.ts'
+import {countingIds, TurnedClock} from './adjustable-clock.ts'
+
+function folder(context: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), 'belfry-mixed-'))
+  context.after(() => rmSync(path, {recursive: true, force: true}))
+  return path
+}
+
+/** Closed with the test at the latest. */
+function sceneOn(context: TestContext, dataDir: string): Promise<Scene> {
+  return Scene.open(async () => {
+    const clock = new TurnedClock()
+    const opened = await openSqliteStore({dataDir, clock, random: countingIds()})
+    assert(opened.ok, opened.ok ? '' : opened.problem)
+    const {store} = opened
+    context.after(() => store.close())
+    const advance = (ms: number) => clock.advance(ms)
+    return {store, startedAt: clock.now(), advance, close: () => store.close()}
+  })
+}
+
+/** The schema's version, and whether anything of the next release's is there. */
+function found(dataDir: string): [version: unknown, hasNext: boolean] {
+  const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+  const version = database.prepare('PRAGMA user_version').get()?.['user_version']
+  const columns = `SELECT name FROM pragma_table_info('launches') WHERE name LIKE 'next_%'`
+  const hasNext = database.prepare(columns).all().length > 0
+  database.close()
+  return [version, hasNext]
+}
+
+describe('a store on a file', () => {
+  it('that the next release had is worked on again by this one, and so are its images', async (context) => {
+    const dataDir = folder(context)
+    const before = await sceneOn(context, dataDir)
+    await before.submit('a')
+    await before.complete('a', 'succeeded')
+    await before.store.close()
+    migrateFileToNextRelease(dataDir)
+
+    const scene = await sceneOn(context, dataDir)
+    await scene.join('n2')
+    await scene.run('a', ['n2'])
+    await scene.end(await scene.claimOne('n2'), 'succeeded')
+    assert.equal((await scene.job('a')).counters.successCount, 2)
+    assert.equal((await scene.store.facts()).schemaVersion, SCHEMA_VERSION + 1)
+    const image = join(folder(context), 'image.sqlite')
+    await scene.store.backup(image)
+    await scene.store.close()
+
+    const restoredDir = folder(context)
+    const parts = {clock: new TurnedClock(), random: countingIds()}
+    assert.deepEqual(restoreStore(image, restoredDir, parts), {ok: true})
+    assert.deepEqual(found(restoredDir), [SCHEMA_VERSION + 1, true])
+    const restored = await sceneOn(context, restoredDir)
+    assert.equal((await restored.job('a')).counters.successCount, 2)
+    await restored.store.close()
+    // The next release finds nothing to do.
+    migrateFileToNextRelease(restoredDir)
+  })
+
+  it('of the release after the next is refused with a sentence, by a server that ends', async (context) => {
+    const dataDir = folder(context)
+    migrateFile(dataDir, LATER_MIGRATIONS)
+    const server = runProgram(context, ['server', '--data', dataDir, '--http', '127.0.0.1:0'])
+    assert.notEqual((await server.exit).code, 0)
+    const [known, works, newest] = [0, 1, 2].map((ahead) => SCHEMA_VERSION + ahead)
+    const range = `(schema ${newest}, this one knows ${known} and works on ${works})`
+    assert(
+      server.stderr().includes(`was written by a newer Belfry ${range}; start a newer version.`),
+      server.stderr(),
+    )
+    assert.deepEqual(found(dataDir), [newest, true])
+    const parts = {clock: new TurnedClock(), random: countingIds()}
+    const image = join(dataDir, 'belfry.sqlite')
+    const restored = restoreStore(image, folder(context), parts)
+    assert(!restored.ok)
+    assert.match(restored.problem, /was written by a newer Belfry/)
+  })
+
+  it('is as it was when a migration fails at its end', (context) => {
+    const dataDir = folder(context)
+    migrateFile(dataDir, MIGRATIONS)
+    assert.throws(() => migrateFile(dataDir, diesAmid('SELECT no_such_function()')))
+    assert.deepEqual(found(dataDir), [SCHEMA_VERSION, false])
+    migrateFile(dataDir, NEXT_MIGRATIONS)
+    assert.deepEqual(found(dataDir), [SCHEMA_VERSION + 1, true])
+  })
+
+  it('is as it was when the process is killed amid a migration', async (context) => {
+    const dataDir = folder(context)
+    migrateFile(dataDir, MIGRATIONS)
+    const victim = spawn(process.execPath, [
+      join(import.meta.dirname, 'killed-migration.ts'),
+      dataDir,
+    ])
+    const [, signal] = (await once(victim, 'exit')) as [number | null, string | null]
+    assert.equal(signal, 'SIGKILL')
+    assert.deepEqual(found(dataDir), [SCHEMA_VERSION, false])
+    migrateFile(dataDir, NEXT_MIGRATIONS)
+    assert.deepEqual(found(dataDir), [SCHEMA_VERSION + 1, true])
+  })
+})
+
+describe('what lets this release work on the next one’s schema', () => {
+  const folders = ['sql', 'sqlite', 'postgres'].map((name) => {
+    return join(import.meta.dirname, '..', '..', 'src', 'store', name)
+  })
+  const sources = folders.flatMap((path) => readdirSync(path).map((file) => join(path, file)))
+
+  it('statements name their columns', () => {
+    for (const source of sources) {
+      const text = readFileSync(source, 'utf8')
+      // A statement around another one answers what that one names.
+      const statements = text.replaceAll('SELECT * FROM (${text})', '')
+      assert.doesNotMatch(statements, /SELECT\s+(\w+\.)?\*/, source)
+      assert.doesNotMatch(text, /INSERT INTO [\w${}]+\s+(?!\()/, source)
+    }
+  })
+
+  it('a migration after the first only adds', () => {
+    const adding =
+      /^(CREATE TABLE |CREATE INDEX |ALTER TABLE \w+ ADD COLUMN \w+ [^,]*$|INSERT INTO |CREATE SEQUENCE )/
+    for (const {version, statements} of MIGRATIONS.slice(1))
+      for (const sql of statements(sqliteDialect))
+        assert.match(sql, adding, `migration ${version}: an older server may not work on this`)
+  })
+
+  it('a release has one migration, and their numbers follow each other', () => {
+    const versions = MIGRATIONS.map(({version}) => version)
+    assert.deepEqual(
+      versions,
+      versions.map((_, index) => index + 1),
+    )
+  })
+})

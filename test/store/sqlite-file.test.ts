@@ -1,0 +1,306 @@
+/** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
+import assert from 'node:assert/strict'
+import {existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {DatabaseSync} from 'node:sqlite'
+import {describe, it, type TestContext} from 'node:test'
+import {restoreStore} from '../../src/store/sqlite/backup.ts'
+import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
+import {ALL_EXECUTIONS, ALL_ROWS, aRow, MINUTE, Scene, textOf} from './exercise-store/scene.ts'
+import {countingIds, TurnedClock} from './adjustable-clock.ts'
+
+function folder(context: TestContext): string {
+  const path = mkdtempSync(join(tmpdir(), 'belfry-file-'))
+  context.after(() => rmSync(path, {recursive: true, force: true}))
+  return path
+}
+
+async function open(dataDir: string, clock = new TurnedClock()) {
+  const opened = await openSqliteStore({dataDir, clock, random: countingIds()})
+  assert(opened.ok, opened.ok ? '' : opened.problem)
+  return opened
+}
+
+async function refusal(dataDir: string): Promise<string> {
+  const opened = await openSqliteStore({dataDir, clock: new TurnedClock(), random: countingIds()})
+  if (opened.ok) await opened.store.close()
+  return opened.ok ? 'it opened' : opened.problem
+}
+
+/** A scene on a store in `dataDir`; the caller closes it. */
+function scene(dataDir: string, clock = new TurnedClock()): Promise<Scene> {
+  return Scene.open(async () => {
+    const {store} = await open(dataDir, clock)
+    const advance = (ms: number) => clock.advance(ms)
+    return {store, startedAt: clock.now(), advance, close: () => store.close()}
+  })
+}
+
+describe('ownership', () => {
+  it('a second opener is refused by name until the first has closed', async (context) => {
+    const dataDir = folder(context)
+    const {store} = await open(dataDir)
+    const problem = await refusal(dataDir)
+    assert.match(problem, /is held by another Belfry server/)
+    assert(problem.includes(dataDir))
+    await store.probe()
+    await store.close()
+    assert.equal(await refusal(dataDir), 'it opened')
+  })
+
+  it('a directory that is not there is refused', async (context) => {
+    const problem = await refusal(join(folder(context), 'missing'))
+    assert.match(problem, /cannot be used/)
+  })
+
+  it('after a clean stop nothing is checked, after any other the store is', async (context) => {
+    const dataDir = folder(context)
+    const first = await open(dataDir)
+    assert.equal(first.recovered.uncleanStop, false)
+    assert(existsSync(join(dataDir, 'belfry.open')))
+    await first.store.close()
+    assert(!existsSync(join(dataDir, 'belfry.open')))
+    assert(!existsSync(join(dataDir, 'belfry.sqlite-wal')), 'the log is folded into the file')
+    writeFileSync(join(dataDir, 'belfry.open'), '')
+    const second = await open(dataDir)
+    assert.equal(second.recovered.uncleanStop, true)
+    await second.store.close()
+    const third = await open(dataDir)
+    assert.equal(third.recovered.uncleanStop, false)
+    await third.store.close()
+  })
+})
+
+describe('what is found on the disk', () => {
+  it('everything is there after closing and opening; the old lease is not', async (context) => {
+    const dataDir = folder(context)
+    const before = await scene(dataDir)
+    await before.submit('a')
+    const group = await before.complete('a', 'succeeded', {output: 'kept'})
+    const job = await before.job('a')
+    const {clusterId, incarnation} = await before.store.facts()
+    await before.store.close()
+
+    const {store} = await open(dataDir)
+    assert.deepEqual(await store.job('a'), job)
+    const key = {group, node: 'node-1', attempt: 1}
+    assert.equal(textOf((await store.execution('a', key, 100))!.output), 'kept')
+    const facts = await store.facts()
+    assert.deepEqual([facts.clusterId, facts.incarnation], [clusterId, incarnation])
+    assert.deepEqual(facts.durability, {journal_mode: 'wal', synchronous: 'full'})
+    assert.equal(await store.leader(), null)
+    const lease = await store.acquireLease({holder: 'new', nodeId: 'n1', ttlMs: 6_000})
+    assert(lease !== null && lease.term > before.term)
+    await store.close()
+  })
+
+  it('a store of a newer version is refused and left as it is', async (context) => {
+    const dataDir = folder(context)
+    await (await open(dataDir)).store.close()
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+    database.exec('PRAGMA user_version = 99')
+    assert.match(await refusal(dataDir), /was written by a newer Belfry \(schema 99/)
+    database.exec('PRAGMA user_version = 1')
+    database.close()
+    await (await open(dataDir)).store.close()
+  })
+
+  it('another program’s file is refused', async (context) => {
+    const dataDir = folder(context)
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+    database.exec('CREATE TABLE theirs (x)')
+    database.close()
+    assert.match(await refusal(dataDir), /is not a store of Belfry/)
+    rmSync(join(dataDir, 'belfry.sqlite'))
+    writeFileSync(join(dataDir, 'belfry.sqlite'), 'no database at all, but long enough to look')
+    assert.match(await refusal(dataDir), /cannot be opened/)
+  })
+
+  it('damage is found after an unclean stop', async (context) => {
+    const dataDir = folder(context)
+    const {store} = await open(dataDir)
+    await store.close()
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'), {defensive: false})
+    database.exec(`PRAGMA writable_schema = ON;
+      UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'jobs')
+      WHERE name = 'jobs_due'`)
+    database.close()
+    writeFileSync(join(dataDir, 'belfry.open'), '')
+    assert.match(await refusal(dataDir), /is damaged|malformed/)
+  })
+})
+
+describe('writes together', () => {
+  it('one that fails is refused alone', async (context) => {
+    const {store} = await open(folder(context))
+    const bad = {name: 'bad', rules: {} as unknown as string}
+    const results = await Promise.allSettled([
+      store.putPolicy({name: 'a', rules: '1'}),
+      store.putPolicy(bad),
+      store.putPolicy({name: 'b', rules: '2'}),
+    ])
+    assert.deepEqual(
+      results.map(({status}) => status),
+      ['fulfilled', 'rejected', 'fulfilled'],
+    )
+    const policies = await store.policies()
+    assert.deepEqual(
+      policies.map(({name}) => name),
+      ['a', 'b'],
+    )
+    await store.close()
+  })
+
+  it('what was asked for before closing is stored', async (context) => {
+    const dataDir = folder(context)
+    const {store} = await open(dataDir)
+    const writes = Array.from({length: 1_000}, (_, index) =>
+      store.putPolicy({name: `p${index}`, rules: ''}),
+    )
+    await Promise.all([...writes, store.close()])
+    const again = await open(dataDir)
+    assert.equal((await again.store.policies()).length, 1_000)
+    await again.store.close()
+  })
+})
+
+describe('images', () => {
+  it('an image of a busy store becomes a store that never runs the past', async (context) => {
+    const clock = new TurnedClock()
+    const source = await scene(folder(context), clock)
+    await source.submit('a', {retries: 3})
+    await source.submit('manual', {schedule: '@manually'})
+    const done = await source.complete('a', 'succeeded', {output: 'kept'})
+    const running = await source.run('a')
+    await source.claim()
+    const waiting = await source.run('a')
+    const asked = await source.store.requestRun({name: 'a', forced: true, idempotency: null})
+    assert(asked.kind === 'accepted')
+    const before = await source.job('a')
+    const image = join(folder(context), 'image.sqlite')
+    await Promise.all([source.store.backup(image), source.store.putPolicy({name: 'p', rules: ''})])
+    await assert.rejects(source.store.backup(image), /exists already/)
+    const {incarnation, clusterId} = await source.store.facts()
+    await source.store.close()
+
+    clock.advance(10 * MINUTE + 1)
+    const dataDir = folder(context)
+    const random = {id: () => 'a new incarnation'}
+    assert.deepEqual(restoreStore(image, dataDir, {clock, random}), {ok: true})
+    const {store, recovered} = await open(dataDir, clock)
+    assert.equal(recovered.uncleanStop, false)
+    const facts = await store.facts()
+    assert.notEqual(facts.incarnation, incarnation)
+    assert.deepEqual([facts.clusterId, facts.incarnation], [clusterId, 'a new incarnation'])
+
+    const page = await store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
+    assert.deepEqual(
+      page!.rows.map(({group, status, reason}) => [group, status, reason]),
+      [
+        [done, 'succeeded', ''],
+        [running, 'lost', 'restored'],
+        [waiting, 'lost', 'restored'],
+      ],
+    )
+    assert.equal(textOf(page!.rows[0]!.output), 'kept')
+    const job = await store.job('a')
+    assert(job!.nextAt! > clock.now())
+    assert.deepEqual([job!.counters.successCount, job!.counters.errorCount], [1, 2])
+    assert.equal((await store.job('manual'))!.nextAt, null)
+    const ledger = await store.launches('a', {...ALL_ROWS, decision: null})
+    const rows = ledger!.rows.map(({decision, reason, open, count}) => [
+      decision,
+      reason,
+      open,
+      count,
+    ])
+    assert.deepEqual(rows, [
+      ['missed', 'restored', false, 10],
+      ['skipped', 'restored', false, 1],
+      ['launched', '', false, 1],
+      ['launched', '', false, 1],
+      ['launched', '', false, 1],
+    ])
+    assert.equal(ledger!.rows[0]!.scheduledAt, before.nextAt)
+    assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
+    assert.deepEqual(await store.members(), [])
+    const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
+    assert(next.kind === 'accepted' && next.group > asked.group + 1_000_000)
+    await store.close()
+  })
+
+  it('a store in memory gives images too', async (context) => {
+    const clock = new TurnedClock()
+    const memory = openMemoryStore({clock, random: countingIds()})
+    await memory.putPolicy({name: 'p', rules: 'r'})
+    const image = join(folder(context), 'image.sqlite')
+    await memory.backup(image)
+    await memory.close()
+    const dataDir = folder(context)
+    assert.deepEqual(restoreStore(image, dataDir, {clock, random: countingIds()}), {ok: true})
+    const {store} = await open(dataDir, clock)
+    assert.deepEqual(await store.policy('p'), {name: 'p', rules: 'r'})
+    await store.close()
+  })
+
+  it('what is no image, is newer, or would overwrite something is refused', async (context) => {
+    const options = {clock: new TurnedClock(), random: countingIds()}
+    const restore = (image: string, dataDir: string) => {
+      const result = restoreStore(image, dataDir, options)
+      return result.ok ? 'restored' : result.problem
+    }
+    const source = folder(context)
+    await (await open(source)).store.close()
+    const image = join(source, 'belfry.sqlite')
+    assert.match(restore(join(source, 'nothing'), folder(context)), /There is no image/)
+    assert.match(restore(image, source), /is not empty/)
+    const text = join(folder(context), 'text')
+    writeFileSync(text, 'this is not a database, whatever its name may say about it')
+    const target = folder(context)
+    assert.match(restore(text, target), /cannot be restored/)
+    const foreign = new DatabaseSync(join(folder(context), 'foreign'))
+    foreign.exec('CREATE TABLE theirs (x)')
+    assert.match(restore(foreign.location()!, folder(context)), /is not a store of Belfry/)
+    foreign.close()
+    const newer = new DatabaseSync(image)
+    newer.exec('PRAGMA user_version = 99')
+    newer.close()
+    assert.match(restore(image, folder(context)), /newer Belfry/)
+    mkdirSync(join(target, 'again'))
+    assert(!existsSync(join(target, 'belfry.sqlite')))
+  })
+})
+
+describe('a long read', () => {
+  it('lets other work go first and still sees one moment', async (context) => {
+    const clock = new TurnedClock()
+    const played = await scene(folder(context), clock)
+    await Promise.all(Array.from({length: 1_100}, (_, index) => played.submit(`job-${index}`)))
+    let breaths = 0
+    const {after} = clock
+    clock.after = (delayMs, callback) => {
+      breaths += 1
+      return after.call(clock, delayMs, callback)
+    }
+    const query = {...ALL_ROWS, metadata: [], text: '', status: null, disabled: null} as const
+    const list = played.store.jobs({...query, sort: 'name', order: 'asc'})
+    await played.store.deleteJob('job-1099')
+    const page = await list
+    assert.deepEqual([page.total, page.rows.length, breaths], [1_100, 1_100, 2])
+    assert.equal((await played.store.totals()).jobs, 1_099)
+    await played.store.close()
+  })
+})
+
+it('rows of a decision that cannot be written leave nothing', async (context) => {
+  const played = await scene(folder(context))
+  const job = await played.submit('a')
+  played.advance(MINUTE)
+  const twice = [aRow(job.nextAt!, 'launched'), aRow(job.nextAt!, 'launched')]
+  await assert.rejects(played.decide(job, twice, job.nextAt! + MINUTE), /the store failed/)
+  assert.equal((await played.job('a')).nextAt, job.nextAt)
+  assert.equal((await played.store.launches('a', {...ALL_ROWS, decision: null}))!.total, 0)
+  assert.deepEqual(await played.claim(), [])
+  await played.store.close()
+})

@@ -1,0 +1,113 @@
+/** The launch loop alone over a store on disk: what one pass costs, and what an outage of a week costs. */
+import type {CatchUp} from '../../../src/core/job.ts'
+import type {BelfryEvent} from '../../../src/ports/events.ts'
+import {aSpec, FlowNode, submitting} from '../flow-node.ts'
+import {answerQuestions} from '../link.ts'
+
+const HOUR_MS = 3_600_000
+const WEEK_MS = 7 * 24 * HOUR_MS
+const ALL = {start: 0, end: null, decision: null} as const
+
+export interface PassesInput {
+  readonly dataDir: string
+  readonly count: number
+  /** Connection string of a PostgreSQL; absent = SQLite in the data directory. */
+  readonly store?: string
+}
+
+export interface PassCosts {
+  /** Durations of passes that found nothing due. */
+  readonly idleMs: readonly number[]
+  /** Durations of passes that launched one job, commit included. */
+  readonly oneMs: readonly number[]
+}
+
+export interface OutageInput {
+  readonly dataDir: string
+  readonly schedule: string
+  readonly catchUp: CatchUp
+}
+
+export interface OutageCost {
+  /** Until nothing is due any more, commits included. */
+  readonly ms: number
+  readonly passes: number
+  readonly rows: number
+  /** Planned times those rows stand for. */
+  readonly plannedTimes: number
+  readonly launched: number
+}
+
+export const handlers = {
+  /** In a store that other jobs may be in, none of them due. */
+  passes: async ({dataDir, count, store}: PassesInput): Promise<PassCosts> => {
+    const node = await FlowNode.open({dataDir, slots: 1, store})
+    const name = 'the-one-that-is-due'
+    const first = Math.ceil(node.clock.now() / HOUR_MS) * HOUR_MS
+    await node.store.submit(submitting(aSpec(name, {schedule: '@every 1h', startsAt: first})))
+    await node.startLaunching()
+    await pass(node, 0)
+    const idleMs: number[] = []
+    const oneMs: number[] = []
+    for (let index = 0; index < count; index += 1) {
+      node.wakeup.ring('launch')
+      idleMs.push((await pass(node, 0)).duration_ms)
+      node.clock.setTo(first + index * HOUR_MS)
+      node.wakeup.ring('launch')
+      oneMs.push((await pass(node, 1)).duration_ms)
+    }
+    await node.close()
+    return {idleMs, oneMs}
+  },
+
+  /** In an empty store: one job, nobody there to launch it for a week, then somebody is. */
+  outage: async ({dataDir, schedule, catchUp}: OutageInput): Promise<OutageCost> => {
+    const node = await FlowNode.open({dataDir, slots: 1})
+    const name = 'every-second'
+    const stored = await node.store.submit(submitting(aSpec(name, {schedule, catchUp})))
+    if (stored.kind !== 'stored') throw new Error(stored.kind)
+    node.clock.setTo(node.clock.now() + WEEK_MS)
+    const beganAt = performance.now()
+    await node.startLaunching()
+    let passes = 0
+    let nextAt: number | null = 0
+    while (nextAt !== null && nextAt <= node.clock.now()) {
+      await pass(node, 1)
+      passes += 1
+      nextAt = (await node.store.job(name))?.nextAt ?? null
+    }
+    const ms = performance.now() - beganAt
+    const page = await node.store.launches(name, ALL)
+    const rows = page!.rows
+    await node.close()
+    return {
+      ms,
+      passes,
+      rows: rows.length,
+      plannedTimes: rows.reduce((sum, {count}) => sum + count, 0),
+      launched: rows.filter(({decision}) => decision === 'launched').length,
+    }
+  },
+}
+
+type Pass = Extract<BelfryEvent, {name: 'launch_pass_done'}>['data']
+
+/** The next pass with so many due; others are let by. */
+async function pass(node: FlowNode, due: number): Promise<Pass> {
+  for (;;) {
+    const done = await anyPass(node)
+    if (done.due === due) return done
+  }
+}
+
+function anyPass(node: FlowNode): Promise<Pass> {
+  return new Promise((resolve) => {
+    const stop = node.events.listen((event) => {
+      if (event.name !== 'launch_pass_done') return
+      stop()
+      resolve(event.data)
+    })
+  })
+}
+
+answerQuestions(handlers)

@@ -1,0 +1,265 @@
+/**
+ * The flow of one server without its HTTP side: the real services, wired by the server's own
+ * `server-flow.ts` over the real store on disk, with an executor of the benchmark's choice and a clock
+ * that can be set forward, so that work planned for later is due now.
+ */
+import {availableParallelism} from 'node:os'
+import {Membership} from '../../src/node/membership.ts'
+import {loadConfig, type Config} from '../../src/config/server.ts'
+import type {JobSpec} from '../../src/core/job.ts'
+import type {ExecutorRegistry} from '../../src/executors/registry.ts'
+import type {RunService} from '../../src/node/runner.ts'
+import type {Clock} from '../../src/ports/runtime.ts'
+import type {Events} from '../../src/ports/events.ts'
+import type {Executor} from '../../src/ports/executor.ts'
+import type {SubmitRequest} from '../../src/ports/job-store.ts'
+import type {Store} from '../../src/ports/store.ts'
+import {createProcessors} from '../../src/processors/registry.ts'
+import {leaderServices, runService, type FlowParts} from '../../src/app/node.ts'
+import type {Service} from '../../src/lib/loop.ts'
+import {parseAddress} from '../../src/store/postgres/url.ts'
+import {openPostgresStore, type PostgresStoreOptions} from '../../src/store/postgres/store.ts'
+import type {ClosableWakeup} from '../../src/store/postgres/wakeup.ts'
+import {openSqliteStore} from '../../src/store/sqlite/store.ts'
+import {localEvents} from '../../src/telemetry/event-bus.ts'
+import {localWakeup} from '../../src/platform/wakeup.ts'
+import {openMetrics} from '../../src/telemetry/metrics.ts'
+import {systemClock} from '../../src/platform/clock.ts'
+import {systemRandom} from '../../src/platform/random.ts'
+import {PLAIN_SPEC} from '../../test/support/fixtures.ts'
+
+const NODE = {id: 'id-of-bench', incarnation: 'first-life'} as const
+/** No run of the benchmark lasts so long, however far its clock is set. */
+const LEASE_MS = 50 * 365 * 86_400_000
+const FRESH_MS = 10_000
+
+/** The machine's clock, set forward at will. Lengths and timers are not touched by that. */
+export class SetClock implements Clock {
+  readonly #clock = systemClock()
+  #aheadMs = 0
+
+  now(): number {
+    return this.#clock.now() + this.#aheadMs
+  }
+
+  monotonicMs(): number {
+    return this.#clock.monotonicMs()
+  }
+
+  after(delayMs: number, callback: () => void) {
+    return this.#clock.after(delayMs, callback)
+  }
+
+  setTo(instant: number): void {
+    this.#aheadMs += Math.max(0, instant - this.now())
+  }
+
+  /** The time of another clock, set forward as far as this one. */
+  ahead(instant: number): number {
+    return instant + this.#aheadMs
+  }
+}
+
+/** Ends well at once and starts nothing. */
+const NOTHING: Executor = {
+  name: 'shell',
+  parameters: [],
+  check: () => ({problems: [], warnings: []}),
+  start: () => ({
+    cancel: () => undefined,
+    kill: () => undefined,
+    ended: Promise.resolve({outcome: 'succeeded', exitCode: 0, head: '', foot: ''}),
+  }),
+}
+
+export const startsNothing: ExecutorRegistry = {
+  get: () => NOTHING,
+  names: () => ['shell'],
+  endOrphans: async () => ({ended: []}),
+  start: async () => undefined,
+  stop: async () => undefined,
+  runProgram: async () => '',
+  spawnUsed: () => null,
+}
+
+export interface FlowChoice {
+  readonly dataDir: string
+  readonly slots: number
+  /** Connection string of a PostgreSQL; absent = SQLite in the data directory. */
+  readonly store?: string | undefined
+}
+
+interface Parts {
+  readonly config: Config
+  readonly clock: SetClock
+  readonly events: Events
+  readonly store: Store
+  readonly wakeup: ClosableWakeup
+}
+
+export class FlowNode {
+  readonly config: Config
+  readonly clock: SetClock
+  readonly events: Events
+  readonly store: Store
+  readonly wakeup: ClosableWakeup
+  readonly #running: Service[] = []
+  #metrics: {stop(): void} | null = null
+
+  private constructor({config, clock, events, store, wakeup}: Parts) {
+    this.config = config
+    this.clock = clock
+    this.events = events
+    this.store = store
+    this.wakeup = wakeup
+  }
+
+  /** The store of a node that does nothing yet. */
+  static async open({dataDir, slots, store: url}: FlowChoice): Promise<FlowNode> {
+    const config = configOf(dataDir, slots)
+    const clock = new SetClock()
+    const events = localEvents(clock)
+    const options = {
+      outputKeptBytes: config.limits.outputTailBytes,
+      commitItemsMax: config.limits.commitItemsMax,
+      clock,
+      random: systemRandom(),
+      events,
+    }
+    const {store, wakeup} =
+      url === undefined
+        ? await openSqlite({...options, dataDir})
+        : await openPostgres({...options, url, time: (serverNow) => clock.ahead(serverNow)})
+    await store.agreeTimezone('UTC')
+    return new FlowNode({config, clock, events, store, wakeup})
+  }
+
+  /** Joins, and starts everything a server runs beside its API. */
+  async start(executors: ExecutorRegistry): Promise<void> {
+    const parts = this.#parts()
+    const term = await this.lead()
+    const {store, clock, events, config} = this
+    this.#metrics = openMetrics({events, totals: () => store.totals(), version: 'bench'})
+    const membership = new Membership({
+      store,
+      clock,
+      events,
+      member: this.#member(),
+      heartbeatMs: config.limits.heartbeatMs,
+      replaced: () => undefined,
+    })
+    const processors = createProcessors({
+      dataDir: config.dataDirectory,
+      nodeName: config.nodeName,
+      clock,
+      logRoot: null,
+      syslogUrl: null,
+      writeLog: () => undefined,
+      runProgram: null,
+    })
+    const run: RunService = runService(parts, NODE, executors, processors)
+    const services = [membership, run, ...leaderServices(parts, 'UTC', term, over)]
+    for (const service of services) service.start()
+    this.#running.push(...services)
+  }
+
+  /** Only what decides launches; there is a node to launch on, but it runs nothing. */
+  async startLaunching(): Promise<void> {
+    const [launching] = leaderServices(this.#parts(), 'UTC', await this.lead(), over)
+    launching!.start()
+    this.#running.push(launching!)
+  }
+
+  /** Joins as the one node and takes the lease; answers the term. */
+  async lead(): Promise<number> {
+    await this.store.join({member: this.#member()}, FRESH_MS)
+    const lease = await this.store.acquireLease({
+      holder: NODE.incarnation,
+      nodeId: NODE.id,
+      ttlMs: LEASE_MS,
+    })
+    if (lease === null) throw new Error('another holds the lease of a folder that is ours alone')
+    return lease.term
+  }
+
+  async close(): Promise<void> {
+    for (const service of this.#running.toReversed()) await service.stop()
+    this.#metrics?.stop()
+    await this.wakeup.close()
+    await this.store.close()
+  }
+
+  #parts(): FlowParts {
+    const {config, store, clock, wakeup, events} = this
+    return {config, store, clock, wakeup, events, random: systemRandom()}
+  }
+
+  #member() {
+    const {nodeName: name, slots} = this.config
+    const place = {address: '127.0.0.1', port: 0, tags: {}, version: 'bench'}
+    return {...NODE, ...place, name, slots, server: true, runs: true}
+  }
+}
+
+interface OpenedStore {
+  readonly store: Store
+  readonly wakeup: ClosableWakeup
+}
+
+async function openSqlite(options: Parameters<typeof openSqliteStore>[0]): Promise<OpenedStore> {
+  const opened = await openSqliteStore(options)
+  if (!opened.ok) throw new Error(opened.problem)
+  return {store: opened.store, wakeup: {...localWakeup(), close: async () => undefined}}
+}
+
+async function openPostgres(options: PostgresStoreOptions): Promise<OpenedStore> {
+  const opened = await openPostgresStore(options)
+  if (!opened.ok) throw new Error(opened.problem)
+  return {store: opened.store, wakeup: opened.wakeupOver(localWakeup())}
+}
+
+function over(): never {
+  throw new Error('the term of a node that is alone ended')
+}
+
+function configOf(dataDir: string, slots: number): Config {
+  const argv = ['--data', dataDir, '--slots', String(slots), '--name', 'bench', '--timezone', 'UTC']
+  const loaded = loadConfig(
+    argv,
+    {},
+    {
+      name: 'bench',
+      cores: availableParallelism(),
+      timezone: 'UTC',
+      directory: process.cwd(),
+      readFile: () => '',
+    },
+    parseAddress,
+  )
+  if (!loaded.ok) throw new Error(loaded.problem)
+  return loaded.config
+}
+
+/** A definition as an accepted submit stores it. */
+export function aSpec(name: string, changes: Partial<JobSpec> = {}): JobSpec {
+  const shell = {executor: 'shell', executorConfig: {command: 'true'}}
+  return {...PLAIN_SPEC, ...shell, name, schedule: '@manually', timezone: '', ...changes}
+}
+
+export function submitting(spec: JobSpec): SubmitRequest {
+  return {spec, ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+}
+
+/** New jobs in one transaction; one of very many would exceed what a statement may take. */
+const STORED_AT_ONCE = 5_000
+const NEVER_RUN = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+/** Stores new jobs. */
+export async function storeAll(store: Store, specs: readonly JobSpec[]): Promise<void> {
+  const entries = specs.map((spec) => ({spec, counters: NEVER_RUN}))
+  for (let from = 0; from < entries.length; from += STORED_AT_ONCE) {
+    const piece = entries.slice(from, from + STORED_AT_ONCE)
+    const {kind} = await store.restore(piece, {disabled: false})
+    if (kind !== 'restored') throw new Error(`${piece.length} jobs: ${kind}`)
+  }
+}

@@ -1,0 +1,39 @@
+/**
+ * Start lags from the ledger of a stopped server: read straight from its database, since it is whole
+ * and still.
+ */
+import {DatabaseSync} from 'node:sqlite'
+import {storeFiles} from '../../src/store/sqlite/files.ts'
+
+interface LagRow {
+  readonly lag: number
+  readonly count: number
+}
+
+/**
+ * From the planned time to the decision, in ms, for every launch by schedule of the jobs whose names
+ * begin so. Planned times before `from` do not count. Throws when a planned time did not become a
+ * launch.
+ */
+export function startLags(dataDir: string, prefix: string, from = 0): number[] {
+  const {database: file} = storeFiles(dataDir)
+  const database = new DatabaseSync(file, {readOnly: true})
+  try {
+    const range = [prefix, `${prefix}~`, from] as const
+    const select = `FROM launches WHERE cause = 'schedule' AND job_name >= ? AND job_name < ?
+      AND scheduled_at >= ?`
+    // What a statement answers has no type; these are the columns selected.
+    const others = database
+      .prepare(`SELECT count(*) AS count ${select} AND decision <> 'launched'`)
+      .get(...range) as unknown as LagRow
+    if (others.count > 0)
+      throw new Error(`${others.count} planned times of ${prefix} did not launch`)
+    // As above.
+    const rows = database
+      .prepare(`SELECT decided_at - scheduled_at AS lag ${select}`)
+      .all(...range) as unknown as LagRow[]
+    return rows.map(({lag}) => lag)
+  } finally {
+    database.close()
+  }
+}

@@ -1,0 +1,148 @@
+/**
+ * How late launches are decided and executions are claimed on PostgreSQL: at a steady rate, when many jobs
+ * are due in the same second, and when so many are that only their launches are awaited. The commands are
+ * real; servers, PostgreSQL and commands share the cores.
+ */
+import type {TestPostgres} from '../../../test/support/postgres.ts'
+import type {handlers as Client} from '../children/http-client.ts'
+import {clusterLags, type Lags} from '../cluster-ledger.ts'
+import {Cluster, startPostgres} from '../cluster.ts'
+import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
+import {quantile, type Target} from '../figures.ts'
+import {Link} from '../link.ts'
+import type {Bench, Section} from '../section.ts'
+
+/** For the jobs to be stored before the instant. */
+const AHEAD_MS = 2_000
+const AHEAD_PER_JOB_MS = 0.3
+/** Jobs in one request: they are one transaction, and a statement has its limit. */
+const STORED_AT_ONCE = 10_000
+const WARM_UP_MS = 2_000
+const LOOK_EVERY_MS = 100
+const LIMIT_MS = 90_000
+const P50_MAX_MS = 50
+const P99_MAX_MS = 500
+const RECORDED_MAX_MS = 10_000
+const PROBE_EVERY_MS = 20
+const PROBE_MS = 8_000
+const GET_MAX_MS = 250
+
+export const clusterStartLag: Section = {
+  name: 'start lag',
+  measure: async (bench) => {
+    const postgres = await startPostgres(bench.scratch)
+    const {servers: counts} = bench.plan.cluster
+    for (const servers of counts) await measureSteady(bench, postgres, servers)
+    for (const servers of counts) await measureBurst(bench, postgres, servers)
+    await measureFlood(bench, postgres, counts.at(-1)!)
+  },
+}
+
+/** So many jobs, each every second, spread over it. */
+async function measureSteady(bench: Bench, postgres: TestPostgres, servers: number): Promise<void> {
+  const {plan, scratch, say} = bench
+  const {steadyPerSecond: rate} = plan
+  const {steadyMs} = plan.cluster
+  const label = `${servers} × server, ${rate} launches/s`
+  say(label)
+  const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
+  const startAt = nextSecond(AHEAD_MS)
+  await cluster.servers[0]!.store(steady(rate, startAt, true))
+  const from = startAt + WARM_UP_MS
+  const to = from + steadyMs
+  await until(to)
+  // Also what is late: it would be missing just where it counts.
+  await noneLeft(
+    cluster,
+    `SELECT (SELECT count(*) FROM jobs WHERE next_at < ${to})::int
+    + (SELECT count(*) FROM launches JOIN executions USING (group_id)
+      WHERE scheduled_at < ${to} AND started_at IS NULL)::int AS left`,
+  )
+  const lags = await clusterLags(cluster, 'steady-', {from, to})
+  addLags(bench, label, lags, {p50: {atMost: P50_MAX_MS}, p99: {atMost: P99_MAX_MS}})
+  const expected = (rate * steadyMs) / SECOND_MS
+  if (lags.startedMs.length !== expected)
+    throw new Error(`${lags.startedMs.length} executions of ${expected}`)
+  await cluster.end()
+}
+
+/** All of them planned for one instant, awaited until the last one has started. */
+async function measureBurst(bench: Bench, postgres: TestPostgres, servers: number): Promise<void> {
+  const {burstDue: jobs} = bench.plan.cluster
+  const label = `${servers} × server, ${jobs.toLocaleString('en-GB')} due at once`
+  bench.say(label)
+  const {cluster} = await stored(bench, postgres, servers, jobs)
+  await noneLeft(
+    cluster,
+    `SELECT count(*)::int AS left FROM jobs j WHERE NOT EXISTS
+    (SELECT 1 FROM executions e WHERE e.job_id = j.id AND e.started_at IS NOT NULL)`,
+  )
+  addLags(bench, label, await clusterLags(cluster, 'burst-'), {p50: null, p99: null})
+  await cluster.end()
+}
+
+/** More than can be started within a while: the launches alone, and what a caller feels of it. */
+async function measureFlood(bench: Bench, postgres: TestPostgres, servers: number): Promise<void> {
+  const {floodDue: jobs} = bench.plan.cluster
+  const label = `${servers} × server, ${jobs.toLocaleString('en-GB')} due at once`
+  bench.say(label)
+  const {cluster, dueAt} = await stored(bench, postgres, servers, jobs)
+  const client = Link.start<typeof Client>(bench.scratch, 'http-client.ts')
+  const url = `${cluster.servers.at(-1)!.url}/v1/jobs/burst-1`
+  const [recordedMs, {p50Ms, p99Ms}] = await Promise.all([
+    noneLeft(cluster, `SELECT count(*)::int AS left FROM jobs WHERE next_at IS NOT NULL`).then(
+      () => Date.now() - dueAt,
+    ),
+    client.ask('probe', {url, everyMs: PROBE_EVERY_MS, ms: PROBE_MS}),
+  ])
+  const {decidedMs} = await clusterLags(cluster, 'burst-')
+  bench.figures.add(`${label}: the last is recorded after`, 'ms', recordedMs, {
+    atMost: RECORDED_MAX_MS,
+  })
+  bench.figures.add(`${label}: launched, p50`, 'ms', quantile(decidedMs, 0.5))
+  bench.figures.add(`${label}: GET a job meanwhile, p50`, 'ms', p50Ms)
+  bench.figures.add(`${label}: GET a job meanwhile, p99`, 'ms', p99Ms, {atMost: GET_MAX_MS})
+  await client.end()
+  // What it still has to run nobody waits for.
+  await cluster.end('kill')
+}
+
+/** A cluster with so many jobs stored that are due at one instant, when that has come. */
+async function stored(bench: Bench, postgres: TestPostgres, servers: number, count: number) {
+  const {plan, scratch} = bench
+  const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
+  const dueAt = nextSecond(AHEAD_MS + count * AHEAD_PER_JOB_MS)
+  const jobs = atOnce(count, dueAt)
+  for (let from = 0; from < count; from += STORED_AT_ONCE)
+    await cluster.servers[0]!.store(jobs.slice(from, from + STORED_AT_ONCE))
+  if (Date.now() >= dueAt) throw new Error('the jobs were not stored in time')
+  await until(dueAt)
+  return {cluster, dueAt}
+}
+
+/** Asks how many are left until none is. */
+async function noneLeft(cluster: Cluster, sql: string): Promise<void> {
+  const beganAt = performance.now()
+  for (;;) {
+    const [row] = await cluster.rows<{left: number}>(sql)
+    if (row!.left === 0) return
+    if (performance.now() - beganAt > LIMIT_MS) throw new Error(`${row!.left} are left`)
+    await until(Date.now() + LOOK_EVERY_MS)
+  }
+}
+
+function addLags(
+  {figures}: Bench,
+  label: string,
+  {decidedMs, startedMs}: Lags,
+  targets: {readonly p50: Target | null; readonly p99: Target | null},
+): void {
+  for (const [what, lags] of [
+    ['launched', decidedMs],
+    ['claimed', startedMs],
+  ] as const) {
+    figures.add(`${label}: ${what}, p50`, 'ms', quantile(lags, 0.5), targets.p50)
+    figures.add(`${label}: ${what}, p99`, 'ms', quantile(lags, 0.99), targets.p99)
+    figures.add(`${label}: ${what}, max`, 'ms', quantile(lags, 1))
+  }
+}

@@ -1,0 +1,180 @@
+/**
+ * A real server for a section: `src/main.ts server` in a process of its own on a free port, or the same
+ * server in a process that holds memory. Spoken to only through its API.
+ */
+import {spawn, type ChildProcess} from 'node:child_process'
+import {fileURLToPath} from 'node:url'
+import {cleanEnvironment, Link} from './link.ts'
+import type {Scratch} from './scratch.ts'
+import type {handlers as HoldingServer} from './children/holding-server.ts'
+
+const ENTRY = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+const READY_LIMIT_MS = 120_000
+const MS_PER_SECOND = 1000
+const MIB = 2 ** 20
+
+export interface ServerChoice {
+  readonly dataDir: string
+  readonly slots: number
+  /** 0 = the plain process. */
+  readonly heldMiB?: number
+  /** Connection string of the PostgreSQL that it shares; absent = SQLite in the data directory. */
+  readonly store?: string
+  /** Of the node; servers that share a store have one each. */
+  readonly name?: string
+  /** More of them, e.g. `--keep-launches=1000`. */
+  readonly flags?: readonly string[]
+}
+
+export interface ServerFigures {
+  /** Executions that are launched and not started. */
+  readonly waiting: number
+  /** Launches by schedule since the start. */
+  readonly launched: number
+  /** Since the reading before. */
+  readonly loopLagP99Ms: number
+  readonly loopLagMaxMs: number
+  readonly residentMiB: number
+}
+
+/** A job as the API takes it. */
+export type JobBody = Readonly<Record<string, unknown>> & {readonly name: string}
+
+interface Started {
+  readonly url: string
+  readonly readyMs: number
+  readonly pid: number
+  readonly end: () => Promise<void>
+}
+
+export class ServerProcess {
+  readonly url: string
+  /** From the start of the process to its ready line. */
+  readonly readyMs: number
+  readonly pid: number
+  readonly #end: () => Promise<void>
+
+  private constructor(started: Started) {
+    this.url = started.url
+    this.readyMs = started.readyMs
+    this.pid = started.pid
+    this.#end = started.end
+  }
+
+  static async start(scratch: Scratch, choice: ServerChoice): Promise<ServerProcess> {
+    const {dataDir, slots, heldMiB = 0, store, name = 'bench', flags = []} = choice
+    const argv = [
+      '--http=127.0.0.1:0',
+      `--data=${dataDir}`,
+      `--slots=${slots}`,
+      `--name=${name}`,
+      '--timezone=UTC',
+      '--grace=0',
+      '--log-level=error',
+      ...(store === undefined ? [] : [`--store=${store}`]),
+      ...flags,
+    ]
+    const beganAt = performance.now()
+    if (heldMiB > 0) {
+      const link = Link.start<typeof HoldingServer>(scratch, 'holding-server.ts')
+      const {url} = await link.ask('start', {argv, heldMiB})
+      const readyMs = performance.now() - beganAt
+      return new ServerProcess({url, readyMs, pid: link.pid, end: () => link.end()})
+    }
+    const child = scratch.watch(
+      spawn(process.execPath, ['--disable-warning=ExperimentalWarning', ENTRY, 'server', ...argv], {
+        env: cleanEnvironment(),
+        stdio: ['ignore', 'pipe', 'inherit'],
+      }),
+    )
+    const url = await readyUrl(child)
+    const readyMs = performance.now() - beganAt
+    return new ServerProcess({url, readyMs, pid: child.pid!, end: () => terminated(child)})
+  }
+
+  /** Ends it and what it runs. */
+  async stop(): Promise<void> {
+    await this.#end()
+  }
+
+  /** Ends it as a crash does; resolves when it is gone. */
+  async kill(): Promise<void> {
+    process.kill(this.pid, 'SIGKILL')
+    await this.#end()
+  }
+
+  async get(path: string): Promise<Response> {
+    const response = await fetch(`${this.url}${path}`)
+    if (!response.ok) throw new Error(`${path} answered ${response.status}`)
+    return response
+  }
+
+  /** Stores jobs, all in one transaction. */
+  async store(jobs: readonly JobBody[]): Promise<void> {
+    const form = new FormData()
+    form.set('file', new Blob([JSON.stringify(jobs)]), 'jobs.json')
+    const response = await fetch(`${this.url}/v1/restore`, {method: 'POST', body: form})
+    const text = await response.text()
+    if (!response.ok) throw new Error(`restore answered ${response.status}: ${text}`)
+  }
+
+  /**
+   * Executions that ended well, from the statistics that their own transactions wrote; with the instant
+   * of the answer.
+   */
+  async succeeded(): Promise<{readonly count: number; readonly atMs: number}> {
+    const response = await this.get('/v1/stats?days=2')
+    const {stats} = (await response.json()) as {stats: readonly {success_count: number}[]}
+    return {
+      count: stats.reduce((sum, day) => sum + day.success_count, 0),
+      atMs: performance.now(),
+    }
+  }
+
+  async figures(): Promise<ServerFigures> {
+    const text = await (await this.get('/metrics')).text()
+    const lines = text.split('\n')
+    const find = (series: string) => lines.find((line) => line.startsWith(`${series} `))
+    const value = (series: string) => {
+      const line = find(series)
+      if (line === undefined) throw new Error(`/metrics has no ${series}`)
+      return Number(line.slice(series.length + 1))
+    }
+    const launched = 'belfry_launches_total{decision="launched",cause="schedule"}'
+    const lag = (quantile: string) =>
+      value(`belfry_event_loop_lag_seconds{quantile="${quantile}"}`) * MS_PER_SECOND
+    return {
+      waiting: value('belfry_executions_waiting'),
+      // There is no such series before the first launch.
+      launched: find(launched) === undefined ? 0 : value(launched),
+      loopLagP99Ms: lag('0.99'),
+      loopLagMaxMs: lag('1'),
+      residentMiB: value('process_resident_memory_bytes') / MIB,
+    }
+  }
+}
+
+function readyUrl(child: ChildProcess): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const late = setTimeout(() => reject(new Error('the server was not ready')), READY_LIMIT_MS)
+    let text = ''
+    child.stdout!.on('data', (piece: Buffer) => {
+      text += piece.toString('utf8')
+      const url = /is ready on (\S+)/.exec(text)?.[1]
+      if (url === undefined) return
+      clearTimeout(late)
+      resolve(url)
+    })
+    child.once('exit', (code) => {
+      clearTimeout(late)
+      reject(new Error(`the server ended with exit status ${code}`))
+    })
+  })
+}
+
+async function terminated(child: ChildProcess): Promise<void> {
+  if (child.exitCode !== null || child.signalCode !== null) return
+  const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
+  child.kill('SIGTERM')
+  await ended
+}

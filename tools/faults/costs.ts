@@ -1,0 +1,75 @@
+/**
+ * What faults cost, read from the ledger: how long nobody launched after a leader was gone, and how long it
+ * took until work started on time again. All times are of one machine, hence of one clock.
+ */
+import type {Answer} from '../../test/support/server-process.ts'
+import type {Fault} from './faults.ts'
+
+type Json = Answer['json']
+
+/** A first attempt that starts later than this was disturbed. */
+const DISTURBED_MS = 2_000
+
+export interface Cost {
+  readonly fault: Fault
+  /**
+   * From the fault of a leader to the first launch under a new term, ms; `null` = none began before the next
+   * fault.
+   */
+  readonly takeoverMs: number | null
+  /**
+   * From the fault (from its end, when it lasts) until what was planned before the next one had started, ms;
+   * 0 = nothing was late.
+   */
+  readonly recoveryMs: number
+}
+
+interface Started {
+  readonly plannedAt: number
+  readonly decidedAt: number
+  readonly startedAt: number
+  readonly term: number
+}
+
+/** `rows` = those of all jobs that fire by schedule. */
+export function costsOf(faults: readonly Fault[], rows: readonly Json[]): readonly Cost[] {
+  const started = rows.flatMap(startedOf).toSorted((a, b) => a.plannedAt - b.plannedAt)
+  return faults.map((fault, index): Cost => {
+    const next = faults.slice(index + 1).find(({from}) => from > fault.to)?.from ?? Infinity
+    const meanwhile = started.filter(({plannedAt}) => plannedAt >= fault.from && plannedAt < next)
+    return {
+      fault,
+      takeoverMs: fault.wasLeader ? takeoverMs(fault, next, started) : null,
+      recoveryMs: recoveryMs(fault, meanwhile),
+    }
+  })
+}
+
+function startedOf(row: Json): Started[] {
+  if (row.decision !== 'launched') return []
+  const [first] = row.executions
+  return [
+    {
+      plannedAt: Date.parse(row.scheduled_at),
+      decidedAt: Date.parse(row.decided_at),
+      startedAt: Date.parse(first.started_at),
+      term: row.term,
+    },
+  ]
+}
+
+function takeoverMs(fault: Fault, next: number, started: readonly Started[]): number | null {
+  const before = started.filter(({decidedAt}) => decidedAt < fault.from)
+  const term = Math.max(0, ...before.map((launch) => launch.term))
+  const after = started.filter((launch) => launch.term > term && launch.decidedAt < next)
+  if (after.length === 0) return null
+  return Math.min(...after.map(({decidedAt}) => decidedAt)) - fault.from
+}
+
+function recoveryMs({kind, from, to}: Fault, meanwhile: readonly Started[]): number {
+  const disturbed = meanwhile.filter(
+    ({plannedAt, startedAt}) => startedAt - plannedAt > DISTURBED_MS,
+  )
+  const lasts = kind !== 'kill' && kind !== 'stop'
+  return Math.max(0, ...disturbed.map(({startedAt}) => startedAt - (lasts ? to : from)))
+}

@@ -1,0 +1,110 @@
+/** Which fault comes next, by seed: the same seed draws the same faults, though not the same moments. */
+import type {SeededRandom} from '../../test/support/seeded-random.ts'
+import type {ClusterProcess} from './cluster-process.ts'
+import type {Faults} from './faults.ts'
+import {elapse} from './load.ts'
+
+const SECOND_MS = 1_000
+/** Between two faults: time for some to have settled, and for others to meet the next one. */
+const CALM_MS = {least: SECOND_MS, most: 8 * SECOND_MS}
+
+interface Draw {
+  /** How often, compared with the others. */
+  readonly weight: number
+  readonly go: (dice: SeededRandom) => Promise<void>
+}
+
+export class FaultPlan {
+  readonly #cluster: ClusterProcess
+  readonly #faults: Faults
+  readonly #dice: SeededRandom
+  readonly #stop: AbortSignal
+  readonly #draws: readonly Draw[]
+  readonly #met = new Set<string>()
+
+  constructor(cluster: ClusterProcess, faults: Faults, dice: SeededRandom, stop: AbortSignal) {
+    this.#cluster = cluster
+    this.#faults = faults
+    this.#dice = dice
+    this.#stop = stop
+    this.#draws = this.#everything()
+  }
+
+  /** One fault after the other until that monotonic instant, ms; now and then two at once. */
+  async run(until: number, tell: (sentence: string) => void): Promise<void> {
+    while (performance.now() < until && !this.#stop.aborted) {
+      const count = this.#dice.chance(0.2) ? 2 : 1
+      const before = this.#faults.happened.length
+      await Promise.all(Array.from({length: count}, () => this.#one()))
+      for (const {title, node, from, to} of this.#faults.happened.slice(before))
+        tell(
+          `${title}${node === null ? '' : ` (${node})`}, ${((to - from) / SECOND_MS).toFixed(1)} s`,
+        )
+      await this.#faults.startDead()
+      await this.#elapse(this.#dice.between(CALM_MS.least, CALM_MS.most))
+    }
+  }
+
+  /** The store away for a minute, once, whatever was drawn. */
+  async minuteWithoutStore(tell: (sentence: string) => void): Promise<void> {
+    await this.#faults.killStore(() => this.#elapse(60 * SECOND_MS))
+    tell('the store was away for a minute')
+  }
+
+  async #one(): Promise<void> {
+    let left = this.#dice.dice() * this.#draws.reduce((sum, {weight}) => sum + weight, 0)
+    const drawn = this.#draws.find(({weight}) => (left -= weight) < 0)
+    await drawn!.go(this.#dice)
+  }
+
+  #everything(): readonly Draw[] {
+    const faults = this.#faults
+    // There may be none: the store is away.
+    const leader = () => this.#cluster.leaderName().catch(() => null)
+    const server = (dice: SeededRandom) => dice.pick(this.#cluster.serverNames)
+    const agent = (dice: SeededRandom) => dice.pick(this.#cluster.agentNames)
+    const hold = (least: number, most: number) => {
+      const ms = this.#dice.between(least * SECOND_MS, most * SECOND_MS)
+      return () => this.#elapse(ms)
+    }
+    const meet = (name: string | null, work: (name: string) => Promise<void>) =>
+      name === null ? Promise.resolve() : this.#meet(name, () => work(name))
+    return [
+      {weight: 3, go: async () => meet(await leader(), (name) => faults.kill(name, hold(0, 12)))},
+      {weight: 2, go: async (dice) => meet(server(dice), (name) => faults.kill(name, hold(0, 30)))},
+      {weight: 2, go: async (dice) => meet(agent(dice), (name) => faults.kill(name, hold(0, 40)))},
+      // Back within two seconds.
+      {weight: 2, go: async (dice) => meet(server(dice), (name) => faults.kill(name))},
+      {weight: 1, go: async (dice) => meet(agent(dice), (name) => faults.kill(name))},
+      {weight: 2, go: async () => meet(await leader(), (name) => faults.stop(name))},
+      {weight: 1, go: async (dice) => meet(server(dice), (name) => faults.stop(name, hold(0, 5)))},
+      {weight: 1, go: async (dice) => meet(agent(dice), (name) => faults.stop(name, hold(0, 5)))},
+      {weight: 3, go: async () => meet(await leader(), (name) => faults.freeze(name, hold(1, 60)))},
+      {
+        weight: 2,
+        go: async (dice) => meet(agent(dice), (name) => faults.freeze(name, hold(1, 60))),
+      },
+      {weight: 2, go: async (dice) => meet(server(dice), (name) => this.#cut(name, hold(1, 45)))},
+      {weight: 2, go: async () => meet(await leader(), (name) => this.#cut(name, hold(1, 20)))},
+      {weight: 2, go: async (dice) => meet(agent(dice), (name) => this.#cut(name, hold(1, 45)))},
+      {weight: 2, go: () => this.#meet('the store', () => faults.killStore(hold(1, 60)))},
+      {weight: 2, go: () => this.#meet('the store', () => faults.freezeStore(hold(1, 20)))},
+    ]
+  }
+
+  #cut(name: string, hold: () => Promise<void>): Promise<void> {
+    return this.#faults.cut(name, hold, this.#dice.chance(0.5) ? 'brings' : 'breaks')
+  }
+
+  /** Two faults at once never meet the same node. */
+  async #meet(name: string, work: () => Promise<void>): Promise<void> {
+    if (this.#met.has(name)) return
+    this.#met.add(name)
+    await work()
+    this.#met.delete(name)
+  }
+
+  #elapse(ms: number): Promise<void> {
+    return elapse(ms, this.#stop).catch(() => undefined)
+  }
+}

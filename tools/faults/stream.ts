@@ -1,0 +1,40 @@
+/** A stream of server-sent events, read as it comes and kept as text. Closed with its test. */
+import {atEnd, type Owner, type ServerProcess} from '../../test/support/server-process.ts'
+import {until} from '../../test/support/waiting.ts'
+
+export class Stream {
+  /** Everything that came. */
+  text = ''
+
+  /** Resolves when the server has begun to answer. */
+  static async open(owner: Owner, server: ServerProcess, path: string): Promise<Stream> {
+    const closing = new AbortController()
+    const headers = {accept: 'text/event-stream'}
+    const response = await fetch(`${server.url}/v1${path}`, {headers, signal: closing.signal})
+    if (response.status !== 200) throw new Error(`${path}: ${response.status}`)
+    const stream = new Stream()
+    const ended = stream.#read(response.body!).catch(() => undefined)
+    atEnd(owner, () => {
+      closing.abort()
+      return ended
+    })
+    return stream
+  }
+
+  async #read(body: ReadableStream<Uint8Array>): Promise<void> {
+    const decoder = new TextDecoder()
+    for await (const part of body) this.text += decoder.decode(part, {stream: true})
+  }
+
+  /** Resolves when `pattern` has come. */
+  async says(pattern: RegExp): Promise<void> {
+    await until(`the stream says ${pattern.source}`, () => pattern.test(this.text))
+  }
+
+  /** The `text` of each event that has one. */
+  texts(): string[] {
+    const lines = this.text.split('\n').filter((line) => line.startsWith('data: '))
+    const data = lines.map((line): {text?: string} => JSON.parse(line.slice('data: '.length)))
+    return data.flatMap(({text}) => (text === undefined ? [] : [text]))
+  }
+}
