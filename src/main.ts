@@ -47,7 +47,7 @@ async function main(argv: readonly string[]): Promise<number> {
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
     restoreImage: async (image, directory) =>
-      (await import('./app/offline.ts')).restoreImage(image, directory),
+      (await import('./app/offline.ts')).restoreBackup(image, directory),
     migrateStore: async (request) => (await import('./app/offline.ts')).migrateStore(request),
   })
 }
@@ -67,7 +67,7 @@ interface NodeCommand<Settings> {
 
 interface RunningNode {
   stop(): Promise<void>
-  hurry(): void
+  forceStop(): void
   /** The exit code. Rejects with `StartRefused`. */
   readonly done: Promise<number>
 }
@@ -105,7 +105,7 @@ async function serve<Settings>(
   )
   try {
     const node = await start(loaded.config, (line) => process.stdout.write(`${line}\n`))
-    signals.tell({first: () => void node.stop(), second: () => node.hurry()})
+    signals.tell({first: () => void node.stop(), second: () => node.forceStop()})
     // Everything has ended in order; nothing that was forgotten may keep the process.
     process.exit(await node.done)
   } catch (error) {

@@ -131,7 +131,7 @@ test('the units of systemd wait for a stop as long as one may take, and never gi
     ['server', 'agent'],
   )
   const fallback = OPTIONS.find(({name}) => name === 'grace')!.fallback!
-  const stopMs = parseDuration(fallback)! + LIMITS.killAfterMs.value + LIMITS.drainPatienceMs.value
+  const stopMs = parseDuration(fallback)! + LIMITS.killAfterMs.value + LIMITS.drainTimeoutMs.value
   for (const unit of units) {
     const waitMs = 1_000 * Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)![1])
     assert.ok(waitMs > stopMs, `${waitMs} ms are more than ${stopMs}`)

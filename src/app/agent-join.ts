@@ -57,12 +57,12 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     introduction: () => ({...introductionOf(parts), ...held.inHand()}),
     clusterId,
     remember: (id) => rememberCluster(dataDirectory, id),
-    silenceMs: limits.linkSilenceMs,
-    rang: (bell) => wakeup.ring(bell),
+    silenceMs: limits.agentTimeoutMs,
+    rang: (bell) => wakeup.notify(bell),
     joined: (url) => {
       if (hasJoined) log.logger.info({url}, 'joined again')
       hasJoined = true
-      wakeup.ring('run')
+      wakeup.notify('run')
       first.resolve(url)
     },
     report: (sentence) => log.logger.warn(sentence),
@@ -71,7 +71,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
       else first.reject(new StartRefused(sentence))
     },
   })
-  const store = new RemoteNodeStore(link, held, () => wakeup.ring('cancel'))
+  const store = new RemoteNodeStore(link, held, () => wakeup.notify('cancel'))
   link.start()
   return {link, store, joined: first.promise}
 }

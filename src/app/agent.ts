@@ -13,8 +13,8 @@ import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
-import type {RunService} from '../node/runner.ts'
-import type {BegunFile} from '../node/start-log.ts'
+import type {Runner} from '../node/runner.ts'
+import type {StartLog} from '../node/start-log.ts'
 import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {lockDirectory} from '../platform/directory-lock.ts'
@@ -28,14 +28,14 @@ import {createProcessors} from '../processors/registry.ts'
 import {localEvents} from '../telemetry/event-bus.ts'
 import {type Log, logEvents, openLog} from '../telemetry/log.ts'
 import {joinCluster} from './agent-join.ts'
-import {nodeLives, type NodeRun, openExecutors, runService} from './node.ts'
+import {previousIncarnations, type NodeRun, openExecutors, createRunner} from './node.ts'
 import {StartRefused} from './start-refused.ts'
 
 export interface RunningAgent {
   /** Leaves in good order: no new work, running work finishes up to the grace period. Repeatable. */
   stop(): Promise<void>
   /** Ends running work at once, also while stopping. */
-  hurry(): void
+  forceStop(): void
   /** The exit code, once everything has ended. Rejects with `StartRefused`. */
   readonly done: Promise<number>
 }
@@ -72,7 +72,7 @@ class Agent implements RunningAgent {
   #store!: RemoteNodeStore
   #journal!: ResultJournal
   #membership: Membership | null = null
-  #run: RunService | null = null
+  #run: Runner | null = null
   #status: MemberStatus = 'alive'
   #isFenced = false
   #stopping: Promise<void> | null = null
@@ -111,7 +111,7 @@ class Agent implements RunningAgent {
     return this.#stopping
   }
 
-  hurry(): void {
+  forceStop(): void {
     this.#run?.killAll()
   }
 
@@ -139,7 +139,7 @@ class Agent implements RunningAgent {
     this.#store = store
     const url = await joined
     await this.#deliver(left)
-    const lives = nodeLives({dataDirectory: config.dataDirectory, log: this.#log})
+    const lives = previousIncarnations({dataDirectory: config.dataDirectory, log: this.#log})
     lives.told(await this.#insist(() => store.earlierOver(lives.earlier)))
     const begun = lives.begin(node.incarnation)
     this.#work(node, link, executors, begun)
@@ -184,7 +184,7 @@ class Agent implements RunningAgent {
     node: {readonly id: string; readonly incarnation: string},
     link: AgentLink,
     executors: ExecutorRegistry,
-    begun: BegunFile,
+    begun: StartLog,
   ): void {
     const {limits, nodeName, dataDirectory, logRoot, syslogUrl} = this.#config
     const ports = {store: this.#store, clock: this.#clock, events: this.#events}
@@ -205,10 +205,10 @@ class Agent implements RunningAgent {
       runProgram: (argv, input) => executors.runProgram(argv, input),
     })
     const parts = {...ports, config: this.#config, random: this.#random, wakeup: this.#wakeup}
-    this.#run = runService(parts, node, executors, processors, {
+    this.#run = createRunner(parts, node, executors, processors, {
       cutOff: {
-        forMs: () => link.cutOffMs,
-        limitMs: limits.cutOffMs,
+        forMs: () => link.disconnectedMs,
+        limitMs: limits.disconnectedMs,
         mayLeave: () => !link.isConnected,
       },
       pollMs: limits.agentPollMs,
@@ -227,7 +227,7 @@ class Agent implements RunningAgent {
     this.#exitCode = 1
     this.#isFenced = true
     void this.stop()
-    this.hurry()
+    this.forceStop()
   }
 
   async #stop(): Promise<void> {

@@ -194,7 +194,7 @@ export interface AgentParts extends StoreParts {
 /** Started; `stop` sends the agents to other servers. */
 export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
   const {config, store, clock, random, events, wakeup} = parts
-  const {clusterId} = await store.facts()
+  const {clusterId} = await store.info()
   const {limits} = config
   const hub = new AgentHub({
     store,
@@ -206,7 +206,8 @@ export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,
     silentMs: limits.failedAfterMs,
-    endEarlierLives: (node, earlier) => returnNode({store, random, wakeup, events}, node, earlier),
+    endPreviousIncarnations: (node, earlier) =>
+      returnNode({store, random, wakeup, events}, node, earlier),
     announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
   })
   hub.start()

@@ -9,14 +9,14 @@ import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {Batcher} from '../lib/batcher.ts'
 import type {Service} from '../lib/loop.ts'
-import type {Begun} from '../node/execution-run.ts'
+import type {StartRecorder} from '../node/execution-run.ts'
 import {Finisher} from '../node/finisher.ts'
-import {type CutOff, type RunOptions, RunService} from '../node/runner.ts'
-import {BegunFile, forgetEarlierLives, readEarlierLives} from '../node/start-log.ts'
+import {type Disconnection, type RunnerOptions, Runner} from '../node/runner.ts'
+import {StartLog, deletePreviousIncarnations, readPreviousIncarnations} from '../node/start-log.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {
-  EarlierLife,
+  PreviousIncarnation,
   FinishItem,
   JoinRequest,
   NodeStore,
@@ -26,10 +26,10 @@ import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {openChain} from '../processors/chain.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
-import {JudgeService} from '../scheduler/failure-detector.ts'
-import {LaunchService} from '../scheduler/launcher.ts'
-import {StrayService} from '../scheduler/reassigner.ts'
-import {ForgetService, PruneService} from '../scheduler/retention.ts'
+import {FailureDetectorService} from '../scheduler/failure-detector.ts'
+import {Launcher} from '../scheduler/launcher.ts'
+import {Reassigner} from '../scheduler/reassigner.ts'
+import {MemberRetention, HistoryRetention} from '../scheduler/retention.ts'
 import type {Log} from '../telemetry/log.ts'
 import {StartRefused} from './start-refused.ts'
 
@@ -51,7 +51,7 @@ export function leaderServices(
 ): readonly Service[] {
   const {limits} = config
   return [
-    new LaunchService({
+    new Launcher({
       ...ports,
       term,
       over,
@@ -63,35 +63,35 @@ export function leaderServices(
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,
     }),
-    new JudgeService({
+    new FailureDetectorService({
       ...ports,
       term,
       over,
       limits: {
         failedAfterMs: limits.failedAfterMs,
         lostAfterMs: limits.lostAfterMs,
-        pauseMaxMs: limits.judgePauseMaxMs,
+        pauseMaxMs: limits.failureDetectorPauseMaxMs,
       },
-      lookEveryMs: limits.judgeLookMs,
+      lookEveryMs: limits.failureDetectorIntervalMs,
     }),
-    new StrayService({
+    new Reassigner({
       ...ports,
       term,
       over,
       defaultTarget: config.defaultTarget,
       unclaimedMs: limits.claimRepickMs,
       targetWaitMs: config.targetWaitMs,
-      lookEveryMs: limits.judgeLookMs,
+      lookEveryMs: limits.failureDetectorIntervalMs,
     }),
-    new ForgetService({
+    new MemberRetention({
       ...ports,
       term,
       over,
       leftAfterMs: config.keepLeftMs,
       failedAfterMs: config.keepFailedMs,
-      lookEveryMs: limits.forgetLookMs,
+      lookEveryMs: limits.memberRetentionIntervalMs,
     }),
-    new PruneService({
+    new HistoryRetention({
       ...ports,
       term,
       over,
@@ -115,24 +115,24 @@ export interface RunParts extends Omit<FlowParts, 'config' | 'store'> {
 /** In what the nodes that run jobs differ. */
 export interface NodeRun {
   /** Absent for a server that is the only one: nobody else gives its work away. */
-  readonly cutOff?: CutOff
+  readonly cutOff?: Disconnection
   readonly pollMs?: number
   readonly verifyEveryMs?: number
-  readonly takenAway?: RunOptions['takenAway']
+  readonly takenAway?: RunnerOptions['takenAway']
   /** Where what is begun is written down. */
-  readonly begun?: Begun
+  readonly begun?: StartRecorder
   /** Around the finish of each execution. */
   readonly finishing?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
 }
 
 /** What runs a node's executions. */
-export function runService(
+export function createRunner(
   {config, ...ports}: RunParts,
   node: {readonly id: string; readonly incarnation: string},
   executors: ExecutorRegistry,
   processors: ProcessorRegistry,
   {cutOff, pollMs, verifyEveryMs, takenAway, begun, finishing}: NodeRun = {},
-): RunService {
+): Runner {
   const {limits} = config
   const {store, clock} = ports
   const batch = {clock, waitMs: limits.commitWaitMs, itemsMax: limits.commitItemsMax}
@@ -141,7 +141,7 @@ export function runService(
     ...batch,
     flush: (items) => store.appendOutput(items),
   })
-  return new RunService({
+  return new Runner({
     ...ports,
     executors,
     openChain: (jobProcessors, run, keep) =>
@@ -161,8 +161,8 @@ export function runService(
     ...(cutOff === undefined ? {} : {cutOff}),
     ...(takenAway === undefined ? {} : {takenAway}),
     ...(begun === undefined ? {} : {begun}),
-    drainPatienceMs: limits.drainPatienceMs,
-    hurriedPatienceMs: limits.hurriedPatienceMs,
+    drainTimeoutMs: limits.drainTimeoutMs,
+    forceStopTimeoutMs: limits.forceStopTimeoutMs,
     keepOutputBytes: limits.outputTailBytes,
     flushBytes: limits.outputFlushBytes,
     flushMs: limits.outputFlushMs,
@@ -227,27 +227,27 @@ export async function openExecutors({
  * anything.
  */
 
-export interface Lives {
+export interface PreviousIncarnations {
   /** What can be proved of them. */
-  readonly earlier: readonly EarlierLife[]
+  readonly earlier: readonly PreviousIncarnation[]
   /** The store has been told, and gave back so many executions. */
   told(givenBack: number): void
   /** Begins the record of this life, which is open as long as the process is there. */
-  begin(incarnation: string): BegunFile
+  begin(incarnation: string): StartLog
 }
 
-export function nodeLives({
+export function previousIncarnations({
   dataDirectory,
   log: {logger},
 }: {
   readonly dataDirectory: string
   readonly log: Log
-}): Lives {
+}): PreviousIncarnations {
   const directory = join(dataDirectory, 'executions')
   return {
-    earlier: readEarlierLives(directory),
+    earlier: readPreviousIncarnations(directory),
     told: (givenBack) => {
-      forgetEarlierLives(directory)
+      deletePreviousIncarnations(directory)
       if (givenBack > 0)
         logger.info(
           {executions: givenBack},
@@ -255,7 +255,7 @@ export function nodeLives({
         )
     },
     begin: (incarnation) =>
-      new BegunFile({directory, incarnation, report: (sentence) => logger.warn(sentence)}),
+      new StartLog({directory, incarnation, report: (sentence) => logger.warn(sentence)}),
   }
 }
 

@@ -12,17 +12,22 @@ import {systemClock} from '../platform/clock.ts'
 import {prepareDataDirectory} from '../platform/data-directory.ts'
 import {lockDirectory} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
-import {type Compared, type MovedIn, moveIn, type TableProgress} from '../store/postgres/import.ts'
+import {
+  type Compared,
+  type ImportResult,
+  importStore,
+  type TableProgress,
+} from '../store/postgres/import.ts'
 import {type Address, describeAddress, parseAddress} from '../store/postgres/url.ts'
 import {restoreStore} from '../store/sqlite/backup.ts'
-import {type MoveSource, openSource} from '../store/sqlite/export.ts'
+import {type ExportSource, openSource} from '../store/sqlite/export.ts'
 import {
-  movedFile,
-  movedTo,
-  signMoved,
+  migratedMarker,
+  migratedTo,
+  writeMigratedMarker,
   storeFiles,
-  unsignMoved,
-  whyMoved,
+  removeMigratedMarker,
+  migratedProblem,
 } from '../store/sqlite/files.ts'
 
 export interface MigrateRequest {
@@ -75,17 +80,17 @@ async function moveFrom(
   progress: MigrateRequest['progress'],
 ): Promise<Migrated> {
   const store = `${describeAddress(address)}?schema=${address.schema}`
-  const earlier = movedTo(dataDir)
-  if (earlier !== null && earlier !== store) return refuse(whyMoved(dataDir, earlier))
+  const earlier = migratedTo(dataDir)
+  if (earlier !== null && earlier !== store) return refuse(migratedProblem(dataDir, earlier))
   progress(null)
   const opened = openSource(dataDir)
   if (!opened.ok) return refuse(`The store in ${dataDir} ${opened.problem}.`)
   const {source} = opened
   try {
     const moved = await move(source, {dataDir, address, store, progress})
-    if (moved.ok) return {ok: true, store, sign: movedFile(dataDir), compared: moved.compared}
+    if (moved.ok) return {ok: true, store, sign: migratedMarker(dataDir), compared: moved.compared}
     // Nothing has moved: the directory is left as it was found.
-    if (!moved.isUnknown && earlier === null) unsignMoved(dataDir)
+    if (!moved.isUnknown && earlier === null) removeMigratedMarker(dataDir)
     return refuse(moved.problem)
   } finally {
     source.close()
@@ -93,18 +98,18 @@ async function moveFrom(
 }
 
 function move(
-  source: MoveSource,
+  source: ExportSource,
   target: {
     readonly dataDir: string
     readonly address: Address
     readonly store: string
     readonly progress: (progress: TableProgress) => void
   },
-): Promise<MovedIn> {
+): Promise<ImportResult> {
   const {address, dataDir, store, progress} = target
   const world = {clock: systemClock(), random: systemRandom()}
-  const beforeCommit = () => signMoved(dataDir, store)
-  return moveIn({address, source, ...world, progress, beforeCommit})
+  const beforeCommit = () => writeMigratedMarker(dataDir, store)
+  return importStore({address, source, ...world, progress, beforeCommit})
 }
 
 function stillRuns(dataDir: string): string {
@@ -121,7 +126,7 @@ function refuse(problem: string, isUsage = false): Migrated {
  */
 
 /** Paths may be relative to the working directory. `problem` is one sentence. */
-export async function restoreImage(
+export async function restoreBackup(
   image: string,
   directory: string,
 ): Promise<{readonly ok: true} | {readonly ok: false; readonly problem: string}> {

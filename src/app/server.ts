@@ -11,7 +11,7 @@ import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import {returnNode} from '../node/recover.ts'
-import type {RunService} from '../node/runner.ts'
+import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {systemRandom} from '../platform/random.ts'
@@ -30,10 +30,10 @@ import {
   type Identity,
   leaderServices,
   memberOf,
-  nodeLives,
+  previousIncarnations,
   type NodeRun,
   openExecutors,
-  runService,
+  createRunner,
 } from './node.ts'
 import {StartRefused} from './start-refused.ts'
 import {agreeZone, openStore} from './store.ts'
@@ -44,7 +44,7 @@ export interface RunningServer {
   /** Leaves in good order: no new work, running work finishes up to the grace period. Repeatable. */
   stop(): Promise<void>
   /** Ends running work at once, also while stopping. */
-  hurry(): void
+  forceStop(): void
   /** The exit code, once everything has ended. */
   readonly done: Promise<number>
 }
@@ -88,7 +88,7 @@ class Server implements RunningServer {
   #listener!: Listener
   #membership!: Membership
   #leadership: Leadership | null = null
-  #run: RunService | null = null
+  #run: Runner | null = null
   #clockWatch: ClockWatch | null = null
   #closeStore!: () => Promise<void>
   #stopping: Promise<void> | null = null
@@ -167,13 +167,13 @@ class Server implements RunningServer {
       events: this.#events,
       store: this.#store,
     }
-    const lives = nodeLives({dataDirectory: config.dataDirectory, log: this.#log})
+    const lives = previousIncarnations({dataDirectory: config.dataDirectory, log: this.#log})
     const {id: nodeId, incarnation} = node
     lives.told(await returnNode(rescue, {nodeId, incarnation}, lives.earlier))
     const parts: FlowParts = {...rescue, config, clock: this.#clock}
     if (config.run) {
       const begun = lives.begin(incarnation)
-      this.#run = runService(parts, node, this.#executors, processors, {...this.#cutOff(), begun})
+      this.#run = createRunner(parts, node, this.#executors, processors, {...this.#cutOff(), begun})
       this.#opened.push(() => this.#run!.stop())
       this.#run.start()
     }
@@ -187,7 +187,7 @@ class Server implements RunningServer {
     return this.#stopping
   }
 
-  hurry(): void {
+  forceStop(): void {
     this.#run?.killAll()
   }
 
@@ -223,7 +223,7 @@ class Server implements RunningServer {
     const {store, limits} = this.#config
     if (store.engine === 'sqlite') return {}
     const forMs = () => this.#membership.silentMs
-    return {cutOff: {forMs, limitMs: limits.cutOffMs, mayLeave: () => false}}
+    return {cutOff: {forMs, limitMs: limits.disconnectedMs, mayLeave: () => false}}
   }
 
   #watchClock(): void {
@@ -251,7 +251,7 @@ class Server implements RunningServer {
       holder: node.incarnation,
       leaseTtlMs: limits.leaseTtlMs,
       renewEveryMs: limits.leaseRenewMs,
-      standEveryMs: limits.leaseStandMs,
+      standEveryMs: limits.leaseAcquireEveryMs,
       trustMarginMs: limits.leaseMarginMs,
       services: (term, over) => leaderServices(parts, zone, term, over),
     })
@@ -265,7 +265,7 @@ class Server implements RunningServer {
     this.#exitCode = 1
     this.#isReplaced = true
     void this.stop()
-    this.hurry()
+    this.forceStop()
   }
 
   async #stop(): Promise<void> {

@@ -6,7 +6,7 @@ import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {openPostgresStore} from '../store/postgres/store.ts'
-import {movedTo, Ownership, whyMoved} from '../store/sqlite/files.ts'
+import {migratedTo, Ownership, migratedProblem} from '../store/sqlite/files.ts'
 import {openSqliteStore} from '../store/sqlite/store.ts'
 import type {Log} from '../telemetry/log.ts'
 import {StartRefused} from './start-refused.ts'
@@ -31,7 +31,7 @@ export interface OpenedStore {
 export async function openStore(parts: StoreParts): Promise<OpenedStore> {
   const {engine} = parts.config.store
   const opened = engine === 'postgres' ? await openPostgres(parts) : await openSqlite(parts)
-  const {warnings} = await opened.store.facts()
+  const {warnings} = await opened.store.info()
   for (const warning of warnings) parts.log.logger.warn(warning)
   return opened
 }
@@ -51,10 +51,10 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
   }
   const {store} = opened
   // Only now: while the directory was somebody else's, the store may have been on its way.
-  const moved = movedTo(config.dataDirectory)
+  const moved = migratedTo(config.dataDirectory)
   if (moved !== null) {
     await store.close()
-    throw new StartRefused(whyMoved(config.dataDirectory, moved))
+    throw new StartRefused(migratedProblem(config.dataDirectory, moved))
   }
   return {store, wakeup: localWakeup(), close: () => store.close()}
 }

@@ -5,7 +5,7 @@
 import {Command, type CommanderError} from 'commander'
 import type {Clock} from '../ports/runtime.ts'
 import {addClusterCommands} from './commands/cluster.ts'
-import {addFileCommands, type RestoreImage} from './commands/files.ts'
+import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addRunCommands} from './commands/runs.ts'
@@ -31,7 +31,7 @@ export interface CliWorld {
   /** Only for their help; the entry runs them. */
   readonly serverCommand: Command
   readonly agentCommand?: Command
-  readonly restoreImage: RestoreImage
+  readonly restoreImage: RestoreBackup
   readonly migrateStore: MigrateStore
 }
 

@@ -14,7 +14,7 @@ import {
   type Host,
   orProblem,
   readNamed,
-  Refused,
+  ParseError,
   settingsCommand,
   unknownVariables,
   type Values,
@@ -122,7 +122,7 @@ function build(
   const servers = [...new Set(values.many('server'))]
   const node = nodeConfig(values, host, strays)
   if (node.slots > AGENT_SLOTS_MAX)
-    throw new Refused(`--slots of an agent is at most ${AGENT_SLOTS_MAX}; start several agents.`)
+    throw new ParseError(`--slots of an agent is at most ${AGENT_SLOTS_MAX}; start several agents.`)
   const inClear = node.token === null ? [] : servers.filter(isInTheClear)
   return {
     ...node,
@@ -141,7 +141,7 @@ function authorityOf(values: Values<typeof AGENT_OPTIONS>, host: Host): string |
     createSecureContext({ca})
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    throw new Refused(`The certificates in ${given.texts[0]} cannot be used: ${why}.`, {
+    throw new ParseError(`The certificates in ${given.texts[0]} cannot be used: ${why}.`, {
       cause: error,
     })
   }

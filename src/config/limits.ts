@@ -75,7 +75,7 @@ export const LIMITS = {
   clockLookMs: {value: 5_000, reason: 'a clock that was set is told of soon after'},
   leaseTtlMs: {value: 6_000, reason: 'a dead leader is replaced within eight seconds'},
   leaseRenewMs: {value: 2_000, reason: 'two renewals may be lost before the lease is'},
-  leaseStandMs: {
+  leaseAcquireEveryMs: {
     value: 500,
     reason:
       'a lease that ran out is free no longer than this; costs a follower two small statements a second',
@@ -85,7 +85,7 @@ export const LIMITS = {
     reason: 'the leader stops trusting its lease this long before others may take it',
   },
   heartbeatMs: {value: 2_000, reason: 'four may be lost before a node counts as failed'},
-  linkSilenceMs: {
+  agentTimeoutMs: {
     value: 4_000,
     reason: 'an agent whose heartbeats the store has not answered by then goes to another server',
   },
@@ -93,7 +93,7 @@ export const LIMITS = {
     value: 2_000,
     reason: 'its server rings when there is work; with every ring lost it still starts in time',
   },
-  cutOffMs: {
+  disconnectedMs: {
     value: 12_000,
     reason:
       'a node that the store has not answered for this long ends what must not run twice, before it is ' +
@@ -107,15 +107,15 @@ export const LIMITS = {
     value: 25_000,
     reason: 'a node that was cut off has ended its forbidden work by itself before this',
   },
-  judgePauseMaxMs: {
+  failureDetectorPauseMaxMs: {
     value: 4_000,
     reason: 'a leader that did not look for this long has not listened, and judges nobody by it',
   },
-  judgeLookMs: {
+  failureDetectorIntervalMs: {
     value: 1_000,
     reason: 'a dead node is noticed within a second of the time it takes',
   },
-  forgetLookMs: {
+  memberRetentionIntervalMs: {
     value: 10_000,
     reason: 'a member is forgotten soon after its time; the look is one small query',
   },
@@ -128,12 +128,12 @@ export const LIMITS = {
     reason:
       'between asking a command to end and ending it: time to write a file, not to hang a shutdown',
   },
-  drainPatienceMs: {
+  drainTimeoutMs: {
     value: 20_000,
     reason:
       'longer than ending a command takes; a store that takes no ends must not hold up a shutdown for ever',
   },
-  hurriedPatienceMs: {
+  forceStopTimeoutMs: {
     value: 3_000,
     reason:
       'the rest of the output of what was killed, and one try at the store; nobody who hurries waits longer',
@@ -167,9 +167,15 @@ export function assertLimits(limits: Limits): void {
     [limits.heartbeatMs * 4 < limits.failedAfterMs, 'four heartbeats may be lost'],
     [limits.failedAfterMs < limits.lostAfterMs, 'a node is failed before its work is lost'],
     [limits.lostAfterMs < MEMBER_KEPT_MIN_MS, 'work is lost before its node is forgotten'],
-    [limits.forgetLookMs < MEMBER_KEPT_MIN_MS, 'a member is forgotten soon after its time'],
-    [limits.judgeLookMs < limits.judgePauseMaxMs, 'a judge that looks in time has listened'],
-    [limits.judgePauseMaxMs < limits.failedAfterMs, 'a paused judge fails nobody'],
+    [
+      limits.memberRetentionIntervalMs < MEMBER_KEPT_MIN_MS,
+      'a member is forgotten soon after its time',
+    ],
+    [
+      limits.failureDetectorIntervalMs < limits.failureDetectorPauseMaxMs,
+      'a judge that looks in time has listened',
+    ],
+    [limits.failureDetectorPauseMaxMs < limits.failedAfterMs, 'a paused judge fails nobody'],
     [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],
     [limits.pollMs <= limits.claimVerifyMs, 'claims are verified when a server looks anyway'],
     [limits.pollMs < limits.claimRepickMs, 'a node polls before its work is given away'],
@@ -179,20 +185,20 @@ export function assertLimits(limits: Limits): void {
       'the pause between writes is not the longer one',
     ],
     [limits.outputFlushBytes <= limits.outputTailBytes, 'one write fits into what is kept'],
-    [limits.heartbeatMs < limits.linkSilenceMs, 'a link is judged by more than one heartbeat'],
-    [limits.linkSilenceMs * 2 < limits.failedAfterMs, 'an agent finds another server in time'],
+    [limits.heartbeatMs < limits.agentTimeoutMs, 'a link is judged by more than one heartbeat'],
+    [limits.agentTimeoutMs * 2 < limits.failedAfterMs, 'an agent finds another server in time'],
     [limits.agentPollMs < limits.claimRepickMs, 'an agent polls before its work is given away'],
-    [limits.linkSilenceMs < limits.cutOffMs, 'another server is tried before work is ended'],
+    [limits.agentTimeoutMs < limits.disconnectedMs, 'another server is tried before work is ended'],
     [
-      limits.cutOffMs + limits.killAfterMs < limits.lostAfterMs,
+      limits.disconnectedMs + limits.killAfterMs < limits.lostAfterMs,
       'work that a node ends by itself is over before it is declared lost',
     ],
-    [limits.drainMs < limits.hurriedPatienceMs, 'the output of what was killed is waited for'],
+    [limits.drainMs < limits.forceStopTimeoutMs, 'the output of what was killed is waited for'],
     [
-      limits.hurriedPatienceMs < limits.drainPatienceMs,
+      limits.forceStopTimeoutMs < limits.drainTimeoutMs,
       'a stop that is hurried is the quicker one',
     ],
-    [limits.killAfterMs < limits.drainPatienceMs, 'a stop waits for the commands it ends'],
+    [limits.killAfterMs < limits.drainTimeoutMs, 'a stop waits for the commands it ends'],
     [limits.commitWaitMs < limits.pollMs, 'a commit waits less than anybody polls'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one answer'],

@@ -35,7 +35,7 @@ export interface Sources {
 }
 
 /** The sentence with which a start is refused; never leaves the reading of a configuration. */
-export class Refused extends Error {}
+export class ParseError extends Error {}
 
 /** `build`, or the sentence it was refused with. */
 export function orProblem<Config>(
@@ -44,7 +44,7 @@ export function orProblem<Config>(
   try {
     return {ok: true, config: build()}
   } catch (error) {
-    if (error instanceof Refused) return {ok: false, problem: error.message}
+    if (error instanceof ParseError) return {ok: false, problem: error.message}
     throw error
   }
 }
@@ -107,13 +107,13 @@ function gather(command: SettingsCommand, {argv, env, host}: Sources): Settings 
 /** The text of the file that a setting names. */
 export function readNamed(given: Given, host: Host): string {
   const path = given.texts[0]!
-  if (path === '') throw new Refused(`${given.place} is empty.`)
+  if (path === '') throw new ParseError(`${given.place} is empty.`)
   try {
     return host.readFile(resolve(host.directory, path))
   } catch (error) {
     const why = error instanceof Error && 'code' in error ? String(error.code) : String(error)
     const meaning = FILE_PROBLEMS[why] ?? `cannot be read (${why})`
-    throw new Refused(`${given.place} names ${path}, which ${meaning}.`, {cause: error})
+    throw new ParseError(`${given.place} names ${path}, which ${meaning}.`, {cause: error})
   }
 }
 
@@ -131,7 +131,7 @@ function readerOf(option: Option, given: Given): (text: string) => unknown {
   const read: (text: string) => Reading<unknown> = READERS[option.kind]
   return (text) => {
     const reading = read(text)
-    if (!reading.ok) throw new Refused(`${given.place} ${reading.problem}.`)
+    if (!reading.ok) throw new ParseError(`${given.place} ${reading.problem}.`)
     return reading.value
   }
 }
@@ -140,7 +140,7 @@ export function tagsOf(tags: readonly Tag[]): Readonly<Record<string, string>> {
   const keys = tags.map(([key]) => key)
   const twice = keys.find((key, index) => keys.indexOf(key) !== index)
   if (twice !== undefined)
-    throw new Refused(`--tag gives "${twice}" twice; a node has one value for each tag.`)
+    throw new ParseError(`--tag gives "${twice}" twice; a node has one value for each tag.`)
   return Object.fromEntries(tags)
 }
 
@@ -153,9 +153,9 @@ export function tokenOf(
   const file = given('token-file')
   if (file === undefined) return token ?? null
   if (given('token') !== undefined)
-    throw new Refused('Give either --token or --token-file, not both.')
+    throw new ParseError('Give either --token or --token-file, not both.')
   const reading = readToken(readNamed(file, host).replace(/\r?\n$/, ''))
-  if (!reading.ok) throw new Refused(`The token in ${file.texts[0]} ${reading.problem}.`)
+  if (!reading.ok) throw new ParseError(`The token in ${file.texts[0]} ${reading.problem}.`)
   return reading.value
 }
 
@@ -163,7 +163,7 @@ export function tokenOf(
 function valueOf(
   source: {readonly ok: true; readonly value: Settings} | {readonly ok: false; problem: string},
 ): Settings {
-  if (!source.ok) throw new Refused(source.problem)
+  if (!source.ok) throw new ParseError(source.problem)
   return source.value
 }
 

@@ -13,7 +13,7 @@ import {
   type Host,
   orProblem,
   readNamed,
-  Refused,
+  ParseError,
   unknownVariables,
   type Values as ValuesOf,
   valuesOf,
@@ -119,20 +119,20 @@ function build(
 /** What no combination of settings may do. */
 function refuseUnsafe(config: Config): void {
   if (config.lateAfterMs < LATE_AFTER_MIN_MS)
-    throw new Refused('--late-after wants at least 1s, else no planned time could be on time.')
+    throw new ParseError('--late-after wants at least 1s, else no planned time could be on time.')
   if (Math.min(config.keepLeftMs, config.keepFailedMs) < MEMBER_KEPT_MIN_MS)
-    throw new Refused(
+    throw new ParseError(
       '--keep-left and --keep-failed want at least 1m, so that a node that restarts stays listed.',
     )
   const {http} = config
   if (http.loopback) return
   const address = `${http.host.includes(':') ? `[${http.host}]` : http.host}:${http.port}`
   if (config.token === null)
-    throw new Refused(
+    throw new ParseError(
       `--http ${address} can be reached by other machines, so set a token with --token or --token-file.`,
     )
   if (config.tls === null && !config.insecure)
-    throw new Refused(
+    throw new ParseError(
       `--http ${address} would send the token in the clear; set --tls-cert and --tls-key, ` +
         'or --insecure if something in front speaks TLS.',
     )
@@ -143,7 +143,7 @@ function storeOf(values: Values, readAddress: AddressReader): StoreChoice {
   const store = values.one('store')!
   if (store.engine === 'sqlite') return store
   const read = readAddress(store.url, values.given('store')?.place ?? '--store')
-  if (!read.ok) throw new Refused(read.problem)
+  if (!read.ok) throw new ParseError(read.problem)
   return store
 }
 
@@ -151,15 +151,15 @@ function tlsOf(values: Values, host: Host): Config['tls'] {
   const certFile = values.given('tls-cert')
   const keyFile = values.given('tls-key')
   if (certFile === undefined && keyFile === undefined) return null
-  if (certFile === undefined) throw new Refused('--tls-key needs --tls-cert beside it.')
-  if (keyFile === undefined) throw new Refused('--tls-cert needs --tls-key beside it.')
+  if (certFile === undefined) throw new ParseError('--tls-key needs --tls-cert beside it.')
+  if (keyFile === undefined) throw new ParseError('--tls-cert needs --tls-key beside it.')
   const cert = readNamed(certFile, host)
   const key = readNamed(keyFile, host)
   try {
     createSecureContext({cert, key})
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    throw new Refused(
+    throw new ParseError(
       `The certificate in ${certFile.texts[0]} and the key in ${keyFile.texts[0]} cannot be used: ${why}.`,
       {cause: error},
     )

@@ -5,7 +5,7 @@
  */
 import type {MemberStatus} from './node.ts'
 
-export interface SilenceLimits {
+export interface FailureLimits {
   /** Silent for this long, a member is failed and gets no new work. */
   readonly failedAfterMs: number
   /** Silent for this long, its executions are lost. */
@@ -22,14 +22,14 @@ interface Heard {
   readonly silentSince: number
 }
 
-export interface HeardMember {
+export interface ObservedMember {
   readonly id: string
   readonly incarnation: string
   readonly heartbeatAt: number
   readonly status: MemberStatus
 }
 
-export interface Verdicts {
+export interface DetectedFailures {
   /** Alive so far, silent long enough to be failed. */
   readonly failed: readonly string[]
   /** Silent long enough for their executions to be lost. */
@@ -37,12 +37,12 @@ export interface Verdicts {
 }
 
 /** Remembers what was heard; one per term. Holds one small record per member. */
-export class SilenceJudge {
-  readonly #limits: SilenceLimits
+export class FailureDetector {
+  readonly #limits: FailureLimits
   #heard = new Map<string, Heard>()
   #lookedAt = -Infinity
 
-  constructor(limits: SilenceLimits) {
+  constructor(limits: FailureLimits) {
     this.#limits = limits
   }
 
@@ -55,7 +55,7 @@ export class SilenceJudge {
    * `nowMs` is monotonic. Members that left in good order are lost at once: nothing of them can still
    * run.
    */
-  look(members: readonly HeardMember[], nowMs: number): Verdicts {
+  look(members: readonly ObservedMember[], nowMs: number): DetectedFailures {
     const listened = nowMs - this.#lookedAt <= this.#limits.pauseMaxMs
     this.#lookedAt = nowMs
     const heard = new Map<string, Heard>()

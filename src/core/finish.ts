@@ -25,7 +25,7 @@ export interface FinishInput {
   readonly reason: string
   /** The store's clock. */
   readonly now: number
-  readonly dice: number
+  readonly jitter: number
 }
 
 export interface FinishDecision {
@@ -57,7 +57,7 @@ export function decideFinish(input: FinishInput): FinishDecision {
   const retry = owed
     ? {
         attempt: execution.attempt + 1,
-        notBefore: input.now + retryDelayMs(execution.attempt, input.dice),
+        notBefore: input.now + retryDelayMs(execution.attempt, input.jitter),
       }
     : null
   return {retry, endsRetries, nodeDeaths, quarantined}
@@ -110,10 +110,10 @@ const LONGEST_DELAY_MS = 5 * 60_000
 /** The delay is spread over ± this part of itself. */
 const JITTER = 0.2
 
-/** Delay before the attempt that follows attempt number `attempt` (from 1). `dice` in [0, 1). Whole ms. */
-export function retryDelayMs(attempt: number, dice: number): number {
+/** Delay before the attempt that follows attempt number `attempt` (from 1). `jitter` in [0, 1). Whole ms. */
+export function retryDelayMs(attempt: number, jitter: number): number {
   const delayMs = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt - 1, 30))
-  return Math.round(delayMs * (1 + JITTER * (2 * dice - 1)))
+  return Math.round(delayMs * (1 + JITTER * (2 * jitter - 1)))
 }
 
 /** A cancel is somebody's will and a success needs none; everything else may be tried again. */

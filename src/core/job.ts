@@ -49,7 +49,7 @@ export interface JobSpec {
  * Whether a node that the cluster does not hear of ends its runs of the job: by the job's word, or because it
  * must not overlap with a run elsewhere.
  */
-export function endsWhenCutOff({
+export function endsWhenDisconnected({
   onDisconnect,
   concurrency,
 }: Pick<JobSpec, 'onDisconnect' | 'concurrency'>): boolean {

@@ -261,7 +261,7 @@ export interface PassContext {
   readonly loads: Map<string, number>
   /** Launches opened earlier in this pass, by job name: what `forbid` must see besides the store's answer. */
   readonly opened: Map<string, string>
-  readonly dice: () => number
+  readonly random: () => number
 }
 
 export type Admission =
@@ -288,7 +288,7 @@ export function admit(
     context.candidates,
     context.defaultTarget,
     context.loads,
-    context.dice,
+    context.random,
   )
   if (chosen.length === 0) return {kind: 'no_node'}
   if (forbids) context.opened.set(spec.name, label)

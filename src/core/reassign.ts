@@ -11,7 +11,7 @@ import type {Candidate, MemberRecord} from './node.ts'
 import {matchTargets, selectTargets, type DefaultTarget} from './target.ts'
 
 /** A pending execution that its node has not claimed, or whose node is not there any more. */
-export interface StrayExecution {
+export interface StuckExecution {
   readonly execution: ExecutionRecord
   readonly nodeId: string
   /** Its node; `null` = it was removed. */
@@ -24,7 +24,7 @@ export interface StrayExecution {
 }
 
 /** What every decision of one look shares. */
-export interface StrayContext {
+export interface ReassignContext {
   /** The store's clock. */
   readonly now: number
   /** Since when somebody looks whether the node is back, by the store's clock. */
@@ -35,16 +35,19 @@ export interface StrayContext {
   readonly candidates: readonly Candidate[]
   /** Load by node id, moved on by every choice of the look. */
   readonly loads: Map<string, number>
-  readonly dice: () => number
+  readonly random: () => number
 }
 
-export type StrayDecision =
+export type ReassignDecision =
   | {readonly kind: 'move'; readonly to: Target}
   /** It is lost, for want of a node. */
   | {readonly kind: 'end'}
   | {readonly kind: 'stay'}
 
-export function decideStray(stray: StrayExecution, context: StrayContext): StrayDecision {
+export function decideReassignment(
+  stray: StuckExecution,
+  context: ReassignContext,
+): ReassignDecision {
   const to = otherNode(stray, context)
   if (to !== null) return {kind: 'move', to}
   return {kind: isGivenUp(stray, context) ? 'end' : 'stay'}
@@ -56,8 +59,8 @@ export function decideStray(stray: StrayExecution, context: StrayContext): Stray
  * over the name of that node takes its place in the launch too.
  */
 function otherNode(
-  {job, nodeId, usedNodes, execution}: StrayExecution,
-  {candidates, loads, defaultTarget, dice}: StrayContext,
+  {job, nodeId, usedNodes, execution}: StuckExecution,
+  {candidates, loads, defaultTarget, random}: ReassignContext,
 ): Target | null {
   const matching = matchTargets(job.spec.tags, candidates, defaultTarget).nodes
   const isGone = candidates.every(({id}) => id !== nodeId)
@@ -66,7 +69,7 @@ function otherNode(
     const isUsed = usedNodes.includes(node.name) && node.name !== execution.node
     return node.id !== nodeId && !isUsed && !isFull
   })
-  const [chosen] = selectTargets({}, others, 'one', loads, dice)
+  const [chosen] = selectTargets({}, others, 'one', loads, random)
   return chosen === undefined ? null : {nodeId: chosen.id, nodeName: chosen.name}
 }
 
@@ -77,8 +80,8 @@ function otherNode(
  * is leaving still works: its time begins when it has left.
  */
 function isGivenUp(
-  {execution, nodeId, member, job, cause, scheduledAt}: StrayExecution,
-  {now, lookedSince, targetWaitMs, candidates, defaultTarget}: StrayContext,
+  {execution, nodeId, member, job, cause, scheduledAt}: StuckExecution,
+  {now, lookedSince, targetWaitMs, candidates, defaultTarget}: ReassignContext,
 ): boolean {
   if (candidates.some(({id}) => id === nodeId)) return false
   const {nodes} = matchTargets(job.spec.tags, candidates, defaultTarget)

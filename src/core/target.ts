@@ -52,7 +52,7 @@ export function matchTargets<Node extends Pick<Candidate, 'tags'>>(
 }
 
 /**
- * Chooses the nodes of one launch: the least loaded (load per slot) first, equals by dice. `loads`
+ * Chooses the nodes of one launch: the least loaded (load per slot) first, equals by random. `loads`
  * holds what every node has by id and is moved on by each choice, so that a batch of launches spreads
  * evenly. Empty = nobody matches.
  */
@@ -61,11 +61,11 @@ export function selectTargets(
   candidates: readonly Candidate[],
   defaultTarget: DefaultTarget,
   loads: Map<string, number>,
-  dice: () => number,
+  random: () => number,
 ): readonly Candidate[] {
   const {nodes, count} = matchTargets(tags, candidates, defaultTarget)
   const chosen =
-    count === null || count >= nodes.length ? nodes : leastLoaded(nodes, count, loads, dice)
+    count === null || count >= nodes.length ? nodes : leastLoaded(nodes, count, loads, random)
   for (const node of chosen) loads.set(node.id, (loads.get(node.id) ?? node.load) + 1)
   return chosen
 }
@@ -74,12 +74,12 @@ function leastLoaded(
   nodes: readonly Candidate[],
   count: number,
   loads: ReadonlyMap<string, number>,
-  dice: () => number,
+  random: () => number,
 ): Candidate[] {
   const ranked = nodes.map((node) => ({
     node,
     fill: (loads.get(node.id) ?? node.load) / Math.max(1, node.slots),
-    lot: dice(),
+    lot: random(),
   }))
   ranked.sort((a, b) => a.fill - b.fill || a.lot - b.lot)
   return ranked.slice(0, count).map(({node}) => node)

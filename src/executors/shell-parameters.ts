@@ -166,7 +166,7 @@ function readDirectory(cwd: string, limits: ShellLimits, problems: string[]): st
   return cwd
 }
 
-/** Whether `path` is one of `roots` or lies below one, judged by its text. */
+/** Whether `path` is one of `roots` or lies below one, observed by its text. */
 export function isUnder(path: string, roots: readonly string[] | null): boolean {
   if (roots === null) return true
   return roots.some((root) => {

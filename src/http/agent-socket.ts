@@ -11,11 +11,11 @@ import {WebSocketServer, type RawData, type WebSocket} from 'ws'
 import {DomainError} from '../core/errors.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH, type ServerMessage} from '../agents/protocol.ts'
-import type {Gate} from './auth.ts'
+import type {Authenticator} from './auth.ts'
 import {refusalAnswer} from './errors.ts'
 
 /** What takes in the agents; the composition root gives the cluster's. */
-export interface AgentDoor {
+export interface AgentAdmissionOptions {
   connect(peer: {
     readonly address: string
     readonly port: number
@@ -51,7 +51,11 @@ export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {
 
 export function listenForAgents(
   app: FastifyInstance,
-  {door, gate, clock}: {readonly door: AgentDoor; readonly gate: Gate; readonly clock: Clock},
+  {
+    door,
+    gate,
+    clock,
+  }: {readonly door: AgentAdmissionOptions; readonly gate: Authenticator; readonly clock: Clock},
 ): void {
   const sockets = new WebSocketServer({
     noServer: true,
@@ -76,7 +80,11 @@ export function listenForAgents(
   })
 }
 
-function refusalOf(request: IncomingMessage, gate: Gate, isFull: boolean): DomainError | null {
+function refusalOf(
+  request: IncomingMessage,
+  gate: Authenticator,
+  isFull: boolean,
+): DomainError | null {
   const {headers, httpVersion, socket} = request
   const refusal = gate.refusal({
     method: 'GET',
@@ -106,7 +114,7 @@ function refuse(socket: Duplex, refusal: DomainError): void {
 function serve(
   webSocket: WebSocket,
   {socket}: IncomingMessage,
-  door: AgentDoor,
+  door: AgentAdmissionOptions,
   clock: Clock,
 ): void {
   let underWay = 0

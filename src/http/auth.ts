@@ -12,7 +12,7 @@ import type {Clock} from '../ports/runtime.ts'
 /** `open`: anyone. `guarded`: a token once one is configured, else this machine only. */
 export type Access = 'open' | 'guarded'
 
-export interface Asking {
+export interface AuthRequest {
   readonly method: string
   readonly headers: IncomingHttpHeaders
   readonly httpVersion: string
@@ -37,31 +37,31 @@ const PROXY_PREFIX = 'x-forwarded-'
 const READING_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const FOREIGN_SITES: ReadonlySet<string> = new Set(['cross-site', 'same-site'])
 
-export class Gate {
+export class Authenticator {
   readonly #hosts: ReadonlySet<string>
   readonly #tokenDigest: Buffer | null
-  readonly #failures: Failures
+  readonly #failures: AuthRateLimit
 
   constructor(options: AccessOptions) {
     const names = ['localhost', options.nodeName, ...options.allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.#tokenDigest = options.token === null ? null : digest(options.token)
-    this.#failures = new Failures(options.clock)
+    this.#failures = new AuthRateLimit(options.clock)
   }
 
   /**
    * `null` = let in. The order is host, token, origin: a refusal tells no more than its own step has seen.
    */
-  refusal(asking: Asking): DomainError | null {
+  refusal(asking: AuthRequest): DomainError | null {
     return this.#hostRefusal(asking) ?? this.#callerRefusal(asking) ?? originRefusal(asking)
   }
 
   /** Whether the caller may learn names: it has shown the token, or none is configured. */
-  isKnown(asking: Pick<Asking, 'headers'>): boolean {
+  isKnown(asking: Pick<AuthRequest, 'headers'>): boolean {
     return this.#tokenDigest === null || this.#hasToken(asking.headers, this.#tokenDigest)
   }
 
-  #hostRefusal({headers, httpVersion}: Asking): DomainError | null {
+  #hostRefusal({headers, httpVersion}: AuthRequest): DomainError | null {
     const {host} = headers
     if (host === undefined)
       return httpVersion === '1.0'
@@ -75,7 +75,7 @@ export class Gate {
     )
   }
 
-  #callerRefusal(asking: Asking): DomainError | null {
+  #callerRefusal(asking: AuthRequest): DomainError | null {
     if (asking.access === 'open') return null
     if (this.#tokenDigest === null) return strangerRefusal(asking)
     if (this.#hasToken(asking.headers, this.#tokenDigest)) return null
@@ -108,7 +108,7 @@ export class Gate {
 }
 
 /** Without a token: this machine only, and nobody whom a proxy on this machine only relays. */
-function strangerRefusal({headers, address}: Asking): DomainError | null {
+function strangerRefusal({headers, address}: AuthRequest): DomainError | null {
   if (!isLoopback(address))
     return new DomainError(
       'token_not_configured',
@@ -127,7 +127,7 @@ function strangerRefusal({headers, address}: Asking): DomainError | null {
 /**
  * What a page of another site makes a browser send is refused when it would change, or listen to, something.
  */
-function originRefusal({method, headers, streams}: Asking): DomainError | null {
+function originRefusal({method, headers, streams}: AuthRequest): DomainError | null {
   if (READING_METHODS.has(method) && !streams) return null
   const site = headers['sec-fetch-site']
   const foreignSite = typeof site === 'string' && FOREIGN_SITES.has(site.toLowerCase())
@@ -171,7 +171,7 @@ interface Window {
   count: number
 }
 
-export class Failures {
+export class AuthRateLimit {
   readonly #clock: Clock
   readonly #windows = new Map<string, Window>()
 

@@ -13,7 +13,7 @@ export const TEXT_TYPE = 'text/plain; charset=utf-8'
 /** What a submit does not decide itself, and so answers like every other route. */
 const NEVER_TEXT: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
 
-export interface ErrorAnswer {
+export interface ErrorReply {
   readonly status: number
   readonly contentType: string
   readonly body: string
@@ -21,7 +21,7 @@ export interface ErrorAnswer {
 }
 
 /** `errorOf` for refusals; faults need an id, see `faultAnswer`. `asText` = the route is a submit. */
-export function refusalAnswer(refusal: DomainError, asText: boolean, pretty: boolean): ErrorAnswer {
+export function refusalAnswer(refusal: DomainError, asText: boolean, pretty: boolean): ErrorReply {
   const status = statusOf(refusal.code)
   const headers: Record<string, string> = {}
   if (refusal.retryAfterSeconds !== null)

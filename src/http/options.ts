@@ -3,7 +3,7 @@
  */
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
-import type {AgentDoor} from './agent-socket.ts'
+import type {AgentAdmissionOptions} from './agent-socket.ts'
 
 export interface HttpOptions {
   readonly nodeName: string
@@ -31,7 +31,7 @@ export interface HttpOptions {
   /** Told of every answer. `route` is the pattern, `''` when none matched. Must not throw. */
   readonly answered?: (answer: Answer) => void
   /** Takes in agents; absent = none may connect. */
-  readonly agents?: AgentDoor
+  readonly agents?: AgentAdmissionOptions
   readonly bodyBytesMax?: number
   readonly restoreBytesMax?: number
 }
@@ -67,6 +67,6 @@ export const KEEP_ALIVE_TIMEOUT_MS = 72_000
 /** How often node looks for connections beyond these limits. */
 export const CONNECTIONS_CHECK_MS = 5_000
 /** What is under way at the end gets this long before its connection is cut. */
-export const CLOSE_PATIENCE_MS = 2_000
+export const CLOSE_TIMEOUT_MS = 2_000
 /** Percent-encoded names of 128 four-byte characters fit. */
 export const PARAMETER_LENGTH_MAX = 2_048

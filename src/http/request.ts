@@ -8,7 +8,7 @@ import type {Readable} from 'node:stream'
 import type {FastifyRequest} from 'fastify'
 import {DomainError} from '../core/errors.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {Caller} from '../operations/context.ts'
+import type {Principal} from '../operations/context.ts'
 import type {RevisionMatch} from '../ports/job-store.ts'
 import {tooLarge} from './errors.ts'
 import {DRAIN_BYTES_MAX} from './options.ts'
@@ -85,11 +85,11 @@ export function readIdempotencyKey(headers: IncomingHttpHeaders): string | null 
 /* What the routes need to know of a request beside its path: who asks, and the bytes it brought. */
 
 /** There is one kind of caller: whoever was let in may do everything. It has no name to give to jobs. */
-const ANYONE: Caller = {id: 'server', name: ''}
+const ANYONE: Principal = {id: 'server', name: ''}
 
 const NOTHING = new Uint8Array()
 
-export function callerOf(_request: FastifyRequest): Caller {
+export function principalOf(_request: FastifyRequest): Principal {
   return ANYONE
 }
 

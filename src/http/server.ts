@@ -17,13 +17,13 @@ import type {Operations} from '../operations/operations.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {Query} from '../wire/query.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
-import {type Access, Gate} from './auth.ts'
+import {type Access, Authenticator} from './auth.ts'
 import {answerBrokenRequest, asRefusal, faultRefusal, refusalAnswer} from './errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {describeInterface, routeDocument} from './openapi.ts'
 import {
   BODY_BYTES_MAX,
-  CLOSE_PATIENCE_MS,
+  CLOSE_TIMEOUT_MS,
   CONNECTIONS_CHECK_MS,
   HEADERS_TIMEOUT_MS,
   type HttpOptions,
@@ -62,9 +62,9 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
   app.after((error) => {
     if (error !== null && error !== undefined) throw error
-    new Closing(options.clock, streams).watch(app)
-    const gate = new Gate(options)
-    keepTheDoor(app, gate, options)
+    new GracefulShutdown(options.clock, streams).watch(app)
+    const gate = new Authenticator(options)
+    requireAuthentication(app, gate, options)
     if (options.agents !== undefined)
       listenForAgents(app, {door: options.agents, gate, clock: options.clock})
   })
@@ -168,7 +168,11 @@ function readBodies(app: FastifyInstance, options: HttpOptions): void {
   })
 }
 
-function keepTheDoor(app: FastifyInstance, gate: Gate, options: HttpOptions): void {
+function requireAuthentication(
+  app: FastifyInstance,
+  gate: Authenticator,
+  options: HttpOptions,
+): void {
   app.addHook('onRequest', async (request, reply) => {
     const {config} = request.routeOptions
     const access: Access = config.access ?? 'guarded'
@@ -236,7 +240,7 @@ function fault(error: unknown, request: FastifyRequest, options: HttpOptions): D
  * a moment to finish; only then are connections cut.
  */
 
-export class Closing {
+export class GracefulShutdown {
   readonly #clock: Clock
   readonly #streams: OpenStreams
   #underWay = 0
@@ -268,7 +272,7 @@ export class Closing {
   #finished(): Promise<void> {
     if (this.#underWay === 0) return Promise.resolve()
     return new Promise((resolve) => {
-      const timer = this.#clock.after(CLOSE_PATIENCE_MS, resolve)
+      const timer = this.#clock.after(CLOSE_TIMEOUT_MS, resolve)
       this.#idle = () => {
         timer.cancel()
         resolve()

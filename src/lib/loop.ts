@@ -46,7 +46,7 @@ export class Loop {
   }
 
   /** Looks sooner. Any number of rings before the step starts are one. */
-  ring(): void {
+  wake(): void {
     if (this.#stopped) return
     if (this.#running !== null) this.#rung = true
     else if (this.#failures === 0) this.#arm(0)

@@ -8,7 +8,7 @@
 const FIRST_RING_BYTES = 1024
 const EMPTY = new Uint8Array(0)
 
-export class Tail {
+export class TailBuffer {
   readonly #limit: number
   /** The byte at absolute position `p` stands at `p % length`; never longer than the limit. */
   #ring: Uint8Array = EMPTY

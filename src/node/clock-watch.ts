@@ -24,7 +24,7 @@ export class ClockWatch implements Service {
     this.#options = options
     this.#offsetMs = this.#offset()
     const failed = (error: unknown) =>
-      options.events.emit('step_failed', {step: 'clock watch', message: String(error)})
+      options.events.emit('step_failed', {step: 'clock_watch', message: String(error)})
     this.#loop = new Loop({clock: options.clock, step: () => this.#look(), failed})
   }
 

@@ -4,30 +4,30 @@
  * in a finish.
  */
 import {executionId, type ExecutionKey, type FinalStatus, lostLine} from '../core/execution.ts'
-import {endsWhenCutOff} from '../core/job.ts'
+import {endsWhenDisconnected} from '../core/job.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
 import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/node-store.ts'
 import type {ChainEnd, OpenChain} from '../ports/processor.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
-import {OutputKeeper} from './output-buffer.ts'
+import {OutputBuffer} from './output-buffer.ts'
 
 /** Where it is written down what is handed to an executor, before it is. */
-export interface Begun {
+export interface StartRecorder {
   /** Rejects when it must not be started: a later life would take it for never started. */
   begin(execution: ExecutionKey): Promise<void>
   /** Its end is stored. */
   ended(execution: ExecutionKey): void
 }
 
-export interface RunningOptions {
+export interface ExecutionRunOptions {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
   readonly executors: {get(name: string): Executor | null}
   readonly openChain: OpenChain
   /** Absent = a later life cannot tell what this one had not started. */
-  readonly begun?: Begun
+  readonly begun?: StartRecorder
   readonly finish: (item: FinishItem) => Promise<unknown>
   readonly append: (item: OutputAppend) => Promise<boolean>
   readonly keepOutputBytes: number
@@ -38,23 +38,23 @@ export interface RunningOptions {
 
 const UNTOUCHED: ChainEnd = {line: null, foot: ''}
 
-export class Running {
+export class ExecutionRun {
   readonly claimedAt: number
   readonly #claimed: ClaimedExecution
-  readonly #options: RunningOptions
-  readonly #keeper: OutputKeeper
+  readonly #options: ExecutionRunOptions
+  readonly #keeper: OutputBuffer
   #handle: RunHandle | null = null
   /** Asked for before the start, it is carried out right after it. */
   #wanted: 'cancel' | 'term' | 'kill' | 'cut_off' | null = null
   #end: {end: RunEnd; chain: ChainEnd; durationMs: number} | null = null
 
   /** `claimedAt` is the node's monotonic instant before the claim was asked for. */
-  constructor(claimed: ClaimedExecution, claimedAt: number, options: RunningOptions) {
+  constructor(claimed: ClaimedExecution, claimedAt: number, options: ExecutionRunOptions) {
     const {execution, token} = claimed
     this.#claimed = claimed
     this.claimedAt = claimedAt
     this.#options = options
-    this.#keeper = new OutputKeeper({
+    this.#keeper = new OutputBuffer({
       clock: options.clock,
       events: options.events,
       jobName: execution.jobName,
@@ -105,7 +105,7 @@ export class Running {
       outputFoot: this.#foot(chain, `${end.foot}${lost}${chain.foot}`),
       output,
       dropOutput: chain.line !== null,
-      dice: this.#options.random.dice(),
+      jitter: this.#options.random.fraction(),
     })
     this.#options.begun?.ended(this.claim.key)
   }
@@ -130,7 +130,7 @@ export class Running {
   }
 
   get endsWhenCutOff(): boolean {
-    return endsWhenCutOff(this.#claimed.spec)
+    return endsWhenDisconnected(this.#claimed.spec)
   }
 
   /** The cluster hears nothing of this node any more; the outcome is `lost`, reason `cut_off`. */
@@ -139,7 +139,7 @@ export class Running {
   }
 
   /** Its result counts no more, and something may run in its place; what comes of it is at most a note. */
-  disown(): void {
+  revoke(): void {
     this.#abandon('cancel', 'not_ours')
   }
 

@@ -87,9 +87,9 @@ export function announceFinished(
       events.emit('job_disabled', {job: execution.jobName, reason: 'quarantined'})
     if (outcome.jobDeleted) events.emit('job_deleted', {job: execution.jobName})
   }
-  if (retries) wakeup.ring('run')
+  if (retries) wakeup.notify('run')
   // Dependents' turns, and planned times that waited for this launch to close.
-  if (closed) wakeup.ring('launch')
+  if (closed) wakeup.notify('launch')
 }
 
 function emitFinished(events: Events, execution: ExecutionRecord, retried: boolean): void {

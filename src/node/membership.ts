@@ -5,7 +5,7 @@
 import type {MemberStatus} from '../core/node.ts'
 import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
-import type {BeatAnswer, JoinRequest, MemberStore, NodeStore} from '../ports/node-store.ts'
+import type {BeatReply, JoinRequest, MemberStore, NodeStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
 
 export interface MembershipOptions {
@@ -97,12 +97,12 @@ export class Membership implements Service {
     return heartbeatMs
   }
 
-  #ask(): Promise<BeatAnswer> {
+  #ask(): Promise<BeatReply> {
     const {id: nodeId, incarnation} = this.#options.member
     return this.#options.store.beat({nodeId, incarnation, status: this.#status})
   }
 
-  async #joinAgain(): Promise<BeatAnswer> {
+  async #joinAgain(): Promise<BeatReply> {
     const {rejoin} = this.#options
     if (rejoin === undefined) return 'unknown'
     const {kind} = await rejoin()

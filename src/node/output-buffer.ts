@@ -7,9 +7,9 @@ import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {OutputAppend} from '../ports/node-store.ts'
-import {Tail} from '../lib/tail-buffer.ts'
+import {TailBuffer} from '../lib/tail-buffer.ts'
 
-export interface OutputKeeperOptions {
+export interface OutputBufferOptions {
   readonly clock: Clock
   readonly events: Events
   readonly jobName: string
@@ -28,9 +28,9 @@ export interface OutputKeeperOptions {
 
 const NEWLINE = 0x0a
 
-export class OutputKeeper {
-  readonly #options: OutputKeeperOptions
-  readonly #tail: Tail
+export class OutputBuffer {
+  readonly #options: OutputBufferOptions
+  readonly #tail: TailBuffer
   #timer: {timer: Timer; dueAt: number} | null = null
   /** On its way to the store. */
   #flushing: Uint8Array | null = null
@@ -40,9 +40,9 @@ export class OutputKeeper {
   #isRefused = false
   #endsLine = true
 
-  constructor(options: OutputKeeperOptions) {
+  constructor(options: OutputBufferOptions) {
     this.#options = options
-    this.#tail = new Tail(options.keepBytes)
+    this.#tail = new TailBuffer(options.keepBytes)
   }
 
   write(bytes: Uint8Array): void {

@@ -8,7 +8,7 @@
 import {executionId} from '../core/execution.ts'
 import type {Events} from '../ports/events.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
-import type {EarlierLife, MemberStore} from '../ports/node-store.ts'
+import type {PreviousIncarnation, MemberStore} from '../ports/node-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {announceFinished} from './finisher.ts'
 
@@ -16,7 +16,7 @@ import {announceFinished} from './finisher.ts'
 const BATCH_MAX = 256
 
 export interface ReturnDeps {
-  readonly store: Pick<LeaderStore, 'rescue'> & Pick<MemberStore, 'standingClaims' | 'giveBack'>
+  readonly store: Pick<LeaderStore, 'rescue'> & Pick<MemberStore, 'activeClaims' | 'releaseClaims'>
   readonly random: Random
   readonly wakeup: Wakeup
   readonly events: Events
@@ -26,34 +26,34 @@ export interface ReturnDeps {
 export async function returnNode(
   deps: ReturnDeps,
   node: {readonly nodeId: string; readonly incarnation: string},
-  earlier: readonly EarlierLife[],
+  earlier: readonly PreviousIncarnation[],
 ): Promise<number> {
   const {nodeId, incarnation} = node
   let count = 0
   for (const life of earlier)
-    if (life.incarnation !== incarnation) count += await giveBack(deps, nodeId, life)
+    if (life.incarnation !== incarnation) count += await releaseUnstarted(deps, nodeId, life)
   await rescueNode(deps, {
     term: null,
     nodeId,
     exceptIncarnation: incarnation,
-    judged: null,
+    observed: null,
     reason: 'node_restarted',
   })
   return count
 }
 
-async function giveBack(
+async function releaseUnstarted(
   {store, events, wakeup}: ReturnDeps,
   nodeId: string,
-  {incarnation, upTo, begun}: EarlierLife,
+  {incarnation, upTo, begun}: PreviousIncarnation,
 ): Promise<number> {
   // An earlier life claims nothing any more: what stands now can only become less.
-  const standing = await store.standingClaims({nodeId, incarnation})
+  const standing = await store.activeClaims({nodeId, incarnation})
   const unstarted = standing.filter(({key}) => key.group > upTo && !begun.has(executionId(key)))
   let count = 0
   for (let from = 0; from < unstarted.length; from += BATCH_MAX) {
     const batch = unstarted.slice(from, from + BATCH_MAX)
-    const given = await store.giveBack(batch.map(({key, token}) => ({key, token})))
+    const given = await store.releaseClaims(batch.map(({key, token}) => ({key, token})))
     count += given.length
     for (const execution of given) {
       const {jobName: job, status} = execution
@@ -61,7 +61,7 @@ async function giveBack(
     }
   }
   // Also when nothing was: it may have been, by a try whose answer was lost.
-  if (unstarted.length > 0) wakeup.ring('run')
+  if (unstarted.length > 0) wakeup.notify('run')
   return count
 }
 
@@ -87,14 +87,14 @@ export async function rescueNode(
     readonly term: number | null
     readonly nodeId: string
     readonly exceptIncarnation: string | null
-    readonly judged: {readonly incarnation: string; readonly heartbeatAt: number} | null
+    readonly observed: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
   },
 ): Promise<number> {
   let count = 0
   for (;;) {
-    const dice = deps.random.dice()
-    const {finished, more} = await deps.store.rescue({...request, limit: BATCH_MAX, dice})
+    const jitter = deps.random.fraction()
+    const {finished, more} = await deps.store.rescue({...request, limit: BATCH_MAX, jitter})
     announceFinished(finished, deps)
     count += finished.length
     if (!more) return count

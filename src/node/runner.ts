@@ -11,11 +11,11 @@ import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {ClaimedExecution, NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
-import {Running, type RunningOptions} from './execution-run.ts'
+import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
 
-export interface RunOptions extends Omit<RunningOptions, 'append'> {
+export interface RunnerOptions extends Omit<ExecutionRunOptions, 'append'> {
   readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled'>
-  readonly append: RunningOptions['append']
+  readonly append: ExecutionRunOptions['append']
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
@@ -40,14 +40,14 @@ export interface RunOptions extends Omit<RunningOptions, 'append'> {
    * What a drain waits for a store that does not take the ends, or a command that cannot be ended,
    * before it gives up: the executions are then ended by this node's next life.
    */
-  readonly drainPatienceMs: number
+  readonly drainTimeoutMs: number
   /** The same for a drain that is hurried, or has no hope of the store. */
-  readonly hurriedPatienceMs: number
+  readonly forceStopTimeoutMs: number
   /** Absent = nobody else could run anything while this node does not reach the store. */
-  readonly cutOff?: CutOff
+  readonly cutOff?: Disconnection
 }
 
-export interface CutOff {
+export interface Disconnection {
   /** For how long the store has acknowledged no heartbeat of this node. */
   readonly forMs: () => number
   /** After this long, executions whose job says so are ended. */
@@ -68,12 +68,12 @@ const CUT_OFF_LOOK_MS = 500
  */
 export const SETTLING_PER_SLOT_MAX = 4
 
-export class RunService implements Service {
-  readonly #options: RunOptions
+export class Runner implements Service {
+  readonly #options: RunnerOptions
   readonly #claims: Loop
   readonly #cancels: Loop
   readonly #cutOffs: Loop | null
-  readonly #running = new Map<string, Running>()
+  readonly #running = new Map<string, ExecutionRun>()
   /** Ended, but the store has not taken the end yet. */
   #settling = 0
   #deaf: (() => void)[] = []
@@ -88,7 +88,7 @@ export class RunService implements Service {
   #token: string | null = null
   #verifiedAt: number
 
-  constructor(options: RunOptions) {
+  constructor(options: RunnerOptions) {
     this.#options = options
     const {clock, events} = options
     this.#verifiedAt = clock.monotonicMs()
@@ -106,8 +106,8 @@ export class RunService implements Service {
   start(): void {
     const {wakeup} = this.#options
     this.#deaf = [
-      wakeup.listen('run', () => this.#claims.ring()),
-      wakeup.listen('cancel', () => this.#cancels.ring()),
+      wakeup.subscribe('run', () => this.#claims.wake()),
+      wakeup.subscribe('cancel', () => this.#cancels.wake()),
     ]
     this.#claims.start()
     this.#cancels.start()
@@ -127,7 +127,7 @@ export class RunService implements Service {
   async drain(graceMs: number): Promise<void> {
     this.#draining = true
     for (const stop of this.#deaf) stop()
-    this.#cutOffs?.ring()
+    this.#cutOffs?.wake()
     // The grace runs from now on, also while a claim is still under way at a slow store.
     const {clock} = this.#options
     const timer =
@@ -145,7 +145,7 @@ export class RunService implements Service {
   /** Ends whatever runs at once. A drain under way then gives up soon. */
   killAll(): void {
     this.#end('kill')
-    if (this.#draining) this.#waitAtMost(this.#options.hurriedPatienceMs)
+    if (this.#draining) this.#waitAtMost(this.#options.forceStopTimeoutMs)
   }
 
   async stop(): Promise<void> {
@@ -173,26 +173,26 @@ export class RunService implements Service {
   }
 
   #begin(claimed: ClaimedExecution, claimedAt: number): void {
-    const running = new Running(claimed, claimedAt, this.#options)
+    const running = new ExecutionRun(claimed, claimedAt, this.#options)
     const id = executionId(claimed.execution)
     this.#running.set(id, running)
     if (this.#ending !== null) running.stop(this.#ending)
     void this.#follow(id, running)
   }
 
-  async #follow(id: string, running: Running): Promise<void> {
+  async #follow(id: string, running: ExecutionRun): Promise<void> {
     const {clock, claimFreshMs} = this.#options
     if (clock.monotonicMs() - running.claimedAt <= claimFreshMs || (await this.#verify(running))) {
       await running.run()
       this.#settling += 1
       this.#running.delete(id)
       this.#watchSettling()
-      this.#claims.ring()
+      this.#claims.wake()
       await running.settle()
       this.#settling -= 1
     }
     this.#running.delete(id)
-    if (!this.#draining) this.#claims.ring()
+    if (!this.#draining) this.#claims.wake()
     if (this.#running.size === 0 && this.#settling === 0) this.#rest()
   }
 
@@ -213,9 +213,9 @@ export class RunService implements Service {
     if (!this.#draining) return
     const isOver = this.#running.size === 0
     if (!isOver && this.#ending === null) return
-    const {drainPatienceMs, hurriedPatienceMs, cutOff} = this.#options
+    const {drainTimeoutMs, forceStopTimeoutMs, cutOff} = this.#options
     const isHopeless = isOver && cutOff?.mayLeave() === true
-    this.#waitAtMost(isHopeless ? hurriedPatienceMs : drainPatienceMs)
+    this.#waitAtMost(isHopeless ? forceStopTimeoutMs : drainTimeoutMs)
   }
 
   #waitAtMost(waitMs: number): void {
@@ -228,7 +228,7 @@ export class RunService implements Service {
   }
 
   /** Whether the claim still stands. While the store cannot say so freshly, nothing is started. */
-  async #verify(running: Running): Promise<boolean> {
+  async #verify(running: ExecutionRun): Promise<boolean> {
     const {store, clock, events, claimFreshMs, pollMs} = this.#options
     for (;;) {
       try {
@@ -245,7 +245,7 @@ export class RunService implements Service {
 
   async #cancel(): Promise<number> {
     const {store, nodeId, pollMs, takenAway} = this.#options
-    for (const key of takenAway?.() ?? []) this.#running.get(executionId(key))?.disown()
+    for (const key of takenAway?.() ?? []) this.#running.get(executionId(key))?.revoke()
     if (this.#running.size === 0) return pollMs
     const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
     for (const key of keys) this.#running.get(executionId(key))?.cancel()
@@ -261,7 +261,7 @@ export class RunService implements Service {
     const standings = await store.verifyClaims(asked.map(([, running]) => running.claim))
     this.#verifiedAt = clock.monotonicMs()
     asked.forEach(([id, running], index) => {
-      if (standings[index] === 'over' && this.#running.get(id) === running) running.disown()
+      if (standings[index] === 'over' && this.#running.get(id) === running) running.revoke()
     })
   }
 
@@ -269,7 +269,7 @@ export class RunService implements Service {
    * Nobody can tell this node any more that its executions were given up and started elsewhere: those
    * that must not run twice end here, before they can be.
    */
-  async #look({forMs, limitMs}: CutOff): Promise<number> {
+  async #look({forMs, limitMs}: Disconnection): Promise<number> {
     this.#watchSettling()
     const leftMs = limitMs - forMs()
     if (leftMs > 0) return this.#draining ? Math.min(leftMs, CUT_OFF_LOOK_MS) : leftMs

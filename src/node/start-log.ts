@@ -30,7 +30,7 @@ import {
 import {join} from 'node:path'
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import {bootId} from '../platform/boot-id.ts'
-import type {EarlierLife} from '../ports/node-store.ts'
+import type {PreviousIncarnation} from '../ports/node-store.ts'
 
 const PREFIX = 'begun-'
 
@@ -46,7 +46,7 @@ interface Head {
   readonly upTo: number
 }
 
-export interface BegunOptions {
+export interface StartLogOptions {
   /** `<data>/executions`. */
   readonly directory: string
   readonly incarnation: string
@@ -54,8 +54,8 @@ export interface BegunOptions {
   readonly report: (sentence: string) => void
 }
 
-export class BegunFile {
-  readonly #options: BegunOptions
+export class StartLog {
+  readonly #options: StartLogOptions
   readonly #path: string
   /** `null` = nothing is recorded, and nothing stands on disk that would prove anything. */
   #file: number | null = null
@@ -70,7 +70,7 @@ export class BegunFile {
   #writing: Promise<void> | null = null
 
   /** Begins the file of this life. Where that cannot be, the life goes on and proves nothing. */
-  constructor(options: BegunOptions) {
+  constructor(options: StartLogOptions) {
     this.#options = options
     this.#path = join(options.directory, `${PREFIX}${options.incarnation}`)
     // Where the system does not name the boot, a file from before a power cut would be taken for whole.
@@ -179,15 +179,15 @@ export class BegunFile {
 }
 
 /** What earlier lives of this node can prove. Files that prove nothing are left out. */
-export function readEarlierLives(directory: string): EarlierLife[] {
+export function readPreviousIncarnations(directory: string): PreviousIncarnation[] {
   return namesIn(directory).flatMap((name) => {
-    const life = readLife(join(directory, name))
+    const life = readIncarnation(join(directory, name))
     return life !== null && name === `${PREFIX}${life.incarnation}` ? [life] : []
   })
 }
 
 /** The store has been told. A crash before this only tells it once more, which changes nothing. */
-export function forgetEarlierLives(directory: string): void {
+export function deletePreviousIncarnations(directory: string): void {
   for (const name of namesIn(directory)) {
     try {
       rmSync(join(directory, name), {force: true})
@@ -205,7 +205,7 @@ function namesIn(directory: string): string[] {
   }
 }
 
-function readLife(path: string): EarlierLife | null {
+function readIncarnation(path: string): PreviousIncarnation | null {
   let lines: string[]
   let identity: string
   try {

@@ -6,12 +6,12 @@ import {readdir, rm} from 'node:fs/promises'
 import {join} from 'node:path'
 import {DomainError} from '../core/errors.ts'
 import type {OperationsDependencies} from './context.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 const PREFIX = 'backup-'
 const SUFFIX = '.partial'
 
-export interface BackupImage {
+export interface BackupFile {
   /** Absolute path of a complete image. */
   readonly file: string
   /** Removes the file and lets the next backup begin. To be called however the sending ended; repeatable. */
@@ -20,12 +20,12 @@ export interface BackupImage {
 
 export function createBackup(
   {random, settings}: Pick<OperationsDependencies, 'random' | 'settings'>,
-  store: PatientStore,
+  store: StoreWithDeadlines,
 ) {
   let running = false
 
   /** Throws `backup_running`. */
-  async function backup(): Promise<BackupImage> {
+  async function backup(): Promise<BackupFile> {
     if (running)
       throw new DomainError('backup_running', 'A backup is already being made; wait for its end.')
     running = true

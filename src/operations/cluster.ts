@@ -5,14 +5,14 @@ import type {Events} from '../ports/events.ts'
 import {encodeMember, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
 import type {OperationsDependencies} from './context.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 /** Executions of a removed member ended in one transaction. */
 const REMOVE_BATCH_MAX = 256
 /** Of members with one name, whose ids a refusal lists. */
 const IDS_TOLD_MAX = 10
 
-export function createMembers(dependencies: OperationsDependencies, store: PatientStore) {
+export function createMembers(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
   const {node} = dependencies
 
   /** By name. */
@@ -55,9 +55,9 @@ export function createMembers(dependencies: OperationsDependencies, store: Patie
   async function removeMember(wanted: string): Promise<MemberRecord> {
     const {id} = memberToRemove(await members(), wanted)
     for (;;) {
-      const dice = dependencies.random.dice()
+      const jitter = dependencies.random.fraction()
       const removal = await store.write((data) =>
-        data.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, dice}),
+        data.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter}),
       )
       if (removal.kind === 'unknown') throw unknownMember(wanted)
       if (removal.kind === 'present') throw presentMember(removal.member)
@@ -102,12 +102,12 @@ function presentMember({name, status}: MemberRecord): DomainError {
 
 const STATUSES: readonly MemberStatus[] = ['alive', 'leaving', 'left', 'failed']
 
-export function createStatus(dependencies: OperationsDependencies, store: PatientStore) {
+export function createStatus(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
   const {node, settings} = dependencies
 
   async function status(): Promise<StatusJson> {
     const [members, lease, facts, totals, paused] = await store.read((data) =>
-      Promise.all([data.members(), data.leader(), data.facts(), data.totals(), data.paused()]),
+      Promise.all([data.members(), data.leader(), data.info(), data.totals(), data.paused()]),
     )
     const leader = members.find((member) => member.id === lease?.nodeId)
     const own = members.find((member) => member.id === node.id)
@@ -160,7 +160,7 @@ export function createStatus(dependencies: OperationsDependencies, store: Patien
 
 /* The switch that stops jobs from being created or changed. Running and scheduling go on. */
 
-export function createPause({events}: {readonly events: Events}, store: PatientStore) {
+export function createPause({events}: {readonly events: Events}, store: StoreWithDeadlines) {
   async function paused(): Promise<PauseStatusJson> {
     return {paused: await store.read((data) => data.paused())}
   }

@@ -53,7 +53,7 @@ export interface OperationsDependencies {
 }
 
 /** Who asks. */
-export interface Caller {
+export interface Principal {
   /** Separates the idempotency keys of callers. */
   readonly id: string
   /** Becomes the `owner` of a job that names none; `''` = nobody in particular. */

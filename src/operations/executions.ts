@@ -7,7 +7,7 @@ import type {DayStatistics, ExecutionQuery, ExecutionView} from '../ports/histor
 import type {Page, Slice} from '../ports/page.ts'
 import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
 import {executionUnknown, jobUnknown, known} from './jobs.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 /** Output that one answer may hold, over all its executions. */
 const ANSWER_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
@@ -22,7 +22,7 @@ export interface LaunchWithExecutions {
   readonly executions: readonly ExecutionRecord[]
 }
 
-export function createHistory(store: PatientStore) {
+export function createHistory(store: StoreWithDeadlines) {
   /** Throws `job_unknown`. */
   async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
     const read = async (outputBytes: number) => {
@@ -64,7 +64,7 @@ export function createHistory(store: PatientStore) {
 }
 
 /** The ledger of a job. */
-export function createLedger(store: PatientStore) {
+export function createLaunches(store: StoreWithDeadlines) {
   /** Newest first. Throws `job_unknown`. */
   async function launches(
     name: string,

@@ -9,7 +9,7 @@ import type {Events} from '../ports/events.ts'
 import type {OutputStretch} from '../ports/history-store.ts'
 import {decodeOutput, unfinishedBytes} from '../wire/execution.ts'
 import {executionUnknown} from './jobs.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 /** Bytes read and sent at once. */
 const STRETCH_BYTES = 64 * 1024
@@ -31,7 +31,7 @@ interface FollowDependencies {
 /** How many quiet looks make one sign of life. */
 const QUIET_LOOKS = 15
 
-export function createFollow({clock, events}: FollowDependencies, store: PatientStore) {
+export function createFollow({clock, events}: FollowDependencies, store: StoreWithDeadlines) {
   /**
    * Checks that the execution is there, then answers what is written from byte `from` on and, as the last
    * item, its end. Throws `job_unknown`, `execution_unknown` before the first item.

@@ -6,11 +6,11 @@ import type {ExecutionView} from '../ports/history-store.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import {LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
-import type {Caller, OperationsDependencies} from './context.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {Principal, OperationsDependencies} from './context.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 import {idempotencyMismatch, Idempotent, preconditionFailed} from './submit.ts'
 
-export function createJobs({wakeup, events}: OperationsDependencies, store: PatientStore) {
+export function createJobs({wakeup, events}: OperationsDependencies, store: StoreWithDeadlines) {
   /** Throws `job_unknown`. */
   async function job(name: string): Promise<JobRecord> {
     return known(name, await store.read((data) => data.job(name)))
@@ -31,7 +31,7 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Pati
         throw preconditionFailed(result.revision)
       case 'toggled': {
         const {revision} = result.job
-        wakeup.ring('launch')
+        wakeup.notify('launch')
         events.emit('job_stored', {job: name, revision, created: false})
         return result.job
       }
@@ -53,7 +53,7 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Pati
         })
       }
       case 'deleted':
-        wakeup.ring('cancel')
+        wakeup.notify('cancel')
         events.emit('job_deleted', {job: name})
         return result.job
     }
@@ -76,14 +76,14 @@ export function known(name: string, job: JobRecord | null): JobRecord {
  */
 
 export interface RunCall {
-  readonly caller: Caller
+  readonly caller: Principal
   readonly name: string
   /** Goes past `forbid`. */
   readonly forced: boolean
   readonly idempotencyKey: string | null
 }
 
-export function createRuns(dependencies: OperationsDependencies, store: PatientStore) {
+export function createRuns(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
   const {wakeup, events, hasTarget} = dependencies
   const idempotent = new Idempotent()
 
@@ -115,7 +115,7 @@ export function createRuns(dependencies: OperationsDependencies, store: PatientS
       case 'idempotency_mismatch':
         throw idempotencyMismatch()
       case 'accepted':
-        wakeup.ring('launch')
+        wakeup.notify('launch')
         return {job: result.job, group: result.group}
     }
   }
@@ -130,7 +130,7 @@ export function createRuns(dependencies: OperationsDependencies, store: PatientS
       throw new DomainError('execution_over', `The execution is already over: ${result.status}.`, {
         members: {execution_status: result.status},
       })
-    wakeup.ring('cancel')
+    wakeup.notify('cancel')
     const {status} = result.execution
     events.emit('execution_changed', {job: name, execution: id, status})
     dependencies.announce(result.ended)
@@ -165,7 +165,7 @@ function launchOpen(name: string, group: number | null): DomainError {
 
 /** The refusal for an execution that is not there: of a job that is not there either, or not. */
 export async function executionUnknown(
-  store: PatientStore,
+  store: StoreWithDeadlines,
   name: string,
   id: string,
 ): Promise<DomainError> {

@@ -5,23 +5,23 @@
 import {createBackup} from './backup.ts'
 import {createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsDependencies} from './context.ts'
-import {createHistory, createLedger} from './executions.ts'
+import {createHistory, createLaunches} from './executions.ts'
 import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
 import {createSchedules} from './schedules.ts'
-import {PatientStore} from './store-deadlines.ts'
+import {StoreWithDeadlines} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
 
 export function createOperations(dependencies: OperationsDependencies) {
-  const store = new PatientStore(dependencies.store, dependencies.clock)
+  const store = new StoreWithDeadlines(dependencies.store, dependencies.clock)
   return {
     submit: createSubmit(dependencies, store),
     ...createJobs(dependencies, store),
     ...createRuns(dependencies, store),
     ...createHistory(store),
-    ...createLedger(store),
+    ...createLaunches(store),
     ...createFollow(dependencies, store),
     ...createMembers(dependencies, store),
     ...createPolicies(store),

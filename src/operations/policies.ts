@@ -7,13 +7,13 @@ import {DomainError} from '../core/errors.ts'
 import type {Policy} from '../ports/store.ts'
 import {decodeStrictly, isObject, readJsonBytes} from '../wire/json.ts'
 import {longerThan} from '../wire/decode-job.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 const RULES_BYTES_MAX = 64 * 1024
 /** Not `.` or `..`: in a path they mean a place, and no client could ask for them. */
 const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
-export function createPolicies(store: PatientStore) {
+export function createPolicies(store: StoreWithDeadlines) {
   function policies(): Promise<readonly Policy[]> {
     return store.read((data) => data.policies())
   }

@@ -7,9 +7,9 @@ import type {RestoreEntry} from '../ports/job-store.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {JsonArraySplitter, NotAnArray} from '../wire/json-array.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
-import type {Caller, OperationsDependencies} from './context.ts'
-import type {PatientStore} from './store-deadlines.ts'
-import {judge, submissionsPaused} from './submit.ts'
+import type {Principal, OperationsDependencies} from './context.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
+import {validateDefinition, submissionsPaused} from './submit.ts'
 
 /** One job; the same limit as a submit. */
 const JOB_BYTES_MAX = 1024 * 1024
@@ -24,14 +24,14 @@ interface EntryProblem {
 }
 
 export interface RestoreCall {
-  readonly caller: Caller
+  readonly caller: Principal
   /** Called once, unless submissions are paused. */
   readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
   /** Import every job disabled. */
   readonly disabled: boolean
 }
 
-export function createRestore(dependencies: OperationsDependencies, store: PatientStore) {
+export function createRestore(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
   /**
    * One line a job, in the order of the file. Throws `submissions_paused`, `payload_unparsable`,
    * `restore_invalid`.
@@ -45,7 +45,7 @@ export function createRestore(dependencies: OperationsDependencies, store: Patie
     )
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused') throw restoreInvalid(result.problems)
-    dependencies.wakeup.ring('launch')
+    dependencies.wakeup.notify('launch')
     return result.lines.map(({name, created}) => `success ${created ? 'create' : 'update'} ${name}`)
   }
 
@@ -71,12 +71,12 @@ async function readFile(file: AsyncIterable<Uint8Array>, reading: FileReading): 
 class FileReading {
   readonly entries: RestoreEntry[] = []
   readonly #dependencies: OperationsDependencies
-  readonly #caller: Caller
+  readonly #caller: Principal
   readonly #names = new Set<string>()
   readonly #problems: EntryProblem[] = []
   #count = 0
 
-  constructor(dependencies: OperationsDependencies, caller: Caller) {
+  constructor(dependencies: OperationsDependencies, caller: Principal) {
     this.#dependencies = dependencies
     this.#caller = caller
   }
@@ -108,7 +108,7 @@ class FileReading {
     const reading = decodeJob(value)
     if (!reading.ok) return reading.problem
     const spec = {...reading.spec, owner: reading.spec.owner || this.#caller.name}
-    const [problem] = judge(this.#dependencies, spec).problems
+    const [problem] = validateDefinition(this.#dependencies, spec).problems
     if (problem !== undefined) return problem
     if (this.#names.has(spec.name)) return 'name: stands more than once in the file'
     const counted = decodeCounters(value)

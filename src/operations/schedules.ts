@@ -11,7 +11,7 @@ import type {PlannedTimesJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
 import type {OperationsDependencies} from './context.ts'
 import {known} from './jobs.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 export const COUNT_FALLBACK = 10
 export const COUNT_LIMITS = {minimum: 1, maximum: 100}
@@ -30,7 +30,7 @@ export interface PreviewCall {
 
 export function createSchedules(
   {clock, settings}: Pick<OperationsDependencies, 'clock' | 'settings'>,
-  store: PatientStore,
+  store: StoreWithDeadlines,
 ) {
   /** Throws `schedule_invalid`. */
   function preview(call: PreviewCall): PlannedTimesJson {

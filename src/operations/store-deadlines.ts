@@ -9,7 +9,7 @@ import type {Store} from '../ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
-export const PATIENCE_MS = 5_000
+export const STORE_DEADLINE_MS = 5_000
 /** Reading every job there is, or all that one ever did: the answer is under way, it is only long. */
 export const LONG_READ_MS = 30_000
 /** Restoring a hundred thousand jobs, or copying a database, is long work and known to be. */
@@ -17,7 +17,7 @@ export const LONG_WORK_MS = 600_000
 
 const RETRY_AFTER_SECONDS = 1
 
-export class PatientStore {
+export class StoreWithDeadlines {
   readonly #store: Store
   readonly #clock: Clock
 
@@ -28,7 +28,7 @@ export class PatientStore {
 
   /** Throws `DomainError` `store_unavailable` when there is no answer in time. */
   read<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return this.#within(PATIENCE_MS, unavailable, ask)
+    return this.#within(STORE_DEADLINE_MS, unavailable, ask)
   }
 
   /** As `read`, for what has no limit on its size. */
@@ -43,7 +43,7 @@ export class PatientStore {
 
   /** Throws `store_unavailable` when nothing was changed, `outcome_unknown` when that is not certain. */
   write<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return this.#within(PATIENCE_MS, outcomeUnknown, ask)
+    return this.#within(STORE_DEADLINE_MS, outcomeUnknown, ask)
   }
 
   /** As `write`, for work that may take minutes. */

@@ -9,11 +9,11 @@ import {type Findings, validateSpec} from '../core/validate.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
-import type {Caller, OperationsDependencies} from './context.ts'
-import type {PatientStore} from './store-deadlines.ts'
+import type {Principal, OperationsDependencies} from './context.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 export interface SubmitCall {
-  readonly caller: Caller
+  readonly caller: Principal
   readonly body: Uint8Array
   /** The name in the path, which the body's must equal; `null` when the path has none. */
   readonly pathName: string | null
@@ -25,7 +25,7 @@ export interface SubmitCall {
   readonly idempotencyKey: string | null
 }
 
-export interface SubmitAnswer {
+export interface SubmitReply {
   readonly job: JobRecord
   /** Launch number of the run on create; `null` without one. */
   readonly group: number | null
@@ -33,11 +33,11 @@ export interface SubmitAnswer {
   readonly ignoredFields: readonly string[]
 }
 
-export function createSubmit(dependencies: OperationsDependencies, store: PatientStore) {
+export function createSubmit(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
   const idempotent = new Idempotent()
 
   /** Throws `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
-  return async function submit(call: SubmitCall): Promise<SubmitAnswer> {
+  return async function submit(call: SubmitCall): Promise<SubmitReply> {
     const {caller, idempotencyKey, runOnCreate} = call
     const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
     return idempotent.run(caller, idempotencyKey, 'submit', parts, async (idempotency) => {
@@ -75,7 +75,7 @@ function readDefinition(dependencies: OperationsDependencies, call: SubmitCall) 
   if (pathName !== null && reading.spec.name !== pathName)
     throw jobInvalid(`name: is "${reading.spec.name}" in the body and "${pathName}" in the path`)
   const spec = {...reading.spec, owner: reading.spec.owner || call.caller.name}
-  const found = judge(dependencies, spec)
+  const found = validateDefinition(dependencies, spec)
   const [problem] = found.problems
   if (problem !== undefined) throw jobInvalid(problem)
   return {
@@ -138,7 +138,7 @@ export function preconditionFailed(revision: number | null): DomainError {
 
 function announce({wakeup, events}: OperationsDependencies, stored: Stored): void {
   const {job, created, changed, group} = stored
-  if (changed || group !== null) wakeup.ring('launch')
+  if (changed || group !== null) wakeup.notify('launch')
   if (changed) events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
 }
 
@@ -148,25 +148,25 @@ function announce({wakeup, events}: OperationsDependencies, stored: Stored): voi
  * held to the same rules.
  */
 
-export type JudgeDependencies = Pick<
+export type ValidationDependencies = Pick<
   OperationsDependencies,
   'clock' | 'executors' | 'processors' | 'settings'
 >
 
 /** Problems and warnings are sentences that begin with the field's name. */
-export function judge(dependencies: JudgeDependencies, spec: JobSpec): Findings {
+export function validateDefinition(dependencies: ValidationDependencies, spec: JobSpec): Findings {
   const own = validateSpec(spec, {
     defaultTimezone: dependencies.settings.defaultTimezone(),
     now: dependencies.clock.now(),
   })
-  const executor = judgeExecutor(dependencies, spec)
+  const executor = validateExecutor(dependencies, spec)
   return {
-    problems: [...own.problems, ...executor.problems, ...judgeProcessors(dependencies, spec)],
+    problems: [...own.problems, ...executor.problems, ...validateProcessors(dependencies, spec)],
     warnings: [...own.warnings, ...executor.warnings],
   }
 }
 
-function judgeExecutor({executors}: JudgeDependencies, spec: JobSpec): Findings {
+function validateExecutor({executors}: ValidationDependencies, spec: JobSpec): Findings {
   if (spec.executor === '') {
     const warning = 'executor: is not set, so every run of this job will fail'
     return {problems: [], warnings: [warning]}
@@ -182,7 +182,7 @@ function judgeExecutor({executors}: JudgeDependencies, spec: JobSpec): Findings 
   return {problems: found.problems.map(named), warnings: found.warnings.map(named)}
 }
 
-function judgeProcessors({processors}: JudgeDependencies, spec: JobSpec): string[] {
+function validateProcessors({processors}: ValidationDependencies, spec: JobSpec): string[] {
   return Object.entries(spec.processors).flatMap(([name, parameters]) => {
     const processor = processors.get(name)
     if (processor === null) {
@@ -218,7 +218,7 @@ export class Idempotent {
    * that is none.
    */
   async run<Answer>(
-    caller: Caller,
+    caller: Principal,
     key: string | null,
     what: string,
     parts: readonly (string | Uint8Array)[],

@@ -15,7 +15,7 @@ export function systemRandom(): Random {
   const dice = new Uint32Array(DICE_PER_REFILL)
   let used = DICE_PER_REFILL
   return {
-    dice: () => {
+    fraction: () => {
       if (used === DICE_PER_REFILL) {
         getRandomValues(dice)
         used = 0

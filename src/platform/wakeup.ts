@@ -3,18 +3,18 @@
  * called from inside a commit, and rings that arrive before it was heard are one: a batch of a thousand
  * finishes rings once.
  */
-import type {Bell, Wakeup} from '../ports/runtime.ts'
+import type {Topic, Wakeup} from '../ports/runtime.ts'
 
 export function localWakeup(): Wakeup {
-  const listeners: Record<Bell, Set<() => void>> = {
+  const listeners: Record<Topic, Set<() => void>> = {
     launch: new Set(),
     run: new Set(),
     cancel: new Set(),
     lead: new Set(),
   }
-  const queued = new Set<Bell>()
+  const queued = new Set<Topic>()
   return {
-    ring: (bell) => {
+    notify: (bell) => {
       if (queued.has(bell)) return
       queued.add(bell)
       setImmediate(() => {
@@ -22,7 +22,7 @@ export function localWakeup(): Wakeup {
         for (const heard of listeners[bell]) heard()
       })
     },
-    listen: (bell, heard) => {
+    subscribe: (bell, heard) => {
       // Wrapped, so that one function listening twice is two listeners and each stops on its own.
       const listener = () => heard()
       listeners[bell].add(listener)

@@ -6,7 +6,7 @@ import type {ExecutionKey} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {DueDecision, LaunchRecord, RequestDecision} from '../core/launch-record.ts'
 import type {Candidate} from '../core/node.ts'
-import type {StrayExecution} from '../core/reassign.ts'
+import type {StuckExecution} from '../core/reassign.ts'
 import type {FinishOutcome} from './node-store.ts'
 
 export interface Lease {
@@ -53,7 +53,7 @@ export interface DecidedLaunch {
 }
 
 /** A place in the order in which strays are read: that of launches and their targets. */
-export interface StrayPlace {
+export interface StuckPosition {
   readonly group: number
   readonly slot: number
   readonly attempt: number
@@ -148,19 +148,19 @@ export interface LeaderStore {
     readonly decided: readonly DecidedLaunch[]
   }>
   /** Pending executions due for longer than `unclaimedMs`, or whose node is not alive. */
-  loadStray(request: {
+  loadStuck(request: {
     readonly unclaimedMs: number
     /** Where this page begins: after `next` of the page before; `null` = with the first. */
-    readonly after: StrayPlace | null
+    readonly after: StuckPosition | null
     readonly limit: number
   }): Promise<{
     readonly now: number
-    readonly strays: readonly StrayExecution[]
+    readonly strays: readonly StuckExecution[]
     /** `null` = the round is over. */
-    readonly next: StrayPlace | null
+    readonly next: StuckPosition | null
   }>
   /** Gives pending executions to other nodes. Throws `TermOver`. */
-  applyMoves(request: {
+  applyReassignments(request: {
     readonly term: number
     readonly moves: readonly {
       readonly key: ExecutionKey
@@ -172,7 +172,7 @@ export interface LeaderStore {
    * pending for the given node, while that takes no work (it is no member, or not alive, or runs no jobs).
    * Answers what it ended; repeatable. Throws `TermOver`.
    */
-  endStrays(request: {
+  endStuck(request: {
     readonly term: number
     readonly strays: readonly {readonly key: ExecutionKey; readonly nodeId: string}[]
   }): Promise<readonly FinishOutcome[]>
@@ -190,10 +190,10 @@ export interface LeaderStore {
      * What the judge saw of the node. If the node was heard again or returned since, nothing is ended:
      * the verdict is no longer about it. `null` = not a verdict but the node's own word.
      */
-    readonly judged: {readonly incarnation: string; readonly heartbeatAt: number} | null
+    readonly observed: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
     readonly limit: number
-    readonly dice: number
+    readonly jitter: number
   }): Promise<{readonly finished: readonly FinishOutcome[]; readonly more: boolean}>
   prune(request: PruneRequest): Promise<PruneResult>
 }

@@ -75,7 +75,7 @@ export interface FinishItem {
   /** Processors took the output elsewhere: drop what was appended, keep only head and foot. */
   readonly dropOutput: boolean
   /** [0, 1): jitter of a retry's backoff. */
-  readonly dice: number
+  readonly jitter: number
 }
 
 /**
@@ -86,7 +86,7 @@ export interface FinishItem {
  * becomes a note: its job works on when cut off, is not deleted, and no later attempt was made or is refused.
  * `over`: anything else; what was started under it is to be ended.
  */
-export type ClaimStanding = 'held' | 'given_up' | 'over'
+export type ClaimStatus = 'held' | 'given_up' | 'over'
 
 /** What finishing one execution did. */
 export type FinishOutcome =
@@ -119,7 +119,7 @@ export type FinishOutcome =
  * end. Not said to a node that leaves.
  * `unknown`: no such member (any more); the node may join again.
  */
-export type BeatAnswer = 'ok' | 'fenced' | 'taken' | 'unknown'
+export type BeatReply = 'ok' | 'fenced' | 'taken' | 'unknown'
 
 /** The node's part of the store; an agent has the same over the wire. */
 export interface NodeStore {
@@ -131,7 +131,7 @@ export interface NodeStore {
   /** How each stands. */
   verifyClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
-  ): Promise<readonly ClaimStanding[]>
+  ): Promise<readonly ClaimStatus[]>
   /** False for an execution that is not running under the token (its output is to be given up). */
   appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]>
   /** Applies in order; one refused item never hinders the others. */
@@ -142,7 +142,7 @@ export interface NodeStore {
     readonly nodeId: string
     readonly incarnation: string
     readonly status: MemberStatus
-  }): Promise<BeatAnswer>
+  }): Promise<BeatReply>
 }
 
 export type CancelResult =
@@ -156,7 +156,7 @@ export type CancelResult =
   | {readonly kind: 'unknown'}
 
 /** A claim as the store knows it. */
-export interface StandingClaim {
+export interface ActiveClaim {
   readonly key: ExecutionKey
   readonly token: string
   /** How long ago it was made. */
@@ -167,7 +167,7 @@ export interface StandingClaim {
  * What a node can prove of an earlier life of its own: an execution that life had claimed, of a launch above
  * `upTo` and not among the begun, was never handed to an executor.
  */
-export interface EarlierLife {
+export interface PreviousIncarnation {
   readonly incarnation: string
   /** Number of a launch. */
   readonly upTo: number
@@ -191,10 +191,10 @@ export type RemoveResult =
 
 export interface MemberStore {
   /** Executions running under claims of this life of the node. */
-  standingClaims(life: {
+  activeClaims(life: {
     readonly nodeId: string
     readonly incarnation: string
-  }): Promise<readonly StandingClaim[]>
+  }): Promise<readonly ActiveClaim[]>
   /**
    * Executions that a life of the node had claimed and never started, and that are still running under these
    * claims, are pending again as if they had not been claimed, and due at once. Said by the node's next life
@@ -202,7 +202,7 @@ export interface MemberStore {
    * retries of a launch whose retries have ended, or whose job is deleted are left for a rescue. Answers what
    * was given back; repeatable.
    */
-  giveBack(
+  releaseClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
   ): Promise<readonly ExecutionRecord[]>
   /** `taken`: another identity holds the name and its heartbeat is fresh (`freshMs`). */
@@ -218,14 +218,14 @@ export interface MemberStore {
   failMember(request: {
     readonly term: number
     readonly nodeId: string
-    readonly judged: {readonly incarnation: string; readonly heartbeatAt: number}
+    readonly observed: {readonly incarnation: string; readonly heartbeatAt: number}
   }): Promise<boolean>
   /**
    * Forgets members that left, or failed, and were not heard of for so long by the store's clock, the longest
    * silent first; at most `limit`. Those with an execution pending or running stay. Answers whom it forgot.
    * Throws `TermOver`.
    */
-  forgetMembers(request: {
+  pruneMembers(request: {
     readonly term: number
     readonly leftAfterMs: number
     readonly failedAfterMs: number
@@ -239,7 +239,7 @@ export interface MemberStore {
   removeMember(request: {
     readonly nodeId: string
     readonly limit: number
-    readonly dice: number
+    readonly jitter: number
   }): Promise<RemoveResult>
   /**
    * A pending execution ends `cancelled` at once, a running one is flagged for its node; either way the

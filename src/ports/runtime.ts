@@ -24,7 +24,7 @@ export interface Clock {
 /** Dice and ids; injected, so that a simulated run is repeatable. */
 export interface Random {
   /** Uniform in [0, 1). Not for secrets. */
-  dice(): number
+  fraction(): number
   /** Unguessable, URL-safe, at least 128 bits. */
   id(): string
 }
@@ -39,10 +39,10 @@ export interface Random {
  * `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be
  * ended. `lead`: the lease was let go.
  */
-export type Bell = 'launch' | 'run' | 'cancel' | 'lead'
+export type Topic = 'launch' | 'run' | 'cancel' | 'lead'
 
 export interface Wakeup {
-  ring(bell: Bell): void
+  notify(bell: Topic): void
   /** Returns the function that stops listening. */
-  listen(bell: Bell, heard: () => void): () => void
+  subscribe(bell: Topic, heard: () => void): () => void
 }

@@ -22,7 +22,7 @@ export interface PolicyStore {
   deletePolicy(name: string): Promise<Policy | null>
 }
 
-export interface StoreFacts {
+export interface StoreInfo {
   readonly engine: 'sqlite' | 'postgres'
   readonly engineVersion: string
   readonly schemaVersion: number
@@ -37,7 +37,7 @@ export interface StoreFacts {
 
 export interface Store
   extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore {
-  facts(): Promise<StoreFacts>
+  info(): Promise<StoreInfo>
   /** Stores the cluster's default zone if none is stored yet; answers the one in force. */
   agreeTimezone(zone: string): Promise<string>
   /** Resolves when the store could be read and written just now; else throws. */

@@ -2,7 +2,7 @@
  * The leader's look at the nodes: who is silent is failed, and what the dead had claimed is lost. It only
  * listens and judges; its verdicts are carried out beside it. Lives as long as a term.
  */
-import {SilenceJudge, type SilenceLimits} from '../core/failure-detector.ts'
+import {FailureDetector, type FailureLimits} from '../core/failure-detector.ts'
 import type {MemberRecord} from '../core/node.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {Loop, type Service} from '../lib/loop.ts'
@@ -12,38 +12,46 @@ import type {MemberStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
-export interface JudgeOptions extends RescueDeps {
+export interface FailureDetectorOptions extends RescueDeps {
   readonly store: RescueDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
   readonly term: number
   readonly over: () => void
   readonly clock: Clock
-  readonly limits: SilenceLimits
+  readonly limits: FailureLimits
   readonly lookEveryMs: number
 }
 
-export class JudgeService implements Service {
-  readonly #options: JudgeOptions
-  readonly #judge: SilenceJudge
+export class FailureDetectorService implements Service {
+  readonly #options: FailureDetectorOptions
+  readonly #judge: FailureDetector
   readonly #loop: Loop
-  readonly #failing: Verdicts
-  readonly #rescue: Verdicts
+  readonly #failing: NodeFailureHandler
+  readonly #rescue: NodeFailureHandler
 
-  constructor(options: JudgeOptions) {
+  constructor(options: FailureDetectorOptions) {
     const {clock, events, over, lookEveryMs} = options
     this.#options = options
-    this.#judge = new SilenceJudge(options.limits)
+    this.#judge = new FailureDetector(options.limits)
     this.#loop = new Loop({
       clock,
       step: () => this.#look(),
       failed: (error) => {
         this.#judge.interrupted()
         if (error instanceof TermOver) over()
-        events.emit('step_failed', {step: 'judge', message: String(error)})
+        events.emit('step_failed', {step: 'failure_detector', message: String(error)})
       },
     })
     const beside = {clock, events, over, againAfterMs: lookEveryMs}
-    this.#failing = new Verdicts({...beside, step: 'fail', carryOut: (node) => this.#fail(node)})
-    this.#rescue = new Verdicts({...beside, step: 'rescue', carryOut: (node) => this.#end(node)})
+    this.#failing = new NodeFailureHandler({
+      ...beside,
+      step: 'mark_failed',
+      carryOut: (node) => this.#fail(node),
+    })
+    this.#rescue = new NodeFailureHandler({
+      ...beside,
+      step: 'mark_lost',
+      carryOut: (node) => this.#end(node),
+    })
   }
 
   start(): void {
@@ -70,16 +78,16 @@ export class JudgeService implements Service {
 
   async #fail({id: nodeId, name, incarnation, heartbeatAt}: MemberRecord): Promise<void> {
     const {store, term, events} = this.#options
-    const judged = {incarnation, heartbeatAt}
-    const isFailed = await store.failMember({term, nodeId, judged})
+    const observed = {incarnation, heartbeatAt}
+    const isFailed = await store.failMember({term, nodeId, observed})
     if (isFailed) events.emit('member_changed', {node: name, status: 'failed'})
   }
 
   async #end({id: nodeId, incarnation, heartbeatAt, status}: MemberRecord): Promise<void> {
     const reason = status === 'left' ? 'node_stopped' : 'node_lost'
-    const judged = {incarnation, heartbeatAt}
+    const observed = {incarnation, heartbeatAt}
     const {term} = this.#options
-    await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, judged, reason})
+    await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, observed, reason})
   }
 }
 
@@ -88,7 +96,7 @@ export class JudgeService implements Service {
  * neither the judge, whose silence would void its verdicts, nor what follows for other nodes.
  */
 
-export interface VerdictsOptions {
+export interface NodeFailureHandlerOptions {
   /** Repeatable; changes nothing once the node was heard again or has returned. */
   readonly carryOut: (member: MemberRecord) => Promise<unknown>
   /** Named in `step_failed`. */
@@ -99,14 +107,14 @@ export interface VerdictsOptions {
   readonly againAfterMs: number
 }
 
-export class Verdicts implements Service {
-  readonly #options: VerdictsOptions
+export class NodeFailureHandler implements Service {
+  readonly #options: NodeFailureHandlerOptions
   readonly #loop: Loop
   #standing: readonly MemberRecord[] = []
   /** Those of the standing that need nothing any more. */
   #done = new Set<string>()
 
-  constructor(options: VerdictsOptions) {
+  constructor(options: NodeFailureHandlerOptions) {
     const {clock, events, step, over, againAfterMs} = options
     this.#options = options
     this.#loop = new Loop({
@@ -132,7 +140,7 @@ export class Verdicts implements Service {
   stand(members: readonly MemberRecord[]): void {
     this.#standing = members
     this.#done = new Set(members.map(verdictText).filter((verdict) => this.#done.has(verdict)))
-    if (this.#done.size < members.length) this.#loop.ring()
+    if (this.#done.size < members.length) this.#loop.wake()
   }
 
   async #carryOut(): Promise<number> {

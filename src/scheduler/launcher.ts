@@ -15,7 +15,7 @@ import type {DecidedLaunch, LeaderStore} from '../ports/leader-store.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
-export interface LaunchOptions {
+export interface LauncherOptions {
   readonly store: Pick<LeaderStore, 'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches'>
   readonly term: number
   readonly over: () => void
@@ -41,8 +41,8 @@ const CONFLICT_PAUSE_MS = 20
 /** After one that stays: whoever imports many jobs holds them for seconds. */
 const CONFLICT_STAYS_PAUSE_MS = 100
 
-export class LaunchService implements Service {
-  readonly #options: LaunchOptions
+export class Launcher implements Service {
+  readonly #options: LauncherOptions
   readonly #loop: Loop
   #deaf: () => void = () => {}
   /**
@@ -57,7 +57,7 @@ export class LaunchService implements Service {
   /** So had the pass before this one. */
   #conflictedBefore = false
 
-  constructor(options: LaunchOptions) {
+  constructor(options: LauncherOptions) {
     this.#options = options
     this.#loop = new Loop({
       clock: options.clock,
@@ -72,7 +72,7 @@ export class LaunchService implements Service {
   }
 
   start(): void {
-    this.#deaf = this.#options.wakeup.listen('launch', () => this.#loop.ring())
+    this.#deaf = this.#options.wakeup.subscribe('launch', () => this.#loop.wake())
     this.#loop.start()
   }
 
@@ -182,7 +182,7 @@ export class LaunchService implements Service {
       candidates: await store.candidates(),
       loads: new Map(),
       opened: new Map(),
-      dice: () => random.dice(),
+      random: () => random.fraction(),
     }
   }
 
@@ -198,7 +198,7 @@ export class LaunchService implements Service {
       this.#revisitAt = -Infinity
     }
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
-    if (launched || (conflicted && !this.#conflictedBefore)) wakeup.ring('run')
+    if (launched || (conflicted && !this.#conflictedBefore)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
   }
 

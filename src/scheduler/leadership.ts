@@ -80,8 +80,8 @@ export class Leadership implements Service {
   }
 
   start(): void {
-    this.#deaf = this.#options.wakeup.listen('lead', () => {
-      if (this.#term === null) this.#loop.ring()
+    this.#deaf = this.#options.wakeup.subscribe('lead', () => {
+      if (this.#term === null) this.#loop.wake()
     })
     this.#loop.start()
   }
@@ -97,7 +97,7 @@ export class Leadership implements Service {
     this.#taken = null
     try {
       await this.#options.store.resignLease({term, holder: this.#options.holder})
-      this.#options.wakeup.ring('lead')
+      this.#options.wakeup.notify('lead')
     } catch (error) {
       // Not resigned: the lease runs out by itself and another takes over then.
       this.#options.events.emit('step_failed', {step: 'resign', message: String(error)})

@@ -4,17 +4,17 @@
  *
  * Crash points: moves and ends are a transaction each; the next look decides anew about what is left.
  */
-import {decideStray, type StrayExecution} from '../core/reassign.ts'
+import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import {Loop, type Service} from '../lib/loop.ts'
 import {announceFinished} from '../node/finisher.ts'
 import type {Events} from '../ports/events.ts'
-import type {LeaderStore, StrayPlace} from '../ports/leader-store.ts'
+import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
-export interface StrayOptions {
-  readonly store: Pick<LeaderStore, 'candidates' | 'loadStray' | 'applyMoves' | 'endStrays'>
+export interface ReassignerOptions {
+  readonly store: Pick<LeaderStore, 'candidates' | 'loadStuck' | 'applyReassignments' | 'endStuck'>
   readonly term: number
   readonly over: () => void
   readonly clock: Clock
@@ -32,25 +32,25 @@ export interface StrayOptions {
 /** Executions looked at, moved or ended in one transaction. */
 const BATCH_MAX = 256
 
-export class StrayService implements Service {
-  readonly #options: StrayOptions
+export class Reassigner implements Service {
+  readonly #options: ReassignerOptions
   readonly #loop: Loop
   /** Where the round over the strays goes on. */
-  #after: StrayPlace | null = null
+  #after: StuckPosition | null = null
   /**
    * The store's clock at the first look. While nobody looked nobody could come back either: a cluster that
    * was off as a whole waits for each of its nodes anew.
    */
   #lookedSince: number | null = null
 
-  constructor(options: StrayOptions) {
+  constructor(options: ReassignerOptions) {
     this.#options = options
     this.#loop = new Loop({
       clock: options.clock,
       step: () => this.#look(),
       failed: (error) => {
         if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'stray', message: String(error)})
+        options.events.emit('step_failed', {step: 'reassign', message: String(error)})
       },
     })
   }
@@ -66,7 +66,7 @@ export class StrayService implements Service {
   async #look(): Promise<number> {
     const {store, unclaimedMs, lookEveryMs} = this.#options
     const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX}
-    const {now, strays, next} = await store.loadStray(request)
+    const {now, strays, next} = await store.loadStuck(request)
     this.#lookedSince ??= now
     this.#after = next
     if (strays.length > 0) await this.#decide(strays, now, this.#lookedSince)
@@ -74,7 +74,7 @@ export class StrayService implements Service {
   }
 
   async #decide(
-    strays: readonly StrayExecution[],
+    strays: readonly StuckExecution[],
     now: number,
     lookedSince: number,
   ): Promise<void> {
@@ -86,20 +86,23 @@ export class StrayService implements Service {
       targetWaitMs,
       candidates: await store.candidates(),
       loads: new Map<string, number>(),
-      dice: () => random.dice(),
+      random: () => random.fraction(),
     }
-    const decided = strays.map((stray) => ({...stray, decision: decideStray(stray, context)}))
+    const decided = strays.map((stray) => ({
+      ...stray,
+      decision: decideReassignment(stray, context),
+    }))
     const moves = decided.flatMap(({execution: key, decision}) => {
       return decision.kind === 'move' ? [{key, to: decision.to}] : []
     })
     if (moves.length > 0) {
-      await store.applyMoves({term, moves})
-      wakeup.ring('run')
+      await store.applyReassignments({term, moves})
+      wakeup.notify('run')
     }
     const ends = decided.flatMap(({execution: key, nodeId, decision}) => {
       return decision.kind === 'end' ? [{key, nodeId}] : []
     })
     if (ends.length > 0)
-      announceFinished(await store.endStrays({term, strays: ends}), {events, wakeup})
+      announceFinished(await store.endStuck({term, strays: ends}), {events, wakeup})
   }
 }

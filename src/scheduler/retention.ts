@@ -11,7 +11,7 @@ import type {MemberStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
-export interface PruneOptions {
+export interface HistoryRetentionOptions {
   readonly store: Pick<LeaderStore, 'prune'>
   readonly term: number
   readonly over: () => void
@@ -33,8 +33,8 @@ const PIECE_PAUSE_MS = 50
 /** Between rounds: history of jobs that go on exceeds its limits by what runs in this time. */
 const ROUND_PAUSE_MS = 10_000
 
-export class PruneService implements Service {
-  readonly #options: PruneOptions
+export class HistoryRetention implements Service {
+  readonly #options: HistoryRetentionOptions
   readonly #loop: Loop
   /** The round under way, and where it goes on. */
   #round: PruneRequest['round'] = 'all'
@@ -44,14 +44,14 @@ export class PruneService implements Service {
   /** Where the rounds after it begin; `null` before its first piece. */
   #launchedAfter: number | null = null
 
-  constructor(options: PruneOptions) {
+  constructor(options: HistoryRetentionOptions) {
     this.#options = options
     this.#loop = new Loop({
       clock: options.clock,
       step: () => this.#piece(),
       failed: (error) => {
         if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'prune', message: String(error)})
+        options.events.emit('step_failed', {step: 'history_retention', message: String(error)})
       },
     })
   }
@@ -102,8 +102,8 @@ export class PruneService implements Service {
  * again.
  */
 
-export interface ForgetOptions {
-  readonly store: Pick<MemberStore, 'forgetMembers'>
+export interface MemberRetentionOptions {
+  readonly store: Pick<MemberStore, 'pruneMembers'>
   readonly term: number
   readonly over: () => void
   readonly clock: Clock
@@ -116,18 +116,18 @@ export interface ForgetOptions {
 /** Members forgotten in one transaction: short, also where thousands of agents come and go. */
 const BATCH_MAX = 100
 
-export class ForgetService implements Service {
-  readonly #options: ForgetOptions
+export class MemberRetention implements Service {
+  readonly #options: MemberRetentionOptions
   readonly #loop: Loop
 
-  constructor(options: ForgetOptions) {
+  constructor(options: MemberRetentionOptions) {
     this.#options = options
     this.#loop = new Loop({
       clock: options.clock,
       step: () => this.#look(),
       failed: (error) => {
         if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'forget', message: String(error)})
+        options.events.emit('step_failed', {step: 'member_retention', message: String(error)})
       },
     })
   }
@@ -143,7 +143,7 @@ export class ForgetService implements Service {
   async #look(): Promise<number> {
     const {store, term, events, leftAfterMs, failedAfterMs, lookEveryMs} = this.#options
     const request = {term, leftAfterMs, failedAfterMs, limit: BATCH_MAX}
-    const forgotten = await store.forgetMembers(request)
+    const forgotten = await store.pruneMembers(request)
     for (const {name} of forgotten) events.emit('member_changed', {node: name, status: 'forgotten'})
     return forgotten.length === BATCH_MAX ? 0 : lookEveryMs
   }

@@ -16,7 +16,7 @@ import {
   READ_ONLY_FIELDS,
 } from './job.ts'
 import {isObject} from './json.ts'
-import {expectation, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'
+import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'
 import {parseTime, ZERO_TIME} from './time.ts'
 
 export type JobReading =
@@ -54,14 +54,14 @@ const CHECKS: readonly (readonly [string, TSchema, Validator])[] = Object.entrie
   .map(([field, schema]) => [field, schema, Compile(schema)])
 
 /** A refusal on its way out of the decoder; never leaves this file. */
-class Refused extends Error {}
+class ParseError extends Error {}
 
 /** Reads one definition. `body` is what `readJson` answered. */
 export function decodeJob(body: unknown): JobReading {
   try {
     return readJob(body)
   } catch (error) {
-    if (error instanceof Refused) return {ok: false, problem: error.message}
+    if (error instanceof ParseError) return {ok: false, problem: error.message}
     throw error
   }
 }
@@ -82,7 +82,7 @@ export function decodeCounters(body: unknown): CountersReading {
     }
     return {ok: true, counters}
   } catch (error) {
-    if (error instanceof Refused) return {ok: false, problem: error.message}
+    if (error instanceof ParseError) return {ok: false, problem: error.message}
     throw error
   }
 }
@@ -90,15 +90,15 @@ export function decodeCounters(body: unknown): CountersReading {
 function readCount(field: string, value: unknown): number {
   const count = value ?? 0
   if (Number.isSafeInteger(count) && Number(count) >= 0) return Number(count)
-  throw new Refused(`${field}: must be a whole number from 0 on`)
+  throw new ParseError(`${field}: must be a whole number from 0 on`)
 }
 
 function readJob(body: unknown): JobReading {
-  if (!isObject(body)) throw new Refused('the body must be a JSON object')
+  if (!isObject(body)) throw new ParseError('the body must be a JSON object')
   const name = readName(body.name)
   for (const [field, schema, validator] of CHECKS) {
     if (body[field] === undefined || validator.Check(body[field])) continue
-    throw new Refused(`${field}: ${expectation(schema)}`)
+    throw new ParseError(`${field}: ${describeSchema(schema)}`)
   }
   const fields = body as JobDefinitionJson
   const warnings: string[] = []
@@ -131,17 +131,17 @@ function readJob(body: unknown): JobReading {
 }
 
 function readName(value: unknown): string {
-  if (value === undefined || value === null) throw new Refused('name: is required')
-  if (typeof value !== 'string') throw new Refused('name: must be a text')
+  if (value === undefined || value === null) throw new ParseError('name: is required')
+  if (typeof value !== 'string') throw new ParseError('name: must be a text')
   const problem = nameProblem(value)
-  if (problem !== null) throw new Refused(problem)
+  if (problem !== null) throw new ParseError(problem)
   return value
 }
 
 function readMap(field: string, value: unknown, entriesMax: number): StringMap {
   if (value === undefined || value === null) return {}
   const reading = readTextMap(field, value, entriesMax)
-  if (!reading.ok) throw new Refused(reading.problem)
+  if (!reading.ok) throw new ParseError(reading.problem)
   return reading.map
 }
 
@@ -151,16 +151,16 @@ function readMap(field: string, value: unknown, entriesMax: number): StringMap {
  */
 function readProcessors(value: unknown, warnings: string[]): Record<string, StringMap> {
   if (value === undefined || value === null) return {}
-  if (!isObject(value)) throw new Refused('processors: must be an object of processor names')
+  if (!isObject(value)) throw new ParseError('processors: must be an object of processor names')
   const entries = Object.entries(value)
   if (entries.length > PROCESSORS_MAX)
-    throw new Refused(`processors: at most ${PROCESSORS_MAX} are allowed`)
+    throw new ParseError(`processors: at most ${PROCESSORS_MAX} are allowed`)
   const processors: Record<string, StringMap> = {}
   for (const [name, parameters] of entries) {
     if (parameters === null || isObject(parameters)) {
       processors[name] = readMap(`processors.${name}`, parameters, CONFIG_ENTRIES_MAX)
     } else if (Array.isArray(parameters)) {
-      throw new Refused(`processors.${name}: must be an object of parameters`)
+      throw new ParseError(`processors.${name}: must be an object of parameters`)
     } else {
       const text = String(parameters)
       processors[name] = text === 'true' || text === 'false' ? {forward: text} : {}
@@ -205,7 +205,7 @@ function readTime(field: string, value: unknown): number | null {
   if (at === null) {
     const shown = JSON.stringify(value).slice(0, SHOWN_LENGTH_MAX)
     const advice = 'write it as "2026-05-01T08:30:00Z" or with an offset'
-    throw new Refused(`${field}: ${shown} is not a time; ${advice}`)
+    throw new ParseError(`${field}: ${shown} is not a time; ${advice}`)
   }
   return at
 }

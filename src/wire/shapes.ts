@@ -56,11 +56,11 @@ interface Keywords {
 /**
  * Reads the keywords this interface uses. `null` as an alternative is not mentioned: leaving out is the same.
  */
-export function expectation(schema: TSchema): string {
+export function describeSchema(schema: TSchema): string {
   const keywords = schema as Keywords
   if (keywords.anyOf !== undefined) {
     const [first] = keywords.anyOf
-    return first === undefined ? 'is not allowed' : expectation(first)
+    return first === undefined ? 'is not allowed' : describeSchema(first)
   }
   if (keywords.enum !== undefined) {
     const values = keywords.enum

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ExecutionKey} from '../../src/core/execution.ts'
 import type {OnDisconnect} from '../../src/core/job.ts'
-import {RunService} from '../../src/node/runner.ts'
+import {Runner} from '../../src/node/runner.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {aJob, anExecution} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -32,7 +32,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
   const world = {isAway: false, canLeave: false}
   const takenAway: ExecutionKey[] = []
   const events = new RecordedEvents()
-  const service = new RunService({
+  const service = new Runner({
     clock,
     random: new SeededRandom(1),
     events,
@@ -57,8 +57,8 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     verifyEveryMs: Infinity,
     takenAway: () => takenAway.splice(0),
     pollMs: 1_000,
-    drainPatienceMs: 20_000,
-    hurriedPatienceMs: 3_000,
+    drainTimeoutMs: 20_000,
+    forceStopTimeoutMs: 3_000,
     keepOutputBytes: 1_000,
     flushBytes: 1_000,
     flushMs: 1_000,
@@ -141,7 +141,7 @@ async function drainedMs(given: {
   return clock.monotonicMs() - began
 }
 
-test('a stop waits for a store that is away, but not where its ends are kept, nor in a hurry', async () => {
+test('a drain waits for an absent store, except with a result log or on a forced stop', async () => {
   assert.equal(await drainedMs({graceMs: 0}), 20_000)
   assert.equal(await drainedMs({graceMs: 0, canLeave: true}), 3_000)
   assert.equal(await drainedMs({graceMs: 30_000, hurriedAfterMs: 5_000}), 8_000)

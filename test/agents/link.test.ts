@@ -46,7 +46,7 @@ function theEnd({execution, token}: ClaimedExecution): FinishItem {
     outputFoot: '',
     output: {offset: 0, bytes: Buffer.from([0, 255, 10]), totalBytes: 3},
     dropOutput: false,
-    dice: 0.5,
+    jitter: 0.5,
   }
 }
 
@@ -81,7 +81,7 @@ test('work rings the agent that has it, and no other', async () => {
   const far = await agent()
   const idle = await agent({name: 'agent-b'})
   await world.runByHand('far')
-  servers.one.wakeup.ring('run')
+  servers.one.wakeup.notify('run')
   await world.clock.advance(100)
   const rings = [...far.rings, ...idle.rings]
   assert.deepEqual(rings, ['run'])
@@ -112,7 +112,7 @@ test('a server cut off from the store does not count, and is left after 4 s for 
   const first = far.joins[0] as 'one' | 'two'
   const other = first === 'one' ? 'two' : 'one'
   assert.equal(await clock.finish(far.beat()), 'ok')
-  assert.ok(far.link.cutOffMs < 1_000)
+  assert.ok(far.link.disconnectedMs < 1_000)
   servers[first].isCutOff = true
   await clock.advance(3_000)
   await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
@@ -120,11 +120,11 @@ test('a server cut off from the store does not count, and is left after 4 s for 
   await clock.advance(1_000)
   await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
   assert.equal(far.link.isConnected, false)
-  assert.ok(far.link.cutOffMs > 4_000, 'answers without the store do not count')
+  assert.ok(far.link.disconnectedMs > 4_000, 'answers without the store do not count')
   await clock.advance(1_500)
   assert.deepEqual(far.joins, [first, other])
   assert.equal(await clock.finish(far.beat()), 'ok')
-  assert.ok(far.link.cutOffMs < 1_000)
+  assert.ok(far.link.disconnectedMs < 1_000)
 })
 
 test('with no server that reaches the store an agent is cut off, and joins when one does', async () => {
@@ -136,7 +136,7 @@ test('with no server that reaches the store an agent is cut off, and joins when 
     await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
   }
   await clock.advance(10_000)
-  assert.ok(far.link.cutOffMs > 12_000, `cut off for ${far.link.cutOffMs} ms`)
+  assert.ok(far.link.disconnectedMs > 12_000, `cut off for ${far.link.disconnectedMs} ms`)
   servers.two.isCutOff = false
   await clock.advance(20_000)
   assert.equal(far.joins.at(-1), 'two')
@@ -160,7 +160,7 @@ test('without a server it dials for ever, ever more slowly, and says so once', a
   const far = await agent()
   servers.one.die()
   await clock.advance(60_000)
-  assert.ok(far.link.cutOffMs >= 60_000)
+  assert.ok(far.link.disconnectedMs >= 60_000)
   await assert.rejects(clock.finish(far.claim('token-1')), StoreUnavailable)
   assert.equal(far.reports.length, 1)
   const before = clock.fired
@@ -169,7 +169,7 @@ test('without a server it dials for ever, ever more slowly, and says so once', a
   servers.one.isGone = false
   await clock.advance(16_000)
   assert.deepEqual(far.joins, ['one', 'one'])
-  assert.ok(far.link.cutOffMs < 20_000)
+  assert.ok(far.link.disconnectedMs < 20_000)
 })
 
 test('a claim whose answer was lost is repeated to another server and brings the same', async () => {

@@ -58,7 +58,7 @@ export class TestServer {
       clusterId,
       freshMs: 10_000,
       silentMs: 10_000,
-      endEarlierLives: (node, earlier) =>
+      endPreviousIncarnations: (node, earlier) =>
         returnNode({store: reached, random, wakeup, events}, node, earlier),
       announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
     })

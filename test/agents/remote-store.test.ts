@@ -18,7 +18,7 @@ function anEnd(group: number): FinishItem {
     outputFoot: '',
     output: {offset: 0, bytes: new Uint8Array(0), totalBytes: 0},
     dropOutput: false,
-    dice: 0,
+    jitter: 0,
   }
 }
 

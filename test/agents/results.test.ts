@@ -45,7 +45,7 @@ function anEnd(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255]))
     outputFoot: '',
     output: {offset: 7, bytes, totalBytes: 7 + bytes.length},
     dropOutput: false,
-    dice: 0.25,
+    jitter: 0.25,
   }
 }
 

@@ -13,7 +13,7 @@ test('what ends while a heartbeat is on its way to the store does not run any mo
   const beaten = Promise.withResolvers<'ok'>()
   const store: Partial<SessionStore> = {
     finish: async () => [{kind: 'unknown', key: KEY}],
-    standingClaims: async () => [],
+    activeClaims: async () => [],
   }
   const session = new AgentSession(
     {

@@ -25,7 +25,7 @@ async function anAbsence() {
       clock.finish(agent.store.beat({nodeId: ID, incarnation: LIFE, status})),
     isRemoved: async () => {
       await store.beat({nodeId: ID, incarnation: LIFE, status: 'failed'})
-      const {kind} = await store.removeMember({nodeId: ID, limit: 9, dice: 0})
+      const {kind} = await store.removeMember({nodeId: ID, limit: 9, jitter: 0})
       assert.equal(kind, 'removed')
     },
     isReplaced: async () => {

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {loadConfig} from '../../src/config/server.ts'
-import {ForgetService} from '../../src/scheduler/retention.ts'
+import {MemberRetention} from '../../src/scheduler/retention.ts'
 import {leaderServices} from '../../src/app/node.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
@@ -39,7 +39,7 @@ async function aLeader(argv: readonly string[]) {
   const services = leaderServices({config: loaded.config, ...ports}, 'UTC', lease!.term, () =>
     assert.fail('the term is not over'),
   )
-  const forgetting = services.find((service) => service instanceof ForgetService)!
+  const forgetting = services.find((service) => service instanceof MemberRetention)!
   forgetting.start()
   return {
     clock,

@@ -377,7 +377,7 @@ test('limits that contradict each other end the start', () => {
     ['failedAfterMs', 25_000],
     ['killAfterMs', 25_000],
     ['lostAfterMs', 60_000],
-    ['forgetLookMs', 60_000],
+    ['memberRetentionIntervalMs', 60_000],
     ['pollMs', 3_000],
     ['commitWaitMs', 0],
     ['commitWaitMs', 1_000],

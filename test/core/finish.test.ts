@@ -23,7 +23,7 @@ function decide(status: FinalStatus, changes: Partial<FinishInput> = {}) {
     status,
     reason: '',
     now: NOON,
-    dice: 0.5,
+    jitter: 0.5,
     ...changes,
   })
 }

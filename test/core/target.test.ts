@@ -86,7 +86,9 @@ describe('the choice of targets', () => {
     random = new SeededRandom(5),
   ): string[] {
     const candidates = nodes.map(({candidate}) => candidate)
-    return selectTargets(tags, candidates, 'one', loads, () => random.dice()).map(({name}) => name)
+    return selectTargets(tags, candidates, 'one', loads, () => random.fraction()).map(
+      ({name}) => name,
+    )
   }
 
   it('is nobody without nodes', () => assert.deepEqual(choose([]), []))

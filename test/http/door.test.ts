@@ -2,7 +2,13 @@
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
 import {test} from 'node:test'
-import {type Asking, Failures, FAILURES_MAX, Gate, WINDOW_MS} from '../../src/http/auth.ts'
+import {
+  type AuthRequest,
+  AuthRateLimit,
+  FAILURES_MAX,
+  Authenticator,
+  WINDOW_MS,
+} from '../../src/http/auth.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 import {type Api, type Reply, startApi} from './harness.ts'
@@ -83,7 +89,7 @@ test('without a token this machine is served, and what is presented is ignored',
   assert.equal((await api.get('/livez', {via: '1.1 proxy'})).status, 200)
 })
 
-function asking(more: Partial<Asking>): Asking {
+function asking(more: Partial<AuthRequest>): AuthRequest {
   const headers = {host: '127.0.0.1', ...more.headers}
   return {
     method: 'GET',
@@ -98,12 +104,12 @@ function asking(more: Partial<Asking>): Asking {
 
 test('without a token other machines are not served; with one they are', () => {
   const options = {nodeName: 'node-a', allowHosts: [], clock: new VirtualClock()}
-  const without = new Gate({...options, token: null})
+  const without = new Authenticator({...options, token: null})
   for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1'])
     assert.equal(without.refusal(asking({address})), null, address)
   for (const address of ['10.0.0.7', '::ffff:10.0.0.7', 'fe80::1', '', '0.0.0.0'])
     assert.equal(without.refusal(asking({address}))?.code, 'token_not_configured', address)
-  const withToken = new Gate({...options, token: TOKEN})
+  const withToken = new Authenticator({...options, token: TOKEN})
   const headers = {'x-service-token': TOKEN, 'x-forwarded-for': '1.2.3.4'}
   assert.equal(withToken.refusal(asking({address: '10.0.0.7', headers})), null)
 })
@@ -123,7 +129,7 @@ test('more than 200 failures in 10 s are held back, but never a valid token', as
 
 test('failures are counted by address, a whole IPv6 network being one', () => {
   const clock = new VirtualClock()
-  const failures = new Failures(clock)
+  const failures = new AuthRateLimit(clock)
   for (let count = 0; count < FAILURES_MAX; count += 1) {
     assert.equal(failures.count(`2001:db8:1:2::${count.toString(16)}`), false)
     assert.equal(failures.count('192.0.2.1'), false)

@@ -280,7 +280,7 @@ export class Api {
         outputFoot: end.foot ?? '',
         output: {offset, bytes, totalBytes: offset + bytes.length},
         dropOutput: false,
-        dice: 0.5,
+        jitter: 0.5,
       },
     ])
   }

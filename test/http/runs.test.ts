@@ -172,9 +172,9 @@ test('a result that comes after an execution was lost is told with it, everywher
     nodeId: node!.id,
     exceptIncarnation: 'second-life',
     reason: 'node_restarted',
-    judged: null,
+    observed: null,
     limit: 10,
-    dice: 0.5,
+    jitter: 0.5,
   })
   const shown = async () => {
     const [row] = (await api.get('/v1/jobs/l/executions?status=lost')).json

@@ -39,13 +39,13 @@ describe('a loop', () => {
   it('does nothing before start and nothing after stop', async () => {
     let steps = 0
     const {clock, loop} = aLoop(async () => ++steps && 10)
-    loop.ring()
+    loop.wake()
     await clock.advance(100)
     assert.equal(steps, 0)
     loop.start()
     await clock.settle()
     await loop.stop()
-    loop.ring()
+    loop.wake()
     await clock.advance(100)
     assert.equal(steps, 1)
     assert.equal(clock.waiting, 0)
@@ -56,8 +56,8 @@ describe('a loop', () => {
     const {clock, loop} = aLoop(async () => times.push(clock.monotonicMs()) && 1_000)
     loop.start()
     await clock.advance(300)
-    loop.ring()
-    loop.ring()
+    loop.wake()
+    loop.wake()
     await clock.advance(900)
     assert.deepEqual(times, [0, 300])
     await loop.stop()
@@ -68,7 +68,7 @@ describe('a loop', () => {
     const {clock, loop} = aLoop(step)
     loop.start()
     await clock.settle()
-    for (let ring = 0; ring < 5; ring += 1) loop.ring()
+    for (let ring = 0; ring < 5; ring += 1) loop.wake()
     await clock.advance(10_000)
     assert.equal(held.length, 1, 'never two at once')
     held[0]!.resolve(5_000)
@@ -88,7 +88,7 @@ describe('a loop', () => {
       running += 1
       most = Math.max(most, running)
       steps += 1
-      if (steps === 1) loop.ring()
+      if (steps === 1) loop.wake()
       await new Promise<void>((resolve) => clock.after(10, resolve))
       running -= 1
       return 1_000
@@ -128,7 +128,7 @@ describe('a loop', () => {
     await clock.advance(100)
     assert.equal(failures.length, 1)
     assert.equal(steps, 2)
-    loop.ring()
+    loop.wake()
     await clock.settle()
     assert.equal(steps, 3, 'rings are heard again')
     await loop.stop()
@@ -142,7 +142,7 @@ describe('a loop', () => {
     })
     loop.start()
     for (let round = 0; round < 300; round += 1) {
-      loop.ring()
+      loop.wake()
       await clock.advance(100)
     }
     const gaps = times.slice(1).map((time, index) => time - times[index]!)
@@ -164,7 +164,7 @@ describe('a loop', () => {
     down = false
     await clock.advance(400)
     assert.deepEqual(times, [0, 100, 300, 700])
-    loop.ring()
+    loop.wake()
     await clock.settle()
     assert.equal(times.length, 5, 'rings count again')
     await loop.stop()
@@ -203,7 +203,7 @@ describe('start and stop of a loop at any point', () => {
       const {clock, loop} = aLoop(async () => {
         if (stopped) fault('a step after stop')
         if (++running > 1) fault('two steps at once')
-        if (random.chance(0.2)) loop.ring()
+        if (random.chance(0.2)) loop.wake()
         const waits = random.between(0, 4)
         for (let wait = 0; wait < waits; wait += 1) {
           if (random.chance(0.5)) await Promise.resolve()
@@ -216,13 +216,13 @@ describe('start and stop of a loop at any point', () => {
       if (random.chance(0.1)) await loop.stop()
       loop.start()
       for (let turn = random.between(0, 12); turn > 0; turn -= 1) {
-        if (random.chance(0.4)) loop.ring()
+        if (random.chance(0.4)) loop.wake()
         await (random.chance(0.5) ? null : clock.advance(random.between(0, 4)))
       }
       await clock.finish(loop.stop())
       if (running !== 0) fault('stop resolved while a step ran')
       stopped = true
-      loop.ring()
+      loop.wake()
       await clock.advance(50)
       if (clock.waiting !== 0) fault('a timer was left')
     }

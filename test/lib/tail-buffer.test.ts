@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
-import {Tail} from '../../src/lib/tail-buffer.ts'
+import {TailBuffer} from '../../src/lib/tail-buffer.ts'
 
 /** Bytes whose value tells their absolute position, so that a shift or a mix shows. */
 function stretch(from: number, length: number): Uint8Array {
@@ -20,7 +20,7 @@ function assertStretch(taken: {offset: number; bytes: Uint8Array}, from: number,
 
 describe('a tail', () => {
   it('holds everything while it fits', () => {
-    const tail = new Tail(10)
+    const tail = new TailBuffer(10)
     tail.push(stretch(0, 4))
     tail.push(stretch(4, 6))
     assert.equal(tail.totalBytes, 10)
@@ -31,20 +31,20 @@ describe('a tail', () => {
   })
 
   it('lets go the oldest bytes, to the byte', () => {
-    const tail = new Tail(10)
+    const tail = new TailBuffer(10)
     for (let from = 0; from < 99; from += 3) tail.push(stretch(from, 3))
     assertStretch(tail.take(), 89, 99)
   })
 
   it('cuts one chunk longer than the limit', () => {
-    const tail = new Tail(10)
+    const tail = new TailBuffer(10)
     tail.push(stretch(0, 1_000))
     assert.equal(tail.heldBytes, 10)
     assertStretch(tail.take(), 990, 1_000)
   })
 
   it('knows positions over several takes', () => {
-    const tail = new Tail(10)
+    const tail = new TailBuffer(10)
     tail.push(stretch(0, 6))
     assertStretch(tail.take(), 0, 6)
     tail.push(stretch(6, 2))
@@ -54,7 +54,7 @@ describe('a tail', () => {
   })
 
   it('takes back what could not be used, as far as it still counts', () => {
-    const tail = new Tail(10)
+    const tail = new TailBuffer(10)
     tail.push(stretch(0, 8))
     const {bytes} = tail.take()
     tail.push(stretch(8, 5))
@@ -63,7 +63,7 @@ describe('a tail', () => {
   })
 
   it('drops what is given back when newer bytes fill it', () => {
-    const tail = new Tail(10)
+    const tail = new TailBuffer(10)
     tail.push(stretch(0, 8))
     const {bytes} = tail.take()
     tail.push(stretch(8, 10))
@@ -72,7 +72,7 @@ describe('a tail', () => {
   })
 
   it('keeps nothing with a limit of 0, and still counts', () => {
-    const tail = new Tail(0)
+    const tail = new TailBuffer(0)
     tail.push(stretch(0, 5))
     tail.push(new Uint8Array())
     assert.equal(tail.totalBytes, 5)
@@ -81,7 +81,7 @@ describe('a tail', () => {
   })
 
   it('does not pin large buffers, or keep a record per byte, for a command that writes byte by byte', () => {
-    const tail = new Tail(64 * 1024)
+    const tail = new TailBuffer(64 * 1024)
     const before = process.memoryUsage().arrayBuffers
     const pieces = 8_000
     for (let piece = 0; piece < pieces; piece += 1) {
@@ -103,7 +103,7 @@ describe('a tail', () => {
         fc.integer({min: 1, max: 50}),
         fc.array(step, {maxLength: 60}),
         (limit, steps) => {
-          const tail = new Tail(limit)
+          const tail = new TailBuffer(limit)
           let written = 0
           let usedUpTo = 0
           let lent: {offset: number; bytes: Uint8Array} | null = null

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {Running, type Begun} from '../../src/node/execution-run.ts'
+import {ExecutionRun, type StartRecorder} from '../../src/node/execution-run.ts'
 import type {ChainEnd, OutputChain} from '../../src/ports/processor.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {FinishItem, OutputAppend} from '../../src/ports/node-store.ts'
@@ -16,7 +16,7 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 
 function aRunning(
   script: Script,
-  settings: {job?: JobFixture; chain?: ChainEnd; begun?: Begun} = {},
+  settings: {job?: JobFixture; chain?: ChainEnd; begun?: StartRecorder} = {},
 ) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
@@ -30,7 +30,7 @@ function aRunning(
     ...keepingChain(keep),
     end: async () => settings.chain ?? {line: null, foot: ''},
   })
-  const running = new Running(
+  const running = new ExecutionRun(
     {
       execution: anExecution().with({group: 12, attempt: 2}).running().record,
       token: 'token',
@@ -83,7 +83,7 @@ describe('a run', () => {
       scheduledAt: NOON - 5,
       config: {command: 'true'},
     })
-    const {output, dice, ...rest} = item
+    const {output, jitter, ...rest} = item
     assert.deepEqual(rest, {
       key: {group: 12, node: 'node-a', attempt: 2},
       token: 'token',
@@ -96,7 +96,7 @@ describe('a run', () => {
       dropOutput: false,
     })
     assert.equal(Buffer.from(output.bytes).toString(), 'hello')
-    assert.ok(dice >= 0 && dice < 1)
+    assert.ok(jitter >= 0 && jitter < 1)
     const started = {job: 'job', execution: '12-node-a-2', node: 'node-a', attempt: 2}
     assert.deepEqual(events.of('execution_started'), [started])
   })
@@ -131,7 +131,7 @@ describe('the record of what is begun', () => {
   it('is written before the start, and the line may go once the end is stored', async () => {
     const said: string[] = []
     const recorded = Promise.withResolvers<void>()
-    const begun: Begun = {
+    const begun: StartRecorder = {
       begin: ({group, node, attempt}) => {
         said.push(`${group}-${node}-${attempt}, ${executor.started.length} started`)
         return recorded.promise
@@ -150,7 +150,7 @@ describe('the record of what is begun', () => {
   })
 
   it('that takes nothing starts nothing: the execution fails, and says why', async () => {
-    const begun: Begun = {
+    const begun: StartRecorder = {
       begin: async () => {
         throw new Error('read-only file system')
       },
@@ -165,7 +165,7 @@ describe('the record of what is begun', () => {
 
   it('starts nothing that is cancelled while it is written', async () => {
     const recorded = Promise.withResolvers<void>()
-    const begun: Begun = {begin: () => recorded.promise, ended: () => {}}
+    const begun: StartRecorder = {begin: () => recorded.promise, ended: () => {}}
     const {executor, running, complete} = aRunning({}, {begun})
     const item = await complete(() => {
       running.cancel()
@@ -219,8 +219,8 @@ describe('a run that is to end', () => {
     const ran = running.run()
     await clock.advance(2_000)
     assert.equal(executor.started[0]!.cancels, 0)
-    running.disown()
-    running.disown()
+    running.revoke()
+    running.revoke()
     await clock.finish(ran)
     const told = {job: 'job', execution: '12-node-a-2', reason: 'not_ours'}
     assert.deepEqual(events.of('execution_abandoned'), [told])

@@ -29,7 +29,7 @@ function anItem(group: number): FinishItem {
     outputFoot: '',
     output: {offset: 0, bytes: new Uint8Array(), totalBytes: 0},
     dropOutput: false,
-    dice: 0.5,
+    jitter: 0.5,
   }
 }
 

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Membership} from '../../src/node/membership.ts'
 import type {MemberStatus} from '../../src/core/node.ts'
-import type {BeatAnswer} from '../../src/ports/node-store.ts'
+import type {BeatReply} from '../../src/ports/node-store.ts'
 import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -14,7 +14,7 @@ function aMembership() {
   const events = new RecordedEvents()
   const beats: {status: MemberStatus; at: number}[] = []
   const world = {
-    answer: 'ok' as BeatAnswer,
+    answer: 'ok' as BeatReply,
     down: false,
     delayMs: (_status: MemberStatus) => 0,
     replaced: [] as string[],

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
-import {OutputKeeper} from '../../src/node/output-buffer.ts'
+import {OutputBuffer} from '../../src/node/output-buffer.ts'
 import type {OutputAppend} from '../../src/ports/node-store.ts'
 import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {aJob} from '../support/fixtures.ts'
@@ -43,7 +43,7 @@ class KeptOutput {
 function aKeeper(append: (item: OutputAppend) => Promise<boolean>) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
-  const keeper = new OutputKeeper({
+  const keeper = new OutputBuffer({
     clock,
     events,
     jobName: 'job',

@@ -60,18 +60,18 @@ describe('rescuing a node', () => {
         term: 4,
         nodeId: 'id-of-one',
         exceptIncarnation: 'now',
-        judged: null,
+        observed: null,
         reason: 'node_restarted',
       },
     )
     assert.deepEqual([count, asked.length, wakeup.rung], [3, 3, []])
-    const {dice, limit, ...request} = asked[0] as {dice: number; limit: number}
-    assert.ok(dice >= 0 && dice < 1 && limit > 0)
+    const {jitter, limit, ...request} = asked[0] as {jitter: number; limit: number}
+    assert.ok(jitter >= 0 && jitter < 1 && limit > 0)
     assert.deepEqual(request, {
       term: 4,
       nodeId: 'id-of-one',
       exceptIncarnation: 'now',
-      judged: null,
+      observed: null,
       reason: 'node_restarted',
     })
   })
@@ -158,10 +158,10 @@ describe('a node that dies', () => {
     await claims(world, one)
     one.crash()
     const second = new Life(world, {...settings, name: 'one', incarnation: 'one-2'})
-    second.fault = (method) => (method === 'giveBack' ? 'dead' : 'none')
+    second.fault = (method) => (method === 'releaseClaims' ? 'dead' : 'none')
     void second.start()
     await world.clock.advance(SECOND)
-    assert.equal(second.calls.get('giveBack'), 1)
+    assert.equal(second.calls.get('releaseClaims'), 1)
     second.crash()
     assert.deepEqual(await world.statuses('job'), ['running', 'running'])
     const third = await world.start({...settings, name: 'one', incarnation: 'one-3'})
@@ -371,9 +371,9 @@ describe('more strays than are looked at at once', () => {
     for (const name of ['job', 'odd', ...Array<string>(140).fill('job')])
       await world.runByHand(name)
     const seen = new Set<string>()
-    const {loadStray} = leader.store
-    leader.store.loadStray = async (request) => {
-      const found = await loadStray(request)
+    const {loadStuck} = leader.store
+    leader.store.loadStuck = async (request) => {
+      const found = await loadStuck(request)
       for (const {execution} of found.strays) seen.add(executionId(execution))
       return found
     }

@@ -84,10 +84,10 @@ describe('a claim', () => {
       term: null,
       nodeId,
       exceptIncarnation: null,
-      judged: null,
+      observed: null,
       reason: 'node_lost',
       limit: 10,
-      dice: 0,
+      jitter: 0,
     })
     life.delayMs = () => 0
     await world.clock.advance(10 * SECOND)
@@ -108,8 +108,8 @@ describe('a claim', () => {
     // The store has looked, the answer is under way.
     await world.clock.advance(SECOND)
     const {nodeId} = life
-    const lives = {term: null, nodeId, exceptIncarnation: null, judged: null} as const
-    await world.store.rescue({...lives, reason: 'node_lost', limit: 10, dice: 0})
+    const lives = {term: null, nodeId, exceptIncarnation: null, observed: null} as const
+    await world.store.rescue({...lives, reason: 'node_lost', limit: 10, jitter: 0})
     slowMs.clear()
     await world.clock.advance(10 * SECOND)
     assert.equal(executor.started.length, 0)

@@ -2,13 +2,13 @@
  * A life that records what it begins until it is told that it proves nothing any more, then says what became
  * of it. A process of its own, so that its test can bound the size of the files it may write.
  */
-import {BegunFile} from '../../src/node/start-log.ts'
+import {StartLog} from '../../src/node/start-log.ts'
 
 const BEGUN_MAX = 1_000
 
 const [directory = ''] = process.argv.slice(2)
 const reports: string[] = []
-const file = new BegunFile({
+const file = new StartLog({
   directory,
   incarnation: 'a-life',
   report: (sentence) => reports.push(sentence),

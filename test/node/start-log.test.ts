@@ -19,7 +19,11 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {after, describe, it} from 'node:test'
-import {BegunFile, forgetEarlierLives, readEarlierLives} from '../../src/node/start-log.ts'
+import {
+  StartLog,
+  deletePreviousIncarnations,
+  readPreviousIncarnations,
+} from '../../src/node/start-log.ts'
 import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
 import {bootId} from '../../src/platform/boot-id.ts'
 
@@ -31,14 +35,14 @@ const key = (group: number): ExecutionKey => ({group, node: 'web', attempt: 1})
 function aLife(directory = join(mkdtempSync(join(root, 'node-')), 'executions')) {
   const reports: string[] = []
   const report = (sentence: string) => void reports.push(sentence)
-  const file = new BegunFile({directory, incarnation: 'a-life', report})
+  const file = new StartLog({directory, incarnation: 'a-life', report})
   const path = join(directory, 'begun-a-life')
   return {directory, path, file, reports}
 }
 
 /** What the next life may take for never started, of launches 1 to `last`; `null` = there is no proof. */
 function unstarted(directory: string, last: number): number[] | null {
-  const [life] = readEarlierLives(directory)
+  const [life] = readPreviousIncarnations(directory)
   if (life === undefined) return null
   const groups = Array.from({length: last}, (_each, index) => index + 1)
   return groups.filter((group) => group > life.upTo && !life.begun.has(executionId(key(group))))
@@ -50,12 +54,12 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     await Promise.all([file.begin(key(1)), file.begin(key(3))])
     assert.deepEqual(unstarted(directory, 4), [2, 4])
     assert.deepEqual(
-      readEarlierLives(directory).map(({incarnation}) => incarnation),
+      readPreviousIncarnations(directory).map(({incarnation}) => incarnation),
       ['a-life'],
     )
-    assert.deepEqual(readEarlierLives(join(directory, 'nowhere')), [])
+    assert.deepEqual(readPreviousIncarnations(join(directory, 'nowhere')), [])
     assert.deepEqual(reports, [])
-    forgetEarlierLives(directory)
+    deletePreviousIncarnations(directory)
     assert.deepEqual(readdirSync(directory), [])
   })
 
@@ -117,7 +121,7 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
       largest = Math.max(largest, statSync(path).size)
     }
     assert.ok(largest < 100_000, `${largest} bytes`)
-    const [life] = readEarlierLives(directory)
+    const [life] = readPreviousIncarnations(directory)
     assert.ok(life!.begun.has('5-web-1') && life!.begun.has('1000-web-1'), 'in hand')
     assert.ok(!life!.begun.has('11-web-1'), 'ended')
     assert.deepEqual(unstarted(directory, 30_001), [30_000, 30_001])
@@ -132,7 +136,7 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     assert.deepEqual(unstarted(directory, 2), [2])
     copyFileSync(path, `${path}.new`)
     assert.deepEqual(unstarted(directory, 2), [2])
-    forgetEarlierLives(directory)
+    deletePreviousIncarnations(directory)
     assert.deepEqual(readdirSync(directory), [])
   })
 
@@ -154,7 +158,7 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     const {directory, file, reports} = aLife(join(nowhere, 'executions'))
     await file.begin(key(1))
     file.ended(key(1))
-    assert.deepEqual(readEarlierLives(directory), [])
+    assert.deepEqual(readPreviousIncarnations(directory), [])
     assert.equal(reports.length, 1)
     assert.match(
       reports[0]!,

@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {DomainError} from '../../src/core/errors.ts'
-import {LONG_WORK_MS, PATIENCE_MS, PatientStore} from '../../src/operations/store-deadlines.ts'
+import {
+  LONG_WORK_MS,
+  STORE_DEADLINE_MS,
+  StoreWithDeadlines,
+} from '../../src/operations/store-deadlines.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -17,7 +21,7 @@ const refusal = (code: string, cause?: unknown) => (error: unknown) => {
 
 test('an answer in time is the answer, and leaves no timer behind', async () => {
   const clock = new VirtualClock()
-  const store = new PatientStore(NO_STORE, clock)
+  const store = new StoreWithDeadlines(NO_STORE, clock)
   assert.equal(await store.read(async () => 7), 7)
   await assert.rejects(
     store.write(() => Promise.reject(new TypeError('ours'))),
@@ -28,12 +32,12 @@ test('an answer in time is the answer, and leaves no timer behind', async () => 
 
 test('a list without an end may take long, a page of one may not', async () => {
   const clock = new VirtualClock()
-  const store = new PatientStore(NO_STORE, clock)
+  const store = new StoreWithDeadlines(NO_STORE, clock)
   const late = Promise.withResolvers<number>()
   const page = store.readSlice({start: 0, end: 10}, () => late.promise)
   const refused = assert.rejects(page, refusal('store_unavailable'))
   const whole = store.readSlice({start: 0, end: null}, () => late.promise)
-  await clock.advance(PATIENCE_MS)
+  await clock.advance(STORE_DEADLINE_MS)
   await refused
   late.resolve(7)
   assert.equal(await whole, 7)
@@ -41,7 +45,7 @@ test('a list without an end may take long, a page of one may not', async () => {
 })
 
 test('failures of the store are refusals that keep their cause', async () => {
-  const store = new PatientStore(NO_STORE, new VirtualClock())
+  const store = new StoreWithDeadlines(NO_STORE, new VirtualClock())
   const away = new StoreUnavailable('away')
   const lost = new OutcomeUnknown('lost')
   await assert.rejects(
@@ -60,7 +64,7 @@ test('failures of the store are refusals that keep their cause', async () => {
 
 test('no answer is given up: a read as unavailable, a write as unknown, long work much later', async () => {
   const clock = new VirtualClock()
-  const store = new PatientStore(NO_STORE, clock)
+  const store = new StoreWithDeadlines(NO_STORE, clock)
   const late = Promise.withResolvers<number>()
   const expected = [
     assert.rejects(
@@ -76,7 +80,7 @@ test('no answer is given up: a read as unavailable, a write as unknown, long wor
     store.longWrite(() => late.promise),
     refusal('outcome_unknown'),
   )
-  await clock.advance(PATIENCE_MS)
+  await clock.advance(STORE_DEADLINE_MS)
   await Promise.all(expected)
   assert.equal(clock.waiting, 1)
   await clock.advance(LONG_WORK_MS)

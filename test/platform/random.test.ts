@@ -4,7 +4,7 @@ import {systemRandom} from '../../src/platform/random.ts'
 
 test('dice stay in [0, 1), spread evenly, and go on past a refill', () => {
   const random = systemRandom()
-  const throws = Array.from({length: 5000}, () => random.dice())
+  const throws = Array.from({length: 5000}, () => random.fraction())
   assert.ok(throws.every((dice) => dice >= 0 && dice < 1))
   assert.ok(new Set(throws).size > 4900)
   const mean = throws.reduce((sum, dice) => sum + dice, 0) / throws.length

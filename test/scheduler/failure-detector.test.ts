@@ -30,7 +30,7 @@ const without = (broken: StoreMethod) => (leader: Life) => {
 }
 
 describe('a dead node is found, and its work lost,', () => {
-  for (const method of ['loadStray', 'candidates', 'loadDue'] as const) {
+  for (const method of ['loadStuck', 'candidates', 'loadDue'] as const) {
     it(`while ${method} cannot be had`, async () => {
       const {world, statusOf} = await aClusterThatLosesOne(without(method))
       await world.clock.advance(13 * SECOND)

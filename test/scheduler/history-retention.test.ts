@@ -1,7 +1,7 @@
 /** The prune step over the real store: history is let go in small pieces, what is open or newest stays. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {PruneService} from '../../src/scheduler/retention.ts'
+import {HistoryRetention} from '../../src/scheduler/retention.ts'
 import type {PruneRequest, PruneResult} from '../../src/ports/leader-store.ts'
 import {TermOver} from '../../src/ports/store-errors.ts'
 import {aJob} from '../support/fixtures.ts'
@@ -17,7 +17,7 @@ function aService(prune: (request: PruneRequest) => Promise<PruneResult>) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
   let over = 0
-  const service = new PruneService({
+  const service = new HistoryRetention({
     store: {prune},
     term: 3,
     over: () => (over += 1),

@@ -479,7 +479,7 @@ describe('the launch service', () => {
     await world.clock.advance(10)
     assert.equal(life.executor.of('late').length, 1)
     hidden.clear()
-    life.wakeup.ring('launch')
+    life.wakeup.notify('launch')
     await world.clock.advance(10)
     assert.equal(life.executor.of('early').length, 0, 'looked for above the number last seen')
     await world.clock.advance(300)

@@ -1,7 +1,7 @@
 /** The forget step over the real store: who is gone for long is no longer listed, whoever leads. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {ForgetService} from '../../src/scheduler/retention.ts'
+import {MemberRetention} from '../../src/scheduler/retention.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {World} from '../support/world.ts'
@@ -18,7 +18,7 @@ async function aCluster(targetWaitMs = 10 * MINUTE) {
   const events = new RecordedEvents()
   const state = {isOver: false}
   const service = async () =>
-    new ForgetService({
+    new MemberRetention({
       store: world.store,
       term: (await world.store.leader())!.term,
       over: () => (state.isOver = true),

@@ -82,8 +82,8 @@ class Weather {
     })
     life.fault = () => {
       if (this.#away) return 'unavailable'
-      const dice = this.random.dice()
-      return dice < 0.02 ? 'unavailable' : dice < 0.04 ? 'answer_lost' : 'none'
+      const roll = this.random.fraction()
+      return roll < 0.02 ? 'unavailable' : roll < 0.04 ? 'answer_lost' : 'none'
     }
     life.delayMs = () => (this.random.chance(0.05) ? this.random.between(0, 800) : 0)
     life.wakeup.dropsAll = this.random.chance(0.3)
@@ -98,18 +98,18 @@ class Weather {
 
   async #act(): Promise<void> {
     const {random, world} = this
-    const dice = random.dice()
-    if (dice < 0.06) await this.#crashOne()
-    else if (dice < 0.12) await this.#restartOne()
-    else if (dice < 0.18) this.#away = !this.#away && random.chance(0.5)
-    else if (dice < 0.3)
+    const roll = random.fraction()
+    if (roll < 0.06) await this.#crashOne()
+    else if (roll < 0.12) await this.#restartOne()
+    else if (roll < 0.18) this.#away = !this.#away && random.chance(0.5)
+    else if (roll < 0.3)
       await world.store.requestRun({name: 'hand', forced: false, idempotency: null})
-    else if (dice < 0.4) await this.#cancelOne()
-    else if (dice < 0.46) await world.store.toggle('toggled')
-    else if (dice < 0.5) await this.#replaceDeleted()
-    else if (dice < 0.55) {
+    else if (roll < 0.4) await this.#cancelOne()
+    else if (roll < 0.46) await world.store.toggle('toggled')
+    else if (roll < 0.5) await this.#replaceDeleted()
+    else if (roll < 0.55) {
       const {spec} = await world.job('wide')
-      await world.submit(aJob('wide').with({...spec, displayname: `edit ${random.dice()}`}))
+      await world.submit(aJob('wide').with({...spec, displayname: `edit ${random.fraction()}`}))
     }
   }
 

@@ -85,7 +85,7 @@ describe('work of a node that is gone, and that no other may take', () => {
     const {world, ends} = await aHalfTakenLaunch(aJob('job').manual())
     await world.clock.advance(30 * SECOND)
     assert.deepEqual(await ends(), WAITS)
-    await world.store.removeMember({nodeId: 'id-of-one', limit: 9, dice: 0.5})
+    await world.store.removeMember({nodeId: 'id-of-one', limit: 9, jitter: 0.5})
     await world.clock.advance(2 * SECOND)
     assert.deepEqual(await ends(), ENDED)
     await world.check(['job'])

@@ -8,7 +8,7 @@ import {test} from 'node:test'
 import {claim} from '../../src/store/sql/claims.ts'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {
-  type Answer,
+  type StatementResult,
   DEFAULT_LIMITS,
   type RunAll,
   type Transaction,
@@ -20,7 +20,9 @@ function taking(tx: Transaction): RunAll {
   const request = {nodeId: 'n', incarnation: 'i', token: 't', room: 16}
   const step = claim(tx, [request])
   // Of the member, of its newest claim and of what is due.
-  const found: Answer = [[{incarnation: 'i', status: 'alive', token: '', is_due: 1, next_at: null}]]
+  const found: StatementResult = [
+    [{incarnation: 'i', status: 'alive', token: '', is_due: 1, next_at: null}],
+  ]
   for (let next = step.next(); next.done !== true; next = step.next(found)) {
     const command = next.value
     if (command.kind === 'all' && command.sql.includes('ORDER BY e.not_before')) return command

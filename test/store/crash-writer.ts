@@ -46,10 +46,10 @@ async function run(lane: number): Promise<never> {
     term,
     nodeId: node,
     exceptIncarnation: null,
-    judged: null,
+    observed: null,
     reason: 'node_restarted',
     limit: 100,
-    dice: 0,
+    jitter: 0,
   })
   const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
   await store.submit({spec: aSpec(name, {schedule: '@manually'}), ...request})

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {READS} from '../../src/store/sql/methods.ts'
-import type {Answer, Command, Row, Transaction} from '../../src/store/sql/query.ts'
+import type {StatementResult, Statement, Row, Transaction} from '../../src/store/sql/query.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
 const ROWS = 4_000
@@ -20,7 +20,7 @@ function aRow(index: number): Row {
 }
 
 /** Answers as an engine would: every execution has the number of its launch as output. */
-function answer(command: Command): Answer {
+function answer(command: Statement): StatementResult {
   if (command.kind === 'breathe') return undefined
   if (command.kind === 'each') {
     return command.rows.map(([group]) => {
@@ -32,7 +32,7 @@ function answer(command: Command): Answer {
 }
 
 test('each execution has its own output, from a few commands', () => {
-  const commands: Command[] = []
+  const commands: Statement[] = []
   const step = READS.busy(TX, {start: 0, end: null, outputBytes: 1_000})
   let next = step.next()
   while (next.done !== true) {

@@ -68,7 +68,7 @@ describe('a store on a file', () => {
     await scene.run('a', ['n2'])
     await scene.end(await scene.claimOne('n2'), 'succeeded')
     assert.equal((await scene.job('a')).counters.successCount, 2)
-    assert.equal((await scene.store.facts()).schemaVersion, SCHEMA_VERSION + 1)
+    assert.equal((await scene.store.info()).schemaVersion, SCHEMA_VERSION + 1)
     const image = join(folder(context), 'image.sqlite')
     await scene.store.backup(image)
     await scene.store.close()

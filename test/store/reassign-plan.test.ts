@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
 import {test} from 'node:test'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
-import {loadStray} from '../../src/store/sql/reassign.ts'
+import {loadStuck} from '../../src/store/sql/reassign.ts'
 import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
@@ -15,7 +15,7 @@ test('strays are found among what waits, in order', () => {
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) database.exec(statement)
   const tx = {now: 1, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
-  const {value} = loadStray(tx, {
+  const {value} = loadStuck(tx, {
     unclaimedMs: 0,
     after: {group: 7, slot: 1, attempt: 1},
     limit: 9,

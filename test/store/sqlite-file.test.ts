@@ -79,14 +79,14 @@ describe('what is found on the disk', () => {
     await before.submit('a')
     const group = await before.complete('a', 'succeeded', {output: 'kept'})
     const job = await before.job('a')
-    const {clusterId, incarnation} = await before.store.facts()
+    const {clusterId, incarnation} = await before.store.info()
     await before.store.close()
 
     const {store} = await open(dataDir)
     assert.deepEqual(await store.job('a'), job)
     const key = {group, node: 'node-1', attempt: 1}
     assert.equal(textOf((await store.execution('a', key, 100))!.output), 'kept')
-    const facts = await store.facts()
+    const facts = await store.info()
     assert.deepEqual([facts.clusterId, facts.incarnation], [clusterId, incarnation])
     assert.deepEqual(facts.durability, {journal_mode: 'wal', synchronous: 'full'})
     assert.equal(await store.leader(), null)
@@ -181,7 +181,7 @@ describe('images', () => {
     const image = join(folder(context), 'image.sqlite')
     await Promise.all([source.store.backup(image), source.store.putPolicy({name: 'p', rules: ''})])
     await assert.rejects(source.store.backup(image), /exists already/)
-    const {incarnation, clusterId} = await source.store.facts()
+    const {incarnation, clusterId} = await source.store.info()
     await source.store.close()
 
     clock.advance(10 * MINUTE + 1)
@@ -190,7 +190,7 @@ describe('images', () => {
     assert.deepEqual(restoreStore(image, dataDir, {clock, random}), {ok: true})
     const {store, recovered} = await open(dataDir, clock)
     assert.equal(recovered.uncleanStop, false)
-    const facts = await store.facts()
+    const facts = await store.info()
     assert.notEqual(facts.incarnation, incarnation)
     assert.deepEqual([facts.clusterId, facts.incarnation], [clusterId, 'a new incarnation'])
 

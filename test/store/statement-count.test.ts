@@ -8,19 +8,19 @@ import type {JobSpec} from '../../src/core/job.ts'
 import {claim} from '../../src/store/sql/claims.ts'
 import {beat, join} from '../../src/store/sql/members.ts'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
-import {DEFAULT_LIMITS, type Step, type Transaction} from '../../src/store/sql/query.ts'
+import {DEFAULT_LIMITS, type Query, type Transaction} from '../../src/store/sql/query.ts'
 import {restore} from '../../src/store/sql/restore-jobs.ts'
 import {Connection, sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {aSpec, HOUR} from './exercise-store/scene.ts'
 
-function* counting<Result>(step: Step<Result>): Step<number> {
+function* counting<Result>(step: Query<Result>): Query<number> {
   let commands = 0
   for (let next = step.next(); next.done !== true; next = step.next(yield next.value)) commands += 1
   return commands
 }
 
 /** How many statements each of the steps takes, done one after the other on a store of their own. */
-function statements(steps: readonly ((tx: Transaction) => Step<unknown>)[]): number[] {
+function statements(steps: readonly ((tx: Transaction) => Query<unknown>)[]): number[] {
   const connection = new Connection(':memory:', {readOnly: false})
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) connection.execute(statement)

@@ -3,13 +3,13 @@
  * unless a test says that the disk lost it.
  */
 import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
-import type {Begun} from '../../src/node/execution-run.ts'
-import type {EarlierLife} from '../../src/ports/node-store.ts'
+import type {StartRecorder} from '../../src/node/execution-run.ts'
+import type {PreviousIncarnation} from '../../src/ports/node-store.ts'
 
 export class BegunRecord {
   readonly #lives = new Map<string, Set<string>>()
 
-  get earlier(): EarlierLife[] {
+  get earlier(): PreviousIncarnation[] {
     return [...this.#lives].map(([incarnation, begun]) => ({incarnation, upTo: 0, begun}))
   }
 
@@ -19,7 +19,7 @@ export class BegunRecord {
   }
 
   /** The record of a life; `isDead` = it begins nothing any more. */
-  life(incarnation: string, isDead: () => boolean): Begun {
+  life(incarnation: string, isDead: () => boolean): StartRecorder {
     this.#lives.clear()
     const begun = new Set<string>()
     this.#lives.set(incarnation, begun)

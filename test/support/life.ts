@@ -6,12 +6,12 @@
 import {Leadership} from '../../src/scheduler/leadership.ts'
 import {Membership} from '../../src/node/membership.ts'
 import {Finisher} from '../../src/node/finisher.ts'
-import {LaunchService} from '../../src/scheduler/launcher.ts'
-import {JudgeService} from '../../src/scheduler/failure-detector.ts'
-import {PruneService} from '../../src/scheduler/retention.ts'
+import {Launcher} from '../../src/scheduler/launcher.ts'
+import {FailureDetectorService} from '../../src/scheduler/failure-detector.ts'
+import {HistoryRetention} from '../../src/scheduler/retention.ts'
 import {returnNode} from '../../src/node/recover.ts'
-import {RunService} from '../../src/node/runner.ts'
-import {StrayService} from '../../src/scheduler/reassigner.ts'
+import {Runner} from '../../src/node/runner.ts'
+import {Reassigner} from '../../src/scheduler/reassigner.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
 import type {Run} from '../../src/ports/executor.ts'
 import type {OutputAppend} from '../../src/ports/node-store.ts'
@@ -84,7 +84,7 @@ export class Life {
   fenced = 0
   /** Executions of earlier lives that were found never to have started. */
   givenBack = 0
-  run!: RunService
+  run!: Runner
   leadership!: Leadership
   membership!: Membership
   #dead = false
@@ -161,7 +161,7 @@ export class Life {
     const ports = {...this.#ports(), term, over}
     const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax, keepLaunches} = this.settings
     const services: Service[] = [
-      new LaunchService({
+      new Launcher({
         ...ports,
         defaultZone: 'UTC',
         defaultTarget: 'one',
@@ -171,12 +171,12 @@ export class Life {
         batchMax: launchBatchMax,
         pollMs: 1_000,
       }),
-      new JudgeService({
+      new FailureDetectorService({
         ...ports,
         limits: {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 4_000},
         lookEveryMs: 1_000,
       }),
-      new StrayService({
+      new Reassigner({
         ...ports,
         defaultTarget: 'one',
         unclaimedMs: 3_000,
@@ -185,7 +185,8 @@ export class Life {
       }),
     ]
     const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs: null, keepOutputBytes: 2 ** 31}
-    if (this.settings.prunes) services.push(new PruneService({...ports, keep, allEveryMs: 600_000}))
+    if (this.settings.prunes)
+      services.push(new HistoryRetention({...ports, keep, allEveryMs: 600_000}))
     return services
   }
 
@@ -213,7 +214,7 @@ export class Life {
     return {store, events, wakeup, clock: this.#clock, random: this.#random}
   }
 
-  #runService(): RunService {
+  #runService(): Runner {
     const ports = this.#ports()
     const {store, clock} = ports
     const finisher = new Finisher({...ports, batchWaitMs: 2, batchMax: 256})
@@ -223,7 +224,7 @@ export class Life {
       itemsMax: 256,
       flush: (items) => store.appendOutput(items),
     })
-    return new RunService({
+    return new Runner({
       ...ports,
       executors: {get: (name) => (name === 'scripted' ? this.executor : null)},
       openChain: (_processors, _run, keep) => keepingChain(keep),
@@ -240,8 +241,8 @@ export class Life {
       keepOutputBytes: this.settings.keepOutputBytes,
       flushBytes: 64 * 1024,
       flushMs: 1_000,
-      drainPatienceMs: 20_000,
-      hurriedPatienceMs: 3_000,
+      drainTimeoutMs: 20_000,
+      forceStopTimeoutMs: 3_000,
       flushPauseMs: 250,
     })
   }

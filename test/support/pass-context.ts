@@ -18,7 +18,7 @@ export function aPass(
     candidates: nodes.map(({candidate}) => candidate),
     loads: new Map(),
     opened: new Map(),
-    dice: () => random.dice(),
+    random: () => random.fraction(),
     ...others,
   }
 }

@@ -12,7 +12,7 @@ export class SeededRandom implements Random {
   }
 
   /** Mulberry32: small, and good enough to shuffle a test. */
-  dice(): number {
+  fraction(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)
     mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed
@@ -26,7 +26,7 @@ export class SeededRandom implements Random {
 
   /** An integer in [low, high]. */
   between(low: number, high: number): number {
-    return low + Math.floor(this.dice() * (high - low + 1))
+    return low + Math.floor(this.fraction() * (high - low + 1))
   }
 
   pick<Choice>(choices: readonly Choice[]): Choice {
@@ -34,6 +34,6 @@ export class SeededRandom implements Random {
   }
 
   chance(part: number): boolean {
-    return this.dice() < part
+    return this.fraction() < part
   }
 }

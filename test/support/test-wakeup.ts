@@ -2,21 +2,21 @@
  * Doorbells for tests: heard after the work under way, coalesced as the real ones are, and they can
  * be cut off.
  */
-import type {Bell, Wakeup} from '../../src/ports/runtime.ts'
+import type {Topic, Wakeup} from '../../src/ports/runtime.ts'
 
 export class TestWakeup implements Wakeup {
-  readonly rung: Bell[] = []
+  readonly rung: Topic[] = []
   /** With `true` nobody hears anything: the polls alone must do. */
   dropsAll = false
-  readonly #listeners: Record<Bell, Set<() => void>> = {
+  readonly #listeners: Record<Topic, Set<() => void>> = {
     launch: new Set(),
     run: new Set(),
     cancel: new Set(),
     lead: new Set(),
   }
-  readonly #queued = new Set<Bell>()
+  readonly #queued = new Set<Topic>()
 
-  ring(bell: Bell): void {
+  notify(bell: Topic): void {
     this.rung.push(bell)
     if (this.dropsAll || this.#queued.has(bell)) return
     this.#queued.add(bell)
@@ -26,7 +26,7 @@ export class TestWakeup implements Wakeup {
     })
   }
 
-  listen(bell: Bell, heard: () => void): () => void {
+  subscribe(bell: Topic, heard: () => void): () => void {
     const listener = () => heard()
     this.#listeners[bell].add(listener)
     return () => void this.#listeners[bell].delete(listener)

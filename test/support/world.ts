@@ -9,7 +9,7 @@ import {countFinish} from '../../src/core/finish.ts'
 import type {JobRecord} from '../../src/core/job.ts'
 import type {LaunchRecord} from '../../src/core/launch-record.ts'
 import {scheduleOf} from '../../src/core/next-time.ts'
-import type {Bell} from '../../src/ports/runtime.ts'
+import type {Topic} from '../../src/ports/runtime.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {NOON, type JobFixture} from './fixtures.ts'
 import {BegunRecord} from './begun-record.ts'
@@ -83,8 +83,8 @@ export class World {
     return kind
   }
 
-  ring(bell: Bell): void {
-    for (const life of this.lives) life.wakeup.ring(bell)
+  ring(bell: Topic): void {
+    for (const life of this.lives) life.wakeup.notify(bell)
   }
 
   /** The ledger of a job, oldest first. */

@@ -8,14 +8,14 @@ import {Membership} from '../../src/node/membership.ts'
 import {loadConfig, type Config} from '../../src/config/server.ts'
 import type {JobSpec} from '../../src/core/job.ts'
 import type {ExecutorRegistry} from '../../src/executors/registry.ts'
-import type {RunService} from '../../src/node/runner.ts'
+import type {Runner} from '../../src/node/runner.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
 import type {Events} from '../../src/ports/events.ts'
 import type {Executor} from '../../src/ports/executor.ts'
 import type {SubmitRequest} from '../../src/ports/job-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {createProcessors} from '../../src/processors/registry.ts'
-import {leaderServices, runService, type FlowParts} from '../../src/app/node.ts'
+import {leaderServices, createRunner, type FlowParts} from '../../src/app/node.ts'
 import type {Service} from '../../src/lib/loop.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
 import {openPostgresStore, type PostgresStoreOptions} from '../../src/store/postgres/store.ts'
@@ -157,7 +157,7 @@ export class FlowNode {
       writeLog: () => undefined,
       runProgram: null,
     })
-    const run: RunService = runService(parts, NODE, executors, processors)
+    const run: Runner = createRunner(parts, NODE, executors, processors)
     const services = [membership, run, ...leaderServices(parts, 'UTC', term, over)]
     for (const service of services) service.start()
     this.#running.push(...services)

@@ -63,7 +63,7 @@ export class Clients {
   async #client(id: number): Promise<void> {
     for (let round = 0; !this.#ending.signal.aborted; round += 1) {
       await this.#round(`client-${id}-${round}`, round + id)
-      await elapse(ROUND_MS, this.#ending.signal).catch(() => undefined)
+      await elapse(ROUND_MS, this.#ending.signal)
     }
   }
 

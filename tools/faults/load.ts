@@ -78,9 +78,13 @@ function floorToSecond(time: number): number {
   return Math.floor(time / SECOND_MS) * SECOND_MS
 }
 
-/** Lets real time pass, while faults are on or the load goes on: nothing tells when it is enough. */
+/** Waits for `ms` of real time while faults and load run; `stop` ends the wait early. Never rejects. */
 export async function elapse(ms: number, stop?: AbortSignal): Promise<void> {
-  await pause(ms, undefined, stop === undefined ? {} : {signal: stop})
+  try {
+    await pause(ms, undefined, stop === undefined ? {} : {signal: stop})
+  } catch (error) {
+    if (stop?.aborted !== true) throw error
+  }
 }
 
 /** Resolves once the load fires on time again: a launch that was decided in the second it was planned for. */

@@ -90,8 +90,8 @@ async function faultRun(owner: Owner, options: Asked, stop: AbortSignal): Promis
   const trial = await RunningTrial.start(owner, {agents, settings: DURABLE, restMs: REST_MS})
   const {cluster, faults, clients} = trial
   try {
-    const dice = new SeededRandom(seed)
-    const plan = new FaultPlan(cluster, faults, dice, stop)
+    const random = new SeededRandom(seed)
+    const plan = new FaultPlan(cluster, faults, random, stop)
     const beganAt = performance.now()
     const tell = (sentence: string) => {
       const minute = ((performance.now() - beganAt) / MINUTE_MS).toFixed(1)

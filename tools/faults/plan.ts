@@ -11,21 +11,21 @@ const CALM_MS = {least: SECOND_MS, most: 8 * SECOND_MS}
 interface Draw {
   /** How often, compared with the others. */
   readonly weight: number
-  readonly go: (dice: SeededRandom) => Promise<void>
+  readonly go: (random: SeededRandom) => Promise<void>
 }
 
 export class FaultPlan {
   readonly #cluster: ClusterProcess
   readonly #faults: Faults
-  readonly #dice: SeededRandom
+  readonly #random: SeededRandom
   readonly #stop: AbortSignal
   readonly #draws: readonly Draw[]
   readonly #met = new Set<string>()
 
-  constructor(cluster: ClusterProcess, faults: Faults, dice: SeededRandom, stop: AbortSignal) {
+  constructor(cluster: ClusterProcess, faults: Faults, random: SeededRandom, stop: AbortSignal) {
     this.#cluster = cluster
     this.#faults = faults
-    this.#dice = dice
+    this.#random = random
     this.#stop = stop
     this.#draws = this.#everything()
   }
@@ -33,7 +33,7 @@ export class FaultPlan {
   /** One fault after the other until that monotonic instant, ms; now and then two at once. */
   async run(until: number, tell: (sentence: string) => void): Promise<void> {
     while (performance.now() < until && !this.#stop.aborted) {
-      const count = this.#dice.chance(0.2) ? 2 : 1
+      const count = this.#random.chance(0.2) ? 2 : 1
       const before = this.#faults.happened.length
       await Promise.all(Array.from({length: count}, () => this.#one()))
       for (const {title, node, from, to} of this.#faults.happened.slice(before))
@@ -41,7 +41,7 @@ export class FaultPlan {
           `${title}${node === null ? '' : ` (${node})`}, ${((to - from) / SECOND_MS).toFixed(1)} s`,
         )
       await this.#faults.startDead()
-      await this.#elapse(this.#dice.between(CALM_MS.least, CALM_MS.most))
+      await this.#elapse(this.#random.between(CALM_MS.least, CALM_MS.most))
     }
   }
 
@@ -52,48 +52,66 @@ export class FaultPlan {
   }
 
   async #one(): Promise<void> {
-    let left = this.#dice.dice() * this.#draws.reduce((sum, {weight}) => sum + weight, 0)
+    let left = this.#random.fraction() * this.#draws.reduce((sum, {weight}) => sum + weight, 0)
     const drawn = this.#draws.find(({weight}) => (left -= weight) < 0)
-    await drawn!.go(this.#dice)
+    await drawn!.go(this.#random)
   }
 
   #everything(): readonly Draw[] {
     const faults = this.#faults
     // There may be none: the store is away.
     const leader = () => this.#cluster.leaderName().catch(() => null)
-    const server = (dice: SeededRandom) => dice.pick(this.#cluster.serverNames)
-    const agent = (dice: SeededRandom) => dice.pick(this.#cluster.agentNames)
+    const server = (random: SeededRandom) => random.pick(this.#cluster.serverNames)
+    const agent = (random: SeededRandom) => random.pick(this.#cluster.agentNames)
     const hold = (least: number, most: number) => {
-      const ms = this.#dice.between(least * SECOND_MS, most * SECOND_MS)
+      const ms = this.#random.between(least * SECOND_MS, most * SECOND_MS)
       return () => this.#elapse(ms)
     }
     const meet = (name: string | null, work: (name: string) => Promise<void>) =>
       name === null ? Promise.resolve() : this.#meet(name, () => work(name))
     return [
       {weight: 3, go: async () => meet(await leader(), (name) => faults.kill(name, hold(0, 12)))},
-      {weight: 2, go: async (dice) => meet(server(dice), (name) => faults.kill(name, hold(0, 30)))},
-      {weight: 2, go: async (dice) => meet(agent(dice), (name) => faults.kill(name, hold(0, 40)))},
+      {
+        weight: 2,
+        go: async (random) => meet(server(random), (name) => faults.kill(name, hold(0, 30))),
+      },
+      {
+        weight: 2,
+        go: async (random) => meet(agent(random), (name) => faults.kill(name, hold(0, 40))),
+      },
       // Back within two seconds.
-      {weight: 2, go: async (dice) => meet(server(dice), (name) => faults.kill(name))},
-      {weight: 1, go: async (dice) => meet(agent(dice), (name) => faults.kill(name))},
+      {weight: 2, go: async (random) => meet(server(random), (name) => faults.kill(name))},
+      {weight: 1, go: async (random) => meet(agent(random), (name) => faults.kill(name))},
       {weight: 2, go: async () => meet(await leader(), (name) => faults.stop(name))},
-      {weight: 1, go: async (dice) => meet(server(dice), (name) => faults.stop(name, hold(0, 5)))},
-      {weight: 1, go: async (dice) => meet(agent(dice), (name) => faults.stop(name, hold(0, 5)))},
+      {
+        weight: 1,
+        go: async (random) => meet(server(random), (name) => faults.stop(name, hold(0, 5))),
+      },
+      {
+        weight: 1,
+        go: async (random) => meet(agent(random), (name) => faults.stop(name, hold(0, 5))),
+      },
       {weight: 3, go: async () => meet(await leader(), (name) => faults.freeze(name, hold(1, 60)))},
       {
         weight: 2,
-        go: async (dice) => meet(agent(dice), (name) => faults.freeze(name, hold(1, 60))),
+        go: async (random) => meet(agent(random), (name) => faults.freeze(name, hold(1, 60))),
       },
-      {weight: 2, go: async (dice) => meet(server(dice), (name) => this.#cut(name, hold(1, 45)))},
+      {
+        weight: 2,
+        go: async (random) => meet(server(random), (name) => this.#cut(name, hold(1, 45))),
+      },
       {weight: 2, go: async () => meet(await leader(), (name) => this.#cut(name, hold(1, 20)))},
-      {weight: 2, go: async (dice) => meet(agent(dice), (name) => this.#cut(name, hold(1, 45)))},
+      {
+        weight: 2,
+        go: async (random) => meet(agent(random), (name) => this.#cut(name, hold(1, 45))),
+      },
       {weight: 2, go: () => this.#meet('the store', () => faults.killStore(hold(1, 60)))},
       {weight: 2, go: () => this.#meet('the store', () => faults.freezeStore(hold(1, 20)))},
     ]
   }
 
   #cut(name: string, hold: () => Promise<void>): Promise<void> {
-    return this.#faults.cut(name, hold, this.#dice.chance(0.5) ? 'brings' : 'breaks')
+    return this.#faults.cut(name, hold, this.#random.chance(0.5) ? 'brings' : 'breaks')
   }
 
   /** Two faults at once never meet the same node. */
@@ -105,6 +123,6 @@ export class FaultPlan {
   }
 
   #elapse(ms: number): Promise<void> {
-    return elapse(ms, this.#stop).catch(() => undefined)
+    return elapse(ms, this.#stop)
   }
 }

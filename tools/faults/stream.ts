@@ -13,7 +13,10 @@ export class Stream {
     const response = await fetch(`${server.url}/v1${path}`, {headers, signal: closing.signal})
     if (response.status !== 200) throw new Error(`${path}: ${response.status}`)
     const stream = new Stream()
-    const ended = stream.#read(response.body!).catch(() => undefined)
+    const ended = stream.#read(response.body!).catch((error: unknown) => {
+      // Aborting the stream is how the caller closes it.
+      if (!closing.signal.aborted) throw error
+    })
     atEnd(owner, () => {
       closing.abort()
       return ended

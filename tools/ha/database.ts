@@ -100,7 +100,8 @@ export class Database {
       `${this.name} answers`,
       async () => {
         if (this.#keeper === null || this.#postmaster === undefined) return false
-        return await this.query('SELECT 1 AS here').catch(() => undefined)
+        // Not ready yet is the expected answer here; `until` reports the last one if it never is.
+        return await this.query('SELECT 1 AS here').catch(() => false)
       },
       START_WITHIN_MS,
     ).catch((error: unknown) => {

@@ -100,7 +100,7 @@ export class AgentLink implements Asking {
    * For how long no server has acknowledged this agent out of the store. One that answers and cannot reach
    * the store does not count: the cluster hears as little of the agent as if the cable were cut.
    */
-  get cutOffMs(): number {
+  get disconnectedMs(): number {
     return Math.max(0, this.#options.clock.monotonicMs() - this.#acknowledgedAt)
   }
 
@@ -253,7 +253,7 @@ export class AgentLink implements Asking {
     if (kind !== 'beat') return
     if (how === 'answered') return this.#acknowledged(sentAt)
     // It hears us and cannot reach the store; another server may.
-    if (this.cutOffMs >= this.#options.silenceMs)
+    if (this.disconnectedMs >= this.#options.silenceMs)
       this.#leave(connection, 'it cannot reach its store')
   }
 
@@ -310,15 +310,15 @@ const LONGEST_MS = 15_000
 
 export class Redial {
   readonly #urls: readonly string[]
-  readonly #random: Pick<Random, 'dice'>
+  readonly #random: Pick<Random, 'fraction'>
   #next: number
   #failures = 0
 
   /** `urls` is not empty. Where it begins is a throw of the dice, so that servers share the agents. */
-  constructor(urls: readonly string[], random: Pick<Random, 'dice'>) {
+  constructor(urls: readonly string[], random: Pick<Random, 'fraction'>) {
     this.#urls = urls
     this.#random = random
-    this.#next = Math.floor(random.dice() * urls.length)
+    this.#next = Math.floor(random.fraction() * urls.length)
   }
 
   /** The server to dial now; the next call answers another, if there is one. */
@@ -334,7 +334,7 @@ export class Redial {
     const rounds = Math.floor(this.#failures / this.#urls.length)
     this.#failures += 1
     const most = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(rounds, 10))
-    return most * (0.1 + 0.9 * this.#random.dice())
+    return most * (0.1 + 0.9 * this.#random.fraction())
   }
 
   /** A server took us in. */

@@ -5,12 +5,12 @@
  */
 import {executionId, type ExecutionKey} from '../../core/execution.ts'
 import type {
-  BeatAnswer,
+  BeatReply,
   ClaimedExecution,
   ClaimRequest,
   ClaimResult,
-  ClaimStanding,
-  EarlierLife,
+  ClaimStatus,
+  PreviousIncarnation,
   FinishItem,
   FinishOutcome,
   NodeStore,
@@ -62,8 +62,8 @@ export class RemoteNodeStore implements NodeStore {
   }
 
   /** Answers `held` or `over`: what was given up and may go on, servers see with each heartbeat. */
-  async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStanding[]> {
-    const answers: ClaimStanding[] = []
+  async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStatus[]> {
+    const answers: ClaimStatus[] = []
     for (const part of split(claims, () => 0)) {
       const {hold} = await this.#link.ask('verify', {claims: part.map(claimOf)})
       answers.push(...part.map((_claim, index) => (hold[index] === true ? 'held' : 'over')))
@@ -111,7 +111,7 @@ export class RemoteNodeStore implements NodeStore {
     return (await this.#link.ask('cancelled', {})).keys
   }
 
-  async beat({status}: Beat): Promise<Exclude<BeatAnswer, 'unknown'>> {
+  async beat({status}: Beat): Promise<Exclude<BeatReply, 'unknown'>> {
     const {answer, end} = await this.#link.ask('beat', {status, ...this.#held.inHand()})
     if (end.length > 0) {
       this.#takenAway = end
@@ -124,14 +124,14 @@ export class RemoteNodeStore implements NodeStore {
    * All of earlier lives of this node is over and delivered: what the store still has of them and they never
    * started is given back, the rest is lost. Answers how many were given back.
    */
-  async earlierOver(earlier: readonly EarlierLife[]): Promise<number> {
+  async earlierOver(earlier: readonly PreviousIncarnation[]): Promise<number> {
     const {givenBack} = await this.#link.ask('earlier_over', livesOf(earlier))
     return givenBack ?? 0
   }
 }
 
 /** More than a message may hold is not told: then all of them is lost. */
-function livesOf(earlier: readonly EarlierLife[]): BodyOf<'earlier_over'> {
+function livesOf(earlier: readonly PreviousIncarnation[]): BodyOf<'earlier_over'> {
   const count = earlier.reduce((sum, {begun}) => sum + begun.size, 0)
   if (earlier.length > LIVES_MAX || count > BEGUN_MAX) return {}
   return {lives: earlier.map((life) => ({...life, begun: [...life.begun]}))}
@@ -143,7 +143,7 @@ function claimOf({key: {group, node, attempt}, token}: Claim): Claim & {key: Exe
 
 /** One end as it travels, and as it is kept on disk until a server has it. */
 export function finishJson(item: FinishItem): FinishJson {
-  const {status, durationMs, exitCode, reason, outputHead, outputFoot, output, dropOutput, dice} =
+  const {status, durationMs, exitCode, reason, outputHead, outputFoot, output, dropOutput, jitter} =
     item
   return {
     ...claimOf(item),
@@ -156,13 +156,13 @@ export function finishJson(item: FinishItem): FinishJson {
     outputFoot: outputFoot.slice(-ADDED_TEXT_MAX),
     output: {...output, bytes: output.bytes.toBase64()},
     dropOutput,
-    dice,
+    dice: jitter,
   }
 }
 
 /** The inverse of `finishJson`. */
-export function finishItem(json: FinishJson): FinishItem {
-  return {...json, output: {...json.output, bytes: Uint8Array.fromBase64(json.output.bytes)}}
+export function finishItem({dice: jitter, output, ...json}: FinishJson): FinishItem {
+  return {...json, jitter, output: {...output, bytes: Uint8Array.fromBase64(output.bytes)}}
 }
 
 function sizeOfFinish({output, outputHead, outputFoot}: FinishItem): number {

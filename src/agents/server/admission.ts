@@ -3,7 +3,7 @@
  * holds the connections. What is refused is refused in one sentence for people and a code for the agent.
  */
 import {systemTags, type MemberStatus} from '../../core/node.ts'
-import type {BeatAnswer, JoinRequest} from '../../ports/node-store.ts'
+import type {BeatReply, JoinRequest} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {isSpoken, PROTOCOL, type HelloMessage, type RefusalKind} from '../protocol.ts'
 import {replacedSentence} from '../../node/membership.ts'
@@ -27,7 +27,7 @@ export interface Beat {
 
 export interface AdmissionOptions {
   readonly store: Pick<Store, 'join' | 'members'>
-  readonly beat: (beat: Beat) => Promise<BeatAnswer>
+  readonly beat: (beat: Beat) => Promise<BeatReply>
   /** Of this server. */
   readonly nodeName: string
   readonly clusterId: string

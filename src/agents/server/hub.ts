@@ -7,7 +7,7 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import type {Events} from '../../ports/events.ts'
-import type {BeatAnswer, EarlierLife, FinishOutcome} from '../../ports/node-store.ts'
+import type {BeatReply, PreviousIncarnation, FinishOutcome} from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {decodeAgentMessage, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
@@ -35,9 +35,9 @@ export interface AgentHubOptions {
   /** An agent not heard of for this long is not there any more. */
   readonly silentMs: number
   /** Answers how many executions were given back. */
-  readonly endEarlierLives: (
+  readonly endPreviousIncarnations: (
     node: {readonly nodeId: string; readonly incarnation: string},
-    earlier: readonly EarlierLife[],
+    earlier: readonly PreviousIncarnation[],
   ) => Promise<number>
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
@@ -73,7 +73,7 @@ export class AgentHub implements Service {
   readonly #options: AgentHubOptions
   readonly #connected = new Set<Connected>()
   readonly #admission: Admission
-  readonly #beats: Batcher<Beat, PromiseSettledResult<BeatAnswer>>
+  readonly #beats: Batcher<Beat, PromiseSettledResult<BeatReply>>
   readonly #sweep: Loop
   readonly #rings: Loop
   readonly #rung = new Set<'run' | 'cancel'>()
@@ -101,10 +101,10 @@ export class AgentHub implements Service {
     const {wakeup, clock} = this.#options
     const pass = (bell: 'run' | 'cancel') => () => {
       if (this.#connected.size === 0) return
-      if (this.#rung.size === 0) clock.after(RINGS_WAIT_MS, () => this.#rings.ring())
+      if (this.#rung.size === 0) clock.after(RINGS_WAIT_MS, () => this.#rings.wake())
       this.#rung.add(bell)
     }
-    this.#deaf = [wakeup.listen('run', pass('run')), wakeup.listen('cancel', pass('cancel'))]
+    this.#deaf = [wakeup.subscribe('run', pass('run')), wakeup.subscribe('cancel', pass('cancel'))]
     this.#sweep.start()
     this.#rings.start()
   }
@@ -186,7 +186,7 @@ export class AgentHub implements Service {
   }
 
   #sessionOf(connected: Connected, hello: HelloMessage): AgentSession {
-    const {store, clock, random, events, announce, endEarlierLives} = this.#options
+    const {store, clock, random, events, announce, endPreviousIncarnations} = this.#options
     const {id, incarnation, name} = hello.node
     return new AgentSession(
       {
@@ -206,13 +206,13 @@ export class AgentHub implements Service {
           const answer = await this.#beat({...lifeOf(hello), status})
           return answer === 'unknown' ? 'fenced' : answer
         },
-        endEarlierLives: (earlier) => endEarlierLives({nodeId: id, incarnation}, earlier),
+        endEarlierLives: (earlier) => endPreviousIncarnations({nodeId: id, incarnation}, earlier),
       },
       hello.held,
     )
   }
 
-  async #beat(beat: Beat): Promise<BeatAnswer> {
+  async #beat(beat: Beat): Promise<BeatReply> {
     const result = await this.#beats.add(beat)
     if (result.status === 'rejected') throw result.reason
     return result.value

@@ -8,11 +8,11 @@ import type {MemberStatus} from '../../core/node.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
-  BeatAnswer,
-  EarlierLife,
+  BeatReply,
+  PreviousIncarnation,
   FinishItem,
   FinishOutcome,
-  StandingClaim,
+  ActiveClaim,
 } from '../../ports/node-store.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
@@ -29,7 +29,7 @@ import {
 
 export type SessionStore = Pick<
   Store,
-  'claim' | 'verifyClaims' | 'appendOutput' | 'finish' | 'cancelled' | 'standingClaims'
+  'claim' | 'verifyClaims' | 'appendOutput' | 'finish' | 'cancelled' | 'activeClaims'
 >
 
 export interface SessionOptions {
@@ -40,14 +40,14 @@ export interface SessionOptions {
   readonly node: {readonly id: string; readonly incarnation: string; readonly name: string}
   readonly send: (message: ServerMessage) => void
   /** One of many: carried to the store together with those of other agents. */
-  readonly beat: (status: MemberStatus) => Promise<BeatAnswer>
+  readonly beat: (status: MemberStatus) => Promise<BeatReply>
   /** The store has forgotten this member, after a long absence: joins it again. */
-  readonly rejoin: (status: MemberStatus) => Promise<Exclude<BeatAnswer, 'unknown'>>
+  readonly rejoin: (status: MemberStatus) => Promise<Exclude<BeatReply, 'unknown'>>
   /**
    * Gives back what earlier lives of this node hold in the store and never started, and ends the rest;
    * answers how many were given back.
    */
-  readonly endEarlierLives: (earlier: readonly EarlierLife[]) => Promise<number>
+  readonly endEarlierLives: (earlier: readonly PreviousIncarnation[]) => Promise<number>
   /** Events and bells of ends, as for any other node's. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
@@ -65,7 +65,7 @@ export class AgentSession {
    * What the store said before the agent made its next list of what it has in hand. That list, however late
    * it is looked at, is held against nothing newer: the agent may have claimed through another server since.
    */
-  #standing: readonly StandingClaim[] = []
+  #standing: readonly ActiveClaim[] = []
 
   constructor(options: SessionOptions, held: InHandJson['held']) {
     this.#options = options
@@ -149,9 +149,10 @@ export class AgentSession {
   }
 
   async #finish({items}: QuestionOf<'finish'>) {
-    const decoded = items.map((item): FinishItem => ({
+    const decoded = items.map(({dice: jitter, output, ...item}): FinishItem => ({
       ...item,
-      output: {...item.output, bytes: Uint8Array.fromBase64(item.output.bytes)},
+      jitter,
+      output: {...output, bytes: Uint8Array.fromBase64(output.bytes)},
     }))
     const outcomes = await this.#options.store.finish(decoded)
     for (const {key} of items) this.#running.delete(executionId(key))
@@ -173,7 +174,7 @@ export class AgentSession {
   async open(): Promise<void> {
     const {store, node} = this.#options
     const {id: nodeId, incarnation} = node
-    this.#standing = await store.standingClaims({nodeId, incarnation})
+    this.#standing = await store.activeClaims({nodeId, incarnation})
   }
 
   /**
@@ -195,7 +196,7 @@ export class AgentSession {
     return unknown.filter((_claim, index) => standings[index] !== 'given_up').map(({key}) => key)
   }
 
-  async #lose(claims: readonly StandingClaim[]): Promise<void> {
+  async #lose(claims: readonly ActiveClaim[]): Promise<void> {
     const {store, random, announce} = this.#options
     const reason = 'not_held'
     const outcomes = await store.finish(
@@ -210,7 +211,7 @@ export class AgentSession {
         outputFoot: lostLine(reason),
         output: {offset: 0, bytes: new Uint8Array(), totalBytes: 0},
         dropOutput: false,
-        dice: random.dice(),
+        jitter: random.fraction(),
       })),
     )
     announce(outcomes)

@@ -6,7 +6,7 @@ import {codeOf, CommandFailed, printJson, type Session, type Use} from '../sessi
 import type {Terminal} from '../format.ts'
 
 /** Makes a store of an image in a data directory; `problem` is one sentence. */
-export type RestoreImage = (
+export type RestoreBackup = (
   image: string,
   dataDirectory: string,
 ) => Promise<{readonly ok: true} | {readonly ok: false; readonly problem: string}>
@@ -18,7 +18,7 @@ const OWNER_ONLY = 0o600
 export function addFileCommands(
   program: Command,
   use: Use,
-  world: {readonly terminal: Terminal; readonly restoreImage: RestoreImage},
+  world: {readonly terminal: Terminal; readonly restoreImage: RestoreBackup},
 ): void {
   program
     .command('restore <file>')

@@ -53,7 +53,7 @@ export interface CommandHandle {
 
 interface Held {
   readonly request: StartRequest
-  readonly feed: SinkFeed
+  readonly feed: CreditedSink
   readonly settle: (end: CommandEnd) => void
   sent: boolean
 }
@@ -106,7 +106,7 @@ export class ProcessHelper {
     const ended = new Promise<CommandEnd>((resolve) => {
       settle = resolve
     })
-    const feed = new SinkFeed(output, (bytes) => {
+    const feed = new CreditedSink(output, (bytes) => {
       if (this.#held.has(execution)) this.#send(encodeCredit(execution, bytes))
     })
     const held: Held = {request, feed, settle, sent: false}
@@ -296,7 +296,7 @@ function failure(why: string): CommandEnd {
  * no more than a window ahead. Knows no frames and no process.
  */
 
-export class SinkFeed {
+export class CreditedSink {
   readonly #sink: OutputSink
   readonly #acknowledge: (bytes: number) => void
   /** Taken by the sink and not yet told. */

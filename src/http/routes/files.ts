@@ -5,14 +5,14 @@ import multipart, {type MultipartValue} from '@fastify/multipart'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
 import {DomainError} from '../../core/errors.ts'
-import type {BackupImage} from '../../operations/backup.ts'
+import type {BackupFile} from '../../operations/backup.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../errors.ts'
 import {describe} from '../openapi.ts'
 import {BODY_BYTES_MAX, DRAIN_BYTES_MAX, type HttpOptions, RESTORE_BYTES_MAX} from '../options.ts'
 import {queryOf, sendJson} from '../reply.ts'
-import {callerOf, upTo} from '../request.ts'
+import {principalOf, upTo} from '../request.ts'
 
 const PART = 'file'
 /** The file, and room for what forms send beside it. */
@@ -59,7 +59,7 @@ export async function routeFiles(
     handler: async (request, reply) => {
       const disabled = queryOf(request).flag('disabled') ?? false
       const openFile = () => findFile(request, bytesMax)
-      const lines = await operations.restore({caller: callerOf(request), openFile, disabled})
+      const lines = await operations.restore({caller: principalOf(request), openFile, disabled})
       return sendJson(request, reply, 200, lines)
     },
   })
@@ -103,7 +103,7 @@ async function sendBackup(
 }
 
 /** Released before the end is sent, so that whoever has the whole image can ask for the next one. */
-async function* contentsOf(image: BackupImage): AsyncGenerator<Uint8Array> {
+async function* contentsOf(image: BackupFile): AsyncGenerator<Uint8Array> {
   try {
     yield* createReadStream(image.file) as AsyncIterable<Uint8Array>
   } finally {

@@ -13,7 +13,7 @@ import type {HttpOptions} from '../options.ts'
 import {queryOf, sendIgnoredFields, sendJson, sendRows, sendWarnings} from '../reply.ts'
 import {
   bodyOf,
-  callerOf,
+  principalOf,
   entityTag,
   readCreateOnly,
   readIdempotencyKey,
@@ -127,7 +127,7 @@ function routeReads(app: FastifyInstance, operations: Operations, options: HttpO
 function routeSubmits(app: FastifyInstance, operations: Operations): void {
   const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
     const answer = await operations.submit({
-      caller: callerOf(request),
+      caller: principalOf(request),
       body: bodyOf(request),
       pathName,
       ifMatch: readIfMatch(request.headers),
@@ -186,7 +186,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
   const run = async (request: JobRequest, reply: FastifyReply) => {
     const {name} = request.params
     const {job, group} = await operations.run({
-      caller: callerOf(request),
+      caller: principalOf(request),
       name,
       forced: queryOf(request).switched('force'),
       idempotencyKey: readIdempotencyKey(request.headers),

@@ -19,7 +19,7 @@ const OUTPUT_ROWS_PER_PIECE = 50
 const PIECE_LIMIT_MS = 60_000
 
 /** Writes an image of what `session`, one without limits of time, sees now. Throws `StoreUnavailable`. */
-export async function writeImage(session: Session, target: string): Promise<void> {
+export async function writeBackup(session: Session, target: string): Promise<void> {
   if (existsSync(target)) throw new StoreUnavailable(`${target} exists already`)
   let image: Connection | null = null
   try {

@@ -20,20 +20,20 @@ import {
   sqlState,
   textOf,
   unavailable,
-  type Verdict,
-  verdictOf,
+  type ErrorKind,
+  classifyError,
 } from './errors.ts'
 import type {SessionPool} from './pool.ts'
 import type {Primary} from './primary.ts'
 import type {Statements} from './statements.ts'
 import {
   alone,
-  answersOf,
+  resultsOf,
   isRepeatable,
   joined,
   locksFor,
-  stepOf,
-  type Unit,
+  queryOf,
+  type BatchEntry,
   type Write,
   WRITE_PLANS,
 } from './write-plan.ts'
@@ -58,10 +58,10 @@ export type Outcome =
   {readonly ok: true; readonly result: unknown} | {readonly ok: false; readonly error: Error}
 
 export class Committer {
-  readonly #parts: AttemptParts
+  readonly #parts: TransactParts
   readonly #pool: SessionPool
 
-  constructor(parts: AttemptParts, pool: SessionPool) {
+  constructor(parts: TransactParts, pool: SessionPool) {
     this.#parts = parts
     this.#pool = pool
   }
@@ -82,18 +82,18 @@ interface Whole {
 
 /** One batch on its way, perhaps through several transactions. */
 class Batch {
-  readonly #parts: AttemptParts
+  readonly #parts: TransactParts
   readonly #pool: SessionPool
   readonly #outcomes = new Map<Write, Outcome>()
   readonly #whole: Whole | null
   readonly #beganAt: number
-  #units: readonly Unit[]
+  #units: readonly BatchEntry[]
   #tries = 0
   /** A commit of these writes may have happened. */
   #mayBeStored: boolean
 
   constructor(
-    parts: AttemptParts,
+    parts: TransactParts,
     pool: SessionPool,
     writes: readonly Write[],
     whole: Whole | null,
@@ -109,7 +109,7 @@ class Batch {
   async run(): Promise<Map<Write, Outcome>> {
     while (this.#units.length > 0) {
       const lockLimitMs = this.#whole === null ? null : PIECE_LOCK_LIMIT_MS
-      const tried = await attempt(this.#parts, this.#pool, this.#units, lockLimitMs)
+      const tried = await transact(this.#parts, this.#pool, this.#units, lockLimitMs)
       this.#tries += 1
       switch (tried.kind) {
         case 'committed':
@@ -141,9 +141,9 @@ class Batch {
     return this.#parts.clock.monotonicMs() - beganAt < PIECES_WITHIN_MS
   }
 
-  #settle(units: readonly Unit[], results: readonly unknown[]): void {
+  #settle(units: readonly BatchEntry[], results: readonly unknown[]): void {
     units.forEach((unit, index) => {
-      const answers = answersOf(unit, results[index])
+      const answers = resultsOf(unit, results[index])
       unit.writes.forEach((write, at) => {
         this.#outcomes.set(write, {ok: true, result: answers[at]})
       })
@@ -152,13 +152,13 @@ class Batch {
   }
 
   /** The others go on without it; joined writes are tried one by one: only one of them may be at fault. */
-  #refuse(unit: Unit, error: Error): void {
+  #refuse(unit: BatchEntry, error: Error): void {
     if (unit.writes.length === 1) this.#outcomes.set(unit.writes[0]!, {ok: false, error})
     const parts = unit.writes.length === 1 ? [] : unit.writes.map((write) => alone(write))
     this.#units = this.#units.flatMap((other) => (other === unit ? parts : [other]))
   }
 
-  async #failed(verdict: Verdict, error: unknown): Promise<void> {
+  async #failed(verdict: ErrorKind, error: unknown): Promise<void> {
     if ((verdict === 'again' || verdict === 'moved') && this.#mayTryAgain) return
     const writes = this.#units.flatMap((unit) => unit.writes)
     const isOfTheServer =
@@ -218,15 +218,15 @@ const LONG_STATEMENTS = `SET LOCAL statement_timeout TO ${LONG_STATEMENT_MS}`
  */
 const LONG_THOUGHTS = `SET LOCAL idle_in_transaction_session_timeout TO ${LONG_STATEMENT_MS}`
 
-export type Attempt =
+export type TransactResult =
   | {readonly kind: 'committed'; readonly results: readonly unknown[]}
   /** The unit is at fault; nothing was changed. */
-  | {readonly kind: 'refused'; readonly unit: Unit; readonly error: Error}
+  | {readonly kind: 'refused'; readonly unit: BatchEntry; readonly error: Error}
   /** Nothing was changed. */
-  | {readonly kind: 'failed'; readonly verdict: Verdict; readonly error: unknown}
+  | {readonly kind: 'failed'; readonly verdict: ErrorKind; readonly error: unknown}
   | {readonly kind: 'unknown'; readonly error: unknown}
 
-export interface AttemptParts {
+export interface TransactParts {
   readonly primary: Primary
   readonly statements: Statements
   readonly time: StoreTime
@@ -235,28 +235,28 @@ export interface AttemptParts {
 }
 
 /** Never throws. `lockLimitMs`: the longest wait for a lock; `null` = as the session has it. */
-export async function attempt(
-  parts: AttemptParts,
+export async function transact(
+  parts: TransactParts,
   pool: SessionPool,
-  units: readonly Unit[],
+  units: readonly BatchEntry[],
   lockLimitMs: number | null,
-): Promise<Attempt> {
+): Promise<TransactResult> {
   try {
-    return await pool.use((session) => transact(parts, session, units, lockLimitMs))
+    return await pool.use((session) => transactOn(parts, session, units, lockLimitMs))
   } catch (error) {
-    const verdict = verdictOf(error)
+    const verdict = classifyError(error)
     if (verdict === 'moved') parts.primary.doubt()
     return {kind: 'failed', verdict, error}
   }
 }
 
 /** Throws when the fault is nobody's, with the session given up. */
-async function transact(
-  parts: AttemptParts,
+async function transactOn(
+  parts: TransactParts,
   session: Session,
-  units: readonly Unit[],
+  units: readonly BatchEntry[],
   lockLimitMs: number | null,
-): Promise<Attempt> {
+): Promise<TransactResult> {
   const {statements, limits, time} = parts
   try {
     const now = await beginTransaction(session, 'READ COMMITTED', time)
@@ -284,33 +284,33 @@ async function transact(
 
 /** Runs a step; `null` and one more result, or why it is refused. */
 async function carryOut(
-  {statements}: AttemptParts,
+  {statements}: TransactParts,
   session: Session,
   tx: Transaction,
-  unit: Unit,
+  unit: BatchEntry,
   results: unknown[],
-): Promise<Attempt | null> {
+): Promise<TransactResult | null> {
   try {
-    results.push(await statements.run(session, stepOf(tx, unit)))
+    results.push(await statements.run(session, queryOf(tx, unit)))
     return null
   } catch (error) {
-    if (isOfTheDatabase(error) && verdictOf(error) !== 'fault') throw error
+    if (isOfTheDatabase(error) && classifyError(error) !== 'fault') throw error
     return {kind: 'refused', unit, error: faultOf(error)}
   }
 }
 
 /** A commit that was refused changed nothing; one that was not answered, nobody knows. */
 async function end(
-  {primary}: AttemptParts,
+  {primary}: TransactParts,
   session: Session,
   results: readonly unknown[],
-): Promise<Attempt> {
+): Promise<TransactResult> {
   try {
     if (await session.commit(COMMIT_LIMIT_MS)) return {kind: 'committed', results}
     const error = new Error('the server committed without waiting for its standbys')
     return {kind: 'unknown', error}
   } catch (error) {
-    if (!(error instanceof ConnectionLost) && verdictOf(error) !== 'moved') throw error
+    if (!(error instanceof ConnectionLost) && classifyError(error) !== 'moved') throw error
     session.destroy()
     primary.doubt()
     return {kind: 'unknown', error}

@@ -7,7 +7,7 @@ import {Socket} from 'node:net'
 import {Client, DatabaseError, type QueryResult, types} from 'pg'
 import {assert} from '../../lib/assert.ts'
 import type {Clock} from '../../ports/runtime.ts'
-import {all, type Dialect, type Row, type Sequence, type Step, type Value} from '../sql/query.ts'
+import {all, type Dialect, type Row, type Sequence, type Query, type Value} from '../sql/query.ts'
 import {ConnectionLost, PasswordMissing, sqlState, textOf} from './errors.ts'
 import type {Address, Host} from './url.ts'
 
@@ -282,7 +282,7 @@ export const postgresDialect: Dialect = {
 }
 
 /** A sequence: its numbers are gone even when the transaction is undone, so nobody ever waits for one. */
-function* takeNumbers(name: Sequence, count: number): Step<number[]> {
+function* takeNumbers(name: Sequence, count: number): Query<number[]> {
   const rows = yield* all<{number: number}>(
     `SELECT nextval('${name}_numbers') AS number FROM generate_series(1::bigint, ?)`,
     [count],
@@ -290,6 +290,6 @@ function* takeNumbers(name: Sequence, count: number): Step<number[]> {
   return rows.map(({number}) => number)
 }
 
-function* skipNumbers(name: Sequence, count: number): Step<void> {
+function* skipNumbers(name: Sequence, count: number): Query<void> {
   yield* all(`SELECT setval('${name}_numbers', nextval('${name}_numbers') + ?)`, [count])
 }

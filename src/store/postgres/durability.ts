@@ -2,9 +2,9 @@
  * What the database is and really promises, read from the server: whether a commit it acknowledged survives
  * a power cut, and whether it survives a failover. Told, and warned of; nothing is decided by it.
  */
-import {all, one, type Step} from '../sql/query.ts'
+import {all, one, type Query} from '../sql/query.ts'
 
-export interface EngineFacts {
+export interface EngineDurability {
   /** As it is stored, which may be the next release's. */
   readonly schemaVersion: number
   readonly engineVersion: string
@@ -28,7 +28,7 @@ interface StandbyRow {
 }
 
 /** `hosts`: how many the address names; several mean that a failover is planned for. */
-export function* engineFacts(hosts: number): Step<EngineFacts> {
+export function* readDurability(hosts: number): Query<EngineDurability> {
   const schema = yield* one<{version: number}>(`SELECT max(version) AS version FROM schema_version`)
   const [settings] = yield* all<SettingsRow>(
     `SELECT current_setting('server_version') AS server_version,

@@ -33,10 +33,10 @@ export class NoPrimary extends Error {
  * transaction was undone for the sake of another one. `unavailable`: trying later may work. `fault`: it
  * never will.
  */
-export type Verdict = 'moved' | 'again' | 'unavailable' | 'fault'
+export type ErrorKind = 'moved' | 'again' | 'unavailable' | 'fault'
 
 /** By SQLSTATE, or by its class (the first two characters). */
-const VERDICTS: Readonly<Record<string, Verdict>> = {
+const VERDICTS: Readonly<Record<string, ErrorKind>> = {
   // Connection exceptions, shutdown, crash, starting up, a session ended by an administrator.
   '08': 'moved',
   '57P01': 'moved',
@@ -64,7 +64,7 @@ const VERDICTS: Readonly<Record<string, Verdict>> = {
   '42501': 'unavailable',
 }
 
-export function verdictOf(error: unknown): Verdict {
+export function classifyError(error: unknown): ErrorKind {
   if (error instanceof ConnectionLost) return 'moved'
   if (error instanceof StoreUnavailable || error instanceof NoPrimary) return 'unavailable'
   const state = sqlState(error)

@@ -7,8 +7,8 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {vacateLease} from '../sql/lease.ts'
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
-import {all, DEFAULT_LIMITS, each, type Step} from '../sql/query.ts'
-import type {MoveSource, SourceTable} from '../sqlite/export.ts'
+import {all, DEFAULT_LIMITS, each, type Query} from '../sql/query.ts'
+import type {ExportSource, SourceTable} from '../sqlite/export.ts'
 import {postgresDialect, type Session, type SessionKind} from './connection.ts'
 import {ConnectionLost, NoPrimary, textOf} from './errors.ts'
 import {Primary} from './primary.ts'
@@ -40,9 +40,9 @@ export interface Compared {
   readonly target: number
 }
 
-export interface MoveInRequest {
+export interface ImportRequest {
   readonly address: Address
-  readonly source: MoveSource
+  readonly source: ExportSource
   readonly clock: Pick<Clock, 'after'>
   readonly random: Pick<Random, 'id'>
   /** Hears of each piece. */
@@ -51,7 +51,7 @@ export interface MoveInRequest {
   readonly beforeCommit: () => void
 }
 
-export type MovedIn =
+export type ImportResult =
   | {readonly ok: true; readonly compared: readonly Compared[]}
   | {
       readonly ok: false
@@ -61,7 +61,7 @@ export type MovedIn =
       readonly isUnknown: boolean
     }
 
-export async function moveIn(request: MoveInRequest): Promise<MovedIn> {
+export async function importStore(request: ImportRequest): Promise<ImportResult> {
   const {address, clock} = request
   const where = `The store ${describeAddress(address)}`
   let session: Session | null = null
@@ -85,7 +85,7 @@ export async function moveIn(request: MoveInRequest): Promise<MovedIn> {
   }
 }
 
-function refused(problem: string): MovedIn {
+function refused(problem: string): ImportResult {
   return {ok: false, problem, isUnknown: false}
 }
 
@@ -102,7 +102,7 @@ async function commit(
   session: Session,
   where: string,
   compared: readonly Compared[],
-): Promise<MovedIn> {
+): Promise<ImportResult> {
   let why = 'its standbys have not confirmed it'
   try {
     if (await session.commit(WHOLE_LIMIT_MS)) return {ok: true, compared}
@@ -121,7 +121,7 @@ async function commit(
 async function prepare(
   session: Session,
   statements: Statements,
-  {address: {schema}, source, random}: MoveInRequest,
+  {address: {schema}, source, random}: ImportRequest,
 ): Promise<string | null> {
   const found = await whyUnfit(session, schema, source)
   if (found !== null) return found
@@ -143,7 +143,7 @@ async function prepare(
 async function whyUnfit(
   session: Session,
   schema: string,
-  {tables, clusterId}: MoveSource,
+  {tables, clusterId}: ExportSource,
 ): Promise<string | null> {
   const sql = `SELECT (to_regclass($1) IS NOT NULL)::int AS there`
   const [known] = await session.rows(sql, [`${schema}.schema_version`], null)
@@ -174,7 +174,7 @@ async function tablesInUse(session: Session, tables: readonly SourceTable[]): Pr
 async function fill(
   session: Session,
   statements: Statements,
-  request: MoveInRequest,
+  request: ImportRequest,
 ): Promise<readonly Compared[]> {
   const {source} = request
   session.answerLimitMs = PIECE_LIMIT_MS
@@ -202,7 +202,7 @@ async function fill(
   return compared
 }
 
-function* tally(sql: string): Step<number> {
+function* tally(sql: string): Query<number> {
   const [row] = yield* all<{tally: number}>(sql)
   return row!.tally
 }
@@ -211,7 +211,7 @@ async function fillTable(
   session: Session,
   statements: Statements,
   table: SourceTable,
-  {source, progress}: MoveInRequest,
+  {source, progress}: ImportRequest,
 ): Promise<void> {
   const {name, columns, rows: total} = table
   const places = columns.map(() => '?').join(', ')

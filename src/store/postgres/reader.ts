@@ -3,10 +3,10 @@
  * A read that met a broken connection is done again on another; it never waits long.
  */
 import type {Clock} from '../../ports/runtime.ts'
-import {type ReadName, readStep} from '../sql/methods.ts'
-import type {Step, StoreLimits, Transaction} from '../sql/query.ts'
+import {type ReadName, readQuery} from '../sql/methods.ts'
+import type {Query, StoreLimits, Transaction} from '../sql/query.ts'
 import {beginTransaction, postgresDialect, type Session, type StoreTime} from './connection.ts'
-import {unavailable, verdictOf} from './errors.ts'
+import {unavailable, classifyError} from './errors.ts'
 import type {SessionPool} from './pool.ts'
 import type {Primary} from './primary.ts'
 import type {Statements} from './statements.ts'
@@ -32,18 +32,18 @@ export class Reader {
 
   /** Throws `StoreUnavailable`. */
   async read(name: ReadName, input: readonly unknown[]): Promise<unknown> {
-    return await this.snapshot((tx) => readStep(name)(tx, ...input))
+    return await this.snapshot((tx) => readQuery(name)(tx, ...input))
   }
 
   /** Any step that only reads. */
-  async snapshot<Result>(step: (tx: Transaction) => Step<Result>): Promise<Result> {
+  async snapshot<Result>(step: (tx: Transaction) => Query<Result>): Promise<Result> {
     const {pool, primary, clock} = this.#parts
     const beganAt = clock.monotonicMs()
     for (let tries = 1; ; tries += 1) {
       try {
         return await pool.use((session) => this.#transaction(session, step))
       } catch (error) {
-        const verdict = verdictOf(error)
+        const verdict = classifyError(error)
         if (verdict === 'fault') throw error
         if (verdict === 'moved') primary.doubt()
         const isOver = tries >= TRIES_MAX || clock.monotonicMs() - beganAt > TRY_AGAIN_WITHIN_MS
@@ -54,7 +54,7 @@ export class Reader {
 
   async #transaction<Result>(
     session: Session,
-    step: (tx: Transaction) => Step<Result>,
+    step: (tx: Transaction) => Query<Result>,
   ): Promise<Result> {
     const {statements, time, limits} = this.#parts
     try {

@@ -3,7 +3,7 @@
  * under which a server has them parsed, and the types of their values.
  */
 import {assert} from '../../lib/assert.ts'
-import type {Answer, Command, Row, Step, Value, Values} from '../sql/query.ts'
+import type {StatementResult, Statement, Row, Query, Value, Values} from '../sql/query.ts'
 import type {Session} from './connection.ts'
 
 /** Texts differ only by the filters of lists; beyond this many they are parsed each time. */
@@ -22,13 +22,13 @@ export class Statements {
   #names = 0
 
   /** Runs a whole step. What a statement throws ends the step; whoever opened the transaction undoes it. */
-  async run<Result>(session: Session, step: Step<Result>): Promise<Result> {
+  async run<Result>(session: Session, step: Query<Result>): Promise<Result> {
     let next = step.next()
     while (next.done !== true) next = step.next(await this.#answer(session, next.value))
     return next.value
   }
 
-  async #answer(session: Session, command: Command): Promise<Answer> {
+  async #answer(session: Session, command: Statement): Promise<StatementResult> {
     switch (command.kind) {
       case 'all': {
         const {sql, name} = this.#numbered(command.sql)

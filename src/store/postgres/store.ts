@@ -8,10 +8,10 @@ import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {assembleStore, type Runner} from '../sql/methods.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
-import {writeImage} from './backup.ts'
-import {type AttemptParts, Committer} from './commit.ts'
+import {writeBackup} from './backup.ts'
+import {type TransactParts, Committer} from './commit.ts'
 import type {SessionKind, StoreTime} from './connection.ts'
-import {engineFacts} from './durability.ts'
+import {readDurability} from './durability.ts'
 import {NoPrimary, textOf} from './errors.ts'
 import {SessionPool} from './pool.ts'
 import {Primary} from './primary.ts'
@@ -20,8 +20,8 @@ import {prepareSchema} from './schema.ts'
 import {Statements} from './statements.ts'
 import {type Address, describeAddress, parseAddress} from './url.ts'
 import {type ClosableWakeup, postgresWakeup} from './wakeup.ts'
-import {type LaneName, WRITE_PLANS} from './write-plan.ts'
-import {Lane} from './write-queue.ts'
+import {type QueueName, WRITE_PLANS} from './write-plan.ts'
+import {WriteQueue} from './write-queue.ts'
 
 /** Lanes that share sessions. Each uses one at a time, so with one for each none waits for another. */
 const SHARING_LANES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
@@ -126,7 +126,7 @@ function facade(
   const lanes = lanesOf(options, parts, pools)
   const reader = new Reader({...parts, pool: pools.reads})
   const runner = {
-    write: (name, ...input) => lanes[WRITE_PLANS[name].lane].write({name, input}),
+    write: (name, ...input) => lanes[WRITE_PLANS[name].queue].write({name, input}),
     read: (name, ...input) => reader.read(name, input),
     // Name, input and result belong together by the port; here they are data.
   } as Runner
@@ -136,15 +136,15 @@ function facade(
     await Promise.all(Object.values(pools).map((pool) => pool.close()))
   }
   return assembleStore(runner, {
-    facts: async () => {
+    info: async () => {
       const identity = await runner.read('identity')
-      const found = await reader.snapshot(() => engineFacts(address.hosts.length))
+      const found = await reader.snapshot(() => readDurability(address.hosts.length))
       return {engine: 'postgres', ...identity, ...found}
     },
     backup: async (target) => {
       const session = await primary.connect(LONG_WORK)
       try {
-        await writeImage(session, target)
+        await writeBackup(session, target)
       } finally {
         await session.close()
       }
@@ -155,11 +155,11 @@ function facade(
 
 function lanesOf(
   {events, clock, commitItemsMax}: PostgresStoreOptions,
-  parts: AttemptParts,
+  parts: TransactParts,
   pools: {readonly lease: SessionPool; readonly members: SessionPool; readonly writes: SessionPool},
-): Record<LaneName, Lane> {
+): Record<QueueName, WriteQueue> {
   const lane = (pool: SessionPool) =>
-    new Lane({
+    new WriteQueue({
       committer: new Committer(parts, pool),
       clock,
       ...(commitItemsMax === undefined ? {} : {batchMax: commitItemsMax}),
@@ -168,7 +168,7 @@ function lanesOf(
     })
   const sharing = Object.fromEntries(
     SHARING_LANES.map((name) => [name, lane(pools.writes)]),
-  ) as Record<(typeof SHARING_LANES)[number], Lane>
+  ) as Record<(typeof SHARING_LANES)[number], WriteQueue>
   return {
     lease: lane(pools.lease),
     members: lane(pools.members),

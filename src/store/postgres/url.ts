@@ -41,7 +41,7 @@ const SCHEMA_SHAPE = /^[a-z_][a-z0-9_]{0,62}$/
 const SHAPE = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^/?#@]*))?(?:\?([^#@]*))?$/
 const HOST_SHAPE = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/
 
-class Refused extends Error {}
+class ParseError extends Error {}
 
 /**
  * Reads `postgres://user:password@host:port,host:port/database?sslmode=…&sslrootcert=…&schema=…`. `subject`
@@ -54,7 +54,7 @@ export function parseAddress(
   try {
     return {ok: true, address: read(url)}
   } catch (error) {
-    if (!(error instanceof Refused)) throw error
+    if (!(error instanceof ParseError)) throw error
     return {ok: false, problem: `${subject} ${error.message}.`}
   }
 }
@@ -71,7 +71,7 @@ export function describeHost({host, port}: Host): string {
 function read(url: string): Address {
   const found = SHAPE.exec(url)
   if (found === null)
-    throw new Refused('is not of the form postgres://user@host:port,host:port/database')
+    throw new ParseError('is not of the form postgres://user@host:port,host:port/database')
   const [, account = '', hostList = '', database = '', query = ''] = found
   const colon = account.indexOf(':')
   const user = decoded(colon === -1 ? account : account.slice(0, colon))
@@ -79,8 +79,8 @@ function read(url: string): Address {
   const parameters = parametersOf(query)
   const schema = parameters.get('schema') ?? DEFAULT_SCHEMA
   if (!SCHEMA_SHAPE.test(schema))
-    throw new Refused('names a schema that is not made of lower-case letters, digits and "_"')
-  if (database === '') throw new Refused('names no database')
+    throw new ParseError('names a schema that is not made of lower-case letters, digits and "_"')
+  if (database === '') throw new ParseError('names no database')
   return {
     hosts: hostsOf(hostList),
     user: user === '' ? null : user,
@@ -96,18 +96,18 @@ function decoded(text: string): string {
     return decodeURIComponent(text)
   } catch {
     // What could not be decoded may be a password: it is not repeated.
-    throw new Refused('has a "%" that is not followed by two hexadecimal digits')
+    throw new ParseError('has a "%" that is not followed by two hexadecimal digits')
   }
 }
 
 function hostsOf(list: string): Host[] {
-  if (list === '') throw new Refused('names no host')
+  if (list === '') throw new ParseError('names no host')
   return list.split(',').map((text) => {
     const found = HOST_SHAPE.exec(text)
     const port = found?.[3] === undefined ? DEFAULT_PORT : Number(found[3])
     const host = found?.[1] ?? found?.[2]
     if (host === undefined || port < 1 || port > PORT_MAX)
-      throw new Refused('names a host that is not of the form name:port')
+      throw new ParseError('names a host that is not of the form name:port')
     return {host, port}
   })
 }
@@ -125,7 +125,7 @@ function parametersOf(query: string): URLSearchParams {
   for (const name of parameters.keys())
     if (!PARAMETERS.has(name)) {
       const known = [...PARAMETERS].join(', ')
-      throw new Refused(`has a parameter that is not known; there are ${known}`)
+      throw new ParseError(`has a parameter that is not known; there are ${known}`)
     }
   return parameters
 }
@@ -137,7 +137,7 @@ function parametersOf(query: string): URLSearchParams {
 function tlsOf(parameters: URLSearchParams): ConnectionOptions | null {
   const mode = parameters.get('sslmode') ?? 'disable'
   if (parameters.has('sslcert') !== parameters.has('sslkey'))
-    throw new Refused('needs sslcert and sslkey together, or neither')
+    throw new ParseError('needs sslcert and sslkey together, or neither')
   const given = {
     ...fileOf(parameters, 'sslrootcert', 'ca'),
     ...fileOf(parameters, 'sslcert', 'cert'),
@@ -154,7 +154,7 @@ function tlsOf(parameters: URLSearchParams): ConnectionOptions | null {
     case 'verify-full':
       return {...given, rejectUnauthorized: true}
     default:
-      throw new Refused(
+      throw new ParseError(
         'has an sslmode that is not known; there are disable, require, verify-ca, verify-full',
       )
   }
@@ -170,6 +170,6 @@ function fileOf(
   try {
     return {[option]: readFileSync(file)}
   } catch (error) {
-    throw new Refused(`names a ${parameter} that cannot be read`, {cause: error})
+    throw new ParseError(`names a ${parameter} that cannot be read`, {cause: error})
   }
 }

@@ -3,14 +3,14 @@
  * one. It has a connection of its own, which it replaces by itself; while that is gone, and for whatever
  * gets lost, the polls behind the bells find the work. A ring never fails and nobody waits for it.
  */
-import type {Bell, Clock, Random, Timer, Wakeup} from '../../ports/runtime.ts'
+import type {Topic, Clock, Random, Timer, Wakeup} from '../../ports/runtime.ts'
 import type {Session, SessionKind} from './connection.ts'
 import type {Primary} from './primary.ts'
 
 /** A bell that is missing here would ring on its own server only, which the compiler notices. */
-const HEARD: Readonly<Record<Bell, true>> = {launch: true, run: true, cancel: true, lead: true}
+const HEARD: Readonly<Record<Topic, true>> = {launch: true, run: true, cancel: true, lead: true}
 // The keys of an object are texts to the compiler, whatever it is made of.
-const BELLS = Object.keys(HEARD) as readonly Bell[]
+const BELLS = Object.keys(HEARD) as readonly Topic[]
 /** Rings within this are one notification: a notification takes a lock that all of a database share. */
 const COALESCE_MS = 5
 /** After a failed try the next one waits longer, up to the second. */
@@ -42,11 +42,11 @@ export function postgresWakeup(options: PostgresWakeupOptions): ClosableWakeup {
   line.open()
   const {local} = options
   return {
-    ring: (bell) => {
-      local.ring(bell)
+    notify: (bell) => {
+      local.notify(bell)
       line.send(bell)
     },
-    listen: (bell, heard) => local.listen(bell, heard),
+    subscribe: (bell, heard) => local.subscribe(bell, heard),
     close: () => line.close(),
   }
 }
@@ -57,7 +57,7 @@ class Line {
   readonly #channel: string
   /** Tells own notifications from those of others. */
   readonly #sender: string
-  readonly #toSend = new Set<Bell>()
+  readonly #toSend = new Set<Topic>()
   #session: Session | null = null
   #sending: Timer | null = null
   #timer: Timer | null = null
@@ -77,7 +77,7 @@ class Line {
     this.#opening = this.#connect().finally(() => (this.#opening = null))
   }
 
-  send(bell: Bell): void {
+  send(bell: Topic): void {
     if (this.#isClosed) return
     this.#toSend.add(bell)
     this.#sending ??= this.#options.clock.after(COALESCE_MS, () => {
@@ -104,7 +104,7 @@ class Line {
       this.#failures = 0
       this.#askLater(session)
       // Whatever was rung while this server was deaf.
-      for (const bell of BELLS) local.ring(bell)
+      for (const bell of BELLS) local.notify(bell)
     } catch {
       // Polling goes on meanwhile; what is wrong with the store, its readers and writers say.
       this.#failures += 1
@@ -168,6 +168,6 @@ class Line {
   #heard(payload: string): void {
     const [sender, ...rung] = payload.split(' ')
     if (sender === this.#sender) return
-    for (const bell of BELLS) if (rung.includes(bell)) this.#options.local.ring(bell)
+    for (const bell of BELLS) if (rung.includes(bell)) this.#options.local.notify(bell)
   }
 }

@@ -8,16 +8,16 @@
  * nothing at all.
  */
 import type {Idempotency, RestoreEntry, SubmitRequest} from '../../ports/job-store.ts'
-import {type WriteName, writeStep} from '../sql/methods.ts'
-import {all, type Step, type Transaction} from '../sql/query.ts'
+import {type WriteName, writeQuery} from '../sql/methods.ts'
+import {all, type Query, type Transaction} from '../sql/query.ts'
 
-export type LaneName =
+export type QueueName =
   'lease' | 'members' | 'jobs' | 'launch' | 'claim' | 'output' | 'finish' | 'upkeep' | 'other'
 
 type Input = readonly unknown[]
 
 export interface WritePlan {
-  readonly lane: LaneName
+  readonly queue: QueueName
   /** Goes into one transaction with others that came meanwhile; else it has one of its own. */
   readonly isShared: boolean
   /**
@@ -45,16 +45,16 @@ export interface Merge {
 const always = () => true
 const never = () => false
 
-function plan(lane: LaneName, isRepeatable: WritePlan['isRepeatable'] = always): WritePlan {
-  return {lane, isShared: false, isRepeatable, isLong: false, merge: null}
+function plan(queue: QueueName, isRepeatable: WritePlan['isRepeatable'] = always): WritePlan {
+  return {queue, isShared: false, isRepeatable, isLong: false, merge: null}
 }
 
-function long(lane: LaneName, isRepeatable: WritePlan['isRepeatable']): WritePlan {
-  return {...plan(lane, isRepeatable), isLong: true}
+function long(queue: QueueName, isRepeatable: WritePlan['isRepeatable']): WritePlan {
+  return {...plan(queue, isRepeatable), isLong: true}
 }
 
-function shared(lane: LaneName, isRepeatable: WritePlan['isRepeatable'] = always): WritePlan {
-  return {...plan(lane, isRepeatable), isShared: true}
+function shared(queue: QueueName, isRepeatable: WritePlan['isRepeatable'] = always): WritePlan {
+  return {...plan(queue, isRepeatable), isShared: true}
 }
 
 /** A request with a key finds the answer of its first time. */
@@ -100,11 +100,11 @@ export const WRITE_PLANS: Readonly<Record<WriteName, WritePlan>> = {
   resetHistory: long('jobs', never),
 
   applyLaunches: plan('launch'),
-  applyMoves: plan('upkeep'),
-  endStrays: plan('upkeep'),
+  applyReassignments: plan('upkeep'),
+  endStuck: plan('upkeep'),
   rescue: plan('upkeep'),
-  giveBack: plan('upkeep'),
-  forgetMembers: plan('upkeep'),
+  releaseClaims: plan('upkeep'),
+  pruneMembers: plan('upkeep'),
   // Repeated, it would say that there is no such member.
   removeMember: plan('upkeep', never),
   prune: plan('upkeep'),
@@ -137,7 +137,7 @@ export function itemsOf(name: WriteName, [items]: Input): number {
  */
 export function* lockDefinitions(
   writes: readonly {readonly name: WriteName; readonly input: Input}[],
-): Step<void> {
+): Query<void> {
   yield* all(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' jobs', 0))`)
   const names = JSON.stringify([...new Set(writes.flatMap(namesOf))])
   const ending = writes.filter(({name}) => name === 'deleteJob' || name === 'resetHistory')
@@ -165,7 +165,7 @@ function namesOf({name, input: [first]}: {name: WriteName; input: Input}): strin
 }
 
 /** Two nodes that want one name follow each other, whether or not there is a row of that name yet. */
-export function* lockNames(): Step<void> {
+export function* lockNames(): Query<void> {
   yield* all(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' members', 0))`)
 }
 
@@ -180,18 +180,18 @@ export interface Write {
 }
 
 /** Writes that are one step: one, or several that were joined. */
-export interface Unit {
+export interface BatchEntry {
   readonly name: WriteName
   readonly writes: readonly Write[]
 }
 
-export function alone(write: Write): Unit {
+export function alone(write: Write): BatchEntry {
   return {name: write.name, writes: [write]}
 }
 
 /** In the order their plan asks for, those that can be joined as one. */
-export function joined(writes: readonly Write[]): Unit[] {
-  const units: Unit[] = []
+export function joined(writes: readonly Write[]): BatchEntry[] {
+  const units: BatchEntry[] = []
   for (const write of sorted(writes)) {
     const last = units.at(-1)
     if (last?.name === write.name && WRITE_PLANS[write.name].merge !== null)
@@ -207,29 +207,29 @@ function sorted(writes: readonly Write[]): readonly Write[] {
 }
 
 /** What carries the unit out. */
-export function stepOf(tx: Transaction, {name, writes}: Unit): Step<unknown> {
+export function queryOf(tx: Transaction, {name, writes}: BatchEntry): Query<unknown> {
   const inputs = writes.map(({input}) => input)
   const {merge} = WRITE_PLANS[name]
-  return writeStep(name)(tx, ...(merge === null ? inputs[0]! : merge.join(inputs)))
+  return writeQuery(name)(tx, ...(merge === null ? inputs[0]! : merge.join(inputs)))
 }
 
 /** The answer of each of the unit's writes, out of what its step answered. */
-export function answersOf({name, writes}: Unit, result: unknown): unknown[] {
+export function resultsOf({name, writes}: BatchEntry, result: unknown): unknown[] {
   const {merge} = WRITE_PLANS[name]
   const inputs = writes.map(({input}) => input)
   return merge === null ? [result] : merge.split(inputs, result)
 }
 
 /** Locks taken before the first step of a transaction. All units are of one lane. */
-export function* locksFor(units: readonly Unit[]): Step<void> {
+export function* locksFor(units: readonly BatchEntry[]): Query<void> {
   const writes = units.flatMap((unit) => unit.writes)
   const [first] = writes
   if (first === undefined) return
-  if (WRITE_PLANS[first.name].lane === 'jobs') yield* lockDefinitions(writes)
+  if (WRITE_PLANS[first.name].queue === 'jobs') yield* lockDefinitions(writes)
   else if (first.name === 'join') yield* lockNames()
 }
 
 /** Doing it again changes nothing and answers the truth. */
-export function isRepeatable({writes}: Unit): boolean {
+export function isRepeatable({writes}: BatchEntry): boolean {
   return writes.every(({name, input}) => WRITE_PLANS[name].isRepeatable(input))
 }

@@ -18,7 +18,7 @@ interface Waiting {
   readonly reject: (error: unknown) => void
 }
 
-export interface LaneOptions {
+export interface WriteQueueOptions {
   readonly committer: Pick<Committer, 'commit'>
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly batchMax?: number
@@ -26,15 +26,15 @@ export interface LaneOptions {
   committed(items: number, durationMs: number): void
 }
 
-export class Lane {
-  readonly #options: LaneOptions
+export class WriteQueue {
+  readonly #options: WriteQueueOptions
   #waiting: Waiting[] = []
   #isUnderWay = false
   #isFlushing = false
   #isClosed = false
   #idle: (() => void) | null = null
 
-  constructor(options: LaneOptions) {
+  constructor(options: WriteQueueOptions) {
     this.#options = options
   }
 

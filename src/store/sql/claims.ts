@@ -5,19 +5,19 @@
  * is looked up at once, and only who has work is looked at alone.
  */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
-import {endsWhenCutOff, type JobSpec} from '../../core/job.ts'
+import {endsWhenDisconnected, type JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/launch-record.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import type {
   ClaimedExecution,
   ClaimRequest,
   ClaimResult,
-  ClaimStanding,
-  StandingClaim,
+  ClaimStatus,
+  ActiveClaim,
 } from '../../ports/node-store.ts'
-import type {FinishLedger} from './finish-ledger.ts'
-import {loadLedger} from './finish-rows.ts'
-import {all, each, one, oneEach, type Step, type Transaction, type Values} from './query.ts'
+import type {FinishBatch} from './finish-ledger.ts'
+import {loadFinishBatch} from './finish-rows.ts'
+import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -27,7 +27,7 @@ import {
   keyValues,
 } from './rows.ts'
 
-type Claim = Pick<StandingClaim, 'key' | 'token'>
+type Claim = Pick<ActiveClaim, 'key' | 'token'>
 
 interface ClaimableRow extends ExecutionRow {
   readonly definition: string
@@ -62,7 +62,7 @@ const WAITING_COUNTED_MAX = 1_000
 export function* claim(
   tx: Transaction,
   requests: readonly ClaimRequest[],
-): Step<readonly ClaimResult[]> {
+): Query<readonly ClaimResult[]> {
   const ids = requests.map(({nodeId}) => [nodeId])
   const lives = yield* memberLives(tx, ids)
   // Locked: a claim that is repeated while its first try is still being committed waits for that.
@@ -114,7 +114,7 @@ function* claimDue(
   request: ClaimRequest,
   last: string,
   isGone: boolean,
-): Step<ClaimResult & {readonly newest: string}> {
+): Query<ClaimResult & {readonly newest: string}> {
   const {nodeId, token, room} = request
   const isOvertaken = request.after !== undefined && request.after !== last
   const claimed =
@@ -133,7 +133,7 @@ function* claimDue(
  * True when something could have been taken but for a transaction that held it just then: each end of an
  * execution locks those of the same launch on other nodes.
  */
-function* isSomeHeld(tx: Transaction, nodeId: string): Step<boolean> {
+function* isSomeHeld(tx: Transaction, nodeId: string): Query<boolean> {
   // Where a writer is alone nothing is held by another.
   if (tx.dialect.forUpdate === '') return false
   const row = yield* one(
@@ -152,14 +152,14 @@ function* isSomeHeld(tx: Transaction, nodeId: string): Step<boolean> {
 function* memberLives(
   tx: Transaction,
   ids: readonly Values[],
-): Step<({readonly incarnation: string; readonly status: MemberStatus} | null)[]> {
+): Query<({readonly incarnation: string; readonly status: MemberStatus} | null)[]> {
   return yield* oneEach(
     `SELECT incarnation, status FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
     ids,
   )
 }
 
-function* claimedUnder(nodeId: string, token: string): Step<ClaimedExecution[]> {
+function* claimedUnder(nodeId: string, token: string): Query<ClaimedExecution[]> {
   const rows = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND e.status = 'running' AND e.claim_token = ? AND j.deleted_at IS NULL
       ORDER BY e.not_before, e.group_id, e.slot, e.attempt`,
@@ -168,7 +168,7 @@ function* claimedUnder(nodeId: string, token: string): Step<ClaimedExecution[]> 
   return rows.map((row) => claimedOf(row, token))
 }
 
-function* takeDue(tx: Transaction, request: ClaimRequest): Step<ClaimedExecution[]> {
+function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecution[]> {
   const {nodeId, token, incarnation, room} = request
   if (room <= 0) return []
   // What somebody else holds right now is changing: the next claim sees what became of it.
@@ -204,7 +204,7 @@ function* whatWaits(
   tx: Transaction,
   nodeId: string,
   hadRoom: boolean,
-): Step<Pick<ClaimResult, 'waiting' | 'nextDueInMs'>> {
+): Query<Pick<ClaimResult, 'waiting' | 'nextDueInMs'>> {
   const due = yield* one<{waiting: number}>(
     `SELECT count(*) AS waiting FROM (SELECT 1 AS found FROM executions
       WHERE node_id = ? AND status = 'pending' AND not_before <= ? LIMIT ${WAITING_COUNTED_MAX}) AS due`,
@@ -223,7 +223,7 @@ function* whatWaits(
 export function* verifyClaims(
   _tx: Transaction,
   claims: readonly Claim[],
-): Step<readonly ClaimStanding[]> {
+): Query<readonly ClaimStatus[]> {
   const rows = yield* oneEach<{status: string}>(
     `SELECT status FROM executions
       WHERE ${BY_KEY} AND status IN ('running', 'lost') AND claim_token = ?`,
@@ -239,7 +239,7 @@ export function* verifyClaims(
 }
 
 /** The lost ones of which nothing says that they must end: no later attempt was made, or is unwanted. */
-function* workingOn(lost: readonly Claim[]): Step<ReadonlySet<Claim>> {
+function* workingOn(lost: readonly Claim[]): Query<ReadonlySet<Claim>> {
   const rows = yield* oneEach<{definition: string}>(
     `SELECT d.definition FROM executions e
       JOIN jobs j ON j.id = e.job_id
@@ -254,13 +254,13 @@ function* workingOn(lost: readonly Claim[]): Step<ReadonlySet<Claim>> {
   return new Set(
     lost.filter((_claim, index) => {
       const row = rows[index]
-      return row != null && !endsWhenCutOff(JSON.parse(row.definition) as JobSpec)
+      return row != null && !endsWhenDisconnected(JSON.parse(row.definition) as JobSpec)
     }),
   )
 }
 
 /** Running executions the node is to end; deleting a job flags them too. */
-export function* cancelled(_tx: Transaction, nodeId: string): Step<readonly ExecutionKey[]> {
+export function* cancelled(_tx: Transaction, nodeId: string): Query<readonly ExecutionKey[]> {
   const rows = yield* all<ExecutionRow>(
     `SELECT group_id, node_name, attempt FROM executions
       WHERE node_id = ? AND status = 'running' AND cancel_requested_at IS NOT NULL
@@ -270,10 +270,10 @@ export function* cancelled(_tx: Transaction, nodeId: string): Step<readonly Exec
   return rows.map(keyOf)
 }
 
-export function* standingClaims(
+export function* activeClaims(
   tx: Transaction,
   {nodeId, incarnation}: {readonly nodeId: string; readonly incarnation: string},
-): Step<readonly StandingClaim[]> {
+): Query<readonly ActiveClaim[]> {
   const rows = yield* all<ExecutionRow & {readonly claim_token: string}>(
     `SELECT group_id, node_name, attempt, claim_token, started_at FROM executions
       WHERE node_id = ? AND status = 'running' AND incarnation = ?
@@ -296,12 +296,12 @@ export function* standingClaims(
 const GIVE_BACK = `UPDATE executions SET status = 'pending', not_before = ?, started_at = NULL,
   revision = 0, claim_token = '', incarnation = '' WHERE ${BY_KEY}`
 
-export function* giveBack(
+export function* releaseClaims(
   tx: Transaction,
   claims: readonly Claim[],
-): Step<readonly ExecutionRecord[]> {
+): Query<readonly ExecutionRecord[]> {
   // Locked as an end locks them: it is given back, or ended, or its job deleted, one after the other.
-  const ledger = yield* loadLedger(
+  const ledger = yield* loadFinishBatch(
     tx,
     claims.map(({key}) => key.group),
   )
@@ -314,7 +314,7 @@ export function* giveBack(
 }
 
 /** `null` = it stays as it is, and is ended. */
-function givenBack(ledger: FinishLedger, {key, token}: Claim, now: number): ExecutionRecord | null {
+function givenBack(ledger: FinishBatch, {key, token}: Claim, now: number): ExecutionRecord | null {
   const held = ledger.find(key)
   const launch = ledger.launches.get(key.group)
   if (held === null || launch === undefined || ledger.jobOf(launch) === null) return null

@@ -7,20 +7,24 @@ import type {JobRecord} from '../../core/job.ts'
 import type {DeleteResult, RevisionMatch} from '../../ports/job-store.ts'
 import {loadJob, lockJob, unmatched} from './jobs.ts'
 import {dropOutput, dropOutputOfLaunches} from './output.ts'
-import {all, each, type Step, type Transaction} from './query.ts'
+import {all, each, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf} from './rows.ts'
 
 /** The last launch of an ephemeral job stays readable this long. */
 export const EPHEMERAL_KEPT_MS = 24 * 3_600_000
 
-export interface Burial {
+export interface SoftDelete {
   readonly why: 'deleted' | 'ephemeral'
   /** Launch that stays readable for a while. */
   readonly keptGroup: number | null
 }
 
 /** Makes live job `id` a tombstone: pending work goes, running executions are flagged to be ended. */
-export function* bury(tx: Transaction, id: number, {why, keptGroup}: Burial): Step<void> {
+export function* softDelete(
+  tx: Transaction,
+  id: number,
+  {why, keptGroup}: SoftDelete,
+): Query<void> {
   yield* all(
     `UPDATE jobs SET deleted_at = ?, deleted_why = ?, kept_group = ?, next_at = NULL WHERE id = ?`,
     [tx.now, why, keptGroup, id],
@@ -59,18 +63,18 @@ export function* deleteJob(
   tx: Transaction,
   name: string,
   ifMatch: RevisionMatch,
-): Step<DeleteResult> {
+): Query<DeleteResult> {
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}
   const refusal = unmatched(ifMatch, job)
   if (refusal !== null) return refusal
   if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
-  yield* bury(tx, job.id, {why: 'deleted', keptGroup: null})
+  yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
   return {kind: 'deleted', job}
 }
 
 /** The ledger keeps its rows: they are the record of what became of each planned time. */
-export function* resetHistory(tx: Transaction, name: string): Step<JobRecord | null> {
+export function* resetHistory(tx: Transaction, name: string): Query<JobRecord | null> {
   const job = yield* lockJob(tx, name)
   if (job === null) return null
   const closed = yield* all<{group_id: number}>(

@@ -13,7 +13,7 @@ import {keyText} from './rows.ts'
 
 const DAY_MS = 86_400_000
 
-export interface HeldExecution {
+export interface BatchExecution {
   record: ExecutionRecord
   readonly nodeId: string
   readonly token: string
@@ -21,13 +21,13 @@ export interface HeldExecution {
   change: 'none' | 'update' | 'insert' | 'remove'
 }
 
-export interface HeldLaunch {
+export interface BatchLaunch {
   record: LaunchRecord
-  readonly executions: HeldExecution[]
+  readonly executions: BatchExecution[]
   changed: boolean
 }
 
-export interface HeldJob {
+export interface BatchJob {
   readonly id: number
   readonly name: string
   readonly retries: number
@@ -57,14 +57,14 @@ export interface End {
   readonly status: FinalStatus
   readonly reason: string
   readonly finishedAt: number
-  readonly dice: number
+  readonly jitter: number
   /** What else becomes of the record. */
   readonly with: Partial<ExecutionRecord>
 }
 
-export class FinishLedger {
-  readonly launches = new Map<number, HeldLaunch>()
-  readonly jobs = new Map<number, HeldJob>()
+export class FinishBatch {
+  readonly launches = new Map<number, BatchLaunch>()
+  readonly jobs = new Map<number, BatchJob>()
   readonly successes: Success[] = []
   readonly removed: ExecutionKey[] = []
   /** Midnight UTC to counts. */
@@ -75,20 +75,20 @@ export class FinishLedger {
     this.#now = now
   }
 
-  find(key: ExecutionKey): HeldExecution | null {
+  find(key: ExecutionKey): BatchExecution | null {
     const launch = this.launches.get(key.group)
     const wanted = keyText(key)
     return launch?.executions.find(({record}) => keyText(record) === wanted) ?? null
   }
 
   /** The live job of a launch, or `null`. */
-  jobOf(launch: HeldLaunch): HeldJob | null {
+  jobOf(launch: BatchLaunch): BatchJob | null {
     const job = this.jobs.get(launch.record.jobId)
     return job?.live === true ? job : null
   }
 
   /** Ends an execution of a live job, and whatever follows from it. */
-  end(held: HeldExecution, end: End): Extract<FinishOutcome, {kind: 'finished'}> {
+  end(held: BatchExecution, end: End): Extract<FinishOutcome, {kind: 'finished'}> {
     const launch = this.launches.get(held.record.group)!
     const job = this.jobOf(launch)
     assert(job !== null, `execution ${keyText(held.record)} ends under a live job`)
@@ -100,7 +100,7 @@ export class FinishLedger {
       status: end.status,
       reason: end.reason,
       now: this.#now,
-      dice: end.dice,
+      jitter: end.jitter,
     })
     const {nodeDeaths} = decision
     const retriesEnded = launch.record.retriesEnded || decision.endsRetries
@@ -123,7 +123,7 @@ export class FinishLedger {
     }
   }
 
-  #settle(job: HeldJob, held: HeldExecution, end: End): void {
+  #settle(job: BatchJob, held: BatchExecution, end: End): void {
     const {status, reason, finishedAt} = end
     held.record = {...held.record, ...end.with, status, reason, finishedAt}
     if (held.change !== 'insert') held.change = 'update'
@@ -136,7 +136,7 @@ export class FinishLedger {
   }
 
   /** Attempts that wait for their backoff end without having run; answers them. */
-  endRetries(launch: HeldLaunch, job: HeldJob): ExecutionRecord[] {
+  endRetries(launch: BatchLaunch, job: BatchJob): ExecutionRecord[] {
     const ended: ExecutionRecord[] = []
     launch.record = {...launch.record, retriesEnded: true}
     launch.changed = true
@@ -146,7 +146,7 @@ export class FinishLedger {
         status: 'cancelled',
         reason: '',
         finishedAt: this.#now,
-        dice: 0,
+        jitter: 0,
         with: {},
       } as const
       this.#settle(job, other, end)
@@ -156,8 +156,8 @@ export class FinishLedger {
   }
 
   #retry(
-    launch: HeldLaunch,
-    held: HeldExecution,
+    launch: BatchLaunch,
+    held: BatchExecution,
     {attempt: owed, notBefore}: {attempt: number; notBefore: number},
   ): {key: ExecutionKey; notBefore: number} {
     const {group, node, slot, jobId, jobName} = held.record
@@ -190,7 +190,7 @@ export class FinishLedger {
   }
 
   /** Closes the launch when nothing of it is pending or running, and gives the job its status. */
-  close(launch: HeldLaunch): Extract<FinishOutcome, {kind: 'finished'}>['closed'] {
+  close(launch: BatchLaunch): Extract<FinishOutcome, {kind: 'finished'}>['closed'] {
     const job = this.jobOf(launch)
     const status = launchStatus(launch.executions.map(({record}) => record))
     if (status === null || !launch.record.open || job === null) return null
@@ -214,7 +214,7 @@ export class FinishLedger {
   }
 
   /** A deleted job's execution has ended: it leaves no trace, and the last one closes the launch. */
-  remove(held: HeldExecution): void {
+  remove(held: BatchExecution): void {
     const launch = this.launches.get(held.record.group)!
     held.change = 'remove'
     launch.executions.splice(launch.executions.indexOf(held), 1)

@@ -7,12 +7,12 @@ import type {JobStatus} from '../../core/job.ts'
 import {reasonText} from '../../core/launch-record.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
-import {bury} from './delete-job.ts'
-import {FinishLedger, type HeldExecution, type HeldJob} from './finish-ledger.ts'
+import {softDelete} from './delete-job.ts'
+import {FinishBatch, type BatchExecution, type BatchJob} from './finish-ledger.ts'
 import {applyChange, loadJobs} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {dropOutput} from './output.ts'
-import {all, each, oneEach, type Step, type Transaction, type Values} from './query.ts'
+import {all, each, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -45,8 +45,8 @@ interface FinishJobRow {
 }
 
 /** Locks and loads the launches of these numbers with all their executions, and their jobs. */
-export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<FinishLedger> {
-  const ledger = new FinishLedger(tx.now)
+export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Query<FinishBatch> {
+  const ledger = new FinishBatch(tx.now)
   const sorted = [...new Set(groups)].toSorted((a, b) => a - b).map((group) => [group])
   const launches = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
@@ -59,7 +59,7 @@ export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<Fi
     found.map((row) => [row.group_id]),
   )
   found.forEach((row, index) => {
-    const held = (executions[index] ?? []).map(heldExecution)
+    const held = (executions[index] ?? []).map(batchExecution)
     ledger.launches.set(row.group_id, {record: launchOf(row), executions: held, changed: false})
   })
   const owners = [...new Set(found.map((row) => row.job_id))]
@@ -70,7 +70,7 @@ export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<Fi
       last_error, status, status_group, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
     jobIds.map((id) => [id]),
   )
-  for (const row of jobs) if (row !== null) ledger.jobs.set(row.id, heldJob(row))
+  for (const row of jobs) if (row !== null) ledger.jobs.set(row.id, batchJob(row))
   return ledger
 }
 
@@ -78,7 +78,7 @@ export function* loadLedger(tx: Transaction, groups: readonly number[]): Step<Fi
  * Jobs that may be owed a launch. They are locked with the others, in one order: one of them deleted at the
  * same moment would otherwise leave a request behind that no job answers for.
  */
-function* dependentIds(jobIds: readonly number[]): Step<number[]> {
+function* dependentIds(jobIds: readonly number[]): Query<number[]> {
   const rows = yield* each<{id: number}>(
     `SELECT child.id FROM jobs owner JOIN jobs child ON child.parent = owner.name
       AND child.parent <> '' AND child.deleted_at IS NULL WHERE owner.id = ?`,
@@ -87,7 +87,7 @@ function* dependentIds(jobIds: readonly number[]): Step<number[]> {
   return rows.flat().map(({id}) => id)
 }
 
-function heldExecution(row: ExecutionRow): HeldExecution {
+function batchExecution(row: ExecutionRow): BatchExecution {
   return {
     record: executionOf(row),
     nodeId: row.node_id,
@@ -97,7 +97,7 @@ function heldExecution(row: ExecutionRow): HeldExecution {
   }
 }
 
-function heldJob(row: FinishJobRow): HeldJob {
+function batchJob(row: FinishJobRow): BatchJob {
   return {
     id: row.id,
     name: row.name,
@@ -127,7 +127,7 @@ const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success 
   status = ?, status_group = ? WHERE id = ?`
 
 /** Writes everything the batch changed. */
-export function* writeLedger(tx: Transaction, ledger: FinishLedger): Step<void> {
+export function* writeFinishBatch(tx: Transaction, ledger: FinishBatch): Query<void> {
   yield* writeExecutions(ledger)
   const launches = [...ledger.launches.values()].filter(({changed}) => changed)
   yield* each(
@@ -148,12 +148,12 @@ export function* writeLedger(tx: Transaction, ledger: FinishLedger): Step<void> 
   yield* launchDependents(tx, ledger)
   for (const job of jobs) {
     if (job.keptGroup !== null)
-      yield* bury(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
+      yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
     else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy)
   }
 }
 
-function* writeExecutions(ledger: FinishLedger): Step<void> {
+function* writeExecutions(ledger: FinishBatch): Query<void> {
   const updates: Values[] = []
   const inserts: Values[] = []
   for (const {executions} of ledger.launches.values()) {
@@ -183,7 +183,7 @@ function* writeExecutions(ledger: FinishLedger): Step<void> {
   yield* dropOutput(ledger.removed)
 }
 
-function* countDays(ledger: FinishLedger): Step<void> {
+function* countDays(ledger: FinishBatch): Query<void> {
   const rows = [...ledger.days].toSorted(([a], [b]) => a - b)
   yield* each(
     `INSERT INTO statistics (day, success_count, failed_count) VALUES (?, ?, ?)
@@ -197,7 +197,7 @@ function* countDays(ledger: FinishLedger): Step<void> {
  * One request for each dependent of each launch that ended well; unique by (launch of the parent,
  * dependent).
  */
-function* launchDependents(tx: Transaction, ledger: FinishLedger): Step<void> {
+function* launchDependents(tx: Transaction, ledger: FinishBatch): Query<void> {
   const {successes} = ledger
   if (successes.length === 0) return
   const dependents = yield* each<{id: number; name: string}>(
@@ -220,7 +220,7 @@ function* launchDependents(tx: Transaction, ledger: FinishLedger): Step<void> {
 }
 
 /** Disables a job that kills its nodes: as an edit would, and with a row in the ledger that says so. */
-function* quarantine(tx: Transaction, {id, name}: HeldJob, group: number): Step<void> {
+function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Query<void> {
   const [job] = yield* loadJobs([id])
   assert(job !== null && job !== undefined, `${name} is locked and live`)
   const spec = {...job.spec, disabled: true}

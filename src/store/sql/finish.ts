@@ -12,18 +12,18 @@ import {
 } from '../../core/execution.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
-import type {FinishLedger, HeldExecution} from './finish-ledger.ts'
-import {loadLedger, writeLedger} from './finish-rows.ts'
+import type {FinishBatch, BatchExecution} from './finish-ledger.ts'
+import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from './lease.ts'
 import {dropOutput, extendOutput, type Stretch} from './output.ts'
-import {all, one, type Step, type Transaction} from './query.ts'
+import {all, one, type Query, type Transaction} from './query.ts'
 import {BY_KEY, type ExecutionRow, keyOf, keyValues} from './rows.ts'
 
 export function* finish(
   tx: Transaction,
   items: readonly FinishItem[],
-): Step<readonly FinishOutcome[]> {
-  const ledger = yield* loadLedger(
+): Query<readonly FinishOutcome[]> {
+  const ledger = yield* loadFinishBatch(
     tx,
     items.map(({key}) => key.group),
   )
@@ -40,11 +40,11 @@ export function* finish(
   })
   yield* extendOutput(tx, stretches)
   yield* dropOutput(dropped)
-  yield* writeLedger(tx, ledger)
+  yield* writeFinishBatch(tx, ledger)
   return outcomes
 }
 
-function finishOne(ledger: FinishLedger, item: FinishItem): FinishOutcome {
+function finishOne(ledger: FinishBatch, item: FinishItem): FinishOutcome {
   const {key, token, status} = item
   const held = ledger.find(key)
   if (held === null || held.token === '' || held.token !== token) return {kind: 'unknown', key}
@@ -60,7 +60,7 @@ function finishOne(ledger: FinishLedger, item: FinishItem): FinishOutcome {
     status,
     reason: item.reason,
     finishedAt: (record.startedAt ?? 0) + Math.max(0, Math.round(item.durationMs)),
-    dice: item.dice,
+    jitter: item.jitter,
     with: {
       exitCode: item.exitCode,
       outputHead: item.outputHead,
@@ -71,7 +71,7 @@ function finishOne(ledger: FinishLedger, item: FinishItem): FinishOutcome {
 }
 
 /** Kept as a note on an execution that was given up; the state it ended in stays. */
-function lateResult(held: HeldExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
+function lateResult(held: BatchExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
   // Its own end said again is no other result.
   if (status === 'lost' && item.status !== 'lost' && held.record.lateResult === '') {
     const code = item.exitCode === null ? '' : `, exit status ${item.exitCode}`
@@ -84,10 +84,10 @@ function lateResult(held: HeldExecution, status: FinalStatus, item: FinishItem):
 type RescueRequest = Parameters<LeaderStore['rescue']>[0]
 type RescueResult = Awaited<ReturnType<LeaderStore['rescue']>>
 
-export function* rescue(tx: Transaction, request: RescueRequest): Step<RescueResult> {
+export function* rescue(tx: Transaction, request: RescueRequest): Query<RescueResult> {
   const {term, nodeId, exceptIncarnation, limit} = request
   if (term !== null) yield* fence(tx, term)
-  if (request.judged !== null && !(yield* isAsJudged(tx, nodeId, request.judged))) {
+  if (request.observed !== null && !(yield* isAsJudged(tx, nodeId, request.observed))) {
     return {finished: [], more: false}
   }
   const rows = yield* all<ExecutionRow>(
@@ -96,7 +96,7 @@ export function* rescue(tx: Transaction, request: RescueRequest): Step<RescueRes
       ORDER BY started_at, group_id, attempt, node_name LIMIT ?`,
     [nodeId, exceptIncarnation ?? '', limit],
   )
-  const finished = yield* endAll(tx, rows.map(keyOf), 'lost', request.reason, request.dice)
+  const finished = yield* endAll(tx, rows.map(keyOf), 'lost', request.reason, request.jitter)
   return {finished, more: rows.length === limit}
 }
 
@@ -104,16 +104,16 @@ export function* rescue(tx: Transaction, request: RescueRequest): Step<RescueRes
 function* isAsJudged(
   tx: Transaction,
   nodeId: string,
-  judged: NonNullable<RescueRequest['judged']>,
-): Step<boolean> {
+  observed: NonNullable<RescueRequest['observed']>,
+): Query<boolean> {
   const member = yield* one(
     `SELECT id FROM members WHERE id = ? AND incarnation = ? AND heartbeat_at = ?${tx.dialect.forUpdate}`,
-    [nodeId, judged.incarnation, judged.heartbeatAt],
+    [nodeId, observed.incarnation, observed.heartbeatAt],
   )
   return member !== null
 }
 
-/** Retries of one batch are spread by the golden ratio, so that one roll of the dice serves many. */
+/** Retries of one batch are spread by the golden ratio, so that one roll of the jitter serves many. */
 const GOLDEN_RATIO = 0.618_033_988_75
 
 /**
@@ -125,10 +125,10 @@ export function* endAll(
   keys: readonly ExecutionKey[],
   status: FinalStatus,
   reason: string,
-  dice: number,
+  jitter: number,
   from: readonly ExecutionStatus[] = ['running'],
-): Step<FinishOutcome[]> {
-  const ledger = yield* loadLedger(
+): Query<FinishOutcome[]> {
+  const ledger = yield* loadFinishBatch(
     tx,
     keys.map(({group}) => group),
   )
@@ -144,11 +144,11 @@ export function* endAll(
       status,
       reason,
       finishedAt: tx.now,
-      dice: (dice + index * GOLDEN_RATIO) % 1,
+      jitter: (jitter + index * GOLDEN_RATIO) % 1,
       with: told,
     })
   })
-  yield* writeLedger(tx, ledger)
+  yield* writeFinishBatch(tx, ledger)
   return outcomes
 }
 
@@ -156,14 +156,14 @@ export function* cancelExecution(
   tx: Transaction,
   name: string,
   key: ExecutionKey,
-): Step<CancelResult> {
+): Query<CancelResult> {
   const owner = yield* one<{id: number}>(
     `SELECT j.id FROM jobs j JOIN executions e ON e.job_id = j.id
       WHERE j.name = ? AND j.deleted_at IS NULL AND e.group_id = ? AND e.node_name = ? AND e.attempt = ?`,
     [name, ...keyValues(key)],
   )
   if (owner === null) return {kind: 'unknown'}
-  const ledger = yield* loadLedger(tx, [key.group])
+  const ledger = yield* loadFinishBatch(tx, [key.group])
   const held = ledger.find(key)
   const launch = ledger.launches.get(key.group)
   const job = launch === undefined ? null : ledger.jobOf(launch)
@@ -171,7 +171,7 @@ export function* cancelExecution(
   const {status} = held.record
   let ended: FinishOutcome[]
   if (status === 'pending') {
-    const end = {status: 'cancelled', reason: '', finishedAt: tx.now, dice: 0, with: {}} as const
+    const end = {status: 'cancelled', reason: '', finishedAt: tx.now, jitter: 0, with: {}} as const
     ended = [ledger.end(held, end)]
   } else if (status === 'running') {
     const cancelRequestedAt = held.record.cancelRequestedAt ?? tx.now
@@ -184,7 +184,7 @@ export function* cancelExecution(
   } else {
     return {kind: 'over', status}
   }
-  yield* writeLedger(tx, ledger)
+  yield* writeFinishBatch(tx, ledger)
   return {kind: 'requested', execution: held.record, ended}
 }
 

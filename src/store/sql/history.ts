@@ -14,7 +14,7 @@ import type {
 import type {Page, Slice} from '../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
 import {readOutput, withOutput} from './output.ts'
-import {all, one, type Step, type Transaction, type Value} from './query.ts'
+import {all, one, type Query, type Transaction, type Value} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -36,7 +36,7 @@ interface Owner {
   readonly keptGroup: number | null
 }
 
-function* ownerOf(tx: Transaction, name: string): Step<Owner | null> {
+function* ownerOf(tx: Transaction, name: string): Query<Owner | null> {
   const live = yield* one<{id: number}>(
     `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL`,
     [name],
@@ -81,7 +81,7 @@ export function* executions(
   tx: Transaction,
   name: string,
   query: ExecutionQuery,
-): Step<Page<ExecutionView> | null> {
+): Query<Page<ExecutionView> | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where: owned, values} = ownedBy(owner)
@@ -103,7 +103,7 @@ function* executionPage(
     readonly orderBy: string
     readonly outputBytes: number
   },
-): Step<Page<ExecutionView>> {
+): Query<Page<ExecutionView>> {
   const counted = yield* one<{total: number}>(`SELECT count(*) AS total ${from}`, values)
   const found = yield* all<ExecutionRow>(
     `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
@@ -117,7 +117,7 @@ function* ownedExecution(
   tx: Transaction,
   name: string,
   key: ExecutionKey,
-): Step<ExecutionRecord | null> {
+): Query<ExecutionRecord | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where, values} = ownedBy(owner)
@@ -133,7 +133,7 @@ export function* execution(
   name: string,
   key: ExecutionKey,
   outputBytes: number,
-): Step<ExecutionView | null> {
+): Query<ExecutionView | null> {
   const found = yield* ownedExecution(tx, name, key)
   if (found === null) return null
   const [view] = yield* withOutput(tx, [found], outputBytes)
@@ -146,7 +146,7 @@ export function* outputSince(
   key: ExecutionKey,
   from: number,
   limit: number,
-): Step<OutputStretch | null> {
+): Query<OutputStretch | null> {
   const found = yield* ownedExecution(tx, name, key)
   if (found === null) return null
   const kept = yield* readOutput(key, from, limit)
@@ -156,7 +156,7 @@ export function* outputSince(
 export function* busy(
   tx: Transaction,
   query: Slice & {readonly outputBytes: number},
-): Step<Page<ExecutionView>> {
+): Query<Page<ExecutionView>> {
   const from = `FROM executions e JOIN jobs j ON j.id = e.job_id
     WHERE e.status = 'running' AND j.deleted_at IS NULL`
   const columns = EXECUTION_COLUMNS_E
@@ -168,7 +168,7 @@ export function* launches(
   tx: Transaction,
   name: string,
   query: Slice & {readonly decision: LaunchDecision | null},
-): Step<Page<LaunchRecord> | null> {
+): Query<Page<LaunchRecord> | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where: owned, values} = ownedBy(owner)
@@ -189,7 +189,7 @@ export function* launch(
   tx: Transaction,
   name: string,
   group: number,
-): Step<Awaited<ReturnType<HistoryStore['launch']>>> {
+): Query<Awaited<ReturnType<HistoryStore['launch']>>> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where, values} = ownedBy(owner)
@@ -207,7 +207,7 @@ export function* launch(
 
 const DAY_MS = 86_400_000
 
-export function* statistics(tx: Transaction, days: number): Step<readonly DayStatistics[]> {
+export function* statistics(tx: Transaction, days: number): Query<readonly DayStatistics[]> {
   const today = tx.now - (tx.now % DAY_MS)
   const first = today - (days - 1) * DAY_MS
   const rows = yield* all<{day: number; success_count: number; failed_count: number}>(
@@ -222,7 +222,7 @@ export function* statistics(tx: Transaction, days: number): Step<readonly DaySta
   })
 }
 
-export function* totals(_tx: Transaction): Step<Awaited<ReturnType<HistoryStore['totals']>>> {
+export function* totals(_tx: Transaction): Query<Awaited<ReturnType<HistoryStore['totals']>>> {
   const row = yield* one<{jobs: number; running: number; pending: number; undecided: number}>(
     `SELECT (SELECT count(*) FROM jobs WHERE deleted_at IS NULL) AS jobs,
       (SELECT count(*) FROM executions e JOIN jobs j ON j.id = e.job_id

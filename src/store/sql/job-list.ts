@@ -18,7 +18,7 @@ import type {JobRecord} from '../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter} from '../../ports/job-store.ts'
 import type {Page} from '../../ports/page.ts'
 import {loadJob, loadJobs} from './jobs.ts'
-import {all, breathe, one, type Step, type Transaction, type Value} from './query.ts'
+import {all, yieldToEventLoop, one, type Query, type Transaction, type Value} from './query.ts'
 
 /** What the list filters and sorts by. */
 interface Tables {
@@ -55,11 +55,11 @@ const SORT_COLUMNS = {
 /** Jobs read between two chances for other work of the process. */
 const JOBS_PER_BREATH = 500
 
-export function* job(_tx: Transaction, name: string): Step<JobRecord | null> {
+export function* job(_tx: Transaction, name: string): Query<JobRecord | null> {
   return yield* loadJob(name)
 }
 
-export function* jobs(tx: Transaction, query: JobQuery): Step<Page<JobRecord>> {
+export function* jobs(tx: Transaction, query: JobQuery): Query<Page<JobRecord>> {
   const filtered = matching(builders[tx.dialect.engine], query)
   const counting = filtered.select(({fn}) => fn.countAll<number>().as('total')).compile()
   const counted = yield* one<{total: number}>(counting.sql, counting.parameters as Value[])
@@ -76,7 +76,7 @@ export function* jobs(tx: Transaction, query: JobQuery): Step<Page<JobRecord>> {
   const ids = yield* all<{id: number}>(text, parameters as Value[])
   const rows: JobRecord[] = []
   for (let from = 0; from < ids.length; from += JOBS_PER_BREATH) {
-    if (from > 0) yield* breathe()
+    if (from > 0) yield* yieldToEventLoop()
     const piece = ids.slice(from, from + JOBS_PER_BREATH).map(({id}) => id)
     for (const found of yield* loadJobs(piece)) if (found !== null) rows.push(found)
   }

@@ -15,7 +15,7 @@ import type {
   ToggleResult,
 } from '../../ports/job-store.ts'
 import {insertRequest, writePlanned} from './launch-rows.ts'
-import {all, each, one, oneEach, type Step, type Transaction, type Values} from './query.ts'
+import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {jobOf, type JobRow, searchText, SELECT_JOB} from './rows.ts'
 import {isPaused, timezone} from './settings.ts'
 
@@ -23,13 +23,13 @@ const JOB_BY_NAME = `${SELECT_JOB} WHERE j.name = ? AND j.deleted_at IS NULL`
 const JOB_BY_ID = `${SELECT_JOB} WHERE j.id = ? AND j.deleted_at IS NULL`
 
 /** The live job of that name, or `null`. */
-export function* loadJob(name: string): Step<JobRecord | null> {
+export function* loadJob(name: string): Query<JobRecord | null> {
   const row = yield* one<JobRow>(JOB_BY_NAME, [name])
   return row === null ? null : jobOf(row)
 }
 
 /** The same, locked until the transaction ends: nobody else changes the job meanwhile. */
-export function* lockJob(tx: Transaction, name: string): Step<JobRecord | null> {
+export function* lockJob(tx: Transaction, name: string): Query<JobRecord | null> {
   if (tx.dialect.forUpdate !== '') {
     const lock = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`
     if ((yield* one(lock, [name])) === null) return null
@@ -38,7 +38,7 @@ export function* lockJob(tx: Transaction, name: string): Step<JobRecord | null> 
 }
 
 /** The same for several, in the order of `names`; locks in the order of their names. */
-export function* lockJobs(tx: Transaction, names: readonly string[]): Step<(JobRecord | null)[]> {
+export function* lockJobs(tx: Transaction, names: readonly string[]): Query<(JobRecord | null)[]> {
   if (tx.dialect.forUpdate !== '')
     yield* each(
       `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`,
@@ -52,7 +52,7 @@ export function* lockJobs(tx: Transaction, names: readonly string[]): Step<(JobR
 }
 
 /** Live jobs in the order of `ids`; `null` for one that is gone. */
-export function* loadJobs(ids: readonly number[]): Step<(JobRecord | null)[]> {
+export function* loadJobs(ids: readonly number[]): Query<(JobRecord | null)[]> {
   const rows = yield* oneEach<JobRow>(
     JOB_BY_ID,
     ids.map((id) => [id]),
@@ -61,7 +61,7 @@ export function* loadJobs(ids: readonly number[]): Step<(JobRecord | null)[]> {
 }
 
 /** Names of the live jobs whose parent is `name`, sorted. */
-export function* dependentsOf(name: string): Step<string[]> {
+export function* dependentsOf(name: string): Query<string[]> {
   const rows = yield* all<{name: string}>(
     `SELECT name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> '' ORDER BY name`,
     [name],
@@ -111,13 +111,13 @@ const INSERT_JOB = `INSERT INTO jobs (id, name, ${DEFINED_COLUMNS.join(', ')}, s
   VALUES (?, ?, ${DEFINED_COLUMNS.map(() => '?').join(', ')}, ?, ?, ?, ?, '', 0, ?, ?, '')`
 
 /** Inserts a job; answers its id. */
-export function* insertJob(tx: Transaction, job: NewJob): Step<number> {
+export function* insertJob(tx: Transaction, job: NewJob): Query<number> {
   const [id] = yield* insertJobs(tx, [job])
   return id!
 }
 
 /** Inserts jobs of different names; answers their ids, in order. */
-export function* insertJobs(tx: Transaction, jobs: readonly NewJob[]): Step<number[]> {
+export function* insertJobs(tx: Transaction, jobs: readonly NewJob[]): Query<number[]> {
   if (jobs.length === 0) return []
   const ids = yield* tx.dialect.takeNumbers('job', jobs.length)
   yield* each(
@@ -159,7 +159,7 @@ export interface RedefinedJob extends Omit<NewJob, 'counters'> {
  * Replaces the definitions of different jobs and what follows from them; counters, status and decided times
  * stay.
  */
-export function* updateJobs(tx: Transaction, jobs: readonly RedefinedJob[]): Step<void> {
+export function* updateJobs(tx: Transaction, jobs: readonly RedefinedJob[]): Query<void> {
   yield* each(
     UPDATE_JOB,
     jobs.map((job) => [...definedValues(job), tx.now, job.id]),
@@ -185,7 +185,7 @@ export function* updateJobs(tx: Transaction, jobs: readonly RedefinedJob[]): Ste
 
 const FRESH = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
 
-export function* submit(tx: Transaction, request: SubmitRequest): Step<SubmitResult> {
+export function* submit(tx: Transaction, request: SubmitRequest): Query<SubmitResult> {
   const known = yield* recall<SubmitResult>(tx, request.idempotency)
   if (known !== null) return known
   const {spec} = request
@@ -215,7 +215,7 @@ export function* applyChange(
   existing: JobRecord | null,
   spec: JobSpec,
   change: DefinitionChange,
-): Step<number> {
+): Query<number> {
   if (existing === null) return yield* insertJob(tx, {...change, spec, counters: FRESH})
   yield* applyChanges(tx, [{existing, spec, change}])
   return existing.id
@@ -229,7 +229,7 @@ export interface Redefinition {
 }
 
 /** The same for stored jobs, all different: as many statements for a thousand as for one. */
-export function* applyChanges(tx: Transaction, given: readonly Redefinition[]): Step<void> {
+export function* applyChanges(tx: Transaction, given: readonly Redefinition[]): Query<void> {
   const changed = given.filter(({change}) => change.changed)
   yield* updateJobs(
     tx,
@@ -245,7 +245,7 @@ export function* applyChanges(tx: Transaction, given: readonly Redefinition[]): 
 export function* passOver(
   tx: Transaction,
   given: readonly {readonly job: JobRecord; readonly rows: DefinitionChange['missed']}[],
-): Step<void> {
+): Query<void> {
   const planned = given.flatMap(({job, rows}) => {
     return rows.length === 0 ? [] : [{job: {id: job.id, name: job.spec.name}, rows}]
   })
@@ -276,7 +276,7 @@ export function unmatched(
 type FamilyProblem = Extract<SubmitResult, {kind: 'parent_unknown' | 'cycle' | 'ephemeral_parent'}>
 
 /** What is wrong with the place of `spec` among parents and dependents, as they are stored. */
-function* familyProblem(spec: JobSpec): Step<FamilyProblem | null> {
+function* familyProblem(spec: JobSpec): Query<FamilyProblem | null> {
   if (spec.ephemeral) {
     const dependents = yield* dependentsOf(spec.name)
     if (dependents.length > 0) return {kind: 'ephemeral_parent', parent: spec.name, dependents}
@@ -299,7 +299,11 @@ function* familyProblem(spec: JobSpec): Step<FamilyProblem | null> {
   return null
 }
 
-export function* toggle(tx: Transaction, name: string, ifMatch: RevisionMatch): Step<ToggleResult> {
+export function* toggle(
+  tx: Transaction,
+  name: string,
+  ifMatch: RevisionMatch,
+): Query<ToggleResult> {
   const existing = yield* lockJob(tx, name)
   if (existing === null) return {kind: 'unknown'}
   const refusal = unmatched(ifMatch, existing)
@@ -332,7 +336,7 @@ function keyOf({scope, key}: Idempotency): [scope: string, key: string] {
 export function* recall<Result>(
   tx: Transaction,
   idempotency: Idempotency | null,
-): Step<Result | {readonly kind: 'idempotency_mismatch'} | null> {
+): Query<Result | {readonly kind: 'idempotency_mismatch'} | null> {
   if (idempotency === null) return null
   const row = yield* one<{fingerprint: string; answer: string}>(
     `SELECT fingerprint, answer FROM idempotency WHERE scope = ? AND key = ? AND created_at > ?`,
@@ -352,7 +356,7 @@ export function* remember(
   tx: Transaction,
   idempotency: Idempotency | null,
   answer: unknown,
-): Step<void> {
+): Query<void> {
   if (idempotency === null) return
   yield* all(
     `INSERT INTO idempotency (scope, key, fingerprint, answer, created_at) VALUES (?, ?, ?, ?, ?)

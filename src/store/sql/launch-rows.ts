@@ -4,7 +4,7 @@
  */
 import type {JobRecord} from '../../core/job.ts'
 import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/launch-record.ts'
-import {all, each, one, type Step, type Transaction, type Values} from './query.ts'
+import {all, each, one, type Query, type Transaction, type Values} from './query.ts'
 import {
   INSERT_LAUNCH,
   INSERT_PENDING,
@@ -54,7 +54,7 @@ export interface RequestRow {
 }
 
 /** Stores a request to launch; answers its launch number. */
-export function* insertRequest(tx: Transaction, request: RequestRow): Step<number> {
+export function* insertRequest(tx: Transaction, request: RequestRow): Query<number> {
   const [group] = yield* tx.dialect.takeNumbers('launch', 1)
   const {job, cause, forced} = request
   const row = {cause, forced, decision: 'pending', scheduledAt: tx.now} as const
@@ -87,7 +87,7 @@ export function* writePlanned(
   tx: Transaction,
   planned: readonly PlannedRows[],
   term: number | null,
-): Step<WrittenRow[]> {
+): Query<WrittenRow[]> {
   const merging = planned.filter(({rows}) => rows[0] !== undefined && isMerged(rows[0]))
   const newest = yield* each<LaunchRow>(
     NEWEST_PLANNED,
@@ -172,7 +172,7 @@ export function extendInto(
 }
 
 /** One pending execution for each target of launched rows. */
-export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Step<void> {
+export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Query<void> {
   const pending: PendingExecution[] = []
   for (const {launch, targets} of rows) {
     targets.forEach(({nodeId, nodeName}, slot) => {
@@ -195,7 +195,7 @@ const IN_THE_WAY = `${OPEN_OF_NAME} AND (decision = 'launched' OR cause = 'sched
 export function* firstOpen({
   id,
   spec: {name},
-}: JobRecord): Step<{readonly group: number; readonly isOwn: boolean} | null> {
+}: JobRecord): Query<{readonly group: number; readonly isOwn: boolean} | null> {
   const row = yield* one<{group_id: number; job_id: number}>(
     `SELECT group_id, job_id FROM launches WHERE job_name = ? AND open = 1
       ORDER BY CASE WHEN job_id = ? THEN 0 ELSE 1 END, group_id LIMIT 1`,
@@ -207,7 +207,7 @@ export function* firstOpen({
 /**
  * For each name the oldest open launch a planned time may not overlap: launched, or itself a planned time.
  */
-export function* inTheWay(names: readonly string[]): Step<(number | null)[]> {
+export function* inTheWay(names: readonly string[]): Query<(number | null)[]> {
   const rows = yield* each<{group_id: number}>(
     IN_THE_WAY,
     names.map((name) => [name]),
@@ -221,7 +221,7 @@ const IN_THE_WAY_OF_REQUEST = `${OPEN_OF_NAME} AND group_id <> ?
 /** For each pending row the oldest other launch of its name that it may not overlap. */
 export function* inTheWayOfRequests(
   requests: readonly {readonly name: string; readonly group: number}[],
-): Step<(number | null)[]> {
+): Query<(number | null)[]> {
   const rows = yield* each<{group_id: number}>(
     IN_THE_WAY_OF_REQUEST,
     requests.map(({name, group}) => [name, group, group]),

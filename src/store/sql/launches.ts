@@ -27,13 +27,13 @@ import {
   type WrittenRow,
 } from './launch-rows.ts'
 import {fence} from './lease.ts'
-import {all, each, one, oneEach, type Step, type Transaction} from './query.ts'
+import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
 import {jobOf, type JobRow, LAUNCH_COLUMNS, launchOf, type LaunchRow, SELECT_JOB} from './rows.ts'
 
 type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 
-export function* applyLaunches(tx: Transaction, request: Request): Step<Result> {
+export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
   yield* fence(tx, request.term)
   const dues = yield* applyDues(tx, request.term, request.dues)
   const requests = yield* applyRequests(tx, request.term, request.requests)
@@ -59,7 +59,7 @@ interface DueJobRow {
 
 const MOVE_NEXT = `UPDATE jobs SET next_at = ?, decided_until = ? WHERE id = ?`
 
-function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[]): Step<Outcome> {
+function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[]): Query<Outcome> {
   const jobs = yield* lockDueJobs(tx, dues)
   const forbidding = dues.filter(launchesUnderForbid).flatMap(({jobId}) => {
     const name = jobs.get(jobId)?.name
@@ -96,7 +96,10 @@ function lockIfFree({dialect}: Transaction): string {
 }
 
 /** Jobs by id, those that are free locked in the order of their ids. */
-function* lockDueJobs(tx: Transaction, dues: readonly DueDecision[]): Step<Map<number, DueJobRow>> {
+function* lockDueJobs(
+  tx: Transaction,
+  dues: readonly DueDecision[],
+): Query<Map<number, DueJobRow>> {
   const ids = dues.map(({jobId}) => jobId).toSorted((a, b) => a - b)
   const rows = yield* oneEach<DueJobRow>(
     `SELECT id, name, revision, next_at FROM jobs WHERE id = ? AND deleted_at IS NULL${lockIfFree(tx)}`,
@@ -120,7 +123,7 @@ function* applyRequests(
   tx: Transaction,
   term: number,
   requests: readonly RequestDecision[],
-): Step<Outcome> {
+): Query<Outcome> {
   const rows = yield* lockPending(tx, requests)
   const forbidding = requests.flatMap((request) => {
     const row = rows.get(request.group)
@@ -179,7 +182,7 @@ function* applyRequests(
 function* lockPending(
   tx: Transaction,
   requests: readonly RequestDecision[],
-): Step<Map<number, LaunchRecord>> {
+): Query<Map<number, LaunchRecord>> {
   const groups = requests.map(({group}) => group).toSorted((a, b) => a - b)
   const rows = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ? AND decision = 'pending'
@@ -196,7 +199,7 @@ const PLANNED_BEFORE = `SELECT ${LAUNCH_COLUMNS} FROM launches
   WHERE job_id = ? AND cause = 'schedule' AND scheduled_at < ? ORDER BY scheduled_at DESC LIMIT 1`
 
 /** A pending row ends without a launch; a planned time joins the row before it when they say the same. */
-function* giveUp(tx: Transaction, ended: LaunchRecord): Step<LaunchRecord> {
+function* giveUp(tx: Transaction, ended: LaunchRecord): Query<LaunchRecord> {
   const closed = {...ended, open: false}
   if (ended.cause === 'schedule') {
     const before = yield* one<LaunchRow>(PLANNED_BEFORE, [ended.jobId, ended.scheduledAt])
@@ -225,7 +228,7 @@ function* giveUp(tx: Transaction, ended: LaunchRecord): Step<LaunchRecord> {
  */
 
 /** Reads only the due part of an index: its cost does not grow with the jobs that are not due. */
-export function* loadDue(tx: Transaction, request: {readonly limit: number}): Step<DueWork> {
+export function* loadDue(tx: Transaction, request: {readonly limit: number}): Query<DueWork> {
   const rows = yield* all<JobRow>(
     `${SELECT_JOB} WHERE j.next_at <= ? ORDER BY j.next_at, j.id LIMIT ?`,
     [tx.now, request.limit],
@@ -251,7 +254,7 @@ const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
 export function* loadRequests(
   tx: Transaction,
   request: {readonly afterGroup: number; readonly limit: number},
-): Step<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
+): Query<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
   const rows = yield* all<LaunchRow>(PENDING_AFTER, [request.afterGroup, request.limit])
   const launches = rows.map(launchOf)
   const jobs = yield* loadJobs(launches.map(({jobId}) => jobId))
@@ -280,7 +283,7 @@ interface CandidateRow {
  */
 const WAITING_COUNTED_MAX = 2_000
 
-export function* candidates(_tx: Transaction): Step<readonly Candidate[]> {
+export function* candidates(_tx: Transaction): Query<readonly Candidate[]> {
   const rows = yield* all<CandidateRow>(
     `SELECT m.id, m.name, m.tags, m.slots,
       (SELECT count(*) FROM (SELECT 1 AS found FROM executions e
@@ -295,7 +298,7 @@ export function* candidates(_tx: Transaction): Step<readonly Candidate[]> {
 
 /* Requests by hand: stored at once, decided by the leader. */
 
-export function* requestRun(tx: Transaction, request: RunRequest): Step<RunResult> {
+export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
   const known = yield* recall<RunResult>(tx, request.idempotency)
   if (known !== null) return known
   const {name, forced} = request

@@ -4,7 +4,7 @@
  */
 import type {HeldLease, Lease} from '../../ports/leader-store.ts'
 import {TermOver} from '../../ports/store-errors.ts'
-import {all, one, type Step, type Transaction} from './query.ts'
+import {all, one, type Query, type Transaction} from './query.ts'
 
 export function* acquireLease(
   tx: Transaction,
@@ -14,7 +14,7 @@ export function* acquireLease(
     readonly ttlMs: number
     readonly unchanged?: HeldLease | null
   },
-): Step<Lease | null> {
+): Query<Lease | null> {
   const {holder, nodeId, ttlMs, unchanged = null} = request
   const expiresAt = tx.now + ttlMs
   // Compared by the write itself: a renewal that comes first makes it another row.
@@ -31,7 +31,7 @@ export function* acquireLease(
   return row === null ? null : {term: row.term, expiresAt}
 }
 
-export function* heldLease(_tx: Transaction): Step<HeldLease | null> {
+export function* heldLease(_tx: Transaction): Query<HeldLease | null> {
   const row = yield* one<{term: number; holder: string; expires_at: number}>(
     `SELECT term, holder, expires_at FROM leader WHERE holder <> ''`,
   )
@@ -41,7 +41,7 @@ export function* heldLease(_tx: Transaction): Step<HeldLease | null> {
 export function* renewLease(
   tx: Transaction,
   request: {readonly term: number; readonly holder: string; readonly ttlMs: number},
-): Step<boolean> {
+): Query<boolean> {
   const row = yield* one(
     `UPDATE leader SET expires_at = ? WHERE term = ? AND holder = ? RETURNING term`,
     [tx.now + request.ttlMs, request.term, request.holder],
@@ -56,7 +56,7 @@ export function* renewLease(
 export function* resignLease(
   _tx: Transaction,
   request: {readonly term: number; readonly holder: string},
-): Step<void> {
+): Query<void> {
   yield* all(
     `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0
       WHERE term = ? AND holder = ?`,
@@ -65,7 +65,7 @@ export function* resignLease(
 }
 
 /** For an engine whose owner is alone: whoever held the lease before is gone. */
-export function* vacateLease(_tx: Transaction): Step<void> {
+export function* vacateLease(_tx: Transaction): Query<void> {
   yield* all(
     `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0 WHERE holder <> ''`,
   )
@@ -73,7 +73,7 @@ export function* vacateLease(_tx: Transaction): Step<void> {
 
 export function* leader(
   tx: Transaction,
-): Step<{readonly term: number; readonly nodeId: string; readonly expiresAt: number} | null> {
+): Query<{readonly term: number; readonly nodeId: string; readonly expiresAt: number} | null> {
   const row = yield* one<{term: number; node_id: string; expires_at: number}>(
     `SELECT term, node_id, expires_at FROM leader WHERE holder <> '' AND expires_at > ?`,
     [tx.now],
@@ -82,7 +82,7 @@ export function* leader(
 }
 
 /** Throws `TermOver` unless `term` is the one in force; held off takeovers until the transaction ends. */
-export function* fence(tx: Transaction, term: number): Step<void> {
+export function* fence(tx: Transaction, term: number): Query<void> {
   const row = yield* one(
     `SELECT term FROM leader WHERE term = ? AND holder <> ''${tx.dialect.forKeyShare}`,
     [term],

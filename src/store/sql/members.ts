@@ -1,7 +1,7 @@
 /** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
 import type {MemberRecord} from '../../core/node.ts'
 import type {
-  BeatAnswer,
+  BeatReply,
   JoinRequest,
   MemberStore,
   NodeStore,
@@ -9,7 +9,7 @@ import type {
 } from '../../ports/node-store.ts'
 import {endAll} from './finish.ts'
 import {fence} from './lease.ts'
-import {all, one, oneEach, type Step, type Transaction} from './query.ts'
+import {all, one, oneEach, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf, memberOf, type MemberRow} from './rows.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
@@ -26,7 +26,7 @@ export function* join(
   tx: Transaction,
   {member}: JoinRequest,
   freshMs: number,
-): Step<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}> {
+): Query<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}> {
   yield* lockName(tx, member.name)
   const holder = yield* one<{id: string}>(
     `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND ${PRESENT}
@@ -68,20 +68,20 @@ export function* join(
   return {kind: 'joined'}
 }
 
-export function* members(_tx: Transaction): Step<readonly MemberRecord[]> {
+export function* members(_tx: Transaction): Query<readonly MemberRecord[]> {
   const rows = yield* all<MemberRow>(`SELECT ${MEMBER_COLUMNS} FROM members ORDER BY name, id`)
   return rows.map(memberOf)
 }
 
 export function* failMember(
   tx: Transaction,
-  {term, nodeId, judged}: Parameters<MemberStore['failMember']>[0],
-): Step<boolean> {
+  {term, nodeId, observed}: Parameters<MemberStore['failMember']>[0],
+): Query<boolean> {
   yield* fence(tx, term)
   const failed = yield* one(
     `UPDATE members SET status = 'failed'
       WHERE id = ? AND incarnation = ? AND heartbeat_at = ? AND ${PRESENT} RETURNING id`,
-    [nodeId, judged.incarnation, judged.heartbeatAt],
+    [nodeId, observed.incarnation, observed.heartbeatAt],
   )
   return failed !== null
 }
@@ -92,8 +92,8 @@ type Beat = Parameters<NodeStore['beat']>[0]
  * Members that are there are heard by one statement for all of them; one that was given up, or left, must
  * come back. Answers each, in order.
  */
-export function* beat(tx: Transaction, beats: readonly Beat[]): Step<readonly BeatAnswer[]> {
-  const answers: BeatAnswer[] = []
+export function* beat(tx: Transaction, beats: readonly Beat[]): Query<readonly BeatReply[]> {
+  const answers: BeatReply[] = []
   for (const round of roundsOf(beats)) {
     const heard = yield* oneEach(
       `UPDATE members SET heartbeat_at = ?, status = ?
@@ -120,7 +120,7 @@ function roundsOf(beats: readonly Beat[]): (Beat & {readonly index: number})[][]
 }
 
 /** Two identities are never present under one name, whichever of them is heard of again. */
-function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Beat): Step<BeatAnswer> {
+function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Beat): Query<BeatReply> {
   const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
   if (named === null) return 'unknown'
   yield* lockName(tx, named.name)
@@ -144,7 +144,7 @@ function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Beat): Step<B
 }
 
 /** Whoever joins under a name, or comes back to it, waits here for others that do, and for their claims. */
-function* lockName(tx: Transaction, name: string): Step<void> {
+function* lockName(tx: Transaction, name: string): Query<void> {
   yield* all(`SELECT id FROM members WHERE name = ? ORDER BY id${tx.dialect.forUpdate}`, [name])
 }
 
@@ -162,10 +162,10 @@ const HOLDS_NOTHING = (['pending', 'running'] as const)
   })
   .join(' AND ')
 
-export function* forgetMembers(
+export function* pruneMembers(
   tx: Transaction,
-  {term, leftAfterMs, failedAfterMs, limit}: Parameters<MemberStore['forgetMembers']>[0],
-): Step<readonly MemberRecord[]> {
+  {term, leftAfterMs, failedAfterMs, limit}: Parameters<MemberStore['pruneMembers']>[0],
+): Query<readonly MemberRecord[]> {
   yield* fence(tx, term)
   // Whoever holds one right now has heard of it, or claims for it: it is not forgotten.
   const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} SKIP LOCKED`
@@ -192,8 +192,8 @@ export function* forgetMembers(
 /** Locks the member first, as a claim does: what it claims is seen here, or it claims nothing. */
 export function* removeMember(
   tx: Transaction,
-  {nodeId, limit, dice}: Parameters<MemberStore['removeMember']>[0],
-): Step<RemoveResult> {
+  {nodeId, limit, jitter}: Parameters<MemberStore['removeMember']>[0],
+): Query<RemoveResult> {
   const row = yield* one<MemberRow>(
     `SELECT ${MEMBER_COLUMNS} FROM members WHERE id = ?${tx.dialect.forUpdate}`,
     [nodeId],
@@ -208,13 +208,13 @@ export function* removeMember(
     [nodeId, limit],
   )
   const reason = status === 'left' ? 'node_stopped' : 'node_lost'
-  const finished = yield* endAll(tx, running.map(keyOf), 'lost', reason, dice)
+  const finished = yield* endAll(tx, running.map(keyOf), 'lost', reason, jitter)
   if (running.length === limit) return {kind: 'ending', finished}
   yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
   yield* forgetClaims(nodeId)
   return {kind: 'removed', member, finished}
 }
 
-function* forgetClaims(nodeId: string): Step<void> {
+function* forgetClaims(nodeId: string): Query<void> {
   yield* all(`DELETE FROM node_claims WHERE node_id = ?`, [nodeId])
 }

@@ -5,7 +5,7 @@
 import {assert} from '../../lib/assert.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
-import {cancelled, claim, giveBack, standingClaims, verifyClaims} from './claims.ts'
+import {cancelled, claim, releaseClaims, activeClaims, verifyClaims} from './claims.ts'
 import {deleteJob, resetHistory} from './delete-job.ts'
 import {cancelExecution, finish, rescue} from './finish.ts'
 import {
@@ -22,11 +22,11 @@ import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease, vacateLease} from './lease.ts'
-import {beat, failMember, forgetMembers, join, members, removeMember} from './members.ts'
+import {beat, failMember, pruneMembers, join, members, removeMember} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
-import type {Step, Transaction} from './query.ts'
-import {applyMoves, endStrays, loadStray} from './reassign.ts'
+import type {Query, Transaction} from './query.ts'
+import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
 import {
   agreeTimezone,
@@ -49,7 +49,7 @@ export interface Runner {
 }
 
 /** What an engine adds of its own. */
-export type EngineMethods = Pick<Store, 'facts' | 'backup' | 'close'>
+export type EngineMethods = Pick<Store, 'info' | 'backup' | 'close'>
 
 export function assembleStore(runner: Runner, engine: EngineMethods): Store {
   const {write, read} = runner
@@ -85,9 +85,9 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     loadRequests: (request) => read('loadRequests', request),
     candidates: () => read('candidates'),
     applyLaunches: (request) => write('applyLaunches', request),
-    loadStray: (request) => read('loadStray', request),
-    applyMoves: (request) => write('applyMoves', request),
-    endStrays: (request) => write('endStrays', request),
+    loadStuck: (request) => read('loadStuck', request),
+    applyReassignments: (request) => write('applyReassignments', request),
+    endStuck: (request) => write('endStuck', request),
     rescue: (request) => write('rescue', request),
     prune: (request) => write('prune', request),
 
@@ -100,10 +100,10 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
 
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
-    standingClaims: (life) => read('standingClaims', life),
-    giveBack: (claims) => write('giveBack', claims),
+    activeClaims: (life) => read('activeClaims', life),
+    releaseClaims: (claims) => write('releaseClaims', claims),
     failMember: (request) => write('failMember', request),
-    forgetMembers: (request) => write('forgetMembers', request),
+    pruneMembers: (request) => write('pruneMembers', request),
     removeMember: (request) => write('removeMember', request),
     cancelExecution: (name, key) => write('cancelExecution', name, key),
 
@@ -162,10 +162,10 @@ export const READS = {
   loadDue,
   loadRequests,
   candidates,
-  loadStray,
+  loadStuck,
   verifyClaims,
   cancelled,
-  standingClaims,
+  activeClaims,
   members,
   policies,
   policy,
@@ -176,7 +176,7 @@ export const READS = {
 export type InputOf<F> = F extends (tx: Transaction, ...input: infer Input) => unknown
   ? Input
   : never
-export type ResultOf<F> = F extends (tx: Transaction, ...input: never[]) => Step<infer Result>
+export type ResultOf<F> = F extends (tx: Transaction, ...input: never[]) => Query<infer Result>
   ? Result
   : never
 
@@ -186,9 +186,11 @@ export type ReadInput<Name extends ReadName> = InputOf<Reads[Name]>
 export type ReadResult<Name extends ReadName> = ResultOf<Reads[Name]>
 
 /** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
-export function readStep(name: ReadName): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+export function readQuery(
+  name: ReadName,
+): (tx: Transaction, ...input: unknown[]) => Query<unknown> {
   // The steps take different inputs; which fits is checked where name and input are still together.
-  return READS[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
+  return READS[name] as unknown as (tx: Transaction, ...input: unknown[]) => Query<unknown>
 }
 
 /*
@@ -209,10 +211,10 @@ export const WRITES = {
   resignLease,
   vacateLease,
   applyLaunches,
-  applyMoves,
-  endStrays,
+  applyReassignments,
+  endStuck,
   rescue,
-  giveBack,
+  releaseClaims,
   prune,
   claim,
   appendOutput,
@@ -220,7 +222,7 @@ export const WRITES = {
   beat,
   join,
   failMember,
-  forgetMembers,
+  pruneMembers,
   removeMember,
   cancelExecution,
   putPolicy,
@@ -236,9 +238,9 @@ export type WriteInput<Name extends WriteName> = InputOf<Writes[Name]>
 export type WriteResult<Name extends WriteName> = ResultOf<Writes[Name]>
 
 /** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
-export function writeStep(
+export function writeQuery(
   name: WriteName,
-): (tx: Transaction, ...input: unknown[]) => Step<unknown> {
+): (tx: Transaction, ...input: unknown[]) => Query<unknown> {
   // The steps take different inputs; which fits is checked where name and input are still together.
-  return WRITES[name] as unknown as (tx: Transaction, ...input: unknown[]) => Step<unknown>
+  return WRITES[name] as unknown as (tx: Transaction, ...input: unknown[]) => Query<unknown>
 }

@@ -4,10 +4,10 @@ import type {ExecutionView} from '../../ports/history-store.ts'
 import type {OutputAppend} from '../../ports/node-store.ts'
 import {
   all,
-  breathe,
+  yieldToEventLoop,
   each,
   oneEach,
-  type Step,
+  type Query,
   type Transaction,
   type Value,
   type Values,
@@ -18,7 +18,7 @@ import {BY_KEY, keyText, keyValues} from './rows.ts'
 export function* appendOutput(
   tx: Transaction,
   items: readonly OutputAppend[],
-): Step<readonly boolean[]> {
+): Query<readonly boolean[]> {
   const rows = yield* lockRunning(tx, items)
   const known = new Map<string, number>()
   rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
@@ -43,7 +43,7 @@ export function* appendOutput(
 function* lockRunning(
   tx: Transaction,
   items: readonly OutputAppend[],
-): Step<({output_bytes: number} | null)[]> {
+): Query<({output_bytes: number} | null)[]> {
   const order = items
     .map(({key}, index) => ({key, index}))
     .toSorted((a, b) => compareKeys(a.key, b.key))
@@ -88,7 +88,7 @@ export interface KeptBytes {
 }
 
 /** At most `limit` kept bytes from position `from` on; later ones when those are gone. */
-export function* readOutput(key: ExecutionKey, from: number, limit: number): Step<KeptBytes> {
+export function* readOutput(key: ExecutionKey, from: number, limit: number): Query<KeptBytes> {
   const [chunks = []] = yield* chunksFrom([{key, from}])
   return keptIn(chunks, from, limit)
 }
@@ -118,7 +118,7 @@ export function* withOutput(
   tx: Transaction,
   executions: readonly ExecutionRecord[],
   outputBytes: number,
-): Step<ExecutionView[]> {
+): Query<ExecutionView[]> {
   const wanted = Math.min(outputBytes, tx.limits.outputKeptBytes)
   const rowsMax = Math.max(1, Math.min(READ_ROWS_MAX, Math.floor(READ_BYTES_MAX / (wanted + 1))))
   const views: ExecutionView[] = []
@@ -132,7 +132,7 @@ export function* withOutput(
       ends.map(({key, from}, index) => [key, keptIn(found[index] ?? [], from, wanted)]),
     )
     for (const execution of piece) views.push(viewOf(execution, kept.get(execution) ?? null))
-    yield* breathe()
+    yield* yieldToEventLoop()
   }
   return views
 }
@@ -190,7 +190,7 @@ const DROP_BEFORE = `DELETE FROM output WHERE ${BY_KEY} AND at_byte + length(byt
  * Adds a stretch to each of several executions (at most one each). Answers how many bytes each has written
  * now; the caller stores that with the execution.
  */
-export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Step<number[]> {
+export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Query<number[]> {
   const fresh = stretches.map(unknownPart)
   const growing = fresh.filter(({bytes}) => bytes.length > 0)
   const following = growing.filter(({offset, knownBytes}) => offset === knownBytes && offset > 0)
@@ -240,12 +240,12 @@ function sizeOf(answers: readonly (readonly {size: number}[])[]): number {
 }
 
 /** The size of all kept output is a sum of these rows: adding one never waits for another transaction. */
-function* noteSize(bytes: number): Step<void> {
+function* noteSize(bytes: number): Query<void> {
   if (bytes !== 0) yield* all(`INSERT INTO output_sizes (bytes) VALUES (?)`, [bytes])
 }
 
 /** Deletes all kept output of the executions; answers how many bytes that was. */
-export function* dropOutput(keys: readonly ExecutionKey[]): Step<number> {
+export function* dropOutput(keys: readonly ExecutionKey[]): Query<number> {
   const dropped = yield* each<{size: number}>(
     `DELETE FROM output WHERE ${BY_KEY} RETURNING length(bytes) AS size`,
     keys.map(keyValues),
@@ -256,7 +256,7 @@ export function* dropOutput(keys: readonly ExecutionKey[]): Step<number> {
 }
 
 /** Deletes all kept output of whole launches; answers how many bytes that was. */
-export function* dropOutputOfLaunches(groups: readonly number[]): Step<number> {
+export function* dropOutputOfLaunches(groups: readonly number[]): Query<number> {
   const dropped = yield* each<{size: number}>(
     `DELETE FROM output WHERE group_id = ? RETURNING length(bytes) AS size`,
     groups.map((group) => [group]),
@@ -267,7 +267,7 @@ export function* dropOutputOfLaunches(groups: readonly number[]): Step<number> {
 }
 
 /** Bytes of output kept in all; folds the notes into one row. */
-export function* totalOutputBytes(_tx: Transaction): Step<number> {
+export function* totalOutputBytes(_tx: Transaction): Query<number> {
   const rows = yield* all<{bytes: number}>(`DELETE FROM output_sizes RETURNING bytes`)
   const total = rows.reduce((sum, {bytes}) => sum + bytes, 0)
   yield* noteSize(total)
@@ -277,7 +277,7 @@ export function* totalOutputBytes(_tx: Transaction): Step<number> {
 /** Of each execution the chunks that hold bytes from position `from` on, in order. */
 export function* chunksFrom(
   wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
-): Step<ChunkRow[][]> {
+): Query<ChunkRow[][]> {
   return yield* each<ChunkRow>(
     `SELECT at_byte, bytes FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) > ?
       ORDER BY at_byte`,

@@ -8,7 +8,7 @@ import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
 import {IDEMPOTENCY_KEPT_MS} from './jobs.ts'
 import {fence} from './lease.ts'
 import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from './output.ts'
-import {all, each, one, oneEach, type Step, type Transaction, type Values} from './query.ts'
+import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {type ExecutionRow, keyOf} from './rows.ts'
 
 const DAY_MS = 86_400_000
@@ -26,7 +26,7 @@ interface Budget {
   more: boolean
 }
 
-export function* prune(tx: Transaction, request: PruneRequest): Step<PruneResult> {
+export function* prune(tx: Transaction, request: PruneRequest): Query<PruneResult> {
   yield* fence(tx, request.term)
   const budget: Budget = {
     rowsLeft: request.rowLimit,
@@ -58,7 +58,7 @@ interface Piece {
   readonly isLast: boolean
 }
 
-function* someJobs({after, jobLimit}: PruneRequest): Step<Piece> {
+function* someJobs({after, jobLimit}: PruneRequest): Query<Piece> {
   const rows = yield* all<{id: number}>(
     `SELECT id FROM jobs WHERE id > ? AND deleted_at IS NULL ORDER BY id LIMIT ?`,
     [after, jobLimit],
@@ -68,7 +68,7 @@ function* someJobs({after, jobLimit}: PruneRequest): Step<Piece> {
 }
 
 /** One committed after a launch with a larger number is passed over: a round over all jobs sees it. */
-function* someLaunched({after, jobLimit}: PruneRequest): Step<Piece> {
+function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
   const rows = yield* all<{group_id: number; id: number | null}>(
     `SELECT l.group_id, j.id FROM launches l
       LEFT JOIN jobs j ON j.id = l.job_id AND j.deleted_at IS NULL
@@ -99,7 +99,7 @@ function* excess(
   budget: Budget,
   request: PruneRequest,
   ids: readonly number[],
-): Step<number[]> {
+): Query<number[]> {
   const {keepLaunches, keepUnlaunched, keepMs} = request
   // One more than may be deleted tells that more is waiting.
   const limit = request.rowLimit + 1
@@ -126,7 +126,7 @@ function* excess(
 }
 
 /** Deletes launches with their executions and output while the budget lasts; a first one always goes. */
-function* pruneLaunches(budget: Budget, groups: readonly number[]): Step<boolean> {
+function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<boolean> {
   const candidates = groups.slice(0, Math.max(1, budget.rowsLeft))
   const sizes = yield* oneEach<{size: number}>(
     `SELECT count(*) AS size FROM executions WHERE group_id = ?`,
@@ -153,7 +153,7 @@ function* pruneLaunches(budget: Budget, groups: readonly number[]): Step<boolean
  * Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough. In
  * the order of the index that has no other jobs, so that the living ones are not gone through.
  */
-function* pruneTombstones(tx: Transaction, budget: Budget): Step<void> {
+function* pruneTombstones(tx: Transaction, budget: Budget): Query<void> {
   const jobs = yield* all<{id: number}>(
     `SELECT id FROM jobs WHERE deleted_at IS NOT NULL
       AND (kept_group IS NULL OR deleted_at <= ?)
@@ -176,7 +176,7 @@ function* pruneTombstones(tx: Transaction, budget: Budget): Step<void> {
 }
 
 /** The oldest output goes first; the executions stay and say that it was cut. */
-function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Step<void> {
+function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Query<void> {
   let total = yield* totalOutputBytes(tx)
   if (total <= keepBytes) return
   const oldest = yield* all<ExecutionRow & {size: number}>(
@@ -198,7 +198,7 @@ function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Step<
 }
 
 /** Rows that belong to no job; each kind is small or trickles in. */
-function* pruneOther(tx: Transaction, budget: Budget): Step<void> {
+function* pruneOther(tx: Transaction, budget: Budget): Query<void> {
   const deletions: [string, Values][] = [
     [
       `DELETE FROM idempotency WHERE (scope, key) IN

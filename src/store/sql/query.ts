@@ -26,40 +26,40 @@ export interface RunEach {
 }
 
 /** A place in a long read where the driver may let other work of the process go first. */
-export interface Breathe {
+export interface YieldToEventLoop {
   readonly kind: 'breathe'
 }
 
-export type Command = RunAll | RunEach | Breathe
+export type Statement = RunAll | RunEach | YieldToEventLoop
 /** `Row[]` for `all`, `Row[][]` (one entry a row of values) for `each`, nothing for `breathe`. */
-export type Answer = Row[] | Row[][] | undefined
+export type StatementResult = Row[] | Row[][] | undefined
 
-export type Step<Result> = Generator<Command, Result, Answer>
+export type Query<Result> = Generator<Statement, Result, StatementResult>
 
 /** All rows a statement answers; `[]` for one that answers none. */
-export function* all<R = Row>(sql: string, values: Values = []): Step<R[]> {
+export function* all<R = Row>(sql: string, values: Values = []): Query<R[]> {
   return (yield {kind: 'all', sql, values}) as R[]
 }
 
 /** The first row, or `null`. */
-export function* one<R = Row>(sql: string, values: Values = []): Step<R | null> {
+export function* one<R = Row>(sql: string, values: Values = []): Query<R | null> {
   const rows = (yield {kind: 'all', sql, values}) as R[]
   return rows[0] ?? null
 }
 
 /** Runs `sql` once for each of `rows`; answers what each returned. Costs nothing when there are none. */
-export function* each<R = Row>(sql: string, rows: readonly Values[]): Step<R[][]> {
+export function* each<R = Row>(sql: string, rows: readonly Values[]): Query<R[][]> {
   if (rows.length === 0) return []
   return (yield {kind: 'each', sql, rows}) as R[][]
 }
 
 /** `each`, with the first row of every answer or `null`. */
-export function* oneEach<R = Row>(sql: string, rows: readonly Values[]): Step<(R | null)[]> {
+export function* oneEach<R = Row>(sql: string, rows: readonly Values[]): Query<(R | null)[]> {
   const answers = yield* each<R>(sql, rows)
   return answers.map((answer) => answer[0] ?? null)
 }
 
-export function* breathe(): Step<void> {
+export function* yieldToEventLoop(): Query<void> {
   yield {kind: 'breathe'}
 }
 
@@ -85,9 +85,9 @@ export interface Dialect {
   /** Creates a sequence that starts at 1. */
   createSequence(name: Sequence): string
   /** `count` growing numbers never handed out before, nor after a restart. */
-  takeNumbers(name: Sequence, count: number): Step<number[]>
+  takeNumbers(name: Sequence, count: number): Query<number[]>
   /** Makes a sequence leave out at least `count` numbers. */
-  skipNumbers(name: Sequence, count: number): Step<void>
+  skipNumbers(name: Sequence, count: number): Query<void>
 }
 
 /** Sizes the steps obey; from configuration. */

@@ -1,13 +1,13 @@
 /** Pending executions that their node does not take, and giving them to other nodes. */
 import {lostLine} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
-import type {StrayExecution} from '../../core/reassign.ts'
-import type {Applied, LeaderStore, StrayPlace} from '../../ports/leader-store.ts'
+import type {StuckExecution} from '../../core/reassign.ts'
+import type {Applied, LeaderStore, StuckPosition} from '../../ports/leader-store.ts'
 import type {FinishOutcome} from '../../ports/node-store.ts'
-import {loadLedger, writeLedger} from './finish-rows.ts'
+import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {loadJobs} from './jobs.ts'
 import {fence} from './lease.ts'
-import {all, each, one, oneEach, type Step, type Transaction} from './query.ts'
+import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -17,7 +17,7 @@ import {
   type LaunchRow,
 } from './rows.ts'
 
-interface StrayRow extends ExecutionRow {
+interface StuckRow extends ExecutionRow {
   /** This and the next two: `null` = its node is no member. */
   readonly member_status: MemberStatus | null
   readonly member_runs: number | null
@@ -32,14 +32,14 @@ const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs 
     AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
   ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
 
-const BEFORE_ALL: StrayPlace = {group: 0, slot: 0, attempt: 0}
+const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
 
-export function* loadStray(
+export function* loadStuck(
   tx: Transaction,
-  {unclaimedMs, after, limit}: Parameters<LeaderStore['loadStray']>[0],
-): Step<Awaited<ReturnType<LeaderStore['loadStray']>>> {
+  {unclaimedMs, after, limit}: Parameters<LeaderStore['loadStuck']>[0],
+): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
   const {group, slot, attempt} = after ?? BEFORE_ALL
-  const rows = yield* all<StrayRow>(STRAY, [group, slot, attempt, tx.now - unclaimedMs, limit])
+  const rows = yield* all<StuckRow>(STRAY, [group, slot, attempt, tx.now - unclaimedMs, limit])
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
   // By themselves: joined, they are read from the first one on where there is a long history.
@@ -51,7 +51,7 @@ export function* loadStray(
     `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,
     groups,
   )
-  const strays = rows.flatMap((row, index): StrayExecution[] => {
+  const strays = rows.flatMap((row, index): StuckExecution[] => {
     const job = jobs[index] ?? null
     const launch = launches[index] ?? null
     if (job === null || launch === null) return []
@@ -67,19 +67,19 @@ export function* loadStray(
   return {now: tx.now, strays, next}
 }
 
-function memberOf(row: StrayRow): StrayExecution['member'] {
+function memberOf(row: StuckRow): StuckExecution['member'] {
   const {member_status: status, member_runs: runs, member_heartbeat_at: heartbeatAt} = row
   if (status === null || heartbeatAt === null) return null
   return {status, runs: runs === 1, heartbeatAt}
 }
 
-type MovesRequest = Parameters<LeaderStore['applyMoves']>[0]
+type ReassignmentsRequest = Parameters<LeaderStore['applyReassignments']>[0]
 
 /** A moved execution is due anew from now, so that its new node gets the same time to take it. */
-export function* applyMoves(
+export function* applyReassignments(
   tx: Transaction,
-  {term, moves}: MovesRequest,
-): Step<readonly Applied[]> {
+  {term, moves}: ReassignmentsRequest,
+): Query<readonly Applied[]> {
   yield* fence(tx, term)
   const applied: Applied[] = []
   for (const {key, to} of moves) {
@@ -115,14 +115,14 @@ export function* applyMoves(
 const END = {
   status: 'lost',
   reason: 'no_target',
-  dice: 0,
+  jitter: 0,
   with: {outputFoot: lostLine('no_target')},
 } as const
 
-export function* endStrays(
+export function* endStuck(
   tx: Transaction,
-  {term, strays}: Parameters<LeaderStore['endStrays']>[0],
-): Step<readonly FinishOutcome[]> {
+  {term, strays}: Parameters<LeaderStore['endStuck']>[0],
+): Query<readonly FinishOutcome[]> {
   yield* fence(tx, term)
   // Members first, as a claim locks them: a node that is back has its work, or comes too late for it.
   const busy = yield* takingWork(
@@ -130,7 +130,7 @@ export function* endStrays(
     strays.map(({nodeId}) => nodeId),
   )
   const ending = strays.filter(({nodeId}) => !busy.has(nodeId))
-  const ledger = yield* loadLedger(
+  const ledger = yield* loadFinishBatch(
     tx,
     ending.map(({key}) => key.group),
   )
@@ -140,12 +140,12 @@ export function* endStrays(
     if (ledger.jobOf(ledger.launches.get(key.group)!) === null) return []
     return [ledger.end(held, {...END, finishedAt: tx.now})]
   })
-  yield* writeLedger(tx, ledger)
+  yield* writeFinishBatch(tx, ledger)
   return ended
 }
 
 /** Which of the nodes may claim, or will be back at work when they have stopped. */
-function* takingWork(tx: Transaction, nodeIds: readonly string[]): Step<ReadonlySet<string>> {
+function* takingWork(tx: Transaction, nodeIds: readonly string[]): Query<ReadonlySet<string>> {
   const sorted = [...new Set(nodeIds)].toSorted()
   const rows = yield* oneEach<{id: string; status: MemberStatus; runs: number}>(
     `SELECT id, status, runs FROM members WHERE id = ?${tx.dialect.forUpdate}`,

@@ -8,7 +8,7 @@ import type {LedgerRow} from '../../core/launch-record.ts'
 import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
 import {endAll} from './finish.ts'
 import {passOver} from './jobs.ts'
-import {all, type Step, type Transaction} from './query.ts'
+import {all, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, jobOf, type JobRow, keyOf, SELECT_JOB} from './rows.ts'
 import {putMeta, timezone} from './settings.ts'
 
@@ -21,7 +21,7 @@ const NUMBERS_LEFT_OUT = 1_000_000_000
 const PIECE = 500
 
 /** Run once on a fresh copy of an image, before anybody uses it. */
-export function* moveToNewLife(tx: Transaction, incarnation: string): Step<void> {
+export function* startNewIncarnation(tx: Transaction, incarnation: string): Query<void> {
   yield* putMeta('incarnation', incarnation)
   yield* tx.dialect.skipNumbers('launch', NUMBERS_LEFT_OUT)
   yield* all(`DELETE FROM members`)
@@ -32,7 +32,7 @@ export function* moveToNewLife(tx: Transaction, incarnation: string): Step<void>
   yield* planAnew(tx)
 }
 
-function* endOpenLaunches(tx: Transaction): Step<void> {
+function* endOpenLaunches(tx: Transaction): Query<void> {
   yield* all(`UPDATE launches SET retries_ended = 1 WHERE open = 1`)
   for (;;) {
     const rows = yield* all<ExecutionRow>(
@@ -51,7 +51,7 @@ function* endOpenLaunches(tx: Transaction): Step<void> {
   )
 }
 
-function* planAnew(tx: Transaction): Step<void> {
+function* planAnew(tx: Transaction): Query<void> {
   const zone = yield* timezone()
   let after = 0
   for (;;) {

@@ -3,7 +3,7 @@ import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
 import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
-import {all, type Step, type Transaction} from './query.ts'
+import {all, type Query, type Transaction} from './query.ts'
 import {isPaused, timezone} from './settings.ts'
 
 interface Problem {
@@ -15,7 +15,7 @@ export function* restore(
   tx: Transaction,
   entries: readonly RestoreEntry[],
   options: {readonly disabled: boolean},
-): Step<RestoreResult> {
+): Query<RestoreResult> {
   if (yield* isPaused()) return {kind: 'paused'}
   const names = entries.map(({spec}) => spec.name)
   const existing = new Map<string, JobRecord>()
@@ -52,7 +52,7 @@ function memberOf(spec: JobSpec): Member {
 }
 
 /** Parents of all stored jobs. */
-function* loadFamily(): Step<Map<string, Member>> {
+function* loadFamily(): Query<Map<string, Member>> {
   const rows = yield* all<{name: string; parent: string; ephemeral: number}>(
     `SELECT name, parent, ephemeral FROM jobs WHERE deleted_at IS NULL`,
   )

@@ -1,13 +1,13 @@
 /** Facts about the store as a whole: the pause switch, the zone, its identity. */
 import type {Policy} from '../../ports/store.ts'
-import {all, one, type Step, type Transaction} from './query.ts'
+import {all, one, type Query, type Transaction} from './query.ts'
 
-export function* metaValue(key: string): Step<string | null> {
+export function* metaValue(key: string): Query<string | null> {
   const row = yield* one<{value: string}>(`SELECT value FROM meta WHERE key = ?`, [key])
   return row?.value ?? null
 }
 
-export function* putMeta(key: string, value: string): Step<void> {
+export function* putMeta(key: string, value: string): Query<void> {
   yield* all(
     `INSERT INTO meta (key, value) VALUES (?, ?)
       ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
@@ -15,15 +15,15 @@ export function* putMeta(key: string, value: string): Step<void> {
   )
 }
 
-export function* isPaused(): Step<boolean> {
+export function* isPaused(): Query<boolean> {
   return (yield* metaValue('paused')) === 'true'
 }
 
-export function* paused(_tx: Transaction): Step<boolean> {
+export function* paused(_tx: Transaction): Query<boolean> {
   return yield* isPaused()
 }
 
-export function* setPaused(_tx: Transaction, value: boolean): Step<void> {
+export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
   yield* putMeta('paused', String(value))
 }
 
@@ -31,11 +31,11 @@ export function* setPaused(_tx: Transaction, value: boolean): Step<void> {
 const ZONE_UNLESS_AGREED = 'UTC'
 
 /** The cluster's default zone. */
-export function* timezone(): Step<string> {
+export function* timezone(): Query<string> {
   return (yield* metaValue('timezone')) ?? ZONE_UNLESS_AGREED
 }
 
-export function* agreeTimezone(_tx: Transaction, zone: string): Step<string> {
+export function* agreeTimezone(_tx: Transaction, zone: string): Query<string> {
   yield* all(`INSERT INTO meta (key, value) VALUES ('timezone', ?) ON CONFLICT (key) DO NOTHING`, [
     zone,
   ])
@@ -43,7 +43,7 @@ export function* agreeTimezone(_tx: Transaction, zone: string): Step<string> {
 }
 
 /** A real write and a real read. */
-export function* probe(tx: Transaction): Step<void> {
+export function* probe(tx: Transaction): Query<void> {
   yield* putMeta('probed_at', String(tx.now))
   yield* metaValue('probed_at')
 }
@@ -54,30 +54,30 @@ export interface Identity {
 }
 
 /** Gives a new store its identity; a store that has one keeps it. */
-export function* establish(_tx: Transaction, fresh: Identity): Step<void> {
+export function* establish(_tx: Transaction, fresh: Identity): Query<void> {
   const insert = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
   yield* all(insert, ['cluster_id', fresh.clusterId])
   yield* all(insert, ['incarnation', fresh.incarnation])
 }
 
-export function* identity(_tx: Transaction): Step<Identity> {
+export function* identity(_tx: Transaction): Query<Identity> {
   const clusterId = (yield* metaValue('cluster_id')) ?? ''
   return {clusterId, incarnation: (yield* metaValue('incarnation')) ?? ''}
 }
 
 /* Access policies: texts by name. What they mean is decided elsewhere. */
 
-export function* policies(_tx: Transaction): Step<readonly Policy[]> {
+export function* policies(_tx: Transaction): Query<readonly Policy[]> {
   const rows = yield* all<Policy>(`SELECT name, rules FROM policies ORDER BY name`)
   return rows.map(({name, rules}) => ({name, rules}))
 }
 
-export function* policy(_tx: Transaction, name: string): Step<Policy | null> {
+export function* policy(_tx: Transaction, name: string): Query<Policy | null> {
   const row = yield* one<Policy>(`SELECT name, rules FROM policies WHERE name = ?`, [name])
   return row === null ? null : {name: row.name, rules: row.rules}
 }
 
-export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Step<void> {
+export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Query<void> {
   yield* all(
     `INSERT INTO policies (name, rules) VALUES (?, ?)
       ON CONFLICT (name) DO UPDATE SET rules = excluded.rules`,
@@ -85,7 +85,7 @@ export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Step<void> 
   )
 }
 
-export function* deletePolicy(_tx: Transaction, name: string): Step<Policy | null> {
+export function* deletePolicy(_tx: Transaction, name: string): Query<Policy | null> {
   const row = yield* one<Policy>(`DELETE FROM policies WHERE name = ? RETURNING name, rules`, [
     name,
   ])

@@ -8,7 +8,7 @@ import {backup} from 'node:sqlite'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
-import {moveToNewLife} from '../sql/restore-backup.ts'
+import {startNewIncarnation} from '../sql/restore-backup.ts'
 import {Connection, sqliteDialect} from './connection.ts'
 import {failureOf} from './errors.ts'
 import {Ownership, storeFiles} from './files.ts'
@@ -21,7 +21,7 @@ import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts
 const PAGES_PER_STEP = 2 ** 31 - 1
 
 /** Writes an image of what `source` reads to `target`, which must not exist. Off the calling thread. */
-export async function writeImage(source: Connection, target: string): Promise<void> {
+export async function writeBackup(source: Connection, target: string): Promise<void> {
   if (existsSync(target)) throw new StoreUnavailable(`${target} exists already`)
   try {
     await backup(source.database, target, {rate: PAGES_PER_STEP})
@@ -92,7 +92,7 @@ function reviveDraft(draft: string, now: number, incarnation: string): string | 
     if (!prepared.ok) return prepared.problem
     const tx = {now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
     const opened = connection
-    atomically(opened, () => opened.run(moveToNewLife(tx, incarnation)))
+    atomically(opened, () => opened.run(startNewIncarnation(tx, incarnation)))
     return null
   } catch (error) {
     return `cannot be restored: ${failureOf(error).message}`

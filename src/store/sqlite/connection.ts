@@ -6,13 +6,13 @@ import {DatabaseSync, type StatementSync} from 'node:sqlite'
 import {assert} from '../../lib/assert.ts'
 import {
   all,
-  type Answer,
-  type Command,
+  type StatementResult,
+  type Statement,
   type Dialect,
   one,
   type Row,
   type Sequence,
-  type Step,
+  type Query,
   type Value,
 } from '../sql/query.ts'
 
@@ -62,7 +62,7 @@ export class Connection {
   }
 
   /** Runs one command; a `breathe` does nothing here. */
-  answer(command: Command): Answer {
+  answer(command: Statement): StatementResult {
     switch (command.kind) {
       case 'all':
         return this.#statement(command.sql).all(...command.values) as Row[]
@@ -80,14 +80,14 @@ export class Connection {
    * Runs a whole step. What a statement throws is thrown into nothing: the step is over and the caller
    * rolls back.
    */
-  run<Result>(step: Step<Result>): Result {
+  run<Result>(step: Query<Result>): Result {
     let next = step.next()
     while (next.done !== true) next = step.next(this.answer(next.value))
     return next.value
   }
 
   /** The same inside one read transaction. */
-  snapshot<Result>(step: Step<Result>): Result {
+  snapshot<Result>(step: Query<Result>): Result {
     assert(!this.database.isTransaction, 'a snapshot is not taken inside a transaction')
     this.database.exec('BEGIN')
     try {
@@ -129,7 +129,7 @@ export const sqliteDialect: Dialect = {
   skipNumbers,
 }
 
-function* takeNumbers(name: Sequence, count: number): Step<number[]> {
+function* takeNumbers(name: Sequence, count: number): Query<number[]> {
   const row = yield* one<{last: number}>(
     `UPDATE ${name}_numbers SET last = last + ? RETURNING last`,
     [count],
@@ -138,6 +138,6 @@ function* takeNumbers(name: Sequence, count: number): Step<number[]> {
   return Array.from({length: count}, (_, index) => first + index)
 }
 
-function* skipNumbers(name: Sequence, count: number): Step<void> {
+function* skipNumbers(name: Sequence, count: number): Query<void> {
   yield* all(`UPDATE ${name}_numbers SET last = last + ?`, [count])
 }

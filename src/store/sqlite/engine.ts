@@ -3,7 +3,7 @@
  * Synchronous and without a clock, so that the same code runs in the writer's thread and in a simulator.
  */
 import {assert} from '../../lib/assert.ts'
-import {type WriteName, writeStep} from '../sql/methods.ts'
+import {type WriteName, writeQuery} from '../sql/methods.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 import {commitFailureOf, type Failure, failureOf, isUnavailable} from './errors.ts'
@@ -65,7 +65,7 @@ export class Engine {
     try {
       const {name, input, now} = request
       const tx = {now, dialect: sqliteDialect, limits: this.#limits}
-      const result = this.#connection.run(writeStep(name)(tx, ...input))
+      const result = this.#connection.run(writeQuery(name)(tx, ...input))
       this.#execute('RELEASE item')
       return {ok: true, result}
     } catch (error) {

@@ -41,7 +41,7 @@ function sumOf(table: string, value: string, what: string): Tally {
 }
 
 export type OpenedSource =
-  | {readonly ok: true; readonly source: MoveSource}
+  | {readonly ok: true; readonly source: ExportSource}
   /** A sentence without a subject, e.g. `is damaged: …`. */
   | {readonly ok: false; readonly problem: string}
 
@@ -52,7 +52,7 @@ export function openSource(dataDir: string): OpenedSource {
   try {
     connection = new Connection(file, {readOnly: true})
     const problem = unfit(connection)
-    if (problem === null) return {ok: true, source: new MoveSource(connection)}
+    if (problem === null) return {ok: true, source: new ExportSource(connection)}
     connection.close()
     return {ok: false, problem}
   } catch (error) {
@@ -74,7 +74,7 @@ function unfit(connection: Connection): string | null {
   return damage(connection)
 }
 
-export class MoveSource {
+export class ExportSource {
   readonly tables: readonly SourceTable[]
   /** What must be the same on the other side. */
   readonly tallies: readonly (Tally & {readonly source: number})[]

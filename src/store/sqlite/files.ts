@@ -91,14 +91,14 @@ export class Ownership {
 /** The server that must heed it may run as another user; the directory is closed to everybody else. */
 const READABLE = 0o644
 
-export function movedFile(dataDir: string): string {
+export function migratedMarker(dataDir: string): string {
   return join(dataDir, 'belfry.moved')
 }
 
 /** Where the store has moved to, or `null`. Throws when the sign cannot be read. */
-export function movedTo(dataDir: string): string | null {
+export function migratedTo(dataDir: string): string | null {
   try {
-    return readFileSync(movedFile(dataDir), 'utf8').split('\n')[0] ?? ''
+    return readFileSync(migratedMarker(dataDir), 'utf8').split('\n')[0] ?? ''
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
     throw error
@@ -106,20 +106,20 @@ export function movedTo(dataDir: string): string | null {
 }
 
 /** Durable when it returns. `where` is one line without anything secret. */
-export function signMoved(dataDir: string, where: string): void {
-  writeDurably(movedFile(dataDir), 'w', `${where}\n`)
+export function writeMigratedMarker(dataDir: string, where: string): void {
+  writeDurably(migratedMarker(dataDir), 'w', `${where}\n`)
   writeDurably(dataDir, 'r', '')
 }
 
-export function unsignMoved(dataDir: string): void {
-  rmSync(movedFile(dataDir), {force: true})
+export function removeMigratedMarker(dataDir: string): void {
+  rmSync(migratedMarker(dataDir), {force: true})
 }
 
 /** One sentence for whoever starts a server on the store that was left. */
-export function whyMoved(dataDir: string, where: string): string {
+export function migratedProblem(dataDir: string, where: string): string {
   return (
     `The store in ${dataDir} has moved to ${where}; start with --store and its URL, ` +
-    `or remove ${movedFile(dataDir)} to go on with the old one.`
+    `or remove ${migratedMarker(dataDir)} to go on with the old one.`
   )
 }
 

@@ -4,8 +4,8 @@
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
-import {type ReadName, readStep} from '../sql/methods.ts'
-import type {Step, StoreLimits} from '../sql/query.ts'
+import {type ReadName, readQuery} from '../sql/methods.ts'
+import type {Query, StoreLimits} from '../sql/query.ts'
 import {Connection, sqliteDialect} from './connection.ts'
 import {errorOf, failureOf} from './errors.ts'
 
@@ -14,8 +14,8 @@ export interface Reader {
   close(): void
 }
 
-function stepOf(name: ReadName, input: readonly unknown[], now: number, limits: StoreLimits) {
-  return readStep(name)({now, dialect: sqliteDialect, limits}, ...input)
+function queryOf(name: ReadName, input: readonly unknown[], now: number, limits: StoreLimits) {
+  return readQuery(name)({now, dialect: sqliteDialect, limits}, ...input)
 }
 
 /** Reads on the writer's own connection, for a store in memory: never while a transaction is open. */
@@ -33,7 +33,7 @@ export class SharedReader implements Reader {
   async read(name: ReadName, input: readonly unknown[]): Promise<unknown> {
     if (!this.#connection.database.isOpen) throw new StoreUnavailable('the store is closed')
     try {
-      return this.#connection.snapshot(stepOf(name, input, this.#clock.now(), this.#limits))
+      return this.#connection.snapshot(queryOf(name, input, this.#clock.now(), this.#limits))
     } catch (error) {
       throw errorOf(failureOf(error))
     }
@@ -67,7 +67,7 @@ export class FileReader implements Reader {
   async read(name: ReadName, input: readonly unknown[]): Promise<unknown> {
     if (this.#closed) throw new StoreUnavailable('the store is closed')
     try {
-      const step = stepOf(name, input, this.#clock.now(), this.#limits)
+      const step = queryOf(name, input, this.#clock.now(), this.#limits)
       return LISTS.has(name) ? await this.#list(step) : this.#connection.snapshot(step)
     } catch (error) {
       throw errorOf(failureOf(error))
@@ -81,7 +81,7 @@ export class FileReader implements Reader {
     for (const connection of this.#free.splice(0)) connection.close()
   }
 
-  async #list(step: Step<unknown>): Promise<unknown> {
+  async #list(step: Query<unknown>): Promise<unknown> {
     const connection = this.#free.pop() ?? (await this.#another())
     try {
       connection.execute('BEGIN')

@@ -20,7 +20,7 @@ export interface SchemaRequest {
   readonly migrations?: readonly Migration[]
 }
 
-export interface EngineFacts {
+export interface EngineInfo {
   /** As it is stored, which may be the next release's. */
   readonly schemaVersion: number
   readonly engineVersion: string
@@ -28,7 +28,7 @@ export interface EngineFacts {
 }
 
 export type SchemaResult =
-  | {readonly ok: true; readonly facts: EngineFacts}
+  | {readonly ok: true; readonly facts: EngineInfo}
   /** A sentence without a subject, e.g. `is damaged: …`. */
   | {readonly ok: false; readonly problem: string}
 
@@ -52,7 +52,7 @@ export function prepareSchema(
     connection.run(establish(tx, request.fresh))
     connection.run(vacateLease(tx))
   })
-  return {ok: true, facts: engineFacts(connection)}
+  return {ok: true, facts: engineInfo(connection)}
 }
 
 export function versionOf(connection: Connection): number {
@@ -85,7 +85,7 @@ export function atomically(connection: Connection, work: () => void): void {
   }
 }
 
-function engineFacts(connection: Connection): EngineFacts {
+function engineInfo(connection: Connection): EngineInfo {
   const version = connection.database.prepare('SELECT sqlite_version() AS version').get()
   const synchronous = connection.pragma('synchronous')
   return {

@@ -5,17 +5,17 @@
 import {assert} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
-import type {Store, StoreFacts} from '../../ports/store.ts'
+import type {Store, StoreInfo} from '../../ports/store.ts'
 import {assembleStore, type Runner} from '../sql/methods.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import type {Identity} from '../sql/settings.ts'
-import {writeImage} from './backup.ts'
+import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
 import {Engine} from './engine.ts'
 import {failureOf} from './errors.ts'
 import {Ownership, storeFiles} from './files.ts'
 import {FileReader, type Reader, SharedReader} from './reader.ts'
-import {type EngineFacts, prepareSchema} from './schema.ts'
+import {type EngineInfo, prepareSchema} from './schema.ts'
 import {type Committer, WriteQueue, WriterThread} from './writer.ts'
 
 export interface StoreOptions {
@@ -113,7 +113,7 @@ interface Parts {
   readonly options: StoreOptions
   readonly reader: Reader
   readonly committer: Committer
-  readonly facts: EngineFacts
+  readonly facts: EngineInfo
   /** What an image is made of: the file, or the only connection. */
   readonly file?: string
   readonly connection?: Connection
@@ -142,13 +142,13 @@ function facade(parts: Parts): Store {
     parts.closed()
   }
   return assembleStore(runner, {
-    facts: async () => storeFacts(facts, await runner.read('identity')),
-    backup: (target) => imageOf(parts, target),
+    info: async () => storeFacts(facts, await runner.read('identity')),
+    backup: (target) => backUp(parts, target),
     close: () => (closing ??= close()),
   })
 }
 
-function storeFacts(facts: EngineFacts, identity: Identity): StoreFacts {
+function storeFacts(facts: EngineInfo, identity: Identity): StoreInfo {
   const {journal_mode: journal, synchronous} = facts.durability
   const durable = journal === 'memory' || (journal === 'wal' && synchronous === 'full')
   const warning = `a power cut may lose acknowledged writes (journal ${journal}, sync ${synchronous})`
@@ -160,12 +160,12 @@ function storeFacts(facts: EngineFacts, identity: Identity): StoreFacts {
   }
 }
 
-async function imageOf({file, connection}: Parts, target: string): Promise<void> {
-  if (connection !== undefined) return await writeImage(connection, target)
+async function backUp({file, connection}: Parts, target: string): Promise<void> {
+  if (connection !== undefined) return await writeBackup(connection, target)
   assert(file !== undefined, 'a store is a file or a connection')
   const source = new Connection(file, {readOnly: true})
   try {
-    await writeImage(source, target)
+    await writeBackup(source, target)
   } finally {
     source.close()
   }

@@ -62,11 +62,11 @@ export function claimCases(when: Case): void {
     scene.advance(500)
     const keys = claimed.map(({execution: {group, node, attempt}}) => ({group, node, attempt}))
     const standing = keys.map((key) => ({key, token: 't1', ageMs: 500}))
-    assert.deepEqual(await scene.store.standingClaims(life), standing)
-    assert.deepEqual(await scene.store.standingClaims({...life, incarnation: 'other'}), [])
-    assert.deepEqual(await scene.store.standingClaims({...life, nodeId: 'n2'}), [])
+    assert.deepEqual(await scene.store.activeClaims(life), standing)
+    assert.deepEqual(await scene.store.activeClaims({...life, incarnation: 'other'}), [])
+    assert.deepEqual(await scene.store.activeClaims({...life, nodeId: 'n2'}), [])
     await scene.end(claimed[0]!, 'succeeded')
-    assert.deepEqual(await scene.store.standingClaims(life), standing.slice(1))
+    assert.deepEqual(await scene.store.activeClaims(life), standing.slice(1))
   })
 
   when('a node claims its own work only, and not before its time', async (scene) => {
@@ -138,11 +138,11 @@ export function claimCases(when: Case): void {
     const lost = {
       nodeId: 'n1',
       exceptIncarnation: null,
-      judged: null,
+      observed: null,
       reason: 'node_lost',
       limit: 9,
     } as const
-    await scene.store.rescue({...lost, term: scene.term, dice: 0})
+    await scene.store.rescue({...lost, term: scene.term, jitter: 0})
     assert.deepEqual(await verify(), ['given_up', 'over', 'over'])
     await scene.store.deleteJob('a')
     assert.deepEqual(await verify(), ['over', 'over', 'over'])

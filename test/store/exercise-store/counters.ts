@@ -13,8 +13,8 @@ const MOVES = 120
 const JOBS = ['a', 'b', 'c']
 const NODES = ['n1', 'n2']
 
-/** A small generator of dice: the same seed throws the same. */
-function diceOf(seed: number): (sides: number) => number {
+/** A small generator of roll: the same seed throws the same. */
+function rollsOf(seed: number): (sides: number) => number {
   let state = seed
   return (sides) => {
     state = (Math.imul(state, 1_103_515_245) + 12_345) >>> 0
@@ -31,14 +31,14 @@ interface Model {
 export function countersCases(when: Case): void {
   for (const seed of SEEDS) {
     when(`a random history keeps the books (seed ${seed})`, async (scene) => {
-      const dice = diceOf(seed)
+      const roll = rollsOf(seed)
       const model: Model = {held: [], forgotten: new Map(JOBS.map((name) => [name, new Set()]))}
       await scene.join('n2')
       await scene.submit('a', {retries: 2})
       await scene.submit('b', {retries: 0})
       await scene.submit('c', {retries: 1, parentJob: 'a', schedule: ''})
       for (let index = 0; index < MOVES; index += 1) {
-        await move(scene, model, dice)
+        await move(scene, model, roll)
         if (index % 10 === 0) await check(scene, model)
       }
       await check(scene, model)
@@ -48,32 +48,32 @@ export function countersCases(when: Case): void {
   }
 }
 
-async function move(scene: Scene, model: Model, dice: (sides: number) => number): Promise<void> {
+async function move(scene: Scene, model: Model, roll: (sides: number) => number): Promise<void> {
   const {store} = scene
-  const name = JOBS[dice(JOBS.length)]!
-  const node = NODES[dice(NODES.length)]!
-  switch (dice(9)) {
+  const name = JOBS[roll(JOBS.length)]!
+  const node = NODES[roll(NODES.length)]!
+  switch (roll(9)) {
     case 0:
     case 1:
-      await scene.run(name, dice(2) === 0 ? [node] : NODES)
+      await scene.run(name, roll(2) === 0 ? [node] : NODES)
       break
     case 2:
     case 3:
-      model.held.push(...(await scene.claim(node, 1 + dice(4))))
+      model.held.push(...(await scene.claim(node, 1 + roll(4))))
       break
     case 4:
     case 5: {
-      const ends = model.held.splice(0, 1 + dice(4)).map((each) => {
-        const status = (['succeeded', 'failed', 'timed_out', 'cancelled'] as const)[dice(4)]!
-        return anEnd(each, status, {durationMs: dice(3) * HOUR})
+      const ends = model.held.splice(0, 1 + roll(4)).map((each) => {
+        const status = (['succeeded', 'failed', 'timed_out', 'cancelled'] as const)[roll(4)]!
+        return anEnd(each, status, {durationMs: roll(3) * HOUR})
       })
-      await store.finish(dice(2) === 0 ? ends : [...ends, ...ends])
+      await store.finish(roll(2) === 0 ? ends : [...ends, ...ends])
       break
     }
     case 6: {
       const page = await store.executions(name, {...ALL_EXECUTIONS, order: 'asc'})
       const live = page!.rows.filter(({finishedAt}) => finishedAt === null)
-      const chosen = live[dice(Math.max(1, live.length))]
+      const chosen = live[roll(Math.max(1, live.length))]
       if (chosen !== undefined) await store.cancelExecution(name, chosen)
       break
     }
@@ -82,15 +82,15 @@ async function move(scene: Scene, model: Model, dice: (sides: number) => number)
         term: scene.term,
         nodeId: node,
         exceptIncarnation: null,
-        judged: null,
+        observed: null,
         limit: 2,
       }
-      await store.rescue({...request, reason: 'node_stopped', dice: 0.5})
+      await store.rescue({...request, reason: 'node_stopped', jitter: 0.5})
       break
     }
     case 8:
-      if (dice(4) === 0) await reset(scene, model, name)
-      scene.advance(dice(3) * HOUR)
+      if (roll(4) === 0) await reset(scene, model, name)
+      scene.advance(roll(3) * HOUR)
       break
   }
 }

@@ -66,7 +66,7 @@ export function ephemeralCases(when: Case): void {
       outputFoot: '',
       output: {offset: 0, bytes: new Uint8Array(0), totalBytes: 0},
       dropOutput: false,
-      dice: 0,
+      jitter: 0,
     }))
     assert.deepEqual(
       (await finish(items)).map(({kind}) => kind),

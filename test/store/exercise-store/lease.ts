@@ -92,16 +92,16 @@ export function leaseCases(when: Case): void {
     const lost = {
       nodeId: 'n1',
       exceptIncarnation: null,
-      judged: null,
+      observed: null,
       reason: 'node_lost',
       limit: 9,
     } as const
     await assert.rejects(store.applyLaunches({term, dues: [], requests: []}), TermOver)
-    await assert.rejects(store.applyMoves({term, moves: [{key, to}]}), TermOver)
-    const judged = {incarnation: 'n1-life-1', heartbeatAt: scene.opened.startedAt}
-    await assert.rejects(store.failMember({term, nodeId: 'n1', judged}), TermOver)
-    await assert.rejects(store.endStrays({term, strays: [{key, nodeId: 'n1'}]}), TermOver)
-    await assert.rejects(store.rescue({...lost, term, dice: 0}), TermOver)
+    await assert.rejects(store.applyReassignments({term, moves: [{key, to}]}), TermOver)
+    const observed = {incarnation: 'n1-life-1', heartbeatAt: scene.opened.startedAt}
+    await assert.rejects(store.failMember({term, nodeId: 'n1', observed}), TermOver)
+    await assert.rejects(store.endStuck({term, strays: [{key, nodeId: 'n1'}]}), TermOver)
+    await assert.rejects(store.rescue({...lost, term, jitter: 0}), TermOver)
     const piece = {round: 'all' as const, after: 0, jobLimit: 9, rowLimit: 9}
     await assert.rejects(store.prune({term, ...keep, ...piece}), TermOver)
     assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')

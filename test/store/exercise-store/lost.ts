@@ -12,9 +12,9 @@ function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>
     term: scene.term,
     nodeId: 'n1',
     exceptIncarnation: null,
-    judged: null,
+    observed: null,
     limit: 100,
-    dice: 0.5,
+    jitter: 0.5,
   }
   return scene.store.rescue({...request, reason: 'node_lost', ...over})
 }
@@ -88,7 +88,7 @@ export function rescueCases(when: Case): void {
     const own = {
       term: null,
       exceptIncarnation: 'n1-life-2',
-      judged: null,
+      observed: null,
       reason: 'node_restarted',
     } as const
     const {finished} = await rescue(scene, own)
@@ -105,14 +105,14 @@ export function rescueCases(when: Case): void {
     await scene.run('a')
     await scene.claimOne()
     const [seen] = await scene.store.members()
-    const judged = {incarnation: seen!.incarnation, heartbeatAt: seen!.heartbeatAt}
-    const other = {...judged, incarnation: 'another life'}
-    assert.deepEqual((await rescue(scene, {judged: other})).finished, [])
+    const observed = {incarnation: seen!.incarnation, heartbeatAt: seen!.heartbeatAt}
+    const other = {...observed, incarnation: 'another life'}
+    assert.deepEqual((await rescue(scene, {observed: other})).finished, [])
     scene.advance(1)
     await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
-    assert.deepEqual(await rescue(scene, {judged}), {finished: [], more: false})
-    const fresh = {...judged, heartbeatAt: scene.now}
-    assert.equal((await rescue(scene, {judged: fresh})).finished.length, 1)
+    assert.deepEqual(await rescue(scene, {observed}), {finished: [], more: false})
+    const fresh = {...observed, heartbeatAt: scene.now}
+    assert.equal((await rescue(scene, {observed: fresh})).finished.length, 1)
   })
 
   when('many are ended a limited number at a time', async (scene) => {

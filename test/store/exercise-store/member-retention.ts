@@ -10,11 +10,11 @@ const FAILED_AFTER_MS = 3 * HOUR
 
 function forget(scene: Scene, limit = 10): Promise<readonly MemberRecord[]> {
   const after = {leftAfterMs: LEFT_AFTER_MS, failedAfterMs: FAILED_AFTER_MS}
-  return scene.store.forgetMembers({term: scene.term, ...after, limit})
+  return scene.store.pruneMembers({term: scene.term, ...after, limit})
 }
 
 const remove = (scene: Scene, nodeId = 'n2', limit = 10) =>
-  scene.store.removeMember({nodeId, limit, dice: 0.5})
+  scene.store.removeMember({nodeId, limit, jitter: 0.5})
 
 async function ids(scene: Scene): Promise<string[]> {
   return (await scene.store.members()).map(({id}) => id)
@@ -75,12 +75,17 @@ function forgettingCases(when: Case): void {
     scene.advance(FAILED_AFTER_MS)
     assert.deepEqual(await forget(scene), [])
     const {term} = scene
-    const whole = {exceptIncarnation: null, judged: null, reason: 'node_lost', dice: 0.5} as const
+    const whole = {
+      exceptIncarnation: null,
+      observed: null,
+      reason: 'node_lost',
+      jitter: 0.5,
+    } as const
     await scene.store.rescue({term, nodeId: 'n2', limit: 10, ...whole})
     assert.deepEqual(await forget(scene), [], 'one is still pending')
     const key = {group: group + 1, node: 'node-2', attempt: 1}
     const to = {nodeId: 'n1', nodeName: 'node-1'}
-    assert.deepEqual(await scene.store.applyMoves({term, moves: [{key, to}]}), ['applied'])
+    assert.deepEqual(await scene.store.applyReassignments({term, moves: [{key, to}]}), ['applied'])
     assert.equal((await forget(scene)).length, 1)
     assert.equal((await scene.store.launch('a', group))!.executions[0]!.node, 'node-2')
   })
@@ -106,7 +111,7 @@ function forgettingCases(when: Case): void {
     await scene.setStatus('n2', 'n2-life-1', 'left')
     scene.advance(LEFT_AFTER_MS)
     const after = {leftAfterMs: LEFT_AFTER_MS, failedAfterMs: FAILED_AFTER_MS, limit: 10}
-    await assert.rejects(scene.store.forgetMembers({term: scene.term - 1, ...after}), TermOver)
+    await assert.rejects(scene.store.pruneMembers({term: scene.term - 1, ...after}), TermOver)
     assert.deepEqual(await ids(scene), ['n1', 'n2'])
   })
 }
@@ -139,7 +144,7 @@ function removingCases(when: Case): void {
     assert.equal((await scene.job('a')).counters.errorCount, 1)
     const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
     assert.equal(busy.total, 0)
-    const {strays} = await scene.store.loadStray({unclaimedMs: 60_000, after: null, limit: 10})
+    const {strays} = await scene.store.loadStuck({unclaimedMs: 60_000, after: null, limit: 10})
     assert.deepEqual(
       strays.map(({execution, nodeId}) => [execution.attempt, nodeId]),
       [[2, 'n2']],

@@ -72,7 +72,7 @@ export function memberCases(when: Case): void {
 
   when('a verdict comes too late for a node that was heard again, or has left', async (scene) => {
     const {term, now: heartbeatAt} = scene
-    const verdict = {term, nodeId: 'n1', judged: {incarnation: 'n1-life-1', heartbeatAt}}
+    const verdict = {term, nodeId: 'n1', observed: {incarnation: 'n1-life-1', heartbeatAt}}
     const statusAfter = async (status: 'alive' | 'leaving' | 'left') => {
       await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status})
       assert.equal(await scene.store.failMember(verdict), false)

@@ -1,14 +1,14 @@
 /** Cases of pending executions that nobody takes, and of giving them to other nodes. */
 import assert from 'node:assert/strict'
 import {lostLine} from '../../../src/core/execution.ts'
-import type {StrayPlace} from '../../../src/ports/leader-store.ts'
+import type {StuckPosition} from '../../../src/ports/leader-store.ts'
 import type {Case} from './case.ts'
 import {MINUTE, type Scene} from './scene.ts'
 
 const UNCLAIMED = {unclaimedMs: 3_000, after: null, limit: 10}
 
 async function strayNodes(scene: Scene): Promise<string[]> {
-  const {strays} = await scene.store.loadStray(UNCLAIMED)
+  const {strays} = await scene.store.loadStuck(UNCLAIMED)
   return strays.map(({execution}) => execution.node)
 }
 
@@ -26,7 +26,7 @@ async function waitingFor(scene: Scene, nodes: readonly string[] = ['n2']) {
     key: {group, node: nodeId.replace('n', 'node-'), attempt: 1},
     nodeId,
   }))
-  const end = () => scene.store.endStrays({term: scene.term, strays})
+  const end = () => scene.store.endStuck({term: scene.term, strays})
   return {group, end}
 }
 
@@ -69,18 +69,18 @@ function endingCases(when: Case): void {
     await scene.setStatus('n2', 'n2-life-1', 'leaving')
     assert.deepEqual(await end(), [])
     await scene.setStatus('n2', 'n2-life-1', 'failed')
-    await scene.store.removeMember({nodeId: 'n2', limit: 9, dice: 0.5})
+    await scene.store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
     await scene.join('n2')
     assert.deepEqual(await end(), [])
     assert.equal((await scene.claim('n2')).length, 1)
     await scene.setStatus('n2', 'n2-life-1', 'failed')
     assert.deepEqual(await end(), [])
     await scene.run('a', ['n7'])
-    const {strays} = await scene.store.loadStray(UNCLAIMED)
+    const {strays} = await scene.store.loadStuck(UNCLAIMED)
     const [stray] = strays.map(({execution: key, nodeId}) => ({key, nodeId}))
     const other = {...stray!, nodeId: 'n8'}
-    assert.deepEqual(await scene.store.endStrays({term: scene.term, strays: [other]}), [])
-    const ended = await scene.store.endStrays({term: scene.term, strays: [stray!]})
+    assert.deepEqual(await scene.store.endStuck({term: scene.term, strays: [other]}), [])
+    const ended = await scene.store.endStuck({term: scene.term, strays: [stray!]})
     assert.equal(ended.length, 1)
   })
 
@@ -104,7 +104,7 @@ function movingCases(when: Case): void {
     assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
     await scene.claim('n2')
     scene.advance(1)
-    const {strays, now} = await scene.store.loadStray(UNCLAIMED)
+    const {strays, now} = await scene.store.loadStuck(UNCLAIMED)
     assert.equal(now, scene.now)
     assert.deepEqual(
       strays.map(({execution}) => execution.node),
@@ -129,8 +129,8 @@ function movingCases(when: Case): void {
     ]
     scene.advance(3_000)
     const pages: string[][] = []
-    for (let after: StrayPlace | null = null, more = true; more;) {
-      const {strays, next} = await scene.store.loadStray({...UNCLAIMED, after, limit: 2})
+    for (let after: StuckPosition | null = null, more = true; more;) {
+      const {strays, next} = await scene.store.loadStuck({...UNCLAIMED, after, limit: 2})
       pages.push(strays.map(({execution: {group, node}}) => `${groups.indexOf(group)} ${node}`))
       after = next
       more = next !== null
@@ -148,7 +148,10 @@ function movingCases(when: Case): void {
       to: {nodeId: 'n2', nodeName: 'node-2'},
     }
     const {term, store} = scene
-    assert.deepEqual(await store.applyMoves({term, moves: [move, move]}), ['applied', 'conflict'])
+    assert.deepEqual(await store.applyReassignments({term, moves: [move, move]}), [
+      'applied',
+      'conflict',
+    ])
     assert.deepEqual(await strayNodes(scene), [])
     assert.deepEqual(await scene.claim('n1'), [])
     const {execution} = await scene.claimOne('n2')
@@ -164,10 +167,10 @@ function movingCases(when: Case): void {
       const key = {group, node: 'node-1', attempt: 1}
       const {term, store} = scene
       const taken = {key, to: {nodeId: 'n2', nodeName: 'node-2'}}
-      assert.deepEqual(await store.applyMoves({term, moves: [taken]}), ['conflict'])
+      assert.deepEqual(await store.applyReassignments({term, moves: [taken]}), ['conflict'])
       await scene.claim('n1')
       const claimed = {key, to: {nodeId: 'n3', nodeName: 'node-3'}}
-      assert.deepEqual(await store.applyMoves({term, moves: [claimed]}), ['conflict'])
+      assert.deepEqual(await store.applyReassignments({term, moves: [claimed]}), ['conflict'])
     },
   )
 
@@ -178,7 +181,7 @@ function movingCases(when: Case): void {
     await scene.join('n9', 'n9-life-1', 'node-1')
     const key = {group, node: 'node-1', attempt: 1}
     const moves = [{key, to: {nodeId: 'n9', nodeName: 'node-1'}}]
-    assert.deepEqual(await scene.store.applyMoves({term: scene.term, moves}), ['applied'])
+    assert.deepEqual(await scene.store.applyReassignments({term: scene.term, moves}), ['applied'])
     assert.deepEqual((await scene.claimOne('n9')).execution.group, group)
   })
 }

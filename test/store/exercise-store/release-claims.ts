@@ -11,7 +11,7 @@ function claimOf({execution: {group, node, attempt}, token}: ClaimedExecution) {
 }
 
 function giveBack(scene: Scene, ...claimed: readonly ClaimedExecution[]) {
-  return scene.store.giveBack(claimed.map(claimOf))
+  return scene.store.releaseClaims(claimed.map(claimOf))
 }
 
 async function rescued(scene: Scene): Promise<string[]> {
@@ -19,10 +19,10 @@ async function rescued(scene: Scene): Promise<string[]> {
     term: null,
     nodeId: 'n1',
     exceptIncarnation: 'n1-life-2',
-    judged: null,
+    observed: null,
     reason: 'node_restarted',
     limit: 100,
-    dice: 0.5,
+    jitter: 0.5,
   })
   return finished.map((outcome) => (outcome.kind === 'finished' ? outcome.execution.status : ''))
 }
@@ -50,7 +50,7 @@ export function giveBackCases(when: Case): void {
     assert.deepEqual(await scene.job('a'), before, 'nothing was counted')
     assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
     const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
-    assert.deepEqual(await scene.store.standingClaims(life), [])
+    assert.deepEqual(await scene.store.activeClaims(life), [])
     assert.deepEqual(await rescued(scene), [])
     const next = {nodeId: 'n1', incarnation: 'n1-life-2', token: 'next', room: 5}
     const again = await scene.store.claim(next)
@@ -77,8 +77,8 @@ export function giveBackCases(when: Case): void {
     await scene.end(later, 'succeeded')
     assert.deepEqual(await giveBack(scene, later), [])
     assert.deepEqual((await statusOf(scene, group)).is, ['succeeded'])
-    assert.deepEqual(await scene.store.giveBack([{key: key(group + 1), token: 't'}]), [])
-    assert.deepEqual(await scene.store.giveBack([]), [])
+    assert.deepEqual(await scene.store.releaseClaims([{key: key(group + 1), token: 't'}]), [])
+    assert.deepEqual(await scene.store.releaseClaims([]), [])
   })
 
   when('many at once go back each by itself, and the others are lost', async (scene) => {
@@ -152,13 +152,15 @@ export function giveBackCases(when: Case): void {
     await giveBack(scene, claimed)
     scene.advance(4_000)
     const page = {unclaimedMs: 3_000, after: null, limit: 10}
-    const {strays} = await scene.store.loadStray(page)
+    const {strays} = await scene.store.loadStuck(page)
     assert.deepEqual(
       strays.map(({execution}) => execution.group),
       [group],
     )
     const move = {key: key(group), to: {nodeId: 'n2', nodeName: 'node-2'}}
-    assert.deepEqual(await scene.store.applyMoves({term: scene.term, moves: [move]}), ['applied'])
+    assert.deepEqual(await scene.store.applyReassignments({term: scene.term, moves: [move]}), [
+      'applied',
+    ])
     assert.equal((await scene.claimOne('n2')).execution.group, group)
   })
 }

@@ -115,8 +115,8 @@ export class Scene {
   /** The leader's verdict about a node, as it stands now. */
   async fail(nodeId: string, incarnation: string): Promise<boolean> {
     const member = (await this.store.members()).find(({id}) => id === nodeId)
-    const judged = {incarnation, heartbeatAt: member?.heartbeatAt ?? 0}
-    return await this.store.failMember({term: this.term, nodeId, judged})
+    const observed = {incarnation, heartbeatAt: member?.heartbeatAt ?? 0}
+    return await this.store.failMember({term: this.term, nodeId, observed})
   }
 
   /** By the leader's verdict or, where it is the node that says so, its own word. */
@@ -254,7 +254,7 @@ export function anEnd(
     outputFoot: options.foot ?? '',
     output: {offset, bytes, totalBytes: options.totalBytes ?? offset + bytes.length},
     dropOutput: options.dropOutput ?? false,
-    dice: 0.5,
+    jitter: 0.5,
   }
 }
 

@@ -4,7 +4,7 @@ import type {Case} from './case.ts'
 
 export function wholeCases(when: Case): void {
   when('facts name the engine, the schema, the identity and what could be lost', async (scene) => {
-    const facts = await scene.store.facts()
+    const facts = await scene.store.info()
     assert.notEqual(facts.engineVersion, '')
     assert(facts.schemaVersion >= 1)
     assert.notEqual(facts.clusterId, '')

@@ -175,7 +175,7 @@ describe('a server', () => {
       await assert.rejects(scene.store.probe(), StoreUnavailable)
       await assert.rejects(other.store.totals(), StoreUnavailable)
       assert(performance.now() - beganAt < PATIENCE_MS)
-      const rung = new Promise<void>((resolve) => wakeup.listen('run', resolve))
+      const rung = new Promise<void>((resolve) => wakeup.subscribe('run', resolve))
       await postgres.resume()
       await untilItWorks(scene.store)
       assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')

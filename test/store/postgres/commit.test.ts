@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
-import {type Attempt, type AttemptParts, Committer} from '../../../src/store/postgres/commit.ts'
+import {
+  type TransactResult,
+  type TransactParts,
+  Committer,
+} from '../../../src/store/postgres/commit.ts'
 import type {SessionPool} from '../../../src/store/postgres/pool.ts'
 import type {Write} from '../../../src/store/postgres/write-plan.ts'
 
@@ -12,8 +16,11 @@ function writesOf(count: number): Write[] {
   })
 }
 
-const LOST: Attempt = {kind: 'unknown', error: new Error('the connection broke amid the commit')}
-const AWAY: Attempt = {
+const LOST: TransactResult = {
+  kind: 'unknown',
+  error: new Error('the connection broke amid the commit'),
+}
+const AWAY: TransactResult = {
   kind: 'failed',
   verdict: 'unavailable',
   error: new Error('canceling statement due to lock timeout'),
@@ -31,7 +38,7 @@ interface Committed {
  * them takes as long.
  */
 async function committed(
-  ends: readonly Attempt[],
+  ends: readonly TransactResult[],
   {count = 2, tryMs = 0} = {},
 ): Promise<Committed> {
   let tries = 0
@@ -41,7 +48,7 @@ async function committed(
     return Promise.resolve(ends[Math.min(tries++, ends.length - 1)]!)
   }
   // What carries a transaction out is never reached.
-  const parts = {clock: {monotonicMs: () => elapsedMs}} as AttemptParts
+  const parts = {clock: {monotonicMs: () => elapsedMs}} as TransactParts
   const committer = new Committer(parts, {use} as unknown as SessionPool)
   const writes = writesOf(count)
   const outcomes = await committer.commit(writes)
@@ -54,7 +61,7 @@ async function committed(
 
 describe('a batch', () => {
   it('that fails is tried write by write, and each is told its own end', async () => {
-    const alone: Attempt = {kind: 'committed', results: [['ok']]}
+    const alone: TransactResult = {kind: 'committed', results: [['ok']]}
     const {told} = await committed([AWAY, alone, AWAY])
     assert.deepEqual(told, [['ok'], StoreUnavailable])
   })
@@ -72,7 +79,10 @@ describe('a batch', () => {
   })
 
   it('with one write that fails is cut smaller only where that one is', async () => {
-    const piece: Attempt = {kind: 'committed', results: [Array.from({length: 32}, () => 'ok')]}
+    const piece: TransactResult = {
+      kind: 'committed',
+      results: [Array.from({length: 32}, () => 'ok')],
+    }
     // Together, as one of 8 pieces of 32, as one of 8 of 4, alone; the rest is in pieces as they were cut.
     const {told, tries} = await committed([AWAY, AWAY, AWAY, AWAY, piece], {count: 256})
     assert.deepEqual(told, [StoreUnavailable, ...Array.from({length: 255}, () => ['ok'])])

@@ -1,7 +1,7 @@
 /** What a server warns of, by what a database answers: the questions are answered here, without one. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {engineFacts} from '../../../src/store/postgres/durability.ts'
+import {readDurability} from '../../../src/store/postgres/durability.ts'
 import type {Row} from '../../../src/store/sql/query.ts'
 
 const SETTINGS = {
@@ -20,7 +20,7 @@ function factsOf(hosts: number, settings: Row, standbys: readonly (string | null
     [{...SETTINGS, ...settings}],
     standbys.map((state, index) => ({pid: index, sync_state: state})),
   ]
-  const steps = engineFacts(hosts)
+  const steps = readDurability(hosts)
   let step = steps.next()
   while (step.done !== true) step = steps.next(answers.shift())
   return step.value

@@ -124,10 +124,10 @@ describe('a claim', () => {
         term: null,
         nodeId: 'n1',
         exceptIncarnation: 'n1-life-2',
-        judged: null,
+        observed: null,
         reason: 'node_restarted',
         limit: 9,
-        dice: 0,
+        jitter: 0,
       })
       assert.deepEqual(
         rescued.finished.map(({kind}) => kind),
@@ -166,10 +166,10 @@ describe('a claim', () => {
         term: scene.term,
         nodeId: 'n1',
         exceptIncarnation: null,
-        judged: {incarnation, heartbeatAt},
+        observed: {incarnation, heartbeatAt},
         reason: 'node_lost',
         limit: 9,
-        dice: 0,
+        jitter: 0,
       })
       await waiting(2)
       await holder.release()
@@ -184,26 +184,27 @@ describe('a claim', () => {
   it('is given back by its node or ended by the leader, and never both', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       await scene.submit('a')
-      for (const isFirst of ['giveBack', 'rescue'] as const) {
+      for (const isFirst of ['releaseClaims', 'rescue'] as const) {
         const group = await scene.run('a')
         const [{token}] = (await scene.claim()) as [ClaimedExecution]
-        const giveBack = () => first.giveBack([{key: {group, node: 'node-1', attempt: 1}, token}])
+        const giveBack = () =>
+          first.releaseClaims([{key: {group, node: 'node-1', attempt: 1}, token}])
         const rescue = () =>
           second.rescue({
             term: scene.term,
             nodeId: 'n1',
             exceptIncarnation: null,
-            judged: null,
+            observed: null,
             reason: 'node_lost',
             limit: 9,
-            dice: 0,
+            jitter: 0,
           })
         const holder = await hold(`SELECT FROM launches WHERE group_id = ${group} FOR UPDATE`)
-        const begin = async (which: 'giveBack' | 'rescue') =>
+        const begin = async (which: 'releaseClaims' | 'rescue') =>
           which === 'rescue' ? (await rescue()).finished : await giveBack()
         const one = begin(isFirst)
         await waiting(1)
-        const two = begin(isFirst === 'rescue' ? 'giveBack' : 'rescue')
+        const two = begin(isFirst === 'rescue' ? 'releaseClaims' : 'rescue')
         await waiting(2)
         await holder.release()
         await Promise.all([one, two])
@@ -228,7 +229,7 @@ describe('a claim', () => {
         const to = {nodeId: 'n2', nodeName: 'node-2'}
         const [{claimed}, [moved]] = await Promise.all([
           claimAs(first, `round ${round}`),
-          second.applyMoves({term: scene.term, moves: [{key, to}]}),
+          second.applyReassignments({term: scene.term, moves: [{key, to}]}),
         ])
         const elsewhere = await scene.claim('n2')
         const taken = [claimed.length, moved === 'applied' ? 1 : 0, elsewhere.length]

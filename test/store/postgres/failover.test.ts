@@ -37,13 +37,13 @@ describe('an address of several hosts', () => {
     const {store} = await openAt(bothHosts())
     await store.agreeTimezone('UTC')
     await store.probe()
-    const {durability, warnings} = await store.facts()
+    const {durability, warnings} = await store.info()
     assert.equal(durability['standbys'], '1 async')
     assert.match(warnings.join(' '), /asynchronous: a failover may lose acknowledged launches/)
     await primary.run(`ALTER SYSTEM SET synchronous_standby_names = 'standby'`)
     await primary.run('SELECT pg_reload_conf()')
     for (;;) {
-      const facts = await store.facts()
+      const facts = await store.info()
       if (facts.durability['standbys'] !== '1 sync') continue
       assert.equal(facts.durability['synchronous_commit'], 'on')
       assert.doesNotMatch(facts.warnings.join(' '), /standby/)
@@ -91,7 +91,7 @@ describe('an address of several hosts', () => {
     while (acknowledged.length < 20) await store.probe()
     await primary.kill()
     await assert.rejects(store.job('a'), StoreUnavailable)
-    const rung = new Promise<void>((resolve) => wakeup.listen('launch', resolve))
+    const rung = new Promise<void>((resolve) => wakeup.subscribe('launch', resolve))
     await standby.run('SELECT pg_promote()')
     const before = acknowledged.length
     while (acknowledged.length < before + 20) await store.totals().catch(isUnavailable)

@@ -101,7 +101,7 @@ describe('the leader’s lane', () => {
         first.claim({nodeId: 'n1', incarnation: 'n1-life-1', token: 'other', room: 1}),
         first.appendOutput([output]),
         first.finish([anEnd(claimed, 'succeeded')]),
-        first.applyMoves({term, moves: [{key, to: {nodeId: 'n1', nodeName: 'node-1'}}]}),
+        first.applyReassignments({term, moves: [{key, to: {nodeId: 'n1', nodeName: 'node-1'}}]}),
         first.putPolicy({name: 'p', rules: ''}),
       ]
       await waiting(others.length)

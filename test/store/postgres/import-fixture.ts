@@ -5,8 +5,12 @@ import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import type {TestContext} from 'node:test'
 import {parseAddress} from '../../../src/store/postgres/url.ts'
-import {moveIn, type MovedIn, type TableProgress} from '../../../src/store/postgres/import.ts'
-import {openSource, type MoveSource} from '../../../src/store/sqlite/export.ts'
+import {
+  importStore,
+  type ImportResult,
+  type TableProgress,
+} from '../../../src/store/postgres/import.ts'
+import {openSource, type ExportSource} from '../../../src/store/sqlite/export.ts'
 import {openSqliteStore} from '../../../src/store/sqlite/store.ts'
 import {systemClock} from '../../../src/platform/clock.ts'
 import {systemRandom} from '../../../src/platform/random.ts'
@@ -36,7 +40,11 @@ export interface Hearers {
   readonly beforeCommit?: () => void
 }
 
-export async function move(dataDir: string, url: string, hearers: Hearers = {}): Promise<MovedIn> {
+export async function move(
+  dataDir: string,
+  url: string,
+  hearers: Hearers = {},
+): Promise<ImportResult> {
   const opened = openSource(dataDir)
   assert(opened.ok, opened.ok ? '' : opened.problem)
   try {
@@ -47,14 +55,14 @@ export async function move(dataDir: string, url: string, hearers: Hearers = {}):
 }
 
 function moveSource(
-  source: MoveSource,
+  source: ExportSource,
   url: string,
   {progress = () => {}, beforeCommit = () => {}}: Hearers = {},
-): Promise<MovedIn> {
+): Promise<ImportResult> {
   const parsed = parseAddress(url)
   assert(parsed.ok)
   const world = {clock: systemClock(), random: systemRandom()}
-  return moveIn({address: parsed.address, source, ...world, progress, beforeCommit})
+  return importStore({address: parsed.address, source, ...world, progress, beforeCommit})
 }
 
 export const schemaOf = (url: string) => url.split('schema=')[1]!

@@ -99,7 +99,7 @@ describe('the target', () => {
   it('with anything in it is refused and not touched', async () => {
     const url = freshSchema(postgres.url())
     const {store} = await openAt(url)
-    const {clusterId} = await store.facts()
+    const {clusterId} = await store.info()
     const member = {id: 'n1', name: 'node-1', incarnation: 'life', address: '', port: 1, tags: {}}
     const more = {server: true, runs: true, version: '1', slots: 8}
     await store.join({member: {...member, ...more}}, 1_000)
@@ -110,7 +110,7 @@ describe('the target', () => {
     const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
     await store.submit({spec: aSpec('b'), ...request})
     assert.match(await refusal(url), /it holds definitions, jobs, members, node_claims;/)
-    assert.equal((await store.facts()).clusterId, clusterId)
+    assert.equal((await store.info()).clusterId, clusterId)
     await store.close()
   })
 
@@ -194,7 +194,7 @@ describe('the target', () => {
     assert.match(await refusal(url, {beforeCommit}), /was not moved into: no space left\.$/)
     const {store} = await openAt(url)
     assert.deepEqual(await store.policies(), [])
-    assert.notEqual((await store.facts()).clusterId, 'id-1', 'it is not taken for the source')
+    assert.notEqual((await store.info()).clusterId, 'id-1', 'it is not taken for the source')
     await store.close()
   })
 

@@ -110,7 +110,7 @@ describe('a store that moves', () => {
     const dataDir = folder(context)
     const clock = new TurnedClock()
     const {scene, running, claimed, request, asked} = await aFullScene(dataDir, clock)
-    const {clusterId, incarnation} = await scene.store.facts()
+    const {clusterId, incarnation} = await scene.store.info()
     const jobs = [await scene.job('a'), await scene.job('child')]
     const history = await scene.store.executions('a', ALL_EXECUTIONS)
     const members = await scene.store.members()
@@ -120,7 +120,7 @@ describe('a store that moves', () => {
 
     const {store} = await openAt(url, () => clock.now())
     context.after(() => store.close())
-    const facts = await store.facts()
+    const facts = await store.info()
     assert.deepEqual([facts.clusterId, facts.incarnation], [clusterId, incarnation])
     assert.deepEqual([await store.job('a'), await store.job('child')], jobs)
     assert.deepEqual(await store.executions('a', ALL_EXECUTIONS), history)
@@ -147,10 +147,10 @@ describe('a store that moves', () => {
       term: null,
       nodeId: 'n2',
       exceptIncarnation: 'n2-life-2',
-      judged: null,
+      observed: null,
       reason: 'node_restarted',
       limit: 10,
-      dice: 0.5,
+      jitter: 0.5,
     })
     assert.equal(rescued.finished.length, 1)
     const ended = await store.executions('runs', ALL_EXECUTIONS)

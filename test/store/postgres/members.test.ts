@@ -1,7 +1,7 @@
 /** Two servers, and members that come and go at the same moment: nobody is lost and no name is held twice. */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import type {BeatAnswer} from '../../../src/ports/node-store.ts'
+import type {BeatReply} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
@@ -14,12 +14,12 @@ after(() => postgres.close())
 const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
 const OF_N2 = `SELECT FROM members WHERE id = 'n2' FOR UPDATE`
 
-const beat = (store: Store): Promise<BeatAnswer> => store.beat({...LIFE, status: 'alive'})
-const remove = (store: Store) => store.removeMember({nodeId: 'n2', limit: 9, dice: 0.5})
+const beat = (store: Store): Promise<BeatReply> => store.beat({...LIFE, status: 'alive'})
+const remove = (store: Store) => store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
 const claim = (store: Store, token: string) => store.claim({...LIFE, token, room: 9})
 
 const forget = (store: Store, term: number) =>
-  store.forgetMembers({term, leftAfterMs: HOUR, failedAfterMs: HOUR, limit: 9})
+  store.pruneMembers({term, leftAfterMs: HOUR, failedAfterMs: HOUR, limit: 9})
 
 /** `n2` has one execution to run and failed long ago. */
 async function withFailed(play: (cluster: Cluster, group: number) => Promise<void>): Promise<void> {
@@ -140,10 +140,10 @@ describe('forgetting a member', () => {
         term: scene.term,
         nodeId: 'n2',
         exceptIncarnation: null,
-        judged: null,
+        observed: null,
         reason: 'node_lost',
         limit: 9,
-        dice: 0,
+        jitter: 0,
       })
       await scene.setStatus('n2', 'n2-life-1', 'failed')
       const holder = await hold(OF_N2)

@@ -60,7 +60,7 @@ describe('while the next release migrates', () => {
       await scene.complete('a', 'failed')
       await scene.submit('a', {owner: 'somebody'})
       assert.equal((await scene.job('a')).counters.successCount, ran)
-      assert.equal((await second.facts()).schemaVersion, SCHEMA_VERSION + 1)
+      assert.equal((await second.info()).schemaVersion, SCHEMA_VERSION + 1)
       const filled = await rows('SELECT DISTINCT next_note, next_weight FROM launches')
       assert.deepEqual(filled, [{next_note: null, next_weight: '7'}])
       const again = await openAt(url)
@@ -101,7 +101,7 @@ describe('starting at once on an empty database', () => {
     it(`${servers} servers of this release make one store`, async () => {
       const url = freshSchema(postgres.url())
       const opened = await Promise.all(Array.from({length: servers}, () => openAt(url)))
-      const facts = await Promise.all(opened.map(({store}) => store.facts()))
+      const facts = await Promise.all(opened.map(({store}) => store.info()))
       assert.equal(new Set(facts.map(({clusterId}) => clusterId)).size, 1)
       await Promise.all(opened.map(({store}) => store.close()))
     })
@@ -115,7 +115,7 @@ describe('starting at once on an empty database', () => {
         openAt(url),
       ])
       assert.deepEqual(prepared, {ok: true})
-      const facts = [await one.store.facts(), await two.store.facts()]
+      const facts = [await one.store.info(), await two.store.info()]
       assert.deepEqual(
         facts.map(({schemaVersion}) => schemaVersion),
         [SCHEMA_VERSION + 1, SCHEMA_VERSION + 1],
@@ -159,7 +159,7 @@ describe('an image of a store of the next release', () => {
       const opened = await openSqliteStore({dataDir, ...parts})
       assert(opened.ok)
       assert.equal((await opened.store.job('a'))!.counters.successCount, 2)
-      assert.equal((await opened.store.facts()).schemaVersion, SCHEMA_VERSION)
+      assert.equal((await opened.store.info()).schemaVersion, SCHEMA_VERSION)
       await opened.store.close()
     })
   })

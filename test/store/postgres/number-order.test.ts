@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
-import {LaunchService} from '../../../src/scheduler/launcher.ts'
+import {Launcher} from '../../../src/scheduler/launcher.ts'
 import {localWakeup} from '../../../src/platform/wakeup.ts'
 import {systemClock} from '../../../src/platform/clock.ts'
 import {systemRandom} from '../../../src/platform/random.ts'
@@ -72,7 +72,7 @@ describe('a request whose number is smaller than one that was committed before',
             if (name === 'launch_decided' && data.job === job) resolve(data.group)
           })
         })
-      const leader = new LaunchService({
+      const leader = new Launcher({
         store: first,
         term: scene.term,
         over: () => assert.fail('the term is not over'),
@@ -94,7 +94,7 @@ describe('a request whose number is smaller than one that was committed before',
       leader.start()
       assert.equal(await ofB, larger)
       await commitSmaller()
-      wakeup.ring('launch')
+      wakeup.notify('launch')
       const smaller = await ofChild
       assert(smaller < larger, `${smaller} and ${larger}`)
       await leader.stop()

@@ -32,7 +32,7 @@ describe('opening', () => {
   it('by several servers at once makes one store', async () => {
     const url = freshSchema(postgres.url())
     const opened = await Promise.all(Array.from({length: 4}, () => openAt(url)))
-    const facts = await Promise.all(opened.map(({store}) => store.facts()))
+    const facts = await Promise.all(opened.map(({store}) => store.info()))
     assert.equal(new Set(facts.map(({clusterId}) => clusterId)).size, 1)
     assert.equal(new Set(facts.map(({incarnation}) => incarnation)).size, 1)
     await opened[0]!.store.putPolicy({name: 'p', rules: 'r'})
@@ -43,11 +43,11 @@ describe('opening', () => {
   it('again finds what was there', async () => {
     const url = freshSchema(postgres.url())
     const first = await openAt(url)
-    const {clusterId} = await first.store.facts()
+    const {clusterId} = await first.store.info()
     await first.store.putPolicy({name: 'p', rules: 'r'})
     await first.store.close()
     const second = await openAt(url)
-    assert.equal((await second.store.facts()).clusterId, clusterId)
+    assert.equal((await second.store.info()).clusterId, clusterId)
     assert.deepEqual(await second.store.policy('p'), {name: 'p', rules: 'r'})
     await second.store.close()
   })
@@ -57,7 +57,7 @@ describe('opening', () => {
     const url = `${postgres.url('postgres', 'modest')}?schema=made`
     const {store} = await openAt(url)
     await store.probe()
-    const facts = await store.facts()
+    const facts = await store.info()
     assert.equal(facts.durability['standbys'], 'none')
     assert.match(facts.warnings.join(' '), /fsync off: a power cut may lose acknowledged writes/)
     await store.close()
@@ -142,15 +142,18 @@ describe('bells', () => {
     const opened = await Promise.all([openAt(url), openAt(url)])
     const [here, there] = opened.map(({wakeupOver}) => wakeupOver(localWakeup()))
     let heardHere = 0
-    const listening = new Promise<void>((resolve) => there!.listen('cancel', resolve))
+    const listening = new Promise<void>((resolve) => there!.subscribe('cancel', resolve))
     // Whoever begins to listen rings once for whatever it missed.
-    await Promise.all([listening, new Promise<void>((resolve) => here!.listen('cancel', resolve))])
-    here!.listen('run', () => (heardHere += 1))
-    const heard = new Promise<void>((resolve) => there!.listen('run', resolve))
-    here!.ring('run')
+    await Promise.all([
+      listening,
+      new Promise<void>((resolve) => here!.subscribe('cancel', resolve)),
+    ])
+    here!.subscribe('run', () => (heardHere += 1))
+    const heard = new Promise<void>((resolve) => there!.subscribe('run', resolve))
+    here!.notify('run')
     await heard
-    there!.ring('launch')
-    await new Promise<void>((resolve) => here!.listen('launch', resolve))
+    there!.notify('launch')
+    await new Promise<void>((resolve) => here!.subscribe('launch', resolve))
     assert.equal(heardHere, 1)
     await Promise.all([here!.close(), there!.close()])
     await Promise.all(opened.map(({store}) => store.close()))
@@ -165,10 +168,10 @@ describe('bells', () => {
     const heard = {rings: 0}
     const counting = {...local, ring: () => void (heard.rings += 1)}
     const there = other.wakeupOver(counting)
-    await new Promise<void>((resolve) => here.listen('cancel', resolve))
+    await new Promise<void>((resolve) => here.subscribe('cancel', resolve))
     // Every bell once, for what was rung while it was deaf.
     while (heard.rings < 4) await other.store.paused()
-    for (let ring = 0; ring < 1_000; ring += 1) here.ring(ring % 2 === 0 ? 'run' : 'launch')
+    for (let ring = 0; ring < 1_000; ring += 1) here.notify(ring % 2 === 0 ? 'run' : 'launch')
     while (heard.rings < 6) await other.store.paused()
     for (let look = 0; look < 50; look += 1) await other.store.paused()
     assert.equal(heard.rings, 6)
@@ -213,8 +216,8 @@ describe('an image', () => {
       assert((await store.policies()).length >= 600)
       const asked = await store.requestRun({name: 'a', forced: true, idempotency: null})
       assert(asked.kind === 'accepted' && asked.group > running)
-      const {clusterId} = await first.facts()
-      assert.equal((await store.facts()).clusterId, clusterId)
+      const {clusterId} = await first.info()
+      assert.equal((await store.info()).clusterId, clusterId)
       await store.close()
     })
   })

@@ -26,7 +26,7 @@ async function withStray(play: (cluster: Cluster, end: () => Promise<number>) =>
     await scene.setStatus('n2', 'n2-life-1', 'failed')
     const key = {group, node: 'node-2', attempt: 1}
     const request = {term: scene.term, strays: [{key, nodeId: 'n2'}]}
-    await play(cluster, async () => (await first.endStrays(request)).length)
+    await play(cluster, async () => (await first.endStuck(request)).length)
   })
 }
 
@@ -57,7 +57,7 @@ describe('the end of what no node may take', () => {
 
   it('leaves alone what a node has taken that was removed and joined again meanwhile', async () => {
     await withStray(async ({scene, second, hold, waiting}, end) => {
-      await second.removeMember({nodeId: 'n2', limit: 9, dice: 0.5})
+      await second.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
       const holder = await hold(`SELECT FROM launches FOR UPDATE`)
       const ended = end()
       await waiting(1)

@@ -65,10 +65,10 @@ describe('taking over', () => {
         term: scene.term,
         nodeId: 'n1',
         exceptIncarnation: null,
-        judged: null,
+        observed: null,
         reason: 'node_lost',
         limit: 9,
-        dice: 0,
+        jitter: 0,
       })
       await waiting(2)
       const refused = Promise.all([

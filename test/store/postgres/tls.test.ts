@@ -147,7 +147,7 @@ describe('a client’s certificate', () => {
   it('is shown on every connection, bells and lease included, and after all were broken', async () => {
     const result = await opened('localhost', parameters, who)
     const local = localWakeup()
-    const rung = () => new Promise<void>((resolve) => local.listen('run', resolve))
+    const rung = () => new Promise<void>((resolve) => local.subscribe('run', resolve))
     // A connection that begins to listen rings.
     const first = rung()
     const wakeup = result.wakeupOver(local)

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {EventEmitter} from 'node:events'
 import {after, before, describe, it} from 'node:test'
 import {postgresWakeup} from '../../../src/store/postgres/wakeup.ts'
-import type {Bell} from '../../../src/ports/runtime.ts'
+import type {Topic} from '../../../src/ports/runtime.ts'
 import type {Session} from '../../../src/store/postgres/connection.ts'
 import {localWakeup} from '../../../src/platform/wakeup.ts'
 import {systemRandom} from '../../../src/platform/random.ts'
@@ -27,16 +27,16 @@ describe('bells over a real database', () => {
       const [one, other] = [await openAt(url), await openAt(url)]
       const bells = [one.wakeupOver(localWakeup()), other.wakeupOver(localWakeup())] as const
       // Both ring everything once they hear each other.
-      await Promise.all(bells.map((wakeup) => heard(wakeup.listen, bell)))
-      const rung = heard(bells[1].listen, bell)
-      bells[0].ring(bell)
+      await Promise.all(bells.map((wakeup) => heard(wakeup.subscribe, bell)))
+      const rung = heard(bells[1].subscribe, bell)
+      bells[0].notify(bell)
       await rung
       await Promise.all(bells.map((wakeup) => wakeup.close()))
       await Promise.all([one.store.close(), other.store.close()])
     })
 })
 
-function heard(listen: (bell: Bell, heard: () => void) => () => void, bell: Bell): Promise<void> {
+function heard(listen: (bell: Topic, heard: () => void) => () => void, bell: Topic): Promise<void> {
   return new Promise((resolve) => {
     const deaf = listen(bell, () => {
       deaf()
@@ -89,13 +89,13 @@ it('rings while a notification is under way go together into the next one', asyn
   const wakeup = postgresWakeup(options)
   await clock.settle()
   for (const bell of ['launch', 'run', 'cancel', 'run'] as const) {
-    wakeup.ring(bell)
+    wakeup.notify(bell)
     await clock.advance(10)
   }
   assert.deepEqual(slow.asked, ['LISTEN "belfry_one"'])
   slow.answer()
   await clock.settle()
-  wakeup.ring('lead')
+  wakeup.notify('lead')
   await clock.advance(10)
   slow.answer()
   await clock.advance(10)

@@ -4,7 +4,7 @@ import {describe, it} from 'node:test'
 import {setImmediate as nextTurn} from 'node:timers/promises'
 import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import type {Outcome} from '../../../src/store/postgres/commit.ts'
-import {Lane} from '../../../src/store/postgres/write-queue.ts'
+import {WriteQueue} from '../../../src/store/postgres/write-queue.ts'
 import type {Session} from '../../../src/store/postgres/connection.ts'
 import {SessionPool, type Lender} from '../../../src/store/postgres/pool.ts'
 import type {Write} from '../../../src/store/postgres/write-plan.ts'
@@ -41,7 +41,7 @@ function laneOf(batchMax = 3) {
   const committer = new HeldCommitter()
   const commits: number[] = []
   const committed = (items: number) => void commits.push(items)
-  const lane = new Lane({committer, clock: new VirtualClock(), batchMax, committed})
+  const lane = new WriteQueue({committer, clock: new VirtualClock(), batchMax, committed})
   const submit = (answer: unknown) => lane.write({name: 'submit', input: [answer]})
   return {committer, commits, lane, submit}
 }

@@ -56,7 +56,7 @@ export const handlers = {
     const beganAt = performance.now()
     const finished = untilFinished(node, jobs)
     node.clock.setTo(dueAt)
-    node.wakeup.ring('launch')
+    node.wakeup.notify('launch')
     await finished
     const perSecond = (jobs * 1000) / (performance.now() - beganAt)
     delays.disable()

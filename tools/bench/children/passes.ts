@@ -50,10 +50,10 @@ export const handlers = {
     const idleMs: number[] = []
     const oneMs: number[] = []
     for (let index = 0; index < count; index += 1) {
-      node.wakeup.ring('launch')
+      node.wakeup.notify('launch')
       idleMs.push((await pass(node, 0)).duration_ms)
       node.clock.setTo(first + index * HOUR_MS)
-      node.wakeup.ring('launch')
+      node.wakeup.notify('launch')
       oneMs.push((await pass(node, 1)).duration_ms)
     }
     await node.close()

@@ -186,7 +186,7 @@ export class RunningCommand {
     this.#disarm('kill')
     if (this.#tree === null) return
     this.#tree.signal('SIGKILL')
-    this.#output!.hurry()
+    this.#output!.forceStop()
     if (this.#exit !== null) this.#output!.cut()
     this.#sweep()
   }

@@ -91,7 +91,7 @@ export class CommandOutput {
   }
 
   /** From now on a slow taker is not waited for. */
-  hurry(): void {
+  forceStop(): void {
     this.#hurried = true
   }
 
