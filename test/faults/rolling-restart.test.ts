@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {migrateToNextRelease} from '../store/next-release.ts'
 import {RunningTrial} from '../../tools/faults/trial.ts'
-import {assertAllLaunched, assertSound, told} from '../../tools/faults/verdict.ts'
+import {assertAllLaunched, assertSound, summaryOf} from '../../tools/faults/audit.ts'
 
 /** The aim is 2 s; the rest is for a machine that does much else. */
 const LATE_MAX_MS = 15_000
@@ -22,11 +22,11 @@ test('a rolling restart under load', async (t) => {
     await faults.stop(name)
     await cluster.agreedLeader()
   }
-  const {verdict} = await trial.end()
-  assertSound(verdict)
-  assertAllLaunched(verdict)
-  assert.equal(verdict.lost, 0)
-  const lateMs = verdict.lagsMs.at(-1)!
+  const {audit} = await trial.end()
+  assertSound(audit)
+  assertAllLaunched(audit)
+  assert.equal(audit.lost, 0)
+  const lateMs = audit.lagsMs.at(-1)!
   assert(lateMs < LATE_MAX_MS, `${lateMs} ms late`)
-  t.diagnostic(told(verdict))
+  t.diagnostic(summaryOf(audit))
 })

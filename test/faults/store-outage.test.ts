@@ -12,7 +12,7 @@ import {ClusterProcess} from '../../tools/faults/cluster-process.ts'
 import {Faults} from '../../tools/faults/faults.ts'
 import {AGENT_FLAGS, elapse} from '../../tools/faults/load.ts'
 import {RunningTrial} from '../../tools/faults/trial.ts'
-import {assertAllLaunched, assertSound, told} from '../../tools/faults/verdict.ts'
+import {assertAllLaunched, assertSound, summaryOf} from '../../tools/faults/audit.ts'
 
 const AWAY_MS = 8_000
 /** A node that is silent for 25 s is given up, while anybody can hear it. */
@@ -26,11 +26,11 @@ describe('a store that is away', {concurrency: true}, () => {
     const leader = await trial.cluster.agreedLeader()
     // What it had sent arrives all the same, when another leads.
     await trial.faults.cut(leader, trial.replaced(leader), 'brings')
-    const {verdict} = await trial.end()
-    assertSound(verdict)
-    assertAllLaunched(verdict)
-    assert.equal(verdict.lost, 0)
-    t.diagnostic(told(verdict))
+    const {audit} = await trial.end()
+    assertSound(audit)
+    assertAllLaunched(audit)
+    assert.equal(audit.lost, 0)
+    t.diagnostic(summaryOf(audit))
   })
 
   test('for longer than silence lasts: what runs goes on, its ends come after', async (t) => {

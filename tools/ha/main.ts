@@ -53,7 +53,7 @@ async function play(ending: Ending, {names, rounds, isPatroni}: Play): Promise<b
     ? await playPatroni(ending, programs, home, rounds)
     : await playPair(ending, programs, home, {names, rounds})
   say('Verdict')
-  return await stage.verdict()
+  return await stage.audit()
 }
 
 async function playPair(

@@ -44,7 +44,7 @@ async function loseThePrimary(stage: Stage, pair: Pair): Promise<void> {
 }
 
 /**
- * Tells how soon Belfry went on. The store's own part of a failover, which began at `since`, is over at
+ * Tells how soon Belfry went on. The store's own part of a failover, which startsAt at `since`, is over at
  * `writableAt`, both ms since the epoch.
  */
 async function resumed(
@@ -95,7 +95,9 @@ export async function standbyGone(stage: Stage, pair: Pair): Promise<void> {
     const {status} = await stage.cluster.running()[0]!.get('/jobs')
     if (status !== 200) stage.note(`jobs cannot be read: ${status}`)
     const waiting = await pair.waiting()
-    say(`  no standby for ${seconds(GONE_MS)}: ${stage.starts() - startsBefore} executions began,`)
+    say(
+      `  no standby for ${seconds(GONE_MS)}: ${stage.starts() - startsBefore} executions startsAt,`,
+    )
     say(
       `  ${now.acknowledged - calls.acknowledged} calls acknowledged, ` +
         `${now.refused - calls.refused} refused, ${waiting} commits wait in the database`,

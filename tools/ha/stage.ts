@@ -1,5 +1,5 @@
 /**
- * A cluster of Belfry on a replicated PostgreSQL, under load: what every scenario plays on, and the verdict
+ * A cluster of Belfry on a replicated PostgreSQL, under load: what every scenario plays on, and the audit
  * that is passed on it at the end.
  */
 import assert from 'node:assert/strict'
@@ -9,7 +9,7 @@ import {Clients} from '../faults/clients.ts'
 import {ClusterProcess} from '../faults/cluster-process.ts'
 import {AGENT_FLAGS, Load} from '../faults/load.ts'
 import {Marks} from '../faults/marks.ts'
-import {isSound, verdictOn} from '../faults/verdict.ts'
+import {isSound, auditCluster} from '../faults/audit.ts'
 
 const CLIENTS = 4
 const FLAGS = ['--keep-launches', '10000', '--grace', '10s']
@@ -47,7 +47,7 @@ export class Stage {
     return this.#clients
   }
 
-  /** How many executions have said that they began. */
+  /** How many executions have said that they startsAt. */
   starts(): number {
     return this.#marks.read().filter(({what}) => what === 'start').length
   }
@@ -112,27 +112,27 @@ export class Stage {
   }
 
   /** Ends the load and tells what became of it; true = nothing is wrong. */
-  async verdict(): Promise<boolean> {
+  async audit(): Promise<boolean> {
     await this.#clients.end()
     const server = this.cluster.server(await this.cluster.agreedLeader())
     await this.#load.end(server)
     await this.cluster.idle(server)
-    const verdict = await verdictOn(server, {
+    const audit = await auditCluster(server, {
       load: this.#load,
       marks: this.#marks.read(),
       clients: this.#clients,
       faults: [],
-      noticed: this.#noticed,
+      nodeProblems: this.#noticed,
     })
-    const {planned, launched, lost, lagsMs, missing, doubled, repeated, problems} = verdict
-    const refused = [...verdict.refused].map(([reason, count]) => `, ${count} ${reason}`).join('')
+    const {planned, launched, lost, lagsMs, missing, doubled, repeated, problems} = audit
+    const refused = [...audit.refused].map(([reason, count]) => `, ${count} ${reason}`).join('')
     say(`  ${planned} planned times: ${launched} launched${refused}; ${lost} executions lost`)
     say(`  latest launch ${lagsMs.at(-1)} ms after its time`)
     say(`  ${this.calls.acknowledged} calls acknowledged, ${this.calls.refused} refused`)
     say(`  missing ${missing.length}, doubled ${doubled.length}, repeated ${repeated.length}`)
     for (const problem of [...missing, ...doubled, ...repeated, ...problems]) say(`  ${problem}`)
     assert(planned > 0, 'something was planned')
-    return isSound(verdict)
+    return isSound(audit)
   }
 
   /** Of the newest launches of one job: when they were decided, if after `since`. */

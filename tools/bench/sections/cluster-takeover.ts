@@ -4,7 +4,7 @@
  * successor commits, by the ledger. Then every planned time is held against what the commands wrote down
  * themselves: a fast takeover that loses or doubles anything would be worth nothing.
  */
-import {judge, Marks, type Mark, type Verdict} from '../../faults/marks.ts'
+import {auditLedger, Marks, type Mark, type LedgerAudit} from '../../faults/marks.ts'
 import {Cluster, startPostgres} from '../cluster.ts'
 import {nextSecond, phaseMs, SECOND_MS, until} from '../due.ts'
 import {quantile} from '../figures.ts'
@@ -36,7 +36,7 @@ export const clusterTakeover: Section = {
     await until(startAt + SECOND_MS)
     await measureTakeovers(bench, cluster, 'SIGKILL')
     await measureTakeovers(bench, cluster, 'SIGTERM')
-    await addVerdict(bench, cluster, marks, startAt)
+    await addAudit(bench, cluster, marks, startAt)
     await cluster.end()
   },
 }
@@ -107,7 +107,7 @@ async function found<Result>(what: string, look: () => Promise<Result | null>): 
 }
 
 /** Holds every planned time until now against what the commands wrote down. */
-async function addVerdict(
+async function addAudit(
   {plan, figures}: Bench,
   cluster: Cluster,
   marks: Marks,
@@ -125,15 +125,15 @@ async function addVerdict(
     return row!.open === 0 ? true : null
   })
   const written: readonly Mark[] = marks.read()
-  const verdicts: Verdict[] = []
+  const audits: LedgerAudit[] = []
   for (let index = 0; index < jobs; index += 1) {
     const from = startAt + phaseMs(index, jobs)
     const to = endAt - SECOND_MS
     const launches = await launchesOf(asked!, nameOf(index))
-    verdicts.push(judge({name: nameOf(index), launches, marks: written, from, to}))
+    audits.push(auditLedger({name: nameOf(index), launches, marks: written, from, to}))
   }
-  const sum = (count: (verdict: Verdict) => number) =>
-    verdicts.reduce((total, verdict) => total + count(verdict), 0)
+  const sum = (count: (audit: LedgerAudit) => number) =>
+    audits.reduce((total, audit) => total + count(audit), 0)
   figures.add(
     `${label}: planned times`,
     '',
@@ -167,7 +167,7 @@ async function disable(server: ServerProcess, name: string): Promise<void> {
 
 /** The whole ledger of a job, as the API shows it. */
 async function launchesOf(server: ServerProcess, name: string) {
-  const rows: Parameters<typeof judge>[0]['launches'][number][] = []
+  const rows: Parameters<typeof auditLedger>[0]['launches'][number][] = []
   for (;;) {
     const range = `_start=${rows.length}&_end=${rows.length + PAGE}`
     const page = (await (
