@@ -1,6 +1,6 @@
 /**
- * The leader killed, stopped and frozen under load: nothing is missing, nothing doubled.
- * `BELFRY_FAULT_ROUNDS` asks for more rounds; `npm run faults` does it for as long as one likes.
+ * The leader killed, stopped and frozen under load: no planned time is missing or doubled.
+ * `BELFRY_FAULT_ROUNDS` sets the number of rounds; `npm run faults` runs for any time.
  */
 import {test} from 'node:test'
 import {RunningTrial} from '../../tools/faults/trial.ts'

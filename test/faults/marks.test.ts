@@ -1,4 +1,4 @@
-/** The judge itself: each thing that must not be is seen, and nothing else is. */
+/** The ledger audit itself: it reports each kind of violation, and nothing else. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {auditLedger, type Mark, type LedgerAudit} from '../../tools/faults/marks.ts'
@@ -9,7 +9,7 @@ const NAME = 'job'
 interface Ran {
   readonly id: string
   readonly status?: string
-  /** What it marked, in order. */
+  /** Marks of the execution, in order. */
   readonly marks?: readonly Mark['what'][]
 }
 
