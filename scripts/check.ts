@@ -1,7 +1,7 @@
 /**
- * `npm test`: everything that must hold before a change is kept; `npm run test:quick` (`--quick`): the part for
- * the loop while editing. Every step runs even if an earlier one failed, so that one run reports all problems.
- * A step that exceeds its time limit is killed. The last line says how the run ended.
+ * `npm test`: everything that must hold before a change is kept; `npm run test:quick` (`--quick`): the part
+ * for the loop while editing. Every step runs even if an earlier one failed, so that one run reports all
+ * problems. A step that exceeds its time limit is killed. The last line says how the run ended.
  */
 import {execFileSync, spawn} from 'node:child_process'
 import {existsSync} from 'node:fs'

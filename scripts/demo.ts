@@ -1,6 +1,6 @@
 /**
- * `npm run demo`: a cluster on this machine. PostgreSQL in a temporary folder, three servers, two agents and a
- * few jobs. Ctrl-C ends and removes everything, and so does killing this script. Nothing is kept.
+ * `npm run demo`: a cluster on this machine. PostgreSQL in a temporary folder, three servers, two agents
+ * and a few jobs. Ctrl-C ends and removes everything, and so does killing this script. Nothing is kept.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -59,8 +59,8 @@ const JOBS = [
 ]
 
 /**
- * Shell script that ends a node and removes its folder when standard input closes: this script has ended or was
- * killed. Arguments: the node's folder, then its command.
+ * Shell script that ends a node and removes its folder when standard input closes: this script has ended or
+ * was killed. Arguments: the node's folder, then its command.
  */
 const KEEPER = `folder=$1; shift
 "$@" </dev/null & node=$!

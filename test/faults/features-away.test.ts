@@ -1,6 +1,6 @@
 /**
- * Nodes that leave and return, and the state a cluster keeps across restarts. Real processes: three servers, two
- * agents, one PostgreSQL.
+ * Nodes that leave and return, and the state a cluster keeps across restarts. Real processes: three
+ * servers, two agents, one PostgreSQL.
  */
 import assert from 'node:assert/strict'
 import {writeFileSync} from 'node:fs'

@@ -33,7 +33,7 @@ describe('an unreachable store', {concurrency: true}, () => {
     t.diagnostic(summaryOf(audit))
   })
 
-  test('for longer than the failure timeout: executions continue, results are stored afterwards', async (t) => {
+  test('for longer than the failure timeout: executions continue, results follow', async (t) => {
     const cluster = await ClusterProcess.start(t, {isCuttable: true})
     for (const name of NODES.agent) await cluster.startAgent(name, {flags: AGENT_FLAGS})
     const server = cluster.server('north')

@@ -1,4 +1,7 @@
-/** A certificate for `localhost` and 127.0.0.1, its key, and a key of another. For tests only: keys are public. */
+/**
+ * A certificate for `localhost` and 127.0.0.1, its key, and a key of another. For tests only: keys are
+ * public.
+ */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUc9lTO6tgvk6R7OVcyaP1Wi3cdwgwCgYIKoZIzj0EAwIw
 FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMTA2MDAwMFoYDzIxMjYxMDI4

@@ -1,6 +1,6 @@
 /**
- * A proxy between a client and a server that a test cuts at the worst moment: just before a commit reaches the
- * server, just before its reply reaches the client, or in both directions without an error.
+ * A proxy between a client and a server that a test cuts at the worst moment: just before a commit reaches
+ * the server, just before its reply reaches the client, or in both directions without an error.
  */
 import {once} from 'node:events'
 import {createServer, connect, type AddressInfo, type Server, type Socket} from 'node:net'

@@ -1,6 +1,6 @@
 /**
- * Stores of several servers on one PostgreSQL, and a client that holds a lock: makes two transactions conflict
- * at a chosen statement.
+ * Stores of several servers on one PostgreSQL, and a client that holds a lock: makes two transactions
+ * conflict at a chosen statement.
  */
 import assert from 'node:assert/strict'
 import {Client} from 'pg'

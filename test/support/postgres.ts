@@ -41,8 +41,9 @@ kill -QUIT $server 2>/dev/null
 wait $server`
 
 /**
- * Shell script that removes a folder when its parent has died, even if no server runs in it. A server that still
- * runs ends within moments, because its keeper lost its parent too; until then removing files may fail.
+ * Shell script that removes a folder when its parent has died, even if no server runs in it. A server that
+ * still runs ends within moments, because its keeper lost its parent too; until then removing files may
+ * fail.
  */
 const FOLDER_KEEPER = `read -r word && exit
 tries=100
@@ -136,8 +137,8 @@ export class TestPostgres {
   }
 
   /**
-   * Initialises and starts a server. `settings` are added to its command line; `files` (`pg_hba.conf`, keys)
-   * are written to its data folder by name.
+   * Initialises and starts a server. `settings` are added to its command line; `files` (`pg_hba.conf`,
+   * keys) are written to its data folder by name.
    */
   static async start(
     settings: Settings = {},

@@ -1,7 +1,7 @@
 /**
- * A real server as a separate process, used as a user does: flags, the ready line, the API, signals. Every test
- * must clean up the process, the commands it left running, and its data directory; that is done here. Uses
- * nothing of Belfry's internals.
+ * A real server as a separate process, used as a user does: flags, the ready line, the API, signals. Every
+ * test must clean up the process, the commands it left running, and its data directory; that is done here.
+ * Uses nothing of Belfry's internals.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {mkdtempSync, rmSync} from 'node:fs'
@@ -148,8 +148,8 @@ export class ServerProcess {
   }
 
   /**
-   * Calls the API. `path` starts with `/` and is below `/v1`, unless it starts with `//`. A body that is not a
-   * string is sent as JSON.
+   * Calls the API. `path` starts with `/` and is below `/v1`, unless it starts with `//`. A body that is
+   * not a string is sent as JSON.
    */
   async ask(
     method: string,

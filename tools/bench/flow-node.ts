@@ -1,6 +1,6 @@
 /**
- * A server without HTTP: the real services, wired by the server's own `app/node.ts` over a real store on disk,
- * with a chosen executor and a clock that can be advanced, so that work planned for later is due now.
+ * A server without HTTP: the real services, wired by the server's own `app/node.ts` over a real store on
+ * disk, with a chosen executor and a clock that can be advanced, so that work planned for later is due now.
  */
 import {availableParallelism} from 'node:os'
 import {Membership} from '../../src/node/membership.ts'

@@ -1,6 +1,6 @@
 /**
- * Requests and replies between the benchmark and its child processes, over Node's IPC channel. A child ends when
- * the benchmark ends, even if that is killed.
+ * Requests and replies between the benchmark and its child processes, over Node's IPC channel. A child ends
+ * when the benchmark ends, even if that is killed.
  */
 import {fork, type ChildProcess} from 'node:child_process'
 import type {Scratch} from './scratch.ts'

@@ -1,6 +1,7 @@
 /**
- * `npm run bench`: measures, prints one table, writes every sample as JSON. Compare figures within one run only;
- * docs/explanation/benchmark.md explains them. Uses only the loopback, ends by itself, and leaves only the JSON.
+ * `npm run bench`: measures, prints one table, writes every sample as JSON. Compare figures within one run
+ * only; docs/explanation/benchmark.md explains them. Uses only the loopback, ends by itself, and leaves
+ * only the JSON.
  */
 import {arch, availableParallelism, loadavg, platform, totalmem} from 'node:os'
 import {join} from 'node:path'

@@ -1,6 +1,7 @@
 /**
- * The baseline for executions: `child_process.spawn('true')` with the same parallelism, in a separate process. It
- * runs before and after each measurement. A bare HTTP server measured beside it shows the noise of the machine.
+ * The baseline for executions: `child_process.spawn('true')` with the same parallelism, in a separate
+ * process. It runs before and after each measurement. A bare HTTP server measured beside it shows the noise
+ * of the machine.
  */
 import type {handlers as BareHttp} from './children/bare-http.ts'
 import type {handlers as Client} from './children/http-client.ts'

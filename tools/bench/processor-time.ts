@@ -6,7 +6,9 @@ import {readdirSync, readFileSync} from 'node:fs'
 
 /** The unit of /proc/<pid>/stat on every Linux that Node runs on. */
 const TICK_MS = 10
-/** Index of the first field after the program's name, which may contain any character and is cut off first. */
+/**
+ * Index of the first field after the program's name, which may contain any character and is cut off first.
+ */
 const AFTER_NAME = 3
 const FIELDS = {utime: 14, stime: 15, cutime: 16, cstime: 17} as const
 
@@ -30,7 +32,8 @@ function familyOf(pid: number): number[] {
 }
 
 /**
- * A short-lived command may exit during the reading; its parent then accounts for it, or the next reading does.
+ * A short-lived command may exit during the reading; its parent then accounts for it, or the next reading
+ * does.
  */
 function familyOfAlive(pid: number): number[] {
   try {

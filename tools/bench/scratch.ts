@@ -1,6 +1,6 @@
 /**
- * Resources of a benchmark run: folders, processes and other cleanups. `clear` removes all of them, also when the
- * run is interrupted.
+ * Resources of a benchmark run: folders, processes and other cleanups. `clear` removes all of them, also
+ * when the run is interrupted.
  */
 import type {ChildProcess} from 'node:child_process'
 import {mkdtemp, rm} from 'node:fs/promises'

@@ -1,6 +1,6 @@
 /**
- * A real server for a section: `src/main.ts server` as a separate process on a free port, or the same server in a
- * process that holds memory. Used only through its API.
+ * A real server for a section: `src/main.ts server` as a separate process on a free port, or the same
+ * server in a process that holds memory. Used only through its API.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {fileURLToPath} from 'node:url'
@@ -119,7 +119,8 @@ export class ServerProcess {
   }
 
   /**
-   * Successful executions, from the statistics that their own transactions wrote, and the instant of the reply.
+   * Successful executions, from the statistics that their own transactions wrote, and the instant of the
+   * reply.
    */
   async succeeded(): Promise<{readonly count: number; readonly atMs: number}> {
     const response = await this.get('/v1/stats?days=2')

@@ -1,6 +1,7 @@
 /**
- * Audit of an idle cluster: compares every planned time with the marks of the jobs, every `lost` execution with
- * the faults that could explain it, counters with executions, and acknowledged client calls with the store.
+ * Audit of an idle cluster: compares every planned time with the marks of the jobs, every `lost` execution
+ * with the faults that could explain it, counters with executions, and acknowledged client calls with the
+ * store.
  */
 import assert from 'node:assert/strict'
 import type {Answer, ServerProcess} from '../../test/support/server-process.ts'

@@ -1,6 +1,6 @@
 /**
- * A real cluster: PostgreSQL, servers and agents as separate processes, started as a user starts them. All end
- * with their test. Uses only flags, signals and the API.
+ * A real cluster: PostgreSQL, servers and agents as separate processes, started as a user starts them. All
+ * end with their test. Uses only flags, signals and the API.
  */
 import {join} from 'node:path'
 import {anAgent, type AgentProcess} from '../../test/agents/agent-process.ts'
@@ -31,8 +31,8 @@ export interface ClusterOptions {
   /** Connection string of an external store; by default the cluster starts its own. */
   readonly store?: string
   /**
-   * Connects servers to the store and agents to servers through links that can be cut. A link keeps its port
-   * when its ends restart.
+   * Connects servers to the store and agents to servers through links that can be cut. A link keeps its
+   * port when its ends restart.
    */
   readonly isCuttable?: boolean
 }

@@ -19,7 +19,10 @@ export interface LoadJob {
   readonly name: string
   readonly retries: number
   readonly forbids: boolean
-  /** Range of planned times that must be in the ledger: `from` <= time < `to`, each second, ms since the epoch. */
+  /**
+   * Range of planned times that must be in the ledger: `from` <= time < `to`, each second, ms since the
+   * epoch.
+   */
   readonly from: number
   to: number
 }

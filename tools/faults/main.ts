@@ -1,7 +1,7 @@
 /**
- * `npm run faults`: injects seeded faults into a real cluster under load for some minutes, then prints a report.
- * Exit code 1 if anything is missing, doubled or otherwise not as promised. Cleans up all processes it started,
- * also when it is interrupted.
+ * `npm run faults`: injects seeded faults into a real cluster under load for some minutes, then prints a
+ * report. Exit code 1 if anything is missing, doubled or otherwise not as promised. Cleans up all processes
+ * it started, also when it is interrupted.
  */
 import {mkdirSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'

@@ -1,7 +1,7 @@
 /**
  * Marks that the jobs themselves write to a file, outside of Belfry: the ground truth for the audit of the
- * ledger. Every execution appends one line at its start and one at its end; the audit matches them with planned
- * times by identity.
+ * ledger. Every execution appends one line at its start and one at its end; the audit matches them with
+ * planned times by identity.
  */
 import {existsSync, readFileSync} from 'node:fs'
 import {join} from 'node:path'

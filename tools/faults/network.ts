@@ -1,7 +1,7 @@
 /**
- * A TCP proxy that simulates a network partition. While it is cut, data waits as in a network stack and neither
- * end is notified. When it heals, the data arrives late and in order, or the connections turn out broken. For a
- * cut at a chosen commit, see `cut-proxy.ts`.
+ * A TCP proxy that simulates a network partition. While it is cut, data waits as in a network stack and
+ * neither end is notified. When it heals, the data arrives late and in order, or the connections turn out
+ * broken. For a cut at a chosen commit, see `cut-proxy.ts`.
  */
 import {once} from 'node:events'
 import {connect, createServer, type AddressInfo, type Server, type Socket} from 'node:net'

@@ -1,6 +1,6 @@
 /**
- * A trial, shared by the tests and `npm run faults`: a cluster of servers and agents under load, with clients,
- * faults, and an audit once the cluster is idle.
+ * A trial, shared by the tests and `npm run faults`: a cluster of servers and agents under load, with
+ * clients, faults, and an audit once the cluster is idle.
  */
 import type {Owner, ServerProcess} from '../../test/support/server-process.ts'
 import {until} from '../../test/support/waiting.ts'

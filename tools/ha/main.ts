@@ -1,9 +1,9 @@
 /**
- * `npm run ha`: Belfry during failovers of a replicated PostgreSQL. Not part of the tests: it takes minutes and
- * needs system packages. Flags: `--rounds n` (failovers in a row), `--only failover`, `standby-gone` or
- * `split-brain`, `--patroni` (Patroni manages the database; failovers only).
- * Exit code 0: no planned time is missing or doubled and every acknowledged write exists. 1: otherwise. 2: a
- * package is missing on this machine.
+ * `npm run ha`: Belfry during failovers of a replicated PostgreSQL. Not part of the tests: it takes minutes
+ * and needs system packages. Flags: `--rounds n` (failovers in a row), `--only failover`, `standby-gone` or
+ * `split-brain`, `--patroni` (Patroni manages the database; failovers only). Exit code 0: no planned time
+ * is missing or doubled and every acknowledged write exists. 1: otherwise. 2: a package is missing on this
+ * machine.
  */
 import {chmodSync, chownSync, mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'

@@ -46,8 +46,8 @@ export class Pair {
   }
 
   /**
-   * Promotes the standby, whatever state the primary is in. It has no standby then: until the other follows it,
-   * acknowledged writes are on one machine only.
+   * Promotes the standby, whatever state the primary is in. It has no standby then: until the other follows
+   * it, acknowledged writes are on one machine only.
    */
   async promote(): Promise<void> {
     await this.standby.promote()

@@ -1,6 +1,6 @@
 /**
- * Three PostgreSQL servers managed by Patroni with etcd, as docs/how-to/postgresql.md shows: Patroni elects the
- * primary, Belfry follows. This file only starts, kills and queries processes.
+ * Three PostgreSQL servers managed by Patroni with etcd, as docs/how-to/postgresql.md shows: Patroni elects
+ * the primary, Belfry follows. This file only starts, kills and queries processes.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'

@@ -1,6 +1,6 @@
 /**
- * System requirements: Debian's PostgreSQL with all its programs, and an account other than root. Names missing
- * packages; installs nothing.
+ * System requirements: Debian's PostgreSQL with all its programs, and an account other than root. Names
+ * missing packages; installs nothing.
  */
 import {execFile} from 'node:child_process'
 import {existsSync, readdirSync} from 'node:fs'

@@ -1,6 +1,6 @@
 /**
- * Failure scenarios of a replicated PostgreSQL: the primary dies, the synchronous standby fails, an old primary
- * returns after a promotion. Each ends with all servers healthy.
+ * Failure scenarios of a replicated PostgreSQL: the primary dies, the synchronous standby fails, an old
+ * primary returns after a promotion. Each ends with all servers healthy.
  */
 import {elapse} from '../faults/load.ts'
 import type {Pair} from './pair.ts'
@@ -44,8 +44,8 @@ async function loseThePrimary(stage: Stage, pair: Pair): Promise<void> {
 }
 
 /**
- * Prints how soon Belfry resumed. The database's part of the failover lasted from `since` to `writableAt`, both ms
- * since the epoch.
+ * Prints how soon Belfry resumed. The database's part of the failover lasted from `since` to `writableAt`,
+ * both ms since the epoch.
  */
 async function resumed(
   stage: Stage,
@@ -122,8 +122,8 @@ function numbers({calls: {acknowledged, refused}}: Stage) {
 }
 
 /**
- * Split brain: the standby is promoted although the primary is healthy. Then the old one restarts as a primary by
- * mistake while the promoted one is down, finally without waiting for a standby.
+ * Split brain: the standby is promoted although the primary is healthy. Then the old one restarts as a
+ * primary by mistake while the promoted one is down, finally without waiting for a standby.
  */
 export async function splitBrain(stage: Stage, pair: Pair): Promise<void> {
   await elapse(CALM_MS)

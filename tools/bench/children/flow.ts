@@ -1,6 +1,6 @@
 /**
- * Bursts through the whole flow without HTTP: jobs planned for one instant, timed until the last result and its
- * counters are committed. The executor does nothing (bookkeeping only) or starts `true` in one way.
+ * Bursts through the whole flow without HTTP: jobs planned for one instant, timed until the last result and
+ * its counters are committed. The executor does nothing (bookkeeping only) or starts `true` in one way.
  */
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {createExecutors, type ExecutorRegistry} from '../../../src/executors/registry.ts'

@@ -1,6 +1,6 @@
 /**
- * Clients of the API in a separate process, so that they do not delay the server's event loop. They still share
- * the cores: a latency measured here is an upper bound.
+ * Clients of the API in a separate process, so that they do not delay the server's event loop. They still
+ * share the cores: a latency measured here is an upper bound.
  */
 import {Agent, request} from 'node:http'
 import {quantile} from '../figures.ts'

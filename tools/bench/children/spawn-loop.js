@@ -1,12 +1,13 @@
 /**
- * The plain spawn loop: starts `true` with child_process again and again, a fixed number at a time, without a
- * scheduler. Plain JavaScript, because type stripping takes memory and the cost of fork grows with memory: about a
- * fifth more for each start, which would make the measured server look better than it is.
+ * The plain spawn loop: starts `true` with child_process again and again, a fixed number at a time, without
+ * a scheduler. Plain JavaScript, because type stripping takes memory and the cost of fork grows with
+ * memory: about a fifth more for each start, which would make the measured server look better than it is.
  */
 import {spawn} from 'node:child_process'
 
 /**
- * Processes started and finished in about `ms`. `stdio` is `pipe`, the default of child_process, or `ignore`.
+ * Processes started and finished in about `ms`. `stdio` is `pipe`, the default of child_process, or
+ * `ignore`.
  * @param {{parallel: number, ms: number, stdio: 'pipe' | 'ignore'}} input
  */
 async function run({parallel, ms, stdio}) {

@@ -1,6 +1,6 @@
 /**
- * Rate of the scheduler itself on PostgreSQL: everything except starting processes, up to the committed counters,
- * compared with the commits of one plain client of the same PostgreSQL.
+ * Rate of the scheduler itself on PostgreSQL: everything except starting processes, up to the committed
+ * counters, compared with the commits of one plain client of the same PostgreSQL.
  */
 import type {handlers as Flow} from '../children/flow.ts'
 import type {handlers as PlainCommits} from '../children/plain-commits.ts'

@@ -1,7 +1,8 @@
 /**
- * Takeover time: jobs fire spread over each second while the leader is killed, or stopped with SIGTERM, again and
- * again. Measures from the signal to the first launch that the next leader commits, from the ledger. Then audits
- * every planned time against the marks of the commands: a takeover that loses or doubles work is worthless.
+ * Takeover time: jobs fire spread over each second while the leader is killed, or stopped with SIGTERM,
+ * again and again. Measures from the signal to the first launch that the next leader commits, from the
+ * ledger. Then audits every planned time against the marks of the commands: a takeover that loses or
+ * doubles work is worthless.
  */
 import {auditLedger, Marks, type Mark, type LedgerAudit} from '../../faults/marks.ts'
 import {Cluster, startPostgres} from '../cluster.ts'

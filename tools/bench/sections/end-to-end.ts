@@ -1,7 +1,7 @@
 /**
- * A saturated real server, compared with a plain loop that starts `true` in the same runtime: planned, launched,
- * `true` run, finished, counted. The loop runs before and after each measurement, because the speed of the
- * machine varies. A client reads a job over HTTP meanwhile.
+ * A saturated real server, compared with a plain loop that starts `true` in the same runtime: planned,
+ * launched, `true` run, finished, counted. The loop runs before and after each measurement, because the
+ * speed of the machine varies. A client reads a job over HTTP meanwhile.
  */
 import type {handlers as Flow, OpenInput} from '../children/flow.ts'
 import {Link} from '../link.ts'
@@ -20,7 +20,8 @@ import {ServerProcess} from '../server-process.ts'
 
 const SECOND_MS = 1000
 /**
- * Initial guess of the jobs a second that saturate the server: posix_spawn starts about twice as many as the loop.
+ * Initial guess of the jobs a second that saturate the server: posix_spawn starts about twice as many as
+ * the loop.
  */
 const FIRST_GUESS = 1.6
 const LOOP_LAG_MAX_MS = 20
@@ -99,8 +100,8 @@ async function measureServer(
 }
 
 /**
- * The flow without HTTP, with a fixed way of starting processes; the real server uses what the machine offers.
- * `null` = not available on this machine.
+ * The flow without HTTP, with a fixed way of starting processes; the real server uses what the machine
+ * offers. `null` = not available on this machine.
  */
 async function measureFlow(
   {plan, scratch, figures, say}: Bench,

@@ -1,6 +1,6 @@
 /**
- * Cost of many stored jobs: a pass of the launcher, a page of the list, memory, start-up. And the cost of catching
- * up a job that fires every second after a week of downtime.
+ * Cost of many stored jobs: a pass of the launcher, a page of the list, memory, start-up. And the cost of
+ * catching up a job that fires every second after a week of downtime.
  */
 import type {handlers as Client} from '../children/http-client.ts'
 import type {handlers as Passes} from '../children/passes.ts'

@@ -1,6 +1,6 @@
 /**
- * Lag of launches, from the ledger: at a steady rate, spread over each second or all at its start, and with very
- * many jobs due in the same second. Commands are real and run on the same cores.
+ * Lag of launches, from the ledger: at a steady rate, spread over each second or all at its start, and with
+ * very many jobs due in the same second. Commands are real and run on the same cores.
  */
 import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
 import {quantile} from '../figures.ts'
