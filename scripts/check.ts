@@ -9,6 +9,11 @@ import {availableParallelism} from 'node:os'
 import {delimiter, join} from 'node:path'
 
 const ROOT = join(import.meta.dirname, '..')
+/**
+ * Compile cache of Node, shared by all test processes and the servers they start: without it every process
+ * strips and compiles the same files again, about half a second of processor time each.
+ */
+const COMPILED = join(ROOT, 'node_modules', '.cache', 'compiled')
 const FOLDERS = ['src', 'test', 'bin', 'tools', 'scripts']
 const SECOND_MS = 1000
 const TOOL_LIMIT_MS = 60 * SECOND_MS
@@ -81,7 +86,7 @@ function changedFiles(): readonly string[] {
 function environment(): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
   const path = `${join(ROOT, 'node_modules', '.bin')}${delimiter}${process.env['PATH'] ?? ''}`
-  return {...Object.fromEntries(kept), PATH: path}
+  return {...Object.fromEntries(kept), PATH: path, NODE_COMPILE_CACHE: COMPILED}
 }
 
 /** Resolves with the problem, or `null` on success. */
