@@ -22,7 +22,9 @@ import {dotted, isNode, parseSource, walk} from './tidy/source.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
-const PAGES = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'))
+const PAGES = readdirSync(join(ROOT, 'docs'), {recursive: true, encoding: 'utf8'}).filter((name) =>
+  name.endsWith('.md'),
+)
 
 /** The first cells of the table rows below a heading (or of the whole page), without the row of titles. */
 function rowsOf(page: string, heading?: string): readonly (readonly string[])[] {
@@ -57,7 +59,9 @@ function sameSet(documented: readonly string[], real: readonly string[]): void {
 }
 
 test('every error code stands in errors.md with its status', () => {
-  const documented = rowsOf(read('docs/errors.md')).map(([code, status]) => `${code} ${status}`)
+  const documented = rowsOf(read('docs/reference/errors.md')).map(
+    ([code, status]) => `${code} ${status}`,
+  )
   sameSet(
     documented,
     Object.entries(REFUSALS).map(([code, {status}]) => `\`${code}\` ${status}`),
@@ -65,7 +69,7 @@ test('every error code stands in errors.md with its status', () => {
 })
 
 test('every reason of the ledger stands in jobs.md', () => {
-  const rows = rowsOf(read('docs/jobs.md'), '## The ledger')
+  const rows = rowsOf(read('docs/reference/jobs.md'), '## The ledger')
   sameSet(
     rows.map(([code]) => code!),
     REASONS.map((reason) => `\`${reason}\``),
@@ -96,7 +100,7 @@ function catalogue(): ReadonlyMap<string, readonly string[]> {
 test('every event stands in events.md with its fields', () => {
   const events = catalogue()
   assert.ok(events.size > 10, 'the catalogue was read')
-  const rows = rowsOf(read('docs/events.md'))
+  const rows = rowsOf(read('docs/reference/events.md'))
   sameSet(
     rows.map(([name, fields]) => `${name}: ${quoted(fields!).join(', ')}`),
     [...events].map(([name, fields]) => `\`${name}\`: ${fields.join(', ')}`),
@@ -104,7 +108,10 @@ test('every event stands in events.md with its fields', () => {
 })
 
 test('every setting stands in configuration.md as it is', () => {
-  const section = sectionOf(read('docs/configuration.md'), '## Settings of `belfry server`')
+  const section = sectionOf(
+    read('docs/reference/configuration.md'),
+    '## Settings of `belfry server`',
+  )
   const rows = section.split('\n').filter((line) => line.startsWith('| `'))
   assert.deepEqual(rows, [...OPTIONS, CONFIG_OPTION].map(settingRow))
   const named = quoted(section.slice(section.lastIndexOf('|')))
@@ -112,20 +119,20 @@ test('every setting stands in configuration.md as it is', () => {
 })
 
 test('every limit stands in configuration.md as it is, and bounds something', () => {
-  const section = sectionOf(read('docs/configuration.md'), '## Limits')
+  const section = sectionOf(read('docs/reference/configuration.md'), '## Limits')
   const rows = section.split('\n').filter((line) => line.startsWith('| `'))
   assert.deepEqual(
     rows,
     Object.entries(LIMITS).map(([name, limit]) => limitRow(name, limit)),
   )
-  const roots = readdirSync(join(ROOT, 'src')).filter((name) => /^(server|agent).*\.ts$/.test(name))
-  const composition = roots.map((name) => read(`src/${name}`)).join('\n')
+  const roots = readdirSync(join(ROOT, 'src', 'app')).filter((name) => name.endsWith('.ts'))
+  const composition = roots.map((name) => read(`src/app/${name}`)).join('\n')
   for (const name of Object.keys(LIMITS))
     assert.match(composition, new RegExp(`\\b${name}\\b`), `${name} is used`)
 })
 
 test('the units of systemd wait for a stop as long as one may take, and never give up', () => {
-  const units = read('docs/operations.md').match(/^```ini\n[^`]*/gm)!
+  const units = read('docs/reference/process.md').match(/^```ini\n[^`]*/gm)!
   assert.deepEqual(
     units.map((unit) => /^ExecStart=\S+ (\w+)/m.exec(unit)![1]),
     ['server', 'agent'],
@@ -156,7 +163,7 @@ test('every metric stands in operations.md with its type and labels', async () =
     metrics.answered({method: 'GET', route: '/', status: 200, durationMs: 1})
     const text = await metrics.text()
     const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
-    const rows = rowsOf(read('docs/operations.md'), '## Metrics')
+    const rows = rowsOf(read('docs/reference/process.md'), '## Metrics')
     sameSet(
       rows.map(([name, type]) => `${name} ${type}`),
       types.map(([, name, type]) => `\`${name}\` ${type}`),
@@ -207,7 +214,7 @@ function documentedRoutes(page: string): readonly string[] {
 }
 
 test('every route stands in api.md', async (t) => {
-  const api = read('docs/api.md')
+  const api = read('docs/reference/api.md')
   const named = new Set(documentedRoutes(api))
   // Named in the text of another row, not as a row.
   for (const alias of ['/v1/executions/{name}'])
@@ -221,7 +228,7 @@ test('every route stands in api.md', async (t) => {
 })
 
 test('the glossary explains each word once, and every word that it may not lack', () => {
-  const words = read('docs/glossary.md')
+  const words = read('docs/reference/glossary.md')
     .split('\n')
     .filter((line) => line.startsWith('| **'))
     .flatMap((line) => [...line.split('|')[1]!.matchAll(/\*\*([^*]+)\*\*/g)])

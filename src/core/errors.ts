@@ -5,9 +5,7 @@
  * they stay plain errors.
  */
 
-/**
- * Every code a caller may ever see. Each stands in docs/errors.md; a code, once released, keeps its meaning.
- */
+/** Every error code of the API, as listed in docs/reference/errors.md. A released code keeps its meaning. */
 export const REFUSALS = {
   payload_unparsable: {status: 400, title: 'The body is not JSON'},
   job_invalid: {status: 400, title: 'The job definition is invalid'},

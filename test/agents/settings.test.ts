@@ -85,7 +85,10 @@ test('the address of the WebSocket follows from the URL', () => {
 })
 
 test('every setting stands in agents.md as it is', () => {
-  const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'agents.md'), 'utf8')
+  const page = readFileSync(
+    join(import.meta.dirname, '..', '..', 'docs', 'reference', 'agents.md'),
+    'utf8',
+  )
   const rows = page.split('\n').filter((line) => line.startsWith('| `--'))
   assert.deepEqual(rows, [...AGENT_OPTIONS, CONFIG_OPTION].map(settingRow))
 })

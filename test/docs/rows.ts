@@ -1,5 +1,5 @@
 /**
- * Rows of the tables in docs/configuration.md, made from the tables in the code: the page must hold
+ * Rows of the tables in docs/reference/configuration.md, made from the tables in the code: the page must hold
  * exactly these.
  */
 import {environmentName, type Option} from '../../src/config/options.ts'
