@@ -183,6 +183,18 @@ test('metrics.md lists every metric with its type and labels', async () => {
   }
 })
 
+test('metrics.md lists the steps that can fail, and no other', async () => {
+  const source = (await readSources(ROOT, ['src'])).map(({text}) => text).join('\n')
+  const documented = rowsOf(read('docs/reference/metrics.md'), '## Steps').map(
+    ([step]) => quoted(step!)[0]!,
+  )
+  for (const [, step] of source.matchAll(/\bstep: '(\w+)'/g))
+    assert.ok(documented.includes(step!), `metrics.md lacks ${step}`)
+  // The last part of `agent_…` is the kind of a message.
+  for (const step of documented.filter((name) => name !== 'agent_…'))
+    assert.ok(source.includes(`'${step}'`), `${step} does not exist`)
+})
+
 /** Every route of the OpenAPI document, such as `GET /v1/jobs/{name}`, with parameters named as in api.md. */
 async function realRoutes(t: Parameters<typeof aServer>[0]): Promise<readonly string[]> {
   const server = await aServer(t)
