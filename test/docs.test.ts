@@ -11,7 +11,7 @@ import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {REASONS} from '../src/core/launch-record.ts'
-import {REFUSALS} from '../src/core/errors.ts'
+import {REFUSAL_STATUSES} from '../src/http/errors.ts'
 import {parseDuration} from '../src/lib/duration.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
@@ -60,7 +60,7 @@ test('every error code stands in errors.md with its status', () => {
   const documented = rowsOf(read('docs/errors.md')).map(([code, status]) => `${code} ${status}`)
   sameSet(
     documented,
-    Object.entries(REFUSALS).map(([code, {status}]) => `\`${code}\` ${status}`),
+    Object.entries(REFUSAL_STATUSES).map(([code, status]) => `\`${code}\` ${status}`),
   )
 })
 
