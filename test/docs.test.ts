@@ -13,7 +13,7 @@ import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {REASONS} from '../src/core/launch-record.ts'
-import {REFUSALS} from '../src/core/errors.ts'
+import {REFUSAL_STATUSES} from '../src/http/errors.ts'
 import {parseDuration} from '../src/lib/duration.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
@@ -67,7 +67,7 @@ test('errors.md lists every error code with its status', () => {
   )
   sameSet(
     documented,
-    Object.entries(REFUSALS).map(([code, {status}]) => `\`${code}\` ${status}`),
+    Object.entries(REFUSAL_STATUSES).map(([code, status]) => `\`${code}\` ${status}`),
   )
 })
 

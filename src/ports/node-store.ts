@@ -1,5 +1,6 @@
 /** The store's part for nodes: membership, claiming, output, finishing. An agent has it over the wire. */
 import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
+import type {FinishedExecution} from '../core/finish-batch.ts'
 import type {JobSpec} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
@@ -88,24 +89,9 @@ export interface FinishItem {
  */
 export type ClaimStatus = 'held' | 'given_up' | 'over'
 
-/** What finishing one execution did. */
+/** The result of finishing one execution. */
 export type FinishOutcome =
-  | {
-      readonly kind: 'finished'
-      readonly execution: ExecutionRecord
-      /** The attempt that follows, if the rule owes one. */
-      readonly retry: {readonly key: ExecutionKey; readonly notBefore: number} | null
-      /** Set when this closed the launch. */
-      readonly closed: {
-        readonly status: 'success' | 'failed' | 'partially_failed'
-        readonly dependents: readonly string[]
-      } | null
-      /** The job was disabled, or deleted because it was ephemeral. */
-      readonly jobDisabled: boolean
-      readonly jobDeleted: boolean
-      /** Attempts of the launch that waited for their backoff and ended `cancelled` too; absent = none. */
-      readonly endedRetries?: readonly ExecutionRecord[]
-    }
+  | FinishedExecution
   /** It had ended already: noted as a late result if it was `lost`, nothing else changed. */
   | {readonly kind: 'already'; readonly key: ExecutionKey; readonly status: FinalStatus}
   /** Never existed, its job is gone, or the token is not the claim's. */
