@@ -2,7 +2,7 @@
  * How an agent finds its cluster: the link to a server with everything the rest of the agent has to say over
  * it. Stands apart from `agent.ts`, which holds the order of starting and stopping.
  */
-import {knownCluster, rememberCluster} from '../agents/client/cluster-id.ts'
+import {readClusterId, writeClusterId} from '../agents/client/cluster-id.ts'
 import {AgentLink} from '../agents/client/link.ts'
 import {webSocketDial} from '../agents/client/socket.ts'
 import {HeldExecutions, RemoteNodeStore} from '../agents/client/store.ts'
@@ -43,7 +43,7 @@ const DIAL_MS = 5_000
 export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const {config, clock, random, wakeup, log} = parts
   const {servers, token, ca, limits, dataDirectory} = config
-  const clusterId = await knownCluster(dataDirectory).catch((error: Error) => {
+  const clusterId = await readClusterId(dataDirectory).catch((error: Error) => {
     throw new StartRefused(`${error.message}.`, {cause: error})
   })
   const held = new HeldExecutions()
@@ -56,7 +56,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     random,
     introduction: () => ({...introductionOf(parts), ...held.inHand()}),
     clusterId,
-    remember: (id) => rememberCluster(dataDirectory, id),
+    remember: (id) => writeClusterId(dataDirectory, id),
     silenceMs: limits.agentTimeoutMs,
     rang: (bell) => wakeup.notify(bell),
     joined: (url) => {
