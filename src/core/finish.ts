@@ -3,6 +3,7 @@
  * transaction, with the launch and then the job locked, so that two nodes ending together cannot both
  * believe the other still runs.
  */
+import {backoffMs} from '../lib/backoff.ts'
 import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
 import type {JobCounters, JobStatus} from './job.ts'
 import type {LaunchRecord} from './launch-record.ts'
@@ -99,24 +100,18 @@ export function countFinish(
     : {...counters, errorCount: counters.errorCount + 1, lastError: later(counters.lastError)}
 }
 
-/*
- * When a failed attempt is tried again: 1 s, doubled up to 5 min, with jitter so that many failures do
- * not return as one.
+/**
+ * Backoff of retries. The first delay is short, so that a blip costs a second. The cap is long, so
+ * that a broken dependency is not overloaded. Jitter keeps many failed jobs from returning at once.
  */
-
-/** Short enough that a blip costs a second, long enough that a broken dependency is not hammered. */
-const FIRST_DELAY_MS = 1_000
-const LONGEST_DELAY_MS = 5 * 60_000
-/** The delay is spread over ± this part of itself. */
-const JITTER = 0.2
+const RETRY_BACKOFF = {firstMs: 1_000, maxMs: 5 * 60_000, jitter: {min: 0.8, max: 1.2}}
 
 /** Delay before the attempt that follows attempt number `attempt` (from 1). `jitter` in [0, 1). Whole ms. */
 export function retryDelayMs(attempt: number, jitter: number): number {
-  const delayMs = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt - 1, 30))
-  return Math.round(delayMs * (1 + JITTER * (2 * jitter - 1)))
+  return Math.round(backoffMs(RETRY_BACKOFF, attempt, jitter))
 }
 
-/** A cancel is somebody's will and a success needs none; everything else may be tried again. */
+/** Cancels are intended and successes need no retry; every other end is retried. */
 export function isRetried(status: FinalStatus): boolean {
   return status === 'failed' || status === 'timed_out' || status === 'lost'
 }
