@@ -48,7 +48,7 @@ export interface ImportRequest {
   /** Hears of each piece. */
   readonly progress: (progress: TableProgress) => void
   /** Called when all is there and equal. What it throws ends the move, and the target stays empty. */
-  readonly beforeCommit: () => void
+  readonly beforeCommit: () => void | Promise<void>
 }
 
 export type ImportResult =
@@ -73,7 +73,7 @@ export async function importStore(request: ImportRequest): Promise<ImportResult>
     const compared = await fill(session, statements, request)
     const differing = compared.filter(({source, target}) => source !== target)
     if (differing.length > 0) return refused(`${where} was left empty: ${described(differing)}.`)
-    request.beforeCommit()
+    await request.beforeCommit()
     return await commit(session, where, compared)
   } catch (error) {
     if (error instanceof AssertionFailed) throw error
