@@ -234,7 +234,7 @@ export class Runner implements Service {
       try {
         const askedAt = clock.monotonicMs()
         const [standing] = await store.verifyClaims([running.claim])
-        if (standing !== 'held') return false
+        if (standing !== 'active') return false
         if (clock.monotonicMs() - askedAt <= claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
@@ -261,7 +261,7 @@ export class Runner implements Service {
     const standings = await store.verifyClaims(asked.map(([, running]) => running.claim))
     this.#verifiedAt = clock.monotonicMs()
     asked.forEach(([id, running], index) => {
-      if (standings[index] === 'over' && this.#running.get(id) === running) running.revoke()
+      if (standings[index] === 'revoked' && this.#running.get(id) === running) running.revoke()
     })
   }
 

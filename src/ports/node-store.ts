@@ -79,14 +79,14 @@ export interface FinishItem {
 }
 
 /**
- * What the store says of a claim.
+ * What the store says about a claim.
  *
- * `held`: the execution is running under it.
- * `given_up`: the execution is `lost`, and nothing hinders that what was started goes on, so that its result
- * becomes a note: its job works on when cut off, is not deleted, and no later attempt was made or is refused.
- * `over`: anything else; what was started under it is to be ended.
+ * `active`: the execution is `running` under this claim.
+ * `lost_may_continue`: the execution is `lost`, but its process may keep running and its result is stored as
+ * `late_result`. Requires `on_disconnect: keep`, an existing job, no cancellation, and no later attempt.
+ * `revoked`: anything else; the process started under this claim must be stopped.
  */
-export type ClaimStatus = 'held' | 'given_up' | 'over'
+export type ClaimStatus = 'active' | 'lost_may_continue' | 'revoked'
 
 /** What finishing one execution did. */
 export type FinishOutcome =

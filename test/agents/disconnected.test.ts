@@ -41,7 +41,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     openChain: (_processors, _run, keep) => keepingChain(keep),
     store: {
       claim: async () => ({claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}),
-      verifyClaims: async () => ['held'],
+      verifyClaims: async () => ['active'],
       cancelled: async () => [],
     },
     finish: async (item) => {

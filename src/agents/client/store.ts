@@ -61,14 +61,14 @@ export class RemoteNodeStore implements NodeStore {
     return {claimed, waiting, nextDueInMs}
   }
 
-  /** Answers `held` or `over`: what was given up and may go on, servers see with each heartbeat. */
+  /** Answers `active` or `revoked`: what was given up and may go on, servers see with each heartbeat. */
   async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStatus[]> {
     const answers: ClaimStatus[] = []
     for (const part of split(claims, () => 0)) {
       const {hold} = await this.#link.ask('verify', {claims: part.map(claimOf)})
-      answers.push(...part.map((_claim, index) => (hold[index] === true ? 'held' : 'over')))
+      answers.push(...part.map((_claim, index) => (hold[index] === true ? 'active' : 'revoked')))
     }
-    claims.forEach(({key}, index) => answers[index] === 'held' || this.#held.remove(key))
+    claims.forEach(({key}, index) => answers[index] === 'active' || this.#held.remove(key))
     return answers
   }
 

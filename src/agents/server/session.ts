@@ -74,7 +74,7 @@ export class AgentSession {
       claim: (question) => this.#claim(question),
       verify: async ({claims}) => {
         const standings = await options.store.verifyClaims(claims)
-        return {hold: standings.map((standing) => standing === 'held')}
+        return {hold: standings.map((standing) => standing === 'active')}
       },
       append: (question) => this.#append(question),
       finish: (question) => this.#finish(question),
@@ -193,7 +193,9 @@ export class AgentSession {
     if (unknown.length === 0) return []
     const standings = await this.#options.store.verifyClaims(unknown)
     // What is held by somebody else is not this agent's either.
-    return unknown.filter((_claim, index) => standings[index] !== 'given_up').map(({key}) => key)
+    return unknown
+      .filter((_claim, index) => standings[index] !== 'lost_may_continue')
+      .map(({key}) => key)
   }
 
   async #lose(claims: readonly ActiveClaim[]): Promise<void> {

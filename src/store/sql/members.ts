@@ -168,7 +168,7 @@ export function* pruneMembers(
 ): Query<readonly MemberRecord[]> {
   yield* fence(tx, term)
   // Whoever holds one right now has heard of it, or claims for it: it is not forgotten.
-  const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} SKIP LOCKED`
+  const lock = tx.dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
   const found = yield* all<{id: string}>(
     `SELECT id FROM members WHERE ((status = 'left' AND heartbeat_at <= ?)
       OR (status = 'failed' AND heartbeat_at <= ?)) AND ${HOLDS_NOTHING}

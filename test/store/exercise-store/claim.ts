@@ -134,7 +134,7 @@ export function claimCases(when: Case): void {
         {key, token: 'other'},
         {key: {...key, attempt: 2}, token},
       ])
-    assert.deepEqual(await verify(), ['held', 'over', 'over'])
+    assert.deepEqual(await verify(), ['active', 'revoked', 'revoked'])
     const lost = {
       nodeId: 'n1',
       exceptIncarnation: null,
@@ -143,8 +143,8 @@ export function claimCases(when: Case): void {
       limit: 9,
     } as const
     await scene.store.rescue({...lost, term: scene.term, jitter: 0})
-    assert.deepEqual(await verify(), ['given_up', 'over', 'over'])
+    assert.deepEqual(await verify(), ['lost_may_continue', 'revoked', 'revoked'])
     await scene.store.deleteJob('a')
-    assert.deepEqual(await verify(), ['over', 'over', 'over'])
+    assert.deepEqual(await verify(), ['revoked', 'revoked', 'revoked'])
   })
 }

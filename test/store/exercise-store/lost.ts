@@ -66,13 +66,16 @@ export function rescueCases(when: Case): void {
         const [answer] = await scene.store.verifyClaims([{key, token}])
         return answer
       }
-      assert.equal(await standing({}), 'given_up')
-      assert.equal(await standing({concurrency: 'forbid', onDisconnect: 'keep'}), 'given_up')
-      assert.equal(await standing({concurrency: 'forbid', onDisconnect: ''}), 'over')
-      assert.equal(await standing({concurrency: 'allow', onDisconnect: 'stop'}), 'over')
+      assert.equal(await standing({}), 'lost_may_continue')
+      assert.equal(
+        await standing({concurrency: 'forbid', onDisconnect: 'keep'}),
+        'lost_may_continue',
+      )
+      assert.equal(await standing({concurrency: 'forbid', onDisconnect: ''}), 'revoked')
+      assert.equal(await standing({concurrency: 'allow', onDisconnect: 'stop'}), 'revoked')
       const keep = {concurrency: 'allow', onDisconnect: 'keep'} as const
-      assert.equal(await standing({...keep}, 'cancel'), 'over')
-      assert.equal(await standing({...keep, retries: 1}), 'over', 'its retry waits')
+      assert.equal(await standing({...keep}, 'cancel'), 'revoked')
+      assert.equal(await standing({...keep, retries: 1}), 'revoked', 'its retry waits')
     },
   )
 
