@@ -111,6 +111,12 @@ export type FinishOutcome =
   /** Never existed, its job is gone, or the token is not the claim's. */
   | {readonly kind: 'unknown'; readonly key: ExecutionKey}
 
+export interface Heartbeat {
+  readonly nodeId: string
+  readonly incarnation: string
+  readonly status: MemberStatus
+}
+
 /**
  * What the store says to a heartbeat. Only after `ok` was it stored.
  *
@@ -127,7 +133,7 @@ export interface NodeStore {
    * Due pending executions of this node, oldest first, at most `room`. A node that is no member gets none;
    * one that failed or left gets nothing new, only what it had claimed under the same token.
    */
-  claim(request: ClaimRequest): Promise<ClaimResult>
+  claim(requests: readonly ClaimRequest[]): Promise<readonly ClaimResult[]>
   /** How each stands. */
   verifyClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
@@ -138,11 +144,7 @@ export interface NodeStore {
   finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]>
   /** Running executions of this node that are to be ended: cancelled, or their job deleted. */
   cancelled(nodeId: string): Promise<readonly ExecutionKey[]>
-  beat(request: {
-    readonly nodeId: string
-    readonly incarnation: string
-    readonly status: MemberStatus
-  }): Promise<BeatReply>
+  beat(heartbeats: readonly Heartbeat[]): Promise<readonly BeatReply[]>
 }
 
 export type CancelResult =
