@@ -23,7 +23,7 @@ import {type Address, describeAddress, parseAddress} from './url.ts'
 import {type ClosableWakeup, postgresWakeup} from './wakeup.ts'
 import {WriteQueue} from './write-queue.ts'
 
-/** Queues that share connections. Each uses one at a time, so with one for each no queue waits for another. */
+/** Queues that share connections. Each uses one at a time: with one for each, no queue waits for another. */
 const SHARED_QUEUES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
 /** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for notifications. */
 const CONNECTIONS = {writes: SHARED_QUEUES.length, reads: 4}

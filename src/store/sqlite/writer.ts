@@ -13,7 +13,7 @@ import type {FromWriter, ToWriter, WriterData} from './writer-worker.ts'
 
 /** Writes in one transaction at most: one slow batch must not delay the next for long. */
 const BATCH_MAX = 256
-/** Batches sent to the writer: the second waits there, so that the writer never idles between two messages. */
+/** Batches sent to the writer. The second waits there, so that the writer never idles between messages. */
 const BATCHES_SENT_MAX = 2
 /** Backpressure: with more than this the store cannot keep up, and waiting longer would only cost memory. */
 const WAITING_MAX = 20_000
@@ -62,7 +62,7 @@ export class WriteQueue {
     })
   }
 
-  /** Accepts no more writes; resolves when every accepted write was resolved or rejected. Leaves the writer open. */
+  /** Accepts no more writes; resolves when each accepted one was resolved or rejected. Closes no writer. */
   async drain(): Promise<void> {
     this.#isClosed = true
     if (this.#sent > 0 || this.#waiting.length > 0)
