@@ -159,11 +159,11 @@ export class Runner implements Service {
     this.#token ??= random.id()
     const askedAt = clock.monotonicMs()
     const token = this.#token
-    const result = await store.claim({nodeId, incarnation, token, room})
+    const [result] = await store.claim([{nodeId, incarnation, token, room}])
     this.#token = null
-    for (const claimed of result.claimed) this.#begin(claimed, askedAt)
-    if (result.waiting > 0 && this.#room() > 0) return 0
-    return Math.min(pollMs, result.nextDueInMs ?? Infinity)
+    for (const claimed of result!.claimed) this.#begin(claimed, askedAt)
+    if (result!.waiting > 0 && this.#room() > 0) return 0
+    return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
   }
 
   #room(): number {

@@ -38,7 +38,7 @@ export function createBackup(
     const release = () => (released ??= remove())
     try {
       await removeLeftovers(settings.dataDirectory)
-      await store.longWrite((data) => data.backup(file))
+      await store.backup(file)
     } catch (error) {
       await release()
       throw error

@@ -17,13 +17,13 @@ export function createMembers(dependencies: OperationsDependencies, store: Store
 
   /** By name. */
   async function members(): Promise<readonly MemberRecord[]> {
-    const all = await store.read((data) => data.members())
+    const all = await store.members()
     return all.toSorted((one, other) => (one.name < other.name ? -1 : 1))
   }
 
   /** Throws `no_leader`. */
   async function leader(): Promise<MemberRecord> {
-    const lease = await store.read((data) => data.leader())
+    const lease = await store.leader()
     const leading = (await members()).find((member) => member.id === lease?.nodeId)
     if (leading === undefined)
       throw new DomainError('no_leader', 'No server leads at the moment; try again shortly.', {
@@ -39,7 +39,7 @@ export function createMembers(dependencies: OperationsDependencies, store: Store
   /** Begins leaving; answers the members with this node as `leaving` while work runs here, else as `left`. */
   async function leave(): Promise<readonly MemberRecord[]> {
     const all = await members()
-    const running = await store.read((data) => data.busy({start: 0, end: null, outputBytes: 0}))
+    const running = await store.busy({start: 0, end: null, outputBytes: 0})
     const works = running.rows.some((execution) => execution.node === node.name)
     dependencies.leave()
     return all.map((member) =>
@@ -56,9 +56,7 @@ export function createMembers(dependencies: OperationsDependencies, store: Store
     const {id} = memberToRemove(await members(), wanted)
     for (;;) {
       const jitter = dependencies.random.fraction()
-      const removal = await store.write((data) =>
-        data.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter}),
-      )
+      const removal = await store.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter})
       if (removal.kind === 'unknown') throw unknownMember(wanted)
       if (removal.kind === 'present') throw presentMember(removal.member)
       dependencies.announce(removal.finished)
@@ -106,9 +104,13 @@ export function createStatus(dependencies: OperationsDependencies, store: StoreW
   const {node, settings} = dependencies
 
   async function status(): Promise<StatusJson> {
-    const [members, lease, facts, totals, paused] = await store.read((data) =>
-      Promise.all([data.members(), data.leader(), data.info(), data.totals(), data.paused()]),
-    )
+    const [members, lease, facts, totals, paused] = await Promise.all([
+      store.members(),
+      store.leader(),
+      store.info(),
+      store.totals(),
+      store.paused(),
+    ])
     const leader = members.find((member) => member.id === lease?.nodeId)
     const own = members.find((member) => member.id === node.id)
     const counts = STATUSES.map((name): [string, string] => [
@@ -162,12 +164,12 @@ export function createStatus(dependencies: OperationsDependencies, store: StoreW
 
 export function createPause({events}: {readonly events: Events}, store: StoreWithDeadlines) {
   async function paused(): Promise<PauseStatusJson> {
-    return {paused: await store.read((data) => data.paused())}
+    return {paused: await store.paused()}
   }
 
   /** Durable and for the whole cluster; setting what is set already changes nothing. */
   async function setPaused(wanted: boolean): Promise<PauseStatusJson> {
-    await store.write((data) => data.setPaused(wanted))
+    await store.setPaused(wanted)
     events.emit('submissions_paused', {paused: wanted})
     return {paused: wanted}
   }

@@ -26,9 +26,7 @@ export function createHistory(store: StoreWithDeadlines) {
   /** Throws `job_unknown`. */
   async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
     const read = async (outputBytes: number) => {
-      const page = await store.readSlice(call, (data) =>
-        data.executions(name, {...call, outputBytes}),
-      )
+      const page = await store.executions(name, {...call, outputBytes})
       if (page === null) throw jobUnknown(name)
       return page
     }
@@ -36,28 +34,25 @@ export function createHistory(store: StoreWithDeadlines) {
   }
 
   function busy(slice: Slice, outputBytes: number | null): Promise<Page<ExecutionView>> {
-    return withinBudget(outputBytes, (bytes) =>
-      store.readSlice(slice, (data) => data.busy({...slice, outputBytes: bytes})),
-    )
+    return withinBudget(outputBytes, (bytes) => store.busy({...slice, outputBytes: bytes}))
   }
 
   /** With all the output that is kept. Throws `job_unknown`, `execution_unknown`. */
   async function execution(name: string, id: string): Promise<ExecutionView> {
     const key = parseExecutionId(id)
-    const view =
-      key === null ? null : await store.read((data) => data.execution(name, key, KEPT_OUTPUT_BYTES))
+    const view = key === null ? null : await store.execution(name, key, KEPT_OUTPUT_BYTES)
     if (view === null) throw await executionUnknown(store, name, id)
     return view
   }
 
   /** Deletes the finished executions and resets the counters. Throws `job_unknown`. */
   async function resetHistory(name: string): Promise<JobRecord> {
-    return known(name, await store.write((data) => data.resetHistory(name)))
+    return known(name, await store.resetHistory(name))
   }
 
   /** One row a day, oldest first. */
   function statistics(days: number): Promise<readonly DayStatistics[]> {
-    return store.read((data) => data.statistics(days))
+    return store.statistics(days)
   }
 
   return {executions, busy, execution, resetHistory, statistics}
@@ -70,14 +65,11 @@ export function createLaunches(store: StoreWithDeadlines) {
     name: string,
     query: Slice & {readonly decision: LaunchDecision | null},
   ): Promise<Page<LaunchWithExecutions>> {
-    const page = await store.read((data) => data.launches(name, query))
+    const page = await store.launches(name, query)
     if (page === null) throw jobUnknown(name)
     const rows: LaunchWithExecutions[] = []
     for (const launch of page.rows) {
-      const found =
-        launch.decision === 'launched'
-          ? await store.read((data) => data.launch(name, launch.group))
-          : null
+      const found = launch.decision === 'launched' ? await store.launch(name, launch.group) : null
       rows.push(found ?? {launch, executions: []})
     }
     return {total: page.total, rows}
@@ -86,11 +78,9 @@ export function createLaunches(store: StoreWithDeadlines) {
   /** Throws `job_unknown`, `launch_unknown`. */
   async function launch(name: string, groupText: string): Promise<LaunchWithExecutions> {
     const group = /^[1-9]\d{0,15}$/.test(groupText) ? Number(groupText) : NaN
-    const found = Number.isSafeInteger(group)
-      ? await store.read((data) => data.launch(name, group))
-      : null
+    const found = Number.isSafeInteger(group) ? await store.launch(name, group) : null
     if (found !== null) return found
-    known(name, await store.read((data) => data.job(name)))
+    known(name, await store.job(name))
     throw new DomainError('launch_unknown', `The job "${name}" has no such launch.`)
   }
 

@@ -39,9 +39,7 @@ export function createFollow({clock, events}: FollowDependencies, store: StoreWi
   async function follow(name: string, id: string, from: number): Promise<AsyncGenerator<Followed>> {
     const key = parseExecutionId(id)
     const read = (position: number) =>
-      key === null
-        ? Promise.resolve(null)
-        : store.read((data) => data.outputSince(name, key, position, STRETCH_BYTES))
+      key === null ? Promise.resolve(null) : store.outputSince(name, key, position, STRETCH_BYTES)
     if ((await read(from)) === null) throw await executionUnknown(store, name, id)
     return stretches(read, from, (heard) => listen(id, heard))
   }

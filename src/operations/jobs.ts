@@ -13,17 +13,17 @@ import {idempotencyMismatch, Idempotent, preconditionFailed} from './submit.ts'
 export function createJobs({wakeup, events}: OperationsDependencies, store: StoreWithDeadlines) {
   /** Throws `job_unknown`. */
   async function job(name: string): Promise<JobRecord> {
-    return known(name, await store.read((data) => data.job(name)))
+    return known(name, await store.job(name))
   }
 
   /** From one snapshot. */
   function jobs(query: JobQuery): Promise<Page<JobRecord>> {
-    return store.readSlice(query, (data) => data.jobs(query))
+    return store.jobs(query)
   }
 
   /** Throws `job_unknown`, `precondition_failed`. */
   async function toggle(name: string, match: RevisionMatch): Promise<JobRecord> {
-    const result = await store.write((data) => data.toggle(name, match))
+    const result = await store.toggle(name, match)
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
@@ -40,7 +40,7 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Stor
 
   /** Throws `job_unknown`, `precondition_failed`, `job_has_dependents`. */
   async function deleteJob(name: string, match: RevisionMatch): Promise<JobRecord> {
-    const result = await store.write((data) => data.deleteJob(name, match))
+    const result = await store.deleteJob(name, match)
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
@@ -98,13 +98,12 @@ export function createRuns(dependencies: OperationsDependencies, store: StoreWit
       parts,
       async (idempotency) => {
         // The first answer holds, though the job or its nodes may be gone since.
-        const earlier =
-          idempotency === null ? null : await store.read((data) => data.earlierRun(idempotency))
+        const earlier = idempotency === null ? null : await store.earlierRun(idempotency)
         if (earlier !== null) return earlier
-        const job = await store.read((data) => data.job(name))
+        const job = await store.job(name)
         if (job === null) throw jobUnknown(name)
-        if (!(await store.read(() => hasTarget(job.spec.tags)))) throw noTarget(job)
-        return store.write((data) => data.requestRun({name, forced, idempotency}))
+        if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
+        return store.requestRun({name, forced, idempotency})
       },
     )
     switch (result.kind) {
@@ -124,7 +123,7 @@ export function createRuns(dependencies: OperationsDependencies, store: StoreWit
   async function cancel(name: string, id: string): Promise<ExecutionView> {
     const key = parseExecutionId(id)
     if (key === null) throw await executionUnknown(store, name, id)
-    const result = await store.write((data) => data.cancelExecution(name, key))
+    const result = await store.cancelExecution(name, key)
     if (result.kind === 'unknown') throw await executionUnknown(store, name, id)
     if (result.kind === 'over')
       throw new DomainError('execution_over', `The execution is already over: ${result.status}.`, {
@@ -134,7 +133,7 @@ export function createRuns(dependencies: OperationsDependencies, store: StoreWit
     const {status} = result.execution
     events.emit('execution_changed', {job: name, execution: id, status})
     dependencies.announce(result.ended)
-    const view = await store.read((data) => data.execution(name, key, LISTED_OUTPUT_BYTES))
+    const view = await store.execution(name, key, LISTED_OUTPUT_BYTES)
     return view ?? {...result.execution, output: new Uint8Array(), outputTruncated: false}
   }
 
@@ -169,7 +168,7 @@ export async function executionUnknown(
   name: string,
   id: string,
 ): Promise<DomainError> {
-  const job = await store.read((data) => data.job(name))
+  const job = await store.job(name)
   if (job === null) return jobUnknown(name)
   return new DomainError(
     'execution_unknown',

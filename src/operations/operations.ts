@@ -2,6 +2,7 @@
  * Everything a caller can ask for, one function each. Whoever carries the asking (HTTP today) only
  * translates; whoever may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
  */
+import type {StringMap} from '../core/job.ts'
 import {createBackup} from './backup.ts'
 import {createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsDependencies} from './context.ts'
@@ -11,11 +12,15 @@ import {createJobs, createRuns} from './jobs.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
 import {createSchedules} from './schedules.ts'
-import {StoreWithDeadlines} from './store-deadlines.ts'
+import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
 
-export function createOperations(dependencies: OperationsDependencies) {
-  const store = new StoreWithDeadlines(dependencies.store, dependencies.clock)
+export function createOperations(given: OperationsDependencies) {
+  const {clock} = given
+  const store = withDeadlines(given.store, clock)
+  // It reads the store too.
+  const hasTarget = (tags: StringMap) => readWithDeadline(clock, () => given.hasTarget(tags))
+  const dependencies = {...given, hasTarget}
   return {
     submit: createSubmit(dependencies, store),
     ...createJobs(dependencies, store),

@@ -15,12 +15,12 @@ const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
 export function createPolicies(store: StoreWithDeadlines) {
   function policies(): Promise<readonly Policy[]> {
-    return store.read((data) => data.policies())
+    return store.policies()
   }
 
   /** Throws `policy_unknown`. */
   async function policy(name: string): Promise<Policy> {
-    return known(name, await store.read((data) => data.policy(name)))
+    return known(name, await store.policy(name))
   }
 
   /**
@@ -42,14 +42,14 @@ export function createPolicies(store: StoreWithDeadlines) {
         `Rules: at most ${RULES_BYTES_MAX} bytes are allowed.`,
       )
     const stored = {name, rules}
-    await store.write((data) => data.putPolicy(stored))
+    await store.putPolicy(stored)
     const reading = readRules(rules)
     const warnings = reading.ok ? [] : [`this policy grants nothing: ${reading.problem}`]
     return {policy: stored, warnings}
   }
 
   async function deletePolicy(name: string): Promise<Policy> {
-    return known(name, await store.write((data) => data.deletePolicy(name)))
+    return known(name, await store.deletePolicy(name))
   }
 
   return {policies, policy, putPolicy, deletePolicy}

@@ -37,12 +37,10 @@ export function createRestore(dependencies: OperationsDependencies, store: Store
    * `restore_invalid`.
    */
   async function restore(call: RestoreCall): Promise<readonly string[]> {
-    if (await store.read((data) => data.paused())) throw submissionsPaused()
+    if (await store.paused()) throw submissionsPaused()
     const reading = new FileReading(dependencies, call.caller)
     await readFile(await call.openFile(), reading)
-    const result = await store.longWrite((data) =>
-      data.restore(reading.entries, {disabled: call.disabled}),
-    )
+    const result = await store.restore(reading.entries, {disabled: call.disabled})
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused') throw restoreInvalid(result.problems)
     dependencies.wakeup.notify('launch')

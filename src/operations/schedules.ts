@@ -61,7 +61,7 @@ export function createSchedules(
 
   /** The planned times of a stored job that are not decided yet. Throws `job_unknown`. */
   async function next(name: string, count: number): Promise<PlannedTimesJson> {
-    const job = known(name, await store.read((data) => data.job(name)))
+    const job = known(name, await store.job(name))
     const {spec, anchorAt, nextAt} = job
     const zone = settings.defaultTimezone()
     const following = (after: number) => nextPlanned(spec, anchorAt, after, zone)

@@ -1,6 +1,7 @@
 /**
- * The store with an end to waiting: no caller hangs on a store that does not answer. A read given up is an
- * unavailable store; a write given up may still happen, and the caller is told so. It never repeats anything.
+ * Deadlines of store calls: no caller waits for a store that does not answer. A read that is too late becomes
+ * `store_unavailable`. A write that is too late becomes `outcome_unknown`, because it may still be stored.
+ * Nothing is ever repeated.
  */
 import {DomainError} from '../core/errors.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -10,64 +11,123 @@ import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
 export const STORE_DEADLINE_MS = 5_000
-/** Reading every job there is, or all that one ever did: the answer is under way, it is only long. */
+/** Lists without an end: all jobs, or all executions of one. */
 export const LONG_READ_MS = 30_000
-/** Restoring a hundred thousand jobs, or copying a database, is long work and known to be. */
-export const LONG_WORK_MS = 600_000
+/** Restoring a hundred thousand jobs, or copying a database. */
+export const LONG_WRITE_MS = 600_000
 
 const RETRY_AFTER_SECONDS = 1
 
-export class StoreWithDeadlines {
-  readonly #store: Store
-  readonly #clock: Clock
+/** Store methods that operations call, each with its deadline. A new one is a line here. */
+const DEADLINES = {
+  submit: write(),
+  earlierSubmit: read(),
+  restore: write(LONG_WRITE_MS),
+  toggle: write(),
+  deleteJob: write(),
+  requestRun: write(),
+  earlierRun: read(),
+  resetHistory: write(),
+  job: read(),
+  jobs: list((query) => query),
+  paused: read(),
+  setPaused: write(),
 
-  constructor(store: Store, clock: Clock) {
-    this.#store = store
-    this.#clock = clock
-  }
+  executions: list((_name, query) => query),
+  execution: read(),
+  outputSince: read(),
+  busy: list((query) => query),
+  launches: read(),
+  launch: read(),
+  statistics: read(),
+  totals: read(),
+  leader: read(),
 
-  /** Throws `DomainError` `store_unavailable` when there is no answer in time. */
-  read<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return this.#within(STORE_DEADLINE_MS, unavailable, ask)
-  }
+  members: read(),
+  removeMember: write(),
+  cancelExecution: write(),
 
-  /** As `read`, for what has no limit on its size. */
-  longRead<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return this.#within(LONG_READ_MS, unavailable, ask)
-  }
+  policies: read(),
+  policy: read(),
+  putPolicy: write(),
+  deletePolicy: write(),
 
-  /** A list: as `longRead` when it has no end. */
-  readSlice<Answer>({end}: Slice, ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return end === null ? this.longRead(ask) : this.read(ask)
-  }
+  info: read(),
+  backup: write(LONG_WRITE_MS),
+} satisfies {readonly [Name in keyof Store]?: Deadline<Parameters<Store[Name]>>}
 
-  /** Throws `store_unavailable` when nothing was changed, `outcome_unknown` when that is not certain. */
-  write<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return this.#within(STORE_DEADLINE_MS, outcomeUnknown, ask)
-  }
+interface Deadline<Input extends readonly unknown[]> {
+  readonly deadlineMs: (...input: Input) => number
+  /** The refusal of a call without an answer in time. */
+  readonly late: () => DomainError
+}
 
-  /** As `write`, for work that may take minutes. */
-  longWrite<Answer>(ask: (store: Store) => Promise<Answer>): Promise<Answer> {
-    return this.#within(LONG_WORK_MS, outcomeUnknown, ask)
-  }
+/** The store as operations see it. Methods throw `DomainError` in place of the errors of the port. */
+export type StoreWithDeadlines = Pick<Store, keyof typeof DEADLINES>
 
-  #within<Answer>(
-    limitMs: number,
-    late: (cause?: unknown) => DomainError,
-    ask: (store: Store) => Promise<Answer>,
-  ): Promise<Answer> {
-    return new Promise((resolve, reject) => {
-      const timer = this.#clock.after(limitMs, () => reject(late()))
-      const settle = (finish: () => void) => {
-        timer.cancel()
-        finish()
-      }
-      ask(this.#store).then(
-        (answer) => settle(() => resolve(answer)),
-        (error: unknown) => settle(() => reject(asRefusal(error))),
+export function withDeadlines(store: Store, clock: Clock): StoreWithDeadlines {
+  const methods = Object.entries<AnyDeadline>(DEADLINES).map(([name, deadline]) => {
+    const call = (...input: unknown[]) => {
+      const method = store[name as keyof StoreWithDeadlines] as AnyMethod
+      return withDeadline(clock, deadline.deadlineMs(...input), deadline.late, () =>
+        method.apply(store, input),
       )
-    })
-  }
+    }
+    return [name, call]
+  })
+  // Each method keeps the type it has on the store; `Object.fromEntries` loses the names.
+  return Object.fromEntries(methods) as StoreWithDeadlines
+}
+
+/** As a read of the store, for reads that another part of the program makes. */
+export function readWithDeadline<Answer>(
+  clock: Clock,
+  call: () => Promise<Answer>,
+): Promise<Answer> {
+  return withDeadline(clock, STORE_DEADLINE_MS, unavailable, call)
+}
+
+/** Deadline and method with the input as data; the facade keeps a name and its input together. */
+interface AnyDeadline {
+  deadlineMs(...input: readonly unknown[]): number
+  late(): DomainError
+}
+type AnyMethod = (...input: unknown[]) => Promise<unknown>
+
+function read(deadlineMs = STORE_DEADLINE_MS) {
+  return {deadlineMs: () => deadlineMs, late: unavailable}
+}
+
+function write(deadlineMs = STORE_DEADLINE_MS) {
+  return {deadlineMs: () => deadlineMs, late: outcomeUnknown}
+}
+
+/** A slice without an end takes as long as there are rows. */
+function list<Input extends readonly unknown[]>(
+  sliceOf: (...input: Input) => Slice,
+): Deadline<Input> {
+  const deadlineMs = (...input: Input) =>
+    sliceOf(...input).end === null ? LONG_READ_MS : STORE_DEADLINE_MS
+  return {deadlineMs, late: unavailable}
+}
+
+function withDeadline<Answer>(
+  clock: Clock,
+  deadlineMs: number,
+  late: () => DomainError,
+  call: () => Promise<Answer>,
+): Promise<Answer> {
+  return new Promise((resolve, reject) => {
+    const timer = clock.after(deadlineMs, () => reject(late()))
+    const settle = (finish: () => void) => {
+      timer.cancel()
+      finish()
+    }
+    call().then(
+      (answer) => settle(() => resolve(answer)),
+      (error: unknown) => settle(() => reject(asRefusal(error))),
+    )
+  })
 }
 
 function asRefusal(error: unknown): unknown {

@@ -42,14 +42,13 @@ export function createSubmit(dependencies: OperationsDependencies, store: StoreW
     const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
     return idempotent.run(caller, idempotencyKey, 'submit', parts, async (idempotency) => {
       // The first answer holds, though submissions may be paused since.
-      const earlier =
-        idempotency === null ? null : await store.read((data) => data.earlierSubmit(idempotency))
+      const earlier = idempotency === null ? null : await store.earlierSubmit(idempotency)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
-      if (earlier === null && (await store.read((data) => data.paused()))) throw submissionsPaused()
+      if (earlier === null && (await store.paused())) throw submissionsPaused()
       const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
       const {ifMatch, createOnly} = call
       const request = {spec, ifMatch, createOnly, runOnCreate, idempotency}
-      const result = earlier ?? (await store.write((data) => data.submit(request)))
+      const result = earlier ?? (await store.submit(request))
       const stored = refuseUnlessStored(spec, result)
       if (earlier === null) announce(dependencies, stored)
       return {job: stored.job, group: stored.group, warnings, ignoredFields}

@@ -1,16 +1,13 @@
-/** The store's part for what happened: executions and their output, the ledger, statistics. Reads only. */
+/** History: executions and their output, launches, statistics. Reads only. */
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import type {Order, Page, Slice} from './page.ts'
 
-/** An execution with as much of its output's tail as was asked for. */
+/** An execution with the requested number of last output bytes. */
 export interface ExecutionView extends ExecutionRecord {
-  /**
-   * The last kept bytes of what the command wrote, without head and foot; starts on a UTF-8 character
-   * where it was cut.
-   */
+  /** Last bytes that the command wrote, without head and foot. A cut is at the start of a UTF-8 character. */
   readonly output: Uint8Array
-  /** True when the command wrote more than `output` holds. */
+  /** True: the command wrote more than `output` contains. */
   readonly outputTruncated: boolean
 }
 
@@ -20,18 +17,15 @@ export interface ExecutionQuery extends Slice {
   readonly sort: ExecutionSort
   readonly order: Order
   readonly status: ExecutionStatus | null
-  /** Last bytes of output each row carries; 0 = none. */
+  /** Last bytes of output in each row; 0 = none. */
   readonly outputBytes: number
 }
 
-/**
- * A stretch of kept output: bytes from absolute position `offset` on (later than asked when older ones
- * are gone).
- */
+/** Kept output from absolute position `offset`, which is later than requested if older bytes are deleted. */
 export interface OutputStretch {
   readonly offset: number
   readonly bytes: Uint8Array
-  /** How many bytes the command has written so far. */
+  /** Bytes that the command has written so far. */
   readonly totalBytes: number
   readonly execution: ExecutionRecord
 }
@@ -47,18 +41,18 @@ export interface HistoryStore {
   /** Newest first by default (sort `id`, order `desc`). `null` = no such job. */
   executions(name: string, query: ExecutionQuery): Promise<Page<ExecutionView> | null>
   /**
-   * `null` = no such job, or no such execution of it. Also finds executions of an ephemeral job's last
-   * launch.
+   * `null` = no such job, or no such execution of it. Also finds executions of the last launch of an
+   * ephemeral job, which is deleted by then.
    */
   execution(name: string, key: ExecutionKey, outputBytes: number): Promise<ExecutionView | null>
-  /** Kept output from absolute byte `from` on, at most `limit` bytes; for following a run. */
+  /** Kept output from absolute position `from`, at most `limit` bytes, to follow a run. `null`: as above. */
   outputSince(
     name: string,
     key: ExecutionKey,
     from: number,
     limit: number,
   ): Promise<OutputStretch | null>
-  /** Running executions of all jobs, oldest start first. */
+  /** Running executions of all jobs, earliest start first. */
   busy(query: Slice & {readonly outputBytes: number}): Promise<Page<ExecutionView>>
   /** Newest first. `null` = no such job. */
   launches(
@@ -72,9 +66,9 @@ export interface HistoryStore {
     readonly launch: LaunchRecord
     readonly executions: readonly ExecutionRecord[]
   } | null>
-  /** One row a day of the last `days` days (today included), oldest first, zeros included. */
+  /** One row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
-  /** Figures for metrics and the status page; cheap. */
+  /** Counts for metrics and the status page. Cheap. */
   totals(): Promise<{
     readonly jobs: number
     readonly running: number

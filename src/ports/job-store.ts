@@ -1,23 +1,23 @@
-/** The store's part for definitions: storing, changing, restoring and reading jobs, and asking for runs. */
+/** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
 import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
 
-/** Makes a repeated call answer what the first one did. Unique by (scope, key), kept 24 h. */
+/** A repeated request returns the result of the first one. Unique by (scope, key), kept for 24 h. */
 export interface Idempotency {
   readonly key: string
-  /** Who asked (token name) and for what; the same key of another caller is another key. */
+  /** Principal and kind of request: equal keys in different scopes are different keys. */
   readonly scope: string
-  /** Digest of the request; the same key with another one is a mismatch. */
+  /** Digest of the request; the same key with another digest is a mismatch. */
   readonly fingerprint: string
 }
 
 /**
- * Revisions one of which must be the stored one; `'*'` = any, but the job must exist; `null` = no condition.
- * Looked at in the transaction that makes the change.
+ * Precondition of a change (optimistic concurrency): the stored revision must be in the list. `'*'`: the job
+ * must exist. `null`: no condition. Compared in the transaction that makes the change.
  */
 export type RevisionMatch = readonly number[] | '*' | null
 
-/** The condition did not hold and nothing was changed; `revision` is the stored one, `null` = no such job. */
+/** The precondition failed; nothing was changed. `revision`: the stored one, `null` = no such job. */
 export interface PreconditionFailed {
   readonly kind: 'precondition'
   readonly revision: number | null
@@ -28,7 +28,7 @@ export interface SubmitRequest {
   readonly ifMatch: RevisionMatch
   /** `If-None-Match: *`: the job must not exist. */
   readonly createOnly: boolean
-  /** Write a request row with cause `create` in the same transaction. */
+  /** Requests a run with cause `create` in the same transaction. */
   readonly runOnCreate: boolean
   readonly idempotency: Idempotency | null
 }
@@ -38,15 +38,15 @@ export type SubmitResult =
       readonly kind: 'stored'
       readonly job: JobRecord
       readonly created: boolean
-      /** False when the definition was the same already: nothing was touched. */
+      /** False: the stored definition was equal, and nothing was written. */
       readonly changed: boolean
-      /** Launch number of the run on create, `null` without one. */
+      /** Launch number of the run on create; `null` = none was requested. */
       readonly group: number | null
     }
   | {readonly kind: 'paused'}
   | {readonly kind: 'parent_unknown'; readonly parent: string}
   | {readonly kind: 'cycle'; readonly path: readonly string[]}
-  /** `ephemeral` together with dependents: of this job, or of the parent it names. */
+  /** An ephemeral job cannot have dependents: this job has some, or names an ephemeral parent. */
   | {
       readonly kind: 'ephemeral_parent'
       readonly parent: string
@@ -68,12 +68,12 @@ export type DeleteResult =
 
 export interface RestoreEntry {
   readonly spec: JobSpec
-  /** Used only for jobs that do not exist yet. */
+  /** Ignored for jobs that exist already. */
   readonly counters: JobCounters
 }
 
 export type RestoreResult =
-  /** In the order of the file. */
+  /** `lines`: one an entry, in their order. */
   | {
       readonly kind: 'restored'
       readonly lines: readonly {readonly name: string; readonly created: boolean}[]
@@ -94,8 +94,8 @@ export type RunResult =
   | {readonly kind: 'accepted'; readonly job: JobRecord; readonly group: number}
   | {readonly kind: 'unknown'}
   /**
-   * `forbid` and a launch of the job is open; `null` = none of its own, but processes of a deleted job of its
-   * name still end. Advice: the leader decides again.
+   * Concurrency is `forbid` and a launch of the job is open. `null`: no launch of its own, but processes of a
+   * deleted job with the same name are still ending. Advisory: the leader decides again at launch.
    */
   | {readonly kind: 'forbidden'; readonly openGroup: number | null}
   | {readonly kind: 'idempotency_mismatch'}
@@ -111,7 +111,7 @@ export type JobSort =
   | 'next'
   | 'status'
 
-/** A metadata filter: an exact pair, or a text that matches a key or a value. All must match. */
+/** An exact pair, or a text that matches a key or a value. A job must match all filters. */
 export type MetadataFilter =
   {readonly key: string; readonly value: string} | {readonly either: string}
 
@@ -121,37 +121,42 @@ export interface JobQuery extends Slice {
   readonly text: string
   readonly status: 'success' | 'failed' | 'partially_failed' | 'untriggered' | null
   readonly disabled: boolean | null
-  /** Ties are broken by name, ascending. Unset times sort first ascending. */
+  /** Ties are sorted by name, ascending. Unset times come first in ascending order. */
   readonly sort: JobSort
   readonly order: Order
 }
 
 export interface JobStore {
   submit(request: SubmitRequest): Promise<SubmitResult>
-  /** What a submit under this key was answered within 24 h, a mismatch, or `null` when the key is new. */
+  /** Result of the submit that used this key in the last 24 h, or a mismatch; `null` = the key is new. */
   earlierSubmit(idempotency: Idempotency): Promise<SubmitResult | null>
   /**
-   * All or nothing; parents may stand anywhere in the list. `disabled` imports every job disabled.
-   * Never plans the past.
+   * Creates or changes all jobs, or none. Parents may be anywhere in the list. `disabled` disables every job.
+   * Planned times before now are not launched.
    */
   restore(
     entries: readonly RestoreEntry[],
     options: {readonly disabled: boolean},
   ): Promise<RestoreResult>
-  /** Flips `disabled`. A due undecided time it moves past is recorded `missed` with reason `disabled`. */
+  /** Flips `disabled`. A due planned time without decision is recorded `missed` with reason `disabled`. */
   toggle(name: string, ifMatch?: RevisionMatch): Promise<ToggleResult>
+  /**
+   * Soft delete: pending executions and requests are deleted, running executions are flagged for their nodes
+   * to end.
+   */
   deleteJob(name: string, ifMatch?: RevisionMatch): Promise<DeleteResult>
-  /** Stores a request to run (cause `manual`); the launch number is taken here. */
+  /** Stores a request to run (cause `manual`) under a new launch number; the leader decides it. */
   requestRun(request: RunRequest): Promise<RunResult>
-  /** As `earlierSubmit`, for requests to run. */
+  /** As `earlierSubmit`, for `requestRun`. */
   earlierRun(idempotency: Idempotency): Promise<RunResult | null>
   /**
-   * Deletes finished executions and resets counters and status; open launches stay, daily statistics
-   * stay.
+   * Deletes finished executions and resets counters and status. Open launches and daily statistics stay.
+   * `null` = no such job.
    */
   resetHistory(name: string): Promise<JobRecord | null>
   job(name: string): Promise<JobRecord | null>
   jobs(query: JobQuery): Promise<Page<JobRecord>>
+  /** True: submissions are rejected in the whole cluster. */
   paused(): Promise<boolean>
   setPaused(paused: boolean): Promise<void>
 }

@@ -1,6 +1,6 @@
 /**
- * The store's part for the leader: the lease, what is due, writing decisions, rescue, retention. Every
- * write is made under a term and refused when the term is over.
+ * The leader: lease, due work, decisions, rescue, retention. Every write carries the leader's term as fencing
+ * token and throws `TermOver` if another leader has a newer one.
  */
 import type {ExecutionKey} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
@@ -14,26 +14,22 @@ export interface Lease {
   readonly expiresAt: number
 }
 
-/** The lease as its holder last wrote it; taking it and every renewal change it. */
+/** The lease as last written; acquiring and every renewal change it. */
 export interface HeldLease extends Lease {
   readonly holder: string
 }
 
-/** A due job with what a decision needs. */
 export interface DueJob {
   readonly job: JobRecord
-  /** A launch of the job's name that is open (for `forbid`), the oldest; `null` when there is none. */
+  /** Oldest open launch of the job's name, for `forbid`; `null` = none. */
   readonly openGroup: number | null
 }
 
 export interface DueWork {
-  /** The store's clock; the decisions are about this instant. */
+  /** The store's clock; decisions refer to this instant. */
   readonly now: number
   readonly jobs: readonly DueJob[]
-  /**
-   * Earliest `next` later than `now`; `null` when nothing is planned. Meaningful when `jobs` was not
-   * cut by the limit.
-   */
+  /** Earliest `next` after `now`; `null` = nothing is planned. Valid only if `limit` did not cut `jobs`. */
   readonly nextDueAt: number | null
 }
 
@@ -41,8 +37,8 @@ export interface PendingRequest {
   readonly launch: LaunchRecord
   readonly job: JobRecord
   /**
-   * Another launch of the job's name that is open and already launched, or pending with a smaller
-   * number and cause `schedule`.
+   * Another open launch of the job's name: launched already, or pending with a smaller number and cause
+   * `schedule`. `null` = none.
    */
   readonly openGroup: number | null
 }
@@ -52,7 +48,7 @@ export interface DecidedLaunch {
   readonly targets: readonly string[]
 }
 
-/** A place in the order in which strays are read: that of launches and their targets. */
+/** Cursor of `loadStuck`, which reads in the order of launches and their targets. */
 export interface StuckPosition {
   readonly group: number
   readonly slot: number
@@ -67,62 +63,63 @@ export interface PruneRequest {
   readonly keepMs: number | null
   readonly keepOutputBytes: number
   /**
-   * Which jobs the round is about: all, or those with launches above a number. Most jobs launch seldom, and
-   * history only grows by launches.
+   * Jobs of this round: all, or those with launches above a number. Most jobs launch seldom, and history
+   * grows only by launches.
    */
   readonly round: 'all' | 'launched'
-  /** Where this call begins: after that internal id of a job (`all`), or launch number (`launched`). */
+  /** Cursor: internal id of a job (`all`), or launch number (`launched`), that this call continues after. */
   readonly after: number
-  /** Jobs, or launches whose jobs are looked at in this call. */
+  /** Jobs, or launches whose jobs, are read in this call. */
   readonly jobLimit: number
-  /** Rows deleted at most in this call. */
+  /** Maximum number of rows that this call deletes. */
   readonly rowLimit: number
 }
 
 export interface PruneResult {
-  /** Give back as `after`, to go on with the round or, of a round `launched`, to begin the next one. */
+  /** `after` of the next call of this round or, of a round `launched`, of the next round. */
   readonly next: number
   readonly isRoundOver: boolean
-  /** The largest launch number there is: a round `launched` that follows a round `all` begins after it. */
+  /** Largest launch number: a round `launched` that follows a round `all` starts after it. */
   readonly newestGroup: number
   readonly rowsDeleted: number
   readonly outputBytesCut: number
-  /** The row limit was reached: more is waiting in the same place. */
+  /** `rowLimit` was reached: more rows remain at the same cursor. */
   readonly more: boolean
 }
 
 export interface LeaderStore {
   /**
-   * Takes the lease if it is free or over, or still what `unchanged` says, under a new, larger term; `null`
-   * when another holds it.
+   * Acquires the lease, with a new, larger term, if it is free, expired, or still equal to `unchanged`.
+   * `null` = another node holds it.
    */
   acquireLease(request: {
     readonly holder: string
     readonly nodeId: string
     readonly ttlMs: number
-    /** The caller has seen the lease stay like this for longer than it lasts. */
+    /** The caller has seen this lease without a renewal for longer than its TTL. */
     readonly unchanged?: HeldLease | null
   }): Promise<Lease | null>
-  /** What somebody holds, in force or over; `null` when nobody took it since it was let go. */
+  /** The lease, in force or expired; `null` = resigned, and not acquired since. */
   heldLease(): Promise<HeldLease | null>
-  /** False when the term is over. */
+  /** False: the term is over. */
   renewLease(request: {
     readonly term: number
     readonly holder: string
     readonly ttlMs: number
   }): Promise<boolean>
   resignLease(request: {readonly term: number; readonly holder: string}): Promise<void>
-  /** Who leads now; `null` when no lease is in force. */
+  /** The current leader; `null` = no lease is in force. */
   leader(): Promise<{
     readonly term: number
     readonly nodeId: string
     readonly expiresAt: number
   } | null>
-  /** Jobs with `next` <= now, oldest first, at most `limit`. */
+  /** Jobs with `next` <= now, earliest first, at most `limit`. */
   loadDue(request: {readonly limit: number}): Promise<DueWork>
   /**
-   * Pending rows with a number above `afterGroup`, in order; also the store's now. Numbers are taken before
-   * the commit: a row may appear below one that was there before, so every reader begins anew at 0 at times.
+   * Undecided requests with a launch number above `afterGroup`, in order. Numbers are taken before the
+   * commit: a row may appear with a smaller number than an earlier one, so readers must restart at 0 from
+   * time to time.
    */
   loadRequests(request: {
     readonly afterGroup: number
@@ -131,10 +128,10 @@ export interface LeaderStore {
   /** Alive nodes that run jobs, with their load. */
   candidates(): Promise<readonly Candidate[]>
   /**
-   * Writes decisions in one transaction under the term. Each applies only if the job still has its
-   * revision and `next` (a request: is still pending, its job still there); others are `conflict` and
-   * change nothing. Moves `next`, writes launch and execution rows, merges neighbouring rows that did
-   * not launch. Throws `TermOver`.
+   * Writes decisions in one transaction. Compare-and-set: a decision applies only if the job still has its
+   * revision and `next` (a request: is still pending and its job exists); others are `conflict` and change
+   * nothing. Advances `next`, writes launch and execution rows, merges adjacent rows that did not launch.
+   * Throws `TermOver`.
    */
   applyLaunches(request: {
     readonly term: number
@@ -144,22 +141,22 @@ export interface LeaderStore {
     readonly now: number
     readonly dues: readonly Applied[]
     readonly requests: readonly Applied[]
-    /** Rows written or decided by what applied (for events), in order. */
+    /** Launches written or decided by the applied decisions, in order, for events. */
     readonly decided: readonly DecidedLaunch[]
   }>
-  /** Pending executions due for longer than `unclaimedMs`, or whose node is not alive. */
+  /** Pending executions that are due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStuck(request: {
     readonly unclaimedMs: number
-    /** Where this page begins: after `next` of the page before; `null` = with the first. */
+    /** Cursor: `next` of the previous page; `null` = first page. */
     readonly after: StuckPosition | null
     readonly limit: number
   }): Promise<{
     readonly now: number
     readonly strays: readonly StuckExecution[]
-    /** `null` = the round is over. */
+    /** `null` = last page. */
     readonly next: StuckPosition | null
   }>
-  /** Gives pending executions to other nodes. Throws `TermOver`. */
+  /** Reassigns pending executions to other nodes. Throws `TermOver`. */
   applyReassignments(request: {
     readonly term: number
     readonly moves: readonly {
@@ -168,27 +165,27 @@ export interface LeaderStore {
     }[]
   }): Promise<readonly Applied[]>
   /**
-   * Ends pending executions as `lost` for want of a node, by the rule of `finish`: those that are still
-   * pending for the given node, while that takes no work (it is no member, or not alive, or runs no jobs).
-   * Answers what it ended; repeatable. Throws `TermOver`.
+   * Ends pending executions as `lost` for lack of a node, by the rules of `finish`: those still pending for
+   * the given node, if it takes no work (not a member, not alive, or runs no jobs). Returns the ended ones.
+   * Idempotent. Throws `TermOver`.
    */
   endStuck(request: {
     readonly term: number
     readonly strays: readonly {readonly key: ExecutionKey; readonly nodeId: string}[]
   }): Promise<readonly FinishOutcome[]>
   /**
-   * Ends every running execution claimed by the given lives of nodes as `lost` by the rule of `finish`,
-   * at most `limit`. Called by the leader for nodes judged dead, and by a starting node for its own
-   * earlier lives (`term` null).
+   * Ends running executions claimed by earlier incarnations of a node as `lost`, by the rules of `finish`, at
+   * most `limit`. Called by the leader for failed nodes, and by a starting node for its own earlier
+   * incarnations (`term` `null`). `more`: `limit` was reached.
    */
   rescue(request: {
     readonly term: number | null
     readonly nodeId: string
-    /** Executions of this life of the node are left alone; `null` = all lives are over. */
+    /** Executions of this incarnation are kept; `null` = all incarnations have ended. */
     readonly exceptIncarnation: string | null
     /**
-     * What the judge saw of the node. If the node was heard again or returned since, nothing is ended:
-     * the verdict is no longer about it. `null` = not a verdict but the node's own word.
+     * Heartbeat and incarnation that the failure detector saw. Compare-and-set: if the node sent a heartbeat
+     * or joined again since, nothing is ended. `null` = called by the node itself.
      */
     readonly observed: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'

@@ -1,18 +1,16 @@
-/**
- * How a store fails: what a caller can count on after each. Thrown by every method of the port; everything
- * expected is a return value.
- */
-/** Nothing was changed; trying again later may work. */
+/** Errors that every method of the store may throw; expected outcomes are return values. */
+
+/** Nothing was changed. A later retry may succeed. */
 export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable'
 }
 
-/** The commit may or may not have happened: re-read by identity, never repeat blindly. */
+/** The commit may or may not have happened: re-read by identity, never repeat without that. */
 export class OutcomeUnknown extends Error {
   override readonly name = 'OutcomeUnknown'
 }
 
-/** A leader write under a term that is over. The caller steps down. */
+/** A write under a term that another leader has replaced. Nothing was changed; the caller steps down. */
 export class TermOver extends Error {
   override readonly name = 'TermOver'
 }

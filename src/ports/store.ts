@@ -1,9 +1,10 @@
 /**
- * The one durable thing. Methods are named after the flow's steps and are whole transactions: they take
- * data and give data, never closures, and decide by the pure core inside their transaction where a
- * decision must see what it changes. What is expected is a return value; a store that cannot be reached
- * or written throws `StoreUnavailable`, a commit whose outcome is unknown throws `OutcomeUnknown`.
- * Instants are ms since the epoch by the store's own clock.
+ * The store port: all durable state. Each method is one transaction; it takes and returns data, never
+ * closures. Where a decision must see the rows it changes, the method calls the pure core in its transaction.
+ *
+ * Errors: expected outcomes are return values. Every method throws `StoreUnavailable` if the store cannot be
+ * reached or written, and every write throws `OutcomeUnknown` if its commit may have happened.
+ * Instants are ms since the epoch by the store's own clock. `…Ms` are lengths.
  */
 import type {HistoryStore} from './history-store.ts'
 import type {JobStore} from './job-store.ts'
@@ -16,9 +17,12 @@ export interface Policy {
 }
 
 export interface PolicyStore {
+  /** Sorted by name. */
   policies(): Promise<readonly Policy[]>
   policy(name: string): Promise<Policy | null>
+  /** Creates or replaces the policy of this name. */
   putPolicy(policy: Policy): Promise<void>
+  /** Returns the deleted policy; `null` = no such policy. */
   deletePolicy(name: string): Promise<Policy | null>
 }
 
@@ -29,23 +33,21 @@ export interface StoreInfo {
   readonly clusterId: string
   /** Changes when the store is restored from a backup. */
   readonly incarnation: string
-  /** Read back from the engine, e.g. `{journal_mode: 'wal', synchronous: 'full'}`. */
+  /** Settings read back from the engine, e.g. `{journal_mode: 'wal', synchronous: 'full'}`. */
   readonly durability: Readonly<Record<string, string>>
-  /** Sentences about what could be lost; empty when nothing acknowledged can be. */
+  /** Sentences about acknowledged writes that could be lost; empty = none can. */
   readonly warnings: readonly string[]
 }
 
 export interface Store
   extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore {
   info(): Promise<StoreInfo>
-  /** Stores the cluster's default zone if none is stored yet; answers the one in force. */
+  /** Stores the cluster's default timezone if none is stored yet. Returns the one in force. */
   agreeTimezone(zone: string): Promise<string>
-  /** Resolves when the store could be read and written just now; else throws. */
+  /** Health check: resolves if the store can be read and written now; else throws. */
   probe(): Promise<void>
-  /**
-   * Writes a consistent image of everything but secrets, a SQLite database, to a file that does not
-   * exist yet.
-   */
+  /** Writes a backup, one snapshot of all data but secrets, as a SQLite database. `file` must not exist. */
   backup(file: string): Promise<void>
+  /** Completes accepted writes, then closes all connections. Idempotent. */
   close(): Promise<void>
 }

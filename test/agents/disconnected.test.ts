@@ -40,7 +40,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     executors: {get: () => executor},
     openChain: (_processors, _run, keep) => keepingChain(keep),
     store: {
-      claim: async () => ({claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}),
+      claim: async () => [{claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}],
       verifyClaims: async () => ['active'],
       cancelled: async () => [],
     },

@@ -6,7 +6,7 @@ import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import type {DomainError} from '../../src/core/errors.ts'
 import {createBackup} from '../../src/operations/backup.ts'
-import {StoreWithDeadlines} from '../../src/operations/store-deadlines.ts'
+import {withDeadlines} from '../../src/operations/store-deadlines.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
@@ -21,7 +21,7 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     tokenConfigured: false,
     runsAsRoot: false,
   }
-  const store = new StoreWithDeadlines({backup: write} as Store, new VirtualClock())
+  const store = withDeadlines({backup: write} as Store, new VirtualClock())
   const {backup} = createBackup({random: new SeededRandom(), settings}, store)
   return {backup, dataDirectory}
 }

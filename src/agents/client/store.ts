@@ -12,6 +12,7 @@ import type {
   ClaimStatus,
   FinishItem,
   FinishOutcome,
+  Heartbeat,
   NodeStore,
   OutputAppend,
   PreviousIncarnation,
@@ -32,7 +33,6 @@ const REQUEST_BYTES_MAX = 1024 * 1024
 const ITEM_BYTES = 512
 
 type Claim = Parameters<NodeStore['verifyClaims']>[0][number]
-type Heartbeat = Parameters<NodeStore['beat']>[0]
 
 export class RemoteNodeStore implements NodeStore {
   readonly #rpc: RpcClient
@@ -47,7 +47,9 @@ export class RemoteNodeStore implements NodeStore {
     this.#onRevoked = onRevoked
   }
 
-  async claim({token, room}: ClaimRequest): Promise<ClaimResult> {
+  /** An agent claims only for itself: one request. */
+  async claim([request]: readonly ClaimRequest[]): Promise<readonly ClaimResult[]> {
+    const {token, room} = request!
     // Kept after a failure: the claim may be stored, and is repeated with the same token.
     this.#claims.pendingToken = token
     const after = this.#claims.newest
@@ -56,7 +58,7 @@ export class RemoteNodeStore implements NodeStore {
     this.#claims.add(claimed)
     this.#claims.newest = newest ?? null
     this.#claims.pendingToken = null
-    return {claimed, waiting, nextDueInMs}
+    return [{claimed, waiting, nextDueInMs}]
   }
 
   /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */
@@ -109,14 +111,16 @@ export class RemoteNodeStore implements NodeStore {
     return (await this.#rpc.request('cancelled', {})).keys
   }
 
-  async beat({status}: Heartbeat): Promise<Exclude<BeatReply, 'unknown'>> {
+  /** An agent sends only its own heartbeat. */
+  async beat([heartbeat]: readonly Heartbeat[]): Promise<readonly Exclude<BeatReply, 'unknown'>[]> {
+    const {status} = heartbeat!
     const body = {status, ...this.#claims.encoded()}
     const {answer, end} = await this.#rpc.request('beat', body)
     if (end.length > 0) {
       this.#revoked = end
       this.#onRevoked()
     }
-    return answer
+    return [answer]
   }
 
   /**

@@ -2,9 +2,9 @@
  * Admission of agents: whether an agent may join the cluster, and the join. A refusal has a code for the
  * agent and a text for operators. The hub holds the connections.
  */
-import {systemTags, type MemberStatus} from '../../core/node.ts'
+import {systemTags} from '../../core/node.ts'
 import {replacedSentence} from '../../node/membership.ts'
-import type {BeatReply, JoinRequest} from '../../ports/node-store.ts'
+import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {type HelloMessage, isCompatible, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
@@ -17,12 +17,6 @@ export interface Refusal {
 export interface Origin {
   readonly address: string
   readonly port: number
-}
-
-export interface Heartbeat {
-  readonly nodeId: string
-  readonly incarnation: string
-  readonly status: MemberStatus
 }
 
 export interface AdmissionOptions {

@@ -7,7 +7,12 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import type {Events} from '../../ports/events.ts'
-import type {BeatReply, FinishOutcome, PreviousIncarnation} from '../../ports/node-store.ts'
+import type {
+  BeatReply,
+  FinishOutcome,
+  Heartbeat,
+  PreviousIncarnation,
+} from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {
@@ -18,14 +23,7 @@ import {
   PROTOCOL,
   type ServerMessage,
 } from '../protocol.ts'
-import {
-  Admission,
-  type Heartbeat,
-  incarnationOf,
-  type Origin,
-  type Refusal,
-  replacedRefusal,
-} from './admission.ts'
+import {Admission, incarnationOf, type Origin, type Refusal, replacedRefusal} from './admission.ts'
 import {AgentSession, type SessionStore} from './session.ts'
 
 /** The remote end of a connection, for the hub. */
@@ -56,7 +54,11 @@ export interface AgentHubOptions {
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
 
-/** Wait for other heartbeats of the batch; an agent waits far longer for the reply. */
+/**
+ * Heartbeats wait this long for others, which bounds the commits to 5/s for any number of agents. The write
+ * queue of the store does not wait: it would commit nearly every heartbeat alone. An agent waits far longer
+ * for the reply.
+ */
 const HEARTBEAT_WAIT_MS = 200
 const HEARTBEATS_MAX = 1_000
 /** Wait for other notifications: launches come in bursts, and finding who has work is a query. */
@@ -105,8 +107,11 @@ export class AgentHub implements Service {
       clock,
       waitMs: HEARTBEAT_WAIT_MS,
       itemsMax: HEARTBEATS_MAX,
-      // Calls of one turn are committed together.
-      flush: (heartbeats) => Promise.allSettled(heartbeats.map((each) => store.beat(each))),
+      // Calls of one turn are one commit. Separate calls: one that fails does not fail the others.
+      flush: (heartbeats) => {
+        const replies = heartbeats.map((each) => store.beat([each]).then(([reply]) => reply!))
+        return Promise.allSettled(replies)
+      },
     })
     this.#admission = new Admission({...options, beat: (heartbeat) => this.#beat(heartbeat)})
     this.#sweep = new Loop({clock, step: () => this.#closeSilent(), failed: failed('agent_sweep')})

@@ -129,20 +129,22 @@ export class AgentSession {
 
   async #claim({token, room, after}: RequestOf<'claim'>) {
     const {store, events, node} = this.#options
-    const result = await store.claim({
+    const request = {
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
       room: Math.min(room, CLAIM_ROOM_MAX),
       ...(after === undefined ? {} : {after}),
-    })
-    for (const {execution, spec} of result.claimed) {
+    }
+    const [result] = await store.claim([request])
+    const {claimed} = result!
+    for (const {execution, spec} of claimed) {
       const id = executionId(execution)
       this.#running.add(id)
       const {node: name, attempt} = execution
       events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
     }
-    return mutable<ReplyOf<'claim'>>({...result, claimed: [...result.claimed]})
+    return mutable<ReplyOf<'claim'>>({...result!, claimed: [...claimed]})
   }
 
   async #append({items}: RequestOf<'append'>) {

@@ -1,14 +1,14 @@
 /**
- * Running a step on a session. Keeps what is known about the steps' texts: their PostgreSQL form, the name
- * under which a server has them parsed, and the types of their values.
+ * Runs a query on a session. Caches per SQL text its PostgreSQL form, the name of its prepared statement and
+ * the types of its values.
  */
 import {assert} from '../../lib/assert.ts'
 import type {StatementResult, Statement, Row, Query, Value, Values} from '../sql/query.ts'
 import type {Session} from './connection.ts'
 
-/** Texts differ only by the filters of lists; beyond this many they are parsed each time. */
+/** Texts differ only by the filters of lists. Further texts are parsed at each use. */
 const NAMED_MAX = 400
-/** Rows of values in one round trip: a message, and what the server makes of it, stay of a size. */
+/** Rows of values in one round trip: limits the size of a message and the server's memory for it. */
 const ROWS_MAX = 2_000
 
 interface Text {
@@ -21,23 +21,23 @@ export class Statements {
   readonly #forMany = new Map<string, Text>()
   #names = 0
 
-  /** Runs a whole step. What a statement throws ends the step; whoever opened the transaction undoes it. */
-  async run<Result>(session: Session, step: Query<Result>): Promise<Result> {
-    let next = step.next()
-    while (next.done !== true) next = step.next(await this.#answer(session, next.value))
+  /** An error of a statement ends the query; the caller must roll back. */
+  async run<Result>(session: Session, query: Query<Result>): Promise<Result> {
+    let next = query.next()
+    while (next.done !== true) next = query.next(await this.#run(session, next.value))
     return next.value
   }
 
-  async #answer(session: Session, command: Statement): Promise<StatementResult> {
-    switch (command.kind) {
+  async #run(session: Session, statement: Statement): Promise<StatementResult> {
+    switch (statement.kind) {
       case 'all': {
-        const {sql, name} = this.#numbered(command.sql)
-        return await session.rows(sql, command.values, name)
+        const {sql, name} = this.#numbered(statement.sql)
+        return await session.rows(sql, statement.values, name)
       }
       case 'each':
-        return await this.#each(session, command.sql, command.rows)
-      case 'breathe':
-        // Every statement waits for the server already, which lets other work go first.
+        return await this.#each(session, statement.sql, statement.rows)
+      case 'yield':
+        // Each statement already yields while it waits for the server.
         return undefined
     }
   }
@@ -62,13 +62,13 @@ export class Statements {
     return this.#keep(this.#single, sql, numbered(sql))
   }
 
-  /** The server says of what types the values are; once for each text. */
+  /** Asks the server for the types of the values, once a text. */
   async #prepareForMany(session: Session, sql: string): Promise<Text> {
     const results = await session.run(`PREPARE belfry_asks AS ${numbered(sql)};
       SELECT parameter_types::text[] AS types FROM pg_prepared_statements
         WHERE name = 'belfry_asks';
       DEALLOCATE belfry_asks`)
-    // An array of texts, which is no value of ours.
+    // A text array, which `Value` does not include.
     const types = results[1]?.rows[0]?.['types'] as unknown as readonly string[]
     return this.#keep(this.#forMany, sql, setBased(sql, types))
   }
@@ -85,24 +85,23 @@ export class Statements {
 }
 
 /*
- * The steps' statements as PostgreSQL wants them: `?` becomes `$n`, and a statement that is to run for many
- * rows of values becomes one that takes them as arrays, so that a thousand rows cost one round trip and one
- * plan. Works on texts only; what the values' types are the server says itself.
+ * Rewriting SQL texts for PostgreSQL: `?` becomes `$n`. A statement for many rows of values becomes one that
+ * takes them as arrays, so that a thousand rows cost one round trip and one plan.
  */
 
-/** Column of the answers that tells which row of values one belongs to, from 1. */
+/** Column of each result row: index of its row of values, from 1. */
 export const INDEX_COLUMN = 'each_index'
 const ROWS = 'each_row'
 
-/** `?` outside of quotes by `$1`, `$2` …; a text that has none is left as it is. */
+/** Replaces each `?` outside of quotes by `$1`, `$2` …. */
 export function numbered(sql: string): string {
   let count = 0
   return replacePlaceholders(sql, () => `$${(count += 1)}`)
 }
 
 /**
- * The same statement for arrays of values, one array a placeholder. What it answers carries `INDEX_COLUMN`.
- * `types` are those of the placeholders.
+ * Rewrites a statement to take arrays of values, one array a placeholder. Its result rows have
+ * `INDEX_COLUMN`. `types`: one a placeholder.
  */
 export function setBased(sql: string, types: readonly string[]): string {
   const arrays = types.map((type, index) => `$${index + 1}::${type}[]`).join(', ')
@@ -122,20 +121,20 @@ export function setBased(sql: string, types: readonly string[]): string {
     case 'DELETE':
       return changeOf(text, `USING ${rows}`)
     default:
-      throw new TypeError(`a statement that begins with ${verb} has no form for many rows`)
+      throw new TypeError(`statement cannot run for many rows: it starts with ${verb}`)
   }
 }
 
 /**
- * `OFFSET 0` keeps the inner select as it is: it is looked up by its keys for each row, whatever the server
- * believes about the sizes of tables it has not looked at for a while.
+ * `OFFSET 0` prevents the planner from flattening the inner select. Each row is looked up by its keys, even
+ * if the statistics of the tables are out of date.
  */
 function selectOf(text: string, rows: string): string {
   const inner = `SELECT * FROM (${text}) AS looked_up OFFSET 0`
   return `SELECT ${ROWS}.i AS ${INDEX_COLUMN}, found.* FROM ${rows} CROSS JOIN LATERAL (${inner}) AS found`
 }
 
-/** `INSERT … VALUES (…) rest` takes its rows from a select. */
+/** `INSERT … VALUES (…) rest` becomes `INSERT … SELECT … FROM rows rest`. */
 function insertOf(text: string, rows: string): string {
   const at = topLevel(text, 'VALUES')
   assert(at !== -1, 'an insert for many rows has one list of values')
@@ -145,10 +144,10 @@ function insertOf(text: string, rows: string): string {
   return `${text.slice(0, at)}SELECT ${values} FROM ${rows}${text.slice(close + 1)}`
 }
 
-/** The rows of values stand beside the table before `WHERE`; what is returned says for which of them. */
+/** Adds the rows of values before `WHERE`, and their index to `RETURNING`. */
 function changeOf(text: string, source: string): string {
   const where = topLevel(text, 'WHERE')
-  assert(where !== -1, 'a change for many rows says which')
+  assert(where !== -1, 'an update or delete for many rows has a WHERE')
   const joined = `${text.slice(0, where)}${source} ${text.slice(where)}`
   const returning = topLevel(joined, 'RETURNING')
   if (returning === -1) return joined
@@ -159,13 +158,13 @@ function changeOf(text: string, source: string): string {
 function replacePlaceholders(sql: string, next: () => string): string {
   let result = ''
   for (const [index, part] of sql.split("'").entries()) {
-    // Every second part stands between quotes.
+    // Every second part is inside quotes.
     result += index % 2 === 1 ? `'${part}'` : part.replaceAll('?', next)
   }
   return result
 }
 
-/** Where `word` stands outside of parentheses and quotes; -1 when it does not. */
+/** Index of `word` outside of parentheses and quotes; -1 if there is none. */
 function topLevel(text: string, word: string): number {
   let depth = 0
   let isQuoted = false
@@ -189,7 +188,7 @@ function isWordAt(text: string, word: string, at: number): boolean {
   )
 }
 
-/** The parenthesis that closes the one at `open`. */
+/** Index of the parenthesis that closes the one at `open`. */
 function closing(text: string, open: number): number {
   let depth = 0
   let isQuoted = false
@@ -201,5 +200,5 @@ function closing(text: string, open: number): number {
     if (character === ')') depth -= 1
     if (depth === 0) return at
   }
-  throw new TypeError('a parenthesis is not closed')
+  throw new TypeError('parenthesis must be closed')
 }

@@ -62,7 +62,7 @@ export function* softDelete(
 export function* deleteJob(
   tx: Transaction,
   name: string,
-  ifMatch: RevisionMatch,
+  ifMatch: RevisionMatch = null,
 ): Query<DeleteResult> {
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}

@@ -302,7 +302,7 @@ function* familyProblem(spec: JobSpec): Query<FamilyProblem | null> {
 export function* toggle(
   tx: Transaction,
   name: string,
-  ifMatch: RevisionMatch,
+  ifMatch: RevisionMatch = null,
 ): Query<ToggleResult> {
   const existing = yield* lockJob(tx, name)
   if (existing === null) return {kind: 'unknown'}

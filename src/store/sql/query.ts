@@ -1,7 +1,19 @@
 /**
- * The store's steps as generators: a step yields commands (SQL and values) and is handed the rows, so that
- * one text serves an engine that answers at once and one that answers later. A step never performs I/O,
- * reads a clock or opens a transaction itself: whoever drives it has opened one.
+ * Queries as generators: a query yields statements (SQL and values) and receives their rows, so that one text
+ * serves an engine that answers synchronously (SQLite) and one that answers later (PostgreSQL). A query never
+ * performs I/O, reads a clock or opens a transaction: the engine that runs it has opened one.
+ *
+ *     function* rename(tx: Transaction, id: number, name: string): Query<boolean> {
+ *       const row = yield* one(`SELECT id FROM jobs WHERE id = ?${tx.dialect.forUpdate}`, [id])
+ *       if (row === null) return false
+ *       yield* all(`UPDATE jobs SET name = ?, updated_at = ? WHERE id = ?`, [name, tx.now, id])
+ *       return true
+ *     }
+ *
+ *     const query = rename(tx, 7, 'b')    // runs nothing yet
+ *     let next = query.next()             // runs up to the first statement
+ *     while (!next.done) next = query.next(rowsOf(next.value))
+ *     return next.value                   // true
  */
 
 export type Value = string | number | null | Uint8Array
@@ -16,8 +28,8 @@ export interface RunAll {
 }
 
 /**
- * One statement, many rows of values, in order. An engine may loop, pipeline or rewrite it as one set-based
- * statement; so no row may depend on what an earlier row of the same command did.
+ * One statement for many rows of values, in order. An engine may loop, pipeline or rewrite it as one
+ * set-based statement, so no row may depend on the effect of an earlier row.
  */
 export interface RunEach {
   readonly kind: 'each'
@@ -25,18 +37,18 @@ export interface RunEach {
   readonly rows: readonly Values[]
 }
 
-/** A place in a long read where the driver may let other work of the process go first. */
+/** A point in a long read where the engine may yield to the event loop. */
 export interface YieldToEventLoop {
-  readonly kind: 'breathe'
+  readonly kind: 'yield'
 }
 
 export type Statement = RunAll | RunEach | YieldToEventLoop
-/** `Row[]` for `all`, `Row[][]` (one entry a row of values) for `each`, nothing for `breathe`. */
+/** `Row[]` for `all`, `Row[][]` (one entry a row of values) for `each`, `undefined` for `yield`. */
 export type StatementResult = Row[] | Row[][] | undefined
 
 export type Query<Result> = Generator<Statement, Result, StatementResult>
 
-/** All rows a statement answers; `[]` for one that answers none. */
+/** All rows of a statement; `[]` for a statement without rows. */
 export function* all<R = Row>(sql: string, values: Values = []): Query<R[]> {
   return (yield {kind: 'all', sql, values}) as R[]
 }
@@ -47,62 +59,54 @@ export function* one<R = Row>(sql: string, values: Values = []): Query<R | null>
   return rows[0] ?? null
 }
 
-/** Runs `sql` once for each of `rows`; answers what each returned. Costs nothing when there are none. */
+/** Runs `sql` once for each of `rows` and returns the rows of each. Without `rows` it costs nothing. */
 export function* each<R = Row>(sql: string, rows: readonly Values[]): Query<R[][]> {
   if (rows.length === 0) return []
   return (yield {kind: 'each', sql, rows}) as R[][]
 }
 
-/** `each`, with the first row of every answer or `null`. */
+/** `each`, with the first row of each result or `null`. */
 export function* oneEach<R = Row>(sql: string, rows: readonly Values[]): Query<(R | null)[]> {
   const answers = yield* each<R>(sql, rows)
   return answers.map((answer) => answer[0] ?? null)
 }
 
 export function* yieldToEventLoop(): Query<void> {
-  yield {kind: 'breathe'}
+  yield {kind: 'yield'}
 }
 
-/*
- * What a step is told about the transaction it runs in: the store's instant and where the engines differ.
- * Plain data and texts, so that a step stays the same on every engine.
- */
-
-/** Names of the sequences numbers are taken from. */
+/** Sequences of numbers. */
 export type Sequence = 'job' | 'launch'
 
-/** The few places where two SQL engines do not agree. */
+/** Differences between the SQL of the engines, as data and texts. */
 export interface Dialect {
   readonly engine: 'sqlite' | 'postgres'
-  /**
-   * Transactions run concurrently, so a query locks the rows it decides on. `false`: a writer is alone,
-   * and the texts of locks are empty.
-   */
+  /** Writers run concurrently, so a query locks the rows it decides on. False: one writer at a time. */
   readonly locking: boolean
-  /** Appended to a select that locks the rows it returns. */
+  /** Appended to a select that locks the rows it returns; `''` without `locking`. */
   readonly forUpdate: string
-  /** Appended to the select of the leader's term: not blocked by a renewal, blocked by a takeover. */
+  /** Appended to the select of the leader's term: a renewal does not block it, a takeover does. */
   readonly forKeyShare: string
   /** Column types of the migrations. */
   readonly columns: {readonly integer: string; readonly text: string; readonly bytes: string}
-  /** Appended to `CREATE TABLE` of tables that are only looked up by their key. */
+  /** Appended to `CREATE TABLE` of tables that are read only by their key. */
   readonly keyOrganised: string
   /** Creates a sequence that starts at 1. */
   createSequence(name: Sequence): string
-  /** `count` growing numbers never handed out before, nor after a restart. */
+  /** `count` growing numbers; none of them was taken before, also not before a restart. */
   takeNumbers(name: Sequence, count: number): Query<number[]>
-  /** Makes a sequence leave out at least `count` numbers. */
+  /** Makes a sequence skip at least `count` numbers. */
   skipNumbers(name: Sequence, count: number): Query<void>
 }
 
-/** Sizes the steps obey; from configuration. */
+/** From configuration. */
 export interface StoreLimits {
-  /** Last bytes of each execution's output that are kept. */
+  /** Output kept of each execution: its last bytes. */
   readonly outputKeptBytes: number
 }
 
 export interface Transaction {
-  /** The store's clock, ms since the epoch: one instant for the whole transaction. */
+  /** The store's clock, ms since the epoch; one instant for the whole transaction. */
   readonly now: number
   readonly dialect: Dialect
   readonly limits: StoreLimits

@@ -1,0 +1,97 @@
+/** Deadlines of store calls, and the refusals that failures of the store become. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {DomainError} from '../../src/core/errors.ts'
+import {
+  LONG_READ_MS,
+  LONG_WRITE_MS,
+  STORE_DEADLINE_MS,
+  withDeadlines,
+} from '../../src/operations/store-deadlines.ts'
+import type {JobQuery} from '../../src/ports/job-store.ts'
+import type {Store} from '../../src/ports/store.ts'
+import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+
+/** A store that has only these methods. */
+function storeOf(methods: Partial<Store>, clock = new VirtualClock()) {
+  return withDeadlines(methods as Store, clock)
+}
+
+const QUERY: JobQuery = {
+  start: 0,
+  end: 10,
+  metadata: [],
+  text: '',
+  status: null,
+  disabled: null,
+  sort: 'name',
+  order: 'asc',
+}
+
+const refusal = (code: string, cause?: unknown) => (error: unknown) => {
+  assert.ok(error instanceof DomainError)
+  assert.deepEqual([error.code, error.cause], [code, cause])
+  return true
+}
+
+test('a call in time returns the result and leaves no timer behind', async () => {
+  const clock = new VirtualClock()
+  const paused = async () => true
+  const setPaused = () => Promise.reject(new TypeError('a bug'))
+  const store = storeOf({paused, setPaused}, clock)
+  assert.equal(await store.paused(), true)
+  await assert.rejects(store.setPaused(true), TypeError)
+  assert.equal(clock.waiting, 0)
+})
+
+test('a list without an end has a longer deadline than a page', async () => {
+  const clock = new VirtualClock()
+  const late = Promise.withResolvers<{total: number; rows: []}>()
+  const store = storeOf({jobs: () => late.promise}, clock)
+  const refused = assert.rejects(store.jobs(QUERY), refusal('store_unavailable'))
+  const whole = store.jobs({...QUERY, end: null})
+  const tooLate = assert.rejects(
+    storeOf({jobs: () => new Promise(() => {})}, clock).jobs({...QUERY, end: null}),
+    refusal('store_unavailable'),
+  )
+  await clock.advance(STORE_DEADLINE_MS)
+  await refused
+  late.resolve({total: 0, rows: []})
+  assert.deepEqual(await whole, {total: 0, rows: []})
+  await clock.advance(LONG_READ_MS)
+  await tooLate
+  assert.equal(clock.waiting, 0)
+})
+
+test('failures of the store become refusals that keep their cause', async () => {
+  const away = new StoreUnavailable('away')
+  const lost = new OutcomeUnknown('lost')
+  const failing = (error: Error) => {
+    const fail = () => Promise.reject(error)
+    return storeOf({paused: fail, setPaused: fail})
+  }
+  await assert.rejects(failing(away).paused(), refusal('store_unavailable', away))
+  await assert.rejects(failing(away).setPaused(true), refusal('store_unavailable', away))
+  await assert.rejects(failing(lost).setPaused(true), refusal('outcome_unknown', lost))
+})
+
+test('without an answer a read is unavailable, a write unknown, a backup unknown much later', async () => {
+  const clock = new VirtualClock()
+  const late = Promise.withResolvers<never>()
+  const wait = () => late.promise
+  const store = storeOf({paused: wait, setPaused: wait, backup: wait}, clock)
+  const expected = [
+    assert.rejects(store.paused(), refusal('store_unavailable')),
+    assert.rejects(store.setPaused(true), refusal('outcome_unknown')),
+  ]
+  const long = assert.rejects(store.backup('file'), refusal('outcome_unknown'))
+  await clock.advance(STORE_DEADLINE_MS)
+  await Promise.all(expected)
+  assert.equal(clock.waiting, 1)
+  await clock.advance(LONG_WRITE_MS)
+  await long
+  // A failure after the deadline is ignored.
+  late.reject(new Error('too late'))
+  await clock.settle()
+})
