@@ -3,18 +3,19 @@
  * the last launch of an ephemeral one; nothing else of a deleted job is ever answered.
  */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
-import type {LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
+import type {LaunchDecision} from '../../core/launch-record.ts'
 import type {
   DayStatistics,
   ExecutionQuery,
   ExecutionView,
   HistoryStore,
+  LaunchView,
   OutputStretch,
 } from '../../ports/history-store.ts'
 import type {Page, Slice} from '../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
 import {readOutput, withOutput} from './output.ts'
-import {all, one, type Query, type Transaction, type Value} from './query.ts'
+import {all, each, one, type Query, type Transaction, type Value} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -168,7 +169,7 @@ export function* launches(
   tx: Transaction,
   name: string,
   query: Slice & {readonly decision: LaunchDecision | null},
-): Query<Page<LaunchRecord> | null> {
+): Query<Page<LaunchView> | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where: owned, values} = ownedBy(owner)
@@ -182,14 +183,10 @@ export function* launches(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE ${where} ORDER BY group_id DESC LIMIT ? OFFSET ?`,
     [...values, ...limits(query)],
   )
-  return {total: counted?.total ?? 0, rows: rows.map(launchOf)}
+  return {total: counted?.total ?? 0, rows: yield* withExecutions(rows)}
 }
 
-export function* launch(
-  tx: Transaction,
-  name: string,
-  group: number,
-): Query<Awaited<ReturnType<HistoryStore['launch']>>> {
+export function* launch(tx: Transaction, name: string, group: number): Query<LaunchView | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where, values} = ownedBy(owner)
@@ -198,11 +195,19 @@ export function* launch(
     [group, ...values],
   )
   if (row === null) return null
-  const rows = yield* all<ExecutionRow>(
+  const [view] = yield* withExecutions([row])
+  return view!
+}
+
+/** Each launch with its executions; one statement for any number of launches. */
+function* withExecutions(rows: readonly LaunchRow[]): Query<LaunchView[]> {
+  const executions = yield* each<ExecutionRow>(
     `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ? ORDER BY attempt, node_name`,
-    [group],
+    rows.map((row) => [row.group_id]),
   )
-  return {launch: launchOf(row), executions: rows.map(executionOf)}
+  return rows.map((row, index) => {
+    return {...launchOf(row), executions: (executions[index] ?? []).map(executionOf)}
+  })
 }
 
 const DAY_MS = 86_400_000
