@@ -97,9 +97,11 @@ export class Membership implements Service {
     return heartbeatMs
   }
 
-  #ask(): Promise<BeatReply> {
+  async #ask(): Promise<BeatReply> {
     const {id: nodeId, incarnation} = this.#options.member
-    return this.#options.store.beat({nodeId, incarnation, status: this.#status})
+    const heartbeat = {nodeId, incarnation, status: this.#status}
+    const [reply] = await this.#options.store.beat([heartbeat])
+    return reply!
   }
 
   async #joinAgain(): Promise<BeatReply> {

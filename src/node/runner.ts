@@ -159,11 +159,11 @@ export class Runner implements Service {
     this.#token ??= random.id()
     const askedAt = clock.monotonicMs()
     const token = this.#token
-    const result = await store.claim({nodeId, incarnation, token, room})
+    const [result] = await store.claim([{nodeId, incarnation, token, room}])
     this.#token = null
-    for (const claimed of result.claimed) this.#begin(claimed, askedAt)
-    if (result.waiting > 0 && this.#room() > 0) return 0
-    return Math.min(pollMs, result.nextDueInMs ?? Infinity)
+    for (const claimed of result!.claimed) this.#begin(claimed, askedAt)
+    if (result!.waiting > 0 && this.#room() > 0) return 0
+    return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
   }
 
   #room(): number {
@@ -234,7 +234,7 @@ export class Runner implements Service {
       try {
         const askedAt = clock.monotonicMs()
         const [standing] = await store.verifyClaims([running.claim])
-        if (standing !== 'held') return false
+        if (standing !== 'active') return false
         if (clock.monotonicMs() - askedAt <= claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
@@ -261,7 +261,7 @@ export class Runner implements Service {
     const standings = await store.verifyClaims(asked.map(([, running]) => running.claim))
     this.#verifiedAt = clock.monotonicMs()
     asked.forEach(([id, running], index) => {
-      if (standings[index] === 'over' && this.#running.get(id) === running) running.revoke()
+      if (standings[index] === 'revoked' && this.#running.get(id) === running) running.revoke()
     })
   }
 

@@ -79,14 +79,14 @@ export interface FinishItem {
 }
 
 /**
- * What the store says of a claim.
+ * What the store says about a claim.
  *
- * `held`: the execution is running under it.
- * `given_up`: the execution is `lost`, and nothing hinders that what was started goes on, so that its result
- * becomes a note: its job works on when cut off, is not deleted, and no later attempt was made or is refused.
- * `over`: anything else; what was started under it is to be ended.
+ * `active`: the execution is `running` under this claim.
+ * `lost_may_continue`: the execution is `lost`, but its process may keep running and its result is stored as
+ * `late_result`. Requires `on_disconnect: keep`, an existing job, no cancellation, and no later attempt.
+ * `revoked`: anything else; the process started under this claim must be stopped.
  */
-export type ClaimStatus = 'held' | 'given_up' | 'over'
+export type ClaimStatus = 'active' | 'lost_may_continue' | 'revoked'
 
 /** What finishing one execution did. */
 export type FinishOutcome =
@@ -111,6 +111,12 @@ export type FinishOutcome =
   /** Never existed, its job is gone, or the token is not the claim's. */
   | {readonly kind: 'unknown'; readonly key: ExecutionKey}
 
+export interface Heartbeat {
+  readonly nodeId: string
+  readonly incarnation: string
+  readonly status: MemberStatus
+}
+
 /**
  * What the store says to a heartbeat. Only after `ok` was it stored.
  *
@@ -127,7 +133,7 @@ export interface NodeStore {
    * Due pending executions of this node, oldest first, at most `room`. A node that is no member gets none;
    * one that failed or left gets nothing new, only what it had claimed under the same token.
    */
-  claim(request: ClaimRequest): Promise<ClaimResult>
+  claim(requests: readonly ClaimRequest[]): Promise<readonly ClaimResult[]>
   /** How each stands. */
   verifyClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
@@ -138,11 +144,7 @@ export interface NodeStore {
   finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]>
   /** Running executions of this node that are to be ended: cancelled, or their job deleted. */
   cancelled(nodeId: string): Promise<readonly ExecutionKey[]>
-  beat(request: {
-    readonly nodeId: string
-    readonly incarnation: string
-    readonly status: MemberStatus
-  }): Promise<BeatReply>
+  beat(heartbeats: readonly Heartbeat[]): Promise<readonly BeatReply[]>
 }
 
 export type CancelResult =

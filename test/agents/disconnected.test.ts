@@ -40,8 +40,8 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     executors: {get: () => executor},
     openChain: (_processors, _run, keep) => keepingChain(keep),
     store: {
-      claim: async () => ({claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}),
-      verifyClaims: async () => ['held'],
+      claim: async () => [{claimed: claimed.splice(0), waiting: 0, nextDueInMs: null}],
+      verifyClaims: async () => ['active'],
       cancelled: async () => [],
     },
     finish: async (item) => {

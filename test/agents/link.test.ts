@@ -61,7 +61,7 @@ test('an agent joins, claims, appends, verifies, beats and finishes as a node do
   )
   const mine = await claimed(far, 'token-1')
   const {key, token, output} = theEnd(mine)
-  assert.deepEqual(await clock.finish(far.store.verifyClaims([{key, token}])), ['held'])
+  assert.deepEqual(await clock.finish(far.store.verifyClaims([{key, token}])), ['active'])
   const append = {key, token, offset: 0, bytes: output.bytes}
   assert.deepEqual(await clock.finish(far.store.appendOutput([append])), [true])
   const told = servers.one.events.all.find(({name}) => name === 'execution_output')

@@ -14,6 +14,7 @@ import {RecordedEvents} from '../support/recorded-events.ts'
 import type {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import type {VirtualClock} from '../support/virtual-clock.ts'
+import {beatAs, claimAs} from '../support/single-calls.ts'
 
 export interface Surroundings {
   readonly clock: VirtualClock
@@ -168,10 +169,10 @@ export class TestAgent {
   }
 
   claim(token: string, room = 4) {
-    return this.store.claim({nodeId: 'whatever', incarnation: 'whatever', token, room})
+    return claimAs(this.store, {nodeId: 'whatever', incarnation: 'whatever', token, room})
   }
 
   beat() {
-    return this.store.beat({nodeId: 'whatever', incarnation: 'whatever', status: 'alive'})
+    return beatAs(this.store, {nodeId: 'whatever', incarnation: 'whatever', status: 'alive'})
   }
 }

@@ -4,6 +4,7 @@ import {describe, it} from 'node:test'
 import type {MemberStatus} from '../../src/core/node.ts'
 import {World} from '../support/world.ts'
 import {TestAgent, TestServer} from './network.ts'
+import {beatAs} from '../support/single-calls.ts'
 
 const ID = 'id-of-far'
 const LIFE = 'first-life'
@@ -22,9 +23,9 @@ async function anAbsence() {
     clock,
     server: servers.one,
     beat: (status: MemberStatus = 'alive') =>
-      clock.finish(agent.store.beat({nodeId: ID, incarnation: LIFE, status})),
+      clock.finish(beatAs(agent.store, {nodeId: ID, incarnation: LIFE, status})),
     isRemoved: async () => {
-      await store.beat({nodeId: ID, incarnation: LIFE, status: 'failed'})
+      await beatAs(store, {nodeId: ID, incarnation: LIFE, status: 'failed'})
       const {kind} = await store.removeMember({nodeId: ID, limit: 9, jitter: 0})
       assert.equal(kind, 'removed')
     },

@@ -10,6 +10,7 @@ import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
+import {beatAs} from '../support/single-calls.ts'
 
 const MINUTE = 60_000
 const HOST = {
@@ -32,7 +33,7 @@ async function aLeader(argv: readonly string[]) {
     const member = {...place, id: name, name, incarnation: 'life', version: '1', slots: 1}
     assert.equal((await store.join({member}, 0)).kind, 'joined')
     const status = name === 'left' || name === 'failed' ? name : 'alive'
-    await store.beat({nodeId: name, incarnation: 'life', status})
+    await beatAs(store, {nodeId: name, incarnation: 'life', status})
   }
   const lease = await store.acquireLease({holder: 'h', nodeId: 'leader', ttlMs: 60 * MINUTE})
   const ports = {store, clock, random, wakeup: new TestWakeup(), events: new RecordedEvents()}

@@ -24,6 +24,7 @@ import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
+import {claimAs} from '../support/single-calls.ts'
 
 export const NODE_NAME = 'node-a'
 const NODE_ID = 'id-of-node-a'
@@ -234,7 +235,7 @@ export class Api {
   }
 
   async claim(): Promise<readonly ClaimedExecution[]> {
-    const {claimed} = await this.store.claim({
+    const {claimed} = await claimAs(this.store, {
       nodeId: NODE_ID,
       incarnation: LIFE,
       token: this.random.id(),

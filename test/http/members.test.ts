@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {MemberStatus} from '../../src/core/node.ts'
 import {startApi, type Api} from './harness.ts'
+import {beatAs} from '../support/single-calls.ts'
 
 /** Another member of the cluster of `api`, given up unless said otherwise. */
 async function aMember(
@@ -12,7 +13,7 @@ async function aMember(
   const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
   const member = {...place, id, name, incarnation: 'life', version: '0.1.0', slots: 4}
   assert.equal((await api.store.join({member}, 0)).kind, 'joined')
-  await api.store.beat({nodeId: id, incarnation: 'life', status})
+  await beatAs(api.store, {nodeId: id, incarnation: 'life', status})
 }
 
 test('a member that has left or failed is removed, by name or id', async (t) => {
@@ -52,7 +53,7 @@ test('a name that several have means the one that can be removed', async (t) => 
   const api = await startApi(t)
   await api.join()
   for (const id of ['b-1', 'b-2', 'b-3']) await aMember(api, {id, status: 'left'})
-  await api.store.beat({nodeId: 'b-3', incarnation: 'life', status: 'alive'})
+  await beatAs(api.store, {nodeId: 'b-3', incarnation: 'life', status: 'alive'})
   const both = await api.delete('/v1/members/node-b')
   assert.deepEqual([both.status, both.json.code], [409, 'member_ambiguous'])
   assert.deepEqual(both.json.ids, ['b-1', 'b-2'])
@@ -68,7 +69,7 @@ test('what a removed member ran is lost, all of it, and told', async (t) => {
   await api.job('w', {retries: 1})
   await api.running('w')
   const before = (await api.get('/v1/jobs/w/executions')).json[0]
-  await api.store.beat({nodeId: 'id-of-node-a', incarnation: 'first-life', status: 'failed'})
+  await beatAs(api.store, {nodeId: 'id-of-node-a', incarnation: 'first-life', status: 'failed'})
   assert.equal((await api.delete('/v1/members/node-a')).status, 200)
   const after = (await api.get('/v1/jobs/w/executions')).json
   assert.deepEqual(

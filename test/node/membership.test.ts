@@ -27,14 +27,15 @@ function aMembership() {
   const {record} = aNode('node-a')
   const membership = new Membership({
     store: {
-      beat: async ({nodeId, incarnation, status}) => {
+      beat: async ([heartbeat]) => {
+        const {nodeId, incarnation, status} = heartbeat!
         assert.deepEqual([nodeId, incarnation], [record.id, record.incarnation])
         beats.push({status, at: clock.monotonicMs()})
         const delayMs = world.delayMs(status)
         if (delayMs > 0) await new Promise<void>((resolve) => void clock.after(delayMs, resolve))
         if (world.down) throw new StoreUnavailable('away')
         if (world.answer === 'ok') world.known = status
-        return world.answer
+        return [world.answer]
       },
     },
     clock,

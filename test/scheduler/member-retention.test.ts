@@ -5,6 +5,7 @@ import {MemberRetention} from '../../src/scheduler/retention.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {World} from '../support/world.ts'
+import {beatAs, claimAs} from '../support/single-calls.ts'
 
 const MINUTE = 60_000
 /** Each virtual second of a cluster costs real work. */
@@ -40,7 +41,7 @@ describe('forgetting', () => {
       const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
       const member = {...place, id, name: id, incarnation: 'life', version: '1', slots: 1}
       await world.store.join({member}, 0)
-      await world.store.beat({nodeId: id, incarnation: 'life', status: 'left'})
+      await beatAs(world.store, {nodeId: id, incarnation: 'life', status: 'left'})
     }
     const forgetting = await service()
     forgetting.start()
@@ -118,7 +119,7 @@ describe('a node that is replaced by another of its name', () => {
     assert.equal((await world.store.join({member}, 10_000)).kind, 'joined')
     await world.clock.advance(5_000)
     const claim = {nodeId: 'another-disk', incarnation: 'other', token: 't', room: 9}
-    const {claimed} = await world.store.claim(claim)
+    const {claimed} = await claimAs(world.store, claim)
     assert.deepEqual(
       claimed.map(({execution}) => [execution.node, execution.attempt]),
       [['web-1', 1]],

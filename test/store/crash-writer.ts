@@ -6,6 +6,7 @@
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 import {anEnd, aSpec} from './exercise-store/scene.ts'
+import {claimAs} from '../support/single-calls.ts'
 
 const LANES = 6
 const [dataDir, mode] = process.argv.slice(2)
@@ -62,7 +63,7 @@ async function run(lane: number): Promise<never> {
     const launch = {group, kind: 'launch', targets, forbid: false} as const
     await store.applyLaunches({term, dues: [], requests: [launch]})
     const token = `${process.pid}-${(tokens += 1)}`
-    const {claimed} = await store.claim({nodeId: node, incarnation, token, room: 9})
+    const {claimed} = await claimAs(store, {nodeId: node, incarnation, token, room: 9})
     await store.finish(claimed.map((each) => anEnd(each, 'succeeded', {output: 'x'.repeat(3_000)})))
     for (const {execution} of claimed) tell(`ended ${name} ${execution.group}`)
   }

@@ -13,6 +13,7 @@ import type {
   PreviousIncarnation,
   FinishItem,
   FinishOutcome,
+  Heartbeat,
   NodeStore,
   OutputAppend,
 } from '../../ports/node-store.ts'
@@ -34,7 +35,6 @@ const QUESTION_BYTES_MAX = 1024 * 1024
 const ITEM_BYTES = 512
 
 type Claim = Parameters<NodeStore['verifyClaims']>[0][number]
-type Beat = Parameters<NodeStore['beat']>[0]
 
 export class RemoteNodeStore implements NodeStore {
   readonly #link: Asking
@@ -49,7 +49,9 @@ export class RemoteNodeStore implements NodeStore {
     this.#rung = rung
   }
 
-  async claim({token, room}: ClaimRequest): Promise<ClaimResult> {
+  /** An agent claims only for itself: one request. */
+  async claim([request]: readonly ClaimRequest[]): Promise<readonly ClaimResult[]> {
+    const {token, room} = request!
     // Stays after a failure: the claim may have been made, and is repeated with the same token.
     this.#held.claiming = token
     const after = this.#held.newest
@@ -58,17 +60,17 @@ export class RemoteNodeStore implements NodeStore {
     this.#held.add(claimed)
     this.#held.newest = newest ?? null
     this.#held.claiming = null
-    return {claimed, waiting, nextDueInMs}
+    return [{claimed, waiting, nextDueInMs}]
   }
 
-  /** Answers `held` or `over`: what was given up and may go on, servers see with each heartbeat. */
+  /** Answers `active` or `revoked`: what was given up and may go on, servers see with each heartbeat. */
   async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStatus[]> {
     const answers: ClaimStatus[] = []
     for (const part of split(claims, () => 0)) {
       const {hold} = await this.#link.ask('verify', {claims: part.map(claimOf)})
-      answers.push(...part.map((_claim, index) => (hold[index] === true ? 'held' : 'over')))
+      answers.push(...part.map((_claim, index) => (hold[index] === true ? 'active' : 'revoked')))
     }
-    claims.forEach(({key}, index) => answers[index] === 'held' || this.#held.remove(key))
+    claims.forEach(({key}, index) => answers[index] === 'active' || this.#held.remove(key))
     return answers
   }
 
@@ -111,13 +113,15 @@ export class RemoteNodeStore implements NodeStore {
     return (await this.#link.ask('cancelled', {})).keys
   }
 
-  async beat({status}: Beat): Promise<Exclude<BeatReply, 'unknown'>> {
+  /** An agent sends only its own heartbeat. */
+  async beat([heartbeat]: readonly Heartbeat[]): Promise<readonly Exclude<BeatReply, 'unknown'>[]> {
+    const {status} = heartbeat!
     const {answer, end} = await this.#link.ask('beat', {status, ...this.#held.inHand()})
     if (end.length > 0) {
       this.#takenAway = end
       this.#rung()
     }
-    return answer
+    return [answer]
   }
 
   /**

@@ -2,8 +2,8 @@
  * Whether an agent may become a member of the cluster, and making it one. Stands apart from the hub, which
  * holds the connections. What is refused is refused in one sentence for people and a code for the agent.
  */
-import {systemTags, type MemberStatus} from '../../core/node.ts'
-import type {BeatReply, JoinRequest} from '../../ports/node-store.ts'
+import {systemTags} from '../../core/node.ts'
+import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {isSpoken, PROTOCOL, type HelloMessage, type RefusalKind} from '../protocol.ts'
 import {replacedSentence} from '../../node/membership.ts'
@@ -19,15 +19,9 @@ export interface Origin {
   readonly port: number
 }
 
-export interface Beat {
-  readonly nodeId: string
-  readonly incarnation: string
-  readonly status: MemberStatus
-}
-
 export interface AdmissionOptions {
   readonly store: Pick<Store, 'join' | 'members'>
-  readonly beat: (beat: Beat) => Promise<BeatReply>
+  readonly beat: (heartbeat: Heartbeat) => Promise<BeatReply>
   /** Of this server. */
   readonly nodeName: string
   readonly clusterId: string

@@ -7,11 +7,16 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
 import type {Events} from '../../ports/events.ts'
-import type {BeatReply, PreviousIncarnation, FinishOutcome} from '../../ports/node-store.ts'
+import type {
+  BeatReply,
+  PreviousIncarnation,
+  FinishOutcome,
+  Heartbeat,
+} from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {decodeAgentMessage, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
-import {Admission, type Beat, lifeOf, type Origin, type Refusal, replaced} from './admission.ts'
+import {Admission, lifeOf, type Origin, type Refusal, replaced} from './admission.ts'
 import {AgentSession, type SessionStore} from './session.ts'
 
 /** The connection as the hub sees it. */
@@ -42,7 +47,11 @@ export interface AgentHubOptions {
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
 
-/** Heartbeats wait this long for others: an agent waits far longer for the answer. */
+/**
+ * Heartbeats wait this long for others, which bounds the commits to 5/s for any number of agents. The write
+ * queue of the store does not wait: it would commit nearly every heartbeat alone. An agent waits far longer
+ * for the reply.
+ */
 const BEATS_WAIT_MS = 200
 const BEATS_MAX = 1_000
 /** Rings are passed on together: launches come in bursts, and looking who has work is a query. */
@@ -73,7 +82,7 @@ export class AgentHub implements Service {
   readonly #options: AgentHubOptions
   readonly #connected = new Set<Connected>()
   readonly #admission: Admission
-  readonly #beats: Batcher<Beat, PromiseSettledResult<BeatReply>>
+  readonly #beats: Batcher<Heartbeat, PromiseSettledResult<BeatReply>>
   readonly #sweep: Loop
   readonly #rings: Loop
   readonly #rung = new Set<'run' | 'cancel'>()
@@ -89,8 +98,11 @@ export class AgentHub implements Service {
       clock,
       waitMs: BEATS_WAIT_MS,
       itemsMax: BEATS_MAX,
-      // Asked for in one turn, they are committed together.
-      flush: (beats) => Promise.allSettled(beats.map((beat) => store.beat(beat))),
+      // Calls of one turn are one commit. Separate calls: one that fails does not fail the others.
+      flush: (beats) => {
+        const replies = beats.map((beat) => store.beat([beat]).then(([reply]) => reply!))
+        return Promise.allSettled(replies)
+      },
     })
     this.#admission = new Admission({...options, beat: (beat) => this.#beat(beat)})
     this.#sweep = new Loop({clock, step: () => this.#sweepSilent(), failed: failed('agent_sweep')})
@@ -212,7 +224,7 @@ export class AgentHub implements Service {
     )
   }
 
-  async #beat(beat: Beat): Promise<BeatReply> {
+  async #beat(beat: Heartbeat): Promise<BeatReply> {
     const result = await this.#beats.add(beat)
     if (result.status === 'rejected') throw result.reason
     return result.value

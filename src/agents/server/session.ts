@@ -74,7 +74,7 @@ export class AgentSession {
       claim: (question) => this.#claim(question),
       verify: async ({claims}) => {
         const standings = await options.store.verifyClaims(claims)
-        return {hold: standings.map((standing) => standing === 'held')}
+        return {hold: standings.map((standing) => standing === 'active')}
       },
       append: (question) => this.#append(question),
       finish: (question) => this.#finish(question),
@@ -120,20 +120,22 @@ export class AgentSession {
 
   async #claim({token, room, after}: QuestionOf<'claim'>) {
     const {store, events, node} = this.#options
-    const result = await store.claim({
+    const request = {
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
       room: Math.min(room, CLAIM_ROOM_MAX),
       ...(after === undefined ? {} : {after}),
-    })
-    for (const {execution, spec} of result.claimed) {
+    }
+    const [result] = await store.claim([request])
+    const {claimed} = result!
+    for (const {execution, spec} of claimed) {
       const id = executionId(execution)
       this.#running.add(id)
       const {node: name, attempt} = execution
       events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
     }
-    return plain<AnswerOf<'claim'>>({...result, claimed: [...result.claimed]})
+    return plain<AnswerOf<'claim'>>({...result!, claimed: [...claimed]})
   }
 
   async #append({items}: QuestionOf<'append'>) {
@@ -193,7 +195,9 @@ export class AgentSession {
     if (unknown.length === 0) return []
     const standings = await this.#options.store.verifyClaims(unknown)
     // What is held by somebody else is not this agent's either.
-    return unknown.filter((_claim, index) => standings[index] !== 'given_up').map(({key}) => key)
+    return unknown
+      .filter((_claim, index) => standings[index] !== 'lost_may_continue')
+      .map(({key}) => key)
   }
 
   async #lose(claims: readonly ActiveClaim[]): Promise<void> {

@@ -272,6 +272,7 @@ export async function beginTransaction(
 /** Texts compare by their bytes, whatever the database's own order is: as they do in SQLite. */
 export const postgresDialect: Dialect = {
   engine: 'postgres',
+  locking: true,
   forUpdate: ' FOR UPDATE',
   forKeyShare: ' FOR KEY SHARE',
   columns: {integer: 'bigint', text: 'text COLLATE "C"', bytes: 'bytea'},

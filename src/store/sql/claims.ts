@@ -135,7 +135,7 @@ function* claimDue(
  */
 function* isSomeHeld(tx: Transaction, nodeId: string): Query<boolean> {
   // Where a writer is alone nothing is held by another.
-  if (tx.dialect.forUpdate === '') return false
+  if (!tx.dialect.locking) return false
   const row = yield* one(
     `SELECT 1 AS found FROM executions e JOIN jobs j ON j.id = e.job_id WHERE e.node_id = ? AND
       ${IS_DUE} LIMIT 1`,
@@ -172,7 +172,7 @@ function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecutio
   const {nodeId, token, incarnation, room} = request
   if (room <= 0) return []
   // What somebody else holds right now is changing: the next claim sees what became of it.
-  const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} OF e SKIP LOCKED`
+  const lock = tx.dialect.locking ? ' FOR UPDATE OF e SKIP LOCKED' : ''
   const rows = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND ${IS_DUE}
       ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,
@@ -233,8 +233,8 @@ export function* verifyClaims(
   const lost = claims.filter((_claim, index) => rows[index]?.status === 'lost')
   const mayGoOn = yield* workingOn(lost)
   return claims.map((claim, index) => {
-    if (rows[index]?.status === 'running') return 'held'
-    return mayGoOn.has(claim) ? 'given_up' : 'over'
+    if (rows[index]?.status === 'running') return 'active'
+    return mayGoOn.has(claim) ? 'lost_may_continue' : 'revoked'
   })
 }
 

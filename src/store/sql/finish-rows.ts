@@ -63,7 +63,7 @@ export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Qu
     ledger.launches.set(row.group_id, {record: launchOf(row), executions: held, changed: false})
   })
   const owners = [...new Set(found.map((row) => row.job_id))]
-  const dependents = tx.dialect.forUpdate === '' ? [] : yield* dependentIds(owners)
+  const dependents = tx.dialect.locking ? yield* dependentIds(owners) : []
   const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,

@@ -30,7 +30,7 @@ export function* loadJob(name: string): Query<JobRecord | null> {
 
 /** The same, locked until the transaction ends: nobody else changes the job meanwhile. */
 export function* lockJob(tx: Transaction, name: string): Query<JobRecord | null> {
-  if (tx.dialect.forUpdate !== '') {
+  if (tx.dialect.locking) {
     const lock = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`
     if ((yield* one(lock, [name])) === null) return null
   }
@@ -39,7 +39,7 @@ export function* lockJob(tx: Transaction, name: string): Query<JobRecord | null>
 
 /** The same for several, in the order of `names`; locks in the order of their names. */
 export function* lockJobs(tx: Transaction, names: readonly string[]): Query<(JobRecord | null)[]> {
-  if (tx.dialect.forUpdate !== '')
+  if (tx.dialect.locking)
     yield* each(
       `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`,
       names.toSorted().map((name) => [name]),

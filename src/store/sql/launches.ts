@@ -92,7 +92,7 @@ function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[])
  */
 function lockIfFree({dialect}: Transaction): string {
   // Where a writer is alone nothing is held by another.
-  return dialect.forUpdate === '' ? '' : `${dialect.forUpdate} SKIP LOCKED`
+  return dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
 }
 
 /** Jobs by id, those that are free locked in the order of their ids. */

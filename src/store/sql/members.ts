@@ -4,7 +4,7 @@ import type {
   BeatReply,
   JoinRequest,
   MemberStore,
-  NodeStore,
+  Heartbeat,
   RemoveResult,
 } from '../../ports/node-store.ts'
 import {endAll} from './finish.ts'
@@ -86,13 +86,11 @@ export function* failMember(
   return failed !== null
 }
 
-type Beat = Parameters<NodeStore['beat']>[0]
-
 /**
  * Members that are there are heard by one statement for all of them; one that was given up, or left, must
  * come back. Answers each, in order.
  */
-export function* beat(tx: Transaction, beats: readonly Beat[]): Query<readonly BeatReply[]> {
+export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<readonly BeatReply[]> {
   const answers: BeatReply[] = []
   for (const round of roundsOf(beats)) {
     const heard = yield* oneEach(
@@ -107,8 +105,8 @@ export function* beat(tx: Transaction, beats: readonly Beat[]): Query<readonly B
 }
 
 /** The first beat of each node, the second of those that have one, and so on: the last one must stand. */
-function roundsOf(beats: readonly Beat[]): (Beat & {readonly index: number})[][] {
-  const rounds: (Beat & {readonly index: number})[][] = []
+function roundsOf(beats: readonly Heartbeat[]): (Heartbeat & {readonly index: number})[][] {
+  const rounds: (Heartbeat & {readonly index: number})[][] = []
   const heard = new Map<string, number>()
   for (const [index, each] of beats.entries()) {
     const before = heard.get(each.nodeId) ?? 0
@@ -120,7 +118,7 @@ function roundsOf(beats: readonly Beat[]): (Beat & {readonly index: number})[][]
 }
 
 /** Two identities are never present under one name, whichever of them is heard of again. */
-function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Beat): Query<BeatReply> {
+function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Heartbeat): Query<BeatReply> {
   const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
   if (named === null) return 'unknown'
   yield* lockName(tx, named.name)
@@ -168,7 +166,7 @@ export function* pruneMembers(
 ): Query<readonly MemberRecord[]> {
   yield* fence(tx, term)
   // Whoever holds one right now has heard of it, or claims for it: it is not forgotten.
-  const lock = tx.dialect.forUpdate === '' ? '' : `${tx.dialect.forUpdate} SKIP LOCKED`
+  const lock = tx.dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
   const found = yield* all<{id: string}>(
     `SELECT id FROM members WHERE ((status = 'left' AND heartbeat_at <= ?)
       OR (status = 'failed' AND heartbeat_at <= ?)) AND ${HOLDS_NOTHING}

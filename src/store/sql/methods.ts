@@ -2,7 +2,6 @@
  * The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way
  * to run them.
  */
-import {assert} from '../../lib/assert.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {cancelled, claim, releaseClaims, activeClaims, verifyClaims} from './claims.ts'
@@ -91,12 +90,12 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     rescue: (request) => write('rescue', request),
     prune: (request) => write('prune', request),
 
-    claim: (request) => only(write('claim', [request])),
+    claim: (requests) => write('claim', requests),
     verifyClaims: (claims) => read('verifyClaims', claims),
     appendOutput: (items) => write('appendOutput', items.map(compactAppend)),
     finish: (items) => write('finish', items.map(compactFinish)),
     cancelled: (nodeId) => read('cancelled', nodeId),
-    beat: (request) => only(write('beat', [request])),
+    beat: (heartbeats) => write('beat', heartbeats),
 
     join: (request, freshMs) => write('join', request, freshMs),
     members: () => read('members'),
@@ -116,13 +115,6 @@ export function assembleStore(runner: Runner, engine: EngineMethods): Store {
     probe: () => write('probe'),
     ...engine,
   }
-}
-
-/** The answer of a list of one. */
-async function only<Answer>(answers: Promise<readonly Answer[]>): Promise<Answer> {
-  const [answer] = await answers
-  assert(answer !== undefined, 'each of a list is answered')
-  return answer
 }
 
 function compactAppend(item: OutputAppend): OutputAppend {

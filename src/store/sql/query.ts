@@ -74,7 +74,12 @@ export type Sequence = 'job' | 'launch'
 /** The few places where two SQL engines do not agree. */
 export interface Dialect {
   readonly engine: 'sqlite' | 'postgres'
-  /** Appended to a select that locks the rows it answers; `''` where a writer is alone anyway. */
+  /**
+   * Transactions run concurrently, so a query locks the rows it decides on. `false`: a writer is alone,
+   * and the texts of locks are empty.
+   */
+  readonly locking: boolean
+  /** Appended to a select that locks the rows it returns. */
   readonly forUpdate: string
   /** Appended to the select of the leader's term: not blocked by a renewal, blocked by a takeover. */
   readonly forKeyShare: string

@@ -120,6 +120,7 @@ export class Connection {
 /** A writer is alone in its transaction, so nothing needs a lock of its own. */
 export const sqliteDialect: Dialect = {
   engine: 'sqlite',
+  locking: false,
   forUpdate: '',
   forKeyShare: '',
   columns: {integer: 'INTEGER', text: 'TEXT', bytes: 'BLOB'},

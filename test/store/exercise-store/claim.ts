@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {aSpec} from './scene.ts'
+import {claimAs} from '../../support/single-calls.ts'
 
 export function claimCases(when: Case): void {
   when('a claim takes the oldest first, as many as there is room for', async (scene) => {
@@ -12,7 +13,7 @@ export function claimCases(when: Case): void {
       scene.advance(10)
     }
     const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 3}
-    const {claimed, waiting, nextDueInMs} = await scene.store.claim(request)
+    const {claimed, waiting, nextDueInMs} = await claimAs(scene.store, request)
     assert.deepEqual(
       claimed.map(({execution}) => execution.group),
       groups.slice(0, 3),
@@ -24,7 +25,7 @@ export function claimCases(when: Case): void {
     assert.deepEqual(spec, aSpec('a'))
     const busy = await scene.store.busy({start: 0, end: null, outputBytes: 0})
     assert.equal(busy.total, 3)
-    const full = await scene.store.claim({...request, token: 't2', room: 0})
+    const full = await claimAs(scene.store, {...request, token: 't2', room: 0})
     assert.deepEqual([full.claimed, full.waiting], [[], 1])
   })
 
@@ -32,10 +33,10 @@ export function claimCases(when: Case): void {
     await scene.submit('a')
     await scene.run('a')
     const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
-    const first = await scene.store.claim(request)
+    const first = await claimAs(scene.store, request)
     await scene.run('a')
-    assert.deepEqual((await scene.store.claim(request)).claimed, first.claimed)
-    const second = await scene.store.claim({...request, token: 't2'})
+    assert.deepEqual((await claimAs(scene.store, request)).claimed, first.claimed)
+    const second = await claimAs(scene.store, {...request, token: 't2'})
     assert.equal(second.claimed.length, 1)
     assert.notEqual(second.claimed[0]!.execution.group, first.claimed[0]!.execution.group)
   })
@@ -46,7 +47,7 @@ export function claimCases(when: Case): void {
     const results = await Promise.all(
       Array.from({length: 5}, (_, index) => {
         const token = `together-${index}`
-        return scene.store.claim({nodeId: 'n1', incarnation: 'n1-life-1', token, room: 3})
+        return claimAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', token, room: 3})
       }),
     )
     const groups = results.flatMap(({claimed}) => claimed.map(({execution}) => execution.group))
@@ -58,7 +59,7 @@ export function claimCases(when: Case): void {
     await scene.submit('a')
     for (let index = 0; index < 3; index += 1) await scene.run('a')
     const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
-    const {claimed} = await scene.store.claim({...life, token: 't1', room: 2})
+    const {claimed} = await claimAs(scene.store, {...life, token: 't1', room: 2})
     scene.advance(500)
     const keys = claimed.map(({execution: {group, node, attempt}}) => ({group, node, attempt}))
     const standing = keys.map((key) => ({key, token: 't1', ageMs: 500}))
@@ -77,7 +78,7 @@ export function claimCases(when: Case): void {
     const outcome = await scene.end(await scene.claimOne(), 'failed')
     assert(outcome.kind === 'finished' && outcome.retry !== null)
     const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 'early', room: 5}
-    const early = await scene.store.claim(request)
+    const early = await claimAs(scene.store, request)
     const waitMs = outcome.retry.notBefore - scene.now
     assert.deepEqual([early.claimed, early.waiting, early.nextDueInMs], [[], 0, waitMs])
     scene.advance(waitMs)
@@ -98,9 +99,9 @@ export function claimCases(when: Case): void {
     await scene.run('a')
     await scene.join('n1', 'n1-life-2')
     const old = {nodeId: 'n1', incarnation: 'n1-life-1', token: 'old', room: 5}
-    const answer = await scene.store.claim(old)
+    const answer = await claimAs(scene.store, old)
     assert.deepEqual(answer, {claimed: [], waiting: 0, nextDueInMs: null})
-    const now = await scene.store.claim({...old, incarnation: 'n1-life-2', token: 'new'})
+    const now = await claimAs(scene.store, {...old, incarnation: 'n1-life-2', token: 'new'})
     assert.equal(now.claimed.length, 1)
   })
 
@@ -110,15 +111,15 @@ export function claimCases(when: Case): void {
       await scene.submit('a')
       const life = {nodeId: 'n1', incarnation: 'n1-life-1', room: 1}
       for (let index = 0; index < 3; index += 1) await scene.run('a')
-      const first = await scene.store.claim({...life, token: 't1'})
+      const first = await claimAs(scene.store, {...life, token: 't1'})
       assert.equal(first.newest, 't1')
-      const second = await scene.store.claim({...life, token: 't2', after: 't1'})
+      const second = await claimAs(scene.store, {...life, token: 't2', after: 't1'})
       assert.deepEqual([second.claimed.length, second.newest], [1, 't2'])
-      const late = await scene.store.claim({...life, token: 't3', after: 't1'})
+      const late = await claimAs(scene.store, {...life, token: 't3', after: 't1'})
       assert.deepEqual([late.claimed, late.newest], [[], 't2'])
-      const repeated = await scene.store.claim({...life, token: 't2', after: 't1'})
+      const repeated = await claimAs(scene.store, {...life, token: 't2', after: 't1'})
       assert.equal(repeated.claimed.length, 1)
-      const third = await scene.store.claim({...life, token: 't3', after: 't2'})
+      const third = await claimAs(scene.store, {...life, token: 't3', after: 't2'})
       assert.equal(third.claimed.length, 1)
     },
   )
@@ -134,7 +135,7 @@ export function claimCases(when: Case): void {
         {key, token: 'other'},
         {key: {...key, attempt: 2}, token},
       ])
-    assert.deepEqual(await verify(), ['held', 'over', 'over'])
+    assert.deepEqual(await verify(), ['active', 'revoked', 'revoked'])
     const lost = {
       nodeId: 'n1',
       exceptIncarnation: null,
@@ -143,8 +144,8 @@ export function claimCases(when: Case): void {
       limit: 9,
     } as const
     await scene.store.rescue({...lost, term: scene.term, jitter: 0})
-    assert.deepEqual(await verify(), ['given_up', 'over', 'over'])
+    assert.deepEqual(await verify(), ['lost_may_continue', 'revoked', 'revoked'])
     await scene.store.deleteJob('a')
-    assert.deepEqual(await verify(), ['over', 'over', 'over'])
+    assert.deepEqual(await verify(), ['revoked', 'revoked', 'revoked'])
   })
 }

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
+import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 export function togetherCases(when: Case): void {
   when('claims of many nodes take each what is theirs', async (scene) => {
@@ -11,7 +12,7 @@ export function togetherCases(when: Case): void {
     await scene.end(await scene.claimOne('n2'), 'failed')
     const group = await scene.run('a')
     const claim = (nodeId: string, token: string, incarnation = `${nodeId}-life-1`) => {
-      return scene.store.claim({nodeId, incarnation, token, room: 5})
+      return claimAs(scene.store, {nodeId, incarnation, token, room: 5})
     }
     const [idle, first, again, other, retried, former] = await Promise.all([
       claim('n3', 'idle'),
@@ -39,7 +40,7 @@ export function togetherCases(when: Case): void {
     const beat = (nodeId: string, status: MemberStatus, incarnation = `${nodeId}-life-1`) => {
       // A node never says of itself that it failed.
       assert(status !== 'failed')
-      return scene.store.beat({nodeId, incarnation, status})
+      return beatAs(scene.store, {nodeId, incarnation, status})
     }
     assert.equal(await beat('n3', 'left'), 'ok')
     scene.advance(5_000)

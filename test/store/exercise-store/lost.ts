@@ -6,6 +6,7 @@ import assert from 'node:assert/strict'
 import type {JobSpec} from '../../../src/core/job.ts'
 import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
+import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>[0]> = {}) {
   const request = {
@@ -66,13 +67,16 @@ export function rescueCases(when: Case): void {
         const [answer] = await scene.store.verifyClaims([{key, token}])
         return answer
       }
-      assert.equal(await standing({}), 'given_up')
-      assert.equal(await standing({concurrency: 'forbid', onDisconnect: 'keep'}), 'given_up')
-      assert.equal(await standing({concurrency: 'forbid', onDisconnect: ''}), 'over')
-      assert.equal(await standing({concurrency: 'allow', onDisconnect: 'stop'}), 'over')
+      assert.equal(await standing({}), 'lost_may_continue')
+      assert.equal(
+        await standing({concurrency: 'forbid', onDisconnect: 'keep'}),
+        'lost_may_continue',
+      )
+      assert.equal(await standing({concurrency: 'forbid', onDisconnect: ''}), 'revoked')
+      assert.equal(await standing({concurrency: 'allow', onDisconnect: 'stop'}), 'revoked')
       const keep = {concurrency: 'allow', onDisconnect: 'keep'} as const
-      assert.equal(await standing({...keep}, 'cancel'), 'over')
-      assert.equal(await standing({...keep, retries: 1}), 'over', 'its retry waits')
+      assert.equal(await standing({...keep}, 'cancel'), 'revoked')
+      assert.equal(await standing({...keep, retries: 1}), 'revoked', 'its retry waits')
     },
   )
 
@@ -83,7 +87,7 @@ export function rescueCases(when: Case): void {
     await scene.run('a')
     await scene.join('n1', 'n1-life-2')
     const life = {nodeId: 'n1', incarnation: 'n1-life-2'}
-    const {claimed} = await scene.store.claim({...life, token: 'new life', room: 5})
+    const {claimed} = await claimAs(scene.store, {...life, token: 'new life', room: 5})
     assert.equal(claimed.length, 1)
     const own = {
       term: null,
@@ -109,7 +113,7 @@ export function rescueCases(when: Case): void {
     const other = {...observed, incarnation: 'another life'}
     assert.deepEqual((await rescue(scene, {observed: other})).finished, [])
     scene.advance(1)
-    await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+    await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
     assert.deepEqual(await rescue(scene, {observed}), {finished: [], more: false})
     const fresh = {...observed, heartbeatAt: scene.now}
     assert.equal((await rescue(scene, {observed: fresh})).finished.length, 1)

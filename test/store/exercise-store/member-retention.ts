@@ -4,6 +4,7 @@ import type {MemberRecord} from '../../../src/core/node.ts'
 import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, HOUR, MINUTE, type Scene} from './scene.ts'
+import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 const LEFT_AFTER_MS = HOUR
 const FAILED_AFTER_MS = 3 * HOUR
@@ -63,7 +64,7 @@ function forgettingCases(when: Case): void {
   when('its age counts from when it was last heard of', async (scene) => {
     await scene.join('n2')
     scene.advance(10 * FAILED_AFTER_MS)
-    await scene.store.beat({nodeId: 'n2', incarnation: 'n2-life-1', status: 'left'})
+    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'left'})
     assert.deepEqual(await forget(scene), [])
     scene.advance(LEFT_AFTER_MS)
     assert.equal((await forget(scene)).length, 1)
@@ -119,7 +120,7 @@ function forgettingCases(when: Case): void {
 function removingCases(when: Case): void {
   when('who is there is not removed; nobody is removed twice', async (scene) => {
     for (const status of ['alive', 'leaving'] as const) {
-      await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status})
+      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status})
       const [member] = await scene.store.members()
       assert.deepEqual(await remove(scene, 'n1'), {kind: 'present', member})
     }
@@ -161,7 +162,7 @@ function removingCases(when: Case): void {
 
   when('much that it ran is ended a few at a time, and it goes with the last', async (scene) => {
     await failedWhileRunning(scene)
-    await scene.store.beat({nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
+    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
     for (let count = 0; count < 3; count += 1) await scene.run('a', ['n2'])
     assert.equal((await scene.claim('n2')).length, 3)
     await scene.setStatus('n2', 'n2-life-1', 'failed')
@@ -181,11 +182,11 @@ function afterwardsCases(when: Case): void {
     await failedWhileRunning(scene)
     await scene.run('a', ['n2'])
     await remove(scene)
-    assert.equal(await scene.store.beat({...life, status: 'alive'}), 'unknown')
+    assert.equal(await beatAs(scene.store, {...life, status: 'alive'}), 'unknown')
     const none = {claimed: [], waiting: 0, nextDueInMs: null}
-    assert.deepEqual(await scene.store.claim({...life, token: 't', room: 5}), none)
+    assert.deepEqual(await claimAs(scene.store, {...life, token: 't', room: 5}), none)
     assert.deepEqual(await scene.join('n2'), {kind: 'joined'})
-    assert.equal(await scene.store.beat({...life, status: 'alive'}), 'ok')
+    assert.equal(await beatAs(scene.store, {...life, status: 'alive'}), 'ok')
     assert.equal((await scene.claim('n2')).length, 1)
   })
 
@@ -204,13 +205,13 @@ function afterwardsCases(when: Case): void {
     await scene.join('n2')
     await scene.submit('a')
     await scene.run('a', ['n2'])
-    const first = await scene.store.claim({...life, token: 'first', room: 5})
+    const first = await claimAs(scene.store, {...life, token: 'first', room: 5})
     await scene.run('a', ['n2'])
     await scene.setStatus('n2', 'n2-life-1', 'failed')
-    assert.deepEqual((await scene.store.claim({...life, token: 'new', room: 5})).claimed, [])
-    const again = await scene.store.claim({...life, token: 'first', room: 5})
+    assert.deepEqual((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed, [])
+    const again = await claimAs(scene.store, {...life, token: 'first', room: 5})
     assert.deepEqual(again.claimed, first.claimed)
-    await scene.store.beat({...life, status: 'alive'})
-    assert.equal((await scene.store.claim({...life, token: 'new', room: 5})).claimed.length, 1)
+    await beatAs(scene.store, {...life, status: 'alive'})
+    assert.equal((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed.length, 1)
   })
 }

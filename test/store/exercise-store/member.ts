@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
+import {beatAs} from '../../support/single-calls.ts'
 
 export function memberCases(when: Case): void {
   when('a member is stored whole', async (scene) => {
@@ -46,13 +47,13 @@ export function memberCases(when: Case): void {
 
   when('a returning identity is admitted at once and fences its earlier life', async (scene) => {
     const beat = (incarnation: string) =>
-      scene.store.beat({nodeId: 'n1', incarnation, status: 'alive'})
+      beatAs(scene.store, {nodeId: 'n1', incarnation, status: 'alive'})
     assert.equal(await beat('n1-life-1'), 'ok')
     assert.deepEqual(await scene.join('n1', 'n1-life-2'), {kind: 'joined'})
     assert.equal(await beat('n1-life-1'), 'fenced')
     assert.equal(await beat('n1-life-2'), 'ok')
     const stranger = {nodeId: 'n7', incarnation: 'x', status: 'alive'} as const
-    assert.equal(await scene.store.beat(stranger), 'unknown')
+    assert.equal(await beatAs(scene.store, stranger), 'unknown')
     assert.equal((await scene.store.members()).length, 1)
   })
 
@@ -62,7 +63,7 @@ export function memberCases(when: Case): void {
       scene.advance(2_000)
       assert.equal(await scene.fail('n1', 'n1-life-1'), true)
       assert.deepEqual(await scene.store.candidates(), [])
-      await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
       const [member] = await scene.store.members()
       assert.deepEqual([member!.status, member!.heartbeatAt], ['alive', scene.now])
       assert.equal(await scene.fail('n1', 'another life'), false)
@@ -74,7 +75,7 @@ export function memberCases(when: Case): void {
     const {term, now: heartbeatAt} = scene
     const verdict = {term, nodeId: 'n1', observed: {incarnation: 'n1-life-1', heartbeatAt}}
     const statusAfter = async (status: 'alive' | 'leaving' | 'left') => {
-      await scene.store.beat({nodeId: 'n1', incarnation: 'n1-life-1', status})
+      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status})
       assert.equal(await scene.store.failMember(verdict), false)
       return (await scene.store.members())[0]!.status
     }
@@ -88,7 +89,7 @@ export function memberCases(when: Case): void {
     'a name that another took is not the old holder’s again while that is there',
     async (scene) => {
       const beat = (nodeId: string, incarnation: string, status: MemberStatus = 'alive') =>
-        scene.store.beat({nodeId, incarnation, status})
+        beatAs(scene.store, {nodeId, incarnation, status})
       scene.advance(10_000)
       assert.deepEqual(await scene.join('n9', 'n9-life', 'node-1'), {kind: 'joined'})
       const before = await scene.store.members()
@@ -107,7 +108,7 @@ export function memberCases(when: Case): void {
     scene.advance(10_000)
     await scene.join('n9', 'n9-life', 'node-1')
     const left = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'left'} as const
-    assert.equal(await scene.store.beat(left), 'ok')
+    assert.equal(await beatAs(scene.store, left), 'ok')
     assert.deepEqual(
       (await scene.store.members()).map(({id, status}) => [id, status]),
       [
@@ -124,8 +125,8 @@ export function memberCases(when: Case): void {
       assert.deepEqual(await scene.join('n9', 'n9-life', 'node-1'), {kind: 'joined'})
       await scene.setStatus('n9', 'n9-life', 'failed')
       const life = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'} as const
-      assert.equal(await scene.store.beat(life), 'ok')
-      assert.equal(await scene.store.beat({...life, incarnation: 'another'}), 'fenced')
+      assert.equal(await beatAs(scene.store, life), 'ok')
+      assert.equal(await beatAs(scene.store, {...life, incarnation: 'another'}), 'fenced')
     },
   )
 

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, type Scene} from './scene.ts'
+import {claimAs} from '../../support/single-calls.ts'
 
 const key = (group: number, node = 'node-1', attempt = 1) => ({group, node, attempt})
 
@@ -53,7 +54,7 @@ export function giveBackCases(when: Case): void {
     assert.deepEqual(await scene.store.activeClaims(life), [])
     assert.deepEqual(await rescued(scene), [])
     const next = {nodeId: 'n1', incarnation: 'n1-life-2', token: 'next', room: 5}
-    const again = await scene.store.claim(next)
+    const again = await claimAs(scene.store, next)
     assert.deepEqual(
       again.claimed.map(({execution}) => [execution.group, execution.attempt, execution.startedAt]),
       [[group, 1, scene.now]],
@@ -136,7 +137,7 @@ export function giveBackCases(when: Case): void {
     for (let life = 2; life < 6; life += 1) {
       const incarnation = life === 2 ? 'n1-life-1' : `n1-life-${life - 1}`
       const request = {nodeId: 'n1', incarnation, token: `token-${life}`, room: 5}
-      const {claimed} = await scene.store.claim(request)
+      const {claimed} = await claimAs(scene.store, request)
       await scene.join('n1', `n1-life-${life}`)
       assert.equal((await giveBack(scene, claimed[0]!)).length, 1)
     }

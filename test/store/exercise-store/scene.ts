@@ -14,6 +14,7 @@ import type {DecidedLaunch} from '../../../src/ports/leader-store.ts'
 import type {ClaimedExecution, FinishItem, FinishOutcome} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {PLAIN_SPEC} from '../../support/fixtures.ts'
+import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 /** A store of its own for one case. */
 export interface OpenedStore {
@@ -122,7 +123,7 @@ export class Scene {
   /** By the leader's verdict or, where it is the node that says so, its own word. */
   async setStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void> {
     if (status === 'failed') assert(await this.fail(nodeId, incarnation), `${nodeId} is failed`)
-    else assert.equal(await this.store.beat({nodeId, incarnation, status}), 'ok')
+    else assert.equal(await beatAs(this.store, {nodeId, incarnation, status}), 'ok')
   }
 
   async trySubmit(
@@ -185,7 +186,7 @@ export class Scene {
     this.#tokens += 1
     const incarnation = `${nodeId}-life-1`
     const token = `token-${nodeId}-${this.#tokens}`
-    const {claimed} = await this.store.claim({nodeId, incarnation, token, room})
+    const {claimed} = await claimAs(this.store, {nodeId, incarnation, token, room})
     return claimed
   }
 

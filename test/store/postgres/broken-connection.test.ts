@@ -80,7 +80,7 @@ describe('a commit whose answer is lost', () => {
       const claimed = await scene.claimOne()
       assert.deepEqual(
         await scene.store.verifyClaims([{key: claimed.execution, token: claimed.token}]),
-        ['held'],
+        ['active'],
       )
     })
   })

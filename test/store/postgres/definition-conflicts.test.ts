@@ -10,6 +10,7 @@ import type {Store} from '../../../src/ports/store.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {anEnd, aRow, aSpec, MINUTE} from '../exercise-store/scene.ts'
+import {beatAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -157,7 +158,7 @@ describe('a lock that somebody keeps', () => {
       const refused = assert.rejects(first.toggle('a'), StoreUnavailable)
       await waiting(1)
       const incarnation = 'n1-life-1'
-      assert.equal(await first.beat({nodeId: 'n1', incarnation, status: 'alive'}), 'ok')
+      assert.equal(await beatAs(first, {nodeId: 'n1', incarnation, status: 'alive'}), 'ok')
       const {term} = scene
       assert.equal(await first.renewLease({term, holder: 'holder-1', ttlMs: 6_000}), true)
       assert.equal((await endOn(first, await scene.claimOne())).kind, 'finished')

@@ -9,6 +9,7 @@ import type {Store} from '../../../src/ports/store.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {ALL_ROWS, anEnd, type Scene} from '../exercise-store/scene.ts'
+import {claimAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -41,11 +42,11 @@ describe('two nodes that finish one launch', () => {
       const group = await scene.run('a', ['n1', 'n2'])
       const holder = await hold(`SELECT FROM executions WHERE group_id = ${group} FOR UPDATE`)
       const request = {nodeId: 'n2', incarnation: 'n2-life-1', room: 5}
-      const early = await first.claim({...request, token: 't1'})
+      const early = await claimAs(first, {...request, token: 't1'})
       assert.deepEqual([early.claimed, early.waiting], [[], 0])
       assert.ok(early.nextDueInMs !== null && early.nextDueInMs < 100, `${early.nextDueInMs} ms`)
       await holder.release()
-      const later = await first.claim({...request, token: 't2'})
+      const later = await claimAs(first, {...request, token: 't2'})
       assert.deepEqual([later.claimed.length, later.nextDueInMs], [1, null])
     })
   })
@@ -103,8 +104,8 @@ describe('two nodes that finish one launch', () => {
 })
 
 describe('a claim', () => {
-  const claimAs = (store: Store, token: string) => {
-    return store.claim({nodeId: 'n1', incarnation: 'n1-life-1', token, room: 9})
+  const claimUnder = (store: Store, token: string) => {
+    return claimAs(store, {nodeId: 'n1', incarnation: 'n1-life-1', token, room: 9})
   }
 
   it('of a life that is over is either seen by the next life, or takes nothing', async () => {
@@ -112,7 +113,7 @@ describe('a claim', () => {
       await scene.submit('a')
       const group = await scene.run('a')
       const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
-      const claiming = claimAs(first, 'late')
+      const claiming = claimUnder(first, 'late')
       await waiting(1)
       const member = (await second.members())[0]!
       const joining = second.join({member: {...member, incarnation: 'n1-life-2'}}, 10_000)
@@ -135,7 +136,7 @@ describe('a claim', () => {
       )
       assert.equal((await first.launch('a', group))!.executions[0]!.status, 'lost')
       await scene.run('a')
-      assert.deepEqual((await claimAs(first, 'later')).claimed, [])
+      assert.deepEqual((await claimUnder(first, 'later')).claimed, [])
     })
   })
 
@@ -144,7 +145,7 @@ describe('a claim', () => {
       await scene.submit('a')
       await scene.run('a')
       const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
-      const claims = [claimAs(first, 'same'), claimAs(second, 'same')]
+      const claims = [claimUnder(first, 'same'), claimUnder(second, 'same')]
       await waiting(2)
       await holder.release()
       const [one, two] = await Promise.all(claims)
@@ -160,7 +161,7 @@ describe('a claim', () => {
       const member = (await second.members())[0]!
       const {incarnation, heartbeatAt} = member
       const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
-      const claiming = claimAs(first, 'late')
+      const claiming = claimUnder(first, 'late')
       await waiting(1)
       const rescuing = second.rescue({
         term: scene.term,
@@ -228,7 +229,7 @@ describe('a claim', () => {
         const key = {group, node: 'node-1', attempt: 1}
         const to = {nodeId: 'n2', nodeName: 'node-2'}
         const [{claimed}, [moved]] = await Promise.all([
-          claimAs(first, `round ${round}`),
+          claimUnder(first, `round ${round}`),
           second.applyReassignments({term: scene.term, moves: [{key, to}]}),
         ])
         const elsewhere = await scene.claim('n2')

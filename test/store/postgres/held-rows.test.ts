@@ -7,6 +7,7 @@ import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
 import {withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {anEnd, aRow, MINUTE, targets} from '../exercise-store/scene.ts'
+import {claimAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -98,7 +99,7 @@ describe('the leader’s lane', () => {
       const output = {key, token, offset: 0, bytes: new Uint8Array(1)}
       const others = [
         first.toggle('a'),
-        first.claim({nodeId: 'n1', incarnation: 'n1-life-1', token: 'other', room: 1}),
+        claimAs(first, {nodeId: 'n1', incarnation: 'n1-life-1', token: 'other', room: 1}),
         first.appendOutput([output]),
         first.finish([anEnd(claimed, 'succeeded')]),
         first.applyReassignments({term, moves: [{key, to: {nodeId: 'n1', nodeName: 'node-1'}}]}),

@@ -137,7 +137,7 @@ describe('a store that moves', () => {
 
     // The agent that runs it comes back in the same life, and goes on where it was.
     const {execution, token} = claimed
-    assert.deepEqual(await store.verifyClaims([{key: execution, token}]), ['held'])
+    assert.deepEqual(await store.verifyClaims([{key: execution, token}]), ['active'])
     const bytes = Buffer.from('and on')
     await store.appendOutput([{key: execution, token, offset: 7, bytes}])
     const page = await store.executions('runs', ALL_EXECUTIONS)

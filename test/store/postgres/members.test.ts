@@ -6,6 +6,7 @@ import type {Store} from '../../../src/ports/store.ts'
 import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {ALL_ROWS, HOUR} from '../exercise-store/scene.ts'
+import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -14,9 +15,9 @@ after(() => postgres.close())
 const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
 const OF_N2 = `SELECT FROM members WHERE id = 'n2' FOR UPDATE`
 
-const beat = (store: Store): Promise<BeatReply> => store.beat({...LIFE, status: 'alive'})
+const beat = (store: Store): Promise<BeatReply> => beatAs(store, {...LIFE, status: 'alive'})
 const remove = (store: Store) => store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
-const claim = (store: Store, token: string) => store.claim({...LIFE, token, room: 9})
+const claim = (store: Store, token: string) => claimAs(store, {...LIFE, token, room: 9})
 
 const forget = (store: Store, term: number) =>
   store.pruneMembers({term, leftAfterMs: HOUR, failedAfterMs: HOUR, limit: 9})
@@ -82,7 +83,7 @@ describe('removing a member', () => {
         const kinds = [(await early).kind, (await late).kind]
         assert.deepEqual(kinds, isJoinFirst ? ['joined', 'present'] : ['removed', 'joined'])
         assert.equal((await statusesOf(cluster))['n2'], 'alive')
-        const {claimed} = await second.claim({
+        const {claimed} = await claimAs(second, {
           ...LIFE,
           incarnation: 'n2-life-2',
           token: 't',
@@ -186,8 +187,8 @@ describe('a name', () => {
         }
         const [x, y] = holders as [string, string]
         const answers = await Promise.all([
-          first.beat({nodeId: x, incarnation: 'life', status: 'alive'}),
-          second.beat({nodeId: y, incarnation: 'life', status: 'alive'}),
+          beatAs(first, {nodeId: x, incarnation: 'life', status: 'alive'}),
+          beatAs(second, {nodeId: y, incarnation: 'life', status: 'alive'}),
         ])
         assert.deepEqual(answers.toSorted(), ['ok', 'taken'])
       }
@@ -206,9 +207,9 @@ describe('a name', () => {
         const life = {nodeId: old, incarnation: 'life', status: 'alive'} as const
         const join = (store: Store) => store.join({member: {...member, id: `new-${old}`}}, 10_000)
         const holder = await hold(`SELECT FROM members WHERE id = '${old}' FOR UPDATE`)
-        const early = isHeardFirst ? first.beat(life) : join(first)
+        const early = isHeardFirst ? beatAs(first, life) : join(first)
         await waiting(1)
-        const late = isHeardFirst ? join(second) : second.beat(life)
+        const late = isHeardFirst ? join(second) : beatAs(second, life)
         await waiting(2)
         await holder.release()
         const answers = [await early, await late]

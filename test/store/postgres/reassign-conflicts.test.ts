@@ -4,6 +4,7 @@ import {after, before, describe, it} from 'node:test'
 import type {Store} from '../../../src/ports/store.ts'
 import {withCluster, type Cluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
+import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -11,9 +12,9 @@ after(() => postgres.close())
 
 const LIFE = {nodeId: 'n2', incarnation: 'n2-life-1'}
 
-const beat = (store: Store) => store.beat({...LIFE, status: 'alive'})
+const beat = (store: Store) => beatAs(store, {...LIFE, status: 'alive'})
 const claim = async (store: Store) => {
-  return (await store.claim({...LIFE, token: 'back', room: 9})).claimed.length
+  return (await claimAs(store, {...LIFE, token: 'back', room: 9})).claimed.length
 }
 
 /** `n2` has one execution to run, and failed. */

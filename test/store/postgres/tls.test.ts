@@ -19,6 +19,7 @@ import {
   SERVER_KEY,
 } from '../../support/database-certificates.ts'
 import {TestPostgres} from '../../support/postgres.ts'
+import {beatAs} from '../../support/single-calls.ts'
 
 /** Who may come in, and how. Whoever asks for another role's place must be certified as that role. */
 const DOOR = `host all belfry 127.0.0.1/32 trust
@@ -132,7 +133,7 @@ async function connections(): Promise<unknown[][]> {
 async function useAll({store}: Opened): Promise<void> {
   await store.paused()
   await store.probe()
-  await store.beat({nodeId: 'n', incarnation: 'i', status: 'alive'})
+  await beatAs(store, {nodeId: 'n', incarnation: 'i', status: 'alive'})
   await store.renewLease({term: 1, holder: 'nobody', ttlMs: 1})
 }
 
