@@ -7,7 +7,7 @@ import type {JobRecord} from '../../core/job.ts'
 import type {LedgerRow} from '../../core/launch-record.ts'
 import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
 import {endAll} from './finish.ts'
-import {passOver} from './jobs.ts'
+import {recordMissed} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, jobOf, type JobRow, keyOf, SELECT_JOB} from './rows.ts'
 import {putMeta, timezone} from './settings.ts'
@@ -62,7 +62,7 @@ function* planAnew(tx: Transaction): Query<void> {
     for (const job of rows.map(jobOf)) {
       const from = Math.max(tx.now, job.decidedUntil ?? -Infinity)
       const nextAt = nextPlanned(job.spec, job.anchorAt, from, zone)
-      yield* passOver(tx, [{job, rows: pastRows(job, tx.now, zone)}])
+      yield* recordMissed(tx, [{job, rows: pastRows(job, tx.now, zone)}])
       yield* all(`UPDATE jobs SET next_at = ? WHERE id = ?`, [nextAt, job.id])
     }
     if (rows.length < PIECE) return
