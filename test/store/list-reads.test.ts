@@ -1,7 +1,7 @@
 /** Lists of executions: however many rows there are, their output is read with a few commands. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {READS} from '../../src/store/sql/methods.ts'
+import {METHODS} from '../../src/store/sql/methods.ts'
 import type {StatementResult, Statement, Row, Transaction} from '../../src/store/sql/query.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
@@ -21,7 +21,7 @@ function aRow(index: number): Row {
 
 /** Answers as an engine would: every execution has the number of its launch as output. */
 function answer(command: Statement): StatementResult {
-  if (command.kind === 'breathe') return undefined
+  if (command.kind === 'yield') return undefined
   if (command.kind === 'each') {
     return command.rows.map(([group]) => {
       return [{at_byte: 0, bytes: Buffer.from(String(group).padStart(5))}]
@@ -33,13 +33,13 @@ function answer(command: Statement): StatementResult {
 
 test('each execution has its own output, from a few commands', () => {
   const commands: Statement[] = []
-  const step = READS.busy(TX, {start: 0, end: null, outputBytes: 1_000})
+  const step = METHODS.busy.query(TX, {start: 0, end: null, outputBytes: 1_000})
   let next = step.next()
   while (next.done !== true) {
     commands.push(next.value)
     next = step.next(answer(next.value))
   }
-  const asked = commands.filter(({kind}) => kind !== 'breathe')
+  const asked = commands.filter(({kind}) => kind !== 'yield')
   assert.ok(asked.length <= 2 + ROWS / 500, `${asked.length} commands for ${ROWS} rows`)
   assert.equal(next.value.rows.length, ROWS)
   for (const {group, output, outputTruncated} of next.value.rows) {

@@ -1,11 +1,14 @@
 /**
- * Carrying out writes: several in one transaction, each heard of only after the commit. One that is at
- * fault is taken out and refused alone; a transaction undone for another's sake is done again, and one that
- * failed is done in pieces, within bounds. When the connection breaks during the commit nobody knows what
- * became of it: writes that may be repeated are, and find out; the others say so.
+ * Commits batches of writes, several in one transaction; each caller learns its result after the commit.
+ * Writes that fail on their own are removed and rejected. Deadlocks and serialization failures are retried.
+ * Batches that still fail are split, up to a time limit.
+ *
+ * Crash point: if the connection breaks during the commit, its outcome is unknown. Idempotent writes are
+ * repeated, which finds out; the others throw `OutcomeUnknown`.
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
+import {WRITES} from '../sql/methods.ts'
 import type {StoreLimits, Transaction} from '../sql/query.ts'
 import {
   ANSWER_LIMIT_MS,
@@ -27,32 +30,31 @@ import type {SessionPool} from './pool.ts'
 import type {Primary} from './primary.ts'
 import type {Statements} from './statements.ts'
 import {
-  alone,
-  resultsOf,
+  type BatchEntry,
+  entriesOf,
   isRepeatable,
-  joined,
   locksFor,
   queryOf,
-  type BatchEntry,
+  resultsOf,
+  singleEntry,
   type Write,
-  WRITE_PLANS,
 } from './write-plan.ts'
 
-/** Tries of one batch, and how long after its beginning a new one may begin. */
+/** Tries of one batch, and how long after its start a new try may begin. */
 const TRIES_MAX = 6
-const TRY_AGAIN_WITHIN_MS = 2_500
-/** How long after its beginning a batch that failed is still worked through in pieces: others wait behind. */
+const RETRY_WITHIN_MS = 2_500
+/** How long after its start the pieces of a failed batch are still tried: other batches wait behind it. */
 const PIECES_WITHIN_MS = 6_000
 /**
- * A batch that failed is cut into so many, and those that fail again. One at fault among 256 is alone after
- * three cuts; where nearly all are, few tries fail but those of single writes.
+ * Pieces of a failed batch, and of a failed piece. Three splits isolate one bad write among 256; if nearly
+ * all of them are bad, few tries fail beside those of single writes.
  */
 const PIECES = 8
 /**
- * What a piece waits for a lock: the whole batch waited long already, so that somebody keeps it, and
- * whatever needs it must not use up the time of the others.
+ * Lock timeout of a piece. The whole batch has waited long already, so another transaction keeps the lock;
+ * the writes that need it must not use up the time of the others.
  */
-const PIECE_LOCK_LIMIT_MS = 50
+const PIECE_LOCK_TIMEOUT_MS = 50
 
 export type Outcome =
   {readonly ok: true; readonly result: unknown} | {readonly ok: false; readonly error: Error}
@@ -66,28 +68,29 @@ export class Committer {
     this.#pool = pool
   }
 
-  /** Answers each write; never throws. All of them are of one lane. */
+  /** Returns the outcome of each write; never throws. All writes are of one queue. */
   async commit(writes: readonly Write[]): Promise<Map<Write, Outcome>> {
     return await new Batch(this.#parts, this.#pool, writes, null).run()
   }
 }
 
-/** Of what a piece was cut. */
-interface Whole {
-  /** Monotonic, of the first of them. */
-  readonly beganAt: number
+/** The batch that a piece was split from. */
+interface WholeBatch {
+  /** Monotonic. */
+  readonly startedAt: number
   /** A commit of these writes may have happened. */
   readonly mayBeStored: boolean
 }
 
-/** One batch on its way, perhaps through several transactions. */
+/** One batch, or a piece of one; it may take several transactions. */
 class Batch {
   readonly #parts: TransactParts
   readonly #pool: SessionPool
   readonly #outcomes = new Map<Write, Outcome>()
-  readonly #whole: Whole | null
-  readonly #beganAt: number
-  #units: readonly BatchEntry[]
+  readonly #whole: WholeBatch | null
+  readonly #startedAt: number
+  /** Entries without an outcome. */
+  #entries: readonly BatchEntry[]
   #tries = 0
   /** A commit of these writes may have happened. */
   #mayBeStored: boolean
@@ -96,134 +99,134 @@ class Batch {
     parts: TransactParts,
     pool: SessionPool,
     writes: readonly Write[],
-    whole: Whole | null,
+    whole: WholeBatch | null,
   ) {
     this.#parts = parts
     this.#pool = pool
     this.#whole = whole
     this.#mayBeStored = whole?.mayBeStored ?? false
-    this.#units = joined(writes)
-    this.#beganAt = parts.clock.monotonicMs()
+    this.#entries = entriesOf(writes)
+    this.#startedAt = parts.clock.monotonicMs()
   }
 
   async run(): Promise<Map<Write, Outcome>> {
-    while (this.#units.length > 0) {
-      const lockLimitMs = this.#whole === null ? null : PIECE_LOCK_LIMIT_MS
-      const tried = await transact(this.#parts, this.#pool, this.#units, lockLimitMs)
+    while (this.#entries.length > 0) {
+      const lockTimeoutMs = this.#whole === null ? null : PIECE_LOCK_TIMEOUT_MS
+      const end = await transact(this.#parts, this.#pool, this.#entries, lockTimeoutMs)
       this.#tries += 1
-      switch (tried.kind) {
+      switch (end.kind) {
         case 'committed':
-          this.#settle(this.#units, tried.results)
+          this.#resolve(this.#entries, end.results)
           break
         case 'refused':
-          this.#refuse(tried.unit, tried.error)
+          this.#remove(end.entry, end.error)
           break
         case 'failed':
-          await this.#failed(tried.verdict, tried.error)
+          await this.#failed(end.errorKind, end.error)
           break
         case 'unknown':
           this.#mayBeStored = true
-          this.#unknown(tried.error)
+          this.#repeatIdempotent(end.error)
           break
       }
     }
     return this.#outcomes
   }
 
-  get #mayTryAgain(): boolean {
-    const elapsedMs = this.#parts.clock.monotonicMs() - this.#beganAt
-    return this.#tries < TRIES_MAX && elapsedMs < TRY_AGAIN_WITHIN_MS && this.#hasTime
+  get #mayRetry(): boolean {
+    const elapsedMs = this.#parts.clock.monotonicMs() - this.#startedAt
+    return this.#tries < TRIES_MAX && elapsedMs < RETRY_WITHIN_MS && this.#hasTime
   }
 
-  /** Of the whole that this is a piece of. */
+  /** Measured from the start of the whole batch. */
   get #hasTime(): boolean {
-    const beganAt = this.#whole?.beganAt ?? this.#beganAt
-    return this.#parts.clock.monotonicMs() - beganAt < PIECES_WITHIN_MS
+    const startedAt = this.#whole?.startedAt ?? this.#startedAt
+    return this.#parts.clock.monotonicMs() - startedAt < PIECES_WITHIN_MS
   }
 
-  #settle(units: readonly BatchEntry[], results: readonly unknown[]): void {
-    units.forEach((unit, index) => {
-      const answers = resultsOf(unit, results[index])
-      unit.writes.forEach((write, at) => {
-        this.#outcomes.set(write, {ok: true, result: answers[at]})
+  #resolve(entries: readonly BatchEntry[], results: readonly unknown[]): void {
+    entries.forEach((entry, index) => {
+      const ofWrites = resultsOf(entry, results[index])
+      entry.writes.forEach((write, at) => {
+        this.#outcomes.set(write, {ok: true, result: ofWrites[at]})
       })
     })
-    this.#units = []
+    this.#entries = []
   }
 
-  /** The others go on without it; joined writes are tried one by one: only one of them may be at fault. */
-  #refuse(unit: BatchEntry, error: Error): void {
-    if (unit.writes.length === 1) this.#outcomes.set(unit.writes[0]!, {ok: false, error})
-    const parts = unit.writes.length === 1 ? [] : unit.writes.map((write) => alone(write))
-    this.#units = this.#units.flatMap((other) => (other === unit ? parts : [other]))
+  /** Rejects the entry's write; the others are tried again. Merged writes are split: one of them is bad. */
+  #remove(entry: BatchEntry, error: Error): void {
+    const isSingle = entry.writes.length === 1
+    if (isSingle) this.#outcomes.set(entry.writes[0]!, {ok: false, error})
+    const singles = isSingle ? [] : entry.writes.map((write) => singleEntry(write))
+    this.#entries = this.#entries.flatMap((other) => (other === entry ? singles : [other]))
   }
 
-  async #failed(verdict: ErrorKind, error: unknown): Promise<void> {
-    if ((verdict === 'again' || verdict === 'moved') && this.#mayTryAgain) return
-    const writes = this.#units.flatMap((unit) => unit.writes)
+  async #failed(errorKind: ErrorKind, error: unknown): Promise<void> {
+    if ((errorKind === 'again' || errorKind === 'moved') && this.#mayRetry) return
+    const writes = this.#entries.flatMap((entry) => entry.writes)
     const isOfTheServer =
-      verdict === 'moved' || error instanceof StoreUnavailable || error instanceof NoPrimary
-    const isFault = verdict === 'fault'
-    const told = isFault ? faultOf(error) : unavailable(error)
+      errorKind === 'moved' || error instanceof StoreUnavailable || error instanceof NoPrimary
+    const rejection = errorKind === 'fault' ? faultOf(error) : unavailable(error)
     if (writes.length > 1 && !isOfTheServer) await this.#tryPieces(writes)
-    this.#giveUp(this.#mayBeStored ? unknownOf(error) : told)
+    this.#reject(this.#mayBeStored ? unknownOf(error) : rejection)
   }
 
   /**
-   * One of them may be too much for the store, or need what somebody keeps; it must not take the others with
-   * it. In their order, while there is time; what is left stays to be given up.
+   * Isolates a write that is too large for the store or needs a lock that another transaction keeps. Pieces
+   * run in the order of the writes, while there is time; writes of the remaining pieces stay without outcome.
    */
   async #tryPieces(writes: readonly Write[]): Promise<void> {
-    const whole = {beganAt: this.#whole?.beganAt ?? this.#beganAt, mayBeStored: this.#mayBeStored}
+    const startedAt = this.#whole?.startedAt ?? this.#startedAt
+    const whole = {startedAt, mayBeStored: this.#mayBeStored}
     const length = Math.ceil(writes.length / PIECES)
     let from = 0
     for (; from < writes.length && this.#hasTime; from += length) {
       const piece = new Batch(this.#parts, this.#pool, writes.slice(from, from + length), whole)
       for (const [write, outcome] of await piece.run()) this.#outcomes.set(write, outcome)
     }
-    this.#units = joined(writes.slice(from))
+    this.#entries = entriesOf(writes.slice(from))
   }
 
-  #unknown(error: unknown): void {
-    const repeated = this.#mayTryAgain ? this.#units.filter(isRepeatable) : []
-    this.#units = this.#units.filter((unit) => !repeated.includes(unit))
-    this.#giveUp(unknownOf(error))
-    this.#units = repeated
+  #repeatIdempotent(error: unknown): void {
+    const repeated = this.#mayRetry ? this.#entries.filter(isRepeatable) : []
+    this.#entries = this.#entries.filter((entry) => !repeated.includes(entry))
+    this.#reject(unknownOf(error))
+    this.#entries = repeated
   }
 
-  #giveUp(error: Error): void {
-    for (const {writes} of this.#units)
+  #reject(error: Error): void {
+    for (const {writes} of this.#entries)
       for (const write of writes) this.#outcomes.set(write, {ok: false, error})
-    this.#units = []
+    this.#entries = []
   }
 }
 
 function unknownOf(error: unknown): OutcomeUnknown {
-  return new OutcomeUnknown(`whether it was stored is unknown: ${textOf(error)}`, {cause: error})
+  return new OutcomeUnknown(`the outcome of the commit is unknown: ${textOf(error)}`, {
+    cause: error,
+  })
 }
 
-/*
- * One try of one transaction: begun on the primary, its locks and steps, its commit; and what came of it.
- * Decides nothing about trying again.
- */
+/* One try of one transaction on the primary: locks, queries, commit. The batch decides about retries. */
 
-/** A commit waits for the disk and for synchronous standbys, which may be far away; then it is given up. */
+/** A commit waits for the disk and for synchronous standbys, which may be far away. */
 const COMMIT_LIMIT_MS = 8_000
 /** For the few writes that touch as much as a job's whole history. */
 const LONG_STATEMENT_MS = 30_000
 const LONG_STATEMENTS = `SET LOCAL statement_timeout TO ${LONG_STATEMENT_MS}`
 /**
- * Only a restore thinks for long between two statements, about each of its jobs. Whatever else is cut off in
- * the middle of its transaction must let go soon of what it has locked: the leader may want it.
+ * Only a restore computes for long between two statements, about each of its jobs. Any other transaction
+ * whose process stops responding must release its locks soon: the leader may need them.
  */
-const LONG_THOUGHTS = `SET LOCAL idle_in_transaction_session_timeout TO ${LONG_STATEMENT_MS}`
+const LONG_IDLE = `SET LOCAL idle_in_transaction_session_timeout TO ${LONG_STATEMENT_MS}`
 
 export type TransactResult =
   | {readonly kind: 'committed'; readonly results: readonly unknown[]}
-  /** The unit is at fault; nothing was changed. */
-  | {readonly kind: 'refused'; readonly unit: BatchEntry; readonly error: Error}
+  /** The entry is at fault; nothing was changed. */
+  | {readonly kind: 'refused'; readonly entry: BatchEntry; readonly error: Error}
   /** Nothing was changed. */
-  | {readonly kind: 'failed'; readonly verdict: ErrorKind; readonly error: unknown}
+  | {readonly kind: 'failed'; readonly errorKind: ErrorKind; readonly error: unknown}
   | {readonly kind: 'unknown'; readonly error: unknown}
 
 export interface TransactParts {
@@ -234,73 +237,73 @@ export interface TransactParts {
   readonly clock: Pick<Clock, 'monotonicMs'>
 }
 
-/** Never throws. `lockLimitMs`: the longest wait for a lock; `null` = as the session has it. */
+/** Never throws. `lockTimeoutMs`: the longest wait for a lock; `null` = the session's own. */
 export async function transact(
   parts: TransactParts,
   pool: SessionPool,
-  units: readonly BatchEntry[],
-  lockLimitMs: number | null,
+  entries: readonly BatchEntry[],
+  lockTimeoutMs: number | null,
 ): Promise<TransactResult> {
   try {
-    return await pool.use((session) => transactOn(parts, session, units, lockLimitMs))
+    return await pool.use((session) => transactOn(parts, session, entries, lockTimeoutMs))
   } catch (error) {
-    const verdict = classifyError(error)
-    if (verdict === 'moved') parts.primary.doubt()
-    return {kind: 'failed', verdict, error}
+    const errorKind = classifyError(error)
+    if (errorKind === 'moved') parts.primary.doubt()
+    return {kind: 'failed', errorKind, error}
   }
 }
 
-/** Throws when the fault is nobody's, with the session given up. */
+/** Throws errors that are not of a single entry, after destroying the session. */
 async function transactOn(
   parts: TransactParts,
   session: Session,
-  units: readonly BatchEntry[],
-  lockLimitMs: number | null,
+  entries: readonly BatchEntry[],
+  lockTimeoutMs: number | null,
 ): Promise<TransactResult> {
   const {statements, limits, time} = parts
   try {
     const now = await beginTransaction(session, 'READ COMMITTED', time)
     const tx = {now, dialect: postgresDialect, limits}
-    const isLong = units.some(({name}) => WRITE_PLANS[name].isLong)
+    const isLong = entries.some(({name}) => WRITES[name].isLong)
     if (isLong) await session.run(LONG_STATEMENTS)
-    if (lockLimitMs !== null) await session.run(`SET LOCAL lock_timeout TO ${lockLimitMs}`)
-    if (units.some(({name}) => name === 'restore')) await session.run(LONG_THOUGHTS)
+    if (lockTimeoutMs !== null) await session.run(`SET LOCAL lock_timeout TO ${lockTimeoutMs}`)
+    if (entries.some(({name}) => WRITES[name].isIdleLong)) await session.run(LONG_IDLE)
     session.answerLimitMs = isLong ? LONG_STATEMENT_MS + ANSWER_LIMIT_MS : ANSWER_LIMIT_MS
-    await statements.run(session, locksFor(units))
+    await statements.run(session, locksFor(entries))
     const results: unknown[] = []
-    for (const unit of units) {
-      const refused = await carryOut(parts, session, tx, unit, results)
+    for (const entry of entries) {
+      const refused = await runEntry(parts, session, tx, entry, results)
       if (refused !== null) {
         await session.run('ROLLBACK')
         return refused
       }
     }
-    return await end(parts, session, results)
+    return await commit(parts, session, results)
   } catch (error) {
     session.destroy()
     throw error
   }
 }
 
-/** Runs a step; `null` and one more result, or why it is refused. */
-async function carryOut(
+/** Appends the entry's result and returns `null`, or returns why the entry is refused. */
+async function runEntry(
   {statements}: TransactParts,
   session: Session,
   tx: Transaction,
-  unit: BatchEntry,
+  entry: BatchEntry,
   results: unknown[],
 ): Promise<TransactResult | null> {
   try {
-    results.push(await statements.run(session, queryOf(tx, unit)))
+    results.push(await statements.run(session, queryOf(tx, entry)))
     return null
   } catch (error) {
     if (isOfTheDatabase(error) && classifyError(error) !== 'fault') throw error
-    return {kind: 'refused', unit, error: faultOf(error)}
+    return {kind: 'refused', entry, error: faultOf(error)}
   }
 }
 
-/** A commit that was refused changed nothing; one that was not answered, nobody knows. */
-async function end(
+/** A commit that the server rejected changed nothing; a commit without an answer has an unknown outcome. */
+async function commit(
   {primary}: TransactParts,
   session: Session,
   results: readonly unknown[],
@@ -321,7 +324,7 @@ function isOfTheDatabase(error: unknown): boolean {
   return error instanceof ConnectionLost || sqlState(error) !== ''
 }
 
-/** A broken invariant or an expected refusal stays what it is; PostgreSQL's own errors get a sentence. */
+/** A broken invariant or an expected refusal stays as it is; an error of PostgreSQL gets a sentence. */
 export function faultOf(error: unknown): Error {
   if (error instanceof Error && !isOfTheDatabase(error)) return error
   return new Error(`the store failed: ${textOf(error)}`, {cause: error})

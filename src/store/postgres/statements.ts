@@ -36,7 +36,7 @@ export class Statements {
       }
       case 'each':
         return await this.#each(session, command.sql, command.rows)
-      case 'breathe':
+      case 'yield':
         // Every statement waits for the server already, which lets other work go first.
         return undefined
     }

@@ -1,13 +1,14 @@
 /**
- * Opening the store on PostgreSQL: the same facade over the same steps as on SQLite, for any number of
- * servers at once. Correct whoever leads: what a step relies on is locked or compared in its transaction.
+ * Opens a store on PostgreSQL, for any number of servers at once; it runs the same queries as on SQLite. Its
+ * correctness does not depend on who leads: a transaction locks or compares every row it relies on.
  */
 import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {assembleStore, type Runner} from '../sql/methods.ts'
+import {assembleStore, type QueueName, type StoreEngine, WRITES} from '../sql/methods.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
+import {identity} from '../sql/settings.ts'
 import {writeBackup} from './backup.ts'
 import {type TransactParts, Committer} from './commit.ts'
 import type {SessionKind, StoreTime} from './connection.ts'
@@ -20,18 +21,17 @@ import {prepareSchema} from './schema.ts'
 import {Statements} from './statements.ts'
 import {type Address, describeAddress, parseAddress} from './url.ts'
 import {type ClosableWakeup, postgresWakeup} from './wakeup.ts'
-import {type QueueName, WRITE_PLANS} from './write-plan.ts'
 import {WriteQueue} from './write-queue.ts'
 
-/** Lanes that share sessions. Each uses one at a time, so with one for each none waits for another. */
-const SHARING_LANES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
-/** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for bells. */
-const CONNECTIONS = {writes: SHARING_LANES.length, reads: 4}
+/** Queues that share connections. Each uses one at a time, so with one for each no queue waits for another. */
+const SHARED_QUEUES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
+/** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for notifications. */
+const CONNECTIONS = {writes: SHARED_QUEUES.length, reads: 4}
 
 const LEASE: SessionKind = {purpose: 'lease', limits: 'short', byKeys: true}
 const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', byKeys: true}
-const WRITES: SessionKind = {purpose: 'writes', limits: 'short', byKeys: true}
-const READS: SessionKind = {purpose: 'reads', limits: 'short', byKeys: false}
+const WRITE: SessionKind = {purpose: 'writes', limits: 'short', byKeys: true}
+const READ: SessionKind = {purpose: 'reads', limits: 'short', byKeys: false}
 const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', byKeys: false}
 
 const APPLICATION = 'belfry'
@@ -39,19 +39,19 @@ const APPLICATION = 'belfry'
 export interface PostgresStoreOptions {
   /** `postgres://user:password@host:port,host:port/database?…`; only the primary is used. */
   readonly url: string
-  /** Measures waiting. What time it is the database says. */
+  /** Measures timeouts. The current time comes from the database. */
   readonly clock: Clock
-  /** Mints the identity of a new store. */
+  /** Generates the identity of a new store. */
   readonly random: Random
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
   /** Writes in one transaction at most; default 256. */
   readonly commitItemsMax?: number
-  /** Connections at most for writes and for reads, 7 and 4 by default; three more have their own purpose. */
+  /** Maximum connections for writes and reads; default 7 and 4. Three more have their own purpose. */
   readonly connections?: {readonly writes: number; readonly reads: number}
-  /** Hears of each commit. */
+  /** Receives `store_committed` after each commit. */
   readonly events?: Pick<Events, 'emit'>
-  /** What the store takes the time to be, given the server's, ms since the epoch; the same by default. */
+  /** Maps the server's time, ms since the epoch, to the store's; default: the same. */
   readonly time?: StoreTime
 }
 
@@ -59,13 +59,13 @@ export type OpenedPostgresStore =
   | {
       readonly ok: true
       readonly store: Store
-      /** Bells that ring on all servers, over those of this process. To be closed before the store. */
+      /** Wakeups of all servers, on top of those of this process. Must be closed before the store. */
       readonly wakeupOver: (local: Wakeup) => ClosableWakeup
     }
-  /** `problem` is one sentence, without anything secret. */
+  /** `problem` is one sentence without secrets. */
   | {readonly ok: false; readonly problem: string}
 
-/** Reaches the primary, brings its schema to this version, and opens the store. */
+/** Connects to the primary, migrates its schema to this version, and opens the store. */
 export async function openPostgresStore(
   options: PostgresStoreOptions,
 ): Promise<OpenedPostgresStore> {
@@ -78,14 +78,14 @@ export async function openPostgresStore(
   const problem = await prepare(options, address, primary, statements)
   if (problem !== null)
     return {ok: false, problem: `The store ${describeAddress(address)} ${problem}.`}
-  const store = facade(options, address, primary, statements)
+  const store = assemble(options, address, primary, statements)
   const {schema} = address
   const {random} = options
   const wakeupOver = (local: Wakeup) => postgresWakeup({primary, schema, clock, random, local})
   return {ok: true, store, wakeupOver}
 }
 
-/** Answers what is wrong, as a sentence without a subject, or `null`. */
+/** Returns the problem, as a sentence without its subject, or `null`. */
 async function prepare(
   {random}: PostgresStoreOptions,
   {schema}: Address,
@@ -107,7 +107,7 @@ async function prepare(
   }
 }
 
-function facade(
+function assemble(
   options: PostgresStoreOptions,
   address: Address,
   primary: Primary,
@@ -120,26 +120,25 @@ function facade(
   const pools = {
     lease: new SessionPool(primary, LEASE, 1, clock),
     members: new SessionPool(primary, MEMBERS, 1, clock),
-    writes: new SessionPool(primary, WRITES, connections.writes, clock),
-    reads: new SessionPool(primary, READS, connections.reads, clock),
+    writes: new SessionPool(primary, WRITE, connections.writes, clock),
+    reads: new SessionPool(primary, READ, connections.reads, clock),
   }
-  const lanes = lanesOf(options, parts, pools)
+  const queues = queuesOf(options, parts, pools)
   const reader = new Reader({...parts, pool: pools.reads})
-  const runner = {
-    write: (name, ...input) => lanes[WRITE_PLANS[name].queue].write({name, input}),
-    read: (name, ...input) => reader.read(name, input),
-    // Name, input and result belong together by the port; here they are data.
-  } as Runner
+  const engine: StoreEngine = {
+    write: (name, input) => queues[WRITES[name].queue].write({name, input}),
+    read: (query) => reader.snapshot(query),
+  }
   let closing: Promise<void> | null = null
   const close = async () => {
-    await Promise.all(Object.values(lanes).map((lane) => lane.drain()))
+    await Promise.all(Object.values(queues).map((queue) => queue.drain()))
     await Promise.all(Object.values(pools).map((pool) => pool.close()))
   }
-  return assembleStore(runner, {
+  return assembleStore(engine, {
     info: async () => {
-      const identity = await runner.read('identity')
+      const stored = await reader.snapshot(identity)
       const found = await reader.snapshot(() => readDurability(address.hosts.length))
-      return {engine: 'postgres', ...identity, ...found}
+      return {engine: 'postgres', ...stored, ...found}
     },
     backup: async (target) => {
       const session = await primary.connect(LONG_WORK)
@@ -153,12 +152,12 @@ function facade(
   })
 }
 
-function lanesOf(
+function queuesOf(
   {events, clock, commitItemsMax}: PostgresStoreOptions,
   parts: TransactParts,
   pools: {readonly lease: SessionPool; readonly members: SessionPool; readonly writes: SessionPool},
 ): Record<QueueName, WriteQueue> {
-  const lane = (pool: SessionPool) =>
+  const queue = (pool: SessionPool) =>
     new WriteQueue({
       committer: new Committer(parts, pool),
       clock,
@@ -166,12 +165,12 @@ function lanesOf(
       committed: (items, durationMs) =>
         events?.emit('store_committed', {items, duration_ms: durationMs}),
     })
-  const sharing = Object.fromEntries(
-    SHARING_LANES.map((name) => [name, lane(pools.writes)]),
-  ) as Record<(typeof SHARING_LANES)[number], WriteQueue>
+  const shared = Object.fromEntries(
+    SHARED_QUEUES.map((name) => [name, queue(pools.writes)]),
+  ) as Record<(typeof SHARED_QUEUES)[number], WriteQueue>
   return {
-    lease: lane(pools.lease),
-    members: lane(pools.members),
-    ...sharing,
+    lease: queue(pools.lease),
+    members: queue(pools.members),
+    ...shared,
   }
 }

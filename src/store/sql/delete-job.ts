@@ -13,7 +13,7 @@ import {type ExecutionRow, keyOf} from './rows.ts'
 export function* deleteJob(
   tx: Transaction,
   name: string,
-  ifMatch: RevisionMatch,
+  ifMatch: RevisionMatch = null,
 ): Query<DeleteResult> {
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}

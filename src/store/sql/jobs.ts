@@ -47,7 +47,7 @@ export function* submit(tx: Transaction, request: SubmitRequest): Query<SubmitRe
 export function* toggle(
   tx: Transaction,
   name: string,
-  ifMatch: RevisionMatch,
+  ifMatch: RevisionMatch = null,
 ): Query<ToggleResult> {
   const existing = yield* lockJob(tx, name)
   if (existing === null) return {kind: 'unknown'}

@@ -1,10 +1,12 @@
 /**
- * The `Store` port over whatever runs its steps: each method is one named step, so an engine is only a way
- * to run them.
+ * Table of all store methods: one line a method of the `Store` port. The compiler checks each query against
+ * the port's type. An engine derives from this table the facade it returns, the write queue of each write
+ * and the way its writes are batched. Data only: running a query is the engine's work.
  */
+import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
-import {cancelled, claim, releaseClaims, activeClaims, verifyClaims} from './claims.ts'
+import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
 import {deleteJob, resetHistory} from './delete-job.ts'
 import {cancelExecution, finish, rescue} from './finish.ts'
 import {
@@ -20,8 +22,8 @@ import {
 import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
-import {acquireLease, heldLease, leader, renewLease, resignLease, vacateLease} from './lease.ts'
-import {beat, failMember, pruneMembers, join, members, removeMember} from './members.ts'
+import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
+import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
 import type {Query, Transaction} from './query.ts'
@@ -30,8 +32,6 @@ import {restore} from './restore-jobs.ts'
 import {
   agreeTimezone,
   deletePolicy,
-  establish,
-  identity,
   paused,
   policies,
   policy,
@@ -40,199 +40,297 @@ import {
   setPaused,
 } from './settings.ts'
 
-export interface Runner {
-  /** One transaction; resolves after its commit. */
-  write<Name extends WriteName>(name: Name, ...input: WriteInput<Name>): Promise<WriteResult<Name>>
-  /** One snapshot. */
-  read<Name extends ReadName>(name: Name, ...input: ReadInput<Name>): Promise<ReadResult<Name>>
-}
+export const METHODS = {
+  submit: write(submit, {
+    queue: 'jobs',
+    isShared: true,
+    isRepeatable: hasKey,
+    jobNames: ({spec}) => [spec.name],
+  }),
+  earlierSubmit: read(earlierSubmit),
+  restore: write(restore, {
+    queue: 'jobs',
+    isRepeatable: never,
+    isLong: true,
+    isIdleLong: true,
+    jobNames: namesOf,
+  }),
+  toggle: write(toggle, {
+    queue: 'jobs',
+    isShared: true,
+    isRepeatable: never,
+    jobNames: (name) => [name],
+  }),
+  deleteJob: write(deleteJob, {
+    queue: 'jobs',
+    isRepeatable: never,
+    isLong: true,
+    closesLaunches: true,
+    jobNames: (name) => [name],
+  }),
+  requestRun: write(requestRun, {
+    queue: 'jobs',
+    isShared: true,
+    isRepeatable: hasKey,
+    jobNames: ({name}) => [name],
+  }),
+  earlierRun: read(earlierRun),
+  resetHistory: write(resetHistory, {
+    queue: 'jobs',
+    isRepeatable: never,
+    isLong: true,
+    closesLaunches: true,
+    jobNames: (name) => [name],
+  }),
+  job: read(job),
+  jobs: longRead(jobs),
+  paused: read(paused),
+  setPaused: write(setPaused, {queue: 'jobs'}),
 
-/** What an engine adds of its own. */
+  executions: longRead(executions),
+  execution: read(execution),
+  outputSince: read(outputSince),
+  busy: longRead(busy),
+  launches: read(launches),
+  launch: read(launch),
+  statistics: read(statistics),
+  totals: read(totals),
+
+  acquireLease: write(acquireLease, {queue: 'lease'}),
+  renewLease: write(renewLease, {queue: 'lease'}),
+  resignLease: write(resignLease, {queue: 'lease'}),
+  heldLease: read(heldLease),
+  leader: read(leader),
+  loadDue: read(loadDue),
+  loadRequests: read(loadRequests),
+  candidates: read(candidates),
+  applyLaunches: write(applyLaunches, {queue: 'launch'}),
+  loadStuck: read(loadStuck),
+  applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
+  endStuck: write(endStuck, {queue: 'upkeep'}),
+  rescue: write(rescue, {queue: 'upkeep'}),
+  prune: write(prune, {queue: 'upkeep'}),
+
+  // Sorted by node, so that two servers that serve the same nodes cannot deadlock.
+  claim: listWrite(claim, {queue: 'claim', sortKey: ({nodeId}) => nodeId}),
+  verifyClaims: read(verifyClaims),
+  appendOutput: listWrite(appendOutput, {queue: 'output', detach: detachAppend}),
+  finish: listWrite(finish, {queue: 'finish', detach: detachFinish}),
+  cancelled: read(cancelled),
+  beat: listWrite(beat, {queue: 'members', sortKey: ({nodeId}) => nodeId}),
+
+  join: write(join, {queue: 'members', locksNames: true}),
+  members: read(members),
+  activeClaims: read(activeClaims),
+  releaseClaims: write(releaseClaims, {queue: 'upkeep'}),
+  failMember: write(failMember, {queue: 'members'}),
+  pruneMembers: write(pruneMembers, {queue: 'upkeep'}),
+  // Repeated, it would answer that there is no such member.
+  removeMember: write(removeMember, {queue: 'upkeep', isRepeatable: never}),
+  cancelExecution: write(cancelExecution, {queue: 'other'}),
+
+  policies: read(policies),
+  policy: read(policy),
+  putPolicy: write(putPolicy, {queue: 'other'}),
+  deletePolicy: write(deletePolicy, {queue: 'other', isRepeatable: never}),
+
+  agreeTimezone: write(agreeTimezone, {queue: 'other'}),
+  probe: write(probe, {queue: 'other'}),
+} satisfies PortMethods
+
+/** Methods that each engine implements itself. */
 export type EngineMethods = Pick<Store, 'info' | 'backup' | 'close'>
 
-export function assembleStore(runner: Runner, engine: EngineMethods): Store {
-  const {write, read} = runner
+type QueriedMethods = Omit<Store, keyof EngineMethods>
+
+type PortMethods = {
+  readonly [Name in keyof QueriedMethods]: QueriedMethods[Name] extends (
+    ...input: infer Input
+  ) => Promise<infer Result>
+    ? ReadMethod<Input, Result> | WriteMethod<Input, Result>
+    : never
+}
+
+type QueryFunction<Input extends readonly unknown[], Result> = (
+  tx: Transaction,
+  ...input: Input
+) => Query<Result>
+
+interface ReadMethod<Input extends readonly unknown[], Result> {
+  readonly kind: 'read'
+  readonly query: QueryFunction<Input, Result>
+  /** Reads lists without a limit on their size. On SQLite it yields to the event loop between pages. */
+  readonly isLong: boolean
+}
+
+/**
+ * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
+ * only for the same rows: a heartbeat never waits for a large launch, a lease renewal for nothing at all.
+ * SQLite has one connection that writes, and one queue.
+ */
+export type QueueName =
+  'lease' | 'members' | 'jobs' | 'launch' | 'claim' | 'output' | 'finish' | 'upkeep' | 'other'
+
+interface WriteMethod<Input extends readonly unknown[], Result> {
+  readonly kind: 'write'
+  readonly query: QueryFunction<Input, Result>
+  readonly queue: QueueName
+  /** Shares a transaction with other writes of its queue. False: it has a transaction of its own. */
+  readonly isShared: boolean
+  /** The only argument is a list and the result has one entry an item: several calls are merged into one. */
+  readonly isList: boolean
+  /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
+  readonly isRepeatable: (...input: Input) => boolean
+  /**
+   * Its statements may take longer than those of other writes. The leader skips rows it locks; finishes of
+   * its jobs are rejected and retried until it is done.
+   */
+  readonly isLong: boolean
+  /** Computes for long between two statements. */
+  readonly isIdleLong: boolean
+  /** Names of the jobs it may change, locked before the first query of the transaction. */
+  readonly jobNames: (...input: Input) => readonly string[]
+  /** Changes open launches of these jobs: their rows are locked too, before those of the jobs. */
+  readonly closesLaunches: boolean
+  /** Takes a member's name: locked, so that two nodes with one name follow each other. */
+  readonly locksNames: boolean
+  /** Writes of one transaction run in the order of this key; equal keys in the order of the calls. */
+  readonly sortKey: (...input: Input) => string
+  /** Input that is safe to send to another thread. */
+  readonly detach: (...input: Input) => Input
+}
+
+export type WriteName = {
+  [Name in keyof typeof METHODS]: (typeof METHODS)[Name]['kind'] extends 'write' ? Name : never
+}[keyof typeof METHODS]
+
+/** A write as an engine runs it: by name, its input as data. The facade keeps name and input together. */
+interface AnyWrite extends Pick<
+  WriteMethod<never, unknown>,
+  'queue' | 'isShared' | 'isList' | 'isLong' | 'isIdleLong' | 'closesLaunches' | 'locksNames'
+> {
+  query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
+  isRepeatable(...input: readonly unknown[]): boolean
+  jobNames(...input: readonly unknown[]): readonly string[]
+  sortKey(...input: readonly unknown[]): string
+}
+
+export const WRITES: Readonly<Record<WriteName, AnyWrite>> = METHODS
+
+type WriteOptions<Input extends readonly unknown[], Result> = Pick<
+  WriteMethod<Input, Result>,
+  'queue'
+> &
+  Partial<Omit<WriteMethod<Input, Result>, 'kind' | 'query' | 'isList'>>
+
+function read<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {kind: 'read', query, isLong: false}
+}
+
+function longRead<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {kind: 'read', query, isLong: true}
+}
+
+function write<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+  options: WriteOptions<Input, Result>,
+): WriteMethod<Input, Result> {
   return {
-    submit: (request) => write('submit', request),
-    earlierSubmit: (idempotency) => read('earlierSubmit', idempotency),
-    restore: (entries, options) => write('restore', entries, options),
-    toggle: (name, ifMatch = null) => write('toggle', name, ifMatch),
-    deleteJob: (name, ifMatch = null) => write('deleteJob', name, ifMatch),
-    requestRun: (request) => write('requestRun', request),
-    earlierRun: (idempotency) => read('earlierRun', idempotency),
-    resetHistory: (name) => write('resetHistory', name),
-    job: (name) => read('job', name),
-    jobs: (query) => read('jobs', query),
-    paused: () => read('paused'),
-    setPaused: (paused) => write('setPaused', paused),
-
-    executions: (name, query) => read('executions', name, query),
-    execution: (name, key, outputBytes) => read('execution', name, key, outputBytes),
-    outputSince: (name, key, from, limit) => read('outputSince', name, key, from, limit),
-    busy: (query) => read('busy', query),
-    launches: (name, query) => read('launches', name, query),
-    launch: (name, group) => read('launch', name, group),
-    statistics: (days) => read('statistics', days),
-    totals: () => read('totals'),
-
-    acquireLease: (request) => write('acquireLease', request),
-    renewLease: (request) => write('renewLease', request),
-    resignLease: (request) => write('resignLease', request),
-    heldLease: () => read('heldLease'),
-    leader: () => read('leader'),
-    loadDue: (request) => read('loadDue', request),
-    loadRequests: (request) => read('loadRequests', request),
-    candidates: () => read('candidates'),
-    applyLaunches: (request) => write('applyLaunches', request),
-    loadStuck: (request) => read('loadStuck', request),
-    applyReassignments: (request) => write('applyReassignments', request),
-    endStuck: (request) => write('endStuck', request),
-    rescue: (request) => write('rescue', request),
-    prune: (request) => write('prune', request),
-
-    claim: (requests) => write('claim', requests),
-    verifyClaims: (claims) => read('verifyClaims', claims),
-    appendOutput: (items) => write('appendOutput', items.map(compactAppend)),
-    finish: (items) => write('finish', items.map(compactFinish)),
-    cancelled: (nodeId) => read('cancelled', nodeId),
-    beat: (heartbeats) => write('beat', heartbeats),
-
-    join: (request, freshMs) => write('join', request, freshMs),
-    members: () => read('members'),
-    activeClaims: (life) => read('activeClaims', life),
-    releaseClaims: (claims) => write('releaseClaims', claims),
-    failMember: (request) => write('failMember', request),
-    pruneMembers: (request) => write('pruneMembers', request),
-    removeMember: (request) => write('removeMember', request),
-    cancelExecution: (name, key) => write('cancelExecution', name, key),
-
-    policies: () => read('policies'),
-    policy: (name) => read('policy', name),
-    putPolicy: (policy) => write('putPolicy', policy),
-    deletePolicy: (name) => write('deletePolicy', name),
-
-    agreeTimezone: (zone) => write('agreeTimezone', zone),
-    probe: () => write('probe'),
-    ...engine,
+    kind: 'write',
+    query,
+    isShared: false,
+    isList: false,
+    isRepeatable: () => true,
+    isLong: false,
+    isIdleLong: false,
+    jobNames: () => [],
+    closesLaunches: false,
+    locksNames: false,
+    sortKey: () => '',
+    detach: (...input) => input,
+    ...options,
   }
 }
 
-function compactAppend(item: OutputAppend): OutputAppend {
-  return {...item, bytes: compact(item.bytes)}
+function listWrite<Item, Answer>(
+  query: QueryFunction<[items: readonly Item[]], readonly Answer[]>,
+  {
+    queue,
+    sortKey,
+    detach,
+  }: {
+    readonly queue: QueueName
+    /** Of the list's first item: lists of several nodes come from one place only. */
+    readonly sortKey?: (first: Item) => string
+    readonly detach?: (item: Item) => Item
+  },
+): WriteMethod<[items: readonly Item[]], readonly Answer[]> {
+  const plain = write(query, {queue, isShared: true})
+  return {
+    ...plain,
+    isList: true,
+    ...(sortKey === undefined
+      ? {}
+      : {sortKey: ([first]) => (first === undefined ? '' : sortKey(first))}),
+    ...(detach === undefined ? {} : {detach: (items) => [items.map(detach)]}),
+  }
 }
 
-function compactFinish(item: FinishItem): FinishItem {
-  return {...item, output: {...item.output, bytes: compact(item.output.bytes)}}
+/** A request with an idempotency key is answered by what its first try stored. */
+function hasKey({idempotency}: {readonly idempotency: Idempotency | null}): boolean {
+  return idempotency !== null
 }
 
-/** A view into a larger buffer would carry that whole buffer to wherever the step runs. */
-function compact(bytes: Uint8Array): Uint8Array {
+function never(): boolean {
+  return false
+}
+
+function namesOf(entries: readonly RestoreEntry[]): string[] {
+  return entries.map(({spec}) => spec.name)
+}
+
+function detachAppend(item: OutputAppend): OutputAppend {
+  return {...item, bytes: detached(item.bytes)}
+}
+
+function detachFinish(item: FinishItem): FinishItem {
+  return {...item, output: {...item.output, bytes: detached(item.output.bytes)}}
+}
+
+/** A view into a larger buffer is copied: sent to another thread, it would carry the whole buffer. */
+function detached(bytes: Uint8Array): Uint8Array {
   return bytes.length === bytes.buffer.byteLength ? bytes : Uint8Array.from(bytes)
 }
 
-/*
- * Every read step by name: each sees one snapshot. Apart from the writes, so that a writer need not load
- * them.
- */
-
-export const READS = {
-  job,
-  jobs,
-  paused,
-  earlierSubmit,
-  earlierRun,
-  executions,
-  execution,
-  outputSince,
-  busy,
-  launches,
-  launch,
-  statistics,
-  totals,
-  leader,
-  heldLease,
-  loadDue,
-  loadRequests,
-  candidates,
-  loadStuck,
-  verifyClaims,
-  cancelled,
-  activeClaims,
-  members,
-  policies,
-  policy,
-  identity,
+/** How an engine runs the methods of the table. */
+export interface StoreEngine {
+  /** One snapshot. `isLong`: as `ReadMethod.isLong`. */
+  read(query: (tx: Transaction) => Query<unknown>, isLong: boolean): Promise<unknown>
+  /** One transaction; resolves after its commit. By name, because the writer may be another thread. */
+  write(name: WriteName, input: readonly unknown[]): Promise<unknown>
 }
 
-/** What a step takes besides its transaction. */
-export type InputOf<F> = F extends (tx: Transaction, ...input: infer Input) => unknown
-  ? Input
-  : never
-export type ResultOf<F> = F extends (tx: Transaction, ...input: never[]) => Query<infer Result>
-  ? Result
-  : never
-
-type Reads = typeof READS
-export type ReadName = keyof Reads
-export type ReadInput<Name extends ReadName> = InputOf<Reads[Name]>
-export type ReadResult<Name extends ReadName> = ResultOf<Reads[Name]>
-
-/** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
-export function readQuery(
-  name: ReadName,
-): (tx: Transaction, ...input: unknown[]) => Query<unknown> {
-  // The steps take different inputs; which fits is checked where name and input are still together.
-  return READS[name] as unknown as (tx: Transaction, ...input: unknown[]) => Query<unknown>
+/** The store: each method of the table, run by the engine, and the engine's own. */
+export function assembleStore(engine: StoreEngine, own: EngineMethods): Store {
+  const methods = Object.entries<AnyMethod>(METHODS).map(([name, method]) => {
+    const call = (...input: readonly unknown[]) =>
+      method.kind === 'read'
+        ? engine.read((tx) => method.query(tx, ...input), method.isLong)
+        : engine.write(name as WriteName, method.detach(...input))
+    return [name, call]
+  })
+  // `satisfies PortMethods` has checked each entry; `Object.fromEntries` loses the names.
+  return {...(Object.fromEntries(methods) as QueriedMethods), ...own}
 }
 
-/*
- * Every write step by name: what the writer of an engine can be asked to run, each a transaction of its
- * own.
- */
-
-export const WRITES = {
-  submit,
-  restore,
-  toggle,
-  deleteJob,
-  requestRun,
-  resetHistory,
-  setPaused,
-  acquireLease,
-  renewLease,
-  resignLease,
-  vacateLease,
-  applyLaunches,
-  applyReassignments,
-  endStuck,
-  rescue,
-  releaseClaims,
-  prune,
-  claim,
-  appendOutput,
-  finish,
-  beat,
-  join,
-  failMember,
-  pruneMembers,
-  removeMember,
-  cancelExecution,
-  putPolicy,
-  deletePolicy,
-  establish,
-  agreeTimezone,
-  probe,
-}
-
-type Writes = typeof WRITES
-export type WriteName = keyof Writes
-export type WriteInput<Name extends WriteName> = InputOf<Writes[Name]>
-export type WriteResult<Name extends WriteName> = ResultOf<Writes[Name]>
-
-/** The step, for a driver that got its name as data; the facade is what keeps name and input together. */
-export function writeQuery(
-  name: WriteName,
-): (tx: Transaction, ...input: unknown[]) => Query<unknown> {
-  // The steps take different inputs; which fits is checked where name and input are still together.
-  return WRITES[name] as unknown as (tx: Transaction, ...input: unknown[]) => Query<unknown>
-}
+type AnyMethod =
+  | {
+      readonly kind: 'read'
+      readonly isLong: boolean
+      query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
+    }
+  | {readonly kind: 'write'; detach(...input: readonly unknown[]): readonly unknown[]}

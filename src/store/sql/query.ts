@@ -27,7 +27,7 @@ export interface RunEach {
 
 /** A place in a long read where the driver may let other work of the process go first. */
 export interface YieldToEventLoop {
-  readonly kind: 'breathe'
+  readonly kind: 'yield'
 }
 
 export type Statement = RunAll | RunEach | YieldToEventLoop
@@ -60,7 +60,7 @@ export function* oneEach<R = Row>(sql: string, rows: readonly Values[]): Query<(
 }
 
 export function* yieldToEventLoop(): Query<void> {
-  yield {kind: 'breathe'}
+  yield {kind: 'yield'}
 }
 
 /*

@@ -61,7 +61,7 @@ export class Connection {
     this.database.exec(sql)
   }
 
-  /** Runs one command; a `breathe` does nothing here. */
+  /** Runs one statement; a `yield` does nothing here. */
   answer(command: Statement): StatementResult {
     switch (command.kind) {
       case 'all':
@@ -71,7 +71,7 @@ export class Connection {
         const rows = command.rows as readonly Value[][]
         return rows.map((values) => statement.all(...values) as Row[])
       }
-      case 'breathe':
+      case 'yield':
         return undefined
     }
   }

@@ -1,18 +1,18 @@
 /**
- * The writer: runs batches of write steps on one connection, a transaction a batch and a savepoint a step.
- * Synchronous and without a clock, so that the same code runs in the writer's thread and in a simulator.
+ * Runs batches of writes on one connection: one transaction a batch, one savepoint a write. Synchronous and
+ * without a clock, so that the same code runs in the writer's thread and in simulations.
  */
 import {assert} from '../../lib/assert.ts'
-import {type WriteName, writeQuery} from '../sql/methods.ts'
+import {type WriteName, WRITES} from '../sql/methods.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 import {commitFailureOf, type Failure, failureOf, isUnavailable} from './errors.ts'
 
-/** One write as it travels. */
+/** One write, as it is sent to the writer's thread. */
 export interface WriteRequest {
   readonly name: WriteName
   readonly input: readonly unknown[]
-  /** The store's clock when it was asked for. */
+  /** The store's clock at the call, ms since the epoch. */
   readonly now: number
 }
 
@@ -29,9 +29,9 @@ export class Engine {
   }
 
   /**
-   * One durable commit for all of them. A step that fails is undone alone. When the store itself fails (no
-   * space, an I/O error) nothing is changed and the steps are tried one by one, so that one too large for
-   * the disk fails alone.
+   * Makes one durable commit for all writes. A write that fails is rolled back alone. If the store itself
+   * fails (no space, an I/O error), nothing is changed and the writes are tried one by one: a write that is
+   * too large for the disk fails alone.
    */
   commit(requests: readonly WriteRequest[]): WriteAnswer[] {
     const answers = this.#tryTogether(requests)
@@ -39,12 +39,12 @@ export class Engine {
     return requests.map((request) => this.#tryAlone(request))
   }
 
-  /** `null` = the store failed and nothing was changed. */
+  /** `null`: the store failed and nothing was changed. */
   #tryTogether(requests: readonly WriteRequest[]): WriteAnswer[] | null {
     try {
       this.#execute('BEGIN IMMEDIATE')
       const answers = requests.map((request) => this.#savepoint(request))
-      return this.#end(answers)
+      return this.#commit(answers)
     } catch (error) {
       this.#rollBack()
       if (isUnavailable(error) && requests.length > 1) return null
@@ -55,17 +55,17 @@ export class Engine {
 
   #tryAlone(request: WriteRequest): WriteAnswer {
     const answers = this.#tryTogether([request])
-    assert(answers?.length === 1, 'one request has one answer')
+    assert(answers?.length === 1, 'one write has one answer')
     return answers[0]!
   }
 
-  /** Runs one step; an error of its own is its answer, an error of the store ends the batch. */
+  /** An error of the write is its answer; an error of the store ends the batch. */
   #savepoint(request: WriteRequest): WriteAnswer {
     this.#execute('SAVEPOINT item')
     try {
       const {name, input, now} = request
       const tx = {now, dialect: sqliteDialect, limits: this.#limits}
-      const result = this.#connection.run(writeQuery(name)(tx, ...input))
+      const result = this.#connection.run(WRITES[name].query(tx, ...input))
       this.#execute('RELEASE item')
       return {ok: true, result}
     } catch (error) {
@@ -76,8 +76,8 @@ export class Engine {
     }
   }
 
-  /** Commits. A commit that failed changed nothing, unless the disk itself failed: then nobody knows. */
-  #end(answers: WriteAnswer[]): WriteAnswer[] | null {
+  /** A failed commit changed nothing, except after an I/O error: then its outcome is unknown. */
+  #commit(answers: WriteAnswer[]): WriteAnswer[] | null {
     try {
       this.#execute('COMMIT')
       return answers

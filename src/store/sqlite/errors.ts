@@ -56,7 +56,7 @@ export function commitFailureOf(error: unknown): Failure {
   return {
     ...failure,
     kind: 'unknown',
-    message: `whether it was stored is unknown: ${failure.message}`,
+    message: `the outcome of the commit is unknown: ${failure.message}`,
   }
 }
 

@@ -1,21 +1,17 @@
 /**
- * Reads on the calling thread, each one snapshot that ends with its call. Short reads share one connection
- * and finish at once; lists may pause between pieces, so each takes a connection of its own for as long.
+ * Reads on the calling thread, each on one snapshot that ends with the call. Short reads share one connection
+ * and run to their end synchronously. Long reads yield to the event loop, so each takes its own connection.
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
-import {type ReadName, readQuery} from '../sql/methods.ts'
-import type {Query, StoreLimits} from '../sql/query.ts'
+import type {Query, StoreLimits, Transaction} from '../sql/query.ts'
 import {Connection, sqliteDialect} from './connection.ts'
 import {errorOf, failureOf} from './errors.ts'
 
 export interface Reader {
-  read(name: ReadName, input: readonly unknown[]): Promise<unknown>
+  /** Runs a query that only reads. `isLong`: it may yield to the event loop. */
+  read<Result>(query: (tx: Transaction) => Query<Result>, isLong: boolean): Promise<Result>
   close(): void
-}
-
-function queryOf(name: ReadName, input: readonly unknown[], now: number, limits: StoreLimits) {
-  return readQuery(name)({now, dialect: sqliteDialect, limits}, ...input)
 }
 
 /** Reads on the writer's own connection, for a store in memory: never while a transaction is open. */
@@ -30,10 +26,10 @@ export class SharedReader implements Reader {
     this.#limits = limits
   }
 
-  async read(name: ReadName, input: readonly unknown[]): Promise<unknown> {
+  async read<Result>(query: (tx: Transaction) => Query<Result>): Promise<Result> {
     if (!this.#connection.database.isOpen) throw new StoreUnavailable('the store is closed')
     try {
-      return this.#connection.snapshot(queryOf(name, input, this.#clock.now(), this.#limits))
+      return this.#connection.snapshot(query(transaction(this.#clock, this.#limits)))
     } catch (error) {
       throw errorOf(failureOf(error))
     }
@@ -42,20 +38,20 @@ export class SharedReader implements Reader {
   close(): void {}
 }
 
-/** Lists at the same time at most; each holds back the trimming of the log while it is read. */
-const LISTS_MAX = 4
-/** Reads that may be long. */
-const LISTS: ReadonlySet<ReadName> = new Set(['jobs', 'executions', 'busy'])
+/** Long reads at the same time; each prevents checkpoints from trimming the log while it runs. */
+const LONG_READS_MAX = 4
 
 export class FileReader implements Reader {
   readonly #file: string
   readonly #clock: Pick<Clock, 'now' | 'after'>
   readonly #limits: StoreLimits
+  /** Of the short reads. */
   readonly #connection: Connection
-  readonly #free: Connection[] = []
+  readonly #idle: Connection[] = []
   readonly #waiting: ((connection: Connection) => void)[] = []
-  #lists = 0
-  #closed = false
+  /** Connections opened for long reads. */
+  #opened = 0
+  #isClosed = false
 
   constructor(file: string, clock: Pick<Clock, 'now' | 'after'>, limits: StoreLimits) {
     this.#file = file
@@ -64,53 +60,58 @@ export class FileReader implements Reader {
     this.#connection = new Connection(file, {readOnly: true})
   }
 
-  async read(name: ReadName, input: readonly unknown[]): Promise<unknown> {
-    if (this.#closed) throw new StoreUnavailable('the store is closed')
+  async read<Result>(query: (tx: Transaction) => Query<Result>, isLong: boolean): Promise<Result> {
+    if (this.#isClosed) throw new StoreUnavailable('the store is closed')
     try {
-      const step = queryOf(name, input, this.#clock.now(), this.#limits)
-      return LISTS.has(name) ? await this.#list(step) : this.#connection.snapshot(step)
+      const started = query(transaction(this.#clock, this.#limits))
+      return isLong ? await this.#longRead(started) : this.#connection.snapshot(started)
     } catch (error) {
       throw errorOf(failureOf(error))
     }
   }
 
-  /** Lists under way end by themselves and close what they hold. */
+  /** Long reads in progress run to their end and then close their connections. */
   close(): void {
-    this.#closed = true
+    this.#isClosed = true
     this.#connection.close()
-    for (const connection of this.#free.splice(0)) connection.close()
+    for (const connection of this.#idle.splice(0)) connection.close()
   }
 
-  async #list(step: Query<unknown>): Promise<unknown> {
-    const connection = this.#free.pop() ?? (await this.#another())
+  async #longRead<Result>(query: Query<Result>): Promise<Result> {
+    const connection = this.#idle.pop() ?? (await this.#openOrWait())
     try {
       connection.execute('BEGIN')
-      let next = step.next()
+      let next = query.next()
       while (next.done !== true) {
-        if (next.value.kind === 'breathe') await this.#breath()
-        next = step.next(connection.answer(next.value))
+        if (next.value.kind === 'yield') await this.#yieldToEventLoop()
+        next = query.next(connection.answer(next.value))
       }
       return next.value
     } finally {
       if (connection.database.isTransaction) connection.execute('COMMIT')
-      this.#giveBack(connection)
+      this.#release(connection)
     }
   }
 
-  #another(): Promise<Connection> {
-    if (this.#lists === LISTS_MAX) return new Promise((resolve) => this.#waiting.push(resolve))
-    this.#lists += 1
+  #openOrWait(): Promise<Connection> {
+    if (this.#opened === LONG_READS_MAX)
+      return new Promise((resolve) => this.#waiting.push(resolve))
+    this.#opened += 1
     return Promise.resolve(new Connection(this.#file, {readOnly: true}))
   }
 
-  #giveBack(connection: Connection): void {
+  #release(connection: Connection): void {
     const next = this.#waiting.shift()
     if (next !== undefined) next(connection)
-    else if (this.#closed) connection.close()
-    else this.#free.push(connection)
+    else if (this.#isClosed) connection.close()
+    else this.#idle.push(connection)
   }
 
-  #breath(): Promise<void> {
+  #yieldToEventLoop(): Promise<void> {
     return new Promise((resolve) => this.#clock.after(0, () => resolve()))
   }
+}
+
+function transaction(clock: Pick<Clock, 'now'>, limits: StoreLimits): Transaction {
+  return {now: clock.now(), dialect: sqliteDialect, limits}
 }

@@ -1,14 +1,14 @@
 /**
- * Opening the store: on a file, with the writer in its own thread, or in memory, all in one thread and in
- * step with an injected clock. Both are the same facade over the same steps.
+ * Opens a store on SQLite: on a file, with the writer in its own thread, or in memory, in one thread and
+ * driven by an injected clock. Both run the same queries.
  */
 import {assert} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store, StoreInfo} from '../../ports/store.ts'
-import {assembleStore, type Runner} from '../sql/methods.ts'
+import {assembleStore, type StoreEngine} from '../sql/methods.ts'
 import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
-import type {Identity} from '../sql/settings.ts'
+import {identity, type Identity} from '../sql/settings.ts'
 import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
 import {Engine} from './engine.ts'
@@ -19,23 +19,23 @@ import {type EngineInfo, prepareSchema} from './schema.ts'
 import {type Committer, WriteQueue, WriterThread} from './writer.ts'
 
 export interface StoreOptions {
-  /** The store's clock; every instant it stores comes from here. */
+  /** Source of every instant that is stored. */
   readonly clock: Clock
-  /** Mints the identity of a new store. */
+  /** Generates the identity of a new store. */
   readonly random: Pick<Random, 'id'>
   /** Last bytes of each execution's output that are kept; default 256 KiB. */
   readonly outputKeptBytes?: number
   /**
-   * Writes in one transaction at most; default 256. There is no waiting for more: a batch is what came
-   * meanwhile.
+   * Writes in one transaction at most; default 256. A batch never waits for more writes: it holds those
+   * requested during the previous commit.
    */
   readonly commitItemsMax?: number
-  /** Hears of each commit. */
+  /** Receives `store_committed` after each commit. */
   readonly events?: Pick<Events, 'emit'>
 }
 
 export interface SqliteStoreOptions extends StoreOptions {
-  /** An existing directory this process may write. */
+  /** Existing directory, writable by this process. */
   readonly dataDir: string
 }
 
@@ -43,13 +43,13 @@ export type OpenedStore =
   | {
       readonly ok: true
       readonly store: Store
-      /** The last owner did not close it; it was checked. */
+      /** `uncleanStop`: the last process did not close the store, and the integrity check passed. */
       readonly recovered: {readonly uncleanStop: boolean}
     }
   /** `problem` is one sentence. */
   | {readonly ok: false; readonly problem: string}
 
-/** Takes possession of the store in `dataDir`, checks it after an unclean stop, and migrates it. */
+/** Locks the store in `dataDir`, checks it after an unclean shutdown, and migrates it. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<OpenedStore> {
   const {dataDir, clock} = options
   const limits = limitsOf(options)
@@ -61,7 +61,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
   const schema = {fresh: freshIdentity(options), check: uncleanStop, now: clock.now()}
   const {thread, result} = await WriterThread.open({file, schema, limits})
   if (!result.ok) {
-    // What was found wrong after an unclean stop must be looked at again next time.
+    // The next start must repeat a check that failed after an unclean shutdown.
     ownership.release({clean: !uncleanStop})
     return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
   }
@@ -77,28 +77,25 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
     }
   }
   const parts = {options, reader, committer: thread, facts: result.facts, file}
-  const store = facade({...parts, closed: () => ownership.release({clean: thread.isSound})})
+  const store = assemble({...parts, closed: () => ownership.release({clean: thread.isSound})})
   return {ok: true, store, recovered: {uncleanStop}}
 }
 
-/**
- * A store that lives as long as the process: for tests and simulations. Commits at the end of the turn that
- * asked.
- */
+/** Opens a store in memory, for tests and simulations. Commits in a microtask after the call. */
 export function openMemoryStore(options: StoreOptions): Store {
   const {clock} = options
   const limits = limitsOf(options)
   const connection = new Connection(':memory:', {readOnly: false})
   const schema = {fresh: freshIdentity(options), check: false, now: clock.now()}
   const result = prepareSchema(connection, schema)
-  assert(result.ok, 'a new store in memory has nothing wrong')
+  assert(result.ok, 'a new store in memory is valid')
   const engine = new Engine(connection, limits)
   const committer: Committer = {
     commit: (batch) => Promise.resolve(engine.commit(batch)),
     close: () => Promise.resolve(connection.close()),
   }
   const reader = new SharedReader(connection, clock, limits)
-  return facade({options, reader, committer, facts: result.facts, connection, closed: () => {}})
+  return assemble({options, reader, committer, facts: result.facts, connection, closed: () => {}})
 }
 
 function limitsOf({outputKeptBytes = DEFAULT_LIMITS.outputKeptBytes}: StoreOptions): StoreLimits {
@@ -114,13 +111,13 @@ interface Parts {
   readonly reader: Reader
   readonly committer: Committer
   readonly facts: EngineInfo
-  /** What an image is made of: the file, or the only connection. */
+  /** Source of a backup: the file, or the only connection. */
   readonly file?: string
   readonly connection?: Connection
   closed(): void
 }
 
-function facade(parts: Parts): Store {
+function assemble(parts: Parts): Store {
   const {options, reader, facts} = parts
   const {clock, commitItemsMax, events} = options
   const queue = new WriteQueue(parts.committer, {
@@ -129,40 +126,40 @@ function facade(parts: Parts): Store {
     committed: (items, durationMs) =>
       events?.emit('store_committed', {items, duration_ms: durationMs}),
   })
-  const runner = {
-    write: (name, ...input) => queue.write({name, input, now: clock.now()}),
-    read: (name, ...input) => reader.read(name, input),
-  } as Runner
   let closing: Promise<void> | null = null
   const close = async () => {
     await queue.drain()
-    // The writer last: it is the one that folds the log into the file.
+    // The writer last: it checkpoints the log into the file.
     reader.close()
     await parts.committer.close()
     parts.closed()
   }
-  return assembleStore(runner, {
-    info: async () => storeFacts(facts, await runner.read('identity')),
+  const engine: StoreEngine = {
+    write: (name, input) => queue.write({name, input, now: clock.now()}),
+    read: (query, isLong) => reader.read(query, isLong),
+  }
+  return assembleStore(engine, {
+    info: async () => infoOf(facts, await reader.read(identity, false)),
     backup: (target) => backUp(parts, target),
     close: () => (closing ??= close()),
   })
 }
 
-function storeFacts(facts: EngineInfo, identity: Identity): StoreInfo {
+function infoOf(facts: EngineInfo, stored: Identity): StoreInfo {
   const {journal_mode: journal, synchronous} = facts.durability
   const durable = journal === 'memory' || (journal === 'wal' && synchronous === 'full')
   const warning = `a power cut may lose acknowledged writes (journal ${journal}, sync ${synchronous})`
   return {
     engine: 'sqlite',
     ...facts,
-    ...identity,
+    ...stored,
     warnings: durable ? [] : [warning],
   }
 }
 
 async function backUp({file, connection}: Parts, target: string): Promise<void> {
   if (connection !== undefined) return await writeBackup(connection, target)
-  assert(file !== undefined, 'a store is a file or a connection')
+  assert(file !== undefined, 'a store has a file or a connection')
   const source = new Connection(file, {readOnly: true})
   try {
     await writeBackup(source, target)

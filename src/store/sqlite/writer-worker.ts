@@ -1,7 +1,7 @@
 /**
- * Entry of the writer's thread: opens the store and commits the batches it is sent, one after another, so
- * that a slow disk never stalls the thread that answers requests and keeps time. Knows no clock: instants
- * come with the writes.
+ * Entry point of the writer's thread: opens the store and commits the batches it receives, one after another.
+ * A slow disk therefore never blocks the event loop of the main thread. Reads no clock: instants come with
+ * the writes.
  */
 import {parentPort, workerData} from 'node:worker_threads'
 import {assert} from '../../lib/assert.ts'
@@ -17,14 +17,14 @@ export interface WriterData {
   readonly limits: StoreLimits
 }
 
-/** `null` = close the store and end. */
+/** `null`: close the store and end the thread. */
 export type ToWriter = readonly WriteRequest[] | null
 export type FromWriter =
   | {readonly kind: 'opened'; readonly result: SchemaResult}
   | {readonly kind: 'answers'; readonly answers: readonly WriteAnswer[]}
 
 const port = parentPort
-assert(port !== null, 'the writer runs in a thread of its own')
+assert(port !== null, 'the writer runs in its own thread')
 const {file, schema, limits} = workerData as WriterData
 
 function open(): {connection: Connection; result: SchemaResult} | {result: SchemaResult} {

@@ -1,7 +1,7 @@
 /**
- * Group commit seen from the callers: writes asked for while the writer is busy go together into its next
- * transaction. Order is kept; memory is bounded; a caller hears only of its own write, and only after the
- * commit.
+ * Write queue with group commit: writes requested while the writer is busy go together, as one message, into
+ * its next transaction. Order is kept and memory is bounded. Each caller learns only the result of its own
+ * write, after the commit.
  */
 import {Worker} from 'node:worker_threads'
 import type {Clock} from '../../ports/runtime.ts'
@@ -11,17 +11,14 @@ import {errorOf} from './errors.ts'
 import type {SchemaResult} from './schema.ts'
 import type {FromWriter, ToWriter, WriterData} from './writer-worker.ts'
 
-/** Writes in one transaction at most: one slow batch must not hold up the next for long. */
+/** Writes in one transaction at most: one slow batch must not delay the next for long. */
 const BATCH_MAX = 256
-/**
- * Batches given to the writer: the second waits there, so that it never idles for want of the first's
- * answer.
- */
-const BATCHES_UNDER_WAY_MAX = 2
-/** Beyond this the store cannot keep up, and waiting longer would only cost memory. */
+/** Batches sent to the writer: the second waits there, so that the writer never idles between two messages. */
+const BATCHES_SENT_MAX = 2
+/** Backpressure: with more than this the store cannot keep up, and waiting longer would only cost memory. */
 const WAITING_MAX = 20_000
 
-/** Commits batches in the order given. Rejects when it died; then nobody knows what became of the batch. */
+/** Commits batches in order. Rejects if the writer died: the outcome of the batch is unknown. */
 export interface Committer {
   commit(batch: readonly WriteRequest[]): Promise<readonly WriteAnswer[]>
   close(): Promise<void>
@@ -36,7 +33,7 @@ interface Waiting {
 export interface WriteQueueOptions {
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly batchMax?: number
-  /** Told after each batch was answered; must not throw. */
+  /** Called after the writes of each batch were resolved or rejected; must not throw. */
   committed(items: number, durationMs: number): void
 }
 
@@ -44,10 +41,11 @@ export class WriteQueue {
   readonly #committer: Committer
   readonly #options: WriteQueueOptions
   #waiting: Waiting[] = []
-  #underWay = 0
-  #flushing = false
-  #closed = false
-  #idle: (() => void) | null = null
+  /** Batches sent to the writer and not answered. */
+  #sent = 0
+  #isFlushScheduled = false
+  #isClosed = false
+  #onIdle: (() => void) | null = null
 
   constructor(committer: Committer, options: WriteQueueOptions) {
     this.#committer = committer
@@ -55,44 +53,44 @@ export class WriteQueue {
   }
 
   write(request: WriteRequest): Promise<unknown> {
-    if (this.#closed) return Promise.reject(new StoreUnavailable('the store is closed'))
+    if (this.#isClosed) return Promise.reject(new StoreUnavailable('the store is closed'))
     if (this.#waiting.length >= WAITING_MAX)
       return Promise.reject(new StoreUnavailable('too many writes wait for the store'))
     return new Promise((resolve, reject) => {
       this.#waiting.push({request, resolve, reject})
-      this.#flushSoon()
+      this.#scheduleFlush()
     })
   }
 
-  /** Accepts nothing more; resolves when everything accepted was answered. The writer stays open. */
+  /** Accepts no more writes; resolves when every accepted write was resolved or rejected. Leaves the writer open. */
   async drain(): Promise<void> {
-    this.#closed = true
-    if (this.#underWay > 0 || this.#waiting.length > 0)
-      await new Promise<void>((resolve) => (this.#idle = resolve))
+    this.#isClosed = true
+    if (this.#sent > 0 || this.#waiting.length > 0)
+      await new Promise<void>((resolve) => (this.#onIdle = resolve))
   }
 
-  /** After the current turn, so that writes asked for together are committed together. */
-  #flushSoon(): void {
-    if (this.#flushing || this.#underWay >= BATCHES_UNDER_WAY_MAX) return
-    this.#flushing = true
+  /** In a microtask, so that writes requested in one turn are committed together. */
+  #scheduleFlush(): void {
+    if (this.#isFlushScheduled || this.#sent >= BATCHES_SENT_MAX) return
+    this.#isFlushScheduled = true
     queueMicrotask(() => {
-      this.#flushing = false
+      this.#isFlushScheduled = false
       this.#flush()
     })
   }
 
   #flush(): void {
-    while (this.#underWay < BATCHES_UNDER_WAY_MAX && this.#waiting.length > 0) {
+    while (this.#sent < BATCHES_SENT_MAX && this.#waiting.length > 0) {
       const batch = this.#waiting.splice(0, this.#options.batchMax ?? BATCH_MAX)
-      this.#underWay += 1
+      this.#sent += 1
       void this.#commit(batch)
     }
-    if (this.#underWay === 0 && this.#waiting.length === 0) this.#idle?.()
+    if (this.#sent === 0 && this.#waiting.length === 0) this.#onIdle?.()
   }
 
   async #commit(batch: readonly Waiting[]): Promise<void> {
     const {clock, committed} = this.#options
-    const beganAt = clock.monotonicMs()
+    const startedAt = clock.monotonicMs()
     try {
       const answers = await this.#committer.commit(batch.map(({request}) => request))
       batch.forEach(({resolve, reject}, index) => {
@@ -103,34 +101,33 @@ export class WriteQueue {
     } catch (error) {
       for (const {reject} of batch) reject(error)
     }
-    this.#underWay -= 1
+    this.#sent -= 1
     this.#flush()
-    committed(batch.length, clock.monotonicMs() - beganAt)
+    committed(batch.length, clock.monotonicMs() - startedAt)
   }
 }
 
-/*
- * The writer's thread seen from outside. When it dies, what was under way has an unknown outcome and
- * nothing works after.
- */
-
-/** Beside this file, with the same ending: it may run from source or compiled. */
+/** Beside this file, with the same extension: it runs from source or compiled. */
 const ENTRY = new URL(
   `./writer-worker${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`,
   import.meta.url,
 )
 
-interface UnderWay {
+interface SentBatch {
   readonly resolve: (answers: readonly WriteAnswer[]) => void
   readonly reject: (error: Error) => void
 }
 
+/**
+ * The writer's thread. If it dies, the outcome of each batch sent is unknown, and every later batch is
+ * rejected as unavailable.
+ */
 export class WriterThread implements Committer {
   readonly #worker: Worker
-  readonly #underWay: UnderWay[] = []
+  readonly #sent: SentBatch[] = []
   readonly #ended: Promise<void>
   #death: Error | null = null
-  #closing = false
+  #isClosing = false
 
   private constructor(worker: Worker) {
     this.#worker = worker
@@ -142,11 +139,11 @@ export class WriterThread implements Committer {
       })
     })
     worker.on('message', (message: FromWriter) => {
-      if (message.kind === 'answers') this.#underWay.shift()?.resolve(message.answers)
+      if (message.kind === 'answers') this.#sent.shift()?.resolve(message.answers)
     })
   }
 
-  /** Starts the thread; it opens, checks and migrates the store. */
+  /** Starts the thread, which opens, checks and migrates the store. */
   static async open(
     data: WriterData,
   ): Promise<{readonly thread: WriterThread; readonly result: SchemaResult}> {
@@ -171,18 +168,18 @@ export class WriterThread implements Committer {
       return Promise.reject(new StoreUnavailable(message, {cause: this.#death}))
     }
     return new Promise((resolve, reject) => {
-      this.#underWay.push({resolve, reject})
+      this.#sent.push({resolve, reject})
       this.#worker.postMessage(batch satisfies ToWriter, [])
     })
   }
 
-  /** False once it ended other than by `close`. */
+  /** False if the thread ended other than by `close`. */
   get isSound(): boolean {
-    return this.#closing || this.#death === null
+    return this.#isClosing || this.#death === null
   }
 
   async close(): Promise<void> {
-    this.#closing = this.#death === null
+    this.#isClosing = this.#death === null
     if (this.#death === null) this.#worker.postMessage(null satisfies ToWriter, [])
     await this.#ended
   }
@@ -190,7 +187,7 @@ export class WriterThread implements Committer {
   #died(error: unknown): void {
     const cause = error instanceof Error ? error : new Error(String(error))
     this.#death ??= cause
-    for (const {reject} of this.#underWay.splice(0))
+    for (const {reject} of this.#sent.splice(0))
       reject(
         new OutcomeUnknown(`the store's writer ended while writing: ${cause.message}`, {cause}),
       )

@@ -22,7 +22,7 @@ const LOST: TransactResult = {
 }
 const AWAY: TransactResult = {
   kind: 'failed',
-  verdict: 'unavailable',
+  errorKind: 'unavailable',
   error: new Error('canceling statement due to lock timeout'),
 }
 
