@@ -2,7 +2,7 @@
  * The history of the schema: numbered migrations, forward only, each applied in one transaction by the first
  * process that opens the store. A released migration is never edited. A change is a new migration, additive
  * for one release, so that servers one release apart work together; CONTRIBUTING.md has the rules.
- * `schema-description.ts` describes every table and column.
+ * docs/reference/schema.md describes every table and column.
  */
 import type {Dialect} from './query.ts'
 
