@@ -34,8 +34,8 @@ test('500 agents: heartbeats share transactions, and a storm is calm within 30 s
     const member = {id: `id-of-${name}-agent`, incarnation: 'first-life', name}
     const events = new RecordedEvents()
     const heart = {store: agent.store, clock, events, member, heartbeatMs: 2_000}
-    const replaced = () => assert.fail(`${name} was replaced`)
-    const membership = new Membership({...heart, replaced})
+    const onReplaced = () => assert.fail(`${name} was replaced`)
+    const membership = new Membership({...heart, onReplaced})
     // They do not start in the same instant.
     clock.after(index * 4, () => membership.start())
     return {agent, membership}

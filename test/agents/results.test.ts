@@ -13,7 +13,7 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
-import {finishingKept} from '../../src/app/agent.ts'
+import {journaledFinish} from '../../src/app/agent.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {ResultJournal} from '../../src/agents/client/result-log.ts'
 import {systemClock} from '../../src/platform/clock.ts'
@@ -169,7 +169,7 @@ test('a disk without room for a fresh file costs nothing: the old one is written
 test('a result that the disk does not take is offered all the same, and that is told', async () => {
   const events = new RecordedEvents()
   const said: string[] = []
-  const finishing = finishingKept(
+  const finishing = journaledFinish(
     {
       keep: () => Promise.reject(new Error('ENOSPC: no space left on device')),
       delivered: async () => void said.push('delivered'),
@@ -214,7 +214,7 @@ test('a result is on disk at once, also while output waits for a server, and out
 })
 
 const DAMAGED: readonly (readonly [file: string, sentence: RegExp])[] = [
-  ['results', /The results in \S+ that no server has yet cannot be opened: EISDIR.* --data\.$/],
+  ['results', /The undelivered results in \S+ cannot be opened: EISDIR.* --data\.$/],
   ['node-id', /The node id in \S+ cannot be used: EISDIR/],
   ['belfry.lock', /The data directory \S+ cannot be used: unable to open/],
   ['cluster-id', /EISDIR/],
