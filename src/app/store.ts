@@ -5,9 +5,7 @@ import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import {openPostgresStore} from '../store/postgres/store.ts'
 import {migratedTo, Ownership, migratedProblem} from '../store/sqlite/files.ts'
-import {openSqliteStore} from '../store/sqlite/store.ts'
 import type {Log} from '../telemetry/log.ts'
 import {StartRefused} from './start-refused.ts'
 
@@ -27,7 +25,7 @@ export interface OpenedStore {
   close(): Promise<void>
 }
 
-/** Throws `StartRefused`. */
+/** Imports only the configured engine. Throws `StartRefused`. */
 export async function openStore(parts: StoreParts): Promise<OpenedStore> {
   const {engine} = parts.config.store
   const opened = engine === 'postgres' ? await openPostgres(parts) : await openSqlite(parts)
@@ -37,6 +35,7 @@ export async function openStore(parts: StoreParts): Promise<OpenedStore> {
 }
 
 async function openSqlite({config, clock, random, events, log}: StoreParts): Promise<OpenedStore> {
+  const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,
     outputKeptBytes: config.limits.outputTailBytes,
@@ -65,6 +64,7 @@ async function openPostgres({config, clock, random, events}: StoreParts): Promis
   const claimed = Ownership.claim(config.dataDirectory)
   if (!claimed.ok) throw new StartRefused(claimed.problem)
   const {ownership} = claimed
+  const {openPostgresStore} = await import('../store/postgres/store.ts')
   const opened = await openPostgresStore({
     url: config.store.url,
     clock,
