@@ -1,4 +1,4 @@
-/** Settings of an agent: values and defaults, refusals, and that docs/agents.md lists them all. */
+/** Settings of an agent: values and defaults, refusals, and that docs/reference/agents.md lists them all. */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
