@@ -1,18 +1,18 @@
-/** What has happened: executions, launches, statistics, and the reset of a job's history. */
-import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
+/** History: executions, launches, statistics, and the reset of a job's history. */
+import {type ExecutionRecord, OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import {DomainError} from '../core/errors.ts'
 import type {DayStatistics, ExecutionQuery, ExecutionView} from '../ports/history-store.ts'
 import type {Page, Slice} from '../ports/page.ts'
-import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
-import {executionUnknown, jobUnknown, known} from './jobs.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import {LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
+import type {OperationsContext} from './context.ts'
+import {executionUnknown, jobUnknown, requireJob} from './jobs.ts'
 
-/** Output that one answer may hold, over all its executions. */
-const ANSWER_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
+/** Output in one reply, over all its executions. */
+const REPLY_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
 
-/** `outputBytes` `null` = the caller did not say. */
+/** `outputBytes` `null` = the request does not limit the output. */
 export type ExecutionsCall = Omit<ExecutionQuery, 'outputBytes'> & {
   readonly outputBytes: number | null
 }
@@ -22,7 +22,7 @@ export interface LaunchWithExecutions {
   readonly executions: readonly ExecutionRecord[]
 }
 
-export function createHistory(store: StoreWithDeadlines) {
+export function createHistory({store}: OperationsContext) {
   /** Throws `job_unknown`. */
   async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
     const read = async (outputBytes: number) => {
@@ -41,21 +41,21 @@ export function createHistory(store: StoreWithDeadlines) {
     )
   }
 
-  /** With all the output that is kept. Throws `job_unknown`, `execution_unknown`. */
+  /** With all stored output. Throws `job_unknown`, `execution_unknown`. */
   async function execution(name: string, id: string): Promise<ExecutionView> {
     const key = parseExecutionId(id)
     const view =
-      key === null ? null : await store.read((data) => data.execution(name, key, KEPT_OUTPUT_BYTES))
+      key === null ? null : await store.read((data) => data.execution(name, key, OUTPUT_KEPT_BYTES))
     if (view === null) throw await executionUnknown(store, name, id)
     return view
   }
 
   /** Deletes the finished executions and resets the counters. Throws `job_unknown`. */
   async function resetHistory(name: string): Promise<JobRecord> {
-    return known(name, await store.write((data) => data.resetHistory(name)))
+    return requireJob(name, await store.write((data) => data.resetHistory(name)))
   }
 
-  /** One row a day, oldest first. */
+  /** One row per day, oldest first. */
   function statistics(days: number): Promise<readonly DayStatistics[]> {
     return store.read((data) => data.statistics(days))
   }
@@ -63,8 +63,7 @@ export function createHistory(store: StoreWithDeadlines) {
   return {executions, busy, execution, resetHistory, statistics}
 }
 
-/** The ledger of a job. */
-export function createLaunches(store: StoreWithDeadlines) {
+export function createLaunches({store}: OperationsContext) {
   /** Newest first. Throws `job_unknown`. */
   async function launches(
     name: string,
@@ -90,7 +89,7 @@ export function createLaunches(store: StoreWithDeadlines) {
       ? await store.read((data) => data.launch(name, group))
       : null
     if (found !== null) return found
-    known(name, await store.read((data) => data.job(name)))
+    requireJob(name, await store.read((data) => data.job(name)))
     throw new DomainError('launch_unknown', `The job "${name}" has no such launch.`)
   }
 
@@ -98,14 +97,15 @@ export function createLaunches(store: StoreWithDeadlines) {
 }
 
 /**
- * Reads with as much output a row as the caller asked for, unless all rows together would be more than an
- * answer may hold: then each gets its equal part, and its `output_truncated` says so.
+ * Reads each row with the requested output. If all rows together may exceed the limit of a reply, every row
+ * gets an equal share, and its `output_truncated` is true.
  */
 async function withinBudget(
-  asked: number | null,
+  requested: number | null,
   read: (outputBytes: number) => Promise<Page<ExecutionView>>,
 ): Promise<Page<ExecutionView>> {
-  if (asked === null || asked <= LISTED_OUTPUT_BYTES) return read(asked ?? LISTED_OUTPUT_BYTES)
+  if (requested === null || requested <= LISTED_OUTPUT_BYTES)
+    return read(requested ?? LISTED_OUTPUT_BYTES)
   const {rows} = await read(0)
-  return read(Math.min(asked, Math.floor(ANSWER_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
+  return read(Math.min(requested, Math.floor(REPLY_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
 }

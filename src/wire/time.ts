@@ -1,9 +1,9 @@
 /**
- * Instants as they travel: RFC 3339 out, RFC 3339 and a little more in. Apart from the schedules, which have
- * their own rules for wall clock times. It never reads the local zone: a time without a zone is UTC.
+ * Timestamps in JSON: RFC 3339 out, RFC 3339 and a little more in. Schedules have their own rules for wall
+ * clock times. The local time zone is never used: a time without a zone is UTC.
  */
 
-/** A time not reached yet, in executions: what clients of this interface test for. */
+/** The timestamp of an execution that has not started or finished. Clients of this API compare with it. */
 export const ZERO_TIME = '0001-01-01T00:00:00Z'
 
 const SHAPE =
@@ -14,14 +14,13 @@ export function formatTime(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** As `formatTime`; `null` stays `null`. */
 export function formatOptionalTime(at: number | null): string | null {
   return at === null ? null : formatTime(at)
 }
 
 /**
- * Reads RFC 3339 with any offset and fraction, or `YYYY-MM-DDTHH:MM[:SS]` as UTC. Answers ms since the epoch
- * (cut, not rounded), or `null` for what is no such time, or no date of the calendar.
+ * Parses RFC 3339 with any offset and fraction, or `YYYY-MM-DDTHH:MM[:SS]` as UTC. Returns ms since the
+ * epoch, truncated; `null` when the text has another form or names no date of the calendar.
  */
 export function parseTime(text: string): number | null {
   const match = SHAPE.exec(text)
@@ -31,22 +30,22 @@ export function parseTime(text: string): number | null {
     .map((part) => Number(part ?? 0))
   if (match[6] === undefined && match[8] !== undefined) return null
   const ms = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'))
-  // 60 is a leap second: RFC 3339 knows it, the calendar here does not, so it is the next second's begin.
+  // RFC 3339 allows 60 for a leap second. `Date` has none: it becomes the start of the next second.
   if (hour > 23 || minute > 59 || second > 60) return null
   const date = new Date(0)
   date.setUTCFullYear(year, month - 1, day)
   if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null
-  const offsetMs = offsetOf(match[8])
+  const offsetMs = parseOffset(match[8])
   if (offsetMs === null) return null
   const at = date.setUTCHours(hour, minute, second, ms) - offsetMs
   return at < FIRST_YEAR || at >= AFTER_LAST_YEAR ? null : at
 }
 
-/** Outside of these years an instant cannot be written back in four digits. */
+/** RFC 3339 writes a year in four digits: other instants could not be formatted again. */
 const FIRST_YEAR = Date.UTC(-1, 12, 1)
 const AFTER_LAST_YEAR = Date.UTC(10_000, 0, 1)
 
-function offsetOf(zone: string | undefined): number | null {
+function parseOffset(zone: string | undefined): number | null {
   if (zone === undefined || zone === 'Z' || zone === 'z') return 0
   const hours = Number(zone.slice(1, 3))
   const minutes = Number(zone.slice(4, 6))

@@ -1,4 +1,4 @@
-/** Times, output, queries: small readers and writers, one line a rule. */
+/** Times, output and query strings, one line per rule. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
@@ -43,14 +43,14 @@ const TIMES: readonly (readonly [string, string | null])[] = [
   ['', null],
 ]
 
-test('times are read by the rules and written in one form', () => {
+test('times are parsed by the rules and formatted in one form', () => {
   for (const [text, expected] of TIMES) {
     const at = parseTime(text)
     assert.equal(at === null ? null : formatTime(at), expected, text)
   }
 })
 
-test('every written time reads back', () => {
+test('every formatted time parses back', () => {
   const instants = fc.integer({min: Date.UTC(0, 0, 1), max: Date.UTC(9999, 11, 31)})
   fc.assert(fc.property(instants, (at) => parseTime(formatTime(at)) === at))
 })
@@ -61,13 +61,13 @@ test('the last bytes never split a character', () => {
     const bytes = Buffer.byteLength(last)
     assert.ok(bytes <= bytesMax && text.endsWith(last))
     assert.equal(cut, last !== text)
-    // One more character would not have fitted.
+    // One more character would not fit.
     if (cut) assert.ok(bytes + 4 > bytesMax)
   })
   fc.assert(law)
 })
 
-test('a character that has not wholly arrived is held back, and nothing else', () => {
+test('only an incomplete character at the end is held back', () => {
   const law = fc.property(fc.string({unit: 'binary'}), fc.nat(200), (text, at) => {
     const bytes = Buffer.from(text.toWellFormed())
     const cut = Math.min(at, bytes.length)
@@ -82,7 +82,7 @@ test('a character that has not wholly arrived is held back, and nothing else', (
   assert.equal(unfinishedBytes(new Uint8Array([0xff])), 1)
 })
 
-test('queries are read leniently and judged by name', () => {
+test('query values are decoded leniently; invalid ones throw by name', () => {
   const query = new Query('a=1&b=&c&d=%zz&e=+x+&a=2&f=false')
   assert.deepEqual(
     [query.first('a'), query.first('b'), query.first('c'), query.first('none')],
@@ -90,17 +90,14 @@ test('queries are read leniently and judged by name', () => {
   )
   assert.equal(query.first('d'), '%zz')
   assert.equal(query.first('e'), ' x ')
-  assert.deepEqual(
-    [query.switched('c'), query.switched('f'), query.switched('none')],
-    [true, false, false],
-  )
+  assert.deepEqual([query.isSet('c'), query.isSet('f'), query.isSet('none')], [true, false, false])
   assert.equal(query.integer('a', 9, {minimum: 0, maximum: 5}), 1)
   assert.equal(query.integer('b', 9, {minimum: 0, maximum: 5}), 9)
   assert.throws(() => query.integer('d', 9, {minimum: 0, maximum: 5}), QueryProblem)
   assert.equal(query.clamped('a', null, {minimum: 3, maximum: 5}), 3)
 })
 
-test('metadata filters come in every spelling', () => {
+test('metadata filters are parsed in every spelling', () => {
   const filters = (text: string) => readJobQuery(new Query(text)).metadata
   const pair = [{key: 'k', value: 'v'}]
   for (const text of [
@@ -120,7 +117,7 @@ test('metadata filters come in every spelling', () => {
   assert.deepEqual(filters('metadata=&metadata[]=&metadata[]'), [])
 })
 
-test('the note of a late result is the last field of an execution, empty when there is none', () => {
+test('late_result is the last field of an execution, empty without one', () => {
   const view = {...anExecution().record, output: new Uint8Array(), outputTruncated: false}
   const none = Object.entries(encodeExecution(view, null)).at(-1)
   assert.deepEqual(none, ['late_result', ''])

@@ -3,6 +3,7 @@
  * one text serves an engine that answers at once and one that answers later. A step never performs I/O,
  * reads a clock or opens a transaction itself: whoever drives it has opened one.
  */
+import {OUTPUT_KEPT_BYTES} from '../../core/execution.ts'
 
 export type Value = string | number | null | Uint8Array
 export type Values = readonly Value[]
@@ -108,4 +109,4 @@ export interface Transaction {
   readonly limits: StoreLimits
 }
 
-export const DEFAULT_LIMITS: StoreLimits = {outputKeptBytes: 256 * 1024}
+export const DEFAULT_LIMITS: StoreLimits = {outputKeptBytes: OUTPUT_KEPT_BYTES}
