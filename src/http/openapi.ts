@@ -19,7 +19,7 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** Absent = `protected`. */
     access?: Access
-    /** Errors are text, as the API contract wants for a submit. */
+    /** Errors are text, as the API contract requires for a submit. */
     submit?: boolean
     /** The route parses its multipart body itself. */
     ownBody?: boolean
