@@ -7,6 +7,7 @@ import type {TSchema} from 'typebox'
 import {Compile, type Validator} from 'typebox/compile'
 import type {JobCounters, JobSpec, StringMap} from '../core/job.ts'
 import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
+import {parseTime} from '../lib/rfc3339.ts'
 import {
   CONFIG_ENTRIES_MAX,
   JobDefinition,
@@ -16,7 +17,7 @@ import {
 } from './job.ts'
 import {isLongerThan, isObject} from './json.ts'
 import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'
-import {parseTime, ZERO_TIME} from './time.ts'
+import {ZERO_TIME} from './time.ts'
 
 export type JobResult =
   | {

@@ -4,7 +4,8 @@
  */
 import Type, {type Static} from 'typebox'
 import type {JobRecord} from '../core/job.ts'
-import {METADATA_MAX, NAME_LENGTH_MAX, SCHEDULE_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
+import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
+import {METADATA_MAX, NAME_CHARACTER, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
 import {formatOptionalTime} from './time.ts'
 
@@ -17,8 +18,6 @@ const ZONE_LENGTH_MAX = 64
 const TIME_LENGTH_MAX = 64
 const EXECUTOR_LENGTH_MAX = 64
 const DURATION_LENGTH_MAX = 64
-
-const NAME_PATTERN = '^[\\p{Ll}0-9_-]+$'
 
 const ABOUT = {
   name: 'Unique name. Lower-case letters of any alphabet, digits, underscore and dash.',
@@ -100,7 +99,7 @@ export const JobDefinition = Type.Object(
       description: ABOUT.name,
       minLength: 1,
       maxLength: NAME_LENGTH_MAX,
-      pattern: NAME_PATTERN,
+      pattern: `^${NAME_CHARACTER}+$`,
     }),
     displayname: MayBeUnset(
       Type.String({description: ABOUT.displayname, maxLength: DISPLAYNAME_LENGTH_MAX}),
