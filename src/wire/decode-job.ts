@@ -10,6 +10,7 @@ import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
 import {parseTime} from '../lib/rfc3339.ts'
 import {
   CONFIG_ENTRIES_MAX,
+  DEFAULT_MAX_LATENESS,
   JobDefinition,
   type JobDefinitionJson,
   PROCESSORS_MAX,
@@ -27,9 +28,13 @@ export type JobResult =
       /** Unknown fields, in the order sent. */
       readonly ignoredFields: readonly string[]
     }
-  | {readonly ok: false; readonly problem: string}
+  | Problem
 
-const DEFAULT_MAX_LATENESS = '24h'
+interface Problem {
+  readonly ok: false
+  readonly problem: string
+}
+
 const SHELL = 'shell'
 const SHOWN_LENGTH_MAX = 64
 
@@ -50,34 +55,34 @@ const CHECKS: readonly (readonly [string, TSchema, Validator])[] = Object.entrie
   .filter(([field]) => !CUSTOM_FIELDS.has(field))
   .map(([field, schema]) => [field, schema, Compile(schema)])
 
-/** Ends decoding with a problem. Caught in this file. */
+/** Ends decoding with a problem. Only `problemOr` catches it. */
 class ParseError extends Error {}
 
 /** Decodes one definition. `body` is a value from `readJson`. */
 export function decodeJob(body: unknown): JobResult {
-  try {
-    return readJob(body)
-  } catch (error) {
-    if (error instanceof ParseError) return {ok: false, problem: error.message}
-    throw error
-  }
+  return problemOr(() => readJob(body))
 }
 
-export type CountersResult =
-  | {readonly ok: true; readonly counters: JobCounters}
-  | {readonly ok: false; readonly problem: string}
+export type CountersResult = {readonly ok: true; readonly counters: JobCounters} | Problem
 
 /** Decodes the counters of a job in a restore file. A missing counter is 0, a missing time `null`. */
 export function decodeCounters(body: unknown): CountersResult {
   const fields = isObject(body) ? body : {}
-  try {
+  return problemOr(() => {
     const counters = {
       successCount: readCount('success_count', fields.success_count),
       errorCount: readCount('error_count', fields.error_count),
       lastSuccess: readTime('last_success', fields.last_success),
       lastError: readTime('last_error', fields.last_error),
     }
-    return {ok: true, counters}
+    return {ok: true as const, counters}
+  })
+}
+
+/** The result of `read`, or the problem of a `ParseError`. */
+function problemOr<Result>(read: () => Result): Result | Problem {
+  try {
+    return read()
   } catch (error) {
     if (error instanceof ParseError) return {ok: false, problem: error.message}
     throw error
@@ -186,7 +191,7 @@ function readProcessors(value: unknown, warnings: string[]): Record<string, Stri
   return processors
 }
 
-/** Top-level `command` and `shell` are the older form of the shell executor. `executor_config` wins. */
+/** Top-level `command` and `shell` are an older form. A non-empty value in `executor_config` wins. */
 function readExecutor(
   fields: JobDefinitionJson,
   warnings: string[],

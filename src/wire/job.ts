@@ -12,6 +12,7 @@ import {formatOptionalTime} from './time.ts'
 export const RETRIES_MAX = 100
 export const CONFIG_ENTRIES_MAX = 64
 export const PROCESSORS_MAX = 16
+export const DEFAULT_MAX_LATENESS = '24h'
 const DISPLAYNAME_LENGTH_MAX = 1_024
 const OWNER_LENGTH_MAX = 320
 const ZONE_LENGTH_MAX = 64
@@ -152,7 +153,7 @@ export const JobDefinition = Type.Object(
       Type.String({
         description: ABOUT.max_lateness,
         maxLength: DURATION_LENGTH_MAX,
-        default: '24h',
+        default: DEFAULT_MAX_LATENESS,
       }),
     ),
     on_disconnect: MayBeUnset(
