@@ -60,8 +60,8 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     events,
     ready: () => readiness.check(store, parts.isLeader()),
     metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
-    failed: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
-    answered: (answer) => metrics.answered(answer),
+    onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
+    onReply: (reply) => metrics.answered(reply),
     agents,
     bodyBytesMax: config.limits.bodyBytesMax,
     restoreBytesMax: config.limits.restoreBytesMax,
@@ -92,6 +92,7 @@ function operationsOf(parts: ListenerParts) {
     settings: {
       defaultTimezone: () => zone,
       dataDirectory: config.dataDirectory,
+      jobBytesMax: config.limits.bodyBytesMax,
       tokenConfigured: config.token !== null,
       runsAsRoot: process.geteuid?.() === 0,
     },

@@ -3,6 +3,7 @@
  * so that they can be read together. Some only make sense in relation to others; those relations are asserted
  * at every start.
  */
+import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
 import {assert} from '../lib/assert.ts'
 
 const KIB = 1024
@@ -25,7 +26,7 @@ export const LIMITS = {
   },
   restoreBytesMax: {value: 256 * MIB, reason: 'some hundred thousand jobs in one file'},
   outputTailBytes: {
-    value: 256 * KIB,
+    value: OUTPUT_KEPT_BYTES,
     reason: 'a long stack trace and its surroundings, for each of a hundred launches of a job',
   },
   outputFlushBytes: {value: 64 * KIB, reason: 'a crash loses at most this much of what was shown'},

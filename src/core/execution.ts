@@ -3,6 +3,9 @@
 export type FinalStatus = 'succeeded' | 'failed' | 'timed_out' | 'cancelled' | 'lost'
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
 
+/** Limit on the stored output of one execution: its last bytes are kept. */
+export const OUTPUT_KEPT_BYTES = 256 * 1024
+
 /** Identity of an execution inside the store: unique by all three. */
 export interface ExecutionKey {
   readonly group: number

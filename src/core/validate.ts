@@ -5,16 +5,17 @@
  */
 import {parseDuration} from '../lib/duration.ts'
 import type {JobSpec} from './job.ts'
-import {parseSchedule} from './schedule/parse.ts'
+import {parseSchedule, SCHEDULE_LENGTH_MAX} from './schedule/parse.ts'
 import {parseTag} from './target.ts'
 import {isKnownZone} from './schedule/zone.ts'
 
 export const NAME_LENGTH_MAX = 128
-export const SCHEDULE_LENGTH_MAX = 256
 export const TAGS_MAX = 64
 export const METADATA_MAX = 64
 
-const NAME_CHARACTER = /^[\p{Ll}0-9_-]$/u
+/** One character of a name, as the source of a regular expression with the flag `u`. */
+export const NAME_CHARACTER = '[\\p{Ll}0-9_-]'
+const IS_NAME_CHARACTER = new RegExp(`^${NAME_CHARACTER}$`, 'u')
 const ADDRESS_LIKE = /^[^\s@]+@[^\s@]+$/
 
 export interface ValidationContext {
@@ -36,7 +37,7 @@ export function nameProblem(name: string): string | null {
   const characters = [...name]
   if (characters.length > NAME_LENGTH_MAX)
     return `name: is ${characters.length} characters long; at most ${NAME_LENGTH_MAX} are allowed`
-  const bad = characters.findIndex((character) => !NAME_CHARACTER.test(character))
+  const bad = characters.findIndex((character) => !IS_NAME_CHARACTER.test(character))
   if (bad === -1) return null
   return (
     `name: the character ${JSON.stringify(characters[bad])} at position ${bad + 1} is not allowed; ` +

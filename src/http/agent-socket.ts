@@ -1,49 +1,40 @@
 /**
- * The door for agents: a WebSocket at one path, with the same questions asked of the request as of every
- * other (host name, token, origin), answered in HTTP before anything is opened. Bounds what a connection may
- * cost; what is said over it is for the hub.
+ * The WebSocket endpoint for agents. Its upgrade requests are authenticated like all requests, before a
+ * connection is opened. This file limits what a connection may cost (backpressure, message size, hello
+ * timeout); the hub handles the messages.
  */
 import {STATUS_CODES, type IncomingMessage} from 'node:http'
 import type {Duplex} from 'node:stream'
 import type {FastifyInstance} from 'fastify'
 import ipaddr from 'ipaddr.js'
 import {WebSocketServer, type RawData, type WebSocket} from 'ws'
+import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH} from '../agents/protocol.ts'
+import type {AgentHub} from '../agents/server/hub.ts'
 import {DomainError} from '../core/errors.ts'
 import type {Clock} from '../ports/runtime.ts'
-import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH, type ServerMessage} from '../agents/protocol.ts'
 import type {Authenticator} from './auth.ts'
-import {refusalAnswer} from './errors.ts'
+import {errorReply} from './errors.ts'
 
-/** What takes in the agents; the composition root gives the cluster's. */
-export interface AgentAdmissionOptions {
-  connect(peer: {
-    readonly address: string
-    readonly port: number
-    send(message: ServerMessage): void
-    close(why: string): void
-  }): {receive(text: string): Promise<void>; closed(): void}
-  /** Sends every agent to another server. */
-  stop(): Promise<void>
-}
-
-/** Some 20 KB each; more agents than a server of one process serves well. */
-export const AGENTS_MAX = 2_000
-/** Questions of one agent under way: beyond this its socket is not read until some are answered. */
-const QUESTIONS_MAX = 32
-/** Answers the agent has not read yet: beyond this it is asked no further until it has. */
-const UNREAD_BYTES_SOFT = 2 ** 20
-/** Beyond this, with the answers to what it had asked by then, it is cut. */
-const UNREAD_BYTES_MAX = 64 * 2 ** 20
-/** A connection on which no hello came by then is closed. */
-const HELLO_MS = 5_000
-/** Closed in order, the other side gets this long to do the same. */
-const CLOSE_MS = 1_000
+/** Some 20 KB each; more agents than one server process serves well. */
+const AGENTS_MAX = 2_000
+/** Requests of one agent in progress. Beyond it, its socket is not read until some are answered. */
+const REQUESTS_MAX = 32
+/** Unsent replies to one agent. Beyond it, its socket is not read until it has read some. */
+const UNSENT_BYTES_SOFT = 2 ** 20
+/** Beyond it, with the replies to all requests in progress, the connection is terminated. */
+const UNSENT_BYTES_MAX = 64 * 2 ** 20
+/** A connection without a first message by then is closed. */
+const HELLO_TIMEOUT_MS = 5_000
+/** Time for the peer to complete the close handshake. */
+const CLOSE_TIMEOUT_MS = 1_000
 /** Codes of RFC 6455, section 7.4.1. */
-const CLOSED = {normally: 1000, noText: 1003, unwanted: 1008} as const
-/** What a close frame has room for. */
+const CLOSE_CODES = {normal: 1000, unsupportedData: 1003, policyViolation: 1008} as const
+/** Limit of RFC 6455 for the reason in a close frame. */
 const REASON_BYTES_MAX = 123
 
-/** Only these leave the ordinary way; others that name an upgrade are answered as if they did not. */
+type Agents = Pick<AgentHub, 'connect' | 'stop'>
+
+/** True for the upgrade to this endpoint. Other requests are served as if they named no upgrade. */
 export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {
   const path = (url ?? '').split('?', 1)[0]!.replace(/\/+$/, '')
   return path === AGENT_PATH && headers.upgrade?.toLowerCase() === 'websocket'
@@ -52,10 +43,10 @@ export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {
 export function listenForAgents(
   app: FastifyInstance,
   {
-    door,
-    gate,
+    hub,
+    authenticator,
     clock,
-  }: {readonly door: AgentAdmissionOptions; readonly gate: Authenticator; readonly clock: Clock},
+  }: {readonly hub: Agents; readonly authenticator: Authenticator; readonly clock: Clock},
 ): void {
   const sockets = new WebSocketServer({
     noServer: true,
@@ -65,42 +56,46 @@ export function listenForAgents(
   })
   let isClosing = false
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    // A connection that breaks while it is being refused is nobody's concern.
+    // A connection that breaks during the error reply needs no further handling.
     socket.on('error', () => socket.destroy())
-    const refusal = refusalOf(request, gate, isClosing || sockets.clients.size >= AGENTS_MAX)
-    if (refusal !== null) return refuse(socket, refusal)
+    const isFull = isClosing || sockets.clients.size >= AGENTS_MAX
+    const refusal = upgradeRefusal(request, authenticator, isFull)
+    if (refusal !== null) return rejectUpgrade(socket, refusal)
     sockets.handleUpgrade(request, socket, head, (webSocket) =>
-      serve(webSocket, request, door, clock),
+      serve(webSocket, request, hub, clock),
     )
   })
   app.addHook('preClose', async () => {
     isClosing = true
-    await door.stop()
+    await hub.stop()
     await allClosed(sockets, clock)
   })
 }
 
-function refusalOf(
+function upgradeRefusal(
   request: IncomingMessage,
-  gate: Authenticator,
+  authenticator: Authenticator,
   isFull: boolean,
 ): DomainError | null {
   const {headers, httpVersion, socket} = request
-  const refusal = gate.refusal({
+  const refusal = authenticator.refusal({
     method: 'GET',
     headers,
     httpVersion,
     address: socket.remoteAddress ?? '',
-    access: 'guarded',
-    streams: true,
+    access: 'protected',
+    isStream: true,
   })
   if (refusal !== null || !isFull) return refusal
-  const sentence = `This server has ${AGENTS_MAX} agents or is about to end; ask another one.`
-  return new DomainError('too_many_agents', sentence, {retryAfterSeconds: 5})
+  return new DomainError(
+    'too_many_agents',
+    `The agent cannot connect: the server has ${AGENTS_MAX} agents or shuts down. Use another server.`,
+    {retryAfterSeconds: 5},
+  )
 }
 
-function refuse(socket: Duplex, refusal: DomainError): void {
-  const {status, contentType, body, headers} = refusalAnswer(refusal, false, false)
+function rejectUpgrade(socket: Duplex, refusal: DomainError): void {
+  const {status, contentType, body, headers} = errorReply(refusal, false, false)
   const lines = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
     'connection: close',
@@ -111,70 +106,66 @@ function refuse(socket: Duplex, refusal: DomainError): void {
   socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
 }
 
-function serve(
-  webSocket: WebSocket,
-  {socket}: IncomingMessage,
-  door: AgentAdmissionOptions,
-  clock: Clock,
-): void {
-  let underWay = 0
-  let hasSpoken = false
-  const close = (code: number, why: string) => {
-    webSocket.close(code, shortened(why))
-    clock.after(CLOSE_MS, () => webSocket.terminate())
+function serve(webSocket: WebSocket, {socket}: IncomingMessage, hub: Agents, clock: Clock): void {
+  let requestsInProgress = 0
+  let hasSentMessage = false
+  const close = (code: number, reason: string) => {
+    webSocket.close(code, shortened(reason))
+    clock.after(CLOSE_TIMEOUT_MS, () => webSocket.terminate())
   }
-  // One that asks faster than it reads, or than the store answers, waits.
-  const pace = () => {
-    const isBehind = underWay >= QUESTIONS_MAX || webSocket.bufferedAmount > UNREAD_BYTES_SOFT
+  // Backpressure: stops reading while the agent sends faster than it reads, or than the store answers.
+  const applyBackpressure = () => {
+    const isBehind =
+      requestsInProgress >= REQUESTS_MAX || webSocket.bufferedAmount > UNSENT_BYTES_SOFT
     if (isBehind) webSocket.pause()
     else webSocket.resume()
   }
-  const connection = door.connect({
+  const connection = hub.connect({
     address: plainAddress(socket.remoteAddress ?? ''),
     port: socket.remotePort ?? 0,
     send: (message) => {
       if (webSocket.readyState !== webSocket.OPEN) return
-      webSocket.send(JSON.stringify(message), pace)
-      if (webSocket.bufferedAmount > UNREAD_BYTES_MAX) webSocket.terminate()
+      webSocket.send(JSON.stringify(message), applyBackpressure)
+      if (webSocket.bufferedAmount > UNSENT_BYTES_MAX) webSocket.terminate()
     },
-    close: (why) => close(CLOSED.normally, why),
+    close: (reason) => close(CLOSE_CODES.normal, reason),
   })
-  const silence = clock.after(HELLO_MS, () => {
-    if (!hasSpoken) close(CLOSED.unwanted, 'the agent did not introduce itself in time')
+  const helloTimer = clock.after(HELLO_TIMEOUT_MS, () => {
+    if (!hasSentMessage) close(CLOSE_CODES.policyViolation, 'the agent sent no hello in time')
   })
   webSocket.on('message', (data: RawData, isBinary: boolean) => {
-    if (isBinary) return close(CLOSED.noText, 'only texts are understood')
-    hasSpoken = true
-    underWay += 1
-    pace()
+    if (isBinary) return close(CLOSE_CODES.unsupportedData, 'only text messages are supported')
+    hasSentMessage = true
+    requestsInProgress += 1
+    applyBackpressure()
     void connection.receive(textOf(data)).then(() => {
-      underWay -= 1
-      pace()
+      requestsInProgress -= 1
+      applyBackpressure()
     })
   })
-  // What is too large or against the protocol is already being answered with a close frame that says so.
-  webSocket.on('error', () => clock.after(CLOSE_MS, () => webSocket.terminate()))
+  // For a message that is too large or violates the protocol, ws itself sends the close frame.
+  webSocket.on('error', () => clock.after(CLOSE_TIMEOUT_MS, () => webSocket.terminate()))
   webSocket.on('close', () => {
-    silence.cancel()
+    helloTimer.cancel()
     connection.closed()
   })
 }
 
-/** Cut between characters. */
-function shortened(text: string): string {
-  const bytes = Buffer.from(text)
-  if (bytes.length <= REASON_BYTES_MAX) return text
+/** The reason of a close frame, without splitting a character. */
+function shortened(reason: string): string {
+  const bytes = Buffer.from(reason)
+  if (bytes.length <= REASON_BYTES_MAX) return reason
   return bytes
     .subarray(0, REASON_BYTES_MAX)
     .toString('utf8')
     .replace(/\uFFFD$/, '')
 }
 
-/** Resolves when no connection is open, by force after a while. */
+/** Resolves when no connection is open. Terminates those that are open after `CLOSE_TIMEOUT_MS`. */
 async function allClosed(sockets: WebSocketServer, clock: Clock): Promise<void> {
   const open = [...sockets.clients]
   if (open.length === 0) return
-  const timer = clock.after(CLOSE_MS, () => {
+  const timer = clock.after(CLOSE_TIMEOUT_MS, () => {
     for (const socket of open) socket.terminate()
   })
   await Promise.all(
@@ -185,7 +176,7 @@ async function allClosed(sockets: WebSocketServer, clock: Clock): Promise<void> 
   timer.cancel()
 }
 
-/** An IPv4 address that came in by an IPv6 socket is shown as what it is. */
+/** An IPv4 address without the prefix that an IPv6 socket gives it. */
 function plainAddress(address: string): string {
   return ipaddr.isValid(address) ? ipaddr.process(address).toString() : address
 }

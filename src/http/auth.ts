@@ -1,6 +1,6 @@
 /**
- * Who is let in: host name, token or loopback, and no foreign web page. Judged before anything of the
- * request's body is read. What a caller who was let in may do is not decided here.
+ * Authentication of requests: host name, then token or loopback address, then origin (CSRF protection). It
+ * runs before the body is read. There is no authorization: an authenticated client may do everything.
  */
 import {createHash, timingSafeEqual} from 'node:crypto'
 import type {IncomingHttpHeaders} from 'node:http'
@@ -9,21 +9,21 @@ import ipaddr from 'ipaddr.js'
 import {DomainError} from '../core/errors.ts'
 import type {Clock} from '../ports/runtime.ts'
 
-/** `open`: anyone. `guarded`: a token once one is configured, else this machine only. */
-export type Access = 'open' | 'guarded'
+/** `protected`: needs the token; without a configured token, a client on this machine. */
+export type Access = 'public' | 'protected'
 
 export interface AuthRequest {
   readonly method: string
   readonly headers: IncomingHttpHeaders
   readonly httpVersion: string
-  /** Of the connection, never of a header. */
+  /** Peer address of the connection, never from a header. */
   readonly address: string
   readonly access: Access
-  /** A stream that a foreign page must not listen to, although reading changes nothing. */
-  readonly streams: boolean
+  /** The reply is an event stream. Pages of other sites must not read it, although it changes nothing. */
+  readonly isStream: boolean
 }
 
-export interface AccessOptions {
+export interface AuthenticatorOptions {
   readonly nodeName: string
   readonly token: string | null
   readonly allowHosts: readonly string[]
@@ -34,33 +34,35 @@ const TOKEN_HEADERS = ['x-service-token', 'x-dkron-token'] as const
 const BEARER = /^bearer +(\S+) *$/i
 const PROXY_HEADERS = ['forwarded', 'x-real-ip', 'via']
 const PROXY_PREFIX = 'x-forwarded-'
-const READING_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
+const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const FOREIGN_SITES: ReadonlySet<string> = new Set(['cross-site', 'same-site'])
 
 export class Authenticator {
   readonly #hosts: ReadonlySet<string>
   readonly #tokenDigest: Buffer | null
-  readonly #failures: AuthRateLimit
+  readonly #rateLimit: AuthRateLimit
 
-  constructor(options: AccessOptions) {
+  constructor(options: AuthenticatorOptions) {
     const names = ['localhost', options.nodeName, ...options.allowHosts]
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.#tokenDigest = options.token === null ? null : digest(options.token)
-    this.#failures = new AuthRateLimit(options.clock)
+    this.#rateLimit = new AuthRateLimit(options.clock)
   }
 
   /**
-   * `null` = let in. The order is host, token, origin: a refusal tells no more than its own step has seen.
+   * `null` = accepted. Checks run in the order host, token, origin: an error reveals nothing about the checks
+   * after it.
    */
-  refusal(asking: AuthRequest): DomainError | null {
-    return this.#hostRefusal(asking) ?? this.#callerRefusal(asking) ?? originRefusal(asking)
+  refusal(request: AuthRequest): DomainError | null {
+    return this.#hostRefusal(request) ?? this.#tokenRefusal(request) ?? originRefusal(request)
   }
 
-  /** Whether the caller may learn names: it has shown the token, or none is configured. */
-  isKnown(asking: Pick<AuthRequest, 'headers'>): boolean {
-    return this.#tokenDigest === null || this.#hasToken(asking.headers, this.#tokenDigest)
+  /** True with a valid token, or when none is configured. Only then a public route shows the node's name. */
+  isAuthenticated(headers: IncomingHttpHeaders): boolean {
+    return this.#tokenDigest === null || hasToken(headers, this.#tokenDigest)
   }
 
+  /** Rejects unknown host names, which DNS rebinding attacks use. */
   #hostRefusal({headers, httpVersion}: AuthRequest): DomainError | null {
     const {host} = headers
     if (host === undefined)
@@ -71,68 +73,64 @@ export class Authenticator {
     if (name !== null && (isIP(name) !== 0 || this.#hosts.has(name.toLowerCase()))) return null
     return new DomainError(
       'host_not_served',
-      'This server does not answer under that host name; start it with --allow-host to allow it.',
+      'The host name of the request is not allowed. Start the server with --allow-host to allow it.',
     )
   }
 
-  #callerRefusal(asking: AuthRequest): DomainError | null {
-    if (asking.access === 'open') return null
-    if (this.#tokenDigest === null) return strangerRefusal(asking)
-    if (this.#hasToken(asking.headers, this.#tokenDigest)) return null
-    if (this.#failures.count(asking.address))
+  #tokenRefusal(request: AuthRequest): DomainError | null {
+    if (request.access === 'public') return null
+    if (this.#tokenDigest === null) return remoteRefusal(request)
+    if (hasToken(request.headers, this.#tokenDigest)) return null
+    if (this.#rateLimit.recordFailure(request.address))
       return new DomainError(
         'too_many_failures',
-        'Too many requests without a valid token came from this address; wait a little.',
-        {retryAfterSeconds: WINDOW_MS / 1000},
+        'Rate limit: too many requests without a valid token from this address. Retry later.',
+        {retryAfterSeconds: FAILURE_WINDOW_MS / 1000},
       )
     return new DomainError(
       'token_required',
-      'A valid token is required; send it in the header X-Service-Token.',
+      'A valid token is required. Send it in the header X-Service-Token.',
     )
-  }
-
-  /**
-   * Every token sent is compared, and always in the same time, so that neither order nor text can be felt
-   * for.
-   */
-  #hasToken(headers: IncomingHttpHeaders, expected: Buffer): boolean {
-    const presented = TOKEN_HEADERS.map((name) => headers[name]).flat()
-    presented.push(BEARER.exec(headers.authorization ?? '')?.[1])
-    let found = false
-    for (const token of presented) {
-      if (token === undefined) continue
-      if (timingSafeEqual(digest(token), expected)) found = true
-    }
-    return found
   }
 }
 
-/** Without a token: this machine only, and nobody whom a proxy on this machine only relays. */
-function strangerRefusal({headers, address}: AuthRequest): DomainError | null {
+/** Compares every token in the request, each in constant time, so that timing reveals nothing. */
+function hasToken(headers: IncomingHttpHeaders, expected: Buffer): boolean {
+  const tokens = TOKEN_HEADERS.map((name) => headers[name]).flat()
+  tokens.push(BEARER.exec(headers.authorization ?? '')?.[1])
+  let isFound = false
+  for (const token of tokens) {
+    if (token === undefined) continue
+    if (timingSafeEqual(digest(token), expected)) isFound = true
+  }
+  return isFound
+}
+
+/** Without a token only this machine is served, and no remote client behind a proxy on this machine. */
+function remoteRefusal({headers, address}: AuthRequest): DomainError | null {
   if (!isLoopback(address))
     return new DomainError(
       'token_not_configured',
-      'Without a token only this machine is served; set a token with --token.',
+      'Only clients on this machine are served: no token is configured. Set one with --token.',
     )
-  const relayed = Object.keys(headers).find(
+  const proxyHeader = Object.keys(headers).find(
     (name) => PROXY_HEADERS.includes(name) || name.startsWith(PROXY_PREFIX),
   )
-  if (relayed === undefined) return null
+  if (proxyHeader === undefined) return null
   return new DomainError(
     'token_not_configured',
-    `The request came through a proxy (it has the header ${relayed}); set a token with --token.`,
+    `Requests through a proxy are not served: no token is configured, and the request has the header ` +
+      `${proxyHeader}. Set a token with --token.`,
   )
 }
 
-/**
- * What a page of another site makes a browser send is refused when it would change, or listen to, something.
- */
-function originRefusal({method, headers, streams}: AuthRequest): DomainError | null {
-  if (READING_METHODS.has(method) && !streams) return null
+/** CSRF protection: a page of another site must not change anything and must not read a stream. */
+function originRefusal({method, headers, isStream}: AuthRequest): DomainError | null {
+  if (SAFE_METHODS.has(method) && !isStream) return null
   const site = headers['sec-fetch-site']
-  const foreignSite = typeof site === 'string' && FOREIGN_SITES.has(site.toLowerCase())
-  if (!foreignSite && isOwnOrigin(headers.origin, headers.host)) return null
-  return new DomainError('origin_refused', 'Requests from other web sites are refused.')
+  const isForeign = typeof site === 'string' && FOREIGN_SITES.has(site.toLowerCase())
+  if (!isForeign && isOwnOrigin(headers.origin, headers.host)) return null
+  return new DomainError('origin_refused', 'Requests from other web sites are not allowed.')
 }
 
 function isOwnOrigin(origin: string | undefined, host: string | undefined): boolean {
@@ -141,7 +139,7 @@ function isOwnOrigin(origin: string | undefined, host: string | undefined): bool
   return url !== null && url.host !== '' && url.host === host?.toLowerCase()
 }
 
-/** The name or address of a Host header, without port and brackets; `null` when it has no such form. */
+/** The name or address of a Host header, without port and brackets; `null` when it is malformed. */
 function hostName(host: string): string | null {
   const match = /^(?:\[([0-9a-f:.]+)\]|([^:[\]/@\s]+))(?::\d{1,5})?$/i.exec(host)
   return match === null ? null : (match[1] ?? match[2] ?? null)
@@ -155,22 +153,20 @@ function digest(token: string): Buffer {
   return createHash('sha256').update(token).digest()
 }
 
-/*
- * How often an address failed to show a valid token lately. Only failures are counted and only failures are
- * held back: whoever has a valid token is never slowed down by somebody else behind the same address.
- * Bounded, forgetful.
- */
-
 export const FAILURES_MAX = 200
-export const WINDOW_MS = 10_000
-/** Addresses remembered at once; the one seen first goes first. */
-const ADDRESSES_MAX = 10_000
+export const FAILURE_WINDOW_MS = 10_000
+/** Bounds the memory. The oldest window is dropped first. */
+const NETWORKS_MAX = 10_000
 
 interface Window {
-  readonly since: number
-  count: number
+  readonly startedAt: number
+  failures: number
 }
 
+/**
+ * Rate limit for failed authentication, by client network, in fixed windows. Only failures count and only
+ * failures are limited: a client with a valid token is never slowed down by others behind its address.
+ */
 export class AuthRateLimit {
   readonly #clock: Clock
   readonly #windows = new Map<string, Window>()
@@ -179,27 +175,27 @@ export class AuthRateLimit {
     this.#clock = clock
   }
 
-  /** Counts one failure; true when the address has had more than it may have within the window. */
-  count(address: string): boolean {
-    const place = placeOf(address)
+  /** Counts one failure. True when the network exceeds the limit. */
+  recordFailure(address: string): boolean {
+    const network = networkOf(address)
     const now = this.#clock.monotonicMs()
-    const known = this.#windows.get(place)
-    if (known !== undefined && now - known.since < WINDOW_MS) {
-      known.count += 1
-      return known.count > FAILURES_MAX
+    const window = this.#windows.get(network)
+    if (window !== undefined && now - window.startedAt < FAILURE_WINDOW_MS) {
+      window.failures += 1
+      return window.failures > FAILURES_MAX
     }
-    this.#windows.delete(place)
-    if (this.#windows.size >= ADDRESSES_MAX) {
+    this.#windows.delete(network)
+    if (this.#windows.size >= NETWORKS_MAX) {
       const [oldest] = this.#windows.keys()
       if (oldest !== undefined) this.#windows.delete(oldest)
     }
-    this.#windows.set(place, {since: now, count: 1})
+    this.#windows.set(network, {startedAt: now, failures: 1})
     return false
   }
 }
 
-/** An IPv6 host has a whole /64 to choose its addresses from, so that counts as one place. */
-function placeOf(address: string): string {
+/** One IPv4 address, or an IPv6 /64: an IPv6 host may use any address of its /64. */
+function networkOf(address: string): string {
   if (!ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)
   return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString()

@@ -1,6 +1,6 @@
 /**
- * Errors as answers: a problem document (RFC 9457), or one line of text for what a submit decides. Everything
- * that is not a refusal is a fault of ours: 500 with an id and nothing about its inside.
+ * Error replies: a problem document (RFC 9457), or one line of text for errors of a submit. An error that is
+ * neither a `DomainError` nor the client's fault is internal: status 500 with an id, and no details.
  */
 import type {Socket} from 'node:net'
 import {DomainError, REFUSAL_TITLES, type RefusalCode} from '../core/errors.ts'
@@ -10,8 +10,12 @@ import {QueryProblem} from '../wire/query.ts'
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8'
 export const TEXT_TYPE = 'text/plain; charset=utf-8'
 
-/** What a submit does not decide itself, and so answers like every other route. */
-const NEVER_TEXT: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
+const ALWAYS_PROBLEM: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
+
+/** Statuses that are a problem document even as the reply to a submit. */
+export function isAlwaysProblem(status: number): boolean {
+  return ALWAYS_PROBLEM.has(status)
+}
 
 /** The HTTP status of every error code. */
 export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
@@ -66,25 +70,26 @@ export interface ErrorReply {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** `errorOf` for refusals; faults need an id, see `faultAnswer`. `asText` = the route is a submit. */
-export function refusalAnswer(refusal: DomainError, asText: boolean, pretty: boolean): ErrorReply {
+/** `asText` = the route is a submit. */
+export function errorReply(refusal: DomainError, asText: boolean, pretty: boolean): ErrorReply {
   const status = REFUSAL_STATUSES[refusal.code]
   const headers: Record<string, string> = {}
   if (refusal.retryAfterSeconds !== null)
     headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
   if (status === 401) headers['www-authenticate'] = 'Bearer realm="belfry"'
-  if (asText && !NEVER_TEXT.has(status))
+  if (asText && !isAlwaysProblem(status))
     return {status, contentType: TEXT_TYPE, body: `${refusal.message}\n`, headers}
-  const body = problemText(problemOf(refusal.code, refusal.message, refusal.members), pretty)
+  const problem = problemOf(refusal.code, refusal.message, refusal.members)
+  const body = JSON.stringify(problem, null, pretty ? 2 : undefined)
   return {status, contentType: PROBLEM_TYPE, body, headers}
 }
 
-/** What the caller is told of a fault: only the id under which it is in the log. */
-export function faultRefusal(id: string): DomainError {
+/** The reply to an internal error shows only the id, under which the log has the error. */
+export function internalError(id: string): DomainError {
   return new DomainError('internal', `Internal error, try again later (id ${id})`, {members: {id}})
 }
 
-/** The refusal that an error is, or `null` for a fault of ours. */
+/** The error as a `DomainError`; `null` for an internal error. */
 export function asRefusal(error: unknown): DomainError | null {
   if (error instanceof DomainError) return error
   if (error instanceof QueryProblem)
@@ -92,51 +97,48 @@ export function asRefusal(error: unknown): DomainError | null {
   const status = clientStatusOf(error)
   if (status === null) return null
   if (status === 413) return tooLarge(error)
-  return new DomainError('request_malformed', 'The request is not well formed.', {cause: error})
+  return new DomainError('request_malformed', 'The request is malformed.', {cause: error})
 }
 
 export function tooLarge(cause?: unknown): DomainError {
-  return new DomainError('body_too_large', 'The body is larger than this route accepts.', {cause})
+  return new DomainError('body_too_large', 'The body exceeds the limit of this route.', {cause})
 }
 
-export function problemOf(
+function problemOf(
   code: RefusalCode,
   detail: string,
   members: Readonly<Record<string, unknown>> = {},
 ): ProblemJson {
-  const [status, title] = [REFUSAL_STATUSES[code], REFUSAL_TITLES[code]]
-  return {...members, type: `urn:belfry:error:${code}`, title, status, detail, code}
+  return {
+    ...members,
+    type: `urn:belfry:error:${code}`,
+    title: REFUSAL_TITLES[code],
+    status: REFUSAL_STATUSES[code],
+    detail,
+    code,
+  }
 }
 
-function problemText(problem: ProblemJson, pretty: boolean): string {
-  return JSON.stringify(problem, null, pretty ? 2 : undefined)
-}
-
-/**
- * Errors of the framework and its plugins carry the status they mean; only the caller's mistakes are told.
- */
+/** Errors of Fastify and its plugins carry a status. `null` unless it blames the client. */
 function clientStatusOf(error: unknown): number | null {
   if (typeof error !== 'object' || error === null || !('statusCode' in error)) return null
   const {statusCode} = error
   return typeof statusCode === 'number' && statusCode >= 400 && statusCode < 500 ? statusCode : null
 }
 
-/*
- * What is answered to bytes that are not an HTTP request: no route, no headers, only the socket and a reason.
- */
-
-const CODES: Readonly<Record<string, RefusalCode>> = {
+const PARSER_CODES: Readonly<Record<string, RefusalCode>> = {
   HPE_HEADER_OVERFLOW: 'headers_too_large',
   ERR_HTTP_REQUEST_TIMEOUT: 'request_timeout',
 }
 
-const REASONS: Readonly<Record<number, string>> = {
+const REASON_PHRASES: Readonly<Record<number, string>> = {
   400: 'Bad Request',
   408: 'Request Timeout',
   431: 'Request Header Fields Too Large',
 }
 
-export function answerBrokenRequest(
+/** Replies to bytes that are no HTTP request. There is no route and no header, only the socket. */
+export function replyToMalformedRequest(
   error: NodeJS.ErrnoException,
   socket: Socket,
   nodeName: string,
@@ -145,12 +147,12 @@ export function answerBrokenRequest(
     socket.destroy()
     return
   }
-  const code = CODES[error.code ?? ''] ?? 'request_malformed'
+  const code = PARSER_CODES[error.code ?? ''] ?? 'request_malformed'
   const status = REFUSAL_STATUSES[code]
   const body = JSON.stringify(problemOf(code, `${REFUSAL_TITLES[code]}.`))
   socket.end(
     [
-      `HTTP/1.1 ${status} ${REASONS[status] ?? ''}`,
+      `HTTP/1.1 ${status} ${REASON_PHRASES[status] ?? ''}`,
       `Content-Type: ${PROBLEM_TYPE}`,
       `Content-Length: ${Buffer.byteLength(body)}`,
       `X-Whom: ${nodeName}`,

@@ -1,7 +1,7 @@
 /**
- * Everything that happens in this server, as an event stream for whoever keeps fresh by it. A client that
- * reads more slowly than things happen is cut off rather than remembered for: it comes back and reads the
- * present.
+ * Server-sent events: the events of this server, and the output of one execution while it runs. Open streams
+ * are limited in number and end with the server. Slow clients of the event stream are disconnected instead of
+ * buffered; they reconnect and read the current state.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
@@ -14,14 +14,17 @@ import {encodeExecution} from '../wire/execution.ts'
 import {formatTime} from '../wire/time.ts'
 import {STREAMS_MAX} from './options.ts'
 
-/** What may wait for one client. */
+/** Unsent bytes of one client before it is disconnected. */
 const QUEUE_BYTES_MAX = 1024 * 1024
-/** Below the idle limits of usual proxies. */
-const SIGN_OF_LIFE_MS = 15_000
+/** Shorter than the idle timeouts of usual proxies. */
+const KEEP_ALIVE_MS = 15_000
+/** An SSE comment, which clients ignore. */
+const KEEP_ALIVE = ': \n\n'
 
-/** Inner workings in numbers: they have metrics and would drown everything else. */
-const NOT_SENT: ReadonlySet<EventName> = new Set(['store_committed', 'launch_pass_done'])
+/** Too frequent for a stream, and only of interest as metrics. */
+const NOT_STREAMED: ReadonlySet<EventName> = new Set(['store_committed', 'launch_pass_done'])
 
+/** `GET /v1/events`: all events of this server. */
 export class EventStreams {
   readonly #events: Events
   readonly #clock: Clock
@@ -41,29 +44,29 @@ export class EventStreams {
       stream.push(text)
       if (stream.readableLength > QUEUE_BYTES_MAX) stream.destroy()
     }
-    const stop = this.#events.listen((event) => {
-      if (!NOT_SENT.has(event.name)) push(textOf(event))
+    const unsubscribe = this.#events.listen((event) => {
+      if (!NOT_STREAMED.has(event.name)) push(encodeEvent(event))
     })
-    const stopLife = this.#signsOfLife(() => push(COMMENT))
+    const stopKeepAlive = this.#repeat(() => push(KEEP_ALIVE))
     stream.once('close', () => {
-      stop()
-      stopLife()
+      unsubscribe()
+      stopKeepAlive()
     })
-    push(COMMENT)
+    push(KEEP_ALIVE)
     return this.#streams.send(reply, stream)
   }
 
-  #signsOfLife(sign: () => void): () => void {
+  #repeat(sendKeepAlive: () => void): () => void {
     const again = () => {
-      sign()
-      timer = this.#clock.after(SIGN_OF_LIFE_MS, again)
+      sendKeepAlive()
+      timer = this.#clock.after(KEEP_ALIVE_MS, again)
     }
-    let timer = this.#clock.after(SIGN_OF_LIFE_MS, again)
+    let timer = this.#clock.after(KEEP_ALIVE_MS, again)
     return () => timer.cancel()
   }
 }
 
-function textOf(event: BelfryEvent): string {
+function encodeEvent(event: BelfryEvent): string {
   const data = Object.fromEntries(
     Object.entries(event.data).map(([key, value]) => [
       key,
@@ -73,12 +76,10 @@ function textOf(event: BelfryEvent): string {
   return eventText(event.name, {at: formatTime(event.at), ...data})
 }
 
-/*
- * The output of one execution as an event stream: `output` with its text and position, then `end` with the
- * execution. The id of each event is where the next one begins, so a client that comes back with
- * `Last-Event-ID` misses nothing.
+/**
+ * The output of one execution: `output` events with text and position, then `end` with the execution. The id
+ * of an event is the position of the next one: a client that reconnects with `Last-Event-ID` misses nothing.
  */
-
 export class OutputStreams {
   readonly #operations: Pick<Operations, 'follow'>
   readonly #streams: OpenStreams
@@ -95,34 +96,33 @@ export class OutputStreams {
     execution: string,
   ): Promise<FastifyReply> {
     this.#streams.admit()
-    const followed = await this.#operations.follow(name, execution, resumeAt(request))
-    return this.#streams.send(reply, Readable.from(texts(followed), {objectMode: false}))
+    const followed = await this.#operations.follow(name, execution, resumePosition(request))
+    return this.#streams.send(reply, Readable.from(encodeOutput(followed), {objectMode: false}))
   }
 }
 
-/** A header nobody can have got from here is taken as none. */
-function resumeAt(request: FastifyRequest): number {
+/** 0 without `Last-Event-ID`, and with one that this server cannot have sent. */
+function resumePosition(request: FastifyRequest): number {
   const value = request.headers['last-event-id']
-  const position = typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : 0
-  return position
+  return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : 0
 }
 
-async function* texts(followed: AsyncGenerator<Followed>): AsyncGenerator<string> {
-  // Sent at once, so that a client sees the stream open before the run writes anything.
-  yield COMMENT
+async function* encodeOutput(followed: AsyncGenerator<Followed>): AsyncGenerator<string> {
+  // Sent at once, so that a client sees the stream open before the execution writes anything.
+  yield KEEP_ALIVE
   for await (const item of followed) {
     switch (item.kind) {
       case 'output':
         yield eventText('output', {offset: item.from, text: item.text}, String(item.next))
         break
-      case 'quiet':
-        yield COMMENT
+      case 'idle':
+        yield KEEP_ALIVE
         break
       case 'end': {
         const view = {...item.execution, output: new Uint8Array(), outputTruncated: false}
-        const {output: _output, output_truncated: _truncated, ...facts} = encodeExecution(view, 0)
+        const {output: _output, output_truncated: _truncated, ...fields} = encodeExecution(view, 0)
         yield eventText('end', {
-          ...facts,
+          ...fields,
           head: item.execution.outputHead,
           foot: item.execution.outputFoot,
         })
@@ -132,20 +132,22 @@ async function* texts(followed: AsyncGenerator<Followed>): AsyncGenerator<string
   }
 }
 
-/*
- * Server-sent events: how many may be open, what each line looks like, and that they all end when the server
- * does. What is sent stands with the two kinds of streams.
- */
+/** One server-sent event. `data` is encoded as JSON, which has no line breaks. */
+function eventText(event: string, data: unknown, id: string | null = null): string {
+  const idLine = id === null ? '' : `id: ${id}\n`
+  return `${idLine}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
+}
 
+/** All open streams of this server. */
 export class OpenStreams {
   readonly #open = new Set<Readable>()
 
-  /** Throws `too_many_streams`; to be asked before the work of opening one begins. */
+  /** Throws `too_many_streams`. Call it before any work for a new stream. */
   admit(): void {
     if (this.#open.size >= STREAMS_MAX)
       throw new DomainError(
         'too_many_streams',
-        `There are already ${STREAMS_MAX} open event streams; close some or ask for pages instead.`,
+        `The stream cannot be opened: ${STREAMS_MAX} event streams are open. Close some or poll instead.`,
         {retryAfterSeconds: 5},
       )
   }
@@ -160,20 +162,7 @@ export class OpenStreams {
       .send(stream)
   }
 
-  get size(): number {
-    return this.#open.size
-  }
-
   endAll(): void {
     for (const stream of this.#open) stream.destroy()
   }
 }
-
-/** One event. `data` is encoded as JSON, which has no line breaks. */
-export function eventText(event: string, data: unknown, id: string | null = null): string {
-  const idLine = id === null ? '' : `id: ${id}\n`
-  return `${idLine}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
-}
-
-/** A sign of life that clients do not see. */
-export const COMMENT = ': \n\n'

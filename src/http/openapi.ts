@@ -1,56 +1,41 @@
 /**
- * The OpenAPI 3.1 document, made from the descriptions of the routes as they are registered and from the
- * schemas of `wire/`. Nothing is written down twice, so it cannot describe a route that is not there.
+ * The OpenAPI 3.1 document, generated from the descriptions of the registered routes and the schemas of
+ * `wire/`. It cannot describe a route that does not exist. It validates nothing; decoding does.
  */
 import swagger from '@fastify/swagger'
 import type {FastifyInstance} from 'fastify'
 import Type, {type TObject, type TProperties, type TSchema} from 'typebox'
-import {
-  ExecutionStat,
-  ExecutionStats,
-  Health,
-  Member,
-  PauseStatus,
-  PlannedTimes,
-  PolicyShape,
-  Problem,
-  Readiness,
-  Status,
-} from '../wire/cluster.ts'
-import {Execution, Launch, LaunchExecution} from '../wire/execution.ts'
-import {Job, JobDefinition} from '../wire/job.ts'
+import * as clusterSchemas from '../wire/cluster.ts'
+import * as executionSchemas from '../wire/execution.ts'
+import * as jobSchemas from '../wire/job.ts'
 import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
 import type {Access} from './auth.ts'
+import {isAlwaysProblem} from './errors.ts'
 import type {HttpOptions} from './options.ts'
 import {sendJson} from './reply.ts'
 
-const SHAPES = [
-  Job,
-  JobDefinition,
-  Execution,
-  LaunchExecution,
-  Launch,
-  Member,
-  Status,
-  PauseStatus,
-  PolicyShape,
-  ExecutionStat,
-  ExecutionStats,
-  PlannedTimes,
-  Health,
-  Readiness,
-  Problem,
-]
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** Absent = `protected`. */
+    access?: Access
+    /** Errors are text, as the API contract requires for a submit. */
+    submit?: boolean
+    /** The route parses its multipart body itself. */
+    ownBody?: boolean
+    /** Every reply is an event stream. */
+    stream?: boolean
+  }
+}
 
 const ABOUT = `Belfry runs jobs by cron-style schedules on the nodes of a cluster.
 
-Lists take \`_start\`, \`_end\`, \`_sort\` and \`_order\`, and say in \`X-Total-Count\` how many rows there
-are in all.
-Add \`pretty\` to any request for indented JSON. \`X-Whom\` names the node that answered.`
+Lists take \`_start\`, \`_end\`, \`_sort\` and \`_order\`; \`X-Total-Count\` is the number of rows before
+paging.
+Add \`pretty\` to any request for indented JSON. \`X-Whom\` names the node that replied.`
 
-/** To be awaited before the first route is registered. */
-export async function describeInterface(app: FastifyInstance, options: HttpOptions): Promise<void> {
+/** Must be awaited before the first route is registered. */
+export async function registerOpenApi(app: FastifyInstance, options: HttpOptions): Promise<void> {
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
@@ -63,12 +48,12 @@ export async function describeInterface(app: FastifyInstance, options: HttpOptio
       },
       security: [{token: []}, {bearer: []}],
       tags: [
-        {name: 'jobs', description: 'Jobs and running them'},
-        {name: 'history', description: 'What has happened'},
+        {name: 'jobs', description: 'Jobs and their runs'},
+        {name: 'history', description: 'Executions, launches, statistics'},
         {name: 'cluster', description: 'Nodes and schedules'},
         {name: 'administration', description: 'Pause, restore, backup'},
         {name: 'policies', description: 'Access policies'},
-        {name: 'service', description: 'For whatever watches over the service'},
+        {name: 'service', description: 'Health, readiness, metrics'},
       ],
     },
     refResolver: {
@@ -76,11 +61,21 @@ export async function describeInterface(app: FastifyInstance, options: HttpOptio
         typeof json.$id === 'string' ? json.$id : `shape-${index}`,
     },
   })
-  for (const shape of SHAPES) app.addSchema(shape)
+  for (const schema of namedSchemas()) app.addSchema(schema)
 }
 
-/** Served once everything is registered; made once. */
-export function routeDocument(app: FastifyInstance): void {
+/** Every exported schema of `wire/` with a name: a new one needs no entry anywhere else. */
+function namedSchemas(): readonly object[] {
+  const values: readonly unknown[] = [jobSchemas, executionSchemas, clusterSchemas].flatMap(
+    (module) => Object.values<unknown>(module),
+  )
+  return values.filter(
+    (value): value is object => typeof value === 'object' && value !== null && '$id' in value,
+  )
+}
+
+/** `/v1/openapi.json`. The document is generated at the first request, after all routes are registered. */
+export function routeOpenApi(app: FastifyInstance): void {
   let document: object | null = null
   app.get('/openapi.json', {
     schema: {hide: true},
@@ -91,25 +86,7 @@ export function routeDocument(app: FastifyInstance): void {
   })
 }
 
-/*
- * How a route is described for the OpenAPI document, in the few words the routes need. The schemas come from
- * `wire/`; nothing here validates, decoding does.
- */
-
-declare module 'fastify' {
-  interface FastifyContextConfig {
-    /** Absent = `guarded`. */
-    access?: Access
-    /** Errors of a submit are text. */
-    submit?: boolean
-    /** The route reads its body itself. */
-    ownBody?: boolean
-    /** Always an event stream. */
-    streams?: boolean
-  }
-}
-
-export interface Description {
+export interface RouteDescription {
   readonly operationId: string
   readonly summary: string
   readonly tag: 'jobs' | 'history' | 'cluster' | 'administration' | 'policies' | 'service'
@@ -119,27 +96,29 @@ export interface Description {
   readonly headers?: TProperties
   readonly body?: TSchema
   readonly consumes?: readonly string[]
+  /** Of a success; absent = 200. */
   readonly status?: number
-  readonly answer: TSchema
-  /** Media type of the success answer; absent = JSON. */
-  readonly answerType?: string
-  /** Statuses of refusals, each with its reason. */
+  readonly reply: TSchema
+  /** Media type of a success; absent = JSON. */
+  readonly replyType?: string
+  /** Error statuses and their causes, in addition to those that every route shares. */
   readonly refusals?: Readonly<Record<number, string>>
-  /** Refusals are one line of text, except those that every route shares. */
+  /** Errors are one line of text, except those that every route shares. */
   readonly textRefusals?: boolean
-  readonly open?: boolean
+  /** No token is needed. */
+  readonly isPublic?: boolean
 }
 
 const SHARED_REFUSALS = {
   401: 'No valid token.',
-  403: 'Not from here, or from another web site.',
-  429: 'Too many requests without a valid token.',
+  403: 'The client address or the origin is not allowed.',
+  429: 'Rate limit: too many requests without a valid token.',
   500: 'Internal error.',
   503: 'The store does not answer.',
 }
 
 /** The `schema` of a Fastify route. */
-export function describe(description: Description): Record<string, unknown> {
+export function describeRoute(description: RouteDescription): Record<string, unknown> {
   const {operationId, summary, tag, params, body} = description
   const query = Type.Object({pretty: Pretty, ...description.query?.properties})
   return {
@@ -152,7 +131,7 @@ export function describe(description: Description): Record<string, unknown> {
     ...(description.headers === undefined ? {} : {headers: Type.Object(description.headers)}),
     ...(body === undefined ? {} : {body}),
     ...(description.consumes === undefined ? {} : {consumes: description.consumes}),
-    ...(description.open === true ? {security: []} : {}),
+    ...(description.isPublic === true ? {security: []} : {}),
     response: responses(description),
   }
 }
@@ -165,14 +144,14 @@ function paramsSchema(params: Readonly<Record<string, string>>): TObject {
   )
 }
 
-function responses(description: Description): Record<string, unknown> {
+function responses(description: RouteDescription): Record<string, unknown> {
   const refusals: Record<string, string> = {
-    ...(description.open === true ? {} : SHARED_REFUSALS),
+    ...(description.isPublic === true ? {} : SHARED_REFUSALS),
     ...description.refusals,
   }
   const success = {
     description: 'Success.',
-    content: {[description.answerType ?? 'application/json']: {schema: description.answer}},
+    content: {[description.replyType ?? 'application/json']: {schema: description.reply}},
   }
   return {
     [description.status ?? 200]: success,
@@ -185,9 +164,8 @@ function responses(description: Description): Record<string, unknown> {
   }
 }
 
-function refusalContent(description: Description, status: number) {
-  const text = description.textRefusals === true && ![401, 403, 422, 429].includes(status)
-  return text
+function refusalContent(description: RouteDescription, status: number) {
+  return description.textRefusals === true && !isAlwaysProblem(status)
     ? {'text/plain': {schema: Type.String({description: 'One sentence.'})}}
-    : {'application/problem+json': {schema: Refer(Problem)}}
+    : {'application/problem+json': {schema: Refer(clusterSchemas.Problem)}}
 }

@@ -1,39 +1,38 @@
-/**
- * What the HTTP server is told at its start, and what is fixed about it. The composition root gives it all.
- */
+/** Options of the HTTP server, which the composition root provides, and its fixed limits. */
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
-import type {AgentAdmissionOptions} from './agent-socket.ts'
+import type {AgentHub} from '../agents/server/hub.ts'
 
 export interface HttpOptions {
   readonly nodeName: string
   readonly version: string
-  /** The one token that may do everything; `null` = none is configured, and only this machine is served. */
+  /** The token that grants all access. `null` = no token: only clients on this machine are served. */
   readonly token: string | null
-  /** Host names, beside addresses, `localhost` and the node's name, under which this server is reached. */
+  /** Host names of this server, in addition to addresses, `localhost` and the node's name. */
   readonly allowHosts: readonly string[]
   /** PEM texts; `null` = plain HTTP. */
   readonly tls: {readonly cert: string; readonly key: string} | null
-  /** False = no console at `/ui/`. */
+  /** False = no page at `/ui/`. */
   readonly ui: boolean
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** Answers of `/readyz`. Must not reject. */
+  /** The reply of `/readyz`. Must not reject. */
   readonly ready: () => Promise<{
     readonly ok: boolean
     readonly checks: Readonly<Record<string, string>>
   }>
-  /** The text of `/metrics`; `null` = there is none. */
+  /** The text of `/metrics`; `null` = no metrics. */
   readonly metrics: (() => Promise<{readonly contentType: string; readonly body: string}>) | null
-  /** Told of every fault that was answered with 500, under the id that the caller got. Must not throw. */
-  readonly failed: (error: unknown, request: FailedRequest) => void
-  /** Told of every answer. `route` is the pattern, `''` when none matched. Must not throw. */
-  readonly answered?: (answer: Answer) => void
-  /** Takes in agents; absent = none may connect. */
-  readonly agents?: AgentAdmissionOptions
-  readonly bodyBytesMax?: number
-  readonly restoreBytesMax?: number
+  /** Called for every internal error (500), with the id in the reply. Must not throw. */
+  readonly onFault: (error: unknown, request: FailedRequest) => void
+  /** Called after every reply. Must not throw. */
+  readonly onReply?: (reply: SentReply) => void
+  /** The agents of this server; absent = agents cannot connect. */
+  readonly agents?: Pick<AgentHub, 'connect' | 'stop'>
+  /** Limit of every body except restore files. */
+  readonly bodyBytesMax: number
+  readonly restoreBytesMax: number
 }
 
 export interface FailedRequest {
@@ -42,31 +41,28 @@ export interface FailedRequest {
   readonly route: string
 }
 
-export interface Answer {
+export interface SentReply {
   readonly method: string
+  /** The pattern of the route; `''` when none matched. */
   readonly route: string
   readonly status: number
   readonly durationMs: number
 }
 
-/** A job is a few hundred bytes; this is room for the largest that validation lets pass, several times. */
-export const BODY_BYTES_MAX = 1024 * 1024
-/** Some hundred thousand jobs. */
-export const RESTORE_BYTES_MAX = 256 * 1024 * 1024
-/** Read and thrown away beyond a limit, so that a client that is still sending gets to read the refusal. */
+/** Bytes read and dropped beyond a body limit, so that a client that is still sending reads the reply. */
 export const DRAIN_BYTES_MAX = 8 * 1024 * 1024
-/** Event streams open at once, of both kinds: each costs a socket, a listener and a buffer. */
+/** Open event streams, of both kinds: each costs a socket, a subscription and a buffer. */
 export const STREAMS_MAX = 200
 
-/** A client that has not sent its headers by then is not going to. */
+/** Far more than a client needs to send its headers. */
 export const HEADERS_TIMEOUT_MS = 15_000
 /** A restore of the largest size at 1 MB/s. */
 export const REQUEST_TIMEOUT_MS = 300_000
-/** Longer than the usual 60 s of balancers in front, so that they close first. */
+/** Longer than the usual 60 s of load balancers, so that they close idle connections first. */
 export const KEEP_ALIVE_TIMEOUT_MS = 72_000
-/** How often node looks for connections beyond these limits. */
+/** How often Node checks connections for these timeouts. */
 export const CONNECTIONS_CHECK_MS = 5_000
-/** What is under way at the end gets this long before its connection is cut. */
+/** Graceful shutdown: requests in progress get this long, then their connections are closed. */
 export const CLOSE_TIMEOUT_MS = 2_000
 /** Percent-encoded names of 128 four-byte characters fit. */
 export const PARAMETER_LENGTH_MAX = 2_048

@@ -1,28 +1,22 @@
 /**
- * Success as an answer: JSON compact or indented, headers that travel safely, and long lists in pieces, so
- * that a hundred thousand rows are neither one string in memory nor one pause of the event loop.
+ * Successful replies: JSON compact or indented, safe header values, and long lists in chunks. A hundred
+ * thousand rows are neither one string in memory nor one pause of the event loop.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
+import type {JobRecord} from '../core/job.ts'
 import type {Clock} from '../ports/runtime.ts'
-import {Query} from '../wire/query.ts'
+import {encodeJob} from '../wire/job.ts'
+import {isPretty} from './request.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
-/** Rows that are encoded without letting other work have its turn: some milliseconds of jobs. */
-const ROWS_AT_ONCE = 500
+/** Rows encoded before the event loop gets a turn: some milliseconds of jobs. */
+const CHUNK_ROWS = 500
 const IGNORED_FIELDS_SHOWN = 10
 const FIELD_NAME_LENGTH_MAX = 100
-/** Within what every client accepts of all headers together. */
+/** Every client accepts this much in all headers together. */
 const WARNINGS_LENGTH_MAX = 4_096
-
-export function queryOf(request: FastifyRequest): Query {
-  return request.query instanceof Query ? request.query : new Query('')
-}
-
-export function isPretty(request: FastifyRequest): boolean {
-  return queryOf(request).switched('pretty')
-}
 
 export function sendJson(
   request: FastifyRequest,
@@ -34,7 +28,17 @@ export function sendJson(
   return reply.code(status).header('content-type', JSON_TYPE).send(text)
 }
 
-/** An array of rows with `X-Total-Count`. Short ones go out at once, long ones as a stream. */
+/** The job, with its revision as `ETag`. */
+export function sendJob(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  job: JobRecord,
+): FastifyReply {
+  return sendJson(request, reply.header('etag', `"${job.revision}"`), status, encodeJob(job))
+}
+
+/** An array of rows with `X-Total-Count`. Short arrays are sent at once, long ones as a stream. */
 export function sendRows<Row>(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -43,15 +47,15 @@ export function sendRows<Row>(
   encode: (row: Row) => unknown,
 ): FastifyReply {
   reply.header('x-total-count', String(page.total))
-  if (page.rows.length <= ROWS_AT_ONCE) return sendJson(request, reply, 200, page.rows.map(encode))
-  const pieces = rowTexts(page.rows, encode, isPretty(request), clock)
+  if (page.rows.length <= CHUNK_ROWS) return sendJson(request, reply, 200, page.rows.map(encode))
+  const chunks = rowChunks(page.rows, encode, isPretty(request), clock)
   return reply
     .code(200)
     .header('content-type', JSON_TYPE)
-    .send(Readable.from(pieces, {objectMode: false}))
+    .send(Readable.from(chunks, {objectMode: false}))
 }
 
-async function* rowTexts<Row>(
+async function* rowChunks<Row>(
   rows: readonly Row[],
   encode: (row: Row) => unknown,
   pretty: boolean,
@@ -61,8 +65,8 @@ async function* rowTexts<Row>(
     pretty
       ? `\n  ${JSON.stringify(encode(row), null, 2).replaceAll('\n', '\n  ')}`
       : JSON.stringify(encode(row))
-  for (let from = 0; from < rows.length; from += ROWS_AT_ONCE) {
-    const texts = rows.slice(from, from + ROWS_AT_ONCE).map(text)
+  for (let from = 0; from < rows.length; from += CHUNK_ROWS) {
+    const texts = rows.slice(from, from + CHUNK_ROWS).map(text)
     yield (from === 0 ? '[' : ',') + texts.join(',')
     await new Promise<void>((resolve) => {
       clock.after(0, resolve)
@@ -71,8 +75,8 @@ async function* rowTexts<Row>(
   yield pretty ? '\n]' : ']'
 }
 
-/** Names of fields nobody knows, percent-encoded. */
-export function sendIgnoredFields(reply: FastifyReply, names: readonly string[]): void {
+/** `X-Ignored-Fields`: unknown fields of the request, percent-encoded. */
+export function setIgnoredFields(reply: FastifyReply, names: readonly string[]): void {
   if (names.length === 0) return
   const shown = names
     .slice(0, IGNORED_FIELDS_SHOWN)
@@ -80,8 +84,8 @@ export function sendIgnoredFields(reply: FastifyReply, names: readonly string[])
   reply.header('x-ignored-fields', shown.join(', '))
 }
 
-/** Sentences for people; what a header cannot hold is percent-encoded. */
-export function sendWarnings(reply: FastifyReply, warnings: readonly string[]): void {
+/** `X-Warnings`: sentences for people. Characters that a header cannot carry are percent-encoded. */
+export function setWarnings(reply: FastifyReply, warnings: readonly string[]): void {
   if (warnings.length === 0) return
   reply.header('x-warnings', headerText(warnings.join('; ')).slice(0, WARNINGS_LENGTH_MAX))
 }

@@ -1,21 +1,38 @@
 /**
- * Reading a request's body: its bytes whatever the content type says, up to a limit. Beyond the limit some
- * more is read and thrown away before the refusal, because a client that is still sending would never read
- * it.
+ * Requests: query, body and headers, read into the arguments of operations. A body is read as bytes for every
+ * content type, up to a limit. Beyond the limit more bytes are read and dropped before the error reply: a
+ * client that is still sending would never read it.
  */
 import type {IncomingHttpHeaders} from 'node:http'
 import type {Readable} from 'node:stream'
 import type {FastifyRequest} from 'fastify'
 import {DomainError} from '../core/errors.ts'
-import type {JobRecord} from '../core/job.ts'
-import type {Principal} from '../operations/context.ts'
 import type {RevisionMatch} from '../ports/job-store.ts'
+import {Query} from '../wire/query.ts'
 import {tooLarge} from './errors.ts'
 import {DRAIN_BYTES_MAX} from './options.ts'
 
+const EMPTY_BODY = new Uint8Array()
+
+/** Empty when the request had no body. */
+export function bodyOf(request: FastifyRequest): Uint8Array {
+  return request.body instanceof Uint8Array ? request.body : EMPTY_BODY
+}
+
+export function queryOf(request: FastifyRequest): Query {
+  return request.query instanceof Query ? request.query : new Query('')
+}
+
+export function isPretty(request: FastifyRequest): boolean {
+  return queryOf(request).isSet('pretty')
+}
+
+export function acceptsEvents(headers: IncomingHttpHeaders): boolean {
+  return headers.accept?.toLowerCase().includes('text/event-stream') ?? false
+}
+
 /**
- * Throws `DomainError` `body_too_large`, `encoding_unsupported`, `request_malformed` when the caller goes
- * away.
+ * Throws `body_too_large`, `encoding_unsupported`, and `request_malformed` when the client disconnects.
  */
 export async function readBody(
   stream: Readable,
@@ -23,24 +40,27 @@ export async function readBody(
   bytesMax: number,
 ): Promise<Uint8Array> {
   const encoding = headers['content-encoding'] ?? 'identity'
-  const pieces: Uint8Array[] = []
-  for await (const piece of upTo(stream, bytesMax)) pieces.push(piece)
+  const chunks: Uint8Array[] = []
+  for await (const chunk of limitedChunks(stream, bytesMax)) chunks.push(chunk)
   if (encoding.toLowerCase() !== 'identity')
     throw new DomainError(
       'encoding_unsupported',
-      'Content-Encoding: is not supported; send the body uncompressed.',
+      'Content-Encoding: is not supported. Send the body uncompressed.',
     )
-  return pieces.length === 1 ? pieces[0]! : Buffer.concat(pieces)
+  return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
 }
 
-/** The pieces of a stream; more than `bytesMax` in all is `body_too_large`, after draining. */
-export async function* upTo(stream: Readable, bytesMax: number): AsyncGenerator<Uint8Array> {
+/** The chunks of a stream. More than `bytesMax` in all is `body_too_large`, after draining. */
+export async function* limitedChunks(
+  stream: Readable,
+  bytesMax: number,
+): AsyncGenerator<Uint8Array> {
   let total = 0
   try {
-    for await (const piece of stream.iterator({destroyOnReturn: false})) {
-      total += piece.length
+    for await (const chunk of stream.iterator({destroyOnReturn: false})) {
+      total += chunk.length
       if (total > bytesMax + DRAIN_BYTES_MAX) break
-      if (total <= bytesMax) yield piece
+      if (total <= bytesMax) yield chunk
     }
   } catch (error) {
     throw new DomainError('request_malformed', 'The body ended before it was complete.', {
@@ -50,18 +70,9 @@ export async function* upTo(stream: Readable, bytesMax: number): AsyncGenerator<
   if (total > bytesMax) throw tooLarge()
 }
 
-/*
- * The headers that make a write conditional, read into what the operations understand; and the tag that
- * answers carry.
- */
-
-export function entityTag(job: Pick<JobRecord, 'revision'>): string {
-  return `"${job.revision}"`
-}
-
 /**
- * Tags that are not ours match nothing, so they make an empty list. A weak one is taken as ours: proxies that
- * compress weaken the tag they pass on, and a revision means the same either way.
+ * Revisions from `If-Match`. Tags of another form match nothing and are left out. A weak tag counts: proxies
+ * that compress weaken the tag, and the revision is the same.
  */
 export function readIfMatch(headers: IncomingHttpHeaders): RevisionMatch {
   const value = headers['if-match']
@@ -80,20 +91,4 @@ export function readIdempotencyKey(headers: IncomingHttpHeaders): string | null 
   const value = headers['idempotency-key']
   if (value === undefined) return null
   return Array.isArray(value) ? value.join(', ') : value
-}
-
-/* What the routes need to know of a request beside its path: who asks, and the bytes it brought. */
-
-/** There is one kind of caller: whoever was let in may do everything. It has no name to give to jobs. */
-const ANYONE: Principal = {id: 'server', name: ''}
-
-const NOTHING = new Uint8Array()
-
-export function principalOf(_request: FastifyRequest): Principal {
-  return ANYONE
-}
-
-/** Empty when the request had no body. */
-export function bodyOf(request: FastifyRequest): Uint8Array {
-  return request.body instanceof Uint8Array ? request.body : NOTHING
 }

@@ -1,7 +1,6 @@
 /**
- * The HTTP server, put together: one Fastify instance with the door, the readers, the error answers and all
- * routes. The caller listens and closes. It translates only; every decision is made by the operations or, at
- * the door, by `Gate`.
+ * The HTTP server: one Fastify instance with authentication, body parsing, error replies and all routes. The
+ * composition root listens and closes. Routes only translate; operations and `Authenticator` decide.
  */
 import type {IncomingMessage} from 'node:http'
 import type {Socket} from 'node:net'
@@ -18,11 +17,10 @@ import type {Clock} from '../ports/runtime.ts'
 import {Query} from '../wire/query.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
 import {type Access, Authenticator} from './auth.ts'
-import {answerBrokenRequest, asRefusal, faultRefusal, refusalAnswer} from './errors.ts'
+import {asRefusal, errorReply, internalError, replyToMalformedRequest} from './errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
-import {describeInterface, routeDocument} from './openapi.ts'
+import {registerOpenApi, routeOpenApi} from './openapi.ts'
 import {
-  BODY_BYTES_MAX,
   CLOSE_TIMEOUT_MS,
   CONNECTIONS_CHECK_MS,
   HEADERS_TIMEOUT_MS,
@@ -31,51 +29,60 @@ import {
   PARAMETER_LENGTH_MAX,
   REQUEST_TIMEOUT_MS,
 } from './options.ts'
-import {isPretty} from './reply.ts'
-import {readBody} from './request.ts'
+import {acceptsEvents, isPretty, readBody} from './request.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
-import {acceptsEvents, routeHistory} from './routes/history.ts'
+import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeDocs, routeService, routeUi} from './routes/service.ts'
 
-/**
- * Builds the server; `listen` and `close` are the caller's. `close` ends open streams and waits for what is
- * under way.
- */
+/** Builds the server. The caller calls `listen` and `close`; `close` is a graceful shutdown. */
 export function createHttpServer(operations: Operations, options: HttpOptions): FastifyInstance {
   const app = newFastify(options)
-  const table = new RouteTable()
+  const paths = new PathTable()
   const streams = new OpenStreams()
   app.addHook('onRoute', (route) => {
-    const path = route.url === '' ? '/' : route.url
-    table.add(route.method, path)
+    paths.add(route.method, route.url === '' ? '/' : route.url)
   })
-  // Everything is described and decoded by the schemas of wire/, so the framework's own checking has nothing
-  // to do.
+  // The schemas of wire/ describe and decode everything: Fastify's own validation is switched off.
   app.setValidatorCompiler(() => () => true)
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
-  readBodies(app, options)
-  answerErrors(app, options, table)
-  // First of all hooks, so that refusals at the door carry the headers too.
+  parseBodies(app, options)
+  handleErrors(app, options, paths)
+  // The first hook of all, so that failed authentication has these headers too.
   app.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
   app.after((error) => {
     if (error !== null && error !== undefined) throw error
-    new GracefulShutdown(options.clock, streams).watch(app)
-    const gate = new Authenticator(options)
-    requireAuthentication(app, gate, options)
+    new GracefulShutdown(options.clock, streams).install(app)
+    const authenticator = new Authenticator(options)
+    authenticate(app, authenticator, options)
+    reportReplies(app, options)
     if (options.agents !== undefined)
-      listenForAgents(app, {door: options.agents, gate, clock: options.clock})
+      listenForAgents(app, {hub: options.agents, authenticator, clock: options.clock})
   })
   app.register(async (root) => {
-    await describeInterface(root, options)
+    await registerOpenApi(root, options)
     await root.register((v1) => routeV1(v1, operations, options, streams), {prefix: '/v1'})
     routeService(root, options)
     routeDocs(root)
     if (options.ui) routeUi(root)
   })
   return app
+}
+
+async function routeV1(
+  v1: FastifyInstance,
+  operations: Operations,
+  options: HttpOptions,
+  streams: OpenStreams,
+): Promise<void> {
+  routeJobs(v1, operations, options)
+  routeHistory(v1, operations, options, new OutputStreams(operations, streams))
+  routeCluster(v1, operations, options, new EventStreams(options.events, options.clock, streams))
+  routePolicies(v1, operations)
+  routeOpenApi(v1)
+  await v1.register((scope) => routeFiles(scope, operations, options))
 }
 
 function newFastify(options: HttpOptions): FastifyInstance {
@@ -89,11 +96,11 @@ function newFastify(options: HttpOptions): FastifyInstance {
     routerOptions: {
       ignoreTrailingSlash: true,
       maxParamLength: PARAMETER_LENGTH_MAX,
-      // The declared type is that of a plain object; what reads it is `queryOf`.
+      // Fastify's type is a plain object; `queryOf` reads the real one.
       querystringParser: (text: string) => new Query(text) as unknown as Record<string, string>,
     },
     clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) =>
-      answerBrokenRequest(error, socket, options.nodeName),
+      replyToMalformedRequest(error, socket, options.nodeName),
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
       reply.header('x-whom', options.nodeName)
       sendError(error, request, reply, options)
@@ -106,11 +113,9 @@ function newFastify(options: HttpOptions): FastifyInstance {
     shouldUpgradeCallback: (request: IncomingMessage) =>
       options.agents !== undefined && isAgentUpgrade(request),
   }
-  const app =
-    options.tls === null
-      ? fastify({...shared, http: server})
-      : fastify({...shared, https: {...server, cert: options.tls.cert, key: options.tls.key}})
-  return app
+  return options.tls === null
+    ? fastify({...shared, http: server})
+    : fastify({...shared, https: {...server, cert: options.tls.cert, key: options.tls.key}})
 }
 
 function securityHeaders(tls: boolean) {
@@ -135,63 +140,49 @@ function securityHeaders(tls: boolean) {
   }
 }
 
-async function routeV1(
-  v1: FastifyInstance,
-  operations: Operations,
-  options: HttpOptions,
-  streams: OpenStreams,
-): Promise<void> {
-  routeJobs(v1, operations, options)
-  routeHistory(v1, operations, options, new OutputStreams(operations, streams))
-  routeCluster(v1, operations, options, new EventStreams(options.events, options.clock, streams))
-  routePolicies(v1, operations)
-  routeDocument(v1)
-  await v1.register((scope) => routeFiles(scope, operations, options))
-}
-
 const MULTIPART = /^multipart\/form-data *;/i
 
-/**
- * One reader for every content type: what the bytes are is for the operation to say, and most bodies are not
- * looked at.
- */
-function readBodies(app: FastifyInstance, options: HttpOptions): void {
+/** One parser for every content type: a body is bytes. Operations decode them; many bodies are ignored. */
+function parseBodies(app: FastifyInstance, options: HttpOptions): void {
   app.removeAllContentTypeParsers()
   app.addContentTypeParser('*', (request: FastifyRequest, payload: IncomingMessage) =>
-    readBody(payload, request.headers, options.bodyBytesMax ?? BODY_BYTES_MAX),
+    readBody(payload, request.headers, options.bodyBytesMax),
   )
   app.addHook('onRequest', async (request) => {
-    // A type that is no media type would be refused by the framework; clients send stranger things than that.
+    // Fastify rejects malformed content types. Clients send them, and they make no difference here.
     const {headers} = request.raw
     const isForm = MULTIPART.test(headers['content-type'] ?? '')
     if (!isForm || request.routeOptions.config.ownBody !== true) delete headers['content-type']
   })
 }
 
-function requireAuthentication(
+function authenticate(
   app: FastifyInstance,
-  gate: Authenticator,
+  authenticator: Authenticator,
   options: HttpOptions,
 ): void {
   app.addHook('onRequest', async (request, reply) => {
     const {config} = request.routeOptions
-    const access: Access = config.access ?? 'guarded'
+    const access: Access = config.access ?? 'protected'
     const {method, headers, raw} = request
-    if (access !== 'open' || gate.isKnown(request)) reply.header('x-whom', options.nodeName)
-    const refusal = gate.refusal({
+    if (access !== 'public' || authenticator.isAuthenticated(headers))
+      reply.header('x-whom', options.nodeName)
+    const refusal = authenticator.refusal({
       method,
       headers,
       httpVersion: raw.httpVersion,
       address: request.socket.remoteAddress ?? '',
       access,
-      streams: config.streams === true || acceptsEvents(headers.accept),
+      isStream: config.stream === true || acceptsEvents(headers),
     })
     if (refusal !== null) throw refusal
   })
-  const {answered} = options
-  if (answered === undefined) return
+}
+
+function reportReplies(app: FastifyInstance, {onReply}: HttpOptions): void {
+  if (onReply === undefined) return
   app.addHook('onResponse', async (request, reply) => {
-    answered({
+    onReply({
       method: request.method,
       route: request.routeOptions.url ?? '',
       status: reply.statusCode,
@@ -200,16 +191,16 @@ function requireAuthentication(
   })
 }
 
-function answerErrors(app: FastifyInstance, options: HttpOptions, table: RouteTable): void {
+function handleErrors(app: FastifyInstance, options: HttpOptions, paths: PathTable): void {
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply, options))
   app.setNotFoundHandler((request, reply) => {
     const path = request.url.split('?', 1)[0] ?? ''
-    const methods = table.methodsAt(path)
+    const methods = paths.methodsOf(path)
     if (methods.length === 0)
-      throw new DomainError('route_unknown', 'There is nothing at this path.')
+      throw new DomainError('route_unknown', 'There is no route at this path.')
     const allowed = methods.join(', ')
     reply.header('allow', allowed)
-    throw new DomainError('method_not_allowed', `This path answers ${allowed}.`)
+    throw new DomainError('method_not_allowed', `The method is not allowed here: use ${allowed}.`)
   })
 }
 
@@ -219,61 +210,55 @@ function sendError(
   reply: FastifyReply,
   options: HttpOptions,
 ): FastifyReply {
-  const refusal = asRefusal(error) ?? fault(error, request, options)
+  const refusal = asRefusal(error) ?? reportFault(error, request, options)
   const asText = request.routeOptions.config?.submit === true
-  const answer = refusalAnswer(refusal, asText, isPretty(request))
-  return reply
-    .code(answer.status)
-    .headers(answer.headers)
-    .header('content-type', answer.contentType)
-    .send(answer.body)
+  const {status, headers, contentType, body} = errorReply(refusal, asText, isPretty(request))
+  return reply.code(status).headers(headers).header('content-type', contentType).send(body)
 }
 
-function fault(error: unknown, request: FastifyRequest, options: HttpOptions): DomainError {
+function reportFault(error: unknown, request: FastifyRequest, options: HttpOptions): DomainError {
   const id = options.random.id()
-  options.failed(error, {id, method: request.method, route: request.routeOptions.url ?? ''})
-  return faultRefusal(id)
+  options.onFault(error, {id, method: request.method, route: request.routeOptions.url ?? ''})
+  return internalError(id)
 }
 
-/*
- * Ending the server in good order: streams, which would never end, are ended; everything else under way gets
- * a moment to finish; only then are connections cut.
+/**
+ * Graceful shutdown: ends event streams, which would never end, and waits up to `CLOSE_TIMEOUT_MS` for other
+ * requests in progress. Then it closes all connections.
  */
-
-export class GracefulShutdown {
+class GracefulShutdown {
   readonly #clock: Clock
   readonly #streams: OpenStreams
-  #underWay = 0
-  #idle: (() => void) | null = null
+  #requestsInProgress = 0
+  #onIdle: (() => void) | null = null
 
   constructor(clock: Clock, streams: OpenStreams) {
     this.#clock = clock
     this.#streams = streams
   }
 
-  watch(app: FastifyInstance): void {
+  install(app: FastifyInstance): void {
     app.addHook('onRequest', async (_request, reply) => {
-      this.#underWay += 1
-      reply.raw.once('close', () => this.#over())
+      this.#requestsInProgress += 1
+      reply.raw.once('close', () => this.#requestEnded())
     })
     app.addHook('preClose', async () => {
       this.#streams.endAll()
-      await this.#finished()
-      if (this.#underWay > 0) app.server.closeAllConnections()
+      await this.#idleOrTimeout()
+      if (this.#requestsInProgress > 0) app.server.closeAllConnections()
     })
   }
 
-  #over(): void {
-    this.#underWay -= 1
-    if (this.#underWay === 0) this.#idle?.()
+  #requestEnded(): void {
+    this.#requestsInProgress -= 1
+    if (this.#requestsInProgress === 0) this.#onIdle?.()
   }
 
-  /** Resolves when nothing is under way, or after the time that is given for it. */
-  #finished(): Promise<void> {
-    if (this.#underWay === 0) return Promise.resolve()
+  #idleOrTimeout(): Promise<void> {
+    if (this.#requestsInProgress === 0) return Promise.resolve()
     return new Promise((resolve) => {
       const timer = this.#clock.after(CLOSE_TIMEOUT_MS, resolve)
-      this.#idle = () => {
+      this.#onIdle = () => {
         timer.cancel()
         resolve()
       }
@@ -281,18 +266,14 @@ export class GracefulShutdown {
   }
 }
 
-/**
- * Which methods a path answers, so that a wrong method can be told from an unknown path. Filled as the routes
- * are registered, so that it cannot disagree with them.
- */
-
-interface Entry {
+interface PathEntry {
   readonly segments: readonly string[]
   readonly methods: Set<string>
 }
 
-export class RouteTable {
-  readonly #entries = new Map<string, Entry>()
+/** The methods of each path, for 405 instead of 404. Filled as routes are registered: it cannot be stale. */
+class PathTable {
+  readonly #entries = new Map<string, PathEntry>()
 
   /** `pattern` in the form of the router: `/v1/jobs/:name`. */
   add(methods: string | readonly string[], pattern: string): void {
@@ -303,14 +284,14 @@ export class RouteTable {
     this.#entries.set(key, entry)
   }
 
-  /** Methods that the path answers, sorted; empty = nothing is there. `path` is without its query. */
-  methodsAt(path: string): readonly string[] {
+  /** Sorted; empty for an unknown path. `path` has no query. */
+  methodsOf(path: string): readonly string[] {
     const segments = segmentsOf(path)
-    const found = new Set<string>()
+    const methods = new Set<string>()
     for (const entry of this.#entries.values()) {
-      if (matches(entry.segments, segments)) for (const method of entry.methods) found.add(method)
+      if (matches(entry.segments, segments)) for (const method of entry.methods) methods.add(method)
     }
-    return [...found].toSorted()
+    return [...methods].toSorted()
   }
 }
 

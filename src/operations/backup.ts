@@ -1,39 +1,42 @@
 /**
- * An image of the store as a file to be sent and then removed. One at a time: each costs as much disk as the
- * store. A process that dies while sending leaves its file; the next backup removes it.
+ * Backup of the store as a file that is sent and then removed. Only one at a time: each needs as much disk
+ * space as the store. A process that dies while it sends leaves its file; the next backup removes it.
  */
 import {readdir, rm} from 'node:fs/promises'
 import {join} from 'node:path'
 import {DomainError} from '../core/errors.ts'
-import type {OperationsDependencies} from './context.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import type {OperationsContext} from './context.ts'
 
 const PREFIX = 'backup-'
 const SUFFIX = '.partial'
 
 export interface BackupFile {
-  /** Absolute path of a complete image. */
+  /** Absolute path of a complete backup. */
   readonly file: string
-  /** Removes the file and lets the next backup begin. To be called however the sending ended; repeatable. */
+  /** Removes the file and allows the next backup. Call it after success and failure; idempotent. */
   readonly release: () => Promise<void>
 }
 
-export function createBackup(
-  {random, settings}: Pick<OperationsDependencies, 'random' | 'settings'>,
-  store: StoreWithDeadlines,
-) {
-  let running = false
+export function createBackup({
+  random,
+  settings,
+  store,
+}: Pick<OperationsContext, 'random' | 'settings' | 'store'>) {
+  let isRunning = false
 
   /** Throws `backup_running`. */
   async function backup(): Promise<BackupFile> {
-    if (running)
-      throw new DomainError('backup_running', 'A backup is already being made; wait for its end.')
-    running = true
+    if (isRunning)
+      throw new DomainError(
+        'backup_running',
+        'A backup cannot start: another one is in progress. Retry after its end.',
+      )
+    isRunning = true
     const file = join(settings.dataDirectory, `${PREFIX}${random.id()}${SUFFIX}`)
     let released: Promise<void> | null = null
     const remove = async () => {
       await rm(file, {force: true})
-      running = false
+      isRunning = false
     }
     const release = () => (released ??= remove())
     try {

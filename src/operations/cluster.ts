@@ -1,21 +1,19 @@
-/** Who belongs to the cluster, who leads it, leaving it, and removing who will not come back. */
+/** Cluster: members, the leader, leaving, removing members, the status, and the pause switch. */
 import {DomainError} from '../core/errors.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
-import type {Events} from '../ports/events.ts'
 import {encodeMember, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
-import type {OperationsDependencies} from './context.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import type {OperationsContext} from './context.ts'
 
-/** Executions of a removed member ended in one transaction. */
+/** Executions of a removed member that end in one transaction. */
 const REMOVE_BATCH_MAX = 256
-/** Of members with one name, whose ids a refusal lists. */
-const IDS_TOLD_MAX = 10
+/** Ids in the error for an ambiguous name. */
+const AMBIGUOUS_IDS_MAX = 10
 
-export function createMembers(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
-  const {node} = dependencies
+export function createMembers(context: OperationsContext) {
+  const {node, store} = context
 
-  /** By name. */
+  /** Sorted by name. */
   async function members(): Promise<readonly MemberRecord[]> {
     const all = await store.members()
     return all.toSorted((one, other) => (one.name < other.name ? -1 : 1))
@@ -26,85 +24,84 @@ export function createMembers(dependencies: OperationsDependencies, store: Store
     const lease = await store.leader()
     const leading = (await members()).find((member) => member.id === lease?.nodeId)
     if (leading === undefined)
-      throw new DomainError('no_leader', 'No server leads at the moment; try again shortly.', {
+      throw new DomainError('no_leader', 'No server leads at the moment. Retry shortly.', {
         retryAfterSeconds: 1,
       })
     return leading
   }
 
-  function isLeader(): boolean {
-    return dependencies.isLeader()
-  }
-
-  /** Begins leaving; answers the members with this node as `leaving` while work runs here, else as `left`. */
+  /**
+   * Starts leaving. Returns the members, with this node as `leaving` while executions run on it, otherwise as
+   * `left`.
+   */
   async function leave(): Promise<readonly MemberRecord[]> {
     const all = await members()
     const running = await store.busy({start: 0, end: null, outputBytes: 0})
-    const works = running.rows.some((execution) => execution.node === node.name)
-    dependencies.leave()
+    const isBusy = running.rows.some((execution) => execution.node === node.name)
+    context.leave()
     return all.map((member) =>
-      member.id === node.id ? {...member, status: works ? 'leaving' : 'left'} : member,
+      member.id === node.id ? {...member, status: isBusy ? 'leaving' : 'left'} : member,
     )
   }
 
   /**
-   * Removes a member that left or failed, and answers it as it was; what it still ran is lost, what was
-   * pending for it is given to others. `wanted` is an id, or a name that only one such member has. A crash on
-   * the way leaves a member with less to run. Throws `member_unknown`, `member_present`, `member_ambiguous`.
+   * Removes a member that left or failed, and returns its last record. Its running executions become `lost`;
+   * its pending ones go to other nodes. `idOrName` is an id, or a name that only one such member has. A crash
+   * between two batches leaves a member with fewer executions; a repeated call continues. Throws
+   * `member_unknown`, `member_present`, `member_ambiguous`.
    */
-  async function removeMember(wanted: string): Promise<MemberRecord> {
-    const {id} = memberToRemove(await members(), wanted)
+  async function removeMember(idOrName: string): Promise<MemberRecord> {
+    const {id} = memberToRemove(await members(), idOrName)
     for (;;) {
-      const jitter = dependencies.random.fraction()
+      const jitter = context.random.fraction()
       const removal = await store.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter})
-      if (removal.kind === 'unknown') throw unknownMember(wanted)
+      if (removal.kind === 'unknown') throw unknownMember(idOrName)
       if (removal.kind === 'present') throw presentMember(removal.member)
-      dependencies.announce(removal.finished)
+      context.announce(removal.finished)
       if (removal.kind === 'ending') continue
       const {member} = removal
-      dependencies.events.emit('member_changed', {node: member.name, status: 'removed'})
+      context.events.emit('member_changed', {node: member.name, status: 'removed'})
       return member
     }
   }
 
-  return {members, leader, isLeader, leave, removeMember}
+  return {members, leader, isLeader: () => context.isLeader(), leave, removeMember}
 }
 
-/** Of several with that name, the present one is not meant: it cannot be removed. */
-function memberToRemove(all: readonly MemberRecord[], wanted: string): MemberRecord {
-  const exact = all.find(({id}) => id === wanted)
+/** Of several members with one name, the removable one is meant: a present one cannot be removed. */
+function memberToRemove(all: readonly MemberRecord[], idOrName: string): MemberRecord {
+  const exact = all.find(({id}) => id === idOrName)
   if (exact !== undefined) return exact
-  const named = all.filter(({name}) => name === wanted)
-  const gone = named.filter(({status}) => status === 'left' || status === 'failed')
-  if (gone.length > 1) {
-    const ids = gone.slice(0, IDS_TOLD_MAX).map(({id}) => id)
-    const who = `${gone.length} members called ${wanted} have left or failed`
-    const sentence = `${who}; give the id of one, such as ${ids.join(' or ')}.`
+  const named = all.filter(({name}) => name === idOrName)
+  const removable = named.filter(({status}) => status === 'left' || status === 'failed')
+  if (removable.length > 1) {
+    const ids = removable.slice(0, AMBIGUOUS_IDS_MAX).map(({id}) => id)
+    const cause = `${removable.length} members called ${idOrName} have left or failed`
+    const sentence = `The member is ambiguous: ${cause}. Use an id, such as ${ids.join(' or ')}.`
     throw new DomainError('member_ambiguous', sentence, {members: {ids}})
   }
-  const [member] = [...gone, ...named]
-  if (member === undefined) throw unknownMember(wanted)
+  const [member] = [...removable, ...named]
+  if (member === undefined) throw unknownMember(idOrName)
   return member
 }
 
-function unknownMember(wanted: string): DomainError {
-  return new DomainError('member_unknown', `There is no member ${JSON.stringify(wanted)}.`)
+function unknownMember(idOrName: string): DomainError {
+  return new DomainError('member_unknown', `There is no member ${JSON.stringify(idOrName)}.`)
 }
 
 function presentMember({name, status}: MemberRecord): DomainError {
-  const sentence = `${name} is ${status}; stop it first: only who has left or failed can be removed.`
+  const sentence = `${name} cannot be removed: it is ${status}. Stop it first.`
   return new DomainError('member_present', sentence, {members: {member_status: status}})
 }
 
-/* What this server says about itself and the cluster, as texts: every client reads them as such. */
-
 const STATUSES: readonly MemberStatus[] = ['alive', 'leaving', 'left', 'failed']
 
-export function createStatus(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
-  const {node, settings} = dependencies
+/** The status of this server and of the cluster. All values are strings: every client reads them as such. */
+export function createStatus(context: OperationsContext) {
+  const {node, settings, store} = context
 
   async function status(): Promise<StatusJson> {
-    const [members, lease, facts, totals, paused] = await Promise.all([
+    const [members, lease, info, totals, paused] = await Promise.all([
       store.members(),
       store.leader(),
       store.info(),
@@ -122,14 +119,14 @@ export function createStatus(dependencies: OperationsDependencies, store: StoreW
       ...Object.fromEntries(counts),
       leader: leader?.name ?? '',
       term: lease === null ? '' : String(lease.term),
-      store: facts.engine,
-      store_version: facts.engineVersion,
-      schema_version: String(facts.schemaVersion),
-      cluster_id: facts.clusterId,
+      store: info.engine,
+      store_version: info.engineVersion,
+      schema_version: String(info.schemaVersion),
+      cluster_id: info.clusterId,
       ...Object.fromEntries(
-        Object.entries(facts.durability).map(([key, value]) => [`store_${key}`, value]),
+        Object.entries(info.durability).map(([key, value]) => [`store_${key}`, value]),
       ),
-      store_warnings: facts.warnings.join(' '),
+      store_warnings: info.warnings.join(' '),
       jobs: String(totals.jobs),
       running: String(totals.running),
       pending: String(totals.pending),
@@ -143,13 +140,13 @@ export function createStatus(dependencies: OperationsDependencies, store: StoreW
         id: node.id,
         version: node.version,
         server: 'true',
-        leader: String(dependencies.isLeader()),
+        leader: String(context.isLeader()),
         started_at: formatTime(node.startedAt),
-        time: formatTime(dependencies.clock.now()),
+        time: formatTime(context.clock.now()),
         token_configured: String(settings.tokenConfigured),
         runs_as_root: String(settings.runsAsRoot),
-        executors: dependencies.executors.names().join(','),
-        processors: dependencies.processors.names().join(','),
+        executors: context.executors.names().join(','),
+        processors: context.processors.names().join(','),
       },
       gossip,
       serf: {...gossip},
@@ -160,18 +157,17 @@ export function createStatus(dependencies: OperationsDependencies, store: StoreW
   return {status}
 }
 
-/* The switch that stops jobs from being created or changed. Running and scheduling go on. */
-
-export function createPause({events}: {readonly events: Events}, store: StoreWithDeadlines) {
+/** The pause switch: stops creating and changing jobs, in the whole cluster. Scheduling continues. */
+export function createPause({events, store}: OperationsContext) {
   async function paused(): Promise<PauseStatusJson> {
     return {paused: await store.paused()}
   }
 
-  /** Durable and for the whole cluster; setting what is set already changes nothing. */
-  async function setPaused(wanted: boolean): Promise<PauseStatusJson> {
-    await store.setPaused(wanted)
-    events.emit('submissions_paused', {paused: wanted})
-    return {paused: wanted}
+  /** Durable and idempotent. */
+  async function setPaused(value: boolean): Promise<PauseStatusJson> {
+    await store.setPaused(value)
+    events.emit('submissions_paused', {paused: value})
+    return {paused: value}
   }
 
   return {paused, setPaused}

@@ -1,7 +1,7 @@
 /**
- * What the operations need of the world, and who is calling. Interfaces only: the composition root gives
- * them, tests give small stand-ins. An operation reaches data through the store alone and never starts or
- * stops anything itself.
+ * Everything that operations depend on: the store, time, events, registries, this node and its settings. The
+ * composition root provides it, tests provide small fakes. An operation reaches data only through the store
+ * and starts or stops no process itself.
  */
 import type {StringMap} from '../core/job.ts'
 import type {Events} from '../ports/events.ts'
@@ -10,52 +10,54 @@ import type {FinishOutcome} from '../ports/node-store.ts'
 import type {Processor} from '../ports/processor.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
+import type {StoreWithDeadlines} from './store-deadlines.ts'
 
-/** What is known by name. `get` answers `null` for what is not known. */
-export interface Known<Thing> {
-  get(name: string): Thing | null
+/** Entries by name. */
+export interface Registry<Entry> {
+  /** `null` = no such entry. */
+  get(name: string): Entry | null
   names(): readonly string[]
 }
 
+/** Dependencies as the composition root provides them. */
 export interface OperationsDependencies {
   readonly store: Store
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
   readonly events: Events
-  readonly executors: Known<Pick<Executor, 'name' | 'check'>>
-  readonly processors: Known<Pick<Processor, 'name' | 'check'>>
+  readonly executors: Registry<Pick<Executor, 'name' | 'check'>>
+  readonly processors: Registry<Pick<Processor, 'name' | 'check'>>
   readonly node: {
-    /** Its identity in `members()`. */
+    /** Its id in `members()`. */
     readonly id: string
     readonly name: string
     readonly version: string
     /** ms since the epoch. */
     readonly startedAt: number
-    /** The node's own tags, for as long as it is not a member. */
+    /** The configured tags, shown while the node is no member. */
     readonly tags: StringMap
   }
   readonly settings: {
-    /** The zone in force for jobs that name none. */
+    /** The time zone of jobs that name none. */
     defaultTimezone(): string
-    /** Absolute; images of a backup stand here while they are sent. */
+    /** Absolute path. Backup files are written here while they are sent. */
     readonly dataDirectory: string
+    /** Limit for one job in a restore file: the limit of a submit. */
+    readonly jobBytesMax: number
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
   }
   /** Whether an alive node that runs jobs matches the tags now. */
   readonly hasTarget: (tags: StringMap) => Promise<boolean>
   readonly isLeader: () => boolean
-  /** Events and bells of executions that an operation has ended. */
+  /** Emits the events and wakeups of executions that an operation has ended. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
-  /** Begins leaving and returns at once; repeatable. */
+  /** Starts leaving the cluster and returns at once. Idempotent. */
   readonly leave: () => void
 }
 
-/** Who asks. */
-export interface Principal {
-  /** Separates the idempotency keys of callers. */
-  readonly id: string
-  /** Becomes the `owner` of a job that names none; `''` = nobody in particular. */
-  readonly name: string
+/** The argument of every operation factory: the dependencies, with deadlines on the store. */
+export interface OperationsContext extends Omit<OperationsDependencies, 'store'> {
+  readonly store: StoreWithDeadlines
 }

@@ -1,5 +1,5 @@
-/** What has happened: executions, launches, statistics, and the reset of a job's history. */
-import {parseExecutionId} from '../core/execution.ts'
+/** History: executions, launches, statistics, and the reset of a job's history. */
+import {OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {LaunchDecision} from '../core/launch-record.ts'
 import {DomainError} from '../core/errors.ts'
@@ -10,19 +10,19 @@ import type {
   LaunchView,
 } from '../ports/history-store.ts'
 import type {Page, Slice} from '../ports/page.ts'
-import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
-import {executionUnknown, jobUnknown, known} from './jobs.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import {LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
+import type {OperationsContext} from './context.ts'
+import {executionUnknown, jobUnknown, requireJob} from './jobs.ts'
 
-/** Output that one answer may hold, over all its executions. */
-const ANSWER_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
+/** Output in one reply, over all its executions. */
+const REPLY_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
 
-/** `outputBytes` `null` = the caller did not say. */
+/** `outputBytes` `null` = the request does not limit the output. */
 export type ExecutionsCall = Omit<ExecutionQuery, 'outputBytes'> & {
   readonly outputBytes: number | null
 }
 
-export function createHistory(store: StoreWithDeadlines) {
+export function createHistory({store}: OperationsContext) {
   /** Throws `job_unknown`. */
   async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
     const read = async (outputBytes: number) => {
@@ -37,20 +37,20 @@ export function createHistory(store: StoreWithDeadlines) {
     return withinBudget(outputBytes, (bytes) => store.busy({...slice, outputBytes: bytes}))
   }
 
-  /** With all the output that is kept. Throws `job_unknown`, `execution_unknown`. */
+  /** With all stored output. Throws `job_unknown`, `execution_unknown`. */
   async function execution(name: string, id: string): Promise<ExecutionView> {
     const key = parseExecutionId(id)
-    const view = key === null ? null : await store.execution(name, key, KEPT_OUTPUT_BYTES)
+    const view = key === null ? null : await store.execution(name, key, OUTPUT_KEPT_BYTES)
     if (view === null) throw await executionUnknown(store, name, id)
     return view
   }
 
   /** Deletes the finished executions and resets the counters. Throws `job_unknown`. */
   async function resetHistory(name: string): Promise<JobRecord> {
-    return known(name, await store.resetHistory(name))
+    return requireJob(name, await store.resetHistory(name))
   }
 
-  /** One row a day, oldest first. */
+  /** One row per day, oldest first. */
   function statistics(days: number): Promise<readonly DayStatistics[]> {
     return store.statistics(days)
   }
@@ -58,8 +58,7 @@ export function createHistory(store: StoreWithDeadlines) {
   return {executions, busy, execution, resetHistory, statistics}
 }
 
-/** The ledger of a job. */
-export function createLaunches(store: StoreWithDeadlines) {
+export function createLaunches({store}: OperationsContext) {
   /** Newest first. Throws `job_unknown`. */
   async function launches(
     name: string,
@@ -75,7 +74,7 @@ export function createLaunches(store: StoreWithDeadlines) {
     const group = /^[1-9]\d{0,15}$/.test(groupText) ? Number(groupText) : NaN
     const found = Number.isSafeInteger(group) ? await store.launch(name, group) : null
     if (found !== null) return found
-    known(name, await store.job(name))
+    requireJob(name, await store.job(name))
     throw new DomainError('launch_unknown', `The job "${name}" has no such launch.`)
   }
 
@@ -83,14 +82,15 @@ export function createLaunches(store: StoreWithDeadlines) {
 }
 
 /**
- * Reads with as much output a row as the caller asked for, unless all rows together would be more than an
- * answer may hold: then each gets its equal part, and its `output_truncated` says so.
+ * Reads each row with the requested output. If all rows together may exceed the limit of a reply, every row
+ * gets an equal share, and its `output_truncated` is true.
  */
 async function withinBudget(
-  asked: number | null,
+  requested: number | null,
   read: (outputBytes: number) => Promise<Page<ExecutionView>>,
 ): Promise<Page<ExecutionView>> {
-  if (asked === null || asked <= LISTED_OUTPUT_BYTES) return read(asked ?? LISTED_OUTPUT_BYTES)
+  if (requested === null || requested <= LISTED_OUTPUT_BYTES)
+    return read(requested ?? LISTED_OUTPUT_BYTES)
   const {rows} = await read(0)
-  return read(Math.min(asked, Math.floor(ANSWER_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
+  return read(Math.min(requested, Math.floor(REPLY_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
 }

@@ -1,117 +1,110 @@
 /**
- * Following the output of a run while it is written. The store is asked for what is new; an event only makes
- * the asking sooner, so a follower on another node than the run's sees the same. It holds one stretch at a
- * time, whatever is written.
+ * Follows the output of an execution while it runs. It polls the store; an event only triggers the next poll
+ * earlier, so followers on other nodes see the same output. Memory is bounded: one chunk at a time.
  */
 import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
-import type {Clock} from '../ports/runtime.ts'
-import type {Events} from '../ports/events.ts'
 import type {OutputStretch} from '../ports/history-store.ts'
+import type {Clock} from '../ports/runtime.ts'
 import {decodeOutput, unfinishedBytes} from '../wire/execution.ts'
+import type {OperationsContext} from './context.ts'
 import {executionUnknown} from './jobs.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
 
-/** Bytes read and sent at once. */
-const STRETCH_BYTES = 64 * 1024
-/** How long nothing may be asked for while nothing is heard; output is stored at least this often. */
-const LOOK_AGAIN_MS = 1_000
+/** Bytes of output in one chunk. */
+const CHUNK_BYTES = 64 * 1024
+/** The poll interval without an event. Nodes store output at least this often. */
+const POLL_MS = 1_000
+/** Polls without output before an `idle` item. */
+const IDLE_POLLS = 15
 
 export type Followed =
-  /** `from` = absolute position of the text's first byte, `next` = of the byte after it: where to resume. */
+  /** `from` = absolute position of the first byte; `next` = position after the last one, to resume from. */
   | {readonly kind: 'output'; readonly from: number; readonly next: number; readonly text: string}
-  /** Nothing new for a while; keeps the connection in use. */
-  | {readonly kind: 'quiet'}
+  /** No output for a while. Sent to keep the connection alive. */
+  | {readonly kind: 'idle'}
   | {readonly kind: 'end'; readonly execution: ExecutionRecord}
 
-interface FollowDependencies {
-  readonly clock: Clock
-  readonly events: Events
-}
-
-/** How many quiet looks make one sign of life. */
-const QUIET_LOOKS = 15
-
-export function createFollow({clock, events}: FollowDependencies, store: StoreWithDeadlines) {
+export function createFollow({clock, events, store}: OperationsContext) {
   /**
-   * Checks that the execution is there, then answers what is written from byte `from` on and, as the last
-   * item, its end. Throws `job_unknown`, `execution_unknown` before the first item.
+   * Yields the output from byte `from` on; the last item is the end of the execution. Throws `job_unknown`,
+   * `execution_unknown` before the first item.
    */
   async function follow(name: string, id: string, from: number): Promise<AsyncGenerator<Followed>> {
     const key = parseExecutionId(id)
     const read = (position: number) =>
-      key === null ? Promise.resolve(null) : store.outputSince(name, key, position, STRETCH_BYTES)
+      key === null ? Promise.resolve(null) : store.outputSince(name, key, position, CHUNK_BYTES)
     if ((await read(from)) === null) throw await executionUnknown(store, name, id)
-    return stretches(read, from, (heard) => listen(id, heard))
+    return outputFrom(read, from, (notify) => subscribe(id, notify))
   }
 
-  async function* stretches(
+  async function* outputFrom(
     read: (from: number) => Promise<OutputStretch | null>,
     from: number,
-    listening: (heard: () => void) => () => void,
+    subscribeTo: (notify: () => void) => () => void,
   ): AsyncGenerator<Followed> {
     let position = from
-    let quiet = 0
-    const bell = new Bell(clock)
-    const stop = listening(() => bell.ring())
+    let idlePolls = 0
+    const signal = new Signal(clock)
+    const unsubscribe = subscribeTo(() => signal.notify())
     try {
       for (;;) {
-        const stretch = await read(position)
-        // The job was deleted, and its history with it: there is nothing more to say.
-        if (stretch === null) return
-        const over = isOver(stretch.execution)
-        const held = over ? 0 : unfinishedBytes(stretch.bytes)
-        const bytes = stretch.bytes.subarray(0, stretch.bytes.length - held)
+        const chunk = await read(position)
+        // The job and its history were deleted.
+        if (chunk === null) return
+        const hasEnded = isFinal(chunk.execution)
+        // An incomplete character waits for the rest of its bytes, which only come before the end.
+        const incomplete = hasEnded ? 0 : unfinishedBytes(chunk.bytes)
+        const bytes = chunk.bytes.subarray(0, chunk.bytes.length - incomplete)
         if (bytes.length > 0) {
-          const next = stretch.offset + bytes.length
-          yield {kind: 'output', from: stretch.offset, next, text: decodeOutput(bytes)}
+          const next = chunk.offset + bytes.length
+          yield {kind: 'output', from: chunk.offset, next, text: decodeOutput(bytes)}
           position = next
-          quiet = 0
+          idlePolls = 0
           continue
         }
-        if (over) {
-          yield {kind: 'end', execution: stretch.execution}
+        if (hasEnded) {
+          yield {kind: 'end', execution: chunk.execution}
           return
         }
-        await bell.within(LOOK_AGAIN_MS)
-        quiet += 1
-        if (quiet % QUIET_LOOKS === 0) yield {kind: 'quiet'}
+        await signal.wait(POLL_MS)
+        idlePolls += 1
+        if (idlePolls % IDLE_POLLS === 0) yield {kind: 'idle'}
       }
     } finally {
-      stop()
-      bell.close()
+      unsubscribe()
+      signal.close()
     }
   }
 
-  function listen(id: string, heard: () => void): () => void {
+  function subscribe(id: string, notify: () => void): () => void {
     return events.listen((event) => {
       if (event.name !== 'execution_output' && event.name !== 'execution_finished') return
-      if (event.data.execution === id) heard()
+      if (event.data.execution === id) notify()
     })
   }
 
   return {follow}
 }
 
-/** One waiting at a time; a ring before the waiting begins is not lost. */
-class Bell {
+/** A notification with memory: one that comes before `wait` ends that wait at once. One waiter at a time. */
+class Signal {
   readonly #clock: Clock
-  #rung = false
+  #isPending = false
   #wake: (() => void) | null = null
 
   constructor(clock: Clock) {
     this.#clock = clock
   }
 
-  ring(): void {
-    this.#rung = true
+  notify(): void {
+    this.#isPending = true
     this.#wake?.()
   }
 
-  /** Resolves at a ring, or after `ms`. */
-  async within(ms: number): Promise<void> {
-    if (!this.#rung) {
+  /** Resolves at a notification, or after `timeoutMs`. */
+  async wait(timeoutMs: number): Promise<void> {
+    if (!this.#isPending) {
       await new Promise<void>((resolve) => {
-        const timer = this.#clock.after(ms, resolve)
+        const timer = this.#clock.after(timeoutMs, resolve)
         this.#wake = () => {
           timer.cancel()
           resolve()
@@ -119,7 +112,7 @@ class Bell {
       })
     }
     this.#wake = null
-    this.#rung = false
+    this.#isPending = false
   }
 
   close(): void {
@@ -127,6 +120,6 @@ class Bell {
   }
 }
 
-function isOver(execution: ExecutionRecord): boolean {
+function isFinal(execution: ExecutionRecord): boolean {
   return execution.status !== 'pending' && execution.status !== 'running'
 }

@@ -1,4 +1,8 @@
-/** Reading, toggling and deleting jobs. Submitting them stands in `submit.ts`, running them in `runs.ts`. */
+/**
+ * Jobs and their runs: reading, toggling, deleting, run requests and cancellations. A run request and a
+ * cancellation are stored for the leader and the node; no process is started or stopped here. `submit.ts`
+ * creates and replaces jobs.
+ */
 import {DomainError} from '../core/errors.ts'
 import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
@@ -6,17 +10,17 @@ import type {ExecutionView} from '../ports/history-store.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import {LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
-import type {Principal, OperationsDependencies} from './context.ts'
+import type {OperationsContext} from './context.ts'
 import type {StoreWithDeadlines} from './store-deadlines.ts'
-import {idempotencyMismatch, Idempotent, preconditionFailed} from './submit.ts'
+import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
 
-export function createJobs({wakeup, events}: OperationsDependencies, store: StoreWithDeadlines) {
+export function createJobs({wakeup, events, store}: OperationsContext) {
   /** Throws `job_unknown`. */
   async function job(name: string): Promise<JobRecord> {
-    return known(name, await store.job(name))
+    return requireJob(name, await store.job(name))
   }
 
-  /** From one snapshot. */
+  /** All rows are from one snapshot. */
   function jobs(query: JobQuery): Promise<Page<JobRecord>> {
     return store.jobs(query)
   }
@@ -47,10 +51,12 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Stor
       case 'precondition':
         throw preconditionFailed(result.revision)
       case 'dependents': {
-        const advice = `delete or change them first: ${result.names.slice(0, 20).join(', ')}`
-        throw new DomainError('job_has_dependents', `Jobs depend on "${name}"; ${advice}.`, {
-          members: {dependent_jobs: result.names},
-        })
+        const dependents = result.names.slice(0, 20).join(', ')
+        throw new DomainError(
+          'job_has_dependents',
+          `The job "${name}" cannot be deleted: jobs depend on it. Delete or change ${dependents} first.`,
+          {members: {dependent_jobs: result.names}},
+        )
       }
       case 'deleted':
         wakeup.notify('cancel')
@@ -62,50 +68,28 @@ export function createJobs({wakeup, events}: OperationsDependencies, store: Stor
   return {job, jobs, toggle, deleteJob}
 }
 
-export function jobUnknown(name: string): DomainError {
-  return new DomainError('job_unknown', `There is no job named "${name.slice(0, 200)}".`)
-}
-
-export function known(name: string, job: JobRecord | null): JobRecord {
-  if (job === null) throw jobUnknown(name)
-  return job
-}
-
-/*
- * Asking for a run and for the end of one. Both are stored requests: nothing here starts or ends a process.
- */
-
 export interface RunCall {
-  readonly caller: Principal
   readonly name: string
-  /** Goes past `forbid`. */
+  /** Ignores `concurrency: forbid`. */
   readonly forced: boolean
   readonly idempotencyKey: string | null
 }
 
-export function createRuns(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
-  const {wakeup, events, hasTarget} = dependencies
-  const idempotent = new Idempotent()
+export function createRuns({wakeup, events, store, hasTarget, announce}: OperationsContext) {
+  const idempotency = new IdempotencyGuard()
 
-  /** Answers as soon as the request is stored. Throws `job_unknown`, `no_target`, `launch_open`, … */
+  /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `launch_open`, … */
   async function run(call: RunCall): Promise<{job: JobRecord; group: number}> {
     const {name, forced} = call
     const parts = ['run', name, forced ? 'force' : '']
-    const result = await idempotent.run(
-      call.caller,
-      call.idempotencyKey,
-      'run',
-      parts,
-      async (idempotency) => {
-        // The first answer holds, though the job or its nodes may be gone since.
-        const earlier = idempotency === null ? null : await store.earlierRun(idempotency)
-        if (earlier !== null) return earlier
-        const job = await store.job(name)
-        if (job === null) throw jobUnknown(name)
-        if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
-        return store.requestRun({name, forced, idempotency})
-      },
-    )
+    const result = await idempotency.run(call.idempotencyKey, 'run', parts, async (identity) => {
+      // A repeated request gets the first reply, even if the job or its nodes are gone since.
+      const earlier = identity === null ? null : await store.earlierRun(identity)
+      if (earlier !== null) return earlier
+      const job = requireJob(name, await store.job(name))
+      if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
+      return store.requestRun({name, forced, idempotency: identity})
+    })
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
@@ -119,20 +103,25 @@ export function createRuns(dependencies: OperationsDependencies, store: StoreWit
     }
   }
 
-  /** Asks for the end of a pending or running execution. Throws `execution_unknown`, `execution_over`. */
+  /**
+   * Requests the end of a pending or running execution. Throws `job_unknown`, `execution_unknown`,
+   * `execution_over`.
+   */
   async function cancel(name: string, id: string): Promise<ExecutionView> {
     const key = parseExecutionId(id)
     if (key === null) throw await executionUnknown(store, name, id)
     const result = await store.cancelExecution(name, key)
     if (result.kind === 'unknown') throw await executionUnknown(store, name, id)
     if (result.kind === 'over')
-      throw new DomainError('execution_over', `The execution is already over: ${result.status}.`, {
-        members: {execution_status: result.status},
-      })
+      throw new DomainError(
+        'execution_over',
+        `The execution cannot be cancelled: it has ended as ${result.status}.`,
+        {members: {execution_status: result.status}},
+      )
     wakeup.notify('cancel')
     const {status} = result.execution
     events.emit('execution_changed', {job: name, execution: id, status})
-    dependencies.announce(result.ended)
+    announce(result.ended)
     const view = await store.execution(name, key, LISTED_OUTPUT_BYTES)
     return view ?? {...result.execution, output: new Uint8Array(), outputTruncated: false}
   }
@@ -140,29 +129,17 @@ export function createRuns(dependencies: OperationsDependencies, store: StoreWit
   return {run, cancel}
 }
 
-function noTarget(job: JobRecord): DomainError {
-  const tags = Object.entries(job.spec.tags).map(([key, value]) => `${key}=${value}`)
-  const wanted = tags.length === 0 ? 'runs jobs' : `has the tags ${tags.join(', ').slice(0, 500)}`
-  return new DomainError('no_target', `No alive node ${wanted}; nothing was started.`)
+export function jobUnknown(name: string): DomainError {
+  return new DomainError('job_unknown', `There is no job named "${name.slice(0, 200)}".`)
 }
 
-/** `group` is `null` for what a deleted namesake left behind: nothing there to look at or to cancel. */
-function launchOpen(name: string, group: number | null): DomainError {
-  if (group === null)
-    return new DomainError(
-      'launch_open',
-      `Processes of a deleted job "${name}" have not ended yet, and this one's concurrency is forbid; ` +
-        'wait for their end, or add ?force=true.',
-    )
-  const advice = 'wait for it, cancel it, or add ?force=true'
-  return new DomainError(
-    'launch_open',
-    `Launch ${group} of "${name}" is still open and its concurrency is forbid; ${advice}.`,
-    {members: {group, location: `/v1/jobs/${encodeURIComponent(name)}/launches/${group}`}},
-  )
+/** Throws `job_unknown` for `null`. */
+export function requireJob(name: string, job: JobRecord | null): JobRecord {
+  if (job === null) throw jobUnknown(name)
+  return job
 }
 
-/** The refusal for an execution that is not there: of a job that is not there either, or not. */
+/** `execution_unknown`, or `job_unknown` when the job does not exist either. */
 export async function executionUnknown(
   store: StoreWithDeadlines,
   name: string,
@@ -173,5 +150,30 @@ export async function executionUnknown(
   return new DomainError(
     'execution_unknown',
     `The job "${name}" has no execution "${id.slice(0, 100)}".`,
+  )
+}
+
+function noTarget(job: JobRecord): DomainError {
+  const tags = Object.entries(job.spec.tags).map(([key, value]) => `${key}=${value}`)
+  const cause =
+    tags.length === 0
+      ? 'no alive node runs jobs'
+      : `no alive node has the tags ${tags.join(', ').slice(0, 500)}`
+  return new DomainError('no_target', `The job cannot run: ${cause}. Nothing was started.`)
+}
+
+/** `group` `null` = processes of a deleted job with this name: there is no launch to show or to cancel. */
+function launchOpen(name: string, group: number | null): DomainError {
+  if (group === null)
+    return new DomainError(
+      'launch_open',
+      `The job cannot run while its concurrency is forbid: processes of a deleted job "${name}" are still ` +
+        'running. Wait for their end, or add ?force=true.',
+    )
+  return new DomainError(
+    'launch_open',
+    `The job cannot run while its concurrency is forbid: launch ${group} of "${name}" is still open. ` +
+      'Wait for its end, cancel it, or add ?force=true.',
+    {members: {group, location: `/v1/jobs/${encodeURIComponent(name)}/launches/${group}`}},
   )
 }

@@ -1,11 +1,11 @@
 /**
- * Everything a caller can ask for, one function each. Whoever carries the asking (HTTP today) only
- * translates; whoever may not ask is turned away before it comes here. Refusals are thrown as `DomainError`.
+ * All operations of the API, one function each. HTTP only translates requests into these calls, after
+ * authentication. An operation rejects a request with a `DomainError`.
  */
 import type {StringMap} from '../core/job.ts'
 import {createBackup} from './backup.ts'
 import {createMembers, createPause, createStatus} from './cluster.ts'
-import type {OperationsDependencies} from './context.ts'
+import type {OperationsContext, OperationsDependencies} from './context.ts'
 import {createHistory, createLaunches} from './executions.ts'
 import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
@@ -15,26 +15,28 @@ import {createSchedules} from './schedules.ts'
 import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
 
-export function createOperations(given: OperationsDependencies) {
-  const {clock} = given
-  const store = withDeadlines(given.store, clock)
-  // It reads the store too.
-  const hasTarget = (tags: StringMap) => readWithDeadline(clock, () => given.hasTarget(tags))
-  const dependencies = {...given, hasTarget}
+export function createOperations(dependencies: OperationsDependencies) {
+  const {clock} = dependencies
+  const context: OperationsContext = {
+    ...dependencies,
+    store: withDeadlines(dependencies.store, clock),
+    // Reads the store as well.
+    hasTarget: (tags: StringMap) => readWithDeadline(clock, () => dependencies.hasTarget(tags)),
+  }
   return {
-    submit: createSubmit(dependencies, store),
-    ...createJobs(dependencies, store),
-    ...createRuns(dependencies, store),
-    ...createHistory(store),
-    ...createLaunches(store),
-    ...createFollow(dependencies, store),
-    ...createMembers(dependencies, store),
-    ...createPolicies(store),
-    ...createSchedules(dependencies, store),
-    ...createPause(dependencies, store),
-    ...createRestore(dependencies, store),
-    ...createBackup(dependencies, store),
-    ...createStatus(dependencies, store),
+    ...createSubmit(context),
+    ...createJobs(context),
+    ...createRuns(context),
+    ...createHistory(context),
+    ...createLaunches(context),
+    ...createFollow(context),
+    ...createMembers(context),
+    ...createPolicies(context),
+    ...createSchedules(context),
+    ...createPause(context),
+    ...createRestore(context),
+    ...createBackup(context),
+    ...createStatus(context),
   }
 }
 

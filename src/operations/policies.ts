@@ -1,26 +1,25 @@
 /**
- * Keeping access policies. Rules are stored as the text they came in; what is wrong with them is said, not
- * refused.
+ * Access policies. Rules are stored as the text in which they were sent. Invalid rules are accepted with a
+ * warning: the API contract leaves their format open.
  */
-import {readRules} from '../core/policy.ts'
 import {DomainError} from '../core/errors.ts'
+import {readRules} from '../core/policy.ts'
 import type {Policy} from '../ports/store.ts'
-import {decodeStrictly, isObject, readJsonBytes} from '../wire/json.ts'
-import {longerThan} from '../wire/decode-job.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import {decodeStrictly, isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
+import type {OperationsContext} from './context.ts'
 
 const RULES_BYTES_MAX = 64 * 1024
-/** Not `.` or `..`: in a path they mean a place, and no client could ask for them. */
+/** Excludes `.` and `..`: clients resolve them in a path, so such a policy could not be requested. */
 const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
-export function createPolicies(store: StoreWithDeadlines) {
+export function createPolicies({store}: OperationsContext) {
   function policies(): Promise<readonly Policy[]> {
     return store.policies()
   }
 
   /** Throws `policy_unknown`. */
   async function policy(name: string): Promise<Policy> {
-    return known(name, await store.policy(name))
+    return requirePolicy(name, await store.policy(name))
   }
 
   /**
@@ -33,14 +32,11 @@ export function createPolicies(store: StoreWithDeadlines) {
     if (!POLICY_NAME.test(name))
       throw new DomainError(
         'policy_invalid',
-        'The name of a policy has 1 to 128 letters, digits, ".", "_" and "-", and is not "." or "..".',
+        'The policy name must have 1 to 128 letters, digits, ".", "_" and "-". It cannot be "." or "..".',
       )
-    const rules = readBody(name, body)
-    if (longerThan(rules, RULES_BYTES_MAX))
-      throw new DomainError(
-        'policy_invalid',
-        `Rules: at most ${RULES_BYTES_MAX} bytes are allowed.`,
-      )
+    const rules = readPolicyRules(name, body)
+    if (isLongerThan(rules, RULES_BYTES_MAX))
+      throw new DomainError('policy_invalid', `Rules: must have at most ${RULES_BYTES_MAX} bytes.`)
     const stored = {name, rules}
     await store.putPolicy(stored)
     const reading = readRules(rules)
@@ -49,19 +45,19 @@ export function createPolicies(store: StoreWithDeadlines) {
   }
 
   async function deletePolicy(name: string): Promise<Policy> {
-    return known(name, await store.deletePolicy(name))
+    return requirePolicy(name, await store.deletePolicy(name))
   }
 
   return {policies, policy, putPolicy, deletePolicy}
 }
 
-function known(name: string, policy: Policy | null): Policy {
+function requirePolicy(name: string, policy: Policy | null): Policy {
   if (policy === null)
     throw new DomainError('policy_unknown', `There is no policy named "${name.slice(0, 128)}".`)
   return policy
 }
 
-function readBody(name: string, body: Uint8Array): string {
+function readPolicyRules(name: string, body: Uint8Array): string {
   const json = readJsonBytes(body)
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
@@ -71,12 +67,12 @@ function readBody(name: string, body: Uint8Array): string {
     throw new DomainError('policy_invalid', 'The body must be {"Name": ..., "Rules": "..."}.')
   if (!('Rules' in value) && 'path' in value) return decodeStrictly(body)?.trim() ?? ''
   if (typeof value.Rules !== 'string')
-    throw new DomainError('policy_invalid', 'Rules: must be a text, and is required.')
-  const given = value.Name ?? ''
-  if (given !== '' && given !== name)
+    throw new DomainError('policy_invalid', 'Rules: is required and must be a string.')
+  const bodyName = value.Name ?? ''
+  if (bodyName !== '' && bodyName !== name)
     throw new DomainError(
       'policy_invalid',
-      `Name: must be "${name}", the name in the path, or be left out.`,
+      `Name: must be "${name}", as in the path, or be left out.`,
     )
   return value.Rules
 }

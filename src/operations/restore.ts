@@ -1,21 +1,18 @@
 /**
- * Restoring jobs from a file, all of them or none. The file is read job by job as it arrives, so that its
- * size costs memory only for the definitions that are kept, and no long pause.
+ * Restore of jobs from a file, all of them or none. The file is decoded job by job as it arrives: memory
+ * holds only the definitions, and the event loop is never blocked for long.
  */
 import {DomainError} from '../core/errors.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
-import {JsonArraySplitter, NotAnArray} from '../wire/json-array.ts'
-import {isObject, readJsonBytes} from '../wire/json.ts'
-import type {Principal, OperationsDependencies} from './context.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
-import {validateDefinition, submissionsPaused} from './submit.ts'
+import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
+import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
+import type {OperationsContext} from './context.ts'
+import {submissionsPaused, validateDefinition, type ValidationContext} from './submit.ts'
 
-/** One job; the same limit as a submit. */
-const JOB_BYTES_MAX = 1024 * 1024
-/** More than one node is made for; bounds the memory of a hostile file. */
+/** More jobs than one node is designed for. Bounds the memory for a hostile file. */
 const JOBS_MAX = 250_000
-/** Problems told in one answer; reading stops there, since somebody has to repair them anyway. */
+/** Problems in one reply. Decoding stops there: the file must be corrected in any case. */
 const PROBLEMS_MAX = 100
 
 interface EntryProblem {
@@ -24,75 +21,76 @@ interface EntryProblem {
 }
 
 export interface RestoreCall {
-  readonly caller: Principal
   /** Called once, unless submissions are paused. */
   readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
   /** Import every job disabled. */
   readonly disabled: boolean
 }
 
-export function createRestore(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
+export function createRestore(context: OperationsContext) {
+  const {store, settings, wakeup} = context
+
   /**
-   * One line a job, in the order of the file. Throws `submissions_paused`, `payload_unparsable`,
-   * `restore_invalid`.
+   * Returns one line per job, in the order of the file. Throws `submissions_paused`, `payload_unparsable`,
+   * `restore_invalid`, `body_too_large`.
    */
   async function restore(call: RestoreCall): Promise<readonly string[]> {
     if (await store.paused()) throw submissionsPaused()
-    const reading = new FileReading(dependencies, call.caller)
-    await readFile(await call.openFile(), reading)
-    const result = await store.restore(reading.entries, {disabled: call.disabled})
+    const decoder = new RestoreDecoder(context)
+    await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
+    const result = await store.restore(decoder.entries, {disabled: call.disabled})
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused') throw restoreInvalid(result.problems)
-    dependencies.wakeup.notify('launch')
+    wakeup.notify('launch')
     return result.lines.map(({name, created}) => `success ${created ? 'create' : 'update'} ${name}`)
   }
 
   return {restore}
 }
 
-async function readFile(file: AsyncIterable<Uint8Array>, reading: FileReading): Promise<void> {
-  const splitter = new JsonArraySplitter(JOB_BYTES_MAX)
+async function decodeFile(
+  file: AsyncIterable<Uint8Array>,
+  jobBytesMax: number,
+  decoder: RestoreDecoder,
+): Promise<void> {
+  const splitter = new JsonArraySplitter(jobBytesMax)
   try {
-    for await (const bytes of file)
-      for (const element of splitter.push(bytes)) reading.take(element)
+    for await (const bytes of file) for (const element of splitter.push(bytes)) decoder.add(element)
     splitter.end()
   } catch (error) {
-    if (!(error instanceof NotAnArray)) throw error
+    if (!(error instanceof JsonArrayError)) throw error
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${error.message}.`, {
       cause: error,
     })
   }
-  reading.finish()
+  decoder.finish()
 }
 
-/** What was read so far. A problem never hides the ones after it, up to the limit. */
-class FileReading {
+/** Decodes and validates the elements of a file. Collects problems up to the limit, not only the first. */
+class RestoreDecoder {
   readonly entries: RestoreEntry[] = []
-  readonly #dependencies: OperationsDependencies
-  readonly #caller: Principal
+  readonly #context: ValidationContext
   readonly #names = new Set<string>()
   readonly #problems: EntryProblem[] = []
   #count = 0
 
-  constructor(dependencies: OperationsDependencies, caller: Principal) {
-    this.#dependencies = dependencies
-    this.#caller = caller
+  constructor(context: ValidationContext) {
+    this.#context = context
   }
 
-  take(element: Uint8Array): void {
+  add(element: Uint8Array): void {
     this.#count += 1
     if (this.#count > JOBS_MAX)
-      throw new DomainError('body_too_large', `A file may hold at most ${JOBS_MAX} jobs.`)
+      throw new DomainError('body_too_large', `The file must have at most ${JOBS_MAX} jobs.`)
     const json = readJsonBytes(element)
     if (json.kind === 'syntax')
       throw new DomainError(
         'payload_unparsable',
         `Unable to parse payload: element ${this.#count}: ${json.problem}`,
       )
-    const name = nameOf(json)
-    const problem = json.kind === 'content' ? json.problem : this.#keep(json.value)
+    const problem = json.kind === 'content' ? json.problem : this.#decode(json.value)
     if (problem === null) return
-    this.#problems.push({name: name === '' ? `element ${this.#count}` : name, problem})
+    this.#problems.push({name: nameOf(json) || `element ${this.#count}`, problem})
     if (this.#problems.length >= PROBLEMS_MAX) this.finish()
   }
 
@@ -101,23 +99,24 @@ class FileReading {
     if (this.#problems.length > 0) throw restoreInvalid(this.#problems)
   }
 
-  /** Keeps one job; answers what is wrong with it instead, or `null`. */
-  #keep(value: unknown): string | null {
-    const reading = decodeJob(value)
-    if (!reading.ok) return reading.problem
-    const spec = {...reading.spec, owner: reading.spec.owner || this.#caller.name}
-    const [problem] = validateDefinition(this.#dependencies, spec).problems
+  /** Adds the job to `entries` and returns `null`, or returns its problem. */
+  #decode(value: unknown): string | null {
+    const decoded = decodeJob(value)
+    if (!decoded.ok) return decoded.problem
+    const {spec} = decoded
+    const [problem] = validateDefinition(this.#context, spec).problems
     if (problem !== undefined) return problem
-    if (this.#names.has(spec.name)) return 'name: stands more than once in the file'
-    const counted = decodeCounters(value)
-    if (!counted.ok) return counted.problem
+    if (this.#names.has(spec.name)) return 'name: appears more than once in the file'
+    const counters = decodeCounters(value)
+    if (!counters.ok) return counters.problem
     this.#names.add(spec.name)
-    this.entries.push({spec, counters: counted.counters})
+    this.entries.push({spec, counters: counters.counters})
     return null
   }
 }
 
-function nameOf(json: ReturnType<typeof readJsonBytes>): string {
+/** `''` when the element has no name. */
+function nameOf(json: JsonResult): string {
   if (json.kind !== 'value' || !isObject(json.value)) return ''
   return typeof json.value.name === 'string' ? json.value.name.slice(0, 200) : ''
 }
@@ -128,6 +127,6 @@ function restoreInvalid(problems: readonly EntryProblem[]): DomainError {
   const detail =
     first === undefined
       ? 'The file cannot be restored.'
-      : `${shown.length} of the jobs cannot be restored; the first is "${first.name}": ${first.problem}`
+      : `${shown.length} jobs cannot be restored; the first is "${first.name}": ${first.problem}`
   return new DomainError('restore_invalid', detail, {members: {errors: shown}})
 }

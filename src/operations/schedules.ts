@@ -1,37 +1,27 @@
-/**
- * What a schedule means: its next planned times, for a stored job or for a text somebody is still writing.
- */
+/** Next planned times, of a stored job or of a schedule that is not stored. */
+import {DomainError} from '../core/errors.ts'
 import type {JobSpec} from '../core/job.ts'
 import {nextPlanned, scheduleOf} from '../core/next-time.ts'
-import {DomainError} from '../core/errors.ts'
-import {parseSchedule, zoneOf} from '../core/schedule/parse.ts'
-import {SCHEDULE_LENGTH_MAX} from '../core/validate.ts'
+import {parseSchedule, SCHEDULE_LENGTH_MAX, zoneOf} from '../core/schedule/parse.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import type {PlannedTimesJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
-import type {OperationsDependencies} from './context.ts'
-import {known} from './jobs.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import type {OperationsContext} from './context.ts'
+import {requireJob} from './jobs.ts'
 
-export const COUNT_FALLBACK = 10
-export const COUNT_LIMITS = {minimum: 1, maximum: 100}
-
-/** The phase of `@every` counts in whole seconds. */
+/** The anchor of `@every` has no fraction of a second. */
 const SECOND_MS = 1000
 
 export interface PreviewCall {
   readonly schedule: string
   /** `''` = the default zone. */
   readonly timezone: string
-  /** What `~` is derived from. */
+  /** Job name: the seed of `~`. */
   readonly name: string
   readonly count: number
 }
 
-export function createSchedules(
-  {clock, settings}: Pick<OperationsDependencies, 'clock' | 'settings'>,
-  store: StoreWithDeadlines,
-) {
+export function createSchedules({clock, settings, store}: OperationsContext) {
   /** Throws `schedule_invalid`. */
   function preview(call: PreviewCall): PlannedTimesJson {
     const timezone = call.timezone === '' ? settings.defaultTimezone() : call.timezone
@@ -45,7 +35,7 @@ export function createSchedules(
     if (text.length > SCHEDULE_LENGTH_MAX)
       throw new DomainError(
         'schedule_invalid',
-        `schedule: is longer than ${SCHEDULE_LENGTH_MAX} characters.`,
+        `schedule: must have at most ${SCHEDULE_LENGTH_MAX} characters.`,
       )
     const now = clock.now()
     const anchorAt = now - (now % SECOND_MS)
@@ -59,9 +49,9 @@ export function createSchedules(
     }
   }
 
-  /** The planned times of a stored job that are not decided yet. Throws `job_unknown`. */
+  /** The undecided planned times of a stored job. Throws `job_unknown`. */
   async function next(name: string, count: number): Promise<PlannedTimesJson> {
-    const job = known(name, await store.job(name))
+    const job = requireJob(name, await store.job(name))
     const {spec, anchorAt, nextAt} = job
     const zone = settings.defaultTimezone()
     const following = (after: number) => nextPlanned(spec, anchorAt, after, zone)

@@ -1,6 +1,7 @@
 /**
- * Creating and replacing a job, which is one operation. The order of its checks is part of the interface:
- * a key known already, paused, not JSON, invalid, unknown parent.
+ * Submit: creates or replaces a job, in one operation. The order of its checks is part of the API contract:
+ * known idempotency key, paused, not JSON, invalid, unknown parent. Validation and idempotency are shared
+ * with restore and run.
  */
 import {createHash} from 'node:crypto'
 import {DomainError} from '../core/errors.ts'
@@ -9,13 +10,11 @@ import {type Findings, validateSpec} from '../core/validate.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
-import type {Principal, OperationsDependencies} from './context.ts'
-import type {StoreWithDeadlines} from './store-deadlines.ts'
+import type {OperationsContext} from './context.ts'
 
 export interface SubmitCall {
-  readonly caller: Principal
   readonly body: Uint8Array
-  /** The name in the path, which the body's must equal; `null` when the path has none. */
+  /** The name in the path, which must equal the name in the body; `null` = the path has none. */
   readonly pathName: string | null
   /** From `If-Match`. */
   readonly ifMatch: RevisionMatch
@@ -33,73 +32,56 @@ export interface SubmitReply {
   readonly ignoredFields: readonly string[]
 }
 
-export function createSubmit(dependencies: OperationsDependencies, store: StoreWithDeadlines) {
-  const idempotent = new Idempotent()
+export function createSubmit(context: OperationsContext) {
+  const {store} = context
+  const idempotency = new IdempotencyGuard()
 
   /** Throws `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
-  return async function submit(call: SubmitCall): Promise<SubmitReply> {
-    const {caller, idempotencyKey, runOnCreate} = call
+  async function submit(call: SubmitCall): Promise<SubmitReply> {
+    const {idempotencyKey, ifMatch, createOnly, runOnCreate} = call
     const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
-    return idempotent.run(caller, idempotencyKey, 'submit', parts, async (idempotency) => {
-      // The first answer holds, though submissions may be paused since.
-      const earlier = idempotency === null ? null : await store.earlierSubmit(idempotency)
+    return idempotency.run(idempotencyKey, 'submit', parts, async (identity) => {
+      // A repeated request gets the first reply, even if submissions are paused since.
+      const earlier = identity === null ? null : await store.earlierSubmit(identity)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
       if (earlier === null && (await store.paused())) throw submissionsPaused()
-      const {spec, warnings, ignoredFields} = readDefinition(dependencies, call)
-      const {ifMatch, createOnly} = call
-      const request = {spec, ifMatch, createOnly, runOnCreate, idempotency}
+      const {spec, warnings, ignoredFields} = decodeDefinition(context, call)
+      const request = {spec, ifMatch, createOnly, runOnCreate, idempotency: identity}
       const result = earlier ?? (await store.submit(request))
-      const stored = refuseUnlessStored(spec, result)
-      if (earlier === null) announce(dependencies, stored)
+      const stored = requireStored(spec, result)
+      if (earlier === null) announce(context, stored)
       return {job: stored.job, group: stored.group, warnings, ignoredFields}
     })
   }
+
+  return {submit}
 }
 
-export function submissionsPaused(): DomainError {
-  return new DomainError(
-    'submissions_paused',
-    'Submissions are paused: no job can be created or changed until they are resumed.',
-  )
-}
-
-function readDefinition(dependencies: OperationsDependencies, call: SubmitCall) {
-  const json = readJsonBytes(call.body)
+function decodeDefinition(context: OperationsContext, {body, pathName}: SubmitCall) {
+  const json = readJsonBytes(body)
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
   if (json.kind === 'content') throw jobInvalid(json.problem)
-  const reading = decodeJob(withPathName(json.value, call.pathName))
-  if (!reading.ok) throw jobInvalid(reading.problem)
-  const {pathName} = call
-  if (pathName !== null && reading.spec.name !== pathName)
-    throw jobInvalid(`name: is "${reading.spec.name}" in the body and "${pathName}" in the path`)
-  const spec = {...reading.spec, owner: reading.spec.owner || call.caller.name}
-  const found = validateDefinition(dependencies, spec)
-  const [problem] = found.problems
+  const decoded = decodeJob(withPathName(json.value, pathName))
+  if (!decoded.ok) throw jobInvalid(decoded.problem)
+  const {spec, ignoredFields} = decoded
+  if (pathName !== null && spec.name !== pathName)
+    throw jobInvalid(`name: is "${spec.name}" in the body and "${pathName}" in the path`)
+  const findings = validateDefinition(context, spec)
+  const [problem] = findings.problems
   if (problem !== undefined) throw jobInvalid(problem)
-  return {
-    spec,
-    warnings: [...reading.warnings, ...found.warnings],
-    ignoredFields: reading.ignoredFields,
-  }
+  return {spec, warnings: [...decoded.warnings, ...findings.warnings], ignoredFields}
 }
 
-/** A body without a name takes the one in the path. */
+/** A body without a name gets the name in the path. */
 function withPathName(body: unknown, pathName: string | null): unknown {
   if (pathName === null || !isObject(body)) return body
   return (body.name ?? null) === null ? {...body, name: pathName} : body
 }
 
-function jobInvalid(problem: string): DomainError {
-  return new DomainError(
-    'job_invalid',
-    `Job validation failed: the job definition is invalid: ${problem}`,
-  )
-}
-
 type Stored = Extract<SubmitResult, {kind: 'stored'}>
 
-function refuseUnlessStored(spec: JobSpec, result: SubmitResult): Stored {
+function requireStored(spec: JobSpec, result: SubmitResult): Stored {
   switch (result.kind) {
     case 'stored':
       return result
@@ -118,54 +100,62 @@ function refuseUnlessStored(spec: JobSpec, result: SubmitResult): Stored {
   }
 }
 
-export function ephemeralProblem(
-  spec: JobSpec,
-  parent: string,
-  dependents: readonly string[],
-): string {
-  return parent === spec.name
-    ? `ephemeral: jobs depend on this one (${dependents.join(', ')}), so it cannot be ephemeral`
-    : `parent_job: "${parent}" is ephemeral, and an ephemeral job cannot have dependents`
-}
-
-export function preconditionFailed(revision: number | null): DomainError {
-  const stands = revision === null ? 'does not exist' : `is at revision ${revision}`
-  return new DomainError('precondition_failed', `The condition does not hold: the job ${stands}.`, {
-    members: {revision},
-  })
-}
-
-function announce({wakeup, events}: OperationsDependencies, stored: Stored): void {
+function announce({wakeup, events}: OperationsContext, stored: Stored): void {
   const {job, created, changed, group} = stored
   if (changed || group !== null) wakeup.notify('launch')
   if (changed) events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
 }
 
-/*
- * Whether a definition can be accepted on this server: the pure rules of the core, and what the executors and
- * processors known here say about their parameters. Shared by submitting and restoring, so that a file is
- * held to the same rules.
- */
+function jobInvalid(problem: string): DomainError {
+  return new DomainError(
+    'job_invalid',
+    `Job validation failed: the job definition is invalid: ${problem}`,
+  )
+}
 
-export type ValidationDependencies = Pick<
-  OperationsDependencies,
+function ephemeralProblem(spec: JobSpec, parent: string, dependents: readonly string[]): string {
+  return parent === spec.name
+    ? `ephemeral: must be false: jobs depend on this one (${dependents.join(', ')})`
+    : `parent_job: "${parent}" is ephemeral, and an ephemeral job cannot have dependents`
+}
+
+export function submissionsPaused(): DomainError {
+  return new DomainError(
+    'submissions_paused',
+    'Jobs cannot be created or changed: submissions are paused. Resume them with POST /v1/unpause.',
+  )
+}
+
+/** `revision` `null` = the job does not exist. */
+export function preconditionFailed(revision: number | null): DomainError {
+  const state = revision === null ? 'the job does not exist' : `the job is at revision ${revision}`
+  return new DomainError('precondition_failed', `The precondition does not hold: ${state}.`, {
+    members: {revision},
+  })
+}
+
+export type ValidationContext = Pick<
+  OperationsContext,
   'clock' | 'executors' | 'processors' | 'settings'
 >
 
-/** Problems and warnings are sentences that begin with the field's name. */
-export function validateDefinition(dependencies: ValidationDependencies, spec: JobSpec): Findings {
-  const own = validateSpec(spec, {
-    defaultTimezone: dependencies.settings.defaultTimezone(),
-    now: dependencies.clock.now(),
+/**
+ * Validates a definition for this server: the rules of the core, and the parameter checks of its executors
+ * and processors. Problems and warnings are sentences that start with the field's name.
+ */
+export function validateDefinition(context: ValidationContext, spec: JobSpec): Findings {
+  const rules = validateSpec(spec, {
+    defaultTimezone: context.settings.defaultTimezone(),
+    now: context.clock.now(),
   })
-  const executor = validateExecutor(dependencies, spec)
+  const executor = validateExecutor(context, spec)
   return {
-    problems: [...own.problems, ...executor.problems, ...validateProcessors(dependencies, spec)],
-    warnings: [...own.warnings, ...executor.warnings],
+    problems: [...rules.problems, ...executor.problems, ...validateProcessors(context, spec)],
+    warnings: [...rules.warnings, ...executor.warnings],
   }
 }
 
-function validateExecutor({executors}: ValidationDependencies, spec: JobSpec): Findings {
+function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findings {
   if (spec.executor === '') {
     const warning = 'executor: is not set, so every run of this job will fail'
     return {problems: [], warnings: [warning]}
@@ -176,12 +166,15 @@ function validateExecutor({executors}: ValidationDependencies, spec: JobSpec): F
     const problem = `executor: "${spec.executor}" is not known; known are ${known}`
     return {problems: [problem], warnings: []}
   }
-  const found = executor.check(spec.executorConfig)
-  const named = (sentence: string) => `executor_config: ${sentence}`
-  return {problems: found.problems.map(named), warnings: found.warnings.map(named)}
+  const findings = executor.check(spec.executorConfig)
+  const withField = (sentence: string) => `executor_config: ${sentence}`
+  return {
+    problems: findings.problems.map(withField),
+    warnings: findings.warnings.map(withField),
+  }
 }
 
-function validateProcessors({processors}: ValidationDependencies, spec: JobSpec): string[] {
+function validateProcessors({processors}: ValidationContext, spec: JobSpec): string[] {
   return Object.entries(spec.processors).flatMap(([name, parameters]) => {
     const processor = processors.get(name)
     if (processor === null) {
@@ -194,54 +187,52 @@ function validateProcessors({processors}: ValidationDependencies, spec: JobSpec)
   })
 }
 
-/** Some clients send the processor's name once more as `type`; it is kept and means nothing. */
+/** Some clients repeat the processor's name as the parameter `type`. It is stored and ignored. */
 function withoutType(parameters: StringMap): StringMap {
   const {type: _type, ...rest} = parameters
   return rest
 }
 
-/*
- * Repeating a request under the same key: who asked for what, as the store needs it, and the refusal of a
- * second one while the first is still on its way here. What the first one answered is remembered by the
- * store, not here.
- */
-
 const KEY_LENGTH_MAX = 255
+/** Part of the stored scope, and constant: there is one kind of client. */
+const SCOPE_OWNER = 'server'
 
-export class Idempotent {
+/**
+ * Idempotency keys: computes the identity of a request, and rejects a second request with the same key while
+ * the first is in progress on this server. The store keeps the replies of finished requests.
+ */
+export class IdempotencyGuard {
   readonly #inProgress = new Set<string>()
 
   /**
-   * Runs `work` with the identity of the request; `null` when it has no key. `parts` tell one request from
-   * another. Throws `idempotency_in_progress` when the same key is at work here, `body_invalid` for a key
-   * that is none.
+   * Runs `work` with the identity of the request; `null` = it has no key. `operation` scopes the key, `parts`
+   * are everything that distinguishes two requests. Throws `idempotency_in_progress`, `request_malformed`.
    */
-  async run<Answer>(
-    caller: Principal,
+  async run<Result>(
     key: string | null,
-    what: string,
+    operation: string,
     parts: readonly (string | Uint8Array)[],
-    work: (idempotency: Idempotency | null) => Promise<Answer>,
-  ): Promise<Answer> {
+    work: (identity: Idempotency | null) => Promise<Result>,
+  ): Promise<Result> {
     if (key === null) return work(null)
     if (key === '' || key.length > KEY_LENGTH_MAX)
       throw new DomainError(
         'request_malformed',
         `Idempotency-Key must have 1 to ${KEY_LENGTH_MAX} characters.`,
       )
-    const scope = `${caller.id}:${what}`
-    const place = `${scope}\n${key}`
-    if (this.#inProgress.has(place))
+    const scope = `${SCOPE_OWNER}:${operation}`
+    const scopedKey = `${scope}\n${key}`
+    if (this.#inProgress.has(scopedKey))
       throw new DomainError(
         'idempotency_in_progress',
-        'A request with this Idempotency-Key is still in progress; ask again in a moment.',
+        'A request with this Idempotency-Key is still in progress. Retry in a moment.',
         {retryAfterSeconds: 1},
       )
-    this.#inProgress.add(place)
+    this.#inProgress.add(scopedKey)
     try {
-      return await work({key, scope, fingerprint: digest(parts)})
+      return await work({key, scope, fingerprint: fingerprintOf(parts)})
     } finally {
-      this.#inProgress.delete(place)
+      this.#inProgress.delete(scopedKey)
     }
   }
 }
@@ -249,11 +240,12 @@ export class Idempotent {
 export function idempotencyMismatch(): DomainError {
   return new DomainError(
     'idempotency_mismatch',
-    'This Idempotency-Key was used for another request; use a new key.',
+    'This Idempotency-Key was used for another request. Use a new key.',
   )
 }
 
-function digest(parts: readonly (string | Uint8Array)[]): string {
+/** Lengths are hashed too, so that `ab`, `c` differs from `a`, `bc`. */
+function fingerprintOf(parts: readonly (string | Uint8Array)[]): string {
   const hash = createHash('sha256')
   for (const part of parts) hash.update(String(part.length)).update('\n').update(part)
   return hash.digest('hex')

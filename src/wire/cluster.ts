@@ -1,12 +1,12 @@
-/** The small shapes about the service itself: status, pause, policies, statistics, planned times, health. */
+/** Cluster and service in JSON: status, members, pause, policies, statistics, planned times, health. */
 import Type, {type Static} from 'typebox'
 import {type MemberRecord, type MemberStatus, systemTags} from '../core/node.ts'
-import {TextMap, Time} from './shapes.ts'
+import {Refer, TextMap, Time} from './shapes.ts'
 import {formatTime} from './time.ts'
 
 export const Status = Type.Object(
   {
-    agent: TextMap('Basic facts about the node that answers.'),
+    agent: TextMap('The node that answers.'),
     gossip: TextMap('The cluster as this node sees it.'),
     serf: TextMap('The same as `gossip`.'),
     tags: TextMap('Tags of this node.'),
@@ -21,14 +21,14 @@ export const PauseStatus = Type.Object(
 )
 export type PauseStatusJson = Static<typeof PauseStatus>
 
-export const PolicyShape = Type.Object(
+export const Policy = Type.Object(
   {
     Name: Type.String({description: 'Name of the policy.'}),
-    Rules: Type.String({description: 'The rules, as the text they were given in.'}),
+    Rules: Type.String({description: 'The rules, as the text in which they were sent.'}),
   },
   {$id: 'Policy', description: 'A named set of access rules.'},
 )
-export type PolicyJson = Static<typeof PolicyShape>
+export type PolicyJson = Static<typeof Policy>
 
 export function encodePolicy(policy: {readonly name: string; readonly rules: string}): PolicyJson {
   return {Name: policy.name, Rules: policy.rules}
@@ -36,14 +36,16 @@ export function encodePolicy(policy: {readonly name: string; readonly rules: str
 
 export const ExecutionStat = Type.Object(
   {
-    date: Time('The day: midnight UTC.'),
+    date: Time('Midnight UTC of the day.'),
     success_count: Type.Integer({description: 'Executions of that day that succeeded.'}),
-    failed_count: Type.Integer({description: 'Executions of that day that ended otherwise.'}),
+    failed_count: Type.Integer({
+      description: 'Executions of that day that ended in another state.',
+    }),
   },
-  {$id: 'ExecutionStat', description: 'One day.'},
+  {$id: 'ExecutionStat', description: 'Executions of one day.'},
 )
 export const ExecutionStats = Type.Object(
-  {stats: Type.Array(Type.Unsafe<Static<typeof ExecutionStat>>({$ref: 'ExecutionStat#'}))},
+  {stats: Type.Array(Refer(ExecutionStat))},
   {$id: 'ExecutionStats', description: 'One record a day, oldest first.'},
 )
 export type ExecutionStatsJson = Static<typeof ExecutionStats>
@@ -67,19 +69,19 @@ export function encodeStatistics(
 
 export const PlannedTimes = Type.Object(
   {
-    schedule: Type.String({description: 'The schedule as it is read.'}),
-    timezone: Type.String({description: 'The zone in which it is read.'}),
+    schedule: Type.String({description: 'The schedule.'}),
+    timezone: Type.String({description: 'The time zone of the schedule.'}),
     next: Type.Array(Time('A planned time.'), {
       description: 'The next planned times, soonest first.',
     }),
   },
-  {$id: 'PlannedTimes', description: 'What a schedule means.'},
+  {$id: 'PlannedTimes', description: 'The next planned times of a schedule.'},
 )
 export type PlannedTimesJson = Static<typeof PlannedTimes>
 
 export const Health = Type.Object(
   {status: Type.String()},
-  {$id: 'Health', description: 'Whether the process works.'},
+  {$id: 'Health', description: 'Whether the process is alive.'},
 )
 
 export const Readiness = Type.Object(
@@ -87,28 +89,29 @@ export const Readiness = Type.Object(
     status: Type.Enum(['ready', 'not_ready']),
     checks: Type.Record(Type.String(), Type.String()),
   },
-  {$id: 'Readiness', description: 'Whether the server can do its work, and what each check said.'},
+  {
+    $id: 'Readiness',
+    description: 'Whether the server can do its work, with the result of each check.',
+  },
 )
 
 export const Problem = Type.Object(
   {
-    type: Type.String({description: 'Names the kind of problem.'}),
-    title: Type.String({description: 'The kind of problem in words.'}),
+    type: Type.String({description: 'URN of the error code.'}),
+    title: Type.String({description: 'The error code in words.'}),
     status: Type.Integer({description: 'The HTTP status.'}),
-    detail: Type.String({description: 'What went wrong this time and what to do.'}),
-    code: Type.String({description: 'Stable code of the kind of problem.'}),
+    detail: Type.String({description: 'What is wrong with this request, and the fix.'}),
+    code: Type.String({description: 'Stable error code.'}),
   },
   {$id: 'Problem', description: 'An error (RFC 9457).', additionalProperties: true},
 )
 export type ProblemJson = Static<typeof Problem>
 
-/* A node of the cluster as it travels. Field names are capitalised as the interface has them. */
-
-/** Versions of the protocol between our nodes; both pairs of fields speak of the same one. */
+/** Versions of the protocol between nodes. `Protocol…` and `Delegate…` fields name the same one. */
 const PROTOCOL_MIN = 1
 const PROTOCOL_MAX = 1
 
-/** 0 is kept for "none". */
+/** `Status` of a member in JSON. 0 means "none". */
 export const MEMBER_STATUS_CODES: Readonly<Record<MemberStatus, number>> = {
   alive: 1,
   leaving: 2,
@@ -118,22 +121,23 @@ export const MEMBER_STATUS_CODES: Readonly<Record<MemberStatus, number>> = {
 
 const version = (description: string) => Type.Integer({description})
 
+/** Field names are capitalised as the API contract has them. */
 export const Member = Type.Object(
   {
     Name: Type.String({description: 'Name of the node.'}),
     Addr: Type.String({description: 'IP address.'}),
-    Port: Type.Integer({description: 'Port on which the node is a member.'}),
+    Port: Type.Integer({description: 'Membership port of the node.'}),
     Tags: TextMap('Tags of the node.'),
     Status: Type.Integer({description: '1 alive, 2 leaving, 3 left, 4 failed.'}),
     ProtocolMin: version('Minimum protocol version the node understands.'),
     ProtocolMax: version('Maximum protocol version the node understands.'),
-    ProtocolCur: version('Protocol version it speaks.'),
+    ProtocolCur: version('Protocol version the node uses.'),
     DelegateMin: version('The same as `ProtocolMin`.'),
     DelegateMax: version('The same as `ProtocolMax`.'),
     DelegateCur: version('The same as `ProtocolCur`.'),
-    id: Type.String({description: 'Identity of the node, kept over restarts.'}),
+    id: Type.String({description: 'Identity of the node. It survives restarts.'}),
     statusText: Type.Enum(['alive', 'leaving', 'left', 'failed'], {
-      description: '`Status` in a word.',
+      description: '`Status` as a word.',
     }),
   },
   {$id: 'Member', description: 'A node of the cluster.'},
@@ -145,7 +149,7 @@ export function encodeMember(member: MemberRecord): MemberJson {
     Name: member.name,
     Addr: member.address,
     Port: member.port,
-    // Whatever version wrote its record; over them what the record says.
+    // A record of an older version may lack system tags; tags in the record take precedence.
     Tags: {...systemTags(member), ...member.tags},
     Status: MEMBER_STATUS_CODES[member.status],
     ProtocolMin: PROTOCOL_MIN,

@@ -1,43 +1,45 @@
 /**
- * Reading a job's definition from JSON that any client may have written: lenient where the interface promises
- * it (null, empty texts, older fields, whole objects posted back), and one sentence that names the field
- * where it is not. It knows shapes only; whether the definition makes sense is for `core/validate.ts` and the
- * store.
+ * Decoder for job definitions from any client. It is lenient where the API promises it: `null`, empty
+ * strings, older fields, whole objects posted back. Every other problem is one sentence that names the field.
+ * Only types and sizes are checked here; `core/validate.ts` and the store check the meaning.
  */
 import type {TSchema} from 'typebox'
 import {Compile, type Validator} from 'typebox/compile'
 import type {JobCounters, JobSpec, StringMap} from '../core/job.ts'
 import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
+import {parseTime} from '../lib/rfc3339.ts'
 import {
   CONFIG_ENTRIES_MAX,
+  DEFAULT_MAX_LATENESS,
   JobDefinition,
   type JobDefinitionJson,
   PROCESSORS_MAX,
   READ_ONLY_FIELDS,
 } from './job.ts'
-import {isObject} from './json.ts'
+import {isLongerThan, isObject} from './json.ts'
 import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'
-import {parseTime, ZERO_TIME} from './time.ts'
+import {ZERO_TIME} from './time.ts'
 
-export type JobReading =
+export type JobResult =
   | {
       readonly ok: true
       readonly spec: JobSpec
       readonly warnings: readonly string[]
-      /** Fields nobody knows, in the order sent. */
+      /** Unknown fields, in the order sent. */
       readonly ignoredFields: readonly string[]
     }
-  | {readonly ok: false; readonly problem: string}
+  | Problem
 
-const DEFAULT_MAX_LATENESS = '24h'
+interface Problem {
+  readonly ok: false
+  readonly problem: string
+}
+
 const SHELL = 'shell'
 const SHOWN_LENGTH_MAX = 64
 
-/**
- * Maps are read by hand, so that the sentence can name the entry; names and times have sentences of their
- * own.
- */
-const READ_BY_HAND: ReadonlySet<string> = new Set([
+/** Fields with a reader of their own: maps name the entry in the problem; names and times have own texts. */
+const CUSTOM_FIELDS: ReadonlySet<string> = new Set([
   'name',
   'tags',
   'metadata',
@@ -50,37 +52,37 @@ const READ_BY_HAND: ReadonlySet<string> = new Set([
 const CHECKS: readonly (readonly [string, TSchema, Validator])[] = Object.entries(
   JobDefinition.properties as Record<string, TSchema>,
 )
-  .filter(([field]) => !READ_BY_HAND.has(field))
+  .filter(([field]) => !CUSTOM_FIELDS.has(field))
   .map(([field, schema]) => [field, schema, Compile(schema)])
 
-/** A refusal on its way out of the decoder; never leaves this file. */
+/** Ends decoding with a problem. Only `problemOr` catches it. */
 class ParseError extends Error {}
 
-/** Reads one definition. `body` is what `readJson` answered. */
-export function decodeJob(body: unknown): JobReading {
-  try {
-    return readJob(body)
-  } catch (error) {
-    if (error instanceof ParseError) return {ok: false, problem: error.message}
-    throw error
-  }
+/** Decodes one definition. `body` is a value from `readJson`. */
+export function decodeJob(body: unknown): JobResult {
+  return problemOr(() => readJob(body))
 }
 
-export type CountersReading =
-  | {readonly ok: true; readonly counters: JobCounters}
-  | {readonly ok: false; readonly problem: string}
+export type CountersResult = {readonly ok: true; readonly counters: JobCounters} | Problem
 
-/** The counters of a job in a restore file; what is not there counts as nothing. */
-export function decodeCounters(body: unknown): CountersReading {
+/** Decodes the counters of a job in a restore file. A missing counter is 0, a missing time `null`. */
+export function decodeCounters(body: unknown): CountersResult {
   const fields = isObject(body) ? body : {}
-  try {
+  return problemOr(() => {
     const counters = {
       successCount: readCount('success_count', fields.success_count),
       errorCount: readCount('error_count', fields.error_count),
       lastSuccess: readTime('last_success', fields.last_success),
       lastError: readTime('last_error', fields.last_error),
     }
-    return {ok: true, counters}
+    return {ok: true as const, counters}
+  })
+}
+
+/** The result of `read`, or the problem of a `ParseError`. */
+function problemOr<Result>(read: () => Result): Result | Problem {
+  try {
+    return read()
   } catch (error) {
     if (error instanceof ParseError) return {ok: false, problem: error.message}
     throw error
@@ -90,10 +92,10 @@ export function decodeCounters(body: unknown): CountersReading {
 function readCount(field: string, value: unknown): number {
   const count = value ?? 0
   if (Number.isSafeInteger(count) && Number(count) >= 0) return Number(count)
-  throw new ParseError(`${field}: must be a whole number from 0 on`)
+  throw new ParseError(`${field}: must be an integer of at least 0`)
 }
 
-function readJob(body: unknown): JobReading {
+function readJob(body: unknown): JobResult {
   if (!isObject(body)) throw new ParseError('the body must be a JSON object')
   const name = readName(body.name)
   for (const [field, schema, validator] of CHECKS) {
@@ -132,23 +134,39 @@ function readJob(body: unknown): JobReading {
 
 function readName(value: unknown): string {
   if (value === undefined || value === null) throw new ParseError('name: is required')
-  if (typeof value !== 'string') throw new ParseError('name: must be a text')
+  if (typeof value !== 'string') throw new ParseError('name: must be a string')
   const problem = nameProblem(value)
   if (problem !== null) throw new ParseError(problem)
   return value
 }
 
+/** Reads a map of strings. `field` names it in the problem, e.g. `tags` or `processors.files`. */
 function readMap(field: string, value: unknown, entriesMax: number): StringMap {
   if (value === undefined || value === null) return {}
-  const reading = readTextMap(field, value, entriesMax)
-  if (!reading.ok) throw new ParseError(reading.problem)
-  return reading.map
+  if (!isObject(value)) throw new ParseError(`${field}: must be an object of names and strings`)
+  const entries = Object.entries(value)
+  if (entries.length > entriesMax)
+    throw new ParseError(
+      `${field}: has ${entries.length} entries; at most ${entriesMax} are allowed`,
+    )
+  const map: Record<string, string> = {}
+  for (const [key, inner] of entries) {
+    if (key.length > MAP_KEY_LENGTH_MAX)
+      throw new ParseError(`${field}: a name is longer than ${MAP_KEY_LENGTH_MAX} characters`)
+    if (inner === null || inner === undefined) continue
+    if (typeof inner === 'object')
+      throw new ParseError(
+        `${field}.${key}: must be a string, a number or true/false, not a nested value`,
+      )
+    const text = String(inner)
+    if (isLongerThan(text, MAP_VALUE_BYTES_MAX))
+      throw new ParseError(`${field}.${key}: is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
+    map[key] = text
+  }
+  return map
 }
 
-/**
- * Each processor has a map of parameters; the older form is a single text, which can only have meant
- * `forward`.
- */
+/** Each processor has a map of parameters. The older form is a single string, the value of `forward`. */
 function readProcessors(value: unknown, warnings: string[]): Record<string, StringMap> {
   if (value === undefined || value === null) return {}
   if (!isObject(value)) throw new ParseError('processors: must be an object of processor names')
@@ -166,17 +184,14 @@ function readProcessors(value: unknown, warnings: string[]): Record<string, Stri
       processors[name] = text === 'true' || text === 'false' ? {forward: text} : {}
       if (text !== '' && processors[name].forward === undefined)
         warnings.push(
-          `processors.${name}: the text "${text.slice(0, 64)}" is not a parameter and is ignored`,
+          `processors.${name}: the value "${text.slice(0, SHOWN_LENGTH_MAX)}" is ignored: it is no parameter`,
         )
     }
   }
   return processors
 }
 
-/**
- * `command` and `shell` at the top are the older form of the shell executor; what `executor_config` says goes
- * first.
- */
+/** Top-level `command` and `shell` are an older form. A non-empty value in `executor_config` wins. */
 function readExecutor(
   fields: JobDefinitionJson,
   warnings: string[],
@@ -191,14 +206,14 @@ function readExecutor(
   if (Object.keys(older).length === 0) return {executor, executorConfig: config}
   if (executor !== SHELL) {
     if (older.command !== undefined)
-      warnings.push(`command: is ignored, since the executor is "${executor}" and not "${SHELL}"`)
+      warnings.push(`command: is ignored: the executor is "${executor}", not "${SHELL}"`)
     return {executor, executorConfig: config}
   }
-  const said = Object.entries(config).filter(([key, value]) => !(key in older) || value !== '')
-  return {executor, executorConfig: {...older, ...Object.fromEntries(said)}}
+  const own = Object.entries(config).filter(([key, value]) => !(key in older) || value !== '')
+  return {executor, executorConfig: {...older, ...Object.fromEntries(own)}}
 }
 
-/** The zero time is what typed clients send for a time that is not set. */
+/** Typed clients send the zero time for a time that is not set. */
 function readTime(field: string, value: unknown): number | null {
   if (value === undefined || value === null || value === '' || value === ZERO_TIME) return null
   const at = typeof value === 'string' ? parseTime(value) : null
@@ -212,44 +227,4 @@ function readTime(field: string, value: unknown): number | null {
 
 function unlessEmpty<Text extends string>(value: Text | null | undefined) {
   return value === '' || value === null || value === undefined ? null : (value as Exclude<Text, ''>)
-}
-
-/*
- * Reading maps of string to string from JSON that may hold booleans, numbers and nulls, and the sentence when
- * it holds worse. Apart from the job's decoder because tags, metadata, parameters and processors share it.
- */
-
-export type MapReading =
-  | {readonly ok: true; readonly map: Record<string, string>}
-  | {readonly ok: false; readonly problem: string}
-
-/** Reads one map. `field` names it in the sentence, e.g. `tags` or `processors.files`. */
-export function readTextMap(field: string, value: unknown, entriesMax: number): MapReading {
-  if (!isObject(value)) return refuse(`${field}: must be an object of names and texts`)
-  const entries = Object.entries(value)
-  if (entries.length > entriesMax)
-    return refuse(`${field}: has ${entries.length} entries; at most ${entriesMax} are allowed`)
-  const map: Record<string, string> = {}
-  for (const [key, inner] of entries) {
-    if (key.length > MAP_KEY_LENGTH_MAX)
-      return refuse(`${field}: a name is longer than ${MAP_KEY_LENGTH_MAX} characters`)
-    if (inner === null || inner === undefined) continue
-    if (typeof inner === 'object')
-      return refuse(`${field}.${key}: must be a text, a number or true/false, not a nested value`)
-    const text = String(inner)
-    if (longerThan(text, MAP_VALUE_BYTES_MAX))
-      return refuse(`${field}.${key}: is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
-    map[key] = text
-  }
-  return {ok: true, map}
-}
-
-/** True when the text takes more than `bytesMax` bytes of UTF-8. Cheap for texts far from the limit. */
-export function longerThan(text: string, bytesMax: number): boolean {
-  if (text.length > bytesMax) return true
-  return text.length * 3 > bytesMax && new TextEncoder().encode(text).length > bytesMax
-}
-
-function refuse(problem: string): MapReading {
-  return {ok: false, problem}
 }

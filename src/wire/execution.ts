@@ -1,4 +1,4 @@
-/** An execution as it travels, and how much of its output goes with it. */
+/** Executions, launches and output in JSON: schemas and encoders, and how much output a response carries. */
 import Type, {type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import type {LaunchRecord} from '../core/launch-record.ts'
@@ -15,30 +15,30 @@ export const EXECUTION_STATUSES = [
   'lost',
 ] as const
 
-const Status = Type.Enum([...EXECUTION_STATUSES], {description: 'Where the execution stands.'})
+const Status = Type.Enum([...EXECUTION_STATUSES], {description: 'State of the execution.'})
 
 export const Execution = Type.Object(
   {
     id: Type.String({description: '`<group>-<node>-<attempt>`.'}),
     job_name: Type.String({description: 'Name of the job.'}),
     started_at: Time('Time of the claim; `0001-01-01T00:00:00Z` while pending.'),
-    finished_at: Time('When it ended; `0001-01-01T00:00:00Z` until then.'),
+    finished_at: Time('Time of its end; `0001-01-01T00:00:00Z` until then.'),
     success: Type.Boolean({description: 'Whether it succeeded.'}),
-    output: Type.String({description: 'The last part of what it wrote.'}),
+    output: Type.String({description: 'The last part of its output.'}),
     node_name: Type.String({description: 'Name of the node that runs it.'}),
-    group: Type.Integer({description: 'Number of the launch it belongs to.'}),
+    group: Type.Integer({description: 'Number of its launch.'}),
     attempt: Type.Integer({description: 'Starts at 1; grows with each retry.'}),
     status: Status,
-    output_truncated: Type.Boolean({description: 'More was written than `output` shows.'}),
+    output_truncated: Type.Boolean({description: 'The execution wrote more than `output` shows.'}),
     late_result: Type.String({
-      description: 'The result that came after it had become `lost`; empty when none did.',
+      description: 'The result that arrived after the execution was `lost`; empty without one.',
     }),
   },
   {$id: 'Execution', description: 'One attempt of one launch on one node.'},
 )
 export type ExecutionJson = Static<typeof Execution>
 
-/** An execution inside of a launch: without its output. */
+/** An execution inside of a launch, without its output. */
 export const LaunchExecution = Type.Object(
   {
     id: Type.String(),
@@ -47,22 +47,21 @@ export const LaunchExecution = Type.Object(
     status: Status,
     success: Type.Boolean(),
     started_at: Time('Zero time while pending.'),
-    finished_at: Time('Zero time until it ended.'),
+    finished_at: Time('Zero time until it ends.'),
   },
   {$id: 'LaunchExecution', description: 'An execution of a launch, without its output.'},
 )
 export type LaunchExecutionJson = Static<typeof LaunchExecution>
 
-/** What encoding needs beside the record: the kept tail. The store's `ExecutionView` fits. */
+/** A record with the stored tail of its output. The store's `ExecutionView` has this shape. */
 export interface ExecutionWithOutput extends ExecutionRecord {
   readonly output: Uint8Array
   readonly outputTruncated: boolean
 }
 
 /**
- * `outputBytesMax` = the caller's own limit on the text, `null` = all that the view holds. Under a limit the
- * text is the very end of what was written, so the head is part of it only when nothing is missing in
- * between.
+ * Encodes an execution. `outputBytesMax` limits the text; `null` = all that the view holds. A limited text is
+ * the end of the output: it includes the head only if nothing between head and tail is missing.
  */
 export function encodeExecution(
   view: ExecutionWithOutput,
@@ -76,8 +75,8 @@ export function encodeExecution(
   return {
     id: executionId(view),
     job_name: view.jobName,
-    started_at: reached(view.startedAt),
-    finished_at: reached(view.finishedAt),
+    started_at: timeOrZero(view.startedAt),
+    finished_at: timeOrZero(view.finishedAt),
     success: view.status === 'succeeded',
     output: text,
     node_name: view.node,
@@ -96,16 +95,14 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
     attempt: record.attempt,
     status: record.status,
     success: record.status === 'succeeded',
-    started_at: reached(record.startedAt),
-    finished_at: reached(record.finishedAt),
+    started_at: timeOrZero(record.startedAt),
+    finished_at: timeOrZero(record.finishedAt),
   }
 }
 
-function reached(at: number | null): string {
+function timeOrZero(at: number | null): string {
   return at === null ? ZERO_TIME : formatTime(at)
 }
-
-/* A row of the ledger as it travels: what became of a planned time or of a request. */
 
 export const LAUNCH_DECISIONS = ['pending', 'launched', 'skipped', 'missed'] as const
 
@@ -113,19 +110,24 @@ export const Launch = Type.Object(
   {
     group: Type.Integer({description: 'The launch number.'}),
     job_name: Type.String({description: 'Name of the job.'}),
-    scheduled_at: Time('The planned time; for a request, when it was asked for.'),
-    scheduled_until: Time('The last planned time that the row stands for.'),
-    count: Type.Integer({description: 'How many planned times the row stands for.'}),
+    scheduled_at: Time('The planned time; for a request, the time of the request.'),
+    scheduled_until: Time('The last planned time that this row covers.'),
+    count: Type.Integer({description: 'How many planned times this row covers.'}),
     decided_at: OptionalTime('When the leader decided.'),
-    cause: Type.Enum(['schedule', 'manual', 'create', 'parent'], {description: 'Why it is there.'}),
-    decision: Type.Enum([...LAUNCH_DECISIONS], {description: 'What became of it.'}),
+    cause: Type.Enum(['schedule', 'manual', 'create', 'parent'], {
+      description: 'What requested the launch.',
+    }),
+    decision: Type.Enum([...LAUNCH_DECISIONS], {description: 'The decision of the leader.'}),
     reason: Type.String({description: 'A code, optionally followed by a colon and a sentence.'}),
     term: Type.Union([Type.Integer(), Type.Null()], {
       description: 'Term of the leader that decided.',
     }),
-    executions: Type.Array(Refer(LaunchExecution), {description: 'What was started.'}),
+    executions: Type.Array(Refer(LaunchExecution), {description: 'Its executions.'}),
   },
-  {$id: 'Launch', description: 'A row of the ledger.'},
+  {
+    $id: 'Launch',
+    description: 'A row of the ledger: what became of a planned time or of a request.',
+  },
 )
 export type LaunchJson = Static<typeof Launch>
 
@@ -148,20 +150,13 @@ export function encodeLaunch(
   }
 }
 
-/*
- * Output as text: bytes shown as UTF-8 with replacement, cut at its front to a number of bytes without
- * splitting a character. Apart from executions because following a run needs the same borders.
- */
-
-/** Bytes of output that lists carry for each execution unless asked otherwise. */
+/** Bytes of output for each execution of a list, unless the request says otherwise. */
 export const LISTED_OUTPUT_BYTES = 16 * 1024
-/** No store keeps more of one execution. */
-export const KEPT_OUTPUT_BYTES = 256 * 1024
 
 const CONTINUATION_MASK = 0xc0
 const CONTINUATION = 0x80
 
-/** Bytes as UTF-8, what is not UTF-8 as U+FFFD. */
+/** Output as text: UTF-8, with U+FFFD for other bytes. */
 export function decodeOutput(bytes: Uint8Array): string {
   return new TextDecoder('utf-8', {ignoreBOM: true}).decode(bytes)
 }
@@ -176,7 +171,7 @@ export function lastBytes(text: string, bytesMax: number): {text: string; cut: b
   return {text: decodeOutput(bytes.subarray(from)), cut: true}
 }
 
-/** How many bytes at the end are the begin of a character whose rest has not come yet: 0 to 3. */
+/** Number of bytes at the end that start an incomplete character: 0 to 3. */
 export function unfinishedBytes(bytes: Uint8Array): number {
   for (let back = 1; back <= Math.min(3, bytes.length); back += 1) {
     const byte = bytes[bytes.length - back]!

@@ -1,25 +1,24 @@
 /**
- * A job as it travels: the schema of what is answered and of what is accepted, and the encoder. Field names
- * and their order are the interface's; everything inside speaks `JobRecord`. Reading a definition is in
- * `decode-job.ts`.
+ * Jobs in JSON: the schemas of requests and responses, and the encoder. Field names and their order belong to
+ * the API contract. `decode-job.ts` decodes definitions.
  */
 import Type, {type Static} from 'typebox'
 import type {JobRecord} from '../core/job.ts'
-import {METADATA_MAX, NAME_LENGTH_MAX, SCHEDULE_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
+import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
+import {METADATA_MAX, NAME_CHARACTER, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
 import {formatOptionalTime} from './time.ts'
 
 export const RETRIES_MAX = 100
 export const CONFIG_ENTRIES_MAX = 64
 export const PROCESSORS_MAX = 16
+export const DEFAULT_MAX_LATENESS = '24h'
 const DISPLAYNAME_LENGTH_MAX = 1_024
 const OWNER_LENGTH_MAX = 320
 const ZONE_LENGTH_MAX = 64
 const TIME_LENGTH_MAX = 64
 const EXECUTOR_LENGTH_MAX = 64
 const DURATION_LENGTH_MAX = 64
-
-const NAME_PATTERN = '^[\\p{Ll}0-9_-]+$'
 
 const ABOUT = {
   name: 'Unique name. Lower-case letters of any alphabet, digits, underscore and dash.',
@@ -30,23 +29,23 @@ const ABOUT = {
   owner_email: 'E-mail of the owner.',
   disabled: 'A disabled job is not launched by its schedule.',
   tags: 'Tags that select the target nodes. A value may end in `:count`.',
-  metadata: 'Free data, used by the `metadata` filter of the job list.',
-  retries: 'How many times a failed execution is tried again.',
+  metadata: 'Free-form data, used by the `metadata` filter of the job list.',
+  retries: 'How many times a failed execution is retried.',
   parent_job: 'Name of the job whose success launches this one.',
-  processors: 'What is done with the output: processor name to its parameters, in this order.',
-  concurrency: 'Whether a launch may begin while another one of the job is open.',
+  processors: 'Processors of the output: name to parameters, applied in this order.',
+  concurrency: 'Whether a launch may start while another launch of the job is open.',
   executor: 'Name of the executor that runs the job.',
   executor_config: 'Parameters of the executor.',
   ephemeral: 'The job is deleted after its first successful launch.',
   starts_at: 'Nothing is planned before this time.',
   expires_at: 'Nothing is planned at or after this time.',
-  catch_up: 'What is launched of the planned times that were missed.',
-  max_lateness: 'Nothing older than this is launched.',
+  catch_up: 'Which missed planned times are launched later.',
+  max_lateness: 'Planned times older than this are not launched.',
   on_disconnect:
-    'What a node cut off from all servers does with a running execution; empty = by concurrency.',
+    'What a node without a connection to any server does with a running execution; empty = by concurrency.',
 }
 
-/** A job as every route answers it. No field is ever left out. */
+/** A job in every response. No field is ever left out. */
 export const Job = Type.Object(
   {
     id: Type.String({description: 'The same as `name`.'}),
@@ -57,15 +56,17 @@ export const Job = Type.Object(
     owner: Type.String({description: ABOUT.owner}),
     owner_email: Type.String({description: ABOUT.owner_email}),
     success_count: Type.Integer({description: 'Executions that succeeded since the last reset.'}),
-    error_count: Type.Integer({description: 'Executions that ended in any other way.'}),
+    error_count: Type.Integer({
+      description: 'Executions that ended in another state since the last reset.',
+    }),
     last_success: OptionalTime('When an execution last succeeded.'),
-    last_error: OptionalTime('When an execution last ended in another way.'),
+    last_error: OptionalTime('When an execution last ended in another state.'),
     disabled: Type.Boolean({description: ABOUT.disabled}),
     tags: TextMap(ABOUT.tags),
     metadata: TextMap(ABOUT.metadata),
     retries: Type.Integer({description: ABOUT.retries}),
     dependent_jobs: Type.Array(Type.String(), {
-      description: 'Names of the jobs that name this one as their parent.',
+      description: 'Names of the jobs whose parent is this job.',
     }),
     parent_job: Type.String({description: ABOUT.parent_job}),
     processors: Type.Record(Type.String(), Type.Record(Type.String(), Type.String()), {
@@ -85,13 +86,13 @@ export const Job = Type.Object(
     max_lateness: Type.String({description: ABOUT.max_lateness}),
     on_disconnect: Type.Enum(['', 'keep', 'stop'], {description: ABOUT.on_disconnect}),
   },
-  {$id: 'Job', description: 'A job: its definition and what was learnt by running it.'},
+  {$id: 'Job', description: 'A job: its definition, counters and status.'},
 )
 export type JobJson = Static<typeof Job>
 
 /**
- * A definition as it is accepted. `null` means not set everywhere, and an empty text does where a text says
- * so; fields that are only answered, and fields nobody knows, are ignored.
+ * A definition in a request. `null` means not set in every field; an empty string does in fields whose schema
+ * allows it. Read-only and unknown fields are ignored.
  */
 export const JobDefinition = Type.Object(
   {
@@ -99,7 +100,7 @@ export const JobDefinition = Type.Object(
       description: ABOUT.name,
       minLength: 1,
       maxLength: NAME_LENGTH_MAX,
-      pattern: NAME_PATTERN,
+      pattern: `^${NAME_CHARACTER}+$`,
     }),
     displayname: MayBeUnset(
       Type.String({description: ABOUT.displayname, maxLength: DISPLAYNAME_LENGTH_MAX}),
@@ -152,7 +153,7 @@ export const JobDefinition = Type.Object(
       Type.String({
         description: ABOUT.max_lateness,
         maxLength: DURATION_LENGTH_MAX,
-        default: '24h',
+        default: DEFAULT_MAX_LATENESS,
       }),
     ),
     on_disconnect: MayBeUnset(
@@ -168,7 +169,7 @@ export const JobDefinition = Type.Object(
       }),
     ),
   },
-  {$id: 'JobDefinition', description: 'What is sent to create or replace a job.'},
+  {$id: 'JobDefinition', description: 'A request to create or replace a job.'},
 )
 export type JobDefinitionJson = Static<typeof JobDefinition>
 
@@ -176,12 +177,11 @@ function TimeInput(description: string) {
   return Type.String({...Time(description), format: 'date-time', maxLength: TIME_LENGTH_MAX})
 }
 
-/** Fields that are answered and never accepted: clients send them back with what they have read. */
+/** Read-only fields. Clients send them back with the object that they have read. */
 export const READ_ONLY_FIELDS: ReadonlySet<string> = new Set(
   Object.keys(Job.properties).filter((field) => !(field in JobDefinition.properties)),
 )
 
-/** The job as every route answers it. */
 export function encodeJob(job: JobRecord): JobJson {
   const {spec, counters} = job
   return {

@@ -1,7 +1,7 @@
 /**
- * Splits a JSON array that arrives in pieces into the texts of its elements, so that a file of a hundred
- * thousand jobs never has to be one string or one pause of the event loop. It finds borders only; what an
- * element holds is for `readJson` to judge.
+ * Streaming splitter for a JSON array: chunks of bytes in, the bytes of each element out. A file of a hundred
+ * thousand jobs is never one string, and never blocks the event loop. Only delimiters are found here;
+ * `readJson` validates each element.
  */
 
 const QUOTE = 0x22
@@ -14,36 +14,37 @@ const CLOSE_ARRAY = 0x5d
 const BLANKS: ReadonlySet<number> = new Set([0x20, 0x09, 0x0a, 0x0d])
 const BYTE_ORDER_MARK = [0xef, 0xbb, 0xbf]
 
-type Place = 'before' | 'inside' | 'after'
+type State = 'before' | 'inside' | 'after'
 
-/** Thrown for what is not one JSON array, or has an element beyond the limit. `message` is a sentence. */
-export class NotAnArray extends Error {
-  override readonly name = 'NotAnArray'
+/** The input is not one JSON array, or an element is too large. `message` is a sentence. */
+export class JsonArrayError extends Error {
+  override readonly name = 'JsonArrayError'
 }
 
 export class JsonArraySplitter {
   readonly #elementBytesMax: number
-  #place: Place = 'before'
+  #state: State = 'before'
   #depth = 0
   #inString = false
   #escaped = false
-  #pieces: Uint8Array[] = []
-  #held = 0
-  #seen = 0
+  /** Chunks of the current element. */
+  #chunks: Uint8Array[] = []
+  #chunkBytes = 0
+  #outsideBytes = 0
   #elements = 0
-  #comma = false
+  #afterComma = false
 
   constructor(elementBytesMax: number) {
     this.#elementBytesMax = elementBytesMax
   }
 
-  /** Takes the next stretch of bytes; answers the elements that it completes, in order. */
+  /** Consumes the next chunk. Returns the elements that it completes, in order. */
   push(bytes: Uint8Array): Uint8Array[] {
     const complete: Uint8Array[] = []
     let from = 0
     for (let index = 0; index < bytes.length; index += 1) {
       const byte = bytes[index]!
-      if (this.#place !== 'inside') {
+      if (this.#state !== 'inside') {
         this.#outside(byte)
         from = index + 1
         continue
@@ -51,34 +52,40 @@ export class JsonArraySplitter {
       if (this.#withinValue(byte)) continue
       if (byte !== COMMA && byte !== CLOSE_ARRAY) continue
       const element = this.#take(bytes.subarray(from, index))
-      this.#border(byte, element, complete)
+      this.#delimit(byte, element, complete)
       from = index + 1
     }
-    if (this.#place === 'inside') this.#hold(bytes.subarray(from))
+    if (this.#state === 'inside') this.#buffer(bytes.subarray(from))
     return complete
   }
 
-  /** To be called when nothing more comes. Throws `NotAnArray` when the array is not complete. */
+  /** Call at the end of the input. Throws `JsonArrayError` when the array is incomplete. */
   end(): void {
-    if (this.#place === 'before') throw new NotAnArray('the file must hold a JSON array of jobs')
-    if (this.#place === 'inside')
-      throw new NotAnArray('the file ends in the middle of the JSON array')
+    if (this.#state === 'before')
+      throw new JsonArrayError('the file must contain a JSON array of jobs')
+    if (this.#state === 'inside')
+      throw new JsonArrayError('the file ends before the end of the JSON array')
   }
 
   #outside(byte: number): void {
-    this.#seen += 1
+    this.#outsideBytes += 1
     if (BLANKS.has(byte)) return
-    if (this.#place === 'before' && this.#seen <= 3 && byte === BYTE_ORDER_MARK[this.#seen - 1])
+    if (
+      this.#state === 'before' &&
+      this.#outsideBytes <= 3 &&
+      byte === BYTE_ORDER_MARK[this.#outsideBytes - 1]
+    )
       return
-    if (this.#place === 'before' && byte === OPEN_ARRAY) {
-      this.#place = 'inside'
+    if (this.#state === 'before' && byte === OPEN_ARRAY) {
+      this.#state = 'inside'
       return
     }
-    if (this.#place === 'before') throw new NotAnArray('the file must hold a JSON array of jobs')
-    throw new NotAnArray('the file goes on after the end of the JSON array')
+    if (this.#state === 'before')
+      throw new JsonArrayError('the file must contain a JSON array of jobs')
+    throw new JsonArrayError('the file has content after the end of the JSON array')
   }
 
-  /** Follows strings and nesting. True when the byte belongs to the element and is no border. */
+  /** Tracks strings and nesting. True when the byte belongs to the element and is no delimiter. */
   #withinValue(byte: number): boolean {
     if (this.#inString) {
       if (this.#escaped) this.#escaped = false
@@ -93,45 +100,47 @@ export class JsonArraySplitter {
     return true
   }
 
-  #border(byte: number, element: Uint8Array, complete: Uint8Array[]): void {
-    const empty = element.every((held) => BLANKS.has(held))
-    if (!empty) {
+  #delimit(byte: number, element: Uint8Array, complete: Uint8Array[]): void {
+    const isEmpty = element.every((inner) => BLANKS.has(inner))
+    if (!isEmpty) {
       complete.push(element)
       this.#elements += 1
-    } else if (byte === COMMA || this.#comma) {
-      throw new NotAnArray(`an element is missing after ${this.#elements} elements`)
+    } else if (byte === COMMA || this.#afterComma) {
+      throw new JsonArrayError(`an element is missing after ${this.#elements} elements`)
     }
-    this.#comma = byte === COMMA
-    if (byte === CLOSE_ARRAY) this.#place = 'after'
+    this.#afterComma = byte === COMMA
+    if (byte === CLOSE_ARRAY) this.#state = 'after'
   }
 
-  #hold(bytes: Uint8Array): void {
+  #buffer(bytes: Uint8Array): void {
     if (bytes.length === 0) return
-    this.#held += bytes.length
-    if (this.#held > this.#elementBytesMax)
-      throw new NotAnArray(
+    this.#chunkBytes += bytes.length
+    if (this.#chunkBytes > this.#elementBytesMax)
+      throw new JsonArrayError(
         `element ${this.#elements + 1} is larger than ${this.#elementBytesMax} bytes`,
       )
-    this.#pieces.push(bytes)
+    this.#chunks.push(bytes)
   }
 
   #take(last: Uint8Array): Uint8Array {
-    this.#hold(last)
-    const [only] = this.#pieces
+    this.#buffer(last)
+    const [only] = this.#chunks
     const element =
-      this.#pieces.length === 1 && only !== undefined ? only : concat(this.#pieces, this.#held)
-    this.#pieces = []
-    this.#held = 0
+      this.#chunks.length === 1 && only !== undefined
+        ? only
+        : concat(this.#chunks, this.#chunkBytes)
+    this.#chunks = []
+    this.#chunkBytes = 0
     return element
   }
 }
 
-function concat(pieces: readonly Uint8Array[], total: number): Uint8Array {
+function concat(chunks: readonly Uint8Array[], total: number): Uint8Array {
   const whole = new Uint8Array(total)
   let at = 0
-  for (const piece of pieces) {
-    whole.set(piece, at)
-    at += piece.length
+  for (const chunk of chunks) {
+    whole.set(chunk, at)
+    at += chunk.length
   }
   return whole
 }

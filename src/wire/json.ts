@@ -1,32 +1,33 @@
 /**
- * JSON as it comes in from anyone: parsed, then looked through for what must never get further (keys that
- * poison objects, characters that stores and terminals choke on, depth). Browser-safe; it knows nothing of
- * jobs.
+ * Untrusted JSON: parsed, then checked for content that must not go further. That is: keys that pollute
+ * prototypes, characters that stores and terminals cannot handle, and nesting that is too deep. Runs in a
+ * browser; knows nothing about jobs.
  */
 
-/** Deeper than any shape of this interface; bounds every later recursion. */
+/** Deeper than any shape of this API. Bounds every later recursion. */
 export const JSON_DEPTH_MAX = 32
 
 /**
- * A definition at all its limits has a tenth of these. Beyond them parsing once more would stop the process
- * for a second, and whatever it is will be refused anyway.
+ * Numbers keep their source text only in values with at most this many nodes. The largest valid job
+ * definition has a tenth of them. A larger value is rejected later in any case, and parsing it a second time
+ * would block the event loop for a second.
  */
 const EXACT_NODES_MAX = 20_000
 
 const POISON_KEYS: ReadonlySet<string> = new Set(['__proto__', 'constructor', 'prototype'])
 
-export type JsonReading =
+export type JsonResult =
   | {readonly kind: 'value'; readonly value: unknown}
-  /** Not JSON. */
+  /** The text is not JSON. */
   | {readonly kind: 'syntax'; readonly problem: string}
-  /** JSON that is refused for what it holds. */
+  /** The text is JSON with content that is rejected. */
   | {readonly kind: 'content'; readonly problem: string}
 
 /**
- * Parses text. Numbers inside of objects inside of the value (values of maps) come as the text they were
- * written in, so that `1.10` or a long id survives being stored as text; numbers at the top stay numbers.
+ * Parses JSON. Numbers below the first level of objects (values of maps) are returned as their source text,
+ * so that `1.10` or a long id is stored unchanged. Numbers on the first level stay numbers.
  */
-export function readJson(text: string): JsonReading {
+export function readJson(text: string): JsonResult {
   let value: unknown
   try {
     value = JSON.parse(text)
@@ -34,21 +35,21 @@ export function readJson(text: string): JsonReading {
     if (error instanceof SyntaxError) return {kind: 'syntax', problem: error.message}
     throw error
   }
-  const walk = new Walk()
-  const problem = walk.problemOf(value, 0)
-  if (problem !== null) return {kind: 'content', problem: placed(problem)}
-  const exact = walk.innerNumbers && walk.nodes <= EXACT_NODES_MAX
-  return {kind: 'value', value: exact ? withNumbersAsWritten(value, text) : value}
+  const check = new ContentCheck()
+  const problem = check.problemOf(value, 0)
+  if (problem !== null) return {kind: 'content', problem: withPath(problem)}
+  const isExact = check.hasInnerNumbers && check.nodes <= EXACT_NODES_MAX
+  return {kind: 'value', value: isExact ? withSourceNumbers(value, text) : value}
 }
 
-/** Decodes UTF-8 and parses; bytes that are not UTF-8 are a syntax problem. */
-export function readJsonBytes(bytes: Uint8Array): JsonReading {
+/** Decodes UTF-8 and parses it. Bytes that are not UTF-8 are a syntax problem. */
+export function readJsonBytes(bytes: Uint8Array): JsonResult {
   const text = decodeStrictly(bytes)
   if (text === null) return {kind: 'syntax', problem: 'the body is not UTF-8'}
   return readJson(text)
 }
 
-/** UTF-8 to text, without a leading byte order mark; `null` when the bytes are not UTF-8. */
+/** UTF-8 as a string, without a leading byte order mark; `null` when the bytes are not UTF-8. */
 export function decodeStrictly(bytes: Uint8Array): string | null {
   try {
     return new TextDecoder('utf-8', {fatal: true}).decode(bytes)
@@ -58,13 +59,19 @@ export function decodeStrictly(bytes: Uint8Array): string | null {
   }
 }
 
-/** One walk over a value. Recursion is bounded by the depth that is allowed. */
-class Walk {
-  /** There are numbers as values of objects below the first level. */
-  innerNumbers = false
+/** True when the text takes more than `bytesMax` bytes of UTF-8. Encodes only texts near the limit. */
+export function isLongerThan(text: string, bytesMax: number): boolean {
+  if (text.length > bytesMax) return true
+  return text.length * 3 > bytesMax && new TextEncoder().encode(text).length > bytesMax
+}
+
+/** Checks one value. `JSON_DEPTH_MAX` bounds the recursion. */
+class ContentCheck {
+  /** An object below the first level has a number as a value. */
+  hasInnerNumbers = false
   nodes = 0
 
-  /** What is wrong, as a sentence that begins with where; `null` when nothing is. */
+  /** The first problem, prefixed with the path to it (`.tags.web: …`); `null` without one. */
   problemOf(value: unknown, depth: number): string | null {
     this.nodes += 1
     if (typeof value === 'string') {
@@ -86,9 +93,9 @@ class Walk {
 
   #inObject(fields: object, depth: number): string | null {
     for (const [key, value] of Object.entries(fields)) {
-      const bad = keyProblem(key)
-      if (bad !== null) return `: ${bad}`
-      if (typeof value === 'number' && depth > 0) this.innerNumbers = true
+      const rejected = keyProblem(key)
+      if (rejected !== null) return `: ${rejected}`
+      if (typeof value === 'number' && depth > 0) this.hasInnerNumbers = true
       const problem = this.problemOf(value, depth + 1)
       if (problem !== null) return `.${key}${problem}`
     }
@@ -96,33 +103,31 @@ class Walk {
   }
 }
 
-/** `.tags.web: is wrong` → `tags.web: is wrong`; at the very top it is the body. */
-function placed(problem: string): string {
+/** `.tags.web: is wrong` → `tags.web: is wrong`. Without a path the problem is about the body. */
+function withPath(problem: string): string {
   return problem.startsWith('.') ? problem.slice(1) : `the body${problem}`
 }
 
 function keyProblem(key: string): string | null {
-  if (POISON_KEYS.has(key)) return `holds the key "${key}", which is not allowed`
+  if (POISON_KEYS.has(key)) return `contains the key "${key}", which is not allowed`
   const problem = textProblem(key)
   return problem === null ? null : `a key ${problem}`
 }
 
 function textProblem(text: string): string | null {
-  if (text.includes('\0')) return 'holds the character U+0000, which cannot be stored'
-  if (!text.isWellFormed()) return 'holds half of a surrogate pair, which is not a character'
+  if (text.includes('\0')) return 'contains the character U+0000, which cannot be stored'
+  if (!text.isWellFormed()) return 'contains half of a surrogate pair, which is not a character'
   return null
 }
 
-/**
- * Parses once more, with every number as its source text, and takes what is below the first level from that.
- */
-function withNumbersAsWritten(value: unknown, text: string): unknown {
-  const written: unknown = JSON.parse(text, (_key, inner: unknown, context?: {source?: string}) =>
+/** Parses a second time with every number as its source text, and takes the inner objects from there. */
+function withSourceNumbers(value: unknown, text: string): unknown {
+  const sources: unknown = JSON.parse(text, (_key, inner: unknown, context?: {source?: string}) =>
     typeof inner === 'number' && context?.source !== undefined ? context.source : inner,
   )
-  if (!isObject(value) || !isObject(written)) return value
+  if (!isObject(value) || !isObject(sources)) return value
   return Object.fromEntries(
-    Object.entries(value).map(([key, inner]) => [key, isObject(inner) ? written[key] : inner]),
+    Object.entries(value).map(([key, inner]) => [key, isObject(inner) ? sources[key] : inner]),
   )
 }
 

@@ -1,25 +1,26 @@
 /**
- * The query string: read into pairs by hand, because lists and maps come in several spellings
- * (`metadata[k]=v`, `metadata[]=k:v`, `metadata=k=v`), and into numbers and choices with a sentence for what
- * they are not.
+ * Query strings: parsed into pairs, and read as numbers, choices, paging and filters. Lists and maps come in
+ * several spellings (`metadata[k]=v`, `metadata[]=k:v`, `metadata=k=v`), which no general parser reads. The
+ * same constants describe the parameters in the OpenAPI document.
  */
 import Type from 'typebox'
-import {EXECUTION_STATUSES, KEPT_OUTPUT_BYTES} from './execution.ts'
+import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
+import {EXECUTION_STATUSES} from './execution.ts'
 
-export interface Limits {
+export interface Range {
   readonly minimum: number
   readonly maximum: number
 }
 
-/** More filters than any client sends; bounds the work of one request. */
+/** More filters than any client sends. Bounds the work of one request. */
 export const FILTERS_MAX = 64
 
-/** A parameter that cannot be read. `message` is a sentence that names it. */
+/** An invalid parameter. `message` is a sentence that names it. */
 export class QueryProblem extends Error {
   override readonly name = 'QueryProblem'
 }
 
-/** Names and values in the order sent, percent-decoded; a wrong escape is taken as the text it is. */
+/** Names and values in the order sent, percent-decoded. An invalid escape stays as it is. */
 export class Query {
   readonly pairs: readonly (readonly [string, string])[]
 
@@ -36,70 +37,67 @@ export class Query {
     return this.pairs.find(([key]) => key === name)?.[1] ?? null
   }
 
-  /** As `first`, an empty value counting as absent. */
+  /** As `first`; an empty value counts as absent. */
   text(name: string): string | null {
     const value = this.first(name)
     return value === '' ? null : value
   }
 
-  /** One of the choices, compared as written; `null` when absent or empty. */
+  /** One of the choices, case-sensitive; `null` when absent or empty. */
   choice<Choice extends string>(name: string, choices: readonly Choice[]): Choice | null {
     const value = this.text(name)
     if (value === null) return null
     const choice = choices.find((known) => known === value)
     if (choice === undefined)
-      throw new QueryProblem(`${name}: "${shown(value)}" is not known; use ${choices.join(', ')}`)
+      throw new QueryProblem(
+        `${name}: "${shortened(value)}" is not known; use ${choices.join(', ')}`,
+      )
     return choice
   }
 
-  /** True or false; `null` when absent or empty. */
-  flag(name: string): boolean | null {
+  /** `null` when absent or empty. */
+  boolean(name: string): boolean | null {
     const choice = this.choice(name, ['true', 'false'])
     return choice === null ? null : choice === 'true'
   }
 
-  /** Present with any value but `false`. */
-  switched(name: string): boolean {
+  /** True when present with any value but `false`. */
+  isSet(name: string): boolean {
     const value = this.first(name)
     return value !== null && value !== 'false'
   }
 
-  /** An integer inside the limits, else a problem; `fallback` when absent or empty. */
-  integer(name: string, fallback: number, limits: Limits): number {
+  /** An integer within the range; `fallback` when absent or empty. Throws outside of the range. */
+  integer(name: string, fallback: number, range: Range): number {
     const value = this.text(name)
     if (value === null) return fallback
     const number = /^-?\d{1,15}$/.test(value) ? Number(value) : NaN
-    if (!(number >= limits.minimum && number <= limits.maximum))
+    if (!(number >= range.minimum && number <= range.maximum))
       throw new QueryProblem(
-        `${name}: must be an integer from ${limits.minimum} to ${limits.maximum}, not "${shown(value)}"`,
+        `${name}: must be an integer from ${range.minimum} to ${range.maximum}, not "${shortened(value)}"`,
       )
     return number
   }
 
-  /** An integer that is moved into the limits when it lies outside; `fallback` when absent or empty. */
+  /** An integer, clamped to the range; `fallback` when absent or empty. */
   clamped<Fallback extends number | null>(
     name: string,
     fallback: Fallback,
-    limits: Limits,
+    range: Range,
   ): number | Fallback {
     const value = this.text(name)
     if (value === null) return fallback
     if (!/^-?\d+$/.test(value))
-      throw new QueryProblem(`${name}: must be an integer, not "${shown(value)}"`)
-    return Math.min(limits.maximum, Math.max(limits.minimum, Number(value)))
+      throw new QueryProblem(`${name}: must be an integer, not "${shortened(value)}"`)
+    return Math.min(range.maximum, Math.max(range.minimum, Number(value)))
   }
 }
 
 const SHOWN_LENGTH_MAX = 64
 
-function shown(value: string): string {
+function shortened(value: string): string {
   return value.length > SHOWN_LENGTH_MAX ? `${value.slice(0, SHOWN_LENGTH_MAX)}…` : value
 }
-
-/*
- * What the lists can be asked for: paging, sorting, filters. The parameters stand here once, for reading and
- * for the OpenAPI document.
- */
 
 const JOB_SORTS = [
   'name',
@@ -116,10 +114,7 @@ const JOB_SORTS = [
 const EXECUTION_SORTS = ['id', 'started_at', 'finished_at', 'attempt'] as const
 const JOB_STATUSES = ['success', 'failed', 'partially_failed', 'untriggered'] as const
 
-/**
- * Rows of executions, launches and the like in one answer. Jobs have no such limit: clients expect all of
- * them.
- */
+/** Rows in one response, except for jobs: clients of this API expect the complete list of them. */
 export const PAGE_ROWS_MAX = 1_000
 
 /** Rows `start` (inclusive) to `end` (exclusive); `end` `null` = to the last. */
@@ -135,27 +130,29 @@ const INDEX_LIMITS = {minimum: 0, maximum: Number.MAX_SAFE_INTEGER}
 
 const Start = Type.Optional(Type.Integer({description: 'Index of the first row, from 0.'}))
 const End = Type.Optional(Type.Integer({description: 'Index after the last row.'}))
-const OrderBy = Type.Optional(Type.Enum(['ASC', 'DESC'], {description: 'Sort order, in any case.'}))
+const OrderBy = Type.Optional(
+  Type.Enum(['ASC', 'DESC'], {description: 'Sort order, case-insensitive.'}),
+)
 
 export const Pretty = Type.Optional(
-  Type.String({description: 'Present with any value but `false`: the answer is indented.'}),
+  Type.String({description: 'Indents the JSON. Any value but `false` counts.'}),
 )
 
 export const JobListQuery = Type.Object({
   metadata: Type.Optional(
     Type.Array(Type.String(), {
-      description: '`key:value` or `key=value`, all must match; also as `metadata[key]=value`.',
+      description: '`key:value` or `key=value`; all must match. Also as `metadata[key]=value`.',
     }),
   ),
-  q: Type.Optional(Type.String({description: 'Part of the name or displayname, in any case.'})),
+  q: Type.Optional(
+    Type.String({description: 'Part of the name or displayname, case-insensitive.'}),
+  ),
   status: Type.Optional(
     Type.Enum([...JOB_STATUSES], {
-      description: 'Only those whose newest finished launch ended so.',
+      description: 'Only jobs whose newest finished launch has this status.',
     }),
   ),
-  disabled: Type.Optional(
-    Type.Boolean({description: 'Only those that are disabled, or that are not.'}),
-  ),
+  disabled: Type.Optional(Type.Boolean({description: 'Only disabled jobs, or only enabled jobs.'})),
   _sort: Type.Optional(Type.Enum([...JOB_SORTS], {description: 'Sort field.'})),
   _order: OrderBy,
   _start: Start,
@@ -164,7 +161,7 @@ export const JobListQuery = Type.Object({
 
 export const ExecutionListQuery = Type.Object({
   status: Type.Optional(
-    Type.Enum([...EXECUTION_STATUSES], {description: 'Only those in this state.'}),
+    Type.Enum([...EXECUTION_STATUSES], {description: 'Only executions in this state.'}),
   ),
   output_size_limit: Type.Optional(
     Type.Integer({description: 'Bytes of output for each execution; 0 = none.', minimum: 0}),
@@ -175,9 +172,20 @@ export const ExecutionListQuery = Type.Object({
   _end: End,
 })
 
+const PLANNED_COUNT = {minimum: 1, maximum: 100, default: 10}
+
+export const PlannedCount = Type.Optional(
+  Type.Integer({...PLANNED_COUNT, description: 'Number of planned times.'}),
+)
+
 export const PageQuery = Type.Object({_start: Start, _end: End})
 
-/** `_start` and `_end`, clamped; at most `rowsMax` rows when given. */
+/** `count` of planned times. */
+export function readPlannedCount(query: Query): number {
+  return query.integer('count', PLANNED_COUNT.default, PLANNED_COUNT)
+}
+
+/** `_start` and `_end`, clamped; at most `rowsMax` rows unless it is `null`. */
 export function readSlice(query: Query, rowsMax: number | null = null): Rows {
   const start = query.clamped('_start', 0, INDEX_LIMITS)
   const end = query.clamped('_end', null, INDEX_LIMITS)
@@ -193,13 +201,13 @@ export function readJobQuery(query: Query) {
     metadata: readMetadataFilters(query),
     text: query.first('q') ?? '',
     status: query.choice('status', JOB_STATUSES),
-    disabled: query.flag('disabled'),
+    disabled: query.boolean('disabled'),
     sort: sort === 'id' ? 'name' : sort,
     order: readOrder(query, 'asc'),
   }
 }
 
-/** `outputBytes` is the caller's wish, `null` when it said nothing; the operation bounds it. */
+/** `outputBytes` = the requested limit, `null` without one. The operation bounds it. */
 export function readExecutionQuery(query: Query) {
   return {
     ...readSlice(query, PAGE_ROWS_MAX),
@@ -210,9 +218,9 @@ export function readExecutionQuery(query: Query) {
   }
 }
 
-/** `output_size_limit`; more than is ever kept means all. `null` = not said. */
+/** `output_size_limit`, at most what is stored; `null` when absent. */
 export function readOutputLimit(query: Query): number | null {
-  return query.clamped('output_size_limit', null, {minimum: 0, maximum: KEPT_OUTPUT_BYTES})
+  return query.clamped('output_size_limit', null, {minimum: 0, maximum: OUTPUT_KEPT_BYTES})
 }
 
 function readOrder(query: Query, fallback: Order): Order {
@@ -220,7 +228,7 @@ function readOrder(query: Query, fallback: Order): Order {
   if (value === null) return fallback
   const order = value.toLowerCase()
   if (order !== 'asc' && order !== 'desc')
-    throw new QueryProblem(`_order: must be ASC or DESC, not "${value.slice(0, 64)}"`)
+    throw new QueryProblem(`_order: must be ASC or DESC, not "${shortened(value)}"`)
   return order
 }
 
@@ -233,10 +241,10 @@ function readMetadataFilters(query: Query): MetadataFilter[] {
   for (const [name, value] of query.pairs) {
     if (name === 'metadata' || name === 'metadata[]') {
       if (value === '') continue
-      const border = value.search(/[:=]/)
+      const separator = value.search(/[:=]/)
       filters.push(
-        border > 0
-          ? {key: value.slice(0, border), value: value.slice(border + 1)}
+        separator > 0
+          ? {key: value.slice(0, separator), value: value.slice(separator + 1)}
           : {either: value},
       )
       continue

@@ -1,10 +1,11 @@
 /**
- * The few schema parts that several resources share, so that a time or a map of texts is described in one
- * way. Descriptions end up in the OpenAPI document. It holds no resource of its own.
+ * Schema parts that several resources share: times, maps of strings, references. Their descriptions become
+ * part of the OpenAPI document. Also the sentence that says what a schema expects. No resource is defined
+ * here.
  */
 import Type, {type TSchema} from 'typebox'
 
-/** Largest value of one entry of a map, in bytes of UTF-8. */
+/** Limit for one value of a map, in bytes of UTF-8. */
 export const MAP_VALUE_BYTES_MAX = 64 * 1024
 export const MAP_KEY_LENGTH_MAX = 256
 
@@ -14,11 +15,11 @@ export const Time = (description: string) =>
 export const OptionalTime = (description: string) =>
   Type.Union([Time(description), Type.Null()], {description})
 
-/** A map of texts as it is answered. */
+/** A map of strings in a response. */
 export const TextMap = (description: string) =>
   Type.Record(Type.String(), Type.String(), {description})
 
-/** A map of texts as it is accepted: booleans and numbers are stored as their text, `null` is not set. */
+/** A map of strings in a request. Booleans and numbers are stored as their text; `null` means not set. */
 export const TextMapInput = (description: string, entriesMax: number) =>
   Type.Record(
     Type.String({maxLength: MAP_KEY_LENGTH_MAX}),
@@ -31,18 +32,13 @@ export const TextMapInput = (description: string, entriesMax: number) =>
     {description, maxProperties: entriesMax},
   )
 
-/** May be left out, and may be `null`, which means the same. */
+/** An optional field. `null` means the same as leaving it out. */
 export const MayBeUnset = <Schema extends TSchema>(schema: Schema) =>
   Type.Optional(Type.Union([schema, Type.Null()]))
 
-/** A reference to a named schema of the document, typed as that schema. */
+/** A reference to a named schema of the OpenAPI document, typed as that schema. */
 export const Refer = <Schema extends TSchema>(schema: Schema & {$id?: string}) =>
   Type.Unsafe<Type.Static<Schema>>({$ref: `${schema.$id ?? ''}#`})
-
-/*
- * What a schema expects, as the end of a sentence: `must be an integer from 0 to 100`. Derived, so that the
- * sentence a caller gets and the rule that refused cannot drift apart.
- */
 
 interface Keywords {
   readonly type?: string
@@ -54,7 +50,9 @@ interface Keywords {
 }
 
 /**
- * Reads the keywords this interface uses. `null` as an alternative is not mentioned: leaving out is the same.
+ * What a schema expects, as the end of a sentence: `must be an integer from 0 to 100`. Derived from the
+ * schema, so that the error message always matches the rule. Knows only the keywords this API uses. `null`
+ * as an alternative is not mentioned: it means the same as leaving the field out.
  */
 export function describeSchema(schema: TSchema): string {
   const keywords = schema as Keywords
@@ -72,9 +70,9 @@ export function describeSchema(schema: TSchema): string {
   if (keywords.type === 'integer' || keywords.type === 'number') return `must be ${range(keywords)}`
   if (keywords.type === 'string')
     return keywords.maxLength === undefined
-      ? 'must be a text'
-      : `must be a text of at most ${keywords.maxLength} characters`
-  return 'has the wrong form'
+      ? 'must be a string'
+      : `must be a string of at most ${keywords.maxLength} characters`
+  return 'has the wrong type'
 }
 
 function range(keywords: Keywords): string {

@@ -1,55 +1,13 @@
-/**
- * Instants as they travel: RFC 3339 out, RFC 3339 and a little more in. Apart from the schedules, which have
- * their own rules for wall clock times. It never reads the local zone: a time without a zone is UTC.
- */
+/** Timestamps in JSON: RFC 3339 in UTC, with milliseconds and `Z`. `lib/rfc3339.ts` parses them. */
 
-/** A time not reached yet, in executions: what clients of this interface test for. */
+/** The timestamp of an execution that has not started or finished. Clients of this API compare with it. */
 export const ZERO_TIME = '0001-01-01T00:00:00Z'
 
-const SHAPE =
-  /^(\d{4})-(\d{2})-(\d{2})[Tt](\d{2}):(\d{2})(?::(\d{2})(?:\.(\d{1,12}))?)?([Zz]|[+-]\d{2}:\d{2})?$/
-
-/** RFC 3339 in UTC with milliseconds and `Z`. `at` in ms since the epoch, years 0 to 9999. */
+/** `at` in ms since the epoch, years 0 to 9999. */
 export function formatTime(at: number): string {
   return new Date(at).toISOString()
 }
 
-/** As `formatTime`; `null` stays `null`. */
 export function formatOptionalTime(at: number | null): string | null {
   return at === null ? null : formatTime(at)
-}
-
-/**
- * Reads RFC 3339 with any offset and fraction, or `YYYY-MM-DDTHH:MM[:SS]` as UTC. Answers ms since the epoch
- * (cut, not rounded), or `null` for what is no such time, or no date of the calendar.
- */
-export function parseTime(text: string): number | null {
-  const match = SHAPE.exec(text)
-  if (match === null) return null
-  const [year = 0, month = 0, day = 0, hour = 0, minute = 0, second = 0] = match
-    .slice(1, 7)
-    .map((part) => Number(part ?? 0))
-  if (match[6] === undefined && match[8] !== undefined) return null
-  const ms = Number((match[7] ?? '').slice(0, 3).padEnd(3, '0'))
-  // 60 is a leap second: RFC 3339 knows it, the calendar here does not, so it is the next second's begin.
-  if (hour > 23 || minute > 59 || second > 60) return null
-  const date = new Date(0)
-  date.setUTCFullYear(year, month - 1, day)
-  if (date.getUTCMonth() !== month - 1 || date.getUTCDate() !== day) return null
-  const offsetMs = offsetOf(match[8])
-  if (offsetMs === null) return null
-  const at = date.setUTCHours(hour, minute, second, ms) - offsetMs
-  return at < FIRST_YEAR || at >= AFTER_LAST_YEAR ? null : at
-}
-
-/** Outside of these years an instant cannot be written back in four digits. */
-const FIRST_YEAR = Date.UTC(-1, 12, 1)
-const AFTER_LAST_YEAR = Date.UTC(10_000, 0, 1)
-
-function offsetOf(zone: string | undefined): number | null {
-  if (zone === undefined || zone === 'Z' || zone === 'z') return 0
-  const hours = Number(zone.slice(1, 3))
-  const minutes = Number(zone.slice(4, 6))
-  if (hours > 23 || minutes > 59) return null
-  return (zone[0] === '-' ? -1 : 1) * (hours * 60 + minutes) * 60_000
 }

@@ -125,7 +125,7 @@ describe('refused connections', {concurrency: 4}, () => {
     await asleep.join('asleep')
     assert.deepEqual(await within(silent.closing, 'the connection closes', 20_000), {
       code: 1008,
-      reason: 'the agent did not introduce itself in time',
+      reason: 'the agent sent no hello in time',
     })
     const {code, reason} = await within(asleep.closing, 'the connection closes', 30_000)
     assert.deepEqual([code, reason], [1000, 'no message of this agent for 10 s'])

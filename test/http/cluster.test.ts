@@ -1,11 +1,11 @@
-/** Status, members, leading and leaving, policies, restore, backup, schedules, events. */
+/** Status, members, leader, leaving, policies, restore, backup, schedules, events. */
 import assert from 'node:assert/strict'
 import {readdirSync} from 'node:fs'
 import {Agent} from 'node:http'
 import {test} from 'node:test'
 import {Stream, startApi, type Api} from './harness.ts'
 
-test('the status is made of texts, and says the same under both names', async (t) => {
+test('all values of the status are strings, and serf equals gossip', async (t) => {
   const api = await startApi(t)
   await api.join()
   const {json} = await api.get('/v1/')
@@ -19,7 +19,7 @@ test('the status is made of texts, and says the same under both names', async (t
   assert.equal(json.tags.role, 'belfry')
 })
 
-test('members, the leader and its absence', async (t) => {
+test('members and leader; 503 without a leader, 404 from /isleader on a follower', async (t) => {
   const api = await startApi(t)
   const none = await api.get('/v1/leader')
   assert.deepEqual([none.status, none.json.code], [503, 'no_leader'])
@@ -55,25 +55,25 @@ test('members, the leader and its absence', async (t) => {
   assert.deepEqual((await api.get('/v1/leader')).json, members.json[0])
   const leads = await api.get('/v1/isleader')
   assert.deepEqual([leads.status, leads.text], [200, '"I am a leader"'])
-  api.leads = false
+  api.isLeader = false
   const follows = await api.get('/v1/isleader')
   assert.deepEqual([follows.status, follows.text], [404, ''])
 })
 
-test('leaving answers at once, with this node as leaving while work runs', async (t) => {
+test('leave replies at once, with this node as leaving while executions run on it', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('w')
   const claimed = await api.running('w')
   const get = await api.get('/v1/leave')
-  assert.deepEqual([get.status, get.headers.allow, api.left], [405, 'POST', 0])
+  assert.deepEqual([get.status, get.headers.allow, api.leaveCalls], [405, 'POST', 0])
   const busy = await api.post('/v1/leave')
-  assert.deepEqual([busy.status, busy.json[0].Status, api.left], [200, 2, 1])
+  assert.deepEqual([busy.status, busy.json[0].Status, api.leaveCalls], [200, 2, 1])
   await api.finish(claimed)
   assert.equal((await api.post('/v1/leave')).json[0].Status, 3)
 })
 
-test('policies are kept as the text they came in; bad rules are kept with a warning', async (t) => {
+test('policies are stored unchanged; invalid rules are stored with a warning', async (t) => {
   const api = await startApi(t)
   const rules = '{"path": {"/v1/jobs/*": {"capabilities": ["read", "list"]}}}'
   const stored = await api.post('/v1/acl/policies/ops', {Name: 'ops', Rules: rules})
@@ -123,7 +123,7 @@ async function restore(api: Api, content: string | object, query = '', part = 'f
   return {status: reply.status, json: (await reply.json()) as any}
 }
 
-test('restore creates and updates, parents before children whatever their order', async (t) => {
+test('restore creates and updates jobs, with children before parents in the file', async (t) => {
   const api = await startApi(t)
   await api.job('old', {owner: 'before'})
   const file = [
@@ -152,7 +152,7 @@ test('restore creates and updates, parents before children whatever their order'
   assert.equal((await api.get('/v1/jobs/off')).json.disabled, true)
 })
 
-test('a file with one bad job changes nothing, and every bad job is listed', async (t) => {
+test('a restore file with one invalid job changes nothing, and lists every invalid job', async (t) => {
   const api = await startApi(t)
   const bad = await restore(api, [
     {name: 'good', schedule: '@daily'},
@@ -193,7 +193,7 @@ test('a file with one bad job changes nothing, and every bad job is listed', asy
   assert.deepEqual(api.faults, [])
 })
 
-test('a plain field is as good as a file; an empty array restores nothing', async (t) => {
+test('restore accepts a plain form field; an empty array restores nothing', async (t) => {
   const api = await startApi(t)
   const form = new FormData()
   form.set('file', '[{"name":"plain","schedule":"@daily"}]')
@@ -202,7 +202,7 @@ test('a plain field is as good as a file; an empty array restores nothing', asyn
   assert.deepEqual((await restore(api, '\ufeff [ ] ')).json, [])
 })
 
-test('a file over the limit is refused, after it was read; paused refuses too', async (t) => {
+test('restore rejects a file over the limit with 413, and any file while paused with 503', async (t) => {
   const api = await startApi(t, {restoreBytesMax: 10_000})
   const large = Array.from({length: 500}, (_, index) => ({name: `n${index}`, schedule: '@daily'}))
   const reply = await restore(api, large)
@@ -214,7 +214,7 @@ test('a file over the limit is refused, after it was read; paused refuses too', 
   assert.equal(broken.status, 503)
 })
 
-test('a refusal in the middle of a file leaves the connection usable', async (t) => {
+test('a restore that fails in the middle of a file leaves the connection usable', async (t) => {
   const api = await startApi(t)
   const bad = Array.from({length: 100_000}, () => ({name: 'Not a name'}))
   const agent = new Agent({keepAlive: true, maxSockets: 1})
@@ -236,7 +236,7 @@ test('a refusal in the middle of a file leaves the connection usable', async (t)
   assert.equal((await api.call('GET', '/v1/jobs', {agent})).status, 200)
 })
 
-test('a backup is a database file, sent and then removed; one at a time', async (t) => {
+test('a backup is a database file that is removed after sending; only one at a time', async (t) => {
   const api = await startApi(t)
   await api.job('kept')
   const reply = await api.get('/v1/backup')
@@ -254,7 +254,7 @@ test('a backup is a database file, sent and then removed; one at a time', async 
   assert.deepEqual(api.faults, [])
 })
 
-test('planned times of a job and of a schedule that is still being written', async (t) => {
+test('next planned times, of a stored job and of a schedule preview', async (t) => {
   const api = await startApi(t)
   await api.job('n', {schedule: '0 30 2 * * *', timezone: 'Europe/Berlin'})
   const next = await api.get('/v1/jobs/n/next?count=2')
@@ -271,13 +271,13 @@ test('planned times of a job and of a schedule that is still being written', asy
     timezone: 'UTC',
     next: ['2026-03-01T13:00:00.000Z', '2026-03-01T14:00:00.000Z'],
   })
-  // The zone in front beats every other, and is the one that is named.
+  // A zone in the schedule takes precedence, and is the one in the reply.
   const tokyo = 'TZ=Asia/Tokyo 0 9 * * *'
   await api.job('t', {schedule: tokyo, timezone: 'Europe/Berlin'})
-  const said = {schedule: tokyo, timezone: 'Asia/Tokyo', next: ['2026-03-02T00:00:00.000Z']}
-  assert.deepEqual((await api.get('/v1/jobs/t/next?count=1')).json, said)
-  const asked = `schedule=${encodeURIComponent(tokyo)}&timezone=Europe/Berlin&count=1`
-  assert.deepEqual((await api.get(`/v1/schedules/preview?${asked}`)).json, said)
+  const expected = {schedule: tokyo, timezone: 'Asia/Tokyo', next: ['2026-03-02T00:00:00.000Z']}
+  assert.deepEqual((await api.get('/v1/jobs/t/next?count=1')).json, expected)
+  const query = `schedule=${encodeURIComponent(tokyo)}&timezone=Europe/Berlin&count=1`
+  assert.deepEqual((await api.get(`/v1/schedules/preview?${query}`)).json, expected)
   assert.equal((await api.get('/v1/schedules/preview?schedule=@daily')).json.next.length, 10)
   assert.deepEqual((await api.get('/v1/schedules/preview?schedule=@manually')).json.next, [])
   for (const query of [
@@ -291,7 +291,7 @@ test('planned times of a job and of a schedule that is still being written', asy
   }
 })
 
-test('events are streamed as they happen', async (t) => {
+test('events are streamed as they are emitted, with keep-alive comments', async (t) => {
   const api = await startApi(t)
   const stream = await Stream.open(api, '/v1/events')
   assert.equal(stream.headers['content-type'], 'text/event-stream; charset=utf-8')
@@ -309,18 +309,18 @@ test('events are streamed as they happen', async (t) => {
   stream.close()
 })
 
-test('a client that does not read is cut off, and memory with it', async (t) => {
+test('a client that does not read the event stream is disconnected, not buffered', async (t) => {
   const api = await startApi(t)
   const stream = await Stream.open(api, '/v1/events')
   const closed = stream.end()
-  // Far more than a socket and the queue hold together; nothing is read while this runs.
+  // More than socket and queue hold together. The client reads nothing during this loop.
   const message = 'x'.repeat(1024 * 1024)
   for (let count = 0; count < 64; count += 1) api.events.emit('step_failed', {step: 's', message})
   await closed
   assert.ok(stream.text.length < 64 * message.length)
 })
 
-test('streams are limited in number, and end with the server', async (t) => {
+test('event streams are limited in number, and end at shutdown', async (t) => {
   const api = await startApi(t)
   const streams = await Promise.all(Array.from({length: 200}, () => Stream.open(api, '/v1/events')))
   const refused = await api.get('/v1/events')

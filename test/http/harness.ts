@@ -1,6 +1,6 @@
 /**
- * A whole API on a free port of this machine, over a store in memory and a clock that the test turns. What
- * nodes and the leader would do is done by `launch`, `claim` and `finish` here, straight through the store.
+ * A complete HTTP API on a free local port, with a store in memory and a virtual clock. `launch`, `claim` and
+ * `finish` play the leader and the nodes, directly through the store.
  */
 import {mkdtemp, rm} from 'node:fs/promises'
 import {request as httpRequest, type Agent, type IncomingHttpHeaders} from 'node:http'
@@ -9,11 +9,12 @@ import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import type {TestContext} from 'node:test'
 import type {FastifyInstance} from 'fastify'
+import {LIMITS} from '../../src/config/limits.ts'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import type {StringMap} from '../../src/core/job.ts'
 import {matchTargets} from '../../src/core/target.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
-import type {Answer, FailedRequest, HttpOptions} from '../../src/http/options.ts'
+import type {FailedRequest, HttpOptions, SentReply} from '../../src/http/options.ts'
 import {createHttpServer} from '../../src/http/server.ts'
 import type {OperationsDependencies} from '../../src/operations/context.ts'
 import {createOperations} from '../../src/operations/operations.ts'
@@ -28,7 +29,7 @@ import {claimAs} from '../support/single-calls.ts'
 
 export const NODE_NAME = 'node-a'
 const NODE_ID = 'id-of-node-a'
-const LIFE = 'first-life'
+const INCARNATION = 'first-life'
 const HOLDER = 'holder'
 const LEASE_MS = 3_600_000
 const FRESH_MS = 10_000
@@ -39,16 +40,16 @@ export interface Reply {
   readonly headers: IncomingHttpHeaders
   readonly text: string
   /** Parsed; `undefined` when it is not JSON. */
-  // Tests look at many shapes; what they expect is asserted there.
+  // Tests read many shapes and assert on their content.
   // oxlint-disable-next-line typescript/no-explicit-any
   readonly json: any
 }
 
 export interface CallOptions {
   readonly headers?: Readonly<Record<string, string | string[]>>
-  /** Objects are sent as JSON with its content type, texts and bytes as they are without one. */
+  /** Objects are sent as JSON with a content type, strings and bytes unchanged without one. */
   readonly body?: unknown
-  /** Absent = a connection of its own. */
+  /** Absent = a new connection. */
   readonly agent?: Agent
 }
 
@@ -57,7 +58,7 @@ export interface ApiOptions extends Partial<HttpOptions> {
   readonly wrapStore?: (store: Store) => Store
 }
 
-/** Starts an API that ends with the test. */
+/** Starts an API that is closed after the test. */
 export async function startApi(test: TestContext, options: ApiOptions = {}): Promise<Api> {
   const api = new Api(options)
   await api.open()
@@ -71,10 +72,10 @@ export class Api {
   readonly events = new RecordedEvents()
   readonly wakeup = new TestWakeup()
   readonly faults: {error: unknown; request: FailedRequest}[] = []
-  readonly answers: Answer[] = []
+  readonly replies: SentReply[] = []
   readonly store: Store
-  left = 0
-  leads = true
+  leaveCalls = 0
+  isLeader = true
   app!: FastifyInstance
   url = ''
   readonly #options: ApiOptions
@@ -100,20 +101,21 @@ export class Api {
       random: this.random,
       wakeup: this.wakeup,
       events: this.events,
-      executors: knownOnly({shell: checkShell, http: () => NOTHING_FOUND}),
-      processors: knownProcessors,
+      executors: executorsOf({shell: checkShell, http: () => NO_FINDINGS}),
+      processors: PROCESSORS,
       node: {id: NODE_ID, name: NODE_NAME, version: '0.1.0', startedAt: this.clock.now(), tags: {}},
       settings: {
         defaultTimezone: () => 'UTC',
         dataDirectory: this.#directory,
+        jobBytesMax: LIMITS.bodyBytesMax.value,
         tokenConfigured: (http.token ?? null) !== null,
         runsAsRoot: false,
       },
       hasTarget: async (tags: StringMap) =>
         matchTargets(tags, await this.store.candidates(), 'one').nodes.length > 0,
-      isLeader: () => this.leads,
+      isLeader: () => this.isLeader,
       announce: (outcomes) => announceFinished(outcomes, this),
-      leave: () => void (this.left += 1),
+      leave: () => void (this.leaveCalls += 1),
       ...dependencies,
     })
     this.app = createHttpServer(operations, {
@@ -128,8 +130,10 @@ export class Api {
       events: this.events,
       ready: async () => ({ok: true, checks: {store: 'ok'}}),
       metrics: async () => ({contentType: 'text/plain; version=0.0.4', body: 'up 1\n'}),
-      failed: (error, request) => void this.faults.push({error, request}),
-      answered: (answer) => void this.answers.push(answer),
+      onFault: (error, request) => void this.faults.push({error, request}),
+      onReply: (reply) => void this.replies.push(reply),
+      bodyBytesMax: LIMITS.bodyBytesMax.value,
+      restoreBytesMax: LIMITS.restoreBytesMax.value,
       ...http,
     })
     await this.app.listen({host: '127.0.0.1', port: 0})
@@ -153,11 +157,11 @@ export class Api {
       const sent = httpRequest(
         {host: '127.0.0.1', port: this.port, method, path, headers, agent},
         (response) => {
-          const pieces: Buffer[] = []
-          response.on('data', (piece: Buffer) => pieces.push(piece))
+          const chunks: Buffer[] = []
+          response.on('data', (chunk: Buffer) => chunks.push(chunk))
           response.on('error', reject)
           response.on('end', () => {
-            const text = Buffer.concat(pieces).toString('utf8')
+            const text = Buffer.concat(chunks).toString('utf8')
             const status = response.statusCode ?? 0
             resolve({status, headers: response.headers, text, json: parsed(text)})
           })
@@ -168,22 +172,20 @@ export class Api {
     })
   }
 
-  /**
-   * Lets time and the network go on until the condition holds; what needs more turns than this never will.
-   */
-  async eventually(reached: () => boolean, stepMs = 0): Promise<void> {
-    for (let turn = 0; !reached(); turn += 1) {
-      if (turn > TURNS_MAX) throw new Error(`never reached: ${reached.toString()}`)
+  /** Advances time and the network until the condition holds. Throws after `TURNS_MAX` turns. */
+  async eventually(condition: () => boolean, stepMs = 0): Promise<void> {
+    for (let turn = 0; !condition(); turn += 1) {
+      if (turn > TURNS_MAX) throw new Error(`condition never true: ${condition.toString()}`)
       await this.clock.advance(stepMs)
     }
   }
 
-  /** Resolves work that needs timers due at once, and the network. */
-  async finishing<Result>(work: Promise<Result>): Promise<Result> {
-    let done = false
-    const watched = work.finally(() => void (done = true))
+  /** Waits for work that needs timers due now, and the network. */
+  async settled<Result>(work: Promise<Result>): Promise<Result> {
+    let isDone = false
+    const watched = work.finally(() => void (isDone = true))
     watched.catch(() => {})
-    await this.eventually(() => done)
+    await this.eventually(() => isDone)
     return watched
   }
 
@@ -192,7 +194,7 @@ export class Api {
     this.call('POST', path, {body, headers})
   delete = (path: string) => this.call('DELETE', path)
 
-  /** Creates a plain job and answers it. */
+  /** Creates a plain job and returns it. */
   async job(name: string, more: Record<string, unknown> = {}) {
     const body = {name, schedule: '@manually', executor: 'shell', ...more}
     const reply = await this.post('/v1/jobs', withCommand(body))
@@ -205,7 +207,7 @@ export class Api {
     const member = {
       id: NODE_ID,
       name: NODE_NAME,
-      incarnation: LIFE,
+      incarnation: INCARNATION,
       address: '127.0.0.1',
       port: 8080,
       tags: {role: 'belfry', ...tags},
@@ -237,14 +239,14 @@ export class Api {
   async claim(): Promise<readonly ClaimedExecution[]> {
     const {claimed} = await claimAs(this.store, {
       nodeId: NODE_ID,
-      incarnation: LIFE,
+      incarnation: INCARNATION,
       token: this.random.id(),
       room: 16,
     })
     return claimed
   }
 
-  /** Runs a job by hand up to the claim. */
+  /** Requests a run of a job and claims it. */
   async running(name: string): Promise<ClaimedExecution> {
     await this.post(`/v1/jobs/${name}?force`)
     await this.launch()
@@ -306,14 +308,14 @@ function parsed(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    // Texts and pages are answers too.
+    // Not every reply is JSON.
     return undefined
   }
 }
 
 type Check = (config: StringMap) => {problems: string[]; warnings: string[]}
 
-const NOTHING_FOUND = {problems: [], warnings: []}
+const NO_FINDINGS = {problems: [], warnings: []}
 
 function checkShell(config: StringMap): {problems: string[]; warnings: string[]} {
   const warnings = (config.command ?? '') === '' ? ['command: is missing, so runs will fail'] : []
@@ -321,7 +323,7 @@ function checkShell(config: StringMap): {problems: string[]; warnings: string[]}
   return {problems, warnings}
 }
 
-function knownOnly(checks: Record<string, Check>): OperationsDependencies['executors'] {
+function executorsOf(checks: Record<string, Check>): OperationsDependencies['executors'] {
   return {
     names: () => Object.keys(checks).toSorted(),
     get: (name) => {
@@ -331,7 +333,7 @@ function knownOnly(checks: Record<string, Check>): OperationsDependencies['execu
   }
 }
 
-const knownProcessors: OperationsDependencies['processors'] = {
+const PROCESSORS: OperationsDependencies['processors'] = {
   names: () => ['files', 'log'],
   get: (name) =>
     name === 'files' || name === 'log'
@@ -345,13 +347,13 @@ const knownProcessors: OperationsDependencies['processors'] = {
       : null,
 }
 
-/** Resolves with what a stream has sent once `enough` holds for it; the stream stays open. */
+/** An open event stream and the text received so far. */
 export class Stream {
   text = ''
   ended = false
   status = 0
   headers: IncomingHttpHeaders = {}
-  readonly #waiting = new Set<() => void>()
+  readonly #waiters = new Set<() => void>()
   #close: () => void = () => {}
 
   static async open(api: Api, path: string, headers: Record<string, string> = {}): Promise<Stream> {
@@ -369,9 +371,9 @@ export class Stream {
           stream.status = response.statusCode ?? 0
           stream.headers = response.headers
           response.setEncoding('utf8')
-          response.on('data', (piece: string) => stream.#heard(piece))
-          response.on('close', () => stream.#over())
-          response.on('error', () => stream.#over())
+          response.on('data', (chunk: string) => stream.#received(chunk))
+          response.on('close', () => stream.#ended())
+          response.on('error', () => stream.#ended())
           resolve()
         },
       )
@@ -382,16 +384,17 @@ export class Stream {
     return stream
   }
 
-  async until(enough: (text: string) => boolean): Promise<string> {
-    while (!enough(this.text)) {
+  /** Resolves with the text once the condition holds for it. The stream stays open. */
+  async until(condition: (text: string) => boolean): Promise<string> {
+    while (!condition(this.text)) {
       if (this.ended) throw new Error(`the stream ended with: ${this.text}`)
-      await new Promise<void>((resolve) => this.#waiting.add(resolve))
+      await new Promise<void>((resolve) => this.#waiters.add(resolve))
     }
     return this.text
   }
 
   async end(): Promise<string> {
-    while (!this.ended) await new Promise<void>((resolve) => this.#waiting.add(resolve))
+    while (!this.ended) await new Promise<void>((resolve) => this.#waiters.add(resolve))
     return this.text
   }
 
@@ -399,18 +402,18 @@ export class Stream {
     this.#close()
   }
 
-  #heard(piece: string): void {
-    this.text += piece
+  #received(chunk: string): void {
+    this.text += chunk
     this.#wake()
   }
 
-  #over(): void {
+  #ended(): void {
     this.ended = true
     this.#wake()
   }
 
   #wake(): void {
-    for (const resolve of this.#waiting) resolve()
-    this.#waiting.clear()
+    for (const resolve of this.#waiters) resolve()
+    this.#waiters.clear()
   }
 }

@@ -1,4 +1,4 @@
-/** Submitting, reading, changing and deleting jobs over HTTP. */
+/** Jobs over HTTP: submit, read, toggle, delete, preconditions, idempotency. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {startApi} from './harness.ts'
@@ -35,7 +35,7 @@ const FIELDS = [
   'on_disconnect',
 ]
 
-test('a submitted job is answered as it is stored, every field in its place', async (t) => {
+test('a submit replies with the stored job, all fields in order', async (t) => {
   const api = await startApi(t)
   const body = {
     name: 'first',
@@ -64,7 +64,7 @@ test('a submitted job is answered as it is stored, every field in its place', as
   assert.deepEqual(api.events.of('job_stored'), [{job: 'first', revision: 1, created: true}])
 })
 
-test('the same body twice is the same job; PATCH and PUT do the same', async (t) => {
+test('submitting the same body twice changes nothing; PATCH and PUT behave like POST', async (t) => {
   const api = await startApi(t)
   const first = await api.job('same')
   await api.clock.advance(5_000)
@@ -90,7 +90,7 @@ test('the same body twice is the same job; PATCH and PUT do the same', async (t)
   assert.match(differs.text, /^Job validation failed: .*name: is "other" in the body and "same"/)
 })
 
-test('a whole object posted back is accepted and changes nothing', async (t) => {
+test('a job object posted back is accepted and changes nothing', async (t) => {
   const api = await startApi(t)
   const job = await api.job('whole', {schedule: '@every 1m', metadata: {team: 'a'}, owner: 'me'})
   const again = await api.post('/v1/jobs', {
@@ -104,7 +104,7 @@ test('a whole object posted back is accepted and changes nothing', async (t) => 
   assert.equal(again.headers['x-ignored-fields'], undefined)
 })
 
-test('null and empty texts are not set; unknown fields are named; older fields are understood', async (t) => {
+test('null and empty strings mean not set; unknown fields are named; older fields work', async (t) => {
   const api = await startApi(t)
   const unset = Object.fromEntries(FIELDS.map((field) => [field, null]))
   const nulls = await api.post('/v1/jobs', {...unset, name: 'nulls', schedule: '@manually'})
@@ -140,7 +140,7 @@ test('null and empty texts are not set; unknown fields are named; older fields a
   assert.deepEqual(older.json.processors, {log: {forward: 'true'}, files: {}})
 })
 
-test('values of maps become the text they were written in', async (t) => {
+test('numbers and booleans in maps are stored as their source text', async (t) => {
   const api = await startApi(t)
   const body =
     '{"name":"maps","schedule":"@manually","retries":2,"tags":{"a":true},' +
@@ -154,7 +154,7 @@ test('values of maps become the text they were written in', async (t) => {
   assert.deepEqual(json.executor_config, {command: 'x', shell: 'false'})
 })
 
-test('times come in many forms and go out in one', async (t) => {
+test('times are accepted in many forms and returned in one', async (t) => {
   const api = await startApi(t)
   const times = [
     ['2026-05-01T10:00:00+02:00', '2026-05-01T08:00:00.000Z'],
@@ -168,19 +168,19 @@ test('times come in many forms and go out in one', async (t) => {
   }
 })
 
-/** What is refused, and the sentence that says why. */
+/** Invalid fields, and the problem in the reply. */
 const INVALID: readonly (readonly [Record<string, unknown>, RegExp])[] = [
   [{name: undefined}, /name: is required/],
   [{name: ''}, /name: is required/],
   [{name: 'Nope'}, /name: the character "N" at position 1/],
   [{name: 'a b'}, /name: the character " " at position 2/],
   [{name: 'a'.repeat(129)}, /name: is 129 characters long/],
-  [{name: 7}, /name: must be a text/],
+  [{name: 7}, /name: must be a string/],
   [{schedule: ''}, /schedule: is required unless parent_job is set/],
   [{schedule: 'nonsense'}, /schedule: /],
   [{schedule: '0 0 0 30 2 *'}, /schedule: /],
-  [{schedule: `0 0 ${' '.repeat(300)} * * *`}, /schedule: must be a text of at most 256/],
-  [{schedule: 5}, /schedule: must be a text/],
+  [{schedule: `0 0 ${' '.repeat(300)} * * *`}, /schedule: must be a string of at most 256/],
+  [{schedule: 5}, /schedule: must be a string/],
   [{timezone: 'Mars/Olympus'}, /timezone: "Mars\/Olympus" is not a known time zone/],
   [{concurrency: 'maybe'}, /concurrency: must be "allow" or "forbid"/],
   [{retries: -1}, /retries: must be an integer from 0 to 100/],
@@ -191,11 +191,11 @@ const INVALID: readonly (readonly [Record<string, unknown>, RegExp])[] = [
   [{tags: {web: '1:0'}}, /tags\.web: the count/],
   [{tags: {'': 'v'}}, /tags: the name of a tag must not be empty/],
   [{tags: {disk: ':2'}}, /tags\.disk: needs a value before the count/],
-  [{tags: {web: {}}}, /tags\.web: must be a text/],
+  [{tags: {web: {}}}, /tags\.web: must be a string/],
   [{tags: []}, /tags: must be an object/],
   [{tags: Object.fromEntries(Array.from({length: 65}, (_, i) => [`t${i}`, '1']))}, /tags: has 65/],
   [{metadata: {k: 'x'.repeat(64 * 1024 + 1)}}, /metadata\.k: is longer than 65536 bytes/],
-  [{metadata: {k: ['x']}}, /metadata\.k: must be a text/],
+  [{metadata: {k: ['x']}}, /metadata\.k: must be a string/],
   [{executor: 'magic'}, /executor: "magic" is not known; known are http, shell/],
   [{executor_config: {command: 'x', timeout: 'soon'}}, /executor_config: timeout: is not a length/],
   [{processors: {magic: {}}}, /processors: "magic" is not known; known are files, log/],
@@ -210,12 +210,12 @@ const INVALID: readonly (readonly [Record<string, unknown>, RegExp])[] = [
   ],
   [{catch_up: 'some'}, /catch_up: must be "latest" or "skip" or "all"/],
   [{max_lateness: 'long'}, /max_lateness: "long" is not a length of time/],
-  [{owner_email: 'x'.repeat(321)}, /owner_email: must be a text of at most 320/],
-  [{metadata: {a: '\0'}}, /metadata\.a: holds the character U\+0000/],
-  [{displayname: '\ud800'}, /displayname: holds half of a surrogate pair/],
+  [{owner_email: 'x'.repeat(321)}, /owner_email: must be a string of at most 320/],
+  [{metadata: {a: '\0'}}, /metadata\.a: contains the character U\+0000/],
+  [{displayname: '\ud800'}, /displayname: contains half of a surrogate pair/],
 ]
 
-test('an invalid definition is refused in one sentence that names the field', async (t) => {
+test('an invalid definition is rejected with one sentence that names the field', async (t) => {
   const api = await startApi(t)
   for (const [fields, expected] of INVALID) {
     const body = {name: 'invalid', schedule: '@manually', executor: 'shell', ...fields}
@@ -228,7 +228,7 @@ test('an invalid definition is refused in one sentence that names the field', as
   assert.deepEqual((await api.get('/v1/jobs')).json, [])
 })
 
-test('hostile JSON is refused before it is read further', async (t) => {
+test('hostile JSON is rejected before decoding', async (t) => {
   const api = await startApi(t)
   const deep = '{"name":"x","tags":' + '['.repeat(40) + ']'.repeat(40) + '}'
   const poisoned = [
@@ -251,11 +251,11 @@ test('hostile JSON is refused before it is read further', async (t) => {
     assert.equal(reply.status, 400)
     assert.match(reply.text, /^Unable to parse payload/, body.slice(0, 20))
   }
-  const notText = await api.post('/v1/jobs', new Uint8Array([0x7b, 0xff, 0x7d]))
-  assert.match(notText.text, /^Unable to parse payload/)
+  const notUtf8 = await api.post('/v1/jobs', new Uint8Array([0x7b, 0xff, 0x7d]))
+  assert.match(notUtf8.text, /^Unable to parse payload/)
 })
 
-test('checks come in their order: paused, not JSON, invalid, unknown parent', async (t) => {
+test('submit checks in this order: paused, not JSON, invalid, unknown parent', async (t) => {
   const api = await startApi(t)
   const parent = await api.post('/v1/jobs', {
     name: 'child',
@@ -309,7 +309,7 @@ test('parents, children, cycles and ephemeral jobs', async (t) => {
   assert.deepEqual(api.events.of('job_deleted'), [{job: 'b'}, {job: 'a'}])
 })
 
-test('toggle flips, also while submissions are paused', async (t) => {
+test('toggle works while submissions are paused', async (t) => {
   const api = await startApi(t)
   await api.job('t', {schedule: '@every 1m'})
   await api.post('/v1/pause')
@@ -321,7 +321,7 @@ test('toggle flips, also while submissions are paused', async (t) => {
   assert.equal((await api.post('/v1/jobs/nobody/toggle')).status, 404)
 })
 
-test('writes can be made conditional', async (t) => {
+test('If-Match and If-None-Match make writes conditional (412)', async (t) => {
   const api = await startApi(t)
   const body = {
     name: 'c',
@@ -352,7 +352,7 @@ test('writes can be made conditional', async (t) => {
   assert.equal((await remove('"5"')).status, 200)
 })
 
-test('a repeated submit under one key is done once; another body under it is refused', async (t) => {
+test('a submit repeated with its idempotency key takes effect once; another body is 422', async (t) => {
   const api = await startApi(t)
   await api.join()
   const headers = {'idempotency-key': 'k-1'}
@@ -382,11 +382,11 @@ test('a repeated submit under one key is done once; another body under it is ref
   assert.equal(same.headers['x-launch-id'], run.headers['x-launch-id'])
 })
 
-test('a submit repeated under its key is answered as before, also while paused', async (t) => {
+test('a submit repeated with its idempotency key gets the first reply, even while paused', async (t) => {
   const api = await startApi(t)
   const submit = (key: string, body: unknown) =>
     api.post('/v1/jobs', body, {'idempotency-key': key})
-  const body = {name: 'k', schedule: '@manually', executor: 'shell', nobody_knows: 1}
+  const body = {name: 'k', schedule: '@manually', executor: 'shell', unknown_field: 1}
   const first = await submit('once', body)
   assert.equal(first.status, 201)
   await api.post('/v1/pause')
@@ -400,7 +400,7 @@ test('a submit repeated under its key is answered as before, also while paused',
   assert.equal(api.events.of('job_stored').length, 1)
 })
 
-test('a second request under a key whose first is still at work is told so', async (t) => {
+test('a second request with an idempotency key in progress is 409', async (t) => {
   const held = Promise.withResolvers<void>()
   const entered = Promise.withResolvers<void>()
   const api = await startApi(t, {
@@ -423,7 +423,7 @@ test('a second request under a key whose first is still at work is told so', asy
   assert.equal((await first).status, 201)
 })
 
-test('runoncreate runs once, whatever its value', async (t) => {
+test('runoncreate runs the job once, with any value', async (t) => {
   const api = await startApi(t)
   await api.join()
   for (const [index, query] of ['runoncreate', 'runoncreate=', 'runoncreate=false'].entries()) {

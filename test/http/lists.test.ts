@@ -1,4 +1,4 @@
-/** Lists: filters in every spelling, sorting, paging, the forms of an answer. */
+/** Lists: filters in every spelling, sorting, paging, and the form of replies. */
 import assert from 'node:assert/strict'
 import {test, type TestContext} from 'node:test'
 import {startApi, type Api} from './harness.ts'
@@ -17,7 +17,7 @@ const names = async (api: Api, query: string) => {
   return reply.json.map((job: {name: string}) => job.name).join(' ')
 }
 
-/** What is asked for, and what is answered. */
+/** Query and expected names. */
 const LISTS: readonly (readonly [string, string])[] = [
   ['', 'alpha beta gamma'],
   ['/', 'alpha beta gamma'],
@@ -54,7 +54,7 @@ const LISTS: readonly (readonly [string, string])[] = [
   ['?%zz=%zz', 'alpha beta gamma'],
 ]
 
-test('job lists are filtered, sorted and cut', async (t) => {
+test('job lists are filtered, sorted and paged', async (t) => {
   const api = await withJobs(t)
   for (const [query, expected] of LISTS) assert.equal(await names(api, query), expected, query)
   for (const sort of [
@@ -68,14 +68,14 @@ test('job lists are filtered, sorted and cut', async (t) => {
     assert.equal((await api.get(`/v1/jobs?_sort=${sort}`)).json.length, 3)
 })
 
-test('the total is the size before cutting', async (t) => {
+test('X-Total-Count is the number of rows before paging', async (t) => {
   const api = await withJobs(t)
   assert.equal((await api.get('/v1/jobs')).headers['x-total-count'], '3')
   assert.equal((await api.get('/v1/jobs?_start=0&_end=1')).headers['x-total-count'], '3')
   assert.equal((await api.get('/v1/jobs?metadata=team:a&_end=1')).headers['x-total-count'], '2')
 })
 
-test('what cannot be read in a query is refused by name', async (t) => {
+test('an invalid query parameter is rejected by name', async (t) => {
   const api = await withJobs(t)
   const refused: readonly (readonly [string, RegExp])[] = [
     ['/v1/jobs?_sort=size', /_sort: "size" is not known/],
@@ -107,7 +107,7 @@ test('what cannot be read in a query is refused by name', async (t) => {
   }
 })
 
-test('answers are compact, or indented when asked', async (t) => {
+test('JSON is compact, or indented with pretty', async (t) => {
   const api = await withJobs(t)
   const compact = await api.get('/v1/jobs')
   assert.ok(!compact.text.includes('\n'))
@@ -120,7 +120,7 @@ test('answers are compact, or indented when asked', async (t) => {
   assert.equal(refused.text, JSON.stringify(refused.json, null, 2))
 })
 
-test('a trailing slash is the same path, without a redirect', async (t) => {
+test('a trailing slash is accepted without a redirect', async (t) => {
   const api = await withJobs(t)
   await api.join()
   for (const path of [
@@ -139,7 +139,7 @@ test('a trailing slash is the same path, without a redirect', async (t) => {
   assert.equal((await api.delete('/v1/jobs/s/')).status, 200)
 })
 
-test('names of any alphabet and of full length travel in paths', async (t) => {
+test('job names of any alphabet and of full length work in paths', async (t) => {
   const api = await startApi(t)
   for (const name of ['größe', 'ж'.repeat(128), 'a'.repeat(128)]) {
     const created = await api.post('/v1/jobs', {name, schedule: '@manually'})
@@ -149,7 +149,7 @@ test('names of any alphabet and of full length travel in paths', async (t) => {
   }
 })
 
-test('a long list arrives whole, in pieces that leave room for other work', async (t) => {
+test('a long list is complete, and does not block the event loop', async (t) => {
   const api = await startApi(t)
   const count = 1_200
   const entries = Array.from({length: count}, (_, index) => ({
@@ -163,10 +163,10 @@ test('a long list arrives whole, in pieces that leave room for other work', asyn
   assert.equal(((await restored.json()) as string[]).length, count)
   for (const query of ['', '?pretty']) {
     const firedBefore = api.clock.fired
-    const reply = await api.finishing(api.get(`/v1/jobs${query}`))
+    const reply = await api.settled(api.get(`/v1/jobs${query}`))
     assert.equal(reply.json.length, count)
     assert.equal(reply.headers['x-total-count'], String(count))
-    assert.ok(api.clock.fired - firedBefore >= 3, 'other work had its turn between the pieces')
+    assert.ok(api.clock.fired - firedBefore >= 3, 'timers fired between the chunks')
     if (query === '?pretty') assert.equal(reply.text, JSON.stringify(reply.json, null, 2))
   }
 })

@@ -1,17 +1,17 @@
-/** Removing members that have left or failed. */
+/** Removal of members that have left or failed, and paging of members. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {MemberStatus} from '../../src/core/node.ts'
 import {startApi, type Api} from './harness.ts'
 import {beatAs} from '../support/single-calls.ts'
 
-/** Another member of the cluster of `api`, given up unless said otherwise. */
+/** Adds another member to the cluster, failed unless said otherwise. */
 async function aMember(
   api: Api,
   {id, name = 'node-b', status = 'failed'}: {id: string; name?: string; status?: MemberStatus},
 ): Promise<void> {
-  const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
-  const member = {...place, id, name, incarnation: 'life', version: '0.1.0', slots: 4}
+  const common = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
+  const member = {...common, id, name, incarnation: 'life', version: '0.1.0', slots: 4}
   assert.equal((await api.store.join({member}, 0)).kind, 'joined')
   await beatAs(api.store, {nodeId: id, incarnation: 'life', status})
 }
@@ -30,11 +30,11 @@ test('a member that has left or failed is removed, by name or id', async (t) => 
   assert.deepEqual([again.status, again.json.code], [404, 'member_unknown'])
   await aMember(api, {id: 'b-2', status: 'left'})
   assert.equal((await api.delete('/v1/members/b-2')).json.Status, 3)
-  for (const odd of ['%20', 'a%2Fb', '%C3%BC', 'node-%5B'])
-    assert.equal((await api.delete(`/v1/members/${odd}`)).json.code, 'member_unknown', odd)
+  for (const invalid of ['%20', 'a%2Fb', '%C3%BC', 'node-%5B'])
+    assert.equal((await api.delete(`/v1/members/${invalid}`)).json.code, 'member_unknown', invalid)
 })
 
-test('a member that is there is not removed', async (t) => {
+test('an alive or leaving member cannot be removed', async (t) => {
   const api = await startApi(t)
   await api.join()
   await aMember(api, {id: 'b-1', status: 'leaving'})
@@ -43,13 +43,13 @@ test('a member that is there is not removed', async (t) => {
     ['id-of-node-a', 'alive'],
     ['node-b', 'leaving'],
   ]) {
-    const {status: answered, json} = await api.delete(`/v1/members/${wanted}`)
-    assert.deepEqual([answered, json.code, json.member_status], [409, 'member_present', status])
+    const {status: replied, json} = await api.delete(`/v1/members/${wanted}`)
+    assert.deepEqual([replied, json.code, json.member_status], [409, 'member_present', status])
   }
   assert.equal((await api.get('/v1/members')).json.length, 2)
 })
 
-test('a name that several have means the one that can be removed', async (t) => {
+test('an ambiguous name means the removable member; of several it is rejected with their ids', async (t) => {
   const api = await startApi(t)
   await api.join()
   for (const id of ['b-1', 'b-2', 'b-3']) await aMember(api, {id, status: 'left'})
@@ -57,13 +57,13 @@ test('a name that several have means the one that can be removed', async (t) => 
   const both = await api.delete('/v1/members/node-b')
   assert.deepEqual([both.status, both.json.code], [409, 'member_ambiguous'])
   assert.deepEqual(both.json.ids, ['b-1', 'b-2'])
-  assert.match(both.json.detail, /^2 members called node-b .* such as b-1 or b-2\.$/)
+  assert.match(both.json.detail, / 2 members called node-b .* such as b-1 or b-2\.$/)
   assert.equal((await api.delete('/v1/members/b-1')).status, 200)
   assert.equal((await api.delete('/v1/members/node-b')).json.id, 'b-2')
   assert.equal((await api.delete('/v1/members/node-b')).json.code, 'member_present')
 })
 
-test('what a removed member ran is lost, all of it, and told', async (t) => {
+test('executions of a removed member become lost, are retried and emit events', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('w', {retries: 1})
@@ -86,7 +86,7 @@ test('what a removed member ran is lost, all of it, and told', async (t) => {
   assert.ok(api.wakeup.notified.includes('run'))
 })
 
-test('members are cut like every list, the total told', async (t) => {
+test('members are paged, with the total in X-Total-Count', async (t) => {
   const api = await startApi(t)
   await api.join()
   for (const id of ['b-1', 'b-2']) await aMember(api, {id, name: id})

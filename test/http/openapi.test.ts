@@ -1,7 +1,4 @@
-/**
- * The document against the routes: everything is described, everything described answers, nothing is left
- * open.
- */
+/** The OpenAPI document against the routes: all routes are described, exist, and need the token. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {REFUSAL_STATUSES} from '../../src/http/errors.ts'
@@ -21,7 +18,7 @@ interface Document {
   readonly components: {readonly schemas: Record<string, unknown>}
 }
 
-/** Every operation of the interface. A new route is a new line. */
+/** All operations of the API. A new route is a new line here. */
 const INTERFACE = `
   GET /v1 200
   GET /v1/jobs 200
@@ -66,7 +63,7 @@ const INTERFACE = `
   GET /metrics 200
 `
 
-const OPEN = new Set(['/livez', '/readyz', '/health'])
+const PUBLIC = new Set(['/livez', '/readyz', '/health'])
 
 async function documentOf(api: Api): Promise<Document> {
   const reply = await api.get('/v1/openapi.json')
@@ -84,7 +81,7 @@ function operationsOf(document: Document) {
   )
 }
 
-test('the document lists the whole interface and nothing else', async (t) => {
+test('the document lists all operations of the API and no others', async (t) => {
   const document = await documentOf(await startApi(t))
   assert.match(document.openapi, /^3\.1\./)
   const described = operationsOf(document).map(({method, path, operation}) => {
@@ -95,7 +92,7 @@ test('the document lists the whole interface and nothing else', async (t) => {
   assert.deepEqual(described.toSorted(), expected.toSorted())
 })
 
-test('operations have ids, summaries and refusals; every reference leads somewhere', async (t) => {
+test('operations have unique ids, summaries and error statuses; every $ref resolves', async (t) => {
   const document = await documentOf(await startApi(t))
   const operations = operationsOf(document)
   const ids = operations.map(({operation}) => operation.operationId)
@@ -107,8 +104,8 @@ test('operations have ids, summaries and refusals; every reference leads somewhe
       assert.notEqual(description ?? '', '', `${path} ${name}`)
     const refusals = Object.keys(operation.responses).filter((status) => status >= '400')
     for (const status of refusals) assert.ok(statuses.has(status), `${path} ${status}`)
-    if (!OPEN.has(path)) assert.ok(refusals.includes('401'), path)
-    assert.equal(operation.security?.length === 0, OPEN.has(path), path)
+    if (!PUBLIC.has(path)) assert.ok(refusals.includes('401'), path)
+    assert.equal(operation.security?.length === 0, PUBLIC.has(path), path)
   }
   const references = JSON.stringify(document).matchAll(/"\$ref":"([^"]+)"/g)
   for (const [, reference = ''] of references) {
@@ -117,31 +114,34 @@ test('operations have ids, summaries and refusals; every reference leads somewhe
   }
 })
 
-const filled = (path: string) =>
+const pathOf = (path: string) =>
   path.replace(/\{(\w+)\}/g, (_whole, name: string) => (name === 'group' ? '1' : 'nobody'))
 
-test('every described operation is there, and asks for the token unless it is open', async (t) => {
+test('every described operation exists, and needs the token unless it is public', async (t) => {
   const api = await startApi(t, {token: 'a-token-of-some-length'})
   const headers = {'x-service-token': 'a-token-of-some-length'}
   const reply = await api.get('/v1/openapi.json', headers)
   for (const {method, path} of operationsOf(reply.json)) {
-    const place = filled(path)
-    const stranger = await api.call(method, place)
-    assert.equal(stranger.status, OPEN.has(path) ? 200 : 401, `${method} ${path}`)
+    const place = pathOf(path)
+    const withoutToken = await api.call(method, place)
+    assert.equal(withoutToken.status, PUBLIC.has(path) ? 200 : 401, `${method} ${path}`)
     if (path === '/v1/events') continue
-    const known = await api.call(method, place, {headers})
-    assert.notEqual(known.json?.code, 'route_unknown', `${method} ${path}`)
-    assert.ok(![401, 403, 405, 500].includes(known.status), `${method} ${path} ${known.text}`)
+    const withToken = await api.call(method, place, {headers})
+    assert.notEqual(withToken.json?.code, 'route_unknown', `${method} ${path}`)
+    assert.ok(
+      ![401, 403, 405, 500].includes(withToken.status),
+      `${method} ${path} ${withToken.text}`,
+    )
   }
 })
 
-test('what is answered has the shape that is described', async (t) => {
+test('replies have exactly the described fields', async (t) => {
   const api = await startApi(t)
   const {components} = await documentOf(api)
   await api.join()
   const job = await api.job('shape')
   await api.finish(await api.running('shape'), 'succeeded', {text: 'x'})
-  const answers: readonly (readonly [string, unknown])[] = [
+  const replies: readonly (readonly [string, unknown])[] = [
     ['Job', job],
     ['Execution', (await api.get('/v1/jobs/shape/executions')).json[0]],
     ['Launch', (await api.get('/v1/jobs/shape/launches')).json[0]],
@@ -157,10 +157,10 @@ test('what is answered has the shape that is described', async (t) => {
     ['Readiness', (await api.get('/readyz')).json],
     ['Problem', (await api.get('/v1/jobs/nobody')).json],
   ]
-  for (const [name, answer] of answers) {
+  for (const [name, reply] of replies) {
     const shape = components.schemas[name] as {properties: object; required: string[]}
     assert.deepEqual(
-      Object.keys(answer as object).toSorted(),
+      Object.keys(reply as object).toSorted(),
       Object.keys(shape.properties).toSorted(),
       name,
     )
@@ -168,12 +168,12 @@ test('what is answered has the shape that is described', async (t) => {
   }
 })
 
-test('the reference page works without any other server', async (t) => {
+test('the API reference page loads nothing from other servers', async (t) => {
   const api = await startApi(t)
   const page = await api.get('/docs')
   assert.equal(page.status, 200)
   assert.match(String(page.headers['content-type']), /^text\/html/)
-  assert.doesNotMatch(page.text, /https?:\/\//, 'nothing from elsewhere')
+  assert.doesNotMatch(page.text, /https?:\/\//, 'no external URL')
   const [, script] = /<script src="([^"]+)"/.exec(page.text) ?? []
   assert.equal(script, '/docs/js/scalar.js')
   const code = await api.get(script)

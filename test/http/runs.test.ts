@@ -1,4 +1,4 @@
-/** Running by hand, executions and their output, launches, cancelling, counters. */
+/** Run requests, executions and their output, launches, cancellation, counters. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {Stream, startApi} from './harness.ts'
@@ -19,7 +19,7 @@ const EXECUTION_FIELDS = [
   'late_result',
 ]
 
-test('a run by hand is accepted at once and says where to look', async (t) => {
+test('a run request is accepted at once, with the launch in Location', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('r', {disabled: true})
@@ -40,7 +40,7 @@ test('a run by hand is accepted at once and says where to look', async (t) => {
   assert.equal((await api.post('/v1/jobs/nobody')).json.code, 'job_unknown')
 })
 
-test('a run repeated under its key is answered as before, also when the job is gone', async (t) => {
+test('a run repeated with its key gets the first reply, even after the job is deleted', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('k')
@@ -54,15 +54,15 @@ test('a run repeated under its key is answered as before, also when the job is g
   assert.equal((await run('another')).json.code, 'job_unknown')
 })
 
-test('a run repeated under its key is answered as before, also when its nodes are gone', async (t) => {
-  let isThere = true
-  const api = await startApi(t, {dependencies: {hasTarget: async () => isThere}})
+test('a run repeated with its key gets the first reply, even without a matching node', async (t) => {
+  let hasTarget = true
+  const api = await startApi(t, {dependencies: {hasTarget: async () => hasTarget}})
   await api.job('k')
   const run = (key: string, query = '') =>
     api.post(`/v1/jobs/k/run${query}`, undefined, {'idempotency-key': key})
   const first = await run('once')
   assert.equal(first.status, 202)
-  isThere = false
+  hasTarget = false
   const again = await run('once')
   assert.deepEqual([again.status, again.json], [202, first.json])
   assert.equal(again.headers.location, first.headers.location)
@@ -71,7 +71,7 @@ test('a run repeated under its key is answered as before, also when its nodes ar
   assert.equal((await api.get('/v1/jobs/k/launches')).headers['x-total-count'], '1')
 })
 
-test('forbid refuses a second run by hand, and names the first; force goes past it', async (t) => {
+test('concurrency forbid rejects a second run and names the open launch; force overrides it', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('f', {concurrency: 'forbid'})
@@ -80,13 +80,13 @@ test('forbid refuses a second run by hand, and names the first; force goes past 
   assert.equal(refused.status, 409)
   assert.equal(refused.json.code, 'launch_open')
   assert.equal(refused.json.group, execution.group)
-  assert.match(refused.json.detail, new RegExp(`Launch ${execution.group} of "f"`))
+  assert.match(refused.json.detail, new RegExp(`launch ${execution.group} of "f"`))
   for (const query of ['?force=true', '?force'])
     assert.equal((await api.post(`/v1/jobs/f${query}`)).status, 202)
   assert.equal((await api.post('/v1/jobs/f?force=false')).status, 409)
 })
 
-test('forbid after a deleted job of the name says what is waited for', async (t) => {
+test('concurrency forbid waits for processes of a deleted job with the same name', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('f')
@@ -95,13 +95,13 @@ test('forbid after a deleted job of the name says what is waited for', async (t)
   await api.job('f', {concurrency: 'forbid'})
   const refused = await api.post('/v1/jobs/f')
   assert.deepEqual([refused.status, refused.json.code], [409, 'launch_open'])
-  assert.match(refused.json.detail, /^Processes of a deleted job "f" have not ended yet/)
+  assert.match(refused.json.detail, /processes of a deleted job "f" are still running/)
   assert.deepEqual([refused.json.group, refused.json.location], [undefined, undefined])
   await api.finish(old, 'cancelled')
   assert.equal((await api.post('/v1/jobs/f')).status, 202)
 })
 
-test('a run without a matching node is refused', async (t) => {
+test('a run without a matching node is rejected with no_target', async (t) => {
   const api = await startApi(t)
   await api.job('n')
   const nobody = await api.post('/v1/jobs/n')
@@ -114,7 +114,7 @@ test('a run without a matching node is refused', async (t) => {
   assert.match(unmatched.json.detail, /disk=tape/)
 })
 
-test('an execution is shown from its claim to its end, and counted', async (t) => {
+test('an execution is listed from claim to end, and updates counters and statistics', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('e')
@@ -161,7 +161,7 @@ test('an execution is shown from its claim to its end, and counted', async (t) =
   assert.equal((await api.delete('/v1/jobs/nobody/executions')).json.code, 'job_unknown')
 })
 
-test('a result that comes after an execution was lost is told with it, everywhere', async (t) => {
+test('a result that arrives after lost is shown as late_result', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('l')
@@ -188,7 +188,7 @@ test('a result that comes after an execution was lost is told with it, everywher
   assert.deepEqual(await shown(), ['lost', note, note])
 })
 
-test('output is limited by bytes without splitting a character', async (t) => {
+test('output_size_limit counts bytes and splits no character', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('o')
@@ -210,7 +210,7 @@ test('output is limited by bytes without splitting a character', async (t) => {
   assert.equal((await output('?output_size_limit=-4')).bytes, 0)
 })
 
-test('bytes that are no text are shown with replacement', async (t) => {
+test('bytes that are not UTF-8 are shown as U+FFFD', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('b')
@@ -220,7 +220,7 @@ test('bytes that are no text are shown with replacement', async (t) => {
   assert.equal(row.output, 'a\ufffd\0b')
 })
 
-test('unknown executions and launches are told from unknown jobs', async (t) => {
+test('an unknown execution or launch has another code than an unknown job', async (t) => {
   const api = await startApi(t)
   await api.job('u')
   const codes: readonly (readonly [string, string])[] = [
@@ -243,7 +243,7 @@ test('unknown executions and launches are told from unknown jobs', async (t) => 
   }
 })
 
-test('the ledger lists what became of every request, newest first, with its executions', async (t) => {
+test('the ledger lists every launch with its executions, newest first', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('l')
@@ -263,7 +263,7 @@ test('the ledger lists what became of every request, newest first, with its exec
   assert.deepEqual((await api.get(`/v1/jobs/l/launches/${launched.group}`)).json, launched)
 })
 
-test('cancelling is a stored request; what is over cannot be cancelled', async (t) => {
+test('a cancellation is stored; an ended execution cannot be cancelled', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('c')
@@ -282,7 +282,7 @@ test('cancelling is a stored request; what is over cannot be cancelled', async (
     assert.equal((await api.post(path)).json.code, 'execution_unknown')
 })
 
-test('every execution that a cancel ends is told as finished, waiting retries too', async (t) => {
+test('a cancellation emits a finish event for every execution it ends, waiting retries too', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('c', {retries: 2})
@@ -316,7 +316,7 @@ test('every execution that a cancel ends is told as finished, waiting retries to
   )
 })
 
-test('output as text, also as a download', async (t) => {
+test('output as plain text and as a download', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('x')
@@ -334,7 +334,7 @@ test('output as text, also as a download', async (t) => {
   )
 })
 
-test('the output of a run is followed while it is written, to its end', async (t) => {
+test('the output stream follows a running execution to its end, and resumes', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('s')
@@ -345,7 +345,7 @@ test('the output of a run is followed while it is written, to its end', async (t
   await stream.until((text) => text.startsWith(':'))
   await api.write(claimed, 0, 'one\n')
   await stream.until((text) => text.includes('"one\\n"'))
-  // Half of a character waits for its other half.
+  // An incomplete character is sent after its last byte.
   await api.write(claimed, 4, new Uint8Array([0x74, 0xc3]))
   await stream.until((text) => text.includes('"offset":4,"text":"t"'))
   await api.write(claimed, 6, new Uint8Array([0xa9]))
@@ -372,7 +372,7 @@ test('the output of a run is followed while it is written, to its end', async (t
   assert.equal(unknown.json.code, 'execution_unknown')
 })
 
-test('a follower who hears no event still sees what is written, and leaves nothing behind', async (t) => {
+test('the output stream polls without events, and leaves no timer behind', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('q')

@@ -1,11 +1,11 @@
-/** The same server with a certificate of its own. */
+/** HTTPS. */
 import assert from 'node:assert/strict'
 import {request} from 'node:https'
 import {test} from 'node:test'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
 import {startApi} from './harness.ts'
 
-test('with a certificate it speaks TLS, and tells browsers to stay with it', async (t) => {
+test('with a certificate the server speaks only TLS and sends HSTS', async (t) => {
   const api = await startApi(t, {tls: {cert: CERTIFICATE, key: PRIVATE_KEY}})
   const reply = await new Promise<{status: number; headers: NodeJS.Dict<string | string[]>}>(
     (resolve, reject) => {
@@ -28,5 +28,5 @@ test('with a certificate it speaks TLS, and tells browsers to stay with it', asy
   )
   assert.equal(reply.status, 200)
   assert.match(String(reply.headers['strict-transport-security']), /max-age=/)
-  await assert.rejects(api.get('/v1/jobs'), 'plain HTTP is not answered there')
+  await assert.rejects(api.get('/v1/jobs'), 'plain HTTP fails')
 })

@@ -1,4 +1,4 @@
-/** Files of backups: one at a time, and none is left. */
+/** Backup files: one at a time, and none is left over. */
 import assert from 'node:assert/strict'
 import {mkdtemp, readdir, rm, writeFile} from 'node:fs/promises'
 import {tmpdir} from 'node:os'
@@ -18,27 +18,28 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
   const settings = {
     defaultTimezone: () => 'UTC',
     dataDirectory,
+    jobBytesMax: 1,
     tokenConfigured: false,
     runsAsRoot: false,
   }
   const store = withDeadlines({backup: write} as Store, new VirtualClock())
-  const {backup} = createBackup({random: new SeededRandom(), settings}, store)
+  const {backup} = createBackup({random: new SeededRandom(), settings, store})
   return {backup, dataDirectory}
 }
 
-test('an image stands until it is released, and is the only one', async (t) => {
+test('a backup file exists until its release; a second backup is rejected until then', async (t) => {
   const {backup, dataDirectory} = await inFolder(t, (file) => writeFile(file, 'image'))
   await writeFile(join(dataDirectory, 'backup-of-a-dead-process.partial'), 'old')
   await writeFile(join(dataDirectory, 'belfry.db'), 'the store')
-  const image = await backup()
+  const first = await backup()
   assert.equal((await readdir(dataDirectory)).length, 2)
   await assert.rejects(backup(), (error) => (error as DomainError).code === 'backup_running')
-  await image.release()
+  await first.release()
   assert.deepEqual(await readdir(dataDirectory), ['belfry.db'])
   await (await backup()).release()
 })
 
-test('a backup that fails leaves nothing, and the next one may begin', async (t) => {
+test('a failed backup leaves no file, and the next one can start', async (t) => {
   let fails = true
   const {backup, dataDirectory} = await inFolder(t, async (file) => {
     await writeFile(file, 'half')

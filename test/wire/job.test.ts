@@ -1,4 +1,4 @@
-/** Reading definitions: what any client may send becomes one spec, and what cannot be read breaks nothing. */
+/** Decoding of job definitions from any client. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
@@ -9,12 +9,12 @@ import {readJson} from '../../src/wire/json.ts'
 import {aJob} from '../support/fixtures.ts'
 
 function specOf(body: unknown) {
-  const reading = decodeJob(body)
-  assert.ok(reading.ok, reading.ok ? '' : reading.problem)
-  return reading.spec
+  const result = decodeJob(body)
+  assert.ok(result.ok, result.ok ? '' : result.problem)
+  return result.spec
 }
 
-test('a job that is encoded and decoded is the same job', () => {
+test('encoding and decoding a job returns the same definition', () => {
   const records: JobRecord[] = [
     aJob('plain').record,
     aJob('child').childOf('plain').forbidding().retrying(3).tagged({disk: 'ssd:2'}).record,
@@ -33,21 +33,21 @@ test('a job that is encoded and decoded is the same job', () => {
   for (const record of records) assert.deepEqual(specOf(encodeJob(record)), record.spec)
 })
 
-test('decoding never throws, whatever is sent', () => {
+test('decoding returns a problem that names the field, and never throws', () => {
   const names = fc.constantFrom(...Object.keys(encodeJob(aJob().record)), 'command', 'shell', 'odd')
   const bodies = fc.dictionary(names, fc.jsonValue({maxDepth: 3}))
   const law = fc.property(bodies, fc.boolean(), (fields, named) => {
     const body = named ? {...fields, name: 'fine'} : fields
     const json = readJson(JSON.stringify(body))
     if (json.kind !== 'value') return
-    const reading = decodeJob(json.value)
-    if (!reading.ok) assert.match(reading.problem, /^[a-z_]+(\..*)?: |^the body /s)
-    else for (const value of Object.values(reading.spec.tags)) assert.equal(typeof value, 'string')
+    const result = decodeJob(json.value)
+    if (!result.ok) assert.match(result.problem, /^[a-z_]+(\..*)?: |^the body /s)
+    else for (const value of Object.values(result.spec.tags)) assert.equal(typeof value, 'string')
   })
   fc.assert(law, {numRuns: 500})
 })
 
-test('older forms of the shell executor', () => {
+test('top-level command and shell configure the shell executor', () => {
   const executor = (fields: object) => {
     const {executor: name, executorConfig} = specOf({name: 'x', schedule: '@daily', ...fields})
     return {name, ...executorConfig}
@@ -72,7 +72,7 @@ test('older forms of the shell executor', () => {
   })
 })
 
-test('counters of a file are taken when they make sense, and refused by name when not', () => {
+test('counters of a restore file are decoded, and invalid ones rejected by name', () => {
   const nothing = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
   assert.deepEqual(
     decodeCounters({
@@ -92,7 +92,7 @@ test('counters of a file are taken when they make sense, and refused by name whe
 })
 
 function assertRefused(field: string, value: unknown): void {
-  const reading = decodeCounters({[field]: value})
-  assert.ok(!reading.ok, `${field}: ${JSON.stringify(value)}`)
-  assert.match(reading.problem, new RegExp(`^${field}: .*(must be|is not a time)`))
+  const result = decodeCounters({[field]: value})
+  assert.ok(!result.ok, `${field}: ${JSON.stringify(value)}`)
+  assert.match(result.problem, new RegExp(`^${field}: .*(must be|is not a time)`))
 }

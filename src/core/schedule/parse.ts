@@ -5,13 +5,8 @@
  */
 import {formatDuration, parseDuration} from '../../lib/duration.ts'
 import {BoundedCache} from '../../lib/lru.ts'
-import {
-  daysInMonth,
-  PLANNED_MAX,
-  PLANNED_MIN,
-  type Schedule,
-  type ScheduleResult,
-} from './calendar.ts'
+import {parseTime} from '../../lib/rfc3339.ts'
+import {PLANNED_MAX, PLANNED_MIN, type Schedule, type ScheduleResult} from './calendar.ts'
 import {compileExpression, EXAMPLE_INSTANT} from './cron.ts'
 import {InstantSchedule, IntervalSchedule, MANUAL_SCHEDULE} from './interval.ts'
 import {findZone} from './zone.ts'
@@ -142,26 +137,13 @@ function parseInstant(text: string): ScheduleResult {
   }
 }
 
-const INSTANT_SHAPE =
-  /^(\d{4}-\d\d-\d\d)[Tt]([01]\d|2[0-3])(:[0-5]\d:[0-5]\d)(\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/
+/** An offset is required: without one, the time of day of a schedule would depend on a zone. */
+const INSTANT_SHAPE = /T\d\d:\d\d:[0-5]\d(\.\d+)?(Z|[+-]\d\d:\d\d)$/i
 
-/**
- * RFC 3339 with any offset, to the ms; `null` for anything else. Leap seconds are rejected: no clock
- * here has them.
- */
+/** RFC 3339 with seconds and offset, or `null`. Leap seconds are rejected: no clock here has them. */
 function readInstant(text: string): number | null {
-  const match = INSTANT_SHAPE.exec(text)
-  if (match === null) return null
-  const [, date, hour, minuteSecond, fraction, offset] = match
-  const [year, month, day] = date!.split('-').map(Number) as [number, number, number]
-  if (!isDate(year, month, day)) return null
-  const millis = (fraction ?? '.').slice(1, 4).padEnd(3, '0')
-  const at = Date.parse(`${date}T${hour}${minuteSecond}.${millis}${offset!.toUpperCase()}`)
-  return at >= PLANNED_MIN && at <= PLANNED_MAX ? at : null
-}
-
-function isDate(year: number, month: number, day: number): boolean {
-  return month >= 1 && month <= 12 && day >= 1 && day <= daysInMonth(year, month)
+  const at = INSTANT_SHAPE.test(text) ? parseTime(text) : null
+  return at !== null && at >= PLANNED_MIN && at <= PLANNED_MAX ? at : null
 }
 
 /** The number behind `~`: stable in every process, and different for most names. */

@@ -1,18 +1,15 @@
-/**
- * Routes about the service and its cluster: status, members, leading, leaving, pausing, schedules, events,
- * the document.
- */
+/** Routes of the cluster: status, members, leader, leaving, pause switch, schedule preview, events. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {COUNT_FALLBACK, COUNT_LIMITS} from '../../operations/schedules.ts'
 import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
-import {PageQuery, readSlice} from '../../wire/query.ts'
+import {PageQuery, PlannedCount, readPlannedCount, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import type {EventStreams} from '../event-streams.ts'
-import {describe} from '../openapi.ts'
+import {describeRoute} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
-import {queryOf, sendJson, sendRows} from '../reply.ts'
+import {sendJson, sendRows} from '../reply.ts'
+import {queryOf} from '../request.ts'
 
 export function routeCluster(
   app: FastifyInstance,
@@ -21,11 +18,11 @@ export function routeCluster(
   events: EventStreams,
 ): void {
   app.get('/', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getStatus',
-      summary: 'Details of the node that answers',
+      summary: 'Status of this node and of the cluster',
       tag: 'cluster',
-      answer: Refer(Status),
+      reply: Refer(Status),
     }),
     handler: async (request, reply) => sendJson(request, reply, 200, await operations.status()),
   })
@@ -34,13 +31,13 @@ export function routeCluster(
   routePreview(app, operations)
   app.get('/events', {
     exposeHeadRoute: false,
-    config: {streams: true},
-    schema: describe({
+    config: {stream: true},
+    schema: describeRoute({
       operationId: 'followEvents',
-      summary: 'Everything that happens in this server, as server-sent events',
+      summary: 'All events of this server, as server-sent events',
       tag: 'cluster',
-      answer: Type.String(),
-      answerType: 'text/event-stream',
+      reply: Type.String(),
+      replyType: 'text/event-stream',
     }),
     handler: (_request, reply) => events.open(reply),
   })
@@ -48,34 +45,36 @@ export function routeCluster(
 
 function routeMembers(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/members', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'listMembers',
       summary: 'The nodes of the cluster',
       tag: 'cluster',
       query: PageQuery,
-      answer: Type.Array(Refer(Member)),
+      reply: Type.Array(Refer(Member)),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
       const {start, end} = readSlice(queryOf(request))
-      const all = await operations.members()
-      const page = {total: all.length, rows: all.slice(start, end ?? all.length)}
+      const members = await operations.members()
+      const page = {total: members.length, rows: members.slice(start, end ?? members.length)}
       return sendRows(request, reply, options.clock, page, encodeMember)
     },
   })
   app.delete('/members/:member', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'removeMember',
       summary: 'Remove a member that has left or failed',
       description:
-        'What it still ran becomes `lost` and is retried as its job says; what was pending for it is given ' +
-        'to other nodes. A node that was only cut off joins again when it is back.',
+        'Its running executions become `lost` and are retried as their jobs say. Its pending executions go ' +
+        'to other nodes. A node that was only disconnected joins again.',
       tag: 'cluster',
-      params: {member: 'Id of the member, or its name if only one such member has left or failed.'},
-      answer: Refer(Member),
+      params: {
+        member: 'Id of the member, or its name if only one member of that name has left or failed.',
+      },
+      reply: Refer(Member),
       refusals: {
         404: 'There is no such member.',
-        409: 'It is alive or leaving, or several members of this name have left or failed.',
+        409: 'The member is alive or leaving, or several members of this name have left or failed.',
       },
     }),
     handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
@@ -84,23 +83,23 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
     },
   })
   app.get('/leader', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getLeader',
-      summary: 'The server that leads',
+      summary: 'The leader of the cluster',
       tag: 'cluster',
-      answer: Refer(Member),
+      reply: Refer(Member),
       refusals: {503: 'No server leads, or the store does not answer.'},
     }),
     handler: async (request, reply) =>
       sendJson(request, reply, 200, encodeMember(await operations.leader())),
   })
   app.get('/isleader', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'isLeader',
-      summary: 'Whether this server leads: 200, or 404 with an empty body',
+      summary: 'Whether this server is the leader: 200, or 404 with an empty body',
       tag: 'cluster',
-      answer: Type.String(),
-      refusals: {404: 'It follows. The body is empty.'},
+      reply: Type.String(),
+      refusals: {404: 'This server is a follower. The body is empty.'},
     }),
     handler: (request, reply) =>
       operations.isLeader()
@@ -108,11 +107,11 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
         : reply.code(404).send(),
   })
   app.post('/leave', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'leave',
-      summary: 'Let this node finish its work, leave the cluster and end',
+      summary: 'Drain this node: finish its executions, leave the cluster and exit',
       tag: 'cluster',
-      answer: Type.Array(Refer(Member)),
+      reply: Type.Array(Refer(Member)),
     }),
     handler: async (request, reply) => {
       const members = await operations.leave()
@@ -123,55 +122,49 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
 
 function routePause(app: FastifyInstance, operations: Operations): void {
   app.get('/pause', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getPause',
       summary: 'Whether submissions are paused',
       tag: 'administration',
-      answer: Refer(PauseStatus),
+      reply: Refer(PauseStatus),
     }),
     handler: async (request, reply) => sendJson(request, reply, 200, await operations.paused()),
   })
-  const set = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) =>
+  const setPaused = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) =>
     sendJson(request, reply, 200, await operations.setPaused(paused))
   app.post('/pause', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'pause',
-      summary: 'Pause submissions: no job can be created or changed',
+      summary: 'Pause submissions: jobs cannot be created or changed',
       tag: 'administration',
-      answer: Refer(PauseStatus),
+      reply: Refer(PauseStatus),
     }),
-    handler: set(true),
+    handler: setPaused(true),
   })
   app.post('/unpause', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'unpause',
       summary: 'Resume submissions',
       tag: 'administration',
-      answer: Refer(PauseStatus),
+      reply: Refer(PauseStatus),
     }),
-    handler: set(false),
+    handler: setPaused(false),
   })
 }
 
 function routePreview(app: FastifyInstance, operations: Operations): void {
   app.get('/schedules/preview', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'previewSchedule',
       summary: 'The next planned times of a schedule',
       tag: 'cluster',
       query: Type.Object({
         schedule: Type.String({description: 'The schedule.'}),
-        timezone: Type.Optional(Type.String({description: 'IANA zone; empty = the default.'})),
-        name: Type.Optional(Type.String({description: 'A job name, for `~`.'})),
-        count: Type.Optional(
-          Type.Integer({
-            ...COUNT_LIMITS,
-            default: COUNT_FALLBACK,
-            description: 'How many planned times.',
-          }),
-        ),
+        timezone: Type.Optional(Type.String({description: 'IANA time zone; empty = the default.'})),
+        name: Type.Optional(Type.String({description: 'Job name, the seed of `~`.'})),
+        count: PlannedCount,
       }),
-      answer: Refer(PlannedTimes),
+      reply: Refer(PlannedTimes),
       refusals: {400: 'The schedule or a parameter is invalid.'},
     }),
     handler: (request, reply) => {
@@ -180,7 +173,7 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
         schedule: query.first('schedule') ?? '',
         timezone: query.first('timezone') ?? '',
         name: query.first('name') ?? '',
-        count: query.integer('count', COUNT_FALLBACK, COUNT_LIMITS),
+        count: readPlannedCount(query),
       })
       return sendJson(request, reply, 200, planned)
     },

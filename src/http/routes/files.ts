@@ -1,4 +1,4 @@
-/** The two routes that carry files: restoring jobs from one, and a backup of the store as one. */
+/** Routes with files: restore of jobs from an upload, and backup of the store as a download. */
 import {createReadStream} from 'node:fs'
 import {Readable} from 'node:stream'
 import multipart, {type MultipartValue} from '@fastify/multipart'
@@ -9,13 +9,13 @@ import type {BackupFile} from '../../operations/backup.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../errors.ts'
-import {describe} from '../openapi.ts'
-import {BODY_BYTES_MAX, DRAIN_BYTES_MAX, type HttpOptions, RESTORE_BYTES_MAX} from '../options.ts'
-import {queryOf, sendJson} from '../reply.ts'
-import {principalOf, upTo} from '../request.ts'
+import {describeRoute} from '../openapi.ts'
+import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
+import {sendJson} from '../reply.ts'
+import {limitedChunks, queryOf} from '../request.ts'
 
 const PART = 'file'
-/** The file, and room for what forms send beside it. */
+/** The file, and room for other fields that a form sends. */
 const PARTS_MAX = 16
 const FIELD_NAME_BYTES_MAX = 256
 const PART_HEADERS_MAX = 64
@@ -25,12 +25,12 @@ export async function routeFiles(
   operations: Operations,
   options: HttpOptions,
 ): Promise<void> {
-  const bytesMax = options.restoreBytesMax ?? RESTORE_BYTES_MAX
+  const bytesMax = options.restoreBytesMax
   await app.register(multipart, {
     limits: {
-      // The reader of the file has the real limit; this one leaves it room to drain.
+      // `fileBytes` enforces the limit. This one is higher, so that it can drain the rest.
       fileSize: bytesMax + 2 * DRAIN_BYTES_MAX,
-      fieldSize: BODY_BYTES_MAX,
+      fieldSize: options.bodyBytesMax,
       fieldNameSize: FIELD_NAME_BYTES_MAX,
       parts: PARTS_MAX,
       headerPairs: PART_HEADERS_MAX,
@@ -38,9 +38,9 @@ export async function routeFiles(
   })
   app.post('/restore', {
     config: {ownBody: true},
-    schema: describe({
+    schema: describeRoute({
       operationId: 'restoreJobs',
-      summary: 'Create and replace jobs from a file, all of them or none',
+      summary: 'Create or replace jobs from a file, all of them or none',
       tag: 'administration',
       query: Type.Object({
         disabled: Type.Optional(Type.Boolean({description: 'Import every job disabled.'})),
@@ -49,17 +49,17 @@ export async function routeFiles(
       body: Type.Object({
         file: Type.String({format: 'binary', description: 'A JSON array of jobs.'}),
       }),
-      answer: Type.Array(Type.String({description: 'One line a job.'})),
+      reply: Type.Array(Type.String({description: 'One line per job.'})),
       refusals: {
-        400: 'The part is missing, is not JSON, or holds jobs that cannot be restored.',
+        400: 'The part is missing, is not JSON, or contains jobs that cannot be restored.',
         413: 'The file is too large.',
         503: 'Submissions are paused, or the store does not answer.',
       },
     }),
     handler: async (request, reply) => {
-      const disabled = queryOf(request).flag('disabled') ?? false
+      const disabled = queryOf(request).boolean('disabled') ?? false
       const openFile = () => findFile(request, bytesMax)
-      const lines = await operations.restore({caller: principalOf(request), openFile, disabled})
+      const lines = await operations.restore({openFile, disabled})
       return sendJson(request, reply, 200, lines)
     },
   })
@@ -69,13 +69,13 @@ export async function routeFiles(
 function routeBackup(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/backup', {
     exposeHeadRoute: false,
-    schema: describe({
+    schema: describeRoute({
       operationId: 'backup',
-      summary: 'A consistent image of the store, without secrets',
+      summary: 'A consistent backup of the store, without secrets',
       tag: 'administration',
-      answer: Type.String({format: 'binary'}),
-      answerType: 'application/vnd.sqlite3',
-      refusals: {409: 'A backup is already being made.'},
+      reply: Type.String({format: 'binary'}),
+      replyType: 'application/vnd.sqlite3',
+      refusals: {409: 'Another backup is in progress.'},
     }),
     handler: async (_request, reply) => sendBackup(reply, operations, options),
   })
@@ -86,12 +86,12 @@ async function sendBackup(
   operations: Operations,
   options: HttpOptions,
 ): Promise<FastifyReply> {
-  const image = await operations.backup()
-  const stream = Readable.from(contentsOf(image), {objectMode: false})
-  // Also when the client went away before the first byte was asked for.
+  const backup = await operations.backup()
+  const stream = Readable.from(contentsOf(backup), {objectMode: false})
+  // Needed when the client disconnects before the first byte is read.
   stream.once('close', () => {
-    image.release().catch((error: unknown) => {
-      options.failed(error, {id: options.random.id(), method: 'GET', route: '/v1/backup'})
+    backup.release().catch((error: unknown) => {
+      options.onFault(error, {id: options.random.id(), method: 'GET', route: '/v1/backup'})
     })
   })
   const stamp = formatTime(options.clock.now()).replace(/[:.]/g, '-')
@@ -102,24 +102,21 @@ async function sendBackup(
     .send(stream)
 }
 
-/** Released before the end is sent, so that whoever has the whole image can ask for the next one. */
-async function* contentsOf(image: BackupFile): AsyncGenerator<Uint8Array> {
+/** Releases the backup before the stream ends: a client with the whole file can request the next one. */
+async function* contentsOf(backup: BackupFile): AsyncGenerator<Uint8Array> {
   try {
-    yield* createReadStream(image.file) as AsyncIterable<Uint8Array>
+    yield* createReadStream(backup.file) as AsyncIterable<Uint8Array>
   } finally {
-    await image.release()
+    await backup.release()
   }
 }
 
-/**
- * The bytes of the part `file`, which may come as a file or as a plain field. Parts before it are thrown
- * away.
- */
+/** The bytes of the part `file`, which may be a file or a plain field. Parts before it are dropped. */
 async function findFile(
   request: FastifyRequest,
   bytesMax: number,
 ): Promise<AsyncIterable<Uint8Array>> {
-  if (!request.isMultipart()) throw missing()
+  if (!request.isMultipart()) throw partMissing()
   try {
     for await (const part of request.parts()) {
       if (part.type === 'file' && part.fieldname === PART) return fileBytes(part.file, bytesMax)
@@ -128,30 +125,30 @@ async function findFile(
     }
   } catch (error) {
     if (error instanceof DomainError) throw error
-    throw new DomainError('request_malformed', 'The multipart body is broken.', {cause: error})
+    throw new DomainError('request_malformed', 'The multipart body is malformed.', {cause: error})
   }
-  throw missing()
+  throw partMissing()
 }
 
-/** However reading ends, the rest is taken in and thrown away: the connection goes on after the answer. */
+/** Drains the rest of the file after success and failure, so that the connection stays usable. */
 async function* fileBytes(file: Readable, bytesMax: number): AsyncGenerator<Uint8Array> {
   try {
-    yield* upTo(file, bytesMax)
+    yield* limitedChunks(file, bytesMax)
   } finally {
     file.resume()
   }
 }
 
-/** A part without a file name is a field; one that says it is JSON comes parsed. */
+/** A part without a file name is a field. The parser has already parsed one of type JSON. */
 function fieldBytes(part: MultipartValue): AsyncIterable<Uint8Array> {
   if (part.valueTruncated) throw tooLarge()
   const text = typeof part.value === 'string' ? part.value : JSON.stringify(part.value)
   return Readable.from([Buffer.from(text)])
 }
 
-function missing(): DomainError {
+function partMissing(): DomainError {
   return new DomainError(
     'body_invalid',
-    `Send the jobs as multipart/form-data with the part "${PART}", as curl -F ${PART}=@jobs.json does.`,
+    `The part "${PART}" is missing. Send the jobs as multipart/form-data: curl -F ${PART}=@jobs.json`,
   )
 }

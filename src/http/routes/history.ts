@@ -1,7 +1,7 @@
-/** Routes about what has happened: executions, their output, launches, statistics. */
+/** Routes of the history: executions, their output, launches, statistics. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
-import {executionId} from '../../core/execution.ts'
+import {executionId, OUTPUT_KEPT_BYTES} from '../../core/execution.ts'
 import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
@@ -10,7 +10,6 @@ import {
   encodeExecution,
   encodeLaunch,
   Execution,
-  KEPT_OUTPUT_BYTES,
   Launch,
   LAUNCH_DECISIONS,
 } from '../../wire/execution.ts'
@@ -26,15 +25,15 @@ import {
 import {Refer} from '../../wire/shapes.ts'
 import {TEXT_TYPE} from '../errors.ts'
 import type {OutputStreams} from '../event-streams.ts'
-import {describe} from '../openapi.ts'
+import {describeRoute} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
-import {queryOf, sendJson, sendRows} from '../reply.ts'
-import {type JobRequest, NAME_PARAM, sendJob} from './jobs.ts'
+import {sendJob, sendJson, sendRows} from '../reply.ts'
+import {acceptsEvents, queryOf} from '../request.ts'
+import {type JobRequest, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>
 type LaunchRequest = FastifyRequest<{Params: {name: string; group: string}}>
 
-const UNKNOWN_JOB = {404: 'There is no such job.'}
 const UNKNOWN_EXECUTION = {404: 'There is no such job or execution.'}
 const EXECUTION_PARAMS = {...NAME_PARAM, execution: 'Id of the execution.'}
 const DAYS = {minimum: 1, maximum: 365, default: 30}
@@ -49,7 +48,7 @@ export function routeHistory(
   routeExecution(app, operations)
   routeOutput(app, operations, streams)
   routeLaunches(app, operations, options)
-  routeOverall(app, operations, options)
+  routeAllJobs(app, operations, options)
 }
 
 function routeExecutions(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
@@ -62,28 +61,32 @@ function routeExecutions(app: FastifyInstance, operations: Operations, options: 
   }
   for (const [url, operationId, summary] of [
     ['/jobs/:name/executions', 'listExecutions', 'List the executions of a job, newest first'],
-    ['/executions/:name', 'listExecutionsAlias', 'The same, for older clients'],
+    [
+      '/executions/:name',
+      'listExecutionsAlias',
+      'Alias of `/jobs/{name}/executions` for older clients',
+    ],
   ] as const) {
     app.get(url, {
-      schema: describe({
+      schema: describeRoute({
         operationId,
         summary,
         tag: 'history',
         params: NAME_PARAM,
         query: ExecutionListQuery,
-        answer: Type.Array(Refer(Execution)),
+        reply: Type.Array(Refer(Execution)),
         refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
       }),
       handler: list,
     })
   }
   app.delete('/jobs/:name/executions', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'deleteExecutions',
       summary: 'Delete the finished executions of a job and reset its counters',
       tag: 'history',
       params: NAME_PARAM,
-      answer: Refer(Job),
+      reply: Refer(Job),
       refusals: UNKNOWN_JOB,
     }),
     handler: async (request: JobRequest, reply) =>
@@ -93,12 +96,12 @@ function routeExecutions(app: FastifyInstance, operations: Operations, options: 
 
 function routeExecution(app: FastifyInstance, operations: Operations): void {
   app.get('/jobs/:name/executions/:execution', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getExecution',
-      summary: 'Read an execution with all its kept output',
+      summary: 'Read an execution with all its stored output',
       tag: 'history',
       params: EXECUTION_PARAMS,
-      answer: Refer(Execution),
+      reply: Refer(Execution),
       refusals: UNKNOWN_EXECUTION,
     }),
     handler: async (request: ExecutionRequest, reply) => {
@@ -108,14 +111,14 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
     },
   })
   app.post('/jobs/:name/executions/:execution/cancel', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'cancelExecution',
-      summary: 'End a pending or running execution',
+      summary: 'Cancel a pending or running execution',
       tag: 'history',
       params: EXECUTION_PARAMS,
       status: 202,
-      answer: Refer(Execution),
-      refusals: {...UNKNOWN_EXECUTION, 409: 'It is already over.'},
+      reply: Refer(Execution),
+      refusals: {...UNKNOWN_EXECUTION, 409: 'The execution has already ended.'},
     }),
     handler: async (request: ExecutionRequest, reply) => {
       const view = await operations.cancel(request.params.name, request.params.execution)
@@ -126,25 +129,27 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
 
 function routeOutput(app: FastifyInstance, operations: Operations, streams: OutputStreams): void {
   app.get('/jobs/:name/executions/:execution/output', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getOutput',
       summary: 'Read or follow the output of an execution',
       description:
-        'Plain text of all that is kept. With `Accept: text/event-stream` it follows the run to its end.',
+        'All stored output as plain text. `Accept: text/event-stream` follows the output to its end.',
       tag: 'history',
       params: EXECUTION_PARAMS,
       query: Type.Object({
-        download: Type.Optional(Type.String({description: 'Offer it as a file.'})),
+        download: Type.Optional(Type.String({description: 'Send the output as a file.'})),
       }),
-      answer: Type.String(),
-      answerType: 'text/plain',
+      reply: Type.String(),
+      replyType: 'text/plain',
       refusals: UNKNOWN_EXECUTION,
     }),
     handler: async (request: ExecutionRequest, reply) => {
       const {name, execution} = request.params
-      if (wantsEvents(request)) return streams.open(request, reply, name, execution)
+      // A HEAD request gets headers, never a stream.
+      if (request.method === 'GET' && acceptsEvents(request.headers))
+        return streams.open(request, reply, name, execution)
       const view = await operations.execution(name, execution)
-      if (queryOf(request).switched('download')) {
+      if (queryOf(request).isSet('download')) {
         const file = `${executionId(view)}.txt`
         reply.header('content-disposition', `attachment; filename="${file}"`)
       }
@@ -154,30 +159,21 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
   })
 }
 
-/** A HEAD request wants headers, never a stream. */
-function wantsEvents(request: FastifyRequest): boolean {
-  return request.method === 'GET' && acceptsEvents(request.headers.accept)
-}
-
-export function acceptsEvents(accept: string | undefined): boolean {
-  return accept !== undefined && accept.toLowerCase().includes('text/event-stream')
-}
-
 function routeLaunches(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   const encode = (launch: LaunchView) => encodeLaunch(launch, launch.executions)
   app.get('/jobs/:name/launches', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'listLaunches',
-      summary: 'The ledger of a job: every planned time and what became of it, newest first',
+      summary: 'The ledger of a job: every planned time and its decision, newest first',
       tag: 'history',
       params: NAME_PARAM,
       query: Type.Object({
         decision: Type.Optional(
-          Type.Enum([...LAUNCH_DECISIONS], {description: 'Only those decided so.'}),
+          Type.Enum([...LAUNCH_DECISIONS], {description: 'Only launches with this decision.'}),
         ),
         ...PageQuery.properties,
       }),
-      answer: Type.Array(Refer(Launch)),
+      reply: Type.Array(Refer(Launch)),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),
     handler: async (request: JobRequest, reply) => {
@@ -189,12 +185,12 @@ function routeLaunches(app: FastifyInstance, operations: Operations, options: Ht
     },
   })
   app.get('/jobs/:name/launches/:group', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getLaunch',
       summary: 'Read a launch',
       tag: 'history',
       params: {...NAME_PARAM, group: 'Number of the launch.'},
-      answer: Refer(Launch),
+      reply: Refer(Launch),
       refusals: {404: 'There is no such job or launch.'},
     }),
     handler: async (request: LaunchRequest, reply) => {
@@ -204,19 +200,19 @@ function routeLaunches(app: FastifyInstance, operations: Operations, options: Ht
   })
 }
 
-function routeOverall(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
+function routeAllJobs(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/busy', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'listBusy',
       summary: 'The running executions of the whole cluster',
       tag: 'history',
       query: Type.Object({
         output_size_limit: Type.Optional(
-          Type.Integer({minimum: 0, maximum: KEPT_OUTPUT_BYTES, description: 'Bytes of output.'}),
+          Type.Integer({minimum: 0, maximum: OUTPUT_KEPT_BYTES, description: 'Bytes of output.'}),
         ),
         ...PageQuery.properties,
       }),
-      answer: Type.Array(Refer(Execution)),
+      reply: Type.Array(Refer(Execution)),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
@@ -229,14 +225,16 @@ function routeOverall(app: FastifyInstance, operations: Operations, options: Htt
     },
   })
   app.get('/stats', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getStatistics',
-      summary: 'Executions by day',
+      summary: 'Executions per day',
       tag: 'history',
       query: Type.Object({
-        days: Type.Optional(Type.Integer({...DAYS, description: 'How many days, today included.'})),
+        days: Type.Optional(
+          Type.Integer({...DAYS, description: 'Number of days, today included.'}),
+        ),
       }),
-      answer: Refer(ExecutionStats),
+      reply: Refer(ExecutionStats),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {

@@ -1,64 +1,46 @@
-/** Routes about jobs themselves. They translate: query, headers and body in, JSON and headers out. */
+/** Routes of jobs: submit, read, run, toggle, delete. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
-import type {JobRecord} from '../../core/job.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {COUNT_FALLBACK, COUNT_LIMITS} from '../../operations/schedules.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
 import {encodeJob, Job, JobDefinition} from '../../wire/job.ts'
-import {JobListQuery, readJobQuery} from '../../wire/query.ts'
+import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {describe} from '../openapi.ts'
+import {describeRoute} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
-import {queryOf, sendIgnoredFields, sendJson, sendRows, sendWarnings} from '../reply.ts'
-import {
-  bodyOf,
-  principalOf,
-  entityTag,
-  readCreateOnly,
-  readIdempotencyKey,
-  readIfMatch,
-} from '../request.ts'
+import {sendJob, sendJson, sendRows, setIgnoredFields, setWarnings} from '../reply.ts'
+import {bodyOf, queryOf, readCreateOnly, readIdempotencyKey, readIfMatch} from '../request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 
 export const NAME_PARAM = {name: 'Name of the job.'}
-const UNKNOWN_JOB = {404: 'There is no such job.'}
+export const UNKNOWN_JOB = {404: 'There is no such job.'}
 const REVISION_HEADERS = {
   'if-match': Type.Optional(Type.String({description: 'The `ETag` the job must have.'})),
 }
-const KEY_HEADER = {
+const IDEMPOTENCY_HEADERS = {
   'idempotency-key': Type.Optional(
-    Type.String({description: 'The same request under the same key is done once (24 h).'}),
+    Type.String({description: 'A repeated request with the same key takes effect once (24 h).'}),
   ),
 }
 const RunOnCreate = Type.Object({
   runoncreate: Type.Optional(
-    Type.String({description: 'Present with any value: run the job once right after success.'}),
+    Type.String({description: 'Runs the job once after success. Any value counts.'}),
   ),
 })
 const SUBMIT_REFUSALS = {
   400: 'The job is invalid, or the body is not JSON.',
   404: 'The parent job does not exist.',
-  409: 'A request with this key is in progress.',
-  412: 'The condition does not hold.',
+  409: 'A request with this idempotency key is in progress.',
+  412: 'The precondition does not hold.',
   413: 'The body is too large.',
   415: 'The body is compressed.',
-  422: 'The key was used for another request.',
+  422: 'The idempotency key was used for another request.',
   503: 'Submissions are paused, or the store does not answer.',
 }
 
-export function jobPath(name: string): string {
+function jobPath(name: string): string {
   return `/v1/jobs/${encodeURIComponent(name)}`
-}
-
-export function sendJob(
-  request: FastifyRequest,
-  reply: FastifyReply,
-  status: number,
-  job: JobRecord,
-): FastifyReply {
-  return sendJson(request, reply.header('etag', entityTag(job)), status, encodeJob(job))
 }
 
 export function routeJobs(
@@ -74,12 +56,12 @@ export function routeJobs(
 
 function routeReads(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/jobs', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'listJobs',
       summary: 'List jobs',
       tag: 'jobs',
       query: JobListQuery,
-      answer: Type.Array(Refer(Job)),
+      reply: Type.Array(Refer(Job)),
       refusals: {400: 'A parameter is invalid.'},
     }),
     handler: async (request, reply) => {
@@ -88,37 +70,31 @@ function routeReads(app: FastifyInstance, operations: Operations, options: HttpO
     },
   })
   app.get('/jobs/:name', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getJob',
       summary: 'Read a job',
       tag: 'jobs',
       params: NAME_PARAM,
-      answer: Refer(Job),
+      reply: Refer(Job),
       refusals: UNKNOWN_JOB,
     }),
     handler: async (request: JobRequest, reply) =>
       sendJob(request, reply, 200, await operations.job(request.params.name)),
   })
   app.get('/jobs/:name/next', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'nextTimes',
       summary: 'The next planned times of a job',
       tag: 'jobs',
       params: NAME_PARAM,
       query: Type.Object({
-        count: Type.Optional(
-          Type.Integer({
-            ...COUNT_LIMITS,
-            default: COUNT_FALLBACK,
-            description: 'How many planned times.',
-          }),
-        ),
+        count: PlannedCount,
       }),
-      answer: Refer(PlannedTimes),
+      reply: Refer(PlannedTimes),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),
     handler: async (request: JobRequest, reply) => {
-      const count = queryOf(request).integer('count', COUNT_FALLBACK, COUNT_LIMITS)
+      const count = readPlannedCount(queryOf(request))
       return sendJson(request, reply, 200, await operations.next(request.params.name, count))
     },
   })
@@ -126,8 +102,7 @@ function routeReads(app: FastifyInstance, operations: Operations, options: HttpO
 
 function routeSubmits(app: FastifyInstance, operations: Operations): void {
   const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
-    const answer = await operations.submit({
-      caller: principalOf(request),
+    const submitted = await operations.submit({
       body: bodyOf(request),
       pathName,
       ifMatch: readIfMatch(request.headers),
@@ -135,25 +110,25 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
       runOnCreate: queryOf(request).has('runoncreate'),
       idempotencyKey: readIdempotencyKey(request.headers),
     })
-    sendWarnings(reply, answer.warnings)
-    sendIgnoredFields(reply, answer.ignoredFields)
-    if (answer.group !== null) reply.header('x-launch-id', String(answer.group))
-    reply.header('location', jobPath(answer.job.spec.name))
-    return sendJob(request, reply, 201, answer.job)
+    setWarnings(reply, submitted.warnings)
+    setIgnoredFields(reply, submitted.ignoredFields)
+    if (submitted.group !== null) reply.header('x-launch-id', String(submitted.group))
+    reply.header('location', jobPath(submitted.job.spec.name))
+    return sendJob(request, reply, 201, submitted.job)
   }
   const shared = {
     tag: 'jobs',
     query: RunOnCreate,
     headers: {
       ...REVISION_HEADERS,
-      ...KEY_HEADER,
+      ...IDEMPOTENCY_HEADERS,
       'if-none-match': Type.Optional(
         Type.String({description: '`*`: create only, never replace.'}),
       ),
     },
     body: Refer(JobDefinition),
     status: 201,
-    answer: Refer(Job),
+    reply: Refer(Job),
     refusals: SUBMIT_REFUSALS,
     textRefusals: true,
   } as const
@@ -166,13 +141,13 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
       method,
       url: '/jobs',
       config,
-      schema: describe({...shared, operationId, summary: 'Create or replace a job'}),
+      schema: describeRoute({...shared, operationId, summary: 'Create or replace a job'}),
       handler: (request, reply) => submit(request, reply, null),
     })
   }
   app.put('/jobs/:name', {
     config,
-    schema: describe({
+    schema: describeRoute({
       ...shared,
       operationId: 'putJob',
       summary: 'Create or replace the job of this name',
@@ -186,9 +161,8 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
   const run = async (request: JobRequest, reply: FastifyReply) => {
     const {name} = request.params
     const {job, group} = await operations.run({
-      caller: principalOf(request),
       name,
-      forced: queryOf(request).switched('force'),
+      forced: queryOf(request).isSet('force'),
       idempotencyKey: readIdempotencyKey(request.headers),
     })
     reply.header('x-launch-id', String(group))
@@ -200,21 +174,21 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
     ['/jobs/:name/run', 'runJobAlias'],
   ] as const) {
     app.post(url, {
-      schema: describe({
+      schema: describeRoute({
         operationId,
         summary: 'Run a job now',
         tag: 'jobs',
         params: NAME_PARAM,
         query: Type.Object({
-          force: Type.Optional(Type.String({description: 'Go past `concurrency: forbid`.'})),
+          force: Type.Optional(Type.String({description: 'Ignore `concurrency: forbid`.'})),
         }),
-        headers: KEY_HEADER,
+        headers: IDEMPOTENCY_HEADERS,
         status: 202,
-        answer: Refer(Job),
+        reply: Refer(Job),
         refusals: {
           ...UNKNOWN_JOB,
-          409: 'A launch is open under `forbid`, or no node matches, or the key is in use.',
-          422: 'The key was used for another request.',
+          409: 'A launch is open under `forbid`, no node matches, or a request with this key is in progress.',
+          422: 'The idempotency key was used for another request.',
         },
       }),
       handler: run,
@@ -224,14 +198,14 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
 
 function routeChanges(app: FastifyInstance, operations: Operations): void {
   app.post('/jobs/:name/toggle', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'toggleJob',
       summary: 'Enable or disable a job',
       tag: 'jobs',
       params: NAME_PARAM,
       headers: REVISION_HEADERS,
-      answer: Refer(Job),
-      refusals: {...UNKNOWN_JOB, 412: 'The condition does not hold.'},
+      reply: Refer(Job),
+      refusals: {...UNKNOWN_JOB, 412: 'The precondition does not hold.'},
     }),
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)
@@ -239,17 +213,17 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     },
   })
   app.delete('/jobs/:name', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'deleteJob',
       summary: 'Delete a job and its history',
       tag: 'jobs',
       params: NAME_PARAM,
       headers: REVISION_HEADERS,
-      answer: Refer(Job),
+      reply: Refer(Job),
       refusals: {
         ...UNKNOWN_JOB,
         409: 'Other jobs depend on it.',
-        412: 'The condition does not hold.',
+        412: 'The precondition does not hold.',
       },
     }),
     handler: async (request: JobRequest, reply) => {

@@ -1,4 +1,4 @@
-/** Routes for machines that watch over this one, and the door for people: health, readiness, metrics, `/`. */
+/** Routes outside of `/v1`: health, readiness, metrics, the API reference, and the status page. */
 import {createHash} from 'node:crypto'
 import {readFileSync} from 'node:fs'
 import fastify, {type FastifyInstance} from 'fastify'
@@ -6,11 +6,11 @@ import Type from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import {Health, Readiness} from '../../wire/cluster.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {describe} from '../openapi.ts'
+import {describeRoute} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson} from '../reply.ts'
 
-const OPEN = {access: 'open'} as const
+const PUBLIC = {access: 'public'} as const
 
 export function routeService(app: FastifyInstance, options: HttpOptions): void {
   for (const [url, operationId, status] of [
@@ -18,26 +18,26 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     ['/health', 'getHealth', 'healthy'],
   ] as const) {
     app.get(url, {
-      config: OPEN,
-      schema: describe({
+      config: PUBLIC,
+      schema: describeRoute({
         operationId,
-        summary: 'Whether the process answers',
+        summary: 'Whether the process is alive',
         tag: 'service',
-        answer: Refer(Health),
-        open: true,
+        reply: Refer(Health),
+        isPublic: true,
       }),
       handler: (request, reply) => sendJson(request, reply, 200, {status}),
     })
   }
   app.get('/readyz', {
-    config: OPEN,
-    schema: describe({
+    config: PUBLIC,
+    schema: describeRoute({
       operationId: 'isReady',
       summary: 'Whether this server can do its work',
       tag: 'service',
-      answer: Refer(Readiness),
-      refusals: {503: 'It cannot; the body has the same form and says why.'},
-      open: true,
+      reply: Refer(Readiness),
+      refusals: {503: 'It is not ready. The body has the same schema.'},
+      isPublic: true,
     }),
     handler: async (request, reply) => {
       const {ok, checks} = await options.ready()
@@ -46,23 +46,23 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     },
   })
   app.get('/metrics', {
-    schema: describe({
+    schema: describeRoute({
       operationId: 'getMetrics',
-      summary: 'Metrics in the form of Prometheus',
+      summary: 'Metrics in the Prometheus text format',
       tag: 'service',
-      answer: Type.String(),
-      answerType: 'text/plain',
-      refusals: {404: 'This server keeps no metrics.'},
+      reply: Type.String(),
+      replyType: 'text/plain',
+      refusals: {404: 'This server has no metrics.'},
     }),
     handler: async (_request, reply) => {
       if (options.metrics === null)
-        throw new DomainError('route_unknown', 'This server keeps no metrics.')
+        throw new DomainError('route_unknown', 'This server has no metrics.')
       const {contentType, body} = await options.metrics()
       return reply.header('content-type', contentType).send(body)
     },
   })
   app.get('/', {
-    config: OPEN,
+    config: PUBLIC,
     schema: {hide: true},
     handler: (request, reply) => {
       const wantsPage = request.headers.accept?.toLowerCase().includes('text/html') ?? false
@@ -72,27 +72,26 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
   })
 }
 
-/*
- * The browsable reference at `/docs`, from a package whose page brings all it needs: nothing is loaded from
- * elsewhere. The package is large, so it is loaded at the first visit and lives in an application of its own,
- * behind this one's door: its answers are passed on without the headers it would like to set.
- */
-
-const PASSED_TYPES: Readonly<Record<string, string>> = {
+const DOCS_TYPES: Readonly<Record<string, string>> = {
   '/docs/': 'text/html; charset=utf-8',
   '/docs/js/scalar.js': 'text/javascript; charset=utf-8',
 }
 
+/**
+ * The API reference at `/docs`. Its package serves everything itself; browsers load nothing from elsewhere.
+ * The package is large: it is imported at the first visit, into a Fastify instance of its own. Requests reach
+ * that instance after authentication, and the headers that it sets are not passed on.
+ */
 export function routeDocs(app: FastifyInstance): void {
   let reference: Promise<FastifyInstance> | null = null
-  for (const [path, contentType] of Object.entries(PASSED_TYPES)) {
+  for (const [path, contentType] of Object.entries(DOCS_TYPES)) {
     app.get(path === '/docs/' ? '/docs' : path, {
       schema: {hide: true},
       handler: async (_request, reply) => {
         reference ??= openReference()
-        const inner = await (await reference).inject({url: path})
-        if (path === '/docs/') reply.header('content-security-policy', policyFor(inner.body))
-        return reply.code(inner.statusCode).header('content-type', contentType).send(inner.body)
+        const {statusCode, body} = await (await reference).inject({url: path})
+        if (path === '/docs/') reply.header('content-security-policy', policyFor(body))
+        return reply.code(statusCode).header('content-type', contentType).send(body)
       },
     })
   }
@@ -108,7 +107,7 @@ async function openReference(): Promise<FastifyInstance> {
       cdn: '/docs/js/scalar.js',
       withDefaultFonts: false,
       telemetry: false,
-      // Offers of the package's maker that would send the reader elsewhere.
+      // Products of the package's vendor, which would lead readers to other sites.
       agent: {disabled: true},
       mcp: {disabled: true},
       showDeveloperTools: 'never',
@@ -121,9 +120,7 @@ async function openReference(): Promise<FastifyInstance> {
   return inner
 }
 
-/**
- * The page has inline scripts: exactly these are allowed, by their digests. Its styles are made at run time.
- */
+/** Allows exactly the inline scripts of the page, by digest. Its styles are generated at run time. */
 function policyFor(page: string): string {
   const scripts = [...page.matchAll(/<script[^>]*>([^]*?)<\/script>/g)]
     .map((match) => match[1] ?? '')
@@ -143,23 +140,22 @@ function policyFor(page: string): string {
   ].join('; ')
 }
 
-/*
- * The page at `/ui/`: a few static files, read once at the start and open to everyone, since they hold
- * nothing but themselves. What the page shows it asks of the API like any other client.
- */
-
-const FILES = [
+const UI_FILES = [
   ['/ui', 'index.html', 'text/html; charset=utf-8'],
   ['/ui/page.js', 'page.js', 'text/javascript; charset=utf-8'],
   ['/ui/page.css', 'page.css', 'text/css; charset=utf-8'],
   ['/ui/bell.svg', 'bell.svg', 'image/svg+xml'],
 ] as const
 
+/**
+ * The status page at `/ui/`: static files without secrets, read once at start and public. The page reads its
+ * data through the API like any other client.
+ */
 export function routeUi(app: FastifyInstance): void {
-  for (const [url, file, contentType] of FILES) {
+  for (const [url, file, contentType] of UI_FILES) {
     const content = readFileSync(new URL(`../ui/${file}`, import.meta.url))
     app.get(url, {
-      config: {access: 'open'},
+      config: PUBLIC,
       schema: {hide: true},
       handler: (_request, reply) =>
         reply.header('content-type', contentType).header('cache-control', 'no-cache').send(content),

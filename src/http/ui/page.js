@@ -1,42 +1,42 @@
 /*
- * The page at /ui/: what this server is and which jobs it has, read from the API and kept fresh. It only
- * reads, and everything it shows is set as text, never as markup.
+ * The status page at /ui/: this server and its jobs, read from the API and refreshed. The page changes
+ * nothing. Everything it shows is set as text, never as markup.
  */
 
 const JOBS_SHOWN = 200
 const REFRESH_MS = 5_000
-const TOKEN_PLACE = 'belfry-token'
+const TOKEN_KEY = 'belfry-token'
 
 const element = (id) => document.getElementById(id)
-let token = sessionStorage.getItem(TOKEN_PLACE) ?? ''
+let token = sessionStorage.getItem(TOKEN_KEY) ?? ''
 
-/** Thrown when the server wants a token, or another one. */
-class TokenWanted extends Error {}
+/** The server needs a token, or another one. */
+class TokenRequired extends Error {}
 
-async function ask(path) {
+async function read(path) {
   const headers = token === '' ? {} : {'X-Service-Token': token}
   const response = await fetch(path, {headers, cache: 'no-store'})
-  if (response.status === 401) throw new TokenWanted()
+  if (response.status === 401) throw new TokenRequired()
   const body = await response.json()
-  if (!response.ok) throw new Error(body.detail ?? `The server answered ${response.status}.`)
+  if (!response.ok) throw new Error(body.detail ?? `The server replied with ${response.status}.`)
   return {body, total: Number(response.headers.get('X-Total-Count') ?? 0)}
 }
 
 function showStatus({agent, gossip}) {
-  const facts = [
+  const rows = [
     ['Node', agent.name],
     ['Version', agent.version],
     ['Leader', gossip.leader === '' ? 'none at the moment' : gossip.leader],
     ['Members alive', gossip.alive],
     ['Running', gossip.running],
-    ['Waiting', gossip.pending],
+    ['Pending', gossip.pending],
     ['Store', `${gossip.store} ${gossip.store_version}`],
-    ['Submissions', gossip.paused === 'true' ? 'paused' : 'open'],
-    ['Default zone', gossip.default_timezone],
-    ['Started', shownTime(agent.started_at)],
+    ['Submissions', gossip.paused === 'true' ? 'paused' : 'enabled'],
+    ['Default time zone', gossip.default_timezone],
+    ['Started', localTime(agent.started_at)],
   ]
-  element('facts').replaceChildren(
-    ...facts.map(([name, value]) => {
+  element('status').replaceChildren(
+    ...rows.map(([name, value]) => {
       const pair = document.createElement('div')
       pair.append(textElement('dt', name), textElement('dd', value))
       return pair
@@ -50,12 +50,12 @@ function showBanner(agent) {
   banner.hidden = agent.token_configured === 'true'
   const risk =
     agent.runs_as_root === 'true'
-      ? 'It runs as root, so every user of this machine can run commands as root.'
+      ? 'The server runs as root, so every user of this machine can run commands as root.'
       : ''
   banner.textContent = [
-    'No token is configured: everyone on this machine may do everything here.',
+    'No token is configured: every user of this machine has full access.',
     risk,
-    'Start the server with --token to change that.',
+    'Start the server with --token to restrict access.',
   ].join(' ')
 }
 
@@ -78,7 +78,7 @@ function jobRow(job) {
     name,
     textElement('td', job.parent_job === '' ? job.schedule : `after ${job.parent_job}`),
     status,
-    textElement('td', job.next === null ? '' : shownTime(job.next)),
+    textElement('td', job.next === null ? '' : localTime(job.next)),
     textElement('td', String(job.success_count)),
     textElement('td', String(job.error_count)),
   )
@@ -86,48 +86,49 @@ function jobRow(job) {
 }
 
 function textElement(tag, text) {
-  const made = document.createElement(tag)
-  made.textContent = text
-  return made
+  const created = document.createElement(tag)
+  created.textContent = text
+  return created
 }
 
-function shownTime(text) {
+function localTime(text) {
   return new Date(text).toLocaleString()
 }
 
-function showTrouble(error) {
-  const wantsToken = error instanceof TokenWanted
-  element('token-form').hidden = !wantsToken
-  element('trouble').hidden = error === null || wantsToken
-  element('trouble').textContent = error === null ? '' : `Not up to date: ${error.message}`
+/** Shows the token form, an error, or (`null`) neither. */
+function showError(error) {
+  const needsToken = error instanceof TokenRequired
+  element('token-form').hidden = !needsToken
+  element('error').hidden = error === null || needsToken
+  element('error').textContent = error === null ? '' : `Refresh failed: ${error.message}`
 }
 
 async function refresh() {
   try {
     const [status, jobs] = await Promise.all([
-      ask('/v1/'),
-      ask(`/v1/jobs?_start=0&_end=${JOBS_SHOWN}`),
+      read('/v1/'),
+      read(`/v1/jobs?_start=0&_end=${JOBS_SHOWN}`),
     ])
     showStatus(status.body)
     showJobs(jobs.body, jobs.total)
-    showTrouble(null)
+    showError(null)
   } catch (error) {
-    showTrouble(error)
+    showError(error)
   }
 }
 
-async function keepFresh() {
+async function refreshRepeatedly() {
   if (!document.hidden && element('token-form').hidden) await refresh()
-  setTimeout(keepFresh, REFRESH_MS)
+  setTimeout(refreshRepeatedly, REFRESH_MS)
 }
 
 element('token-form').addEventListener('submit', (event) => {
   event.preventDefault()
   token = element('token').value.trim()
-  sessionStorage.setItem(TOKEN_PLACE, token)
+  sessionStorage.setItem(TOKEN_KEY, token)
   void refresh()
 })
 document.addEventListener('visibilitychange', () => {
   if (!document.hidden) void refresh()
 })
-void keepFresh()
+void refreshRepeatedly()

@@ -15,6 +15,7 @@
  *     while (!next.done) next = query.next(rowsOf(next.value))
  *     return next.value                   // true
  */
+import {OUTPUT_KEPT_BYTES} from '../../core/execution.ts'
 
 export type Value = string | number | null | Uint8Array
 export type Values = readonly Value[]
@@ -112,4 +113,4 @@ export interface Transaction {
   readonly limits: StoreLimits
 }
 
-export const DEFAULT_LIMITS: StoreLimits = {outputKeptBytes: 256 * 1024}
+export const DEFAULT_LIMITS: StoreLimits = {outputKeptBytes: OUTPUT_KEPT_BYTES}

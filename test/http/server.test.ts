@@ -1,13 +1,13 @@
-/** Who is let in, and what is answered to what should not have been sent. */
+/** Authentication, error replies, deadlines, graceful shutdown, and the routes outside of /v1. */
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
 import {test} from 'node:test'
 import {
   type AuthRequest,
   AuthRateLimit,
-  FAILURES_MAX,
   Authenticator,
-  WINDOW_MS,
+  FAILURE_WINDOW_MS,
+  FAILURES_MAX,
 } from '../../src/http/auth.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -26,9 +26,9 @@ function refused(reply: Reply, status: number, code: string, about = ''): void {
   assert.equal(reply.headers['x-whom'], 'node-a')
 }
 
-test('once a token is set, it is wanted everywhere but at the open doors', async (t) => {
+test('with a token configured, every route but the public ones answers 401 without it', async (t) => {
   const api = await startApi(t, {token: TOKEN})
-  const guarded = [
+  const protectedPaths = [
     '/v1/jobs',
     '/v1',
     '/v1/nothing',
@@ -37,7 +37,7 @@ test('once a token is set, it is wanted everywhere but at the open doors', async
     '/v1/openapi.json',
     '/nothing',
   ]
-  for (const path of guarded) {
+  for (const path of protectedPaths) {
     const reply = await api.get(path)
     refused(reply, 401, 'token_required', path)
     assert.match(String(reply.headers['www-authenticate']), /^Bearer/)
@@ -68,83 +68,83 @@ test('once a token is set, it is wanted everywhere but at the open doors', async
     refused(reply, 401, 'token_required')
     texts.add(reply.text)
   }
-  assert.equal(texts.size, 1, 'failures look alike')
+  assert.equal(texts.size, 1, 'the replies do not differ')
   assert.equal((await api.get(`/v1/jobs?token=${TOKEN}`)).status, 401)
   for (const path of ['/livez', '/readyz', '/health', '/ui/', '/ui/page.js', '/']) {
     const reply = await api.get(path)
     assert.equal(reply.status, 200, path)
-    assert.equal(reply.headers['x-whom'], undefined, 'no names at open doors')
+    assert.equal(reply.headers['x-whom'], undefined, 'public routes do not show the node name')
     assert.ok(!reply.text.includes('node-a'))
   }
 })
 
-test('without a token this machine is served, and what is presented is ignored', async (t) => {
+test('without a configured token, local clients are served and proxied requests are not', async (t) => {
   const api = await startApi(t)
   assert.equal((await api.get('/v1/jobs', {'x-service-token': 'anything'})).status, 200)
   for (const name of ['Forwarded', 'X-Forwarded-For', 'X-Forwarded-Proto', 'X-Real-IP', 'Via']) {
     const reply = await api.get('/v1/jobs', {[name]: '1.2.3.4'})
     refused(reply, 403, 'token_not_configured')
-    assert.match(reply.json.detail, /set a token/)
+    assert.match(reply.json.detail, /Set a token/)
   }
   assert.equal((await api.get('/livez', {via: '1.1 proxy'})).status, 200)
 })
 
-function asking(more: Partial<AuthRequest>): AuthRequest {
+function authRequest(more: Partial<AuthRequest>): AuthRequest {
   const headers = {host: '127.0.0.1', ...more.headers}
   return {
     method: 'GET',
     httpVersion: '1.1',
     address: '127.0.0.1',
-    access: 'guarded',
-    streams: false,
+    access: 'protected',
+    isStream: false,
     ...more,
     headers,
   }
 }
 
-test('without a token other machines are not served; with one they are', () => {
+test('remote clients are served only when a token is configured', () => {
   const options = {nodeName: 'node-a', allowHosts: [], clock: new VirtualClock()}
   const without = new Authenticator({...options, token: null})
   for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1'])
-    assert.equal(without.refusal(asking({address})), null, address)
+    assert.equal(without.refusal(authRequest({address})), null, address)
   for (const address of ['10.0.0.7', '::ffff:10.0.0.7', 'fe80::1', '', '0.0.0.0'])
-    assert.equal(without.refusal(asking({address}))?.code, 'token_not_configured', address)
+    assert.equal(without.refusal(authRequest({address}))?.code, 'token_not_configured', address)
   const withToken = new Authenticator({...options, token: TOKEN})
   const headers = {'x-service-token': TOKEN, 'x-forwarded-for': '1.2.3.4'}
-  assert.equal(withToken.refusal(asking({address: '10.0.0.7', headers})), null)
+  assert.equal(withToken.refusal(authRequest({address: '10.0.0.7', headers})), null)
 })
 
-test('more than 200 failures in 10 s are held back, but never a valid token', async (t) => {
+test('the rate limit answers 429 after 200 failures in 10 s, but never to a valid token', async (t) => {
   const api = await startApi(t, {token: TOKEN})
   for (let count = 0; count < FAILURES_MAX; count += 1)
     assert.equal((await api.get('/v1/jobs')).status, 401)
-  const held = await api.get('/v1/jobs')
-  refused(held, 429, 'too_many_failures')
-  assert.equal(held.headers['retry-after'], '10')
+  const limited = await api.get('/v1/jobs')
+  refused(limited, 429, 'too_many_failures')
+  assert.equal(limited.headers['retry-after'], '10')
   assert.equal((await api.post('/v1/jobs', {})).status, 429)
   assert.equal((await api.get('/v1/jobs', {'x-service-token': TOKEN})).status, 200)
-  await api.clock.advance(WINDOW_MS)
+  await api.clock.advance(FAILURE_WINDOW_MS)
   assert.equal((await api.get('/v1/jobs')).status, 401)
 })
 
-test('failures are counted by address, a whole IPv6 network being one', () => {
+test('failures are counted per IPv4 address and per IPv6 /64', () => {
   const clock = new VirtualClock()
-  const failures = new AuthRateLimit(clock)
+  const rateLimit = new AuthRateLimit(clock)
   for (let count = 0; count < FAILURES_MAX; count += 1) {
-    assert.equal(failures.count(`2001:db8:1:2::${count.toString(16)}`), false)
-    assert.equal(failures.count('192.0.2.1'), false)
+    assert.equal(rateLimit.recordFailure(`2001:db8:1:2::${count.toString(16)}`), false)
+    assert.equal(rateLimit.recordFailure('192.0.2.1'), false)
   }
-  assert.equal(failures.count('2001:db8:1:2:ffff::1'), true)
-  assert.equal(failures.count('2001:db8:1:3::1'), false)
-  assert.equal(failures.count('::ffff:192.0.2.1'), true)
-  assert.equal(failures.count('192.0.2.2'), false)
-  // Far more addresses than are remembered: the table forgets, it does not grow or fail.
+  assert.equal(rateLimit.recordFailure('2001:db8:1:2:ffff::1'), true)
+  assert.equal(rateLimit.recordFailure('2001:db8:1:3::1'), false)
+  assert.equal(rateLimit.recordFailure('::ffff:192.0.2.1'), true)
+  assert.equal(rateLimit.recordFailure('192.0.2.2'), false)
+  // More addresses than the table holds: it drops the oldest.
   for (let count = 0; count < 20_000; count += 1)
-    failures.count(`10.${count >> 16}.${(count >> 8) & 255}.${count & 255}`)
-  assert.equal(failures.count('192.0.2.1'), false)
+    rateLimit.recordFailure(`10.${count >> 16}.${(count >> 8) & 255}.${count & 255}`)
+  assert.equal(rateLimit.recordFailure('192.0.2.1'), false)
 })
 
-test('only addresses and the names of this server are answered', async (t) => {
+test('an unknown host name in the request is rejected with 421', async (t) => {
   const api = await startApi(t, {allowHosts: ['belfry.example']})
   const served = [
     '127.0.0.1',
@@ -156,21 +156,21 @@ test('only addresses and the names of this server are answered', async (t) => {
     'belfry.example:443',
   ]
   for (const host of served) assert.equal((await api.get('/v1/jobs', {host})).status, 200, host)
-  const strange = [
+  const unknown = [
     'evil.example',
     'localhost.evil.example',
     '127.0.0.1.nip.io',
     'node-a@evil',
     '2130706433',
   ]
-  for (const host of strange)
+  for (const host of unknown)
     refused(await api.get('/v1/jobs', {host}), 421, 'host_not_served', host)
   refused(await api.get('/livez', {host: 'evil.example'}), 421, 'host_not_served')
   const empty = await raw(api, 'GET /v1/jobs HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n')
   assert.match(empty, /^HTTP\/1\.1 421 /)
 })
 
-test('pages of other sites can change nothing, and listen to nothing', async (t) => {
+test('pages of other sites can neither change anything nor read a stream (CSRF)', async (t) => {
   const api = await startApi(t)
   const own = `http://127.0.0.1:${api.port}`
   const foreign: Record<string, string>[] = [
@@ -197,14 +197,14 @@ test('pages of other sites can change nothing, and listen to nothing', async (t)
   assert.equal(reply.headers['access-control-allow-origin'], undefined)
 })
 
-test('every answer carries the headers that keep browsers safe', async (t) => {
+test('every reply has the security headers, errors included', async (t) => {
   const api = await startApi(t)
-  const answers = [
+  const replies = [
     ...['/v1/jobs', '/ui/', '/docs', '/v1/nothing', '/v1/jobs/nobody'].map((path) => api.get(path)),
     api.get('/v1/jobs', {host: 'evil.example'}),
     api.get('/v1/jobs', {via: 'proxy'}),
   ]
-  for (const {headers} of await Promise.all(answers)) {
+  for (const {headers} of await Promise.all(replies)) {
     const policy = String(headers['content-security-policy'])
     assert.match(policy, /frame-ancestors 'none'/)
     assert.doesNotMatch(policy, /script-src[^;]*unsafe-inline/)
@@ -213,7 +213,7 @@ test('every answer carries the headers that keep browsers safe', async (t) => {
   }
 })
 
-test('unknown paths and wrong methods are told apart', async (t) => {
+test('an unknown path is 404, a wrong method is 405 with Allow', async (t) => {
   const api = await startApi(t)
   for (const path of ['/v1/nothing', '/v2/jobs', '/v1/jobs/a/b/c', '/v1/jobs//toggle', '/v1//jobs'])
     refused(await api.get(path), 404, 'route_unknown', path)
@@ -236,7 +236,7 @@ test('unknown paths and wrong methods are told apart', async (t) => {
   }
 })
 
-test('HEAD is GET without its body', async (t) => {
+test('HEAD answers like GET without the body', async (t) => {
   const api = await startApi(t)
   await api.job('h')
   for (const path of [
@@ -255,7 +255,7 @@ test('HEAD is GET without its body', async (t) => {
   }
 })
 
-test('any content type is accepted for JSON, and bodies that nobody reads are ignored', async (t) => {
+test('JSON is accepted with any content type, and unused bodies are ignored', async (t) => {
   const api = await startApi(t)
   await api.join()
   const body = '{"name":"types","schedule":"@manually"}'
@@ -287,7 +287,7 @@ test('any content type is accepted for JSON, and bodies that nobody reads are ig
   assert.equal((await api.call('DELETE', '/v1/jobs/types', {headers})).status, 200)
 })
 
-test('a body over the limit is read to an end and refused', async (t) => {
+test('a body over the limit is drained and rejected with 413', async (t) => {
   const api = await startApi(t)
   const body = new Uint8Array(3 * 1024 * 1024)
   const submit = await api.post('/v1/jobs', body)
@@ -299,7 +299,7 @@ test('a body over the limit is read to an end and refused', async (t) => {
   assert.equal((await api.post('/v1/jobs', `${fits} `)).status, 413)
 })
 
-test('a compressed body is refused', async (t) => {
+test('a compressed body is rejected with 415', async (t) => {
   const api = await startApi(t)
   const submit = await api.post('/v1/jobs', 'x', {'content-encoding': 'gzip'})
   assert.equal(submit.status, 415)
@@ -308,20 +308,20 @@ test('a compressed body is refused', async (t) => {
   refused(policy, 415, 'encoding_unsupported')
 })
 
-/** Sends bytes as they are and answers everything that comes back until the server ends the connection. */
+/** Sends raw bytes. Resolves with everything received until the server closes the connection. */
 function raw(api: Api, text: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(api.port, '127.0.0.1')
-    let answer = ''
+    let received = ''
     socket.setEncoding('utf8')
-    socket.on('data', (piece) => (answer += String(piece)))
+    socket.on('data', (chunk) => (received += String(chunk)))
     socket.on('error', reject)
-    socket.on('close', () => resolve(answer))
+    socket.on('close', () => resolve(received))
     socket.write(text)
   })
 }
 
-test('what is not a request is answered with a problem, too', async (t) => {
+test('malformed HTTP is answered with a problem document', async (t) => {
   const api = await startApi(t)
   const close = 'Connection: close\r\n\r\n'
   const broken: readonly (readonly [string, number, string])[] = [
@@ -341,19 +341,19 @@ test('what is not a request is answered with a problem, too', async (t) => {
     ],
   ]
   for (const [text, status, code] of broken) {
-    const answer = await raw(api, text)
-    assert.match(answer, new RegExp(`^HTTP/1\\.1 ${status} `), text.slice(0, 60))
+    const reply = await raw(api, text)
+    assert.match(reply, new RegExp(`^HTTP/1\\.1 ${status} `), text.slice(0, 60))
     if (text.startsWith('POST')) continue
-    assert.match(answer, /content-type: application\/problem\+json/i)
-    assert.match(answer, new RegExp(`"code":"${code}"`))
-    assert.match(answer, /x-whom: node-a/i)
+    assert.match(reply, /content-type: application\/problem\+json/i)
+    assert.match(reply, new RegExp(`"code":"${code}"`))
+    assert.match(reply, /x-whom: node-a/i)
   }
   const old = await raw(api, 'GET /v1/jobs HTTP/1.0\r\n\r\n')
   assert.match(old, /^HTTP\/1\.1 200 /)
   assert.deepEqual(api.faults, [])
 })
 
-test('a fault is an id to the caller, and the whole error to the log', async (t) => {
+test('an internal error shows the client only an id; the log gets the error', async (t) => {
   const secret = new Error('secret inside')
   const api = await startApi(t, {
     wrapStore: (store) => ({
@@ -377,10 +377,10 @@ test('a fault is an id to the caller, and the whole error to the log', async (t)
     ],
   )
   assert.equal(api.faults[0]?.request.id, read.json.id)
-  assert.equal((await api.get('/v1/pause')).status, 200, 'and the process lives')
+  assert.equal((await api.get('/v1/pause')).status, 200, 'the process survives')
 })
 
-test('a store that is away, and one whose answer got lost', async (t) => {
+test('an unavailable store is 503, a lost write reply is outcome_unknown', async (t) => {
   const api = await startApi(t, {
     wrapStore: (store) => ({
       ...store,
@@ -397,7 +397,7 @@ test('a store that is away, and one whose answer got lost', async (t) => {
   assert.deepEqual(api.faults, [])
 })
 
-test('nobody waits longer than 5 s for a store that does not answer', async (t) => {
+test('a request fails after 5 s when the store does not answer', async (t) => {
   const never = new Promise<never>(() => {})
   const api = await startApi(t, {
     wrapStore: (store) => ({...store, job: () => never, setPaused: () => never}),
@@ -412,7 +412,7 @@ test('nobody waits longer than 5 s for a store that does not answer', async (t) 
   refused(await write, 503, 'outcome_unknown')
 })
 
-test('closing waits for what is under way, but not for ever', async (t) => {
+test('graceful shutdown waits for requests in progress', async (t) => {
   const held = Promise.withResolvers<void>()
   const api = await startApi(t, {
     wrapStore: (store) => ({
@@ -431,28 +431,28 @@ test('closing waits for what is under way, but not for ever', async (t) => {
   await closing
 })
 
-test('closing cuts what does not end', async (t) => {
+test('graceful shutdown closes connections after its timeout', async (t) => {
   const never = new Promise<never>(() => {})
   const api = await startApi(t, {wrapStore: (store) => ({...store, members: () => never})})
   const stuck = api.get('/v1/members').then(
     () => 'answered',
-    () => 'cut',
+    () => 'closed',
   )
   await api.eventually(() => api.clock.waiting === 1)
   const closing = api.app.close()
   await api.eventually(() => api.clock.waiting === 2)
   await api.clock.advance(2_000)
-  assert.equal(await stuck, 'cut')
+  assert.equal(await stuck, 'closed')
   await closing
 })
 
-test('answers are reported by their route', async (t) => {
+test('replies are reported with the pattern of their route', async (t) => {
   const api = await startApi(t)
   await api.get('/v1/jobs/nobody')
   await api.get('/v1/nothing')
-  await api.eventually(() => api.answers.length === 2)
+  await api.eventually(() => api.replies.length === 2)
   assert.deepEqual(
-    api.answers.map(({method, route, status}) => [method, route, status]),
+    api.replies.map(({method, route, status}) => [method, route, status]),
     [
       ['GET', '/v1/jobs/:name', 404],
       ['GET', '', 404],
@@ -460,7 +460,7 @@ test('answers are reported by their route', async (t) => {
   )
 })
 
-test('the doors for machines and for browsers', async (t) => {
+test('health, readiness, metrics and the status page', async (t) => {
   let ok = true
   const api = await startApi(t, {
     ready: async () => ({ok, checks: {store: ok ? 'ok' : 'no answer'}}),
