@@ -7,6 +7,7 @@ import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './options.ts'
 import {SYSTEM_TAGS} from '../core/node.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
+import {parseByteSize} from '../lib/byte-size.ts'
 import {parseDuration} from '../lib/duration.ts'
 
 export type Reading<Value> =
@@ -159,26 +160,10 @@ function readInteger(text: string, least: number, most: number): Reading<number>
     : mustBe(`a whole number from ${least} to ${most}`, text)
 }
 
-const SIZE_UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  B: 1,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  TB: 1e12,
-  KIB: 2 ** 10,
-  MIB: 2 ** 20,
-  GIB: 2 ** 30,
-  TIB: 2 ** 40,
-}
-
 /** In bytes. */
 function readSize(text: string): Reading<number> {
-  const match = /^(\d{1,15})(\.\d{1,3})? ?([A-Za-z]*)$/.exec(text)
-  const unit = SIZE_UNITS[(match?.[3] ?? '?').toUpperCase()]
-  if (match === null || unit === undefined)
-    return mustBe('a size such as 2GiB, 500MB or 1048576', text)
-  const bytes = Math.round(Number(`${match[1]}${match[2] ?? ''}`) * unit)
+  const bytes = parseByteSize(text)
+  if (bytes === null) return mustBe('a size such as 2GiB, 500MB or 1048576', text)
   return Number.isSafeInteger(bytes) ? good(bytes) : mustBe('a size below 8 PiB', text)
 }
 

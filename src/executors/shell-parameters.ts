@@ -5,6 +5,7 @@
  */
 import {isAbsolute, relative, resolve} from 'node:path'
 import type {StringMap} from '../core/job.ts'
+import {parseByteSize} from '../lib/byte-size.ts'
 import {parseDuration} from '../lib/duration.ts'
 import type {Parameter} from '../ports/executor.ts'
 
@@ -77,19 +78,6 @@ export interface ShellPlan {
 
 const TRUE_WORDS: readonly string[] = ['true', '1', 't', 'yes', 'on']
 const FALSE_WORDS: readonly string[] = ['false', '0', 'f', 'no', 'off', '']
-
-const SIZE_UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  b: 1,
-  kb: 1e3,
-  mb: 1e6,
-  gb: 1e9,
-  tb: 1e12,
-  kib: 2 ** 10,
-  mib: 2 ** 20,
-  gib: 2 ** 30,
-  tib: 2 ** 40,
-}
 
 /** No leading dash: the name travels as an argument of id(1) and getent(1). */
 const ACCOUNT = /^[A-Za-z0-9_.][A-Za-z0-9_.@-]*(:[A-Za-z0-9_.][A-Za-z0-9_.@-]*)?$/
@@ -211,10 +199,8 @@ function readUser(text: string, limits: ShellLimits, problems: string[]): string
 
 function readSize(text: string, problems: string[]): number {
   if (text === '') return 0
-  const match = /^(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)$/.exec(text.trim())
-  const unit = SIZE_UNITS[(match?.[2] ?? '?').toLowerCase()]
-  const bytes = match === null || unit === undefined ? 0 : Math.round(Number(match[1]) * unit)
-  if (bytes > 0) return bytes
+  const bytes = parseByteSize(text.trim())
+  if (bytes !== null && bytes > 0) return bytes
   problems.push(
     `mem_limit must be a size like 512MB, 1.5GiB or 200000000, not ${JSON.stringify(text)}`,
   )
