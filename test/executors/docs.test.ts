@@ -14,7 +14,6 @@ const executors = createExecutors({
   clock: realClock,
   environment: {},
   suAllowed: [],
-  cwdAllowed: null,
   netAllow: [],
   netDeny: [],
   killAfterMs: 10_000,

@@ -12,7 +12,6 @@ const executors = createExecutors({
   clock: realClock,
   environment: process.env,
   suAllowed: [],
-  cwdAllowed: null,
   netAllow: [],
   netDeny: [],
   // Longer than any test: what is left over after a kill -9 is not ended by the old helper's own KILL.

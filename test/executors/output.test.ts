@@ -7,7 +7,7 @@ import {after, before, describe, test} from 'node:test'
 
 import type {StartRequest} from '../../src/executors/process/protocol.ts'
 import {ProcessHelper} from '../../src/executors/process/supervisor.ts'
-import {passOn} from '../../src/executors/registry.ts'
+import {inheritedFrom} from '../../src/executors/registry.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import {realClock} from './support.ts'
 
@@ -68,7 +68,7 @@ for (const spawn of ['portable', 'auto'] as const) {
         report: () => undefined,
         directory,
         nodeId: `output-${process.pid}-${spawn}`,
-        environment: passOn(process.env),
+        environment: inheritedFrom(process.env),
         spawn,
         killAfterMs: 300,
         drainMs: 200,

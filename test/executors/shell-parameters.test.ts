@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {readShell, splitWords} from '../../src/executors/shell-parameters.ts'
 
-const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true, cwdAllowed: null}
+const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true}
 
 test('words are split by quoting rules and nothing else', () => {
   const rows: readonly (readonly [string, readonly string[] | RegExp])[] = [

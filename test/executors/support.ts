@@ -92,7 +92,6 @@ export async function aNode(
     clock: realClock,
     environment: process.env,
     suAllowed: [],
-    cwdAllowed: null,
     netAllow: [],
     netDeny: [],
     killAfterMs: 300,
