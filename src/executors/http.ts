@@ -294,7 +294,7 @@ class Search {
 }
 
 /** Describes an error for the output of a job, by error codes and never by matching message texts. */
-export function explain(error: unknown): string {
+function explain(error: unknown): string {
   if (error instanceof AddressRefused || error instanceof ExchangeFailed) return error.message
   // All addresses of the host failed: report the first.
   if (error instanceof AggregateError && error.errors.length > 0) return explain(error.errors[0])
@@ -313,7 +313,7 @@ export function explain(error: unknown): string {
  * Reads a certificate or key that a job names. A job may name any path, and a device or pipe has no end: only
  * a regular file of limited size is read, and opening never blocks. Throws `ExchangeFailed` or system errors.
  */
-export async function readCertificateFile(path: string): Promise<Buffer> {
+async function readCertificateFile(path: string): Promise<Buffer> {
   // Without NONBLOCK, opening a pipe blocks until a writer opens it.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {

@@ -7,7 +7,7 @@ import {localEvents} from '../../src/telemetry/event-bus.ts'
 
 const clock = {now: () => 1234, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 
-test('every listener hears every event at once, with the time of the clock', () => {
+test('every listener is called for every event, synchronously and with the time of the clock', () => {
   const events = localEvents(clock)
   const one: BelfryEvent[] = []
   const other: BelfryEvent[] = []
@@ -23,7 +23,7 @@ test('every listener hears every event at once, with the time of the clock', () 
   assert.equal(other.length, 1)
 })
 
-test('a listener that throws does not tear the step it watches, but ends the process', async () => {
+test('a throwing listener does not interrupt the emitter, but ends the process', async () => {
   const module = new URL('../../src/telemetry/event-bus.ts', import.meta.url).href
   const source = `
     const {localEvents} = await import(${JSON.stringify(module)})

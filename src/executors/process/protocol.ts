@@ -9,7 +9,7 @@ import {assert} from '../../lib/assert.ts'
 
 export const HEADER_BYTES = 9
 
-/** Above the largest frame: a start request has a job's maps (64 entries of 64 KiB) after base64. */
+/** Larger than any frame: a start request is at most a job's maps (64 × 64 KiB, base64), output 64 KiB. */
 const PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 
 /**
