@@ -62,7 +62,7 @@ describe('chain', () => {
     assert.equal(keep.text, 'x')
   })
 
-  test('forward false ends the chain: one line is stored, and the next processor receives nothing', async () => {
+  test('forward false ends the chain: one line is stored, the next processor gets nothing', async () => {
     const [a, b] = [aProcessor('a'), aProcessor('b')]
     const {chain} = aChain([a, b], {a: {}, b: {}})
     chain.write(Buffer.from('x'))
@@ -95,7 +95,7 @@ describe('chain', () => {
       ],
       [[aProcessor('a', {write: fail})], {a: {}}, /disk full/],
       [[aProcessor('a', {end: fail})], {a: {}}, /disk full/],
-      [[], {a: {}}, /this node does not know it/],
+      [[], {a: {}}, /this node has no such processor/],
       [[aProcessor('a')], {a: {forward: 'bad'}}, /forward is bad/],
     ]
     for (const [processors, configs, foot] of rows) {
@@ -123,7 +123,7 @@ describe('chain', () => {
       chain.write(Buffer.from('x'))
       const end = await chain.end(ENDED)
       assert.deepEqual([end.line, keep.text], [null, 'x'])
-      assert.match(end.foot, /^processor a failed: it took nothing for 0\.02s/)
+      assert.match(end.foot, /^processor a failed: it stalled for 0\.02s/)
     }
   })
 

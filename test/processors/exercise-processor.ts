@@ -90,7 +90,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
       )
       assert.match(
         processor.check({colour: 'red'})[0]!,
-        /has no parameter "colour"; it knows .*forward/,
+        /has no parameter "colour"; its parameters are .*forward/,
       )
     }),
   )

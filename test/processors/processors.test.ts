@@ -171,10 +171,10 @@ describe('files', () => {
     const files = aRegistry({logRoot: '/var/log/jobs'}).get('files')!
     const rows = [
       ['logs', /must be an absolute path/],
-      ['/var/log/jobs/../../etc', /must not hold "\.\."/],
+      ['/var/log/jobs/../../etc', /must not contain "\.\."/],
       ['/var\0/log', /NUL/],
-      ['/etc', /must lie under \/var\/log\/jobs/],
-      ['/var/log/jobsX', /must lie under/],
+      ['/etc', /must be below \/var\/log\/jobs/],
+      ['/var/log/jobsX', /must be below/],
     ] as const
     for (const [log_dir, expected] of rows)
       assert.match(files.check({log_dir})[0] ?? '', expected, log_dir)
