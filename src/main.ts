@@ -6,7 +6,7 @@ import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
 import type {Command} from 'commander'
 import {StartRefused} from './app/start-refused.ts'
-import type {Terminal} from './cli/format.ts'
+import type {Terminal} from './cli/terminal.ts'
 import {runCli} from './cli/program.ts'
 import {agentCommand, type AgentConfig, loadAgentConfig} from './config/agent.ts'
 import {type Host, serverCommand} from './config/read.ts'
@@ -45,7 +45,7 @@ async function main(argv: readonly string[]): Promise<number> {
     version: VERSION,
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
-    restoreImage: async (backup, directory) =>
+    restoreBackup: async (backup, directory) =>
       (await import('./app/offline.ts')).restoreBackup(backup, directory),
     migrateStore: async (request) => (await import('./app/offline.ts')).migrateStore(request),
   })

@@ -1,10 +1,10 @@
-/** What a job prints must not reach the terminal as anything but text, wherever the pieces are cut. */
+/** Control sequences in the output of jobs never reach the terminal, wherever chunks are split. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import fc from 'fast-check'
 import {oneLine, PlainText} from '../../src/cli/sanitize.ts'
 
-/** What was written and what may be shown. */
+/** Written text and shown text. */
 const ROWS: readonly (readonly [written: string, shown: string])[] = [
   ['plain text\n\twith tab', 'plain text\n\twith tab'],
   ['grüße 日本 🎉', 'grüße 日本 🎉'],
@@ -38,7 +38,7 @@ for (const [written, shown] of ROWS)
     assert.equal(bitByBit, shown, 'cut everywhere')
   })
 
-test('no control character but newline and tab ever comes through', () => {
+test('control characters other than newline and tab are removed', () => {
   const any = fc.string({
     unit: fc.constantFrom('\u001b', '[', ']', '\\', 'm', 'x', '\u0007', '\u009b', '\n', '\0', '\t'),
   })
