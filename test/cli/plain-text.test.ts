@@ -21,7 +21,7 @@ const ROWS: readonly (readonly [written: string, shown: string])[] = [
   ['\u009b31mred', 'red'],
   ['\u009d0;title\u009cx', 'x'],
   ['\u0090q\u001b\\x', 'x'],
-  ['bell\u0007 back\b\b over\rwritten', 'bell back overwritten'],
+  ['beep\u0007 back\b\b over\rwritten', 'beep back overwritten'],
   ['nul\0 delete\u007f next\u0085line', 'nul delete nextline'],
   ['\u001b]0;never ended\nnext line', '\nnext line'],
   ['\u001b[31', ''],

@@ -68,10 +68,10 @@ test('each event has its log level', () => {
     events.emit('execution_output', {job: 'a', execution: '1-n-1', total_bytes: 9})
     events.emit('step_failed', {step: 'launch', message: 'no store'})
     stop()
-    events.emit('step_failed', {step: 'launch', message: 'not heard'})
+    events.emit('step_failed', {step: 'launch', message: 'not logged'})
     return lines.map((line) => {
-      const {level: heard, msg} = JSON.parse(line) as {level: string; msg: string}
-      return `${heard} ${msg}`
+      const {level: logged, msg} = JSON.parse(line) as {level: string; msg: string}
+      return `${logged} ${msg}`
     })
   }
   assert.deepEqual(loudness('debug'), [
