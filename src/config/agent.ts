@@ -4,10 +4,10 @@
  */
 import {isIP} from 'node:net'
 import {createSecureContext} from 'node:tls'
-import type {Command} from 'commander'
 import ipaddr from 'ipaddr.js'
+import {AGENT_COMMAND, type AGENT_OPTIONS} from './commands.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
-import {environmentName, option, type OptionName, OPTIONS} from './options.ts'
+import {environmentName, OPTIONS} from './options.ts'
 import {
   deepFreeze,
   type Host,
@@ -15,66 +15,9 @@ import {
   readSettingFile,
   readSettings,
   resultOf,
-  settingsCommand,
   unknownVariables,
   type Values,
 } from './read.ts'
-
-/** The server's option of that name. */
-function shared<Name extends OptionName>(name: Name) {
-  type Shared = Extract<(typeof OPTIONS)[number], {readonly name: Name}>
-  // The table contains each name once.
-  return OPTIONS.find((known) => known.name === name) as unknown as Shared
-}
-
-/** In the order they are documented. */
-export const AGENT_OPTIONS = [
-  option(
-    'server',
-    'serverUrl',
-    'URL of a server in the cluster. With several URLs, the agent fails over between them.',
-    'The server on this machine.',
-    {placeholder: 'url', fallback: 'http://127.0.0.1:8080', repeatable: true},
-  ),
-  shared('name'),
-  shared('tag'),
-  option(
-    'token',
-    'token',
-    'Token that the servers require.',
-    'A server without a token answers its own machine only, and requires none.',
-    {placeholder: 'text'},
-  ),
-  shared('token-file'),
-  option(
-    'tls-ca',
-    'file',
-    'CA certificates (PEM) for the server certificates, if the CA is private.',
-    'The CAs that all programs on this machine trust.',
-    {placeholder: 'file'},
-  ),
-  shared('slots'),
-  option(
-    'data',
-    'directory',
-    "Directory for the agent's identity and undelivered results; locked by one process at a time.",
-    "Differs from a server's, so both can start in the same working directory.",
-    {placeholder: 'dir', fallback: './belfry-agent-data'},
-  ),
-  shared('grace'),
-  shared('syslog'),
-  shared('log-root'),
-  shared('net-allow'),
-  shared('net-deny'),
-  shared('su-allow'),
-  shared('log-level'),
-] as const
-
-const AGENT_COMMAND = {
-  name: 'agent',
-  description: 'Start an agent: it runs jobs and joins its cluster through any server',
-  options: AGENT_OPTIONS,
-}
 
 export interface AgentConfig extends NodeConfig {
   /** Origins such as `https://host:8080`; not empty. */
@@ -91,10 +34,6 @@ const OTHER_VARIABLES = [
   ...OPTIONS.map(({name}) => environmentName(name)),
   ...['JOB', 'EXECUTION', 'SCHEDULED_AT', 'ATTEMPT', 'NODE'].map((name) => `BELFRY_${name}`),
 ]
-
-export function agentCommand(): Command {
-  return settingsCommand(AGENT_COMMAND)
-}
 
 /** `argv` follows the word `agent`. `problem` is the message for the operator. */
 export function loadAgentConfig(

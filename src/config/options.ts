@@ -278,17 +278,3 @@ export const CONFIG_OPTION = option(
 export function environmentName(name: string): string {
   return `BELFRY_${name.toUpperCase().replaceAll('-', '_')}`
 }
-
-/** A command with settings from flags, environment and file. */
-export interface SettingsCommand {
-  /** The word after `belfry`. */
-  readonly name: string
-  readonly description: string
-  readonly options: readonly Option[]
-}
-
-export const SERVER_COMMAND: SettingsCommand = {
-  name: 'server',
-  description: 'Start a server: it serves the API, schedules jobs and runs them',
-  options: OPTIONS,
-}

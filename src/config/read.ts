@@ -4,15 +4,10 @@
  * that has it. Each text is then read by its kind. Relations between settings are checked by each command.
  */
 import {resolve} from 'node:path'
-import {Command, CommanderError, Option as Flag} from 'commander'
+import {CommanderError} from 'commander'
 import {parse, YAMLError} from 'yaml'
-import {
-  CONFIG_OPTION,
-  environmentName,
-  type Option,
-  SERVER_COMMAND,
-  type SettingsCommand,
-} from './options.ts'
+import {SERVER_COMMAND, type SettingsCommand, settingsCommand} from './commands.ts'
+import {CONFIG_OPTION, environmentName, type Option} from './options.ts'
 import {READERS, type Reading, type ValueOf} from './values.ts'
 
 /** Facts about the machine, and its files. */
@@ -134,27 +129,6 @@ export function deepFreeze<Value extends object>(value: Value): Value {
   for (const inner of Object.values(value))
     if (typeof inner === 'object' && inner !== null) deepFreeze(inner as object)
   return Object.freeze(value)
-}
-
-/** The commander command, for help and for reading flags. */
-export function settingsCommand({name, description, options}: SettingsCommand): Command {
-  const command = new Command(name).description(description).allowExcessArguments(false)
-  for (const option of [...options, CONFIG_OPTION]) command.addOption(flagOf(option))
-  return command.helpOption('-h, --help', 'Show this help.')
-}
-
-export function serverCommand(): Command {
-  return settingsCommand(SERVER_COMMAND)
-}
-
-function flagOf(option: Option): Flag {
-  const value = option.placeholder === '' ? '' : ` <${option.placeholder}>`
-  const preset = option.fallback === null ? '' : ` (default ${option.fallback})`
-  const repeated = option.repeatable ? ' May be repeated.' : ''
-  const flag = new Flag(`--${option.name}${value}`, `${option.summary}${repeated}${preset}`)
-  return option.placeholder === ''
-    ? flag
-    : flag.argParser((text: string, before?: readonly string[]) => [...(before ?? []), text])
 }
 
 /** If a flag that is not repeatable is repeated, its last value counts. */

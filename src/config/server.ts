@@ -5,9 +5,10 @@
  */
 import {createSecureContext} from 'node:tls'
 import {isKnownZone} from '../core/schedule/zone.ts'
+import {SERVER_COMMAND} from './commands.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
-import {OPTIONS, SERVER_COMMAND} from './options.ts'
+import {OPTIONS} from './options.ts'
 import {
   deepFreeze,
   type Host,
