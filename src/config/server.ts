@@ -107,12 +107,12 @@ function build(
     keepLeftMs: values.one('keep-left')!,
     keepFailedMs: values.one('keep-failed')!,
   }
-  refuseUnsafe(config)
+  rejectUnsafe(config)
   return deepFreeze(config)
 }
 
 /** Throws `ParseError` for unsafe combinations of settings. */
-function refuseUnsafe(config: Config): void {
+function rejectUnsafe(config: Config): void {
   // With less, every planned time would be late.
   if (config.lateAfterMs < LATE_AFTER_MIN_MS)
     throw new ParseError('--late-after must be at least 1s.')

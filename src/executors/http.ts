@@ -17,7 +17,7 @@ import {
   type Method,
   readHttp,
 } from './http-parameters.ts'
-import {AddressRefused, type NetworkGuard} from './network-guard.ts'
+import {AddressDenied, type NetworkGuard} from './network-guard.ts'
 import {unknownParameters} from './parameters.ts'
 
 export interface HttpOptions {
@@ -42,7 +42,7 @@ const HARMLESS_HEADERS = ['accept', 'accept-language', 'user-agent']
 
 const NO_URL = 'executor_config has no url: set executor_config.url'
 
-const SENTENCES: Readonly<Record<string, string>> = {
+const ERROR_MESSAGES: Readonly<Record<string, string>> = {
   ENOTFOUND: 'the host name is unknown',
   EAI_AGAIN: 'the host name cannot be resolved at the moment',
   ECONNREFUSED: 'the host refused the connection',
@@ -295,14 +295,14 @@ class Search {
 
 /** Describes an error for the output of a job, by error codes and never by matching message texts. */
 function explain(error: unknown): string {
-  if (error instanceof AddressRefused || error instanceof ExchangeFailed) return error.message
+  if (error instanceof AddressDenied || error instanceof ExchangeFailed) return error.message
   // All addresses of the host failed: report the first.
   if (error instanceof AggregateError && error.errors.length > 0) return explain(error.errors[0])
   if (!(error instanceof Error)) return String(error)
-  if (error.cause instanceof AddressRefused) return error.cause.message
+  if (error.cause instanceof AddressDenied) return error.cause.message
   const {code, path} = error as NodeJS.ErrnoException
-  const sentence = SENTENCES[code ?? '']
-  if (sentence !== undefined) return `the request failed: ${sentence} (${code})`
+  const message = ERROR_MESSAGES[code ?? '']
+  if (message !== undefined) return `the request failed: ${message} (${code})`
   const what = code === undefined ? error.message : `${error.message} (${code})`
   return path === undefined
     ? `the request failed: ${what}`

@@ -36,8 +36,8 @@ export function parseRange(text: string): Range | null {
   return [address, address.kind() === 'ipv4' ? 32 : 128]
 }
 
-export class AddressRefused extends Error {
-  override readonly name = 'AddressRefused'
+export class AddressDenied extends Error {
+  override readonly name = 'AddressDenied'
 }
 
 export class NetworkGuard {
@@ -51,7 +51,7 @@ export class NetworkGuard {
   }
 
   /** Why connections to the IP address `text` are denied; `null` = allowed. */
-  refusal(text: string): string | null {
+  denial(text: string): string | null {
     if (isIP(text) === 0) return `${text} is not an IP address`
     const bare = text.split('%')[0]!
     const forms = formsOf(ipaddr.process(bare))
@@ -76,23 +76,23 @@ export class NetworkGuard {
     return (target, callback) => {
       const host = target.hostname.replace(/^\[|\]$/g, '')
       // An address needs no look-up, so it is checked here.
-      const refusal = isIP(host) === 0 ? null : this.refusal(host)
-      if (refusal !== null) return callback(new AddressRefused(refusal), null)
+      const denial = isIP(host) === 0 ? null : this.denial(host)
+      if (denial !== null) return callback(new AddressDenied(denial), null)
       connect(target, (error, socket) => {
         if (error !== null) return callback(error, null)
-        const late = this.#refusalOf(socket)
+        const late = this.#denialOf(socket)
         if (late === null) return callback(null, socket)
         socket.destroy()
-        callback(new AddressRefused(late), null)
+        callback(new AddressDenied(late), null)
       })
     }
   }
 
   /** Checks the established connection. */
-  #refusalOf(socket: Socket): string | null {
+  #denialOf(socket: Socket): string | null {
     return socket.remoteAddress === undefined
       ? 'the connection was lost'
-      : this.refusal(socket.remoteAddress)
+      : this.denial(socket.remoteAddress)
   }
 
   #lookUp(
@@ -102,10 +102,10 @@ export class NetworkGuard {
   ): void {
     lookup(host, {...options, all: true}, (error, addresses) => {
       if (error !== null) return callback(error, [])
-      const open = addresses.filter((each) => this.refusal(each.address) === null)
+      const open = addresses.filter((each) => this.denial(each.address) === null)
       if (open.length > 0) return callback(null, open)
-      const refusal = this.refusal(addresses[0]?.address ?? '') ?? 'it has no address'
-      callback(new AddressRefused(`${host}: ${refusal}`), [])
+      const denial = this.denial(addresses[0]?.address ?? '') ?? 'it has no address'
+      callback(new AddressDenied(`${host}: ${denial}`), [])
     })
   }
 }

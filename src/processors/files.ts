@@ -72,9 +72,9 @@ async function openFile(
   const directory = logDir === '' ? options.defaultDirectory : logDir
   // The default directory is always allowed.
   const root = logDir === '' ? null : options.root
-  if (root !== null) await refuseOutside(nearestExisting(directory), root)
+  if (root !== null) await rejectOutside(nearestExisting(directory), root)
   await makeDirectories(directory)
-  if (root !== null) await refuseOutside(directory, root)
+  if (root !== null) await rejectOutside(directory, root)
   const path = join(directory, `${run.executionId}.log`)
   const file = await open(path, CREATE, 0o600)
   return {
@@ -109,7 +109,7 @@ async function makeDirectories(path: string): Promise<void> {
 }
 
 /** Throws when `path` is outside of `root` after following all links. */
-async function refuseOutside(path: string, root: string): Promise<void> {
+async function rejectOutside(path: string, root: string): Promise<void> {
   const real = await realpath(path)
   // While the root itself is missing, `path` may be above it.
   const allowed = existsSync(root) ? await realpath(root) : resolve(root)
