@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-// The `belfry` command. Plain JavaScript that any Node from 20 on can read: it only finds a Node that can run
-// the program (Belfry is TypeScript run from source) and hands over, or says in one sentence what is missing.
+// The `belfry` command, in JavaScript for Node 20 and newer. It finds a Node that can run the program (Belfry
+// is TypeScript, run from source) and starts it, or prints what is missing.
 import {execFileSync, spawn} from 'node:child_process'
 import {existsSync} from 'node:fs'
 import {constants} from 'node:os'
@@ -14,31 +14,30 @@ const SIGNALS = /** @type {const} */ (['SIGTERM', 'SIGINT', 'SIGHUP'])
 const root = join(dirname(fileURLToPath(import.meta.url)), '..')
 
 /** @param {string} version such as `v26.1.0` */
-function fits(version) {
+function isSupported(version) {
   return Number(/^v?(\d+)\./.exec(version)?.[1] ?? 0) >= NODE_MAJOR_MIN
 }
 
 /**
- * The Node that `npm ci` brought, here or beside a package this one is installed in; `null` when there is
- * none.
+ * The Node that `npm ci` installed, here or in the package that depends on Belfry; `null` when there is none.
  */
-function pinnedNode() {
+function installedNode() {
   const places = [join(root, 'node_modules', '.bin', 'node'), join(root, '..', '.bin', 'node')]
   for (const place of places) {
     if (!existsSync(place)) continue
     try {
-      if (fits(execFileSync(place, ['--version'], {encoding: 'utf8'}).trim())) return place
+      if (isSupported(execFileSync(place, ['--version'], {encoding: 'utf8'}).trim())) return place
     } catch (error) {
-      process.stderr.write(`belfry: ${place} does not run: ${String(error)}\n`)
+      process.stderr.write(`belfry: ${place} cannot run: ${String(error)}\n`)
     }
   }
   return null
 }
 
 /** @param {string} node */
-function handOver(node) {
+function runWith(node) {
   const child = spawn(node, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], {
-    // The fourth is a channel that closes when this process dies, however it dies.
+    // The IPC channel closes when this process dies for any reason.
     stdio: ['inherit', 'inherit', 'inherit', 'ipc'],
   })
   for (const signal of SIGNALS) process.on(signal, () => child.kill(signal))
@@ -52,20 +51,20 @@ function handOver(node) {
   })
 }
 
-if (fits(process.version)) {
+if (isSupported(process.version)) {
   if (process.channel !== undefined) {
     process.once('disconnect', () => process.kill(process.pid, 'SIGTERM'))
-    // Listening would keep the process; only the work of the command may.
+    // The listener must not keep the process alive.
     process.channel.unref()
   }
   await import(new URL('../src/main.ts', import.meta.url).href)
 } else {
-  const node = pinnedNode()
+  const node = installedNode()
   if (node === null) {
     process.stderr.write(
-      `belfry: this is Node ${process.version}, but Belfry needs Node ${NODE_MAJOR_MIN} or newer; ` +
-        'run "npm ci" in its directory, which brings one, or install one.\n',
+      `belfry: Belfry requires Node ${NODE_MAJOR_MIN} or newer, but this is Node ${process.version}. ` +
+        'Run "npm ci" in its directory, which installs one, or install one yourself.\n',
     )
     process.exitCode = EXIT_CANNOT_RUN
-  } else handOver(node)
+  } else runWith(node)
 }

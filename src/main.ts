@@ -6,11 +6,11 @@ import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
 import type {Command} from 'commander'
 import {StartRefused} from './app/start-refused.ts'
-import type {Terminal} from './cli/format.ts'
-import {runCli} from './cli/program.ts'
-import {agentCommand, type AgentConfig, loadAgentConfig} from './config/agent.ts'
-import {type Host, serverCommand} from './config/read.ts'
-import {type Config, loadConfig} from './config/server.ts'
+import type {Terminal} from './cli/terminal.ts'
+import type {AgentConfig} from './config/agent.ts'
+import {agentCommand, serverCommand} from './config/commands.ts'
+import type {Host} from './config/read.ts'
+import type {Config} from './config/server.ts'
 import {systemClock} from './platform/clock.ts'
 import {VERSION} from './platform/version.ts'
 import {parseAddress} from './store/postgres/url.ts'
@@ -38,6 +38,8 @@ async function main(argv: readonly string[]): Promise<number> {
   }
   if (argv[0] === 'server') return serve(argv.slice(1), SERVER)
   if (argv[0] === 'agent') return serve(argv.slice(1), AGENT)
+  // Imported on demand: a node starts faster without the client commands.
+  const {runCli} = await import('./cli/program.ts')
   return runCli(argv, {
     terminal: terminal(),
     env: process.env,
@@ -45,7 +47,7 @@ async function main(argv: readonly string[]): Promise<number> {
     version: VERSION,
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
-    restoreImage: async (backup, directory) =>
+    restoreBackup: async (backup, directory) =>
       (await import('./app/offline.ts')).restoreBackup(backup, directory),
     migrateStore: async (request) => (await import('./app/offline.ts')).migrateStore(request),
   })
@@ -59,7 +61,9 @@ interface NodeCommand<Settings> {
     argv: readonly string[],
     env: Readonly<Record<string, string | undefined>>,
     host: Host,
-  ) => {readonly ok: true; readonly config: Settings} | {readonly ok: false; problem: string}
+  ) => Promise<
+    {readonly ok: true; readonly config: Settings} | {readonly ok: false; problem: string}
+  >
   /** Throws `StartRefused`. `ready` takes the line for standard output. */
   readonly start: (settings: Settings, ready: (line: string) => void) => Promise<RunningNode>
 }
@@ -74,12 +78,14 @@ interface RunningNode {
 /** Imported on demand: client commands start faster without the modules of a node. */
 const SERVER: NodeCommand<Config> = {
   command: serverCommand,
-  load: (argv, env, host) => loadConfig(argv, env, host, parseAddress),
+  load: async (argv, env, host) =>
+    (await import('./config/server.ts')).loadConfig(argv, env, host, parseAddress),
   start: async (config, ready) => (await import('./app/server.ts')).startServer(config, {ready}),
 }
 const AGENT: NodeCommand<AgentConfig> = {
   command: agentCommand,
-  load: loadAgentConfig,
+  load: async (argv, env, host) =>
+    (await import('./config/agent.ts')).loadAgentConfig(argv, env, host),
   start: async (config, ready) =>
     (await import('./app/agent.ts')).startAgent(config, {ready, environment: process.env}),
 }
@@ -94,7 +100,7 @@ async function serve<Settings>(
     process.stdout.write(help.name(`belfry ${help.name()}`).helpInformation())
     return 0
   }
-  const loaded = load(argv, process.env, host())
+  const loaded = await load(argv, process.env, host())
   if (!loaded.ok) return refuse(loaded.problem, EXIT_USAGE)
   const signals = listenToSignals()
   // A node keeps running if its parent process closed the pipe of standard output.

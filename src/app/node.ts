@@ -77,7 +77,6 @@ export async function openExecutors({
     clock,
     environment,
     suAllowed: suAllow,
-    cwdAllowed: null,
     netAllow,
     netDeny,
     killAfterMs: limits.killAfterMs,

@@ -1,21 +1,9 @@
 /**
- * The API as the commands see it: one place that knows the address, the token, and how a refusal becomes a
- * sentence. It translates nothing else; shapes are those of `wire/`.
+ * HTTP client of the API: it adds the address and the token, and turns error responses into messages. Values
+ * have the shapes of `wire/`. Also reads server-sent events.
  */
-import {UsageProblem} from './errors.ts'
+import {CallFailed, UsageError} from './errors.ts'
 import {oneLine} from './sanitize.ts'
-
-/** A call that did not succeed. The message is one sentence for people. */
-export class CallFailed extends Error {
-  override readonly name = 'CallFailed'
-  /** HTTP status; `null` when there was no answer. */
-  readonly status: number | null
-
-  constructor(message: string, status: number | null, options: ErrorOptions = {}) {
-    super(message, options)
-    this.status = status
-  }
-}
 
 export interface CallOptions {
   readonly query?: Readonly<Record<string, string | undefined>>
@@ -25,27 +13,29 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>
 }
 
-export interface Answered<Value> {
+export interface Reply<Value> {
   readonly value: Value
   readonly headers: Headers
 }
 
-/** An answer that is only there to tell what went wrong is not read beyond this. */
-const REFUSAL_LENGTH_MAX = 2_000
+/** A longer error message is truncated. */
+const MESSAGE_LENGTH_MAX = 2_000
+/** Longer than any event of a server; the stream is something else then. */
+const EVENT_LENGTH_MAX = 4 * 2 ** 20
 
 export class Client {
   readonly #base: string
   readonly #token: string | null
 
   /**
-   * `server` such as `http://127.0.0.1:8080`; a path in it (as of a proxy) is kept, a trailing `/v1` is not
-   * needed. Throws `UsageProblem`.
+   * `server` is a URL such as `http://127.0.0.1:8080`. Its path (of a proxy) is kept; a trailing `/v1` is
+   * optional. Throws `UsageError`.
    */
   constructor(server: string, token: string | null) {
     const url = URL.parse(server)
     if (url === null || !['http:', 'https:'].includes(url.protocol))
-      throw new UsageProblem(
-        `--server wants a URL such as http://127.0.0.1:8080, not ${JSON.stringify(server)}.`,
+      throw new UsageError(
+        `--server must be a URL such as http://127.0.0.1:8080, not ${JSON.stringify(server)}.`,
       )
     this.#base = `${url.origin}${url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '')}`
     this.#token = token
@@ -56,21 +46,21 @@ export class Client {
     method: string,
     path: string,
     options: CallOptions = {},
-  ): Promise<Answered<Value>> {
+  ): Promise<Reply<Value>> {
     const response = await this.open(method, path, options)
     const text = await this.#read(response, () => response.text())
     try {
       return {value: JSON.parse(text) as Value, headers: response.headers}
     } catch (error) {
       throw new CallFailed(
-        `${this.#base} did not answer with JSON; is it a Belfry server?`,
+        `The response of ${this.#base} is not JSON. Check that it is a Belfry server.`,
         response.status,
         {cause: error},
       )
     }
   }
 
-  /** The same, for an answer that is read as it comes. */
+  /** As `call`, for a response that is streamed. */
   async open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
     const url = new URL(`${this.#base}/v1${path}`)
     for (const [name, value] of Object.entries(options.query ?? {}))
@@ -83,7 +73,7 @@ export class Client {
       body = JSON.stringify(options.body)
     }
     const response = await this.#send(url, {method, headers, body, redirect: 'error'})
-    if (!response.ok) throw await this.#refusal(response)
+    if (!response.ok) throw await this.#errorOf(response)
     return response
   }
 
@@ -100,7 +90,7 @@ export class Client {
       return await read()
     } catch (error) {
       throw new CallFailed(
-        `The answer of ${this.#base} broke off (${whyOf(error)}); try again.`,
+        `The connection to ${this.#base} was lost (${whyOf(error)}). Try again.`,
         response.status,
         {cause: error},
       )
@@ -109,24 +99,24 @@ export class Client {
 
   #unreachable(error: unknown): CallFailed {
     return new CallFailed(
-      `No server answers at ${this.#base} (${whyOf(error)}); ` +
-        'start one with "belfry server" or name another with --server.',
+      `Cannot connect to a server at ${this.#base} (${whyOf(error)}). ` +
+        'Start one with "belfry server", or set another URL with --server.',
       null,
       {cause: error},
     )
   }
 
-  async #refusal(response: Response): Promise<CallFailed> {
+  async #errorOf(response: Response): Promise<CallFailed> {
     const text = await this.#read(response, () => response.text())
-    const detail = oneLine(detailOf(text).slice(0, REFUSAL_LENGTH_MAX))
-    const said = detail === '' ? `The server answered ${response.status}.` : detail
+    const detail = oneLine(detailOf(text).slice(0, MESSAGE_LENGTH_MAX))
+    const message = detail === '' ? `The server responded with ${response.status}.` : detail
     const hint =
-      response.status === 401 ? ' Give a token with --token-file, --token or BELFRY_TOKEN.' : ''
-    return new CallFailed(`${said}${hint}`, response.status)
+      response.status === 401 ? ' Set a token with --token-file, --token or BELFRY_TOKEN.' : ''
+    return new CallFailed(`${message}${hint}`, response.status)
   }
 }
 
-/** The sentence in a problem document, or the text itself. */
+/** The detail of a problem document, or the text itself. */
 function detailOf(text: string): string {
   try {
     const problem: unknown = JSON.parse(text)
@@ -139,19 +129,17 @@ function detailOf(text: string): string {
   }
 }
 
-/** The platform hides what happened below its own "fetch failed". */
+/** The cause of an error: `fetch` hides it behind "fetch failed". */
 function whyOf(error: unknown): string {
   const cause = error instanceof Error ? error.cause : undefined
   if (cause instanceof Error) return 'code' in cause ? String(cause.code) : cause.message
   return error instanceof Error ? error.message : String(error)
 }
 
-/** A path of parts that may hold anything. */
+/** Builds a path; its parts may contain any characters. */
 export function path(...parts: readonly string[]): string {
   return parts.map((part) => `/${encodeURIComponent(part)}`).join('')
 }
-
-/** Server-sent events read from a response, one at a time. Knows the format, not what the events mean. */
 
 export interface ServerEvent {
   readonly name: string
@@ -160,18 +148,17 @@ export interface ServerEvent {
   readonly id: string
 }
 
-/** Longer than any event of ours; what is longer is no event stream. */
-const EVENT_LENGTH_MAX = 4 * 2 ** 20
-
-/** Throws when the stream breaks, or is none. Ends when the server ends it. */
+/**
+ * Reads server-sent events. Throws when the stream breaks or is not an event stream; ends with the stream.
+ */
 export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent> {
-  let waiting = ''
+  let buffered = ''
   const decoder = new TextDecoder()
   for await (const bytes of body) {
-    waiting += decoder.decode(bytes, {stream: true})
-    const blocks = waiting.split('\n\n')
-    waiting = blocks.pop()!
-    if (waiting.length > EVENT_LENGTH_MAX) throw new Error('an event without an end')
+    buffered += decoder.decode(bytes, {stream: true})
+    const blocks = buffered.split('\n\n')
+    buffered = blocks.pop()!
+    if (buffered.length > EVENT_LENGTH_MAX) throw new Error('the event has no end')
     for (const block of blocks) {
       const event = parseBlock(block)
       if (event !== null) yield event
@@ -179,7 +166,7 @@ export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenera
   }
 }
 
-/** `null` for a block of comments only. */
+/** `null` for a block that contains comments only. */
 function parseBlock(block: string): ServerEvent | null {
   let name = ''
   let id = ''

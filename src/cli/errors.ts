@@ -1,7 +1,36 @@
-/**
- * What stands on the command line, or in a variable in its place, is wrong by itself. The message is one
- * sentence for people; the exit code tells it from a command that failed.
- */
-export class UsageProblem extends Error {
-  override readonly name = 'UsageProblem'
+/** Errors that end a client command with a message for people, and the exit codes. */
+
+export const EXIT_FAILED = 1
+export const EXIT_USAGE = 2
+
+/** The command line, or a variable in place of a flag, is invalid. Exit code 2. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError'
+}
+
+/** The command failed. Exit code 1. */
+export class CommandFailed extends Error {
+  override readonly name = 'CommandFailed'
+}
+
+/** A request to the server failed. Exit code 1. */
+export class CallFailed extends Error {
+  override readonly name = 'CallFailed'
+  /** HTTP status; `null` when there was no response. */
+  readonly status: number | null
+
+  constructor(message: string, status: number | null, options: ErrorOptions = {}) {
+    super(message, options)
+    this.status = status
+  }
+}
+
+/** The message for people; `null` for an unexpected error. */
+export function messageOf(error: unknown): string | null {
+  return error instanceof CallFailed || error instanceof CommandFailed ? error.message : null
+}
+
+/** The errno code, such as `ENOENT`, or the error as text. */
+export function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : String(error)
 }

@@ -1,6 +1,6 @@
 /**
- * The client commands: a client of the API for people and scripts. Knows nothing of a server's inside. Every
- * failure is one sentence on standard error and an exit code.
+ * The client commands: a client of the API for people and scripts. It imports no server code. Every failure
+ * is one message on standard error and an exit code.
  */
 import {Command, type CommanderError} from 'commander'
 import type {Clock} from '../ports/runtime.ts'
@@ -9,35 +9,31 @@ import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addRunCommands} from './commands/runs.ts'
+import {EXIT_FAILED, EXIT_USAGE, messageOf, UsageError} from './errors.ts'
 import {
   openSession,
-  sentenceOf,
   SERVER_FALLBACK,
   type GlobalOptions,
   type Session,
   type Use,
 } from './session.ts'
-import type {Terminal} from './format.ts'
-import {UsageProblem} from './errors.ts'
+import type {Terminal} from './terminal.ts'
 
-const EXIT_FAILED = 1
-const EXIT_USAGE = 2
-
-export interface CliWorld {
+export interface CliContext {
   readonly terminal: Terminal
   readonly env: Readonly<Record<string, string | undefined>>
   readonly clock: Clock
   readonly version: string
-  /** Only for their help; the entry runs them. */
+  /** For help only; `main.ts` runs these commands. */
   readonly serverCommand: Command
   readonly agentCommand?: Command
-  readonly restoreImage: RestoreBackup
+  readonly restoreBackup: RestoreBackup
   readonly migrateStore: MigrateStore
 }
 
-/** Runs one command to its end. Answers the exit code; a fault of ours is thrown. */
-export async function runCli(argv: readonly string[], world: CliWorld): Promise<number> {
-  const program = buildProgram(world)
+/** Runs one command and returns the exit code. Throws unexpected errors. */
+export async function runCli(argv: readonly string[], context: CliContext): Promise<number> {
+  const program = buildProgram(context)
   try {
     if (argv.length === 0) {
       program.outputHelp({error: true})
@@ -46,27 +42,28 @@ export async function runCli(argv: readonly string[], world: CliWorld): Promise<
     await program.parseAsync(argv, {from: 'user'})
     return 0
   } catch (error) {
-    if (error instanceof EndedByCommander) return endOf(error, world.terminal)
-    if (error instanceof UsageProblem) {
-      world.terminal.err(`belfry: ${error.message}\n`)
+    if (error instanceof EndedByCommander) return endOf(error, context.terminal)
+    if (error instanceof UsageError) {
+      context.terminal.err(`belfry: ${error.message}\n`)
       return EXIT_USAGE
     }
-    const sentence = sentenceOf(error)
-    if (sentence === null) throw error
-    world.terminal.err(`belfry: ${sentence}\n`)
+    const message = messageOf(error)
+    if (message === null) throw error
+    context.terminal.err(`belfry: ${message}\n`)
     return EXIT_FAILED
   }
 }
 
-function buildProgram(world: CliWorld): Command {
-  const {terminal, env, clock} = world
+function buildProgram(context: CliContext): Command {
+  const {terminal, env, clock} = context
   const program = new Command('belfry')
-    .description('Cron you can trust, behind a small JSON API.')
-    .option('--server <url>', `the server to ask (default ${SERVER_FALLBACK}, or BELFRY_SERVER)`)
-    .option('--token <text>', 'the token to show (or BELFRY_TOKEN)')
-    .option('--token-file <file>', 'file that holds it (or BELFRY_TOKEN_FILE)')
-    .option('--json', 'answers for machines')
-    .version(world.version, '-V, --version', 'print the version of this program')
+    .description('A clustered job scheduler with a JSON API.')
+    .option('--server <url>', `URL of the server (or BELFRY_SERVER; default ${SERVER_FALLBACK})`)
+    .option('--token <text>', 'Token for the server (or BELFRY_TOKEN)')
+    .option('--token-file <file>', 'File that contains the token (or BELFRY_TOKEN_FILE)')
+    .option('--json', 'Print JSON instead of tables')
+    .version(context.version, '-V, --version', 'Print the version of this program')
+    .helpCommand('help [command]', 'Show the help of a command')
     .configureHelp({showGlobalOptions: true})
   const use: Use =
     <Arguments extends readonly unknown[]>(
@@ -78,23 +75,25 @@ function buildProgram(world: CliWorld): Command {
       const session = await openSession(options, env, {terminal, clock})
       await action(session, ...(args as readonly unknown[] as Arguments))
     }
-  for (const command of [world.serverCommand, world.agentCommand]) {
+  for (const command of [context.serverCommand, context.agentCommand]) {
     if (command === undefined) continue
-    // The entry runs these when they come first; behind an option of the client they would start without it.
-    const wrong = `options of ${command.name()} stand after it, as in belfry ${command.name()} --data DIR`
-    program.addCommand(command.action(() => program.error(wrong)))
+    // `main.ts` runs these when they are the first argument. After a client option, the option would be lost.
+    const name = command.name()
+    const message = `options of ${name} must follow its name, as in belfry ${name} --data DIR`
+    program.addCommand(command.action(() => program.error(message)))
   }
   addJobCommands(program, use)
   addRunCommands(program, use)
   addClusterCommands(program, use)
-  addFileCommands(program, use, world)
-  addMigrateCommand(program, world)
+  addFileCommands(program, use, context)
+  addMigrateCommand(program, context)
   program
     .command('version')
     .description('Print the version of this program')
-    .action(() => terminal.out(`${world.version}\n`))
-  for (const command of everyCommand(program)) {
+    .action(() => terminal.out(`${context.version}\n`))
+  for (const command of allCommands(program)) {
     command
+      .helpOption('-h, --help', 'Show this help')
       .exitOverride((error) => {
         throw new EndedByCommander(error, command)
       })
@@ -108,11 +107,11 @@ function buildProgram(world: CliWorld): Command {
   return program
 }
 
-function everyCommand(command: Command): readonly Command[] {
-  return [command, ...command.commands.flatMap(everyCommand)]
+function allCommands(command: Command): readonly Command[] {
+  return [command, ...command.commands.flatMap(allCommands)]
 }
 
-/** Commander's own end of a command, with the command whose help tells more. */
+/** Help or an error of commander, with the command it belongs to. */
 class EndedByCommander extends Error {
   override readonly name = 'EndedByCommander'
   readonly ended: CommanderError
@@ -125,18 +124,18 @@ class EndedByCommander extends Error {
   }
 }
 
-/** Help was asked for, or the command line is wrong: then its words, made one sentence. */
+/** The exit code after help or an invalid command line; the latter is reported as one sentence. */
 function endOf({ended, command}: EndedByCommander, terminal: Terminal): number {
   if (ended.exitCode === 0) return 0
-  // A command that only holds others was named alone: its help has been printed already.
+  // A group of commands was named without a command: commander has printed its help.
   if (ended.code === 'commander.help') return EXIT_USAGE
   const words = ended.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
   const sentence = `${words.charAt(0).toUpperCase()}${words.slice(1)}`
-  terminal.err(`belfry: ${sentence}; see ${fullName(command)} --help.\n`)
+  terminal.err(`belfry: ${sentence}. See ${fullName(command)} --help.\n`)
   return EXIT_USAGE
 }
 
-/** As it is written, such as `belfry members remove`. */
+/** Such as `belfry members remove`. */
 function fullName(command: Command): string {
   const {parent} = command
   return parent === null ? command.name() : `${fullName(parent)} ${command.name()}`

@@ -1,7 +1,7 @@
 /**
- * Text from elsewhere made harmless for a terminal. What a job prints may hold sequences that recolour,
- * retitle, move the cursor over what was said before, or make the terminal type; none of it is passed on.
- * Works on pieces: a sequence may be cut anywhere. Nothing is held back, so its memory is one small state.
+ * Removes control sequences from untrusted text. The output of a job may contain sequences that recolour or
+ * retitle the terminal, move the cursor over earlier output, or make the terminal type. Works on chunks that
+ * may split a sequence anywhere. Its only memory is the parser state.
  */
 
 type State = 'text' | 'escape' | 'control' | 'string' | 'stringEscape' | 'charset'
@@ -15,15 +15,15 @@ const C1_FIRST = 0x80
 const C1_LAST = 0x9f
 const C1_CONTROL = 0x9b
 const C1_END_OF_STRING = 0x9c
-/** 8-bit forms that begin a string: DCS, SOS, OSC, PM, APC. */
+/** 8-bit codes that start a string: DCS, SOS, OSC, PM, APC. */
 const C1_STRINGS = [0x90, 0x98, 0x9d, 0x9e, 0x9f]
-/** `P X ] ^ _` after an escape begin a string too. */
+/** `P X ] ^ _` after an escape also start a string. */
 const STRING_LETTERS = [0x50, 0x58, 0x5d, 0x5e, 0x5f]
 
 export class PlainText {
   #state: State = 'text'
 
-  /** What of `text` may be shown. */
+  /** Returns `text` without control sequences. */
   push(text: string): string {
     let shown = ''
     let from = -1
@@ -39,7 +39,7 @@ export class PlainText {
   }
 
   #isShown(code: number): boolean {
-    // No sequence goes over a line's end, so an unfinished one hides no more than its own line.
+    // A newline ends every sequence, so an unfinished one hides its own line only.
     if (code === NEWLINE) {
       this.#state = 'text'
       return true
@@ -79,12 +79,12 @@ export class PlainText {
 function afterEscape(code: number): State {
   if (code === 0x5b) return 'control'
   if (STRING_LETTERS.includes(code)) return 'string'
-  // Intermediate bytes, as of a choice of character set, are followed by one more.
+  // One more byte follows intermediate bytes, which select a character set.
   if (code >= 0x20 && code <= 0x2f) return 'charset'
   return code === ESCAPE ? 'escape' : 'text'
 }
 
-/** One line for a table: nothing that moves the cursor. */
+/** `text` as one line without control sequences, for a table. */
 export function oneLine(text: string): string {
   return new PlainText().push(text.replaceAll(/[\r\n\t]+/g, ' ')).trim()
 }

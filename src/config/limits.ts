@@ -1,7 +1,6 @@
 /**
- * The bounds that are not settings: each with its unit in its name and the reason for its size, in one table
- * so that they can be read together. Some only make sense in relation to others; those relations are asserted
- * at every start.
+ * Fixed bounds, in one table: each has its unit in its name and the reason for its size. Relations between
+ * bounds are asserted at every start.
  */
 import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
 import {assert} from '../lib/assert.ts'
@@ -9,61 +8,62 @@ import {assert} from '../lib/assert.ts'
 const KIB = 1024
 const MIB = 1024 * KIB
 
-/** The least of `--keep-left` and `--keep-failed`: a node that restarts stays listed, work is lost first. */
+/**
+ * Minimum of `--keep-left` and `--keep-failed`. A restarting node stays listed, and its work is lost first.
+ */
 export const MEMBER_KEPT_MIN_MS = 60_000
 
 interface Limit {
   readonly value: number
-  /** Why not less and not more. */
+  /** Why it is neither smaller nor larger. */
   readonly reason: string
 }
 
-/** Every limit; docs/reference/configuration.md shows the same table. */
+/** docs/reference/configuration.md shows the same table. */
 export const LIMITS = {
-  bodyBytesMax: {
-    value: MIB,
-    reason: 'the largest job that validation lets pass fits several times',
-  },
+  bodyBytesMax: {value: MIB, reason: 'several times the largest job that passes validation'},
   restoreBytesMax: {value: 256 * MIB, reason: 'some hundred thousand jobs in one file'},
   outputTailBytes: {
     value: OUTPUT_KEPT_BYTES,
-    reason: 'a long stack trace and its surroundings, for each of a hundred launches of a job',
+    reason: 'a long stack trace with its context, for each of a hundred launches of a job',
   },
-  outputFlushBytes: {value: 64 * KIB, reason: 'a crash loses at most this much of what was shown'},
+  outputFlushBytes: {value: 64 * KIB, reason: 'a crash loses at most this much of the output'},
   outputFlushMs: {
     value: 1_000,
-    reason: 'someone who watches sees it live, a chatty job costs a write a second',
+    reason: 'output can be followed live; a job that prints much costs one write per second',
   },
-  outputPauseMs: {value: 250, reason: 'a flood of output costs the store four writes a second'},
+  outputPauseMs: {
+    value: 250,
+    reason: 'a flood of output costs the store four writes per second',
+  },
   launchBatchMax: {value: 1_000, reason: 'one transaction stays well below 100 ms'},
-  claimBatchMax: {value: 256, reason: 'a node starts work while the rest is still being claimed'},
+  claimBatchMax: {value: 256, reason: 'a node starts work while it claims the rest'},
   claimFreshMs: {
     value: 1_000,
-    reason:
-      'a claim older than this at its start is verified again, so that a paused node starts nothing stale',
+    reason: 'older claims are verified before the start, so a paused node starts nothing stale',
   },
   claimVerifyMs: {
     value: 5_000,
     reason:
-      'a server that was taken for dead and lives runs beside its successor no longer; costs a small read',
+      'a live server that was declared failed soon stops running beside its successor; costs a small read',
   },
   commitWaitMs: {
     value: 2,
-    reason: 'nobody notices it, and one fsync then carries everything that came meanwhile',
+    reason: 'too short to notice, and one fsync then covers all writes that arrived meanwhile',
   },
   commitItemsMax: {value: 256, reason: 'a commit stays below a few milliseconds'},
   pollMs: {
     value: 1_000,
-    reason: 'with every wake-up lost, work still starts within about a second',
+    reason: 'if every notification is lost, work still starts within about a second',
   },
   catchUpMax: {
     value: 100,
-    reason: 'an outage of a night by a job of every minute does not become hundreds of runs',
+    reason: 'a night of downtime does not turn a job of every minute into hundreds of runs',
   },
   pruneAllMs: {
     value: 600_000,
     reason:
-      'a job that is launched no more keeps too much for so long at most; a look at all jobs costs time',
+      'a job that no longer launches exceeds its limits for at most this long; a full scan is slow',
   },
   unlaunchedRowsKept: {
     value: 1_000,
@@ -71,85 +71,83 @@ export const LIMITS = {
   },
   clockStepMs: {
     value: 60_000,
-    reason: 'a smaller difference of the clocks is the ordinary work of a time service',
+    reason: 'smaller differences between clocks are normal corrections by a time service',
   },
-  clockLookMs: {value: 5_000, reason: 'a clock that was set is told of soon after'},
+  clockLookMs: {value: 5_000, reason: 'a step of the clock is reported soon after'},
   leaseTtlMs: {value: 6_000, reason: 'a dead leader is replaced within eight seconds'},
-  leaseRenewMs: {value: 2_000, reason: 'two renewals may be lost before the lease is'},
+  leaseRenewMs: {value: 2_000, reason: 'the lease survives two lost renewals'},
   leaseAcquireEveryMs: {
     value: 500,
     reason:
-      'a lease that ran out is free no longer than this; costs a follower two small statements a second',
+      'an expired lease is free for at most this long; costs a follower two small statements per second',
   },
   leaseMarginMs: {
     value: 1_000,
     reason: 'the leader stops trusting its lease this long before others may take it',
   },
-  heartbeatMs: {value: 2_000, reason: 'four may be lost before a node counts as failed'},
+  heartbeatMs: {value: 2_000, reason: 'a node survives four lost heartbeats'},
   agentTimeoutMs: {
     value: 4_000,
-    reason: 'an agent whose heartbeats the store has not answered by then goes to another server',
+    reason: 'an agent changes its server if the store acknowledges no heartbeat for this long',
   },
   agentPollMs: {
     value: 2_000,
-    reason: 'its server rings when there is work; with every ring lost it still starts in time',
+    reason:
+      'the server notifies its agents; if every notification is lost, work still starts in time',
   },
   disconnectedMs: {
     value: 12_000,
     reason:
-      'a node that the store has not answered for this long ends what must not run twice, before it is ' +
-      'started elsewhere',
+      'a node without an answer from the store ends work that must not run twice, before it starts elsewhere',
   },
   failedAfterMs: {
     value: 10_000,
-    reason: 'longer than any pause of a healthy machine, short enough to send work elsewhere',
+    reason: 'longer than any pause of a healthy machine, short enough to move work elsewhere',
   },
   lostAfterMs: {
     value: 25_000,
-    reason: 'a node that was cut off has ended its forbidden work by itself before this',
+    reason: 'by then a disconnected node has ended all work that must not run twice',
   },
   failureDetectorPauseMaxMs: {
     value: 4_000,
-    reason: 'a leader that did not look for this long has not listened, and judges nobody by it',
+    reason:
+      'a leader that paused this long may have missed heartbeats, so it marks no node as failed',
   },
   failureDetectorIntervalMs: {
     value: 1_000,
-    reason: 'a dead node is noticed within a second of the time it takes',
+    reason: 'a dead node is detected at most a second after its timeout',
   },
   memberRetentionIntervalMs: {
     value: 10_000,
-    reason: 'a member is forgotten soon after its time; the look is one small query',
+    reason: 'a member is removed soon after its time; the check is one small query',
   },
   claimRepickMs: {
     value: 3_000,
-    reason: 'a node that has not claimed its work by then is busy or gone; another may have it',
+    reason:
+      'a node that has not claimed its work by then is busy or gone; another node may take it',
   },
   killAfterMs: {
     value: 10_000,
-    reason:
-      'between asking a command to end and ending it: time to write a file, not to hang a shutdown',
+    reason: 'from TERM to KILL: enough to write a file, too short to stall a shutdown',
   },
   drainTimeoutMs: {
     value: 20_000,
-    reason:
-      'longer than ending a command takes; a store that takes no ends must not hold up a shutdown for ever',
+    reason: 'longer than ending a command takes; a store that is down must not block a shutdown',
   },
   forceStopTimeoutMs: {
     value: 3_000,
-    reason:
-      'the rest of the output of what was killed, and one try at the store; nobody who hurries waits longer',
+    reason: 'time for the last output of killed commands and one write to the store, and no longer',
   },
   drainMs: {
     value: 2_000,
-    reason:
-      'output of a command that has ended, held open by a grandchild, is waited for no longer',
+    reason: 'limits the wait for output of an ended command that a grandchild holds open',
   },
 } as const satisfies Readonly<Record<string, Limit>>
 
 export type LimitName = keyof typeof LIMITS
 export type Limits = Readonly<Record<LimitName, number>>
 
-/** The values alone, frozen, their relations asserted. */
+/** The frozen values, with their relations asserted. */
 export function checkedLimits(): Limits {
   const values = Object.fromEntries(
     Object.entries(LIMITS).map(([name, limit]) => [name, limit.value]),
@@ -164,45 +162,42 @@ export function assertLimits(limits: Limits): void {
   const relations: readonly (readonly [boolean, string])[] = [
     [Object.values(limits).every((value) => Number.isSafeInteger(value) && value > 0), 'positive'],
     [limits.leaseRenewMs * 2 < trustMs, 'two renewals fit into the time a lease is trusted'],
-    [limits.leaseMarginMs < limits.leaseTtlMs, 'trust ends before the lease does'],
-    [limits.heartbeatMs * 4 < limits.failedAfterMs, 'four heartbeats may be lost'],
-    [limits.failedAfterMs < limits.lostAfterMs, 'a node is failed before its work is lost'],
-    [limits.lostAfterMs < MEMBER_KEPT_MIN_MS, 'work is lost before its node is forgotten'],
+    [limits.leaseMarginMs < limits.leaseTtlMs, 'trust in a lease ends before the lease'],
+    [limits.heartbeatMs * 4 < limits.failedAfterMs, 'a node survives four lost heartbeats'],
+    [limits.failedAfterMs < limits.lostAfterMs, 'a node fails before its work is lost'],
+    [limits.lostAfterMs < MEMBER_KEPT_MIN_MS, 'work is lost before its node is removed'],
     [
       limits.memberRetentionIntervalMs < MEMBER_KEPT_MIN_MS,
-      'a member is forgotten soon after its time',
+      'a member is removed soon after its time',
     ],
     [
       limits.failureDetectorIntervalMs < limits.failureDetectorPauseMaxMs,
-      'a judge that looks in time has listened',
+      'a failure detector that runs on time has not paused',
     ],
-    [limits.failureDetectorPauseMaxMs < limits.failedAfterMs, 'a paused judge fails nobody'],
-    [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],
-    [limits.pollMs <= limits.claimVerifyMs, 'claims are verified when a server looks anyway'],
-    [limits.pollMs < limits.claimRepickMs, 'a node polls before its work is given away'],
-    [limits.killAfterMs < limits.lostAfterMs, 'work can be ended before it is declared lost'],
     [
-      limits.outputPauseMs <= limits.outputFlushMs,
-      'the pause between writes is not the longer one',
+      limits.failureDetectorPauseMaxMs < limits.failedAfterMs,
+      'a failure detector that paused marks no node as failed',
     ],
-    [limits.outputFlushBytes <= limits.outputTailBytes, 'one write fits into what is kept'],
-    [limits.heartbeatMs < limits.agentTimeoutMs, 'a link is judged by more than one heartbeat'],
+    [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],
+    [limits.pollMs <= limits.claimVerifyMs, 'claims are verified at most once per poll'],
+    [limits.pollMs < limits.claimRepickMs, 'a node polls before its work is reassigned'],
+    [limits.killAfterMs < limits.lostAfterMs, 'work can be ended before it is declared lost'],
+    [limits.outputPauseMs <= limits.outputFlushMs, 'the pause is not longer than the interval'],
+    [limits.outputFlushBytes <= limits.outputTailBytes, 'one write fits into the output kept'],
+    [limits.heartbeatMs < limits.agentTimeoutMs, 'a link times out after more than one heartbeat'],
     [limits.agentTimeoutMs * 2 < limits.failedAfterMs, 'an agent finds another server in time'],
-    [limits.agentPollMs < limits.claimRepickMs, 'an agent polls before its work is given away'],
+    [limits.agentPollMs < limits.claimRepickMs, 'an agent polls before its work is reassigned'],
     [limits.agentTimeoutMs < limits.disconnectedMs, 'another server is tried before work is ended'],
     [
       limits.disconnectedMs + limits.killAfterMs < limits.lostAfterMs,
-      'work that a node ends by itself is over before it is declared lost',
+      'a disconnected node has ended its work before the work is declared lost',
     ],
-    [limits.drainMs < limits.forceStopTimeoutMs, 'the output of what was killed is waited for'],
-    [
-      limits.forceStopTimeoutMs < limits.drainTimeoutMs,
-      'a stop that is hurried is the quicker one',
-    ],
+    [limits.drainMs < limits.forceStopTimeoutMs, 'a forced stop waits for the last output'],
+    [limits.forceStopTimeoutMs < limits.drainTimeoutMs, 'a forced stop is the faster one'],
     [limits.killAfterMs < limits.drainTimeoutMs, 'a stop waits for the commands it ends'],
-    [limits.commitWaitMs < limits.pollMs, 'a commit waits less than anybody polls'],
+    [limits.commitWaitMs < limits.pollMs, 'a commit waits less than the poll interval'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
-    [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one answer'],
+    [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one reply'],
   ]
-  for (const [holds, what] of relations) assert(holds, `limits: ${what}`)
+  for (const [holds, relation] of relations) assert(holds, `limits: ${relation}`)
 }

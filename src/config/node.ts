@@ -1,14 +1,11 @@
-/**
- * What every node is told, whether it is a server or an agent: the settings both have, read the same way.
- * Where the two differ stands with each.
- */
+/** Settings that servers and agents share, read in the same way. */
 import {resolve} from 'node:path'
 import {checkedLimits, type Limits} from './limits.ts'
 import type {Option} from './options.ts'
-import {type Given, type Host, nameFrom, slotsOf, tagsOf, tokenOf, type Values} from './read.ts'
-import type {LogLevel, Tag} from './values.ts'
+import {type Host, ParseError, type RawSetting, readSettingFile, type Values} from './read.ts'
+import {type LogLevel, NODE_NAME_LENGTH_MAX, readToken, type Tag} from './values.ts'
 
-/** Lengths in ms; paths absolute. */
+/** Durations in ms; paths absolute. */
 export interface NodeConfig {
   readonly nodeName: string
   readonly tags: Readonly<Record<string, string>>
@@ -16,9 +13,9 @@ export interface NodeConfig {
   readonly token: string | null
   readonly slots: number
   readonly dataDirectory: string
-  /** `Infinity` = as long as it takes. */
+  /** `Infinity` = wait for all executions. */
   readonly graceMs: number
-  /** `null` = the syslog of this machine. */
+  /** `null` = the local syslog. */
   readonly syslogUrl: string | null
   /** `null` = anywhere. */
   readonly logRoot: string | null
@@ -27,34 +24,37 @@ export interface NodeConfig {
   readonly suAllow: readonly string[]
   readonly logLevel: LogLevel
   readonly limits: Limits
-  /** Sentences for the log: accepted, but most likely not meant. */
+  /** Log messages about accepted settings that are probably mistakes. */
   readonly warnings: readonly string[]
 }
 
-/** The settings that both commands have, as either has read them. */
+const SLOTS_PER_CORE = 8
+const SLOTS_MIN = 16
+
+/** Values of the settings that both commands have. */
 interface NodeValues {
   one(name: 'name' | 'token' | 'data' | 'syslog' | 'log-root'): string | undefined
   one(name: 'slots' | 'grace'): number | undefined
   one(name: 'log-level'): LogLevel | undefined
   many(name: 'tag'): readonly Tag[]
   many(name: 'net-allow' | 'net-deny' | 'su-allow'): readonly string[]
-  given(name: 'token' | 'token-file'): Given | undefined
+  raw(name: 'token' | 'token-file'): RawSetting | undefined
 }
 
-/** `strays` are variables of Belfry's prefix that are no settings. Throws `Refused`. */
+/** `unknown`: variables with Belfry's prefix that are not settings. Throws `ParseError`. */
 export function nodeConfig<Options extends readonly Option[]>(
   valuesOfCommand: Values<Options>,
   host: Host,
-  strays: readonly string[],
+  unknown: readonly string[],
 ): NodeConfig {
-  // Both commands take these settings from one table, so their kinds are the same.
+  // Both commands take these options from one table, so their kinds are the same.
   const values = valuesOfCommand as unknown as NodeValues
   const logRoot = values.one('log-root')
   return {
-    nodeName: values.one('name') ?? nameFrom(host),
+    nodeName: values.one('name') ?? nameOf(host),
     tags: tagsOf(values.many('tag')),
-    token: tokenOf(values.one('token'), values.given, host),
-    slots: values.one('slots') ?? slotsOf(host),
+    token: tokenOf(values, host),
+    slots: values.one('slots') ?? Math.max(SLOTS_MIN, SLOTS_PER_CORE * host.cores),
     dataDirectory: resolve(host.directory, values.one('data')!),
     graceMs: values.one('grace')!,
     syslogUrl: values.one('syslog') ?? null,
@@ -64,6 +64,31 @@ export function nodeConfig<Options extends readonly Option[]>(
     suAllow: values.many('su-allow'),
     logLevel: values.one('log-level')!,
     limits: checkedLimits(),
-    warnings: strays.map((name) => `${name} is set, but Belfry knows no such setting.`),
+    warnings: unknown.map((name) => `${name} is set, but Belfry has no such setting.`),
   }
+}
+
+/** The host name, with the characters replaced that a node name cannot contain. */
+function nameOf({name}: Host): string {
+  const kept = name.replaceAll(/[^A-Za-z0-9._-]+/g, '-').slice(0, NODE_NAME_LENGTH_MAX)
+  return kept === '' ? 'belfry' : kept
+}
+
+function tagsOf(tags: readonly Tag[]): Readonly<Record<string, string>> {
+  const keys = tags.map(([key]) => key)
+  const twice = keys.find((key, index) => keys.indexOf(key) !== index)
+  if (twice !== undefined)
+    throw new ParseError(`--tag sets "${twice}" twice: a node has one value for each tag.`)
+  return Object.fromEntries(tags)
+}
+
+/** From `--token` or `--token-file`; `null` = none. */
+function tokenOf(values: NodeValues, host: Host): string | null {
+  const file = values.raw('token-file')
+  if (file === undefined) return values.one('token') ?? null
+  if (values.raw('token') !== undefined)
+    throw new ParseError('--token and --token-file cannot both be set. Remove one of them.')
+  const reading = readToken(readSettingFile(file, host).replace(/\r?\n$/, ''))
+  if (!reading.ok) throw new ParseError(`The token in ${file.texts[0]} ${reading.problem}.`)
+  return reading.value
 }

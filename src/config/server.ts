@@ -1,26 +1,27 @@
 /**
- * Flags, environment and file made into one frozen, checked `Config`. Everything a server may be told is
- * decided here, before anything is opened: what is refused is refused in one sentence that says what to do.
- * Nothing reads the environment or the command line after this.
+ * Settings of `belfry server`, as one frozen, checked `Config`. All settings are checked here, before any
+ * file or socket is opened, and each error says what to do. Later code reads no environment and no command
+ * line.
  */
 import {createSecureContext} from 'node:tls'
 import {isKnownZone} from '../core/schedule/zone.ts'
+import {SERVER_COMMAND} from './commands.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
-import {OPTIONS, SERVER_COMMAND} from './options.ts'
+import {OPTIONS} from './options.ts'
 import {
   deepFreeze,
   type Host,
-  orProblem,
-  readNamed,
   ParseError,
+  readSettingFile,
+  readSettings,
+  resultOf,
   unknownVariables,
   type Values as ValuesOf,
-  valuesOf,
 } from './read.ts'
 import type {Address, StoreChoice} from './values.ts'
 
-/** Everything a server is told. Lengths in ms. Without a token only this machine is served. */
+/** Durations in ms. Without a token, the server answers this machine only. */
 export interface Config extends NodeConfig {
   readonly http: Address
   readonly store: StoreChoice
@@ -45,10 +46,7 @@ export interface Config extends NodeConfig {
 export type LoadedConfig =
   {readonly ok: true; readonly config: Config} | {readonly ok: false; readonly problem: string}
 
-/**
- * Variables of that prefix which are not settings of a server: the client's, the agent's, and what a job of
- * Belfry sees.
- */
+/** Variables with Belfry's prefix and other purposes: for clients, for agents, and those set for jobs. */
 const OTHER_VARIABLES = [
   'SERVER',
   'TLS_CA',
@@ -64,24 +62,21 @@ const DAY_MS = 86_400_000
 
 type Values = ValuesOf<typeof OPTIONS>
 
-/** How the address of a store is read, by the adapter; `subject` begins the sentence about a problem. */
+/** The adapter's check of a store URL; `subject` is the subject of `problem`. */
 export type AddressReader = (
   url: string,
   subject: string,
 ) => {readonly ok: true} | {readonly ok: false; readonly problem: string}
 
-/**
- * Reads the flags in `argv` (what follows the word `server`), the environment, and the file they name.
- * `problem` is one sentence.
- */
+/** `argv` follows the word `server`. `problem` is the message for the operator. */
 export function loadConfig(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
   host: Host,
   readAddress: AddressReader,
 ): LoadedConfig {
-  return orProblem(() => {
-    const values = valuesOf({...SERVER_COMMAND, options: OPTIONS}, {argv, env, host})
+  return resultOf(() => {
+    const values = readSettings({...SERVER_COMMAND, options: OPTIONS}, {argv, env, host})
     return build(values, host, unknownVariables(env, OTHER_VARIABLES), readAddress)
   })
 }
@@ -89,12 +84,12 @@ export function loadConfig(
 function build(
   values: Values,
   host: Host,
-  strays: readonly string[],
+  unknown: readonly string[],
   readAddress: AddressReader,
 ): Config {
   const days = values.one('keep-days')
   const config: Config = {
-    ...nodeConfig(values, host, strays),
+    ...nodeConfig(values, host, unknown),
     http: values.one('http')!,
     store: storeOf(values, readAddress),
     tls: tlsOf(values, host),
@@ -112,49 +107,52 @@ function build(
     keepLeftMs: values.one('keep-left')!,
     keepFailedMs: values.one('keep-failed')!,
   }
-  refuseUnsafe(config)
+  rejectUnsafe(config)
   return deepFreeze(config)
 }
 
-/** What no combination of settings may do. */
-function refuseUnsafe(config: Config): void {
+/** Throws `ParseError` for unsafe combinations of settings. */
+function rejectUnsafe(config: Config): void {
+  // With less, every planned time would be late.
   if (config.lateAfterMs < LATE_AFTER_MIN_MS)
-    throw new ParseError('--late-after wants at least 1s, else no planned time could be on time.')
+    throw new ParseError('--late-after must be at least 1s.')
   if (Math.min(config.keepLeftMs, config.keepFailedMs) < MEMBER_KEPT_MIN_MS)
     throw new ParseError(
-      '--keep-left and --keep-failed want at least 1m, so that a node that restarts stays listed.',
+      '--keep-left and --keep-failed must be at least 1m: a restarting node must stay listed.',
     )
   const {http} = config
   if (http.loopback) return
   const address = `${http.host.includes(':') ? `[${http.host}]` : http.host}:${http.port}`
+  const fix =
+    'To serve other machines, set --token and either --tls-cert and --tls-key, ' +
+    'or --insecure if a proxy terminates TLS.'
   if (config.token === null)
     throw new ParseError(
-      `--http ${address} can be reached by other machines, so set a token with --token or --token-file.`,
+      `--http ${address} requires a token: other machines can reach this address. ${fix}`,
     )
   if (config.tls === null && !config.insecure)
     throw new ParseError(
-      `--http ${address} would send the token in the clear; set --tls-cert and --tls-key, ` +
-        'or --insecure if something in front speaks TLS.',
+      `--http ${address} requires TLS: the token would be sent in clear text. ${fix}`,
     )
 }
 
-/** The store reads the address anew when it is opened; what is wrong with it is said already here. */
+/** Checks the address early; the store reads it again when it is opened. */
 function storeOf(values: Values, readAddress: AddressReader): StoreChoice {
   const store = values.one('store')!
   if (store.engine === 'sqlite') return store
-  const read = readAddress(store.url, values.given('store')?.place ?? '--store')
+  const read = readAddress(store.url, values.raw('store')?.place ?? '--store')
   if (!read.ok) throw new ParseError(read.problem)
   return store
 }
 
 function tlsOf(values: Values, host: Host): Config['tls'] {
-  const certFile = values.given('tls-cert')
-  const keyFile = values.given('tls-key')
+  const certFile = values.raw('tls-cert')
+  const keyFile = values.raw('tls-key')
   if (certFile === undefined && keyFile === undefined) return null
-  if (certFile === undefined) throw new ParseError('--tls-key needs --tls-cert beside it.')
-  if (keyFile === undefined) throw new ParseError('--tls-cert needs --tls-key beside it.')
-  const cert = readNamed(certFile, host)
-  const key = readNamed(keyFile, host)
+  if (certFile === undefined) throw new ParseError('--tls-key requires --tls-cert.')
+  if (keyFile === undefined) throw new ParseError('--tls-cert requires --tls-key.')
+  const cert = readSettingFile(certFile, host)
+  const key = readSettingFile(keyFile, host)
   try {
     createSecureContext({cert, key})
   } catch (error) {

@@ -1,18 +1,19 @@
 /**
- * How the text of each kind of setting is read. A reader is total: it answers the value, or how the sentence
- * "`--flag` …" goes on. It reads no files and knows no other setting. A problem never repeats a secret.
+ * Readers of setting texts, one for each kind. A reader returns the value, or a problem that completes the
+ * sentence "`--flag` …". It reads no files and no other settings. A problem never repeats a secret.
  */
 import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './options.ts'
 import {SYSTEM_TAGS} from '../core/node.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
+import {parseByteSize} from '../lib/byte-size.ts'
 import {parseDuration} from '../lib/duration.ts'
 
 export type Reading<Value> =
   {readonly ok: true; readonly value: Value} | {readonly ok: false; readonly problem: string}
 
-/** Where to listen. `host` without brackets. */
+/** A listen address. `host` has no brackets. */
 export interface Address {
   readonly host: string
   readonly port: number
@@ -27,10 +28,12 @@ export type Tag = readonly [key: string, value: string]
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
-export const NODE_NAME = /^[A-Za-z0-9._-]{1,63}$/
-/** Shorter ones can be guessed. */
+export const NODE_NAME_LENGTH_MAX = 63
+const NODE_NAME = /^[A-Za-z0-9._-]{1,63}$/
+const HOST_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/
+/** Shorter tokens can be guessed. */
 const TOKEN_LENGTH_MIN = 16
-/** Longer ones do not fit into what proxies allow for headers. */
+/** Longer tokens exceed the header limits of proxies. */
 const TOKEN_LENGTH_MAX = 1024
 const TAG_TEXT_MAX = 256
 const SLOTS_MAX = 10_000
@@ -43,31 +46,30 @@ const bad = (problem: string): {readonly ok: false; readonly problem: string} =>
   ok: false,
   problem,
 })
-const wants = (what: string, text: string) => bad(`wants ${what}, not ${JSON.stringify(text)}`)
+const mustBe = (what: string, text: string) => bad(`must be ${what}, not ${JSON.stringify(text)}`)
 
-/** One reader for each kind. */
 export const READERS = {
   address: readAddress,
-  directory: (text: string) => (text === '' ? bad('is empty') : good(text)),
+  directory: (text: string) => (text === '' ? bad('must not be empty') : good(text)),
   store: readStore,
   nodeName: (text: string) =>
-    NODE_NAME.test(text) ? good(text) : wants('1 to 63 letters, digits, ".", "_" or "-"', text),
+    NODE_NAME.test(text) ? good(text) : mustBe('1 to 63 letters, digits, ".", "_" or "-"', text),
   tag: readTag,
   token: readToken,
-  file: (text: string) => (text === '' ? bad('is empty') : good(text)),
+  file: (text: string) => (text === '' ? bad('must not be empty') : good(text)),
   hostName: (text: string) =>
-    /^[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})$/.test(text)
+    HOST_NAME.test(text)
       ? good(text.toLowerCase())
-      : wants('a host name without port such as jobs.example.org', text),
+      : mustBe('a host name without a port such as jobs.example.org', text),
   timezone: (text: string) =>
-    isKnownZone(text) ? good(text) : wants('an IANA time zone such as Europe/Berlin', text),
+    isKnownZone(text) ? good(text) : mustBe('an IANA time zone such as Europe/Berlin', text),
   slots: (text: string) => readInteger(text, 1, SLOTS_MAX),
   switch: readSwitch,
   grace: (text: string) =>
     text === 'infinite' ? good(Infinity) : readDuration(text, ', or "infinite"'),
   duration: (text: string) => readDuration(text, ''),
   target: (text: string): Reading<'one' | 'all'> =>
-    text === 'one' || text === 'all' ? good(text) : wants('"one" or "all"', text),
+    text === 'one' || text === 'all' ? good(text) : mustBe('"one" or "all"', text),
   count: (text: string) => readInteger(text, 1, COUNT_MAX),
   days: (text: string) => readInteger(text, 1, DAYS_MAX),
   size: readSize,
@@ -76,15 +78,15 @@ export const READERS = {
   account: (text: string) =>
     text === '*' || /^[A-Za-z_][A-Za-z0-9._-]{0,63}(:[A-Za-z_][A-Za-z0-9._-]{0,63})?$/.test(text)
       ? good(text)
-      : wants('"user", "user:group" or "*"', text),
+      : mustBe('"user", "user:group" or "*"', text),
   logLevel: (text: string) => {
     const level = LOG_LEVELS.find((known) => known === text)
-    return level === undefined ? wants(`one of ${LOG_LEVELS.join(', ')}`, text) : good(level)
+    return level === undefined ? mustBe(`one of ${LOG_LEVELS.join(', ')}`, text) : good(level)
   },
   serverUrl: readServerUrl,
 } satisfies Record<OptionKind, (text: string) => Reading<unknown>>
 
-/** What a reader of that kind answers. */
+/** Type of the value that a kind's reader returns. */
 export type ValueOf<Kind extends OptionKind> = Extract<
   ReturnType<(typeof READERS)[Kind]>,
   {readonly ok: true}
@@ -96,27 +98,27 @@ function readAddress(text: string): Reading<Address> {
   const port = Number(match?.[3])
   const known = match?.[1] === undefined ? isHost(host) : isIP(host) === 6
   if (match === null || !known || port > 65_535)
-    return wants('host:port such as 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080', text)
+    return mustBe('host:port such as 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080', text)
   return good({host: host.toLowerCase(), port, loopback: isLoopback(host)})
 }
 
-/** A name, or an IPv4 address; what looks like a number but is no address is neither. */
+/** A name or an IPv4 address. A text of digits and dots that is no address is neither. */
 function isHost(text: string): boolean {
   if (/^[\d.]+$/.test(text)) return isIP(text) === 4
-  return /^[A-Za-z0-9_]([A-Za-z0-9._-]{0,252})$/.test(text)
+  return HOST_NAME.test(text)
 }
 
-/** Names are not looked up: only `localhost` is known to stay on this machine. */
+/** Names are not resolved: only `localhost` counts as this machine. */
 function isLoopback(host: string): boolean {
   if (isIP(host) === 0) return host.toLowerCase() === 'localhost'
   return ipaddr.process(host).range() === 'loopback'
 }
 
-/** Several hosts may stand in the URL, which the platform's own parser refuses; the store reads the rest. */
+/** A PostgreSQL URL may name several hosts, which `URL.parse` rejects. The store reads the rest. */
 function readStore(text: string): Reading<StoreChoice> {
   if (text === 'sqlite') return good({engine: 'sqlite'})
   if (/^postgres(ql)?:\/\/[^\s/]+(\/\S*)?$/.test(text)) return good({engine: 'postgres', url: text})
-  return bad('wants "sqlite" or a URL such as postgres://user:password@host:5432/database')
+  return bad('must be "sqlite" or a URL such as postgres://user:password@host:5432/database')
 }
 
 function readTag(text: string): Reading<Tag> {
@@ -124,84 +126,67 @@ function readTag(text: string): Reading<Tag> {
   const key = text.slice(0, at)
   const value = text.slice(at + 1)
   if (at < 1 || value === '' || text.length > TAG_TEXT_MAX || /\s/.test(key))
-    return wants('key=value such as disk=fast', text)
+    return mustBe('key=value such as disk=fast', text)
   if (SYSTEM_TAGS.some((tag) => tag === key))
-    return bad(`may not set the tag "${key}", which Belfry sets itself; choose another name`)
+    return bad(`cannot set the tag "${key}": Belfry sets it. Choose another key`)
   return good([key, value])
 }
 
-/** Printable and without spaces, since it travels in a header. */
+/** A token is sent in a header, so it is printable ASCII without spaces. */
 export function readToken(text: string): Reading<string> {
-  if (text === '') return bad('is empty; give a token of 16 characters or more')
-  if (!/^[\x21-\x7e]+$/.test(text)) return bad('may hold only printable ASCII without spaces')
+  if (text === '') return bad(`must not be empty. Use ${TOKEN_LENGTH_MIN} characters or more`)
+  if (!/^[\x21-\x7e]+$/.test(text)) return bad('must be printable ASCII without spaces')
   if (text.length < TOKEN_LENGTH_MIN)
-    return bad(`is too short; give a token of ${TOKEN_LENGTH_MIN} characters or more`)
-  if (text.length > TOKEN_LENGTH_MAX)
-    return bad(`is too long; at most ${TOKEN_LENGTH_MAX} characters are allowed`)
+    return bad(`must have at least ${TOKEN_LENGTH_MIN} characters`)
+  if (text.length > TOKEN_LENGTH_MAX) return bad(`must have at most ${TOKEN_LENGTH_MAX} characters`)
   return good(text)
 }
 
 function readSwitch(text: string): Reading<boolean> {
   if (['true', 'yes', '1'].includes(text.toLowerCase())) return good(true)
   if (['false', 'no', '0'].includes(text.toLowerCase())) return good(false)
-  return wants('true or false', text)
+  return mustBe('true or false', text)
 }
 
 function readDuration(text: string, also: string): Reading<number> {
   const ms = parseDuration(text)
-  return ms === null ? wants(`a duration such as 30s or 1h30m${also}`, text) : good(ms)
+  return ms === null ? mustBe(`a duration such as 30s or 1h30m${also}`, text) : good(ms)
 }
 
 function readInteger(text: string, least: number, most: number): Reading<number> {
   const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN
   return value >= least && value <= most
     ? good(value)
-    : wants(`a whole number from ${least} to ${most}`, text)
+    : mustBe(`a whole number from ${least} to ${most}`, text)
 }
 
-const SIZE_UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  B: 1,
-  KB: 1e3,
-  MB: 1e6,
-  GB: 1e9,
-  TB: 1e12,
-  KIB: 2 ** 10,
-  MIB: 2 ** 20,
-  GIB: 2 ** 30,
-  TIB: 2 ** 40,
-}
-
-/** Bytes; a number with or without a unit. */
+/** In bytes. */
 function readSize(text: string): Reading<number> {
-  const match = /^(\d{1,15})(\.\d{1,3})? ?([A-Za-z]*)$/.exec(text)
-  const unit = SIZE_UNITS[(match?.[3] ?? '?').toUpperCase()]
-  if (match === null || unit === undefined)
-    return wants('a size such as 2GiB, 500MB or 1048576', text)
-  const bytes = Math.round(Number(`${match[1]}${match[2] ?? ''}`) * unit)
-  return Number.isSafeInteger(bytes) ? good(bytes) : wants('a size below 8 PiB', text)
+  const bytes = parseByteSize(text)
+  if (bytes === null) return mustBe('a size such as 2GiB, 500MB or 1048576', text)
+  return Number.isSafeInteger(bytes) ? good(bytes) : mustBe('a size below 8 PiB', text)
 }
 
 function readSyslog(text: string): Reading<string> {
   const url = URL.parse(text)
-  const fits =
+  const isValid =
     url !== null &&
     (url.protocol === 'udp:' || url.protocol === 'tcp:') &&
     url.hostname !== '' &&
     ['', '/'].includes(url.pathname) &&
     url.username === ''
-  return fits ? good(text) : wants('udp://host:port or tcp://host:port', text)
+  return isValid ? good(text) : mustBe('udp://host:port or tcp://host:port', text)
 }
 
 function readNetwork(text: string): Reading<string> {
   if (isIP(text) !== 0 || ipaddr.isValidCIDR(text)) return good(text)
-  return wants('an address or a range such as 10.0.0.0/8', text)
+  return mustBe('an address or a range such as 10.0.0.0/8', text)
 }
 
-/** Where a server answers; without a path, and without a secret, which a URL would show. */
+/** The origin of a server. The URL has no other path than `/v1`, and no secret: logs show the URL. */
 function readServerUrl(text: string): Reading<string> {
   const url = URL.parse(text)
-  const fits =
+  const isValid =
     url !== null &&
     (url.protocol === 'http:' || url.protocol === 'https:') &&
     url.username === '' &&
@@ -209,7 +194,7 @@ function readServerUrl(text: string): Reading<string> {
     ['', '/', '/v1', '/v1/'].includes(url.pathname) &&
     url.search === '' &&
     url.hash === ''
-  return fits
+  return isValid
     ? good(url.origin)
-    : bad('wants the URL of a server such as https://belfry.example.org:8080')
+    : bad('must be the URL of a server such as https://belfry.example.org:8080')
 }

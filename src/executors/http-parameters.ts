@@ -1,9 +1,8 @@
 /**
- * Reads the parameters of an http job into a request and what is expected of the answer, or into sentences
- * that say what is wrong. Serves the check at submit and the start alike. Touches nothing.
+ * Parses the parameters of an http job into a request and the expected response, or into problems. Validation
+ * and start use the same parser. It has no side effects.
  */
 import {isAbsolute} from 'node:path'
-
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
 import {parseDuration} from '../lib/duration.ts'
@@ -11,7 +10,7 @@ import {parseDuration} from '../lib/duration.ts'
 export const HTTP_PARAMETERS: readonly Parameter[] = [
   {
     name: 'url',
-    summary: 'Where to send the request: http:// or https://.',
+    summary: 'URL of the request: http:// or https://.',
     required: true,
     fallback: '',
   },
@@ -27,10 +26,10 @@ export const HTTP_PARAMETERS: readonly Parameter[] = [
     required: false,
     fallback: '',
   },
-  {name: 'body', summary: 'The body of the request, as text.', required: false, fallback: ''},
+  {name: 'body', summary: 'Request body, as text.', required: false, fallback: ''},
   {
     name: 'timeout',
-    summary: 'For all of it: seconds, or a duration like 1m30s.',
+    summary: 'Timeout of the whole exchange: seconds, or a duration like 1m30s.',
     required: false,
     fallback: '30s',
   },
@@ -40,16 +39,22 @@ export const HTTP_PARAMETERS: readonly Parameter[] = [
     required: false,
     fallback: '2xx',
   },
-  {name: 'expectBody', summary: 'A text the body must contain.', required: false, fallback: ''},
+  {
+    name: 'expectBody',
+    summary: 'Text that the response body must contain.',
+    required: false,
+    fallback: '',
+  },
   {
     name: 'debug',
-    summary: 'true: the status and headers precede the body.',
+    summary: 'true: the output starts with the status and headers of the response.',
     required: false,
     fallback: 'false',
   },
   {
     name: 'tlsNoVerifyPeer',
-    summary: 'true: accept any certificate. Then anyone on the way can read and change everything.',
+    summary:
+      'true: accept any server certificate. A man in the middle can then read and change all data.',
     required: false,
     fallback: 'false',
   },
@@ -61,13 +66,14 @@ export const HTTP_PARAMETERS: readonly Parameter[] = [
   },
   {
     name: 'tlsCertificateKeyFile',
-    summary: 'Its key (PEM), an absolute path.',
+    summary: 'Private key (PEM) of the client certificate, an absolute path on the node.',
     required: false,
     fallback: '',
   },
   {
     name: 'tlsRootCAsFile',
-    summary: 'Certificates to trust instead of the usual ones (PEM), an absolute path.',
+    summary:
+      'CA certificates (PEM) to trust instead of the default ones, an absolute path on the node.',
     required: false,
     fallback: '',
   },
@@ -76,7 +82,7 @@ export const HTTP_PARAMETERS: readonly Parameter[] = [
 export type HeaderPair = readonly [name: string, value: string]
 
 export interface HttpPlan {
-  /** Without user and password; `null` when it is missing or wrong. */
+  /** Without user and password; `null` when it is missing or invalid. */
   readonly url: URL | null
   readonly method: Method
   readonly headers: readonly HeaderPair[]
@@ -100,7 +106,7 @@ export type Method = (typeof METHODS)[number]
 
 const TIMEOUT_MS = 30_000
 
-/** The connection's own business: setting one would let a job speak past the client. */
+/** Headers of the connection. A job that sets one could smuggle requests past the client. */
 const RESERVED = [
   'connection',
   'content-length',
@@ -113,10 +119,10 @@ const RESERVED = [
 ]
 
 const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
-/** Tab, printable ASCII and Latin-1: what a field may hold. */
+/** Tab, printable ASCII and Latin-1. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** Reads everything and collects every problem. */
+/** Collects the problems of all parameters. */
 export function readHttp(config: StringMap): {plan: HttpPlan; problems: string[]} {
   const problems: string[] = []
   const address = readUrl(config['url'] ?? '', problems)
@@ -135,9 +141,7 @@ export function readHttp(config: StringMap): {plan: HttpPlan; problems: string[]
     rootsFile: readPath(config, 'tlsRootCAsFile', problems),
   }
   if ((plan.certificateFile === '') !== (plan.keyFile === '')) {
-    problems.push(
-      'tlsCertificateFile and tlsCertificateKeyFile belong together: set both or neither',
-    )
+    problems.push('tlsCertificateFile and tlsCertificateKeyFile must be set together')
   }
   if (plan.body !== '' && ['GET', 'HEAD'].includes(plan.method)) {
     problems.push(`body cannot be sent with ${plan.method}: set method to POST, PUT or PATCH`)
@@ -145,19 +149,18 @@ export function readHttp(config: StringMap): {plan: HttpPlan; problems: string[]
   return {plan, problems}
 }
 
-/** User and password in a URL become a header, so that no message or redirect ever shows them. */
+/** User and password in the URL become a header, so no message or redirect shows them. */
 function readUrl(text: string, problems: string[]): {url: URL | null; headers: HeaderPair[]} {
   if (text === '') return {url: null, headers: []}
   const url = URL.parse(text)
   if (url === null || !['http:', 'https:'].includes(url.protocol)) {
-    problems.push('url must be a whole address that begins with http:// or https://')
+    problems.push('url must be an absolute URL that begins with http:// or https://')
     return {url: null, headers: []}
   }
   const headers: HeaderPair[] = []
   if (url.username !== '' || url.password !== '') {
     const credentials = readCredentials(url)
-    if (credentials === null)
-      problems.push('url holds a user or password that is not valid percent-encoding')
+    if (credentials === null) problems.push('url must percent-encode its user and password')
     else headers.push(['Authorization', `Basic ${Buffer.from(credentials).toString('base64')}`])
     url.username = ''
     url.password = ''
@@ -170,7 +173,7 @@ function readCredentials(url: URL): string | null {
   try {
     return `${decodeURIComponent(url.username)}:${decodeURIComponent(url.password)}`
   } catch {
-    return null // a stray per cent sign
+    return null // a "%" that does not start an escape
   }
 }
 
@@ -195,13 +198,13 @@ function readHeaders(text: string, problems: string[]): HeaderPair[] {
 function headerProblem([name, value]: HeaderPair): string | null {
   if (!HEADER_NAME.test(name)) return `headers: ${JSON.stringify(name)} is not a header name`
   if (RESERVED.includes(name.toLowerCase()))
-    return `headers: ${name} is the connection's own and cannot be set`
+    return `headers cannot set ${name}: it belongs to the connection`
   return HEADER_VALUE.test(value)
     ? null
-    : `headers: the value of ${name} holds a character no header can`
+    : `headers: the value of ${name} contains a character that headers cannot contain`
 }
 
-/** `null` for an entry that is no pair. */
+/** `null` for an entry that is not a pair. */
 function splitHeaders(text: string): (HeaderPair | null)[] {
   if (text === '') return []
   if (!/^[[{]/.test(text))
@@ -227,7 +230,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {
-    return null // reported as an entry that is no pair
+    return null // reported as an entry that is not a pair
   }
 }
 

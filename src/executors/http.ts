@@ -1,12 +1,13 @@
 /**
- * Runs a job by sending a request. The answer streams to the output as it comes; its status and text decide
- * the outcome. Follows a few redirects, judging each address anew, and never carries credentials to another
+ * http executor: runs a job by sending a request. The response streams to the output; its status and body
+ * determine the outcome. Follows a few redirects, checks each address, and never sends credentials to another
  * origin.
  */
 import {constants} from 'node:fs'
 import {open} from 'node:fs/promises'
 import {Agent, type Dispatcher, request} from 'undici'
 import type {StringMap} from '../core/job.ts'
+import {formatByteSize} from '../lib/byte-size.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {
@@ -16,7 +17,7 @@ import {
   type Method,
   readHttp,
 } from './http-parameters.ts'
-import {AddressRefused, type NetworkGuard} from './network-guard.ts'
+import {AddressDenied, type NetworkGuard} from './network-guard.ts'
 import {unknownParameters} from './parameters.ts'
 
 export interface HttpOptions {
@@ -24,20 +25,34 @@ export interface HttpOptions {
   readonly guard: NetworkGuard
 }
 
-/** A host that does not even take the connection is not waited for longer, whatever the timeout of it all. */
+/** Connect timeout, even if the timeout of the exchange is longer. */
 const CONNECT_MS_MAX = 10_000
 const REDIRECTS_MAX = 5
-/** No answer larger is read to its end: it fails, with what came so far in the output. */
+/** A larger response fails the execution; the output keeps what was read. */
 const RESPONSE_BYTES_MAX = 256 * 1024 * 1024
-/** All header fields of an answer together. */
+/** All header fields of a response together. */
 const HEADER_BYTES_MAX = 64 * 1024
+/** Several times the certificates of all public CAs together. */
+export const CERTIFICATE_BYTES_MAX = 4 * 1024 * 1024
 
 const REDIRECTS = [301, 302, 303, 307, 308]
 
-/** What may go along to another origin; anything else could be a credential. */
+/** Headers that a redirect to another origin keeps; any other header could be a credential. */
 const HARMLESS_HEADERS = ['accept', 'accept-language', 'user-agent']
 
 const NO_URL = 'executor_config has no url: set executor_config.url'
+
+const ERROR_MESSAGES: Readonly<Record<string, string>> = {
+  ENOTFOUND: 'the host name is unknown',
+  EAI_AGAIN: 'the host name cannot be resolved at the moment',
+  ECONNREFUSED: 'the host refused the connection',
+  ECONNRESET: 'the host closed the connection before the end of the response',
+  EHOSTUNREACH: 'the host is unreachable',
+  ENETUNREACH: 'the network of the host is unreachable',
+  UND_ERR_CONNECT_TIMEOUT: 'the host did not accept the connection in time',
+  UND_ERR_SOCKET: 'the host closed the connection before the end of the response',
+  UND_ERR_HEADERS_OVERFLOW: 'the headers of the response are too large',
+}
 
 export function createHttpExecutor(options: HttpOptions): Executor {
   return {
@@ -74,14 +89,19 @@ function endOf(outcome: RunEnd['outcome'], line: string): RunEnd {
   return {outcome, exitCode: null, head: '', foot: line === '' ? '' : `${line}\n`}
 }
 
-/** One request to be sent, of the one or several that redirects make of it. */
-interface Leg {
+/** One request of an exchange. Each redirect adds another. */
+interface Hop {
   readonly url: URL
   readonly method: Method
   readonly headers: readonly HeaderPair[]
   readonly body: string
-  /** The certificate is a credential too. */
+  /** The client certificate is a credential too. */
   readonly withCertificate: boolean
+}
+
+/** Ends an exchange; the message is shown in the output. */
+class ExchangeFailed extends Error {
+  override readonly name = 'ExchangeFailed'
 }
 
 class Exchange {
@@ -111,34 +131,31 @@ class Exchange {
     }
   }
 
-  /**
-   * Sends the request, and on where redirects lead. Answers why the last answer is not what was expected,
-   * or `null`.
-   */
+  /** Sends the request and follows redirects. Returns why the response is not the expected one, or `null`. */
   async #follow(): Promise<string | null> {
     const {url, method, headers, body} = this.#plan
-    let leg: Leg = {url: url!, method, headers, body, withCertificate: true}
+    let hop: Hop = {url: url!, method, headers, body, withCertificate: true}
     for (let redirects = 0; ; redirects++) {
-      const agent = await this.#openAgent(leg)
+      const agent = await this.#openAgent(hop)
       try {
-        const answer = await this.#send(leg, agent)
-        const location = answer.headers['location']
-        const isRedirect = REDIRECTS.includes(answer.statusCode) && typeof location === 'string'
-        if (!isRedirect || this.#isExpected(answer.statusCode))
-          return await this.#receive(leg, answer)
+        const response = await this.#send(hop, agent)
+        const location = response.headers['location']
+        const isRedirect = REDIRECTS.includes(response.statusCode) && typeof location === 'string'
+        if (!isRedirect || this.#isExpected(response.statusCode))
+          return await this.#receive(hop, response)
         if (redirects === REDIRECTS_MAX)
-          return `more than ${REDIRECTS_MAX} redirects, the last to ${bare(location)}`
-        leg = nextLeg(leg, answer.statusCode, location)
+          return `more than ${REDIRECTS_MAX} redirects, the last to ${withoutSecrets(location)}`
+        hop = nextHop(hop, response.statusCode, location)
       } finally {
         await agent.destroy()
       }
     }
   }
 
-  /** One for each leg: nothing of it, connections or TLS sessions, outlives the leg or serves another job. */
-  async #openAgent(leg: Leg): Promise<Agent> {
+  /** Each hop has its own agent, so no connection or TLS session is shared between hops or jobs. */
+  async #openAgent(hop: Hop): Promise<Agent> {
     const {timeoutMs, verifyPeer, certificateFile, keyFile, rootsFile} = this.#plan
-    const withCertificate = leg.withCertificate && certificateFile !== ''
+    const withCertificate = hop.withCertificate && certificateFile !== ''
     return new Agent({
       connect: this.#options.guard.connector({
         timeout: Math.min(timeoutMs, CONNECT_MS_MAX),
@@ -153,7 +170,7 @@ class Exchange {
             }
           : {}),
       }),
-      // The timeout of it all bounds these too.
+      // The timeout of the whole exchange applies as well.
       headersTimeout: timeoutMs,
       bodyTimeout: timeoutMs,
       maxHeaderSize: HEADER_BYTES_MAX,
@@ -162,12 +179,12 @@ class Exchange {
     })
   }
 
-  #send(leg: Leg, agent: Agent): Promise<Dispatcher.ResponseData> {
-    return request(leg.url, {
+  #send(hop: Hop, agent: Agent): Promise<Dispatcher.ResponseData> {
+    return request(hop.url, {
       dispatcher: agent,
-      method: leg.method,
-      headers: leg.headers.flatMap(([name, value]) => [name, value]),
-      body: leg.body === '' ? null : leg.body,
+      method: hop.method,
+      headers: hop.headers.flatMap(([name, value]) => [name, value]),
+      body: hop.body === '' ? null : hop.body,
       signal: this.#signal,
     })
   }
@@ -176,32 +193,32 @@ class Exchange {
     return this.#plan.expectedCodes.some(([from, to]) => code >= from && code <= to)
   }
 
-  async #receive(leg: Leg, answer: Dispatcher.ResponseData): Promise<string | null> {
-    if (this.#plan.debug) await this.#write(Buffer.from(describe(leg, answer)))
+  async #receive(hop: Hop, response: Dispatcher.ResponseData): Promise<string | null> {
+    if (this.#plan.debug) await this.#write(Buffer.from(describe(hop, response)))
     const search = new Search(this.#plan.expectBody)
     let received = 0
-    for await (const chunk of answer.body as AsyncIterable<Buffer>) {
+    for await (const chunk of response.body as AsyncIterable<Buffer>) {
       received += chunk.length
       if (received > RESPONSE_BYTES_MAX) {
         throw new ExchangeFailed(
-          `the answer is larger than ${RESPONSE_BYTES_MAX / 1024 / 1024} MiB; the rest was not read`,
+          `the response is larger than ${formatByteSize(RESPONSE_BYTES_MAX)}; the rest was not read`,
         )
       }
       search.push(chunk)
       await this.#write(chunk)
     }
-    if (!this.#isExpected(answer.statusCode)) {
+    if (!this.#isExpected(response.statusCode)) {
       const expected = this.#plan.expectedCodes.map(([from, to]) =>
         from === to ? `${from}` : `${from}-${to}`,
       )
-      return `answered with status ${answer.statusCode}, expected ${expected.join(', ')}`
+      return `the response has status ${response.statusCode}, expected ${expected.join(', ')}`
     }
     return search.found
       ? null
-      : `the answer does not contain ${JSON.stringify(this.#plan.expectBody)}`
+      : `the response does not contain ${JSON.stringify(this.#plan.expectBody)}`
   }
 
-  /** Waits while the output asks to wait, unless the exchange is ended meanwhile. */
+  /** Waits for the output's backpressure to end, or for the exchange to be aborted. */
   async #write(bytes: Buffer): Promise<void> {
     this.#signal.throwIfAborted()
     if (this.#output.write(bytes)) return
@@ -213,50 +230,50 @@ class Exchange {
   }
 }
 
-/** Where a redirect leads, and with what. Throws `ExchangeFailed` where it must not be followed. */
-function nextLeg(leg: Leg, code: number, location: string): Leg {
-  const url = URL.parse(location, leg.url)
+/** The request that a redirect leads to. Throws `ExchangeFailed` if it must not be followed. */
+function nextHop(hop: Hop, code: number, location: string): Hop {
+  const url = URL.parse(location, hop.url)
   if (url === null || !['http:', 'https:'].includes(url.protocol)) {
     throw new ExchangeFailed(
-      `redirected to ${JSON.stringify(bare(location))}, which is no http or https address`,
+      `redirected to ${JSON.stringify(withoutSecrets(location))}, which is not an http or https URL`,
     )
   }
   url.username = ''
   url.password = ''
   url.hash = ''
-  // As browsers do: only 307 and 308 keep the method and body of everything.
-  const becomesGet = code === 303 ? leg.method !== 'HEAD' : code < 303 && leg.method === 'POST'
-  const sameOrigin = url.origin === leg.url.origin
-  const body = becomesGet ? '' : leg.body
+  // As in browsers: only 307 and 308 always keep the method and body.
+  const becomesGet = code === 303 ? hop.method !== 'HEAD' : code < 303 && hop.method === 'POST'
+  const sameOrigin = url.origin === hop.url.origin
+  const body = becomesGet ? '' : hop.body
   if (!sameOrigin && body !== '') {
     throw new ExchangeFailed(
-      `redirected with its body to another origin, ${url.origin}: name that url in the job`,
+      `redirected with its body to another origin, ${url.origin}: set this url in the job`,
     )
   }
-  const headers = leg.headers.filter(([name]) => {
+  const headers = hop.headers.filter(([name]) => {
     const lower = name.toLowerCase()
     if (body === '' && lower.startsWith('content-')) return false
     return sameOrigin || HARMLESS_HEADERS.includes(lower)
   })
-  const method = becomesGet ? 'GET' : leg.method
-  return {url, method, headers, body, withCertificate: leg.withCertificate && sameOrigin}
+  const method = becomesGet ? 'GET' : hop.method
+  return {url, method, headers, body, withCertificate: hop.withCertificate && sameOrigin}
 }
 
-/** An address without what may be secret in it. */
-function bare(location: string): string {
+/** Removes user, password, query and fragment. */
+function withoutSecrets(location: string): string {
   return location.replace(/\/\/[^/@]*@/, '//').split(/[?#]/)[0]!
 }
 
-function describe(leg: Leg, answer: Dispatcher.ResponseData): string {
-  const lines = [`> ${leg.method} ${bare(leg.url.href)}`, `< ${answer.statusCode}`]
-  for (const [name, value] of Object.entries(answer.headers)) {
+function describe(hop: Hop, response: Dispatcher.ResponseData): string {
+  const lines = [`> ${hop.method} ${withoutSecrets(hop.url.href)}`, `< ${response.statusCode}`]
+  for (const [name, value] of Object.entries(response.headers)) {
     if (name === 'set-cookie') lines.push('< set-cookie: (not shown)')
     else lines.push(`< ${name}: ${String(value)}`)
   }
   return `${lines.join('\n')}\n\n`
 }
 
-/** Looks for a text in a stream, also across the borders of its chunks. */
+/** Searches a stream for a text, also across chunk boundaries. */
 class Search {
   readonly #needle: Buffer
   #tail: Buffer = Buffer.alloc(0)
@@ -276,63 +293,36 @@ class Search {
   }
 }
 
-/*
- * Turns what went wrong with a request into a sentence for the output of a job. By codes, never by a
- * message's text.
- */
-
-/** Ends an exchange with its message as the sentence. */
-export class ExchangeFailed extends Error {
-  override readonly name = 'ExchangeFailed'
-}
-
-const SENTENCES: Readonly<Record<string, string>> = {
-  ENOTFOUND: 'the name of the host is not known',
-  EAI_AGAIN: 'the name of the host could not be looked up just now',
-  ECONNREFUSED: 'the host refused the connection',
-  ECONNRESET: 'the host closed the connection before the answer was whole',
-  EHOSTUNREACH: 'there is no way to the host',
-  ENETUNREACH: 'there is no way to the network of the host',
-  UND_ERR_CONNECT_TIMEOUT: 'the host did not take the connection in time',
-  UND_ERR_SOCKET: 'the host closed the connection before the answer was whole',
-  UND_ERR_HEADERS_OVERFLOW: 'the header of the answer is too large',
-}
-
-/** Any error as one sentence. */
-export function explain(error: unknown): string {
-  if (error instanceof AddressRefused || error instanceof ExchangeFailed) return error.message
-  // Several addresses were tried: the first tells as much as all.
+/** Describes an error for the output of a job, by error codes and never by matching message texts. */
+function explain(error: unknown): string {
+  if (error instanceof AddressDenied || error instanceof ExchangeFailed) return error.message
+  // All addresses of the host failed: report the first.
   if (error instanceof AggregateError && error.errors.length > 0) return explain(error.errors[0])
   if (!(error instanceof Error)) return String(error)
-  if (error.cause instanceof AddressRefused) return error.cause.message
+  if (error.cause instanceof AddressDenied) return error.cause.message
   const {code, path} = error as NodeJS.ErrnoException
-  const sentence = SENTENCES[code ?? '']
-  if (sentence !== undefined) return `the request failed: ${sentence} (${code})`
+  const message = ERROR_MESSAGES[code ?? '']
+  if (message !== undefined) return `the request failed: ${message} (${code})`
   const what = code === undefined ? error.message : `${error.message} (${code})`
   return path === undefined
     ? `the request failed: ${what}`
     : `the file ${path} could not be read: ${what}`
 }
 
-/*
- * Reads the certificates and keys that a job names. A job may name any path, and a device or a pipe has no
- * end: only an ordinary file of a sensible size is read, and opening one never waits.
+/**
+ * Reads a certificate or key that a job names. A job may name any path, and a device or pipe has no end: only
+ * a regular file of limited size is read, and opening never blocks. Throws `ExchangeFailed` or system errors.
  */
-
-/** Several times the certificates of all public authorities together. */
-export const CERTIFICATE_BYTES_MAX = 4 * 1024 * 1024
-
-/** The bytes of the file. Throws `ExchangeFailed`, or what the system said. */
-export async function readCertificateFile(path: string): Promise<Buffer> {
-  // Without NONBLOCK opening a pipe waits for somebody to write to it.
+async function readCertificateFile(path: string): Promise<Buffer> {
+  // Without NONBLOCK, opening a pipe blocks until a writer opens it.
   const file = await open(path, constants.O_RDONLY | constants.O_NONBLOCK)
   try {
     const facts = await file.stat()
-    if (!facts.isFile()) throw new ExchangeFailed(`${path} is not an ordinary file`)
+    if (!facts.isFile()) throw new ExchangeFailed(`${path} is not a regular file`)
     if (facts.size > CERTIFICATE_BYTES_MAX)
       throw new ExchangeFailed(`${path} is larger than ${CERTIFICATE_BYTES_MAX} bytes`)
     const bytes = Buffer.alloc(facts.size)
-    // One that is being shortened meanwhile ends early.
+    // A file that is truncated meanwhile ends early.
     const {bytesRead} = await file.read(bytes, 0, bytes.length, 0)
     return bytes.subarray(0, bytesRead)
   } finally {

@@ -1,7 +1,6 @@
 /**
- * Which network addresses a job may be sent to. Judges the address a connection really goes to, never the
- * name, so a name that resolves to something else the second time gains nothing. Opens no connection
- * itself.
+ * Access control for the network addresses of http jobs. It checks the address of the connection, never the
+ * host name, so DNS rebinding has no effect. It opens no connections itself.
  */
 import {lookup, type LookupAddress, type LookupOptions} from 'node:dns'
 import {isIP, type Socket} from 'node:net'
@@ -11,7 +10,7 @@ import {buildConnector} from 'undici'
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = readonly [Address, number]
 
-/** Link-local ranges, and where clouds answer with the machine's own credentials: no setting opens these. */
+/** Link-local ranges and metadata services that return the machine's credentials: always denied. */
 const NEVER = [
   '169.254.0.0/16',
   'fe80::/10',
@@ -22,17 +21,14 @@ const NEVER = [
   '168.63.129.16/32', // Azure
 ].map((text) => parseRange(text)!)
 
-/**
- * IPv6 ranges whose addresses carry an IPv4 address, and the byte it starts at: NAT64, 6to4,
- * IPv4-compatible.
- */
+/** IPv6 ranges that embed an IPv4 address, and its first byte: NAT64, 6to4, IPv4-compatible. */
 const CARRIERS: readonly (readonly [Range, number])[] = [
   [parseRange('64:ff9b::/96')!, 12],
   [parseRange('2002::/16')!, 2],
   [parseRange('::/96')!, 12],
 ]
 
-/** An address or a CIDR range; `null` when `text` is neither. */
+/** Parses an address or a CIDR range; `null` when `text` is neither. */
 export function parseRange(text: string): Range | null {
   if (ipaddr.isValidCIDR(text)) return ipaddr.parseCIDR(text)
   if (isIP(text) === 0) return null
@@ -40,33 +36,33 @@ export function parseRange(text: string): Range | null {
   return [address, address.kind() === 'ipv4' ? 32 : 128]
 }
 
-export class AddressRefused extends Error {
-  override readonly name = 'AddressRefused'
+export class AddressDenied extends Error {
+  override readonly name = 'AddressDenied'
 }
 
 export class NetworkGuard {
   readonly #allow: readonly Range[]
   readonly #deny: readonly Range[]
 
-  /** Throws a sentence when a range is none. `allow` are exceptions to `deny`. */
+  /** `allow` are exceptions to `deny`. Throws for an invalid range. */
   constructor(allow: readonly string[], deny: readonly string[]) {
     this.#allow = allow.map((text) => mustParse(text, '--net-allow'))
     this.#deny = deny.map((text) => mustParse(text, '--net-deny'))
   }
 
-  /** Why `text`, an IP address, may not be connected to; `null` when it may. */
-  refusal(text: string): string | null {
-    if (isIP(text) === 0) return `${text} is not an address`
+  /** Why connections to the IP address `text` are denied; `null` = allowed. */
+  denial(text: string): string | null {
+    if (isIP(text) === 0) return `${text} is not an IP address`
     const bare = text.split('%')[0]!
     const forms = formsOf(ipaddr.process(bare))
     if (forms.some((form) => contains(NEVER, form))) {
-      return `${bare} is a link-local or cloud metadata address, to which no job may connect`
+      return `${bare} is a link-local or cloud metadata address; jobs cannot connect to it`
     }
     const denied = forms.some((form) => contains(this.#deny, form) && !contains(this.#allow, form))
     return denied ? `${bare} is denied on this node (--net-deny)` : null
   }
 
-  /** A connector for undici that reaches allowed addresses only. `options` as for `buildConnector`. */
+  /** A connector for undici that connects to allowed addresses only. `options` as for `buildConnector`. */
   connector(options: buildConnector.BuildOptions): buildConnector.connector {
     const guardedLookup = (
       host: string,
@@ -79,24 +75,24 @@ export class NetworkGuard {
     })
     return (target, callback) => {
       const host = target.hostname.replace(/^\[|\]$/g, '')
-      // An address needs no look-up, so it is judged here.
-      const refusal = isIP(host) === 0 ? null : this.refusal(host)
-      if (refusal !== null) return callback(new AddressRefused(refusal), null)
+      // An address needs no look-up, so it is checked here.
+      const denial = isIP(host) === 0 ? null : this.denial(host)
+      if (denial !== null) return callback(new AddressDenied(denial), null)
       connect(target, (error, socket) => {
         if (error !== null) return callback(error, null)
-        const late = this.#refusalOf(socket)
+        const late = this.#denialOf(socket)
         if (late === null) return callback(null, socket)
         socket.destroy()
-        callback(new AddressRefused(late), null)
+        callback(new AddressDenied(late), null)
       })
     }
   }
 
-  /** The last word, about the connection that is there. */
-  #refusalOf(socket: Socket): string | null {
+  /** Checks the established connection. */
+  #denialOf(socket: Socket): string | null {
     return socket.remoteAddress === undefined
       ? 'the connection was lost'
-      : this.refusal(socket.remoteAddress)
+      : this.denial(socket.remoteAddress)
   }
 
   #lookUp(
@@ -106,10 +102,10 @@ export class NetworkGuard {
   ): void {
     lookup(host, {...options, all: true}, (error, addresses) => {
       if (error !== null) return callback(error, [])
-      const open = addresses.filter((each) => this.refusal(each.address) === null)
+      const open = addresses.filter((each) => this.denial(each.address) === null)
       if (open.length > 0) return callback(null, open)
-      const refusal = this.refusal(addresses[0]?.address ?? '') ?? 'it has no address'
-      callback(new AddressRefused(`${host}: ${refusal}`), [])
+      const denial = this.denial(addresses[0]?.address ?? '') ?? 'it has no address'
+      callback(new AddressDenied(`${host}: ${denial}`), [])
     })
   }
 }
@@ -121,7 +117,7 @@ function mustParse(text: string, flag: string): Range {
   return range
 }
 
-/** The address itself and the IPv4 address it may carry. */
+/** The address and the IPv4 address embedded in it, if any. */
 function formsOf(address: Address): Address[] {
   const forms: Address[] = [address]
   for (const [range, offset] of CARRIERS) {

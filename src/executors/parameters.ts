@@ -1,8 +1,8 @@
-/** What all executors do alike with their parameters. */
+/** Parameter checks shared by all executors. */
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
 
-/** One sentence for parameters nobody reads, or none. */
+/** One warning that names all unknown parameters, or none. */
 export function unknownParameters(
   config: StringMap,
   known: readonly Parameter[],
@@ -13,6 +13,6 @@ export function unknownParameters(
   if (unknown.length === 0) return []
   const list = unknown.map((name) => JSON.stringify(name)).join(', ')
   return [
-    `executor_config ${list} means nothing to the ${executor} executor, which knows ${names.join(', ')}`,
+    `executor_config ${list} is not used by the ${executor} executor; its parameters are ${names.join(', ')}`,
   ]
 }

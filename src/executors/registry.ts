@@ -1,7 +1,6 @@
 /**
- * Every executor this node knows, by name. A new one is one file, one line here and one section in
- * docs/reference/executors.md. Checks work at once; running needs `start`, because commands need the process
- * helper.
+ * Registry of executors by name. A new executor needs one file, one line here and one section in
+ * docs/reference/executors.md. Checks work immediately. Running requires `start`, which starts the process helper.
  */
 import {join} from 'node:path'
 import type {Executor} from '../ports/executor.ts'
@@ -13,39 +12,35 @@ import type {HelperReady, SpawnChoice} from './process/protocol.ts'
 import {ProcessHelper} from './process/supervisor.ts'
 import {createShellExecutor, runProgram} from './shell.ts'
 
-/** How often the memory of commands with a `mem_limit` is read. */
+/** Interval at which the memory of commands with a `mem_limit` is sampled. */
 const MEMORY_SAMPLE_MS = 1_000
 
-/** What commands see of the node's own environment. Everything else may be a secret of the service. */
-const PASSED_ON = ['PATH', 'HOME', 'USER', 'LANG', 'TZ', 'TMPDIR', 'SHELL']
+/** Variables that commands inherit. All other variables of the node may contain secrets of the service. */
+const INHERITED = ['PATH', 'HOME', 'USER', 'LANG', 'TZ', 'TMPDIR', 'SHELL']
 
-/** Where programs are looked for when the node itself was started without a PATH. */
+/** For a node that was started without a PATH. */
 const PATH_FALLBACK = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin'
 
 export interface ExecutorOptions {
   /** The node's data directory, absolute. */
   readonly dataDir: string
-  /**
-   * The node's identity: minted once, kept in its data directory. Tells its processes from another node's.
-   */
+  /** The node's identity, kept in its data directory. Distinguishes its processes from other nodes'. */
   readonly nodeId: string
   readonly clock: Clock
-  /** The environment the node itself was started with. */
+  /** The environment that the node was started with. */
   readonly environment: Readonly<Record<string, string | undefined>>
   /** Accounts shell jobs may name in `su` (`user` or `user:group`); `*` = any. */
   readonly suAllowed: readonly string[]
-  /** Directories under which `cwd` must lie; `null` = anywhere. */
-  readonly cwdAllowed: readonly string[] | null
-  /** CIDR ranges; `netAllow` wins over `netDeny`, nothing wins over the addresses that are always refused. */
+  /** CIDR ranges. `netAllow` overrides `netDeny`, but not the addresses that are always denied. */
   readonly netAllow: readonly string[]
   readonly netDeny: readonly string[]
-  /** Between TERM and KILL: 10 s is what users are promised. */
+  /** From TERM to KILL. The documentation promises 10 s. */
   readonly killAfterMs: number
-  /** How long the output of a command that has ended is waited for: some 2 s. */
+  /** Maximum wait for the output of an ended command: about 2 s. */
   readonly drainMs: number
   readonly spawn: SpawnChoice
-  /** Told, in a sentence, what went wrong beside any execution: for the log. */
-  readonly report: (sentence: string) => void
+  /** Logs an error that belongs to no execution. */
+  readonly report: (message: string) => void
 }
 
 export interface ExecutorRegistry {
@@ -54,24 +49,24 @@ export interface ExecutorRegistry {
   /** In alphabetical order. */
   names(): readonly string[]
   /**
-   * Ends what an earlier life of this node left running; answers the executions of which something was
-   * alive.
+   * Ends processes that a previous incarnation of this node left running. `ended` are the executions that had
+   * live processes.
    */
   endOrphans(): Promise<{ended: string[]}>
-  /** Starts the process helper. Rejects when that is not possible. */
+  /** Starts the process helper. Rejects when it cannot be started. */
   start(): Promise<void>
-  /** Ends every command (TERM, KILL after the grace), then the helper. */
+  /** Ends all commands (TERM, then KILL), then the helper. */
   stop(): Promise<void>
   /**
-   * Runs a program of Belfry's own (no job) with `input`, through the helper. Answers `''` when it
-   * succeeded, else why not, with the end of what it printed.
+   * Runs a program of Belfry itself (no job) through the helper, with `input` as standard input. Resolves to
+   * `''`, or to why it failed, with the end of its output.
    */
   runProgram(argv: readonly string[], input: Uint8Array): Promise<string>
   /** How commands are started; `null` before `start`. */
   spawnUsed(): HelperReady | null
 }
 
-/** Throws a sentence when a range of `netAllow` or `netDeny` is none. */
+/** Throws for an invalid range in `netAllow` or `netDeny`. */
 export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
   const {nodeId, clock, report} = options
   const directory = join(options.dataDir, 'executions')
@@ -80,7 +75,7 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
     nodeId,
     clock,
     report,
-    environment: passOn(options.environment),
+    environment: inheritedFrom(options.environment),
     spawn: options.spawn,
     killAfterMs: options.killAfterMs,
     drainMs: options.drainMs,
@@ -89,7 +84,6 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
   const all: readonly Executor[] = [
     createShellExecutor({
       suAllowed: options.suAllowed,
-      cwdAllowed: options.cwdAllowed,
       runsAsRoot: process.geteuid?.() === 0,
       run: (request, output) => helper.run(request, output),
     }),
@@ -107,14 +101,14 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
   }
 }
 
-/** The allow-listed part of `environment`. */
-export function passOn(
+/** The variables of `environment` that commands inherit. */
+export function inheritedFrom(
   environment: Readonly<Record<string, string | undefined>>,
 ): Record<string, string> {
-  const passed: Record<string, string> = {PATH: PATH_FALLBACK}
+  const inherited: Record<string, string> = {PATH: PATH_FALLBACK}
   for (const [name, value] of Object.entries(environment)) {
     if (value === undefined || value === '') continue
-    if (PASSED_ON.includes(name) || name.startsWith('LC_')) passed[name] = value
+    if (INHERITED.includes(name) || name.startsWith('LC_')) inherited[name] = value
   }
-  return passed
+  return inherited
 }

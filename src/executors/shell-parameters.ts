@@ -1,10 +1,10 @@
 /**
- * Reads the parameters of a shell job into what is to be started, or into sentences that say what is wrong.
- * The same reading serves the check at submit and the start, so neither can accept what the other refuses.
- * Touches nothing.
+ * Parses the parameters of a shell job into the command to start, or into problems. Validation and start use
+ * the same parser, so both accept the same jobs. It has no side effects.
  */
-import {isAbsolute, relative, resolve} from 'node:path'
+import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
+import {parseByteSize} from '../lib/byte-size.ts'
 import {parseDuration} from '../lib/duration.ts'
 import type {Parameter} from '../ports/executor.ts'
 
@@ -13,7 +13,7 @@ export const SHELL_PARAMETERS: readonly Parameter[] = [
   {
     name: 'shell',
     summary:
-      'true: run through /bin/sh -c; false: split into words and run directly, nothing interpreted.',
+      'true: run through /bin/sh -c; false: split into words and run directly, without a shell.',
     required: false,
     fallback: 'false',
   },
@@ -24,7 +24,7 @@ export const SHELL_PARAMETERS: readonly Parameter[] = [
     required: false,
     fallback: '',
   },
-  {name: 'cwd', summary: 'Absolute directory to run in.', required: false, fallback: ''},
+  {name: 'cwd', summary: 'Working directory, an absolute path.', required: false, fallback: ''},
   {
     name: 'timeout',
     summary: 'Duration after which the process group gets TERM, and KILL 10 s later.',
@@ -33,32 +33,31 @@ export const SHELL_PARAMETERS: readonly Parameter[] = [
   },
   {
     name: 'payload',
-    summary: 'Base64; decoded it is the standard input.',
+    summary: 'Standard input, as base64.',
     required: false,
     fallback: '',
   },
   {
     name: 'su',
-    summary: 'user[:group] to run as; the node must allow it.',
+    summary: 'user[:group] to run as; the node must allow it (--su-allow).',
     required: false,
     fallback: '',
   },
   {
     name: 'mem_limit',
-    summary: 'Resident memory of the process group, e.g. 512MB; over it the group is killed.',
+    summary:
+      'Maximum resident memory of the process group, e.g. 512MB; above it the group is killed.',
     required: false,
     fallback: '',
   },
 ]
 
-/** What a node allows. */
+/** Permissions of a node for shell jobs. */
 export interface ShellLimits {
   /** Accounts as `su` names them; `*` = any. */
   readonly suAllowed: readonly string[]
-  /** Only a node that runs as root can run commands as someone else. */
+  /** Only root can run commands as another user. */
   readonly runsAsRoot: boolean
-  /** Directories under which `cwd` must lie; `null` = anywhere. */
-  readonly cwdAllowed: readonly string[] | null
 }
 
 export interface ShellPlan {
@@ -78,23 +77,10 @@ export interface ShellPlan {
 const TRUE_WORDS: readonly string[] = ['true', '1', 't', 'yes', 'on']
 const FALSE_WORDS: readonly string[] = ['false', '0', 'f', 'no', 'off', '']
 
-const SIZE_UNITS: Readonly<Record<string, number>> = {
-  '': 1,
-  b: 1,
-  kb: 1e3,
-  mb: 1e6,
-  gb: 1e9,
-  tb: 1e12,
-  kib: 2 ** 10,
-  mib: 2 ** 20,
-  gib: 2 ** 30,
-  tib: 2 ** 40,
-}
-
-/** No leading dash: the name travels as an argument of id(1) and getent(1). */
+/** No leading dash: the name is an argument of id(1) and getent(1). */
 const ACCOUNT = /^[A-Za-z0-9_.][A-Za-z0-9_.@-]*(:[A-Za-z0-9_.][A-Za-z0-9_.@-]*)?$/
 
-/** Reads everything and collects every problem. */
+/** Collects the problems of all parameters. */
 export function readShell(
   config: StringMap,
   limits: ShellLimits,
@@ -103,7 +89,7 @@ export function readShell(
   const plan = {
     argv: readCommand(config['command'] ?? '', config['shell'] ?? '', problems),
     environment: readEnvironment(config['env'] ?? '', problems),
-    cwd: readDirectory(config['cwd'] ?? '', limits, problems),
+    cwd: readDirectory(config['cwd'] ?? '', problems),
     timeoutMs: readTimeout(config['timeout'] ?? '', problems),
     payload: readPayload(config['payload'] ?? '', problems),
     user: readUser(config['su'] ?? '', limits, problems),
@@ -118,7 +104,7 @@ function readCommand(command: string, shell: string, problems: string[]): string
     problems.push(`shell must be "true" or "false", not ${JSON.stringify(shell)}`)
   }
   if (command.includes('\0')) {
-    problems.push('command holds a NUL character, which no command can')
+    problems.push('command must not contain a NUL character')
     return []
   }
   if (command.trim() === '') return []
@@ -127,12 +113,12 @@ function readCommand(command: string, shell: string, problems: string[]): string
   if ('words' in split && split.words[0] !== '') return split.words
   const what = 'problem' in split ? split.problem : 'its first word, the program, is empty'
   problems.push(
-    `command cannot be split into words: ${what}; mend the quoting, or set shell to "true"`,
+    `command cannot be split into words: ${what}; fix the quoting, or set shell to "true"`,
   )
   return []
 }
 
-/** `A=1,B=two\, three`: only `\,` is an escape, so that paths with backslashes stay as they are. */
+/** `A=1,B=two\, three`: only `\,` is an escape, so paths with backslashes stay unchanged. */
 function readEnvironment(text: string, problems: string[]): Record<string, string> {
   const environment: Record<string, string> = {}
   for (const part of text.split(/(?<!\\),/)) {
@@ -152,27 +138,13 @@ function readEnvironment(text: string, problems: string[]): Record<string, strin
   return environment
 }
 
-function readDirectory(cwd: string, limits: ShellLimits, problems: string[]): string {
+function readDirectory(cwd: string, problems: string[]): string {
   if (cwd === '') return ''
   if (cwd.includes('\0') || !isAbsolute(cwd)) {
     problems.push(`cwd must be an absolute path, not ${JSON.stringify(cwd)}`)
     return ''
   }
-  if (!isUnder(cwd, limits.cwdAllowed)) {
-    problems.push(
-      `cwd ${cwd} is not allowed on this node; allowed: ${limits.cwdAllowed!.join(', ')}`,
-    )
-  }
   return cwd
-}
-
-/** Whether `path` is one of `roots` or lies below one, observed by its text. */
-export function isUnder(path: string, roots: readonly string[] | null): boolean {
-  if (roots === null) return true
-  return roots.some((root) => {
-    const way = relative(resolve(root), resolve(path))
-    return way === '' || (way !== '..' && !way.startsWith('../') && !isAbsolute(way))
-  })
 }
 
 function readTimeout(text: string, problems: string[]): number {
@@ -200,7 +172,7 @@ function readUser(text: string, limits: ShellLimits, problems: string[]): string
   if (!ACCOUNT.test(text)) {
     problems.push(`su must be user or user:group, not ${JSON.stringify(text)}`)
   } else if (!limits.runsAsRoot) {
-    problems.push('su needs a node that runs as root, and this one does not; remove su')
+    problems.push('su requires a node that runs as root, and this node does not; remove su')
   } else if (!limits.suAllowed.includes(text) && !limits.suAllowed.includes('*')) {
     const allowed =
       limits.suAllowed.length === 0 ? 'none is' : `allowed: ${limits.suAllowed.join(', ')}`
@@ -211,27 +183,21 @@ function readUser(text: string, limits: ShellLimits, problems: string[]): string
 
 function readSize(text: string, problems: string[]): number {
   if (text === '') return 0
-  const match = /^(\d{1,15}(?:\.\d{1,6})?)\s*([A-Za-z]*)$/.exec(text.trim())
-  const unit = SIZE_UNITS[(match?.[2] ?? '?').toLowerCase()]
-  const bytes = match === null || unit === undefined ? 0 : Math.round(Number(match[1]) * unit)
-  if (bytes > 0) return bytes
+  const bytes = parseByteSize(text.trim())
+  if (bytes !== null && bytes > 0) return bytes
   problems.push(
     `mem_limit must be a size like 512MB, 1.5GiB or 200000000, not ${JSON.stringify(text)}`,
   )
   return 0
 }
 
-/*
- * Splits a command line into words by the quoting rules of a POSIX shell and interprets nothing else: no
- * variables, no wildcards, no pipes. Pure.
- */
-
-/**
- * In double quotes a backslash takes the meaning of these only; before anything else it stands for itself.
- */
+/** In double quotes, a backslash escapes these characters only. */
 const ESCAPABLE_IN_DOUBLE = '"\\$`\n'
 
-/** The words, or a sentence (without a full stop) that says what is wrong. */
+/**
+ * Splits a command line into words by the quoting rules of a POSIX shell. Nothing else is interpreted: no
+ * variables, wildcards or pipes. `problem` has no final period.
+ */
 export function splitWords(text: string): {words: string[]} | {problem: string} {
   const words: string[] = []
   let word: string | null = null
@@ -264,10 +230,7 @@ export function splitWords(text: string): {words: string[]} | {problem: string} 
   return {words}
 }
 
-/**
- * Reads from the quote at `start`; `null` when it is not closed. `end` is the index after the closing
- * quote.
- */
+/** Reads from the quote at `start`. `end` is the index after the closing quote; `null` = not closed. */
 function readQuoted(text: string, start: number): {text: string; end: number} | null {
   const quote = text[start]!
   let content = ''

@@ -1,9 +1,7 @@
 /**
- * Runs a command on this node. Reads the parameters, hands the command to the process helper, and turns the
- * facts of its end into an outcome and sentences. Never starts a process itself and never splices a value
- * into a shell line.
+ * shell executor: runs a command on this node through the process helper, and translates its end into an
+ * outcome and messages. It never starts a process itself and never inserts values into a shell command line.
  */
-import {realpathSync} from 'node:fs'
 import type {StringMap} from '../core/job.ts'
 import {unreachable} from '../lib/assert.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
@@ -11,16 +9,10 @@ import {unknownParameters} from './parameters.ts'
 import {PROGRAM_PREFIX} from './process/orphans.ts'
 import type {CommandEnd, StartRequest} from './process/protocol.ts'
 import type {CommandHandle, ProcessHelper} from './process/supervisor.ts'
-import {
-  isUnder,
-  readShell,
-  SHELL_PARAMETERS,
-  type ShellLimits,
-  type ShellPlan,
-} from './shell-parameters.ts'
+import {readShell, SHELL_PARAMETERS, type ShellLimits, type ShellPlan} from './shell-parameters.ts'
 
 export interface ShellOptions extends ShellLimits {
-  /** Hands a command to whatever starts processes. */
+  /** Starts a command in the process helper. */
   readonly run: (request: StartRequest, output: OutputSink) => CommandHandle
 }
 
@@ -44,37 +36,13 @@ function check(config: StringMap, limits: ShellLimits): {problems: string[]; war
 
 function start(run: Run, output: OutputSink, options: ShellOptions): RunHandle {
   const {plan, problems} = readShell(run.config, options)
-  const problem =
-    problems[0] ?? (plan.argv.length === 0 ? NO_COMMAND : refuseDirectory(plan.cwd, options))
+  const problem = problems[0] ?? (plan.argv.length === 0 ? NO_COMMAND : null)
   if (problem !== null) return alreadyFailed(problem)
   const command = options.run(toRequest(run, plan), output)
   return {
     cancel: command.cancel,
     kill: command.kill,
     ended: command.ended.then((end) => describeEnd(end, run.config)),
-  }
-}
-
-/** The text was judged already; here where it really leads, past links. */
-function refuseDirectory(cwd: string, limits: ShellLimits): string | null {
-  if (cwd === '' || limits.cwdAllowed === null) return null
-  let real: string
-  try {
-    real = realpathSync(cwd)
-  } catch {
-    return null // not there: the start itself says so
-  }
-  const roots = limits.cwdAllowed.map((root) => realOrSame(root))
-  return isUnder(real, roots)
-    ? null
-    : `cwd ${cwd} leads to ${real}, which is not allowed on this node`
-}
-
-function realOrSame(path: string): string {
-  try {
-    return realpathSync(path)
-  } catch {
-    return path // an allowed directory that is not there allows nothing
   }
 }
 
@@ -114,7 +82,7 @@ function describeEnd(end: CommandEnd, config: StringMap): RunEnd {
 function footLines(end: CommandEnd, config: StringMap): string[] {
   const lines = [end.failure, endingLine(end, config)]
   if (end.cut)
-    lines.push('output closed here: a process the command left behind still held it open')
+    lines.push('output closed here: a process that the command left behind still held it open')
   return lines.filter((line) => line !== '')
 }
 
@@ -141,21 +109,18 @@ function outcomeOf(end: CommandEnd): RunEnd['outcome'] {
   return end.exitCode === 0 && end.failure === '' && end.ending === null ? 'succeeded' : 'failed'
 }
 
-/*
- * Runs a program for Belfry itself, not for a job, through the same helper: the node must not fork, also
- * when it wants logger(1). Stands apart because such a run has no execution and nobody reads its output but
- * for an error.
- */
-
-/** No program of ours takes longer. */
+/** Timeout of a program. */
 const PROGRAM_MS = 20_000
 
-/** So much of what it printed goes into the sentence. */
+/** Characters of the program's output in an error message. */
 const TEXT_MAX = 200
 
 let next = 1
 
-/** Answers `''`, or a sentence that says why it failed. Never rejects. */
+/**
+ * Runs a program of Belfry itself, such as logger(1), through the helper: the node must not fork. There is no
+ * execution, and the output only serves error messages. Resolves to `''` or to why it failed; never rejects.
+ */
 export async function runProgram(
   helper: ProcessHelper,
   argv: readonly string[],

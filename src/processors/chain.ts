@@ -1,18 +1,17 @@
 /**
- * The way of a run's output through the processors of its job, in the order of the definition, beside the
- * place where it is kept. Everything is kept as it comes, so that a processor that fails at the last byte
- * loses nothing; only the end decides whether one line takes the output's place. Holds a bounded queue; a
- * processor that stalls is given up.
+ * Passes the output of a run to the processors of its job, in the order of the definition, and to the store.
+ * All output is stored as it arrives, so a processor that fails at the last byte loses nothing. At the end,
+ * one line of a processor may replace the stored output. The queue is bounded; a stalled processor times out.
  */
 import type {StringMap} from '../core/job.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {OutputSink, Run} from '../ports/executor.ts'
 import type {Processor, ProcessorStream} from '../ports/processor.ts'
 
-/** When this much waits for the processors the executor is asked to wait too. */
+/** A longer queue causes backpressure to the executor. */
 const QUEUE_BYTES_MAX = 64 * 1024
 
-/** A disk or network that takes nothing for this long is given up: the run's result matters more. */
+/** Timeout of one step of a processor: a stalled disk or network must not block the run's result. */
 const STALL_MS = 30_000
 
 export interface ChainOptions {
@@ -20,35 +19,35 @@ export interface ChainOptions {
   readonly processors: Readonly<Record<string, StringMap>>
   readonly registry: {get(name: string): Processor | null}
   readonly run: Run
-  /** Where the output is kept. It and the processors see the same bytes and change none. */
+  /** Sink of the stored output. It and the processors share the bytes and must not modify them. */
   readonly keep: OutputSink
   readonly clock: Clock
   readonly stallMs?: number
 }
 
 export interface ChainEnd {
-  /** Stored in place of the output, without a newline; `null` = the output stays as it was kept. */
+  /** Replaces the stored output, without a newline; `null` = the output stays. */
   readonly line: string | null
-  /** What went wrong on the way, whole lines; `''` = nothing. Belongs after the output. */
+  /** Errors of processors as whole lines, to append to the output; `''` = none. */
   readonly foot: string
 }
 
 export interface OutputChain extends OutputSink {
-  /** Call once, after the last byte. Never rejects. */
+  /** Called once, after the last byte. Never rejects. */
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<ChainEnd>
 }
 
-/** Never throws: a processor that cannot be opened is noted at the end. */
+/** Never throws: a processor that cannot be opened is reported at the end. */
 export function openChain(options: ChainOptions): OutputChain {
   return new Chain(options)
 }
 
-/** One processor on the way. */
+/** One processor of the chain. */
 interface Stage {
   readonly name: string
   readonly forward: boolean
   stream: ProcessorStream | null
-  /** `''` = well so far. */
+  /** `''` = no failure. */
   failure: string
 }
 
@@ -83,7 +82,7 @@ class Chain implements OutputChain {
     for (const stage of this.#stages) {
       const processor = registry.get(stage.name)
       if (processor === null) {
-        stage.failure = 'this node does not know it'
+        stage.failure = 'this node has no such processor'
         continue
       }
       const config = processors[stage.name]!
@@ -92,8 +91,8 @@ class Chain implements OutputChain {
         if (problem !== undefined) throw new Error(problem)
         const stream = await processor.open({run, config})
         stage.stream = stream
-        // It came after it had been given up.
-        if (stage.failure !== '') this.#letGo(stage)
+        // It opened after its timeout.
+        if (stage.failure !== '') this.#discard(stage)
       })
     }
     await this.#pump()
@@ -104,7 +103,7 @@ class Chain implements OutputChain {
       this.#keepIsFull = true
       this.#options.keep.drained(() => {
         this.#keepIsFull = false
-        this.#release()
+        this.#drain()
       })
     }
     if (this.#stages.some((stage) => stage.failure === '')) {
@@ -117,17 +116,17 @@ class Chain implements OutputChain {
 
   drained(callback: () => void): void {
     this.#waiter = callback
-    this.#release()
+    this.#drain()
   }
 
-  #release(): void {
+  #drain(): void {
     if (this.#keepIsFull || this.#queuedBytes >= QUEUE_BYTES_MAX) return
     const waiter = this.#waiter
     this.#waiter = null
     waiter?.()
   }
 
-  /** Empties the queue into the processors, all of them at the pace of the slowest. Never rejects. */
+  /** Passes the queue to all processors, at the pace of the slowest. Never rejects. */
   async #pump(): Promise<void> {
     while (this.#queue.length > 0) {
       const batch = this.#queue
@@ -136,7 +135,7 @@ class Chain implements OutputChain {
         const open = this.#stages.filter((stage) => stage.failure === '' && stage.stream !== null)
         await Promise.all(open.map((stage) => this.#guard(stage, () => stage.stream!.write(bytes))))
         this.#queuedBytes -= bytes.length
-        this.#release()
+        this.#drain()
       }
     }
   }
@@ -146,26 +145,26 @@ class Chain implements OutputChain {
     let line: string | null = null
     let foot = ''
     for (const stage of this.#stages) {
-      let answer = ''
+      let result = ''
       await this.#guard(stage, async () => {
-        if (stage.stream !== null) answer = await stage.stream.end(end)
+        if (stage.stream !== null) result = await stage.stream.end(end)
       })
       if (stage.failure !== '')
         foot += `processor ${stage.name} failed: ${stage.failure}; the output is kept here\n`
-      else if (!stage.forward) line = answer
+      else if (!stage.forward) line = result
     }
     return {line, foot}
   }
 
-  /** Does one step of one processor. What goes wrong, or takes too long, becomes the processor's failure. */
+  /** Runs one step of a processor. An error or a timeout becomes the processor's failure. */
   async #guard(stage: Stage, step: () => Promise<void>): Promise<void> {
     if (stage.failure !== '') return
     const {clock, stallMs = STALL_MS} = this.#options
     await new Promise<void>((resolve) => {
-      const timer = clock.after(stallMs, () => fail(`it took nothing for ${stallMs / 1000}s`))
+      const timer = clock.after(stallMs, () => fail(`it stalled for ${stallMs / 1000}s`))
       const fail = (why: unknown): void => {
         if (stage.failure === '') stage.failure = String(why)
-        this.#letGo(stage)
+        this.#discard(stage)
         resolve()
       }
       step()
@@ -178,14 +177,12 @@ class Chain implements OutputChain {
     })
   }
 
-  /**
-   * A failed processor is still told the end, so that it closes what it holds; nobody waits for its answer.
-   */
-  #letGo(stage: Stage): void {
+  /** Ends a failed processor so that it closes its resources, without waiting for it. */
+  #discard(stage: Stage): void {
     const stream = stage.stream
     stage.stream = null
     stream?.end({outcome: 'failed', exitCode: null}).catch(() => {
-      // It has failed already, and that is noted.
+      // Its first failure is already recorded.
     })
   }
 }

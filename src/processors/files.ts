@@ -1,6 +1,6 @@
 /**
- * Saves each execution's output to a file of its own. The file is created by us or not at all: never
- * through a link, never over another file, readable by the node's account only.
+ * files processor: saves the output of each execution to its own file, readable by the node's account only.
+ * It never follows a link to the file and never overwrites a file.
  */
 import {constants, existsSync} from 'node:fs'
 import {type FileHandle, mkdir, open, realpath} from 'node:fs/promises'
@@ -11,9 +11,9 @@ import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.
 import {checkCommon, FORWARD} from './parameters.ts'
 
 export interface FilesOptions {
-  /** Where files go without a `log_dir`. Absolute. */
+  /** Directory without a `log_dir`. Absolute. */
   readonly defaultDirectory: string
-  /** Under which every `log_dir` must lie, links followed; `null` = anywhere. */
+  /** Every `log_dir` must be below it, also after following links; `null` = anywhere. */
   readonly root: string | null
 }
 
@@ -21,7 +21,7 @@ const PARAMETERS: readonly Parameter[] = [
   {
     name: 'log_dir',
     summary:
-      'Absolute directory for the files; made when it is not there. Default: logs in the data directory.',
+      'Absolute directory for the files; created if it is missing. Default: logs in the data directory.',
     required: false,
     fallback: '',
   },
@@ -43,36 +43,38 @@ function check(config: StringMap, options: FilesOptions): string[] {
   const problems = checkCommon('files', PARAMETERS, config)
   const directory = config['log_dir'] ?? ''
   if (directory === '') return problems
-  if (directory.includes('\0')) problems.push('processor files: log_dir holds a NUL character')
+  if (directory.includes('\0'))
+    problems.push('processor files: log_dir must not contain a NUL character')
   else if (!isAbsolute(directory)) {
     problems.push(
       `processor files: log_dir must be an absolute path, not ${JSON.stringify(directory)}`,
     )
   } else if (directory.split('/').includes('..')) {
-    problems.push('processor files: log_dir must not hold "..": write the directory it leads to')
+    problems.push('processor files: log_dir must not contain "..": write the resulting directory')
   } else if (options.root !== null && !isUnder(directory, options.root)) {
     problems.push(
-      `processor files: log_dir must lie under ${options.root} on this node (--log-root)`,
+      `processor files: log_dir must be below ${options.root} on this node (--log-root)`,
     )
   }
   return problems
 }
 
 function isUnder(path: string, root: string): boolean {
-  const way = relative(resolve(root), resolve(path))
-  return way === '' || (way !== '..' && !way.startsWith('../') && !isAbsolute(way))
+  const rest = relative(resolve(root), resolve(path))
+  return rest === '' || (rest !== '..' && !rest.startsWith('../') && !isAbsolute(rest))
 }
 
 async function openFile(
   {run, config}: ProcessorRun,
   options: FilesOptions,
 ): Promise<ProcessorStream> {
-  const asked = config['log_dir'] ?? ''
-  const directory = asked === '' ? options.defaultDirectory : asked
-  // The node's own default needs no permission.
-  if (asked !== '' && options.root !== null) await refuseOutside(nearest(directory), options.root)
+  const logDir = config['log_dir'] ?? ''
+  const directory = logDir === '' ? options.defaultDirectory : logDir
+  // The default directory is always allowed.
+  const root = logDir === '' ? null : options.root
+  if (root !== null) await rejectOutside(nearestExisting(directory), root)
   await makeDirectories(directory)
-  if (asked !== '' && options.root !== null) await refuseOutside(directory, options.root)
+  if (root !== null) await rejectOutside(directory, root)
   const path = join(directory, `${run.executionId}.log`)
   const file = await open(path, CREATE, 0o600)
   return {
@@ -84,16 +86,16 @@ async function openFile(
   }
 }
 
-/** The closest directory above `path` that is there. */
-function nearest(path: string): string {
+/** `path` or its closest existing ancestor. */
+function nearestExisting(path: string): string {
   let each = path
   while (!existsSync(each) && dirname(each) !== each) each = dirname(each)
   return each
 }
 
 /**
- * One directory at a time. Node's own `recursive` tries for ever where a directory is there and takes no
- * other (below `/proc`, for one): every run of such a job would keep the whole process busy for good.
+ * Creates one directory at a time. Node's `recursive` retries forever where a directory exists but accepts no
+ * entries, as below `/proc`: each run of such a job would block the process.
  */
 async function makeDirectories(path: string): Promise<void> {
   if (existsSync(path)) return
@@ -101,15 +103,15 @@ async function makeDirectories(path: string): Promise<void> {
   try {
     await mkdir(path, 0o700)
   } catch (error) {
-    // Another run of the job was as quick.
+    // A concurrent run may have created it.
     if (!existsSync(path)) throw error
   }
 }
 
-/** Throws when `path`, all links followed, lies outside. */
-async function refuseOutside(path: string, root: string): Promise<void> {
+/** Throws when `path` is outside of `root` after following all links. */
+async function rejectOutside(path: string, root: string): Promise<void> {
   const real = await realpath(path)
-  // Making the allowed directory itself may begin above it.
+  // While the root itself is missing, `path` may be above it.
   const allowed = existsSync(root) ? await realpath(root) : resolve(root)
   if (isUnder(real, allowed) || (!existsSync(root) && isUnder(allowed, real))) return
   throw new Error(`log_dir leads to ${real}, outside ${root} (--log-root)`)

@@ -1,23 +1,21 @@
 /**
- * Cuts a stream of bytes into lines for receivers that take lines. A line longer than the limit comes in
- * pieces, so that output without a newline never gathers in memory. Holds at most one piece.
+ * Splits a stream of bytes into lines. A line above the limit is split into pieces, so output without a
+ * newline does not accumulate in memory. Buffers at most one piece.
  */
 export class LineCutter {
   readonly #bytesMax: number
-  #held: Buffer
+  #buffered: Buffer
 
-  /** `bytesMax` per line, at least 4. */
+  /** `bytesMax` applies to each line and is at least 4. */
   constructor(bytesMax: number) {
     this.#bytesMax = bytesMax
-    this.#held = Buffer.alloc(0)
+    this.#buffered = Buffer.alloc(0)
   }
 
-  /**
-   * The lines that are whole now, without their newlines, as text with replacements for what is not UTF-8.
-   */
+  /** The complete lines without their newlines. Invalid UTF-8 is replaced. */
   *push(bytes: Uint8Array): Generator<string> {
     const fresh = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
-    const all = this.#held.length === 0 ? fresh : Buffer.concat([this.#held, fresh])
+    const all = this.#buffered.length === 0 ? fresh : Buffer.concat([this.#buffered, fresh])
     let start = 0
     for (;;) {
       const newline = all.indexOf(0x0a, start)
@@ -31,19 +29,19 @@ export class LineCutter {
       yield withoutReturn(all.toString('utf8', start, newline))
       start = newline + 1
     }
-    // A copy: the chunk is not held for the sake of its last few bytes.
-    this.#held = Buffer.from(all.subarray(start))
+    // A copy, so the last few bytes do not keep the whole chunk in memory.
+    this.#buffered = Buffer.from(all.subarray(start))
   }
 
-  /** What is left when the stream is over; `null` when it ended with a newline. */
+  /** The incomplete line at the end of the stream; `null` when the stream ended with a newline. */
   rest(): string | null {
-    const text = withoutReturn(this.#held.toString('utf8'))
-    const empty = this.#held.length === 0
-    this.#held = Buffer.alloc(0)
+    const text = withoutReturn(this.#buffered.toString('utf8'))
+    const empty = this.#buffered.length === 0
+    this.#buffered = Buffer.alloc(0)
     return empty ? null : text
   }
 
-  /** Does not cut within a character where it can be helped. */
+  /** End of a piece. Does not split a character of valid UTF-8. */
   #pieceEnd(bytes: Buffer, start: number): number {
     let end = start + this.#bytesMax
     const earliest = end - 3

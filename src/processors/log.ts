@@ -1,13 +1,13 @@
 /**
- * Writes output to the service log, line by line between a begin and an end line. Hands records to whoever
- * owns the log; never reads what it writes and never formats it.
+ * log processor: writes output to the service log, one record per line between a begin and an end record. The
+ * log formats the records.
  */
 import type {Parameter} from '../ports/executor.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
 import {LineCutter} from './lines.ts'
 import {checkCommon, FORWARD} from './parameters.ts'
 
-/** Longer lines come in pieces: log collectors cut at 16 KiB and less. */
+/** Longer lines are split: log collectors truncate at 16 KiB and less. */
 const LINE_BYTES_MAX = 8 * 1024
 
 const PARAMETERS: readonly Parameter[] = [FORWARD]
@@ -16,13 +16,13 @@ export interface LogRecord {
   readonly job: string
   readonly execution: string
   readonly kind: 'begin' | 'line' | 'end'
-  /** For `line` the text; otherwise a short sentence. */
+  /** For `line`, the line; otherwise a short message. */
   readonly text: string
 }
 
 export interface LogOptions {
   readonly nodeName: string
-  /** A promise is waited for before the next line is given. */
+  /** A promise is awaited before the next record. */
   readonly writeLog: (record: LogRecord) => void | Promise<void>
 }
 

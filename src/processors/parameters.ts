@@ -1,18 +1,19 @@
-/** What all processors do alike with their parameters. */
+/** Parameters and checks shared by all processors. */
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
 
 export const FORWARD: Parameter = {
   name: 'forward',
-  summary: 'true: hand the output on to the next processor and keep it; false: end the chain here.',
+  summary:
+    'true: pass the output on to the next processor and store it; false: the chain ends here.',
   required: false,
   fallback: 'false',
 }
 
-/** Clients send the processor's own name along under this key; it says nothing new. */
+/** Some clients repeat the processor's name under this key. */
 const TOLERATED = 'type'
 
-/** Problems with `forward` and with parameters nobody reads. */
+/** Checks `forward` and reports unknown parameters. */
 export function checkCommon(
   name: string,
   known: readonly Parameter[],
@@ -23,7 +24,7 @@ export function checkCommon(
   for (const key of Object.keys(config)) {
     if (key === TOLERATED || names.includes(key)) continue
     problems.push(
-      `processor ${name} has no parameter ${JSON.stringify(key)}; it knows ${names.join(', ')}`,
+      `processor ${name} has no parameter ${JSON.stringify(key)}; its parameters are ${names.join(', ')}`,
     )
   }
   const forward = config['forward'] ?? ''

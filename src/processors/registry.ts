@@ -1,5 +1,5 @@
 /**
- * Every processor this node knows, by name. A new one is one file, one line here, one section in
+ * Registry of processors by name. A new processor needs one file, one line here and one section in
  * docs/reference/processors.md.
  */
 import {join} from 'node:path'
@@ -14,17 +14,17 @@ export interface ProcessorOptions {
   readonly dataDir: string
   readonly nodeName: string
   readonly clock: Clock
-  /** Under which every `log_dir` must lie; `null` = anywhere. */
+  /** Every `log_dir` must be below it; `null` = anywhere. */
   readonly logRoot: string | null
   /** `udp://host:port` or `tcp://host:port`; `null` = the local syslog through logger(1). */
   readonly syslogUrl: string | null
-  /** Where the local syslog listens, if not at the usual place of this system. */
+  /** Socket of the local syslog, if it differs from the system's default. */
   readonly localSyslogSocket?: string
-  /** Takes one record of the `log` processor; a promise is waited for. */
+  /** Writes a record of the `log` processor; a promise is awaited. */
   readonly writeLog: (record: LogRecord) => void | Promise<void>
   /**
-   * Runs a program with an input to its end, without forking this process; answers `''` or why it failed.
-   * `null` = this node cannot (then there is no local syslog).
+   * Runs a program with an input, without forking this process; resolves to `''` or why it failed. `null` =
+   * not possible on this node: then there is no local syslog.
    */
   readonly runProgram: ((argv: readonly string[], input: Uint8Array) => Promise<string>) | null
 }
@@ -41,7 +41,7 @@ export interface ProcessorRegistry {
   names(): readonly string[]
 }
 
-/** Throws a sentence when `syslogUrl` is none. */
+/** Throws for an invalid `syslogUrl`. */
 export function createProcessors(options: ProcessorOptions): ProcessorRegistry {
   const syslog = options.syslogUrl === null ? null : parseSyslogUrl(options.syslogUrl)
   if (syslog !== null && 'problem' in syslog) throw new Error(`--syslog ${syslog.problem}`)

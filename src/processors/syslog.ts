@@ -1,7 +1,7 @@
 /**
- * Sends output to syslog, one message a line: to the server that `--syslog` names (RFC 5424 over UDP or
- * TCP), or to the local one through logger(1), which someone else starts for us, because this process never
- * forks.
+ * syslog processor: sends each line of output as one message. Messages go to the server in `--syslog` (RFC
+ * 5424 over UDP or TCP), or to the local syslog through logger(1). The process helper starts logger(1),
+ * because this process never forks.
  */
 import {createSocket} from 'node:dgram'
 import {once} from 'node:events'
@@ -13,10 +13,10 @@ import type {Clock} from '../ports/runtime.ts'
 import {LineCutter} from './lines.ts'
 import {checkCommon, FORWARD} from './parameters.ts'
 
-/** With its header a message stays below the 1,024 bytes every receiver takes. */
+/** With its header, a message stays below the 1,024 bytes that every receiver accepts. */
 const LINE_BYTES_MAX = 800
 
-/** What one logger(1) is given: it is started once for so much. */
+/** Batch size of one logger(1). */
 const LOGGER_BYTES_MAX = 48 * 1024
 
 const PARAMETERS: readonly Parameter[] = [FORWARD]
@@ -29,12 +29,9 @@ export interface SyslogOptions {
   readonly clock: Clock
   /** `udp://host:port` or `tcp://host:port`; `null` = the local syslog. */
   readonly syslogUrl: string | null
-  /** Where the local syslog listens; when it is not there, there is none. */
+  /** Socket of the local syslog; if it is missing, there is no local syslog. */
   readonly localSocket: string
-  /**
-   * Runs a program with an input to its end; answers `''`, or a sentence that says why it failed. `null` =
-   * cannot.
-   */
+  /** Runs a program with an input; resolves to `''` or why it failed. `null` = not possible. */
   readonly runProgram: ((argv: readonly string[], input: Uint8Array) => Promise<string>) | null
 }
 
@@ -78,17 +75,17 @@ function messageOf(line: string, run: Run, options: SyslogOptions): Buffer {
   return Buffer.from(`${header} ${run.jobName}: ${printable(line)}`)
 }
 
-/** Output must not look like several messages, nor steer a terminal that shows the log. */
+/** Replaces control characters: they could forge messages or control a terminal that shows the log. */
 function printable(line: string): string {
-  // eslint-disable-next-line no-control-regex -- control characters are what it is about
+  // eslint-disable-next-line no-control-regex -- matching control characters is the purpose
   return line.replace(/[\u0000-\u0008\u000a-\u001f\u007f]/g, '?')
 }
 
 async function openLocal({run}: ProcessorRun, options: SyslogOptions): Promise<ProcessorStream> {
   const {runProgram} = options
-  // logger(1) itself says nothing and succeeds when nobody listens.
+  // logger(1) succeeds even if there is no local syslog.
   if (runProgram === null || !existsSync(options.localSocket)) {
-    throw new Error('there is no local syslog; name one with --syslog')
+    throw new Error('there is no local syslog; set a syslog server with --syslog')
   }
   const lines = new LineCutter(LINE_BYTES_MAX)
   let batch: string[] = []
@@ -120,21 +117,19 @@ async function openLocal({run}: ProcessorRun, options: SyslogOptions): Promise<P
   }
 }
 
-/*
- * A way to a syslog server: datagrams (RFC 5426), or a stream with counted messages (RFC 6587). Formats
- * nothing.
- */
-
-export interface SyslogLink {
-  /** Resolves when they were taken: by the system for datagrams, with the stream's pressure for TCP. */
+/** A connection to a syslog server: datagrams (RFC 5426) or a stream of counted messages (RFC 6587). */
+interface SyslogLink {
+  /**
+   * Resolves when the messages are accepted: by the system for UDP, under the stream's backpressure for TCP.
+   */
   send(messages: readonly Buffer[]): Promise<void>
   close(): Promise<void>
 }
 
-/** Where syslog listens unless told otherwise: 514 for datagrams, 601 for streams. */
+/** Default ports of syslog. */
 const PORTS: Readonly<Record<string, number>> = {'udp:': 514, 'tcp:': 601}
 
-/** Host and port of `udp://host:port` or `tcp://host:port`, or a sentence that says what is wrong. */
+/** Parses `udp://host:port` or `tcp://host:port`. */
 export function parseSyslogUrl(
   text: string,
 ): {protocol: 'udp' | 'tcp'; host: string; port: number} | {problem: string} {
@@ -158,8 +153,8 @@ export function parseSyslogUrl(
   }
 }
 
-/** Rejects when the server cannot be reached, as far as that can be known (never for datagrams). */
-export async function openSyslogLink(text: string): Promise<SyslogLink> {
+/** Rejects when a TCP server is unreachable. For UDP that cannot be known. */
+async function openSyslogLink(text: string): Promise<SyslogLink> {
   const target = parseSyslogUrl(text)
   if ('problem' in target) throw new Error(target.problem)
   return target.protocol === 'udp'
@@ -170,7 +165,7 @@ export async function openSyslogLink(text: string): Promise<SyslogLink> {
 async function openDatagrams(host: string, port: number): Promise<SyslogLink> {
   const socket = createSocket({type: isIPv6(host) ? 'udp6' : 'udp4'})
   socket.unref()
-  // A refusal that comes back later belongs to a message that is gone: the next send tells.
+  // A late ICMP error belongs to a message that is already sent; the next send reports an error.
   socket.on('error', () => undefined)
   const sendOne = (message: Buffer): Promise<void> =>
     new Promise((resolve, reject) => {
@@ -190,13 +185,13 @@ async function openStream(host: string, port: number): Promise<SyslogLink> {
   socket.on('error', (error) => {
     broken = error
   })
-  // Nothing is expected back; reading notices when the server goes.
+  // No data is expected; reading detects that the server closes the connection.
   socket.resume()
   return {
     send: (messages) =>
       new Promise((resolve, reject) => {
         if (broken !== null || socket.destroyed)
-          return reject(broken ?? new Error('the syslog server hung up'))
+          return reject(broken ?? new Error('the syslog server closed the connection'))
         const frames = messages.flatMap((message) => [Buffer.from(`${message.length} `), message])
         socket.write(Buffer.concat(frames), (error) =>
           error instanceof Error ? reject(error) : resolve(),
@@ -206,7 +201,7 @@ async function openStream(host: string, port: number): Promise<SyslogLink> {
       new Promise((resolve) => {
         if (socket.destroyed) return resolve()
         socket.once('close', () => resolve())
-        // Everything was taken by the system; a server that never hangs up is not waited for.
+        // The system has accepted all data, so the end of the connection is not awaited.
         socket.end(() => socket.destroy())
       }),
   }

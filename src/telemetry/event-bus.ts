@@ -1,7 +1,7 @@
 /**
- * The event bus of one process. Listeners are called at once and in the order they came; none may throw. One
- * that does is a broken invariant, yet must not tear the step it merely watches: its error ends the process
- * from a turn of its own.
+ * The event bus of one process. Listeners are called synchronously, in the order of their subscriptions, and
+ * must not throw. An error of a listener is a broken invariant, but it does not interrupt the emitter: it is
+ * thrown from a later turn of the event loop and ends the process.
  */
 import type {Clock} from '../ports/runtime.ts'
 import type {BelfryEvent, Events} from '../ports/events.ts'
@@ -12,19 +12,20 @@ export function localEvents(clock: Clock): Events {
     emit: (name, data) => {
       if (listeners.size === 0) return
       const event = {name, at: clock.now(), data} as BelfryEvent
-      for (const heard of listeners) tell(heard, event)
+      for (const listener of listeners) notify(listener, event)
     },
-    listen: (heard) => {
-      const listener = (event: BelfryEvent) => heard(event)
+    listen: (callback) => {
+      // Wrapped, so that a callback can subscribe twice.
+      const listener = (event: BelfryEvent) => callback(event)
       listeners.add(listener)
       return () => void listeners.delete(listener)
     },
   }
 }
 
-function tell(heard: (event: BelfryEvent) => void, event: BelfryEvent): void {
+function notify(listener: (event: BelfryEvent) => void, event: BelfryEvent): void {
   try {
-    heard(event)
+    listener(event)
   } catch (error) {
     setImmediate(() => {
       throw error

@@ -1,20 +1,18 @@
 /**
- * The service log: one line an event, on standard error, for people on a terminal and as JSON everywhere
- * else. Standard output stays free for the ready line. It listens to the catalogue of events; nobody above
- * logs an event by hand.
+ * The service log: one line per event on standard error, as text on a terminal and as JSON elsewhere.
+ * Standard output is reserved for the ready line. The log subscribes to the catalogue of events; no other
+ * code logs events.
  */
+import {createRequire} from 'node:module'
 import {pino, type DestinationStream, type Logger} from 'pino'
-import {prettyFactory} from 'pino-pretty'
+import type {LogLevel} from '../config/values.ts'
 import type {BelfryEvent, EventName, Events} from '../ports/events.ts'
 
 const STANDARD_ERROR = 2
-/** A reader that stalls costs log lines beyond this, never memory: about a minute of a very busy server. */
+/** If the reader of standard error stalls, lines beyond this are dropped: a minute of a very busy server. */
 const BUFFERED_MAX_BYTES = 8 * 2 ** 20
 
-/**
- * Where a secret could ride along in a logged object. Values are replaced, so that a line still shows one was
- * there.
- */
+/** Paths of possible secrets in logged objects. The value is replaced, so the line shows that it was set. */
 const SECRET_PATHS = ['token', 'authorization', '["x-service-token"]', '["x-dkron-token"]'].flatMap(
   (key) => {
     const under = (path: string) => (key.startsWith('[') ? path + key : `${path}.${key}`)
@@ -22,29 +20,24 @@ const SECRET_PATHS = ['token', 'authorization', '["x-service-token"]', '["x-dkro
   },
 )
 
-export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
-
 export interface LogOptions {
   readonly level: LogLevel
-  /** For a person to read, rather than one JSON object a line. */
+  /** Text for people instead of one JSON object per line. */
   readonly pretty: boolean
   readonly colours: boolean
-  /** Stands on every line, so that the logs of several nodes can be told apart. */
+  /** Part of every line, to distinguish the logs of several nodes. */
   readonly node: string
-  /** Standard error when not given. */
+  /** Default: standard error. */
   readonly destination?: DestinationStream
 }
 
 export interface Log {
   readonly logger: Logger
-  /** Writes out what is buffered; call last. */
+  /** Writes buffered lines; call last. */
   flush(): void
 }
 
-/**
- * Opens the service log. Lines hold `level`, `time` (RFC 3339), `on` (this node), `msg` and the event's own
- * fields.
- */
+/** Lines have `level`, `time` (RFC 3339), `on` (this node), `msg` and the fields of the event. */
 export function openLog(options: LogOptions): Log {
   const buffered =
     options.destination === undefined
@@ -70,6 +63,10 @@ export function openLog(options: LogOptions): Log {
 }
 
 function prettyOver(destination: DestinationStream, colorize: boolean): DestinationStream {
+  // Loaded on terminals only: it takes as long to load as pino itself.
+  const {prettyFactory} = createRequire(import.meta.url)(
+    'pino-pretty',
+  ) as typeof import('pino-pretty')
   const pretty = prettyFactory({
     colorize,
     ignore: 'on',
@@ -81,10 +78,7 @@ function prettyOver(destination: DestinationStream, colorize: boolean): Destinat
 
 type Level = Exclude<LogLevel, 'silent' | 'trace'>
 
-/**
- * How loud each event is: what runs well is debug, what an operator may look for later info, what may need a
- * hand warn.
- */
+/** debug: normal operation. info: events that an operator may look for later. warn: may need intervention. */
 const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> = {
   job_stored: () => 'info',
   job_deleted: () => 'info',
@@ -107,32 +101,32 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   step_failed: () => 'error',
 }
 
-/** An outage fails every step several times a second; a line now and then says as much. */
+/** Rate limit: during an outage, every step fails several times per second. */
 const STEP_FAILED_EVERY_MS = 10_000
 
 /**
- * Logs the catalogue of events. Of a step that fails again and again it writes a line every 10 s, with
- * `left_out`: how many failures of it came since the line before. Returns the function that stops it.
+ * Logs the catalogue of events. A step that fails repeatedly is logged once per 10 s; `left_out` counts its
+ * failures since the previous line. Returns the function that unsubscribes.
  */
 export function logEvents(events: Events, logger: Logger): () => void {
-  const isTime = stepLines()
+  const rateLimit = stepRateLimit()
   return events.listen((event) => {
     const level = LEVELS[event.name](event)
     if (level === null) return
-    if (event.name !== 'step_failed') return logger[level](event.data, wordsOf(event))
-    const {due, leftOut} = isTime(event.data.step, event.at)
+    if (event.name !== 'step_failed') return logger[level](event.data, messageOf(event))
+    const {due, leftOut} = rateLimit(event.data.step, event.at)
     if (!due) return
     const counted = leftOut === 0 ? event.data : {...event.data, left_out: leftOut}
-    logger[level](counted, wordsOf(event))
+    logger[level](counted, messageOf(event))
   })
 }
 
-/** Whether a failure of `step` at `at` gets a line. Steps are few and fixed, so what is kept is bounded. */
-function stepLines(): (step: string, at: number) => {due: boolean; leftOut: number} {
+/** Decides whether a failure is logged. Its memory is bounded, because steps are few and fixed. */
+function stepRateLimit(): (step: string, at: number) => {due: boolean; leftOut: number} {
   const lines = new Map<string, {at: number; leftOut: number}>()
   return (step, at) => {
     const last = lines.get(step)
-    // A clock that was set back must not silence a step until it has caught up.
+    // Absolute, so a clock that is set back does not extend the limit until it has caught up.
     if (last !== undefined && Math.abs(at - last.at) < STEP_FAILED_EVERY_MS) {
       last.leftOut += 1
       return {due: false, leftOut: last.leftOut}
@@ -142,7 +136,7 @@ function stepLines(): (step: string, at: number) => {due: boolean; leftOut: numb
   }
 }
 
-function wordsOf(event: BelfryEvent): string {
+function messageOf(event: BelfryEvent): string {
   if (event.name === 'submissions_paused' && !event.data.paused) return 'submissions resumed'
   return event.name.replaceAll('_', ' ')
 }

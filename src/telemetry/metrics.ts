@@ -1,20 +1,19 @@
 /**
- * The figures for Prometheus. A listener over the catalogue of events, plus what is read when scraped. Labels
- * only ever take values from fixed sets (decisions, statuses, routes of the table): never a job's name, so
- * that a hundred thousand jobs do not make a hundred thousand series. Every metric stands in
- * docs/reference/metrics.md.
+ * Metrics for Prometheus, from the catalogue of events and from gauges read at each scrape. Label values come
+ * from fixed sets (decisions, statuses, routes) and never from job names: a hundred thousand jobs must not
+ * create a hundred thousand series. docs/reference/metrics.md lists every metric.
  */
-import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {Counter, Gauge, Histogram, Registry} from 'prom-client'
 import type {BelfryEvent, EventPayloads, Events} from '../ports/events.ts'
+import {registerProcessMetrics} from './process-metrics.ts'
 
 const MS_PER_SECOND = 1000
 
-/** From a launch that is on time to one that waited for a node for minutes. */
+/** From an on-time launch to one that waited minutes for a node. */
 const LAG_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300]
 /** From `true` to a nightly export. */
 const DURATION_BUCKETS = [0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 900, 3600, 14_400, 86_400]
-/** A commit is an fsync: a fraction of a millisecond on flash, tens on a busy disk. */
+/** A commit is an fsync: a fraction of a millisecond on flash, tens of milliseconds on a busy disk. */
 const COMMIT_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5]
 const COMMIT_ITEM_BUCKETS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 1000]
 const PASS_BUCKETS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5]
@@ -22,7 +21,7 @@ const HTTP_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
-/** What the store can say cheaply when it is asked. */
+/** Totals that the store can read cheaply. */
 export interface StoreTotals {
   readonly jobs: number
   readonly running: number
@@ -32,12 +31,12 @@ export interface StoreTotals {
 
 export interface MetricsOptions {
   readonly events: Events
-  /** Asked at every scrape; when it rejects, `belfry_store_up` is 0 and the gauges it feeds are absent. */
+  /** Called at every scrape. If it rejects, `belfry_store_up` is 0 and the gauges of totals are absent. */
   readonly totals: () => Promise<StoreTotals>
   readonly version: string
 }
 
-/** One answered request. `route` is the pattern from the route table, `''` when none matched. */
+/** `route` is the pattern from the route table, `''` when none matched. */
 export interface AnsweredRequest {
   readonly method: string
   readonly route: string
@@ -47,9 +46,9 @@ export interface AnsweredRequest {
 
 export interface Metrics {
   readonly contentType: string
-  /** The text Prometheus reads. Never rejects because the store is away. */
+  /** The exposition text. It does not reject when the store is down. */
   text(): Promise<string>
-  /** Names of all metrics, for the test of the documentation. */
+  /** Names of all metrics; a test compares them with the documentation. */
   names(): readonly string[]
   answered(request: AnsweredRequest): void
   stop(): void
@@ -57,9 +56,8 @@ export interface Metrics {
 
 export function openMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry()
-  const hear = countEvents(registry)
-  const stopListening = options.events.listen(hear)
-  const stopWatching = watchProcess(registry, options.version)
+  const unsubscribe = options.events.listen(countEvents(registry))
+  const stopProcessMetrics = registerProcessMetrics(registry, options.version)
   const readTotals = storeGauges(registry, options.totals)
   const answered = countRequests(registry)
   return {
@@ -71,30 +69,30 @@ export function openMetrics(options: MetricsOptions): Metrics {
     names: () => registry.getMetricsAsArray().map((metric) => metric.name),
     answered,
     stop: () => {
-      stopListening()
-      stopWatching()
+      unsubscribe()
+      stopProcessMetrics()
     },
   }
 }
 
-type Hearers = {
+type Handlers = {
   readonly [Name in keyof EventPayloads]?: (data: EventPayloads[Name]) => void
 }
 
 function countEvents(registry: Registry): (event: BelfryEvent) => void {
-  const hearers: Hearers = {
-    ...launchHearers(registry),
-    ...executionHearers(registry),
-    ...leaderHearers(registry),
-    ...storeHearers(registry),
+  const handlers: Handlers = {
+    ...launchHandlers(registry),
+    ...executionHandlers(registry),
+    ...leaderHandlers(registry),
+    ...storeHandlers(registry),
   }
   return (event) => {
-    const heard = hearers[event.name] as ((data: BelfryEvent['data']) => void) | undefined
-    heard?.(event.data)
+    const handler = handlers[event.name] as ((data: BelfryEvent['data']) => void) | undefined
+    handler?.(event.data)
   }
 }
 
-function launchHearers(registry: Registry): Hearers {
+function launchHandlers(registry: Registry): Handlers {
   const launches = new Counter({
     name: 'belfry_launches_total',
     help: 'Decisions by decision and cause; missed times that are decided together count as one',
@@ -109,15 +107,15 @@ function launchHearers(registry: Registry): Hearers {
   })
   const pass = new Histogram({
     name: 'belfry_launch_pass_seconds',
-    help: 'Duration of one pass of the launch loop that found something due',
+    help: 'Duration of launch passes that found due work',
     buckets: PASS_BUCKETS,
     registers: [registry],
   })
   return {
     launch_decided: (data) => {
-      // A row that still waits is counted when it is decided, else it would count twice.
+      // A pending launch is counted when it is decided, so it does not count twice.
       if (data.decision === 'pending') return
-      // Not by `count`: a row that grows is told again with all it stands for.
+      // Not by `count`: a growing row is emitted again with its total count.
       launches.inc({decision: data.decision, cause: data.cause})
       if (data.decision === 'launched' && data.cause === 'schedule')
         lag.observe(Math.max(0, data.decided_at - data.scheduled_at) / MS_PER_SECOND)
@@ -128,7 +126,7 @@ function launchHearers(registry: Registry): Hearers {
   }
 }
 
-function executionHearers(registry: Registry): Hearers {
+function executionHandlers(registry: Registry): Handlers {
   const started = new Counter({
     name: 'belfry_executions_started_total',
     help: 'Executions started on this node',
@@ -162,7 +160,7 @@ function executionHearers(registry: Registry): Hearers {
   }
 }
 
-function leaderHearers(registry: Registry): Hearers {
+function leaderHandlers(registry: Registry): Handlers {
   const leader = new Gauge({
     name: 'belfry_leader',
     help: '1 while this node leads, else 0',
@@ -170,18 +168,18 @@ function leaderHearers(registry: Registry): Hearers {
   })
   const term = new Gauge({
     name: 'belfry_term',
-    help: 'The newest term this node led; 0 when it never led',
+    help: 'The newest term that this node led; 0 if it never led',
     registers: [registry],
   })
   const steps = new Counter({
     name: 'belfry_steps_failed_total',
-    help: 'Steps of the flow that failed and will be tried again, by step',
+    help: 'Steps of the flow that failed and will be retried, by step',
     labelNames: ['step'],
     registers: [registry],
   })
   const clockSteps = new Counter({
     name: 'belfry_clock_steps_total',
-    help: 'Jumps of the wall clock against the monotonic clock',
+    help: 'Steps of the wall clock against the monotonic clock',
     registers: [registry],
   })
   return {
@@ -195,7 +193,7 @@ function leaderHearers(registry: Registry): Hearers {
   }
 }
 
-function storeHearers(registry: Registry): Hearers {
+function storeHandlers(registry: Registry): Handlers {
   const seconds = new Histogram({
     name: 'belfry_store_commit_seconds',
     help: 'Duration of a commit of the store',
@@ -216,21 +214,21 @@ function storeHearers(registry: Registry): Hearers {
   }
 }
 
-/** Gauges whose truth is in the store. Answers the function that brings them up to date. */
+/** Gauges read from the store. Returns the function that updates them. */
 function storeGauges(registry: Registry, totals: () => Promise<StoreTotals>): () => Promise<void> {
   const gauge = (name: string, help: string) => new Gauge({name, help, registers: [registry]})
-  const up = gauge('belfry_store_up', '1 when the store answered this scrape, else 0')
+  const up = gauge('belfry_store_up', '1 if the store replied to this scrape, else 0')
   const gauges: Readonly<Record<keyof StoreTotals, Gauge>> = {
     jobs: gauge('belfry_jobs', 'Jobs stored'),
     running: gauge('belfry_executions_running', 'Executions running in the whole cluster'),
     pending: gauge('belfry_executions_waiting', 'Executions that wait for a slot or a backoff'),
-    undecided: gauge('belfry_launches_undecided', 'Requests and planned times not decided yet'),
+    undecided: gauge('belfry_launches_undecided', 'Requests and planned times without a decision'),
   }
   return async () => {
     const read = await totals().catch(() => null)
     up.set(read === null ? 0 : 1)
     for (const key of Object.keys(gauges) as (keyof StoreTotals)[]) {
-      // Nothing is better than yesterday's figure: an absent series can be alerted on.
+      // An absent series is better than a stale value: it can trigger an alert.
       if (read === null) gauges[key].remove()
       else gauges[key].set(read[key])
     }
@@ -240,13 +238,13 @@ function storeGauges(registry: Registry, totals: () => Promise<StoreTotals>): ()
 function countRequests(registry: Registry): (request: AnsweredRequest) => void {
   const requests = new Counter({
     name: 'belfry_http_requests_total',
-    help: 'Requests answered, by route pattern, method and status class',
+    help: 'HTTP requests, by route pattern, method and status class',
     labelNames: ['route', 'method', 'status'],
     registers: [registry],
   })
   const seconds = new Histogram({
     name: 'belfry_http_request_seconds',
-    help: 'Time to answer, by route pattern and method',
+    help: 'Duration of HTTP requests, by route pattern and method',
     labelNames: ['route', 'method'],
     buckets: HTTP_BUCKETS,
     registers: [registry],
@@ -254,93 +252,10 @@ function countRequests(registry: Registry): (request: AnsweredRequest) => void {
   return ({method, route, status, durationMs}) => {
     const labels = {
       route: route === '' ? 'unmatched' : route,
-      // A client may invent methods; it must not invent series.
+      // Clients can send any method, but must not create series.
       method: METHODS.has(method) ? method : 'other',
     }
     requests.inc({...labels, status: `${Math.floor(status / 100)}xx`})
     seconds.observe(labels, durationMs / MS_PER_SECOND)
   }
-}
-
-/*
- * What the process itself can say when it is scraped: memory, processor time, and how late its event loop
- * ran. Names follow the usual ones of the Prometheus world where there are any.
- */
-
-/** Fine enough to see a 20 ms stall, coarse enough to cost nothing. */
-const RESOLUTION_MS = 10
-const NS_PER_MS = 1_000_000
-const US_PER_SECOND = 1_000_000
-
-/**
- * Registers the figures; they are read at each scrape. Returns the function that stops watching the event
- * loop.
- */
-export function watchProcess(registry: Registry, version: string): () => void {
-  new Gauge({
-    name: 'belfry_build_info',
-    help: 'Always 1; the labels say what runs',
-    labelNames: ['version', 'node_version'],
-    registers: [registry],
-  }).set({version, node_version: process.versions.node}, 1)
-  new Gauge({
-    name: 'process_start_time_seconds',
-    help: 'Start of the process, in seconds since the epoch',
-    registers: [registry],
-  }).set(performance.timeOrigin / MS_PER_SECOND)
-  memoryGauges(registry)
-  processorCounter(registry)
-  return watchEventLoop(registry)
-}
-
-function memoryGauges(registry: Registry): void {
-  const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers: [registry],
-      collect() {
-        this.set(read())
-      },
-    })
-  gauge('process_resident_memory_bytes', 'Resident memory', () => process.memoryUsage.rss())
-  gauge('nodejs_heap_size_used_bytes', 'Heap in use', () => process.memoryUsage().heapUsed)
-  gauge(
-    'nodejs_external_memory_bytes',
-    'Memory of buffers outside the heap',
-    () => process.memoryUsage().external,
-  )
-}
-
-function processorCounter(registry: Registry): void {
-  new Counter({
-    name: 'process_cpu_seconds_total',
-    help: 'Processor time used, user and system',
-    registers: [registry],
-    collect() {
-      const {user, system} = process.cpuUsage()
-      this.reset()
-      this.inc((user + system) / US_PER_SECOND)
-    },
-  })
-}
-
-/** The histogram of the platform counts its own sampling interval as delay; what is reported is beyond it. */
-function watchEventLoop(registry: Registry): () => void {
-  const delays = monitorEventLoopDelay({resolution: RESOLUTION_MS})
-  delays.enable()
-  const beyond = (ns: number) => Math.max(0, ns / NS_PER_MS - RESOLUTION_MS) / MS_PER_SECOND
-  new Gauge({
-    name: 'belfry_event_loop_lag_seconds',
-    help: 'How late the event loop ran since the scrape before, by quantile; 1 is the maximum',
-    labelNames: ['quantile'],
-    registers: [registry],
-    collect() {
-      this.set({quantile: '0.5'}, beyond(delays.percentile(50)))
-      this.set({quantile: '0.99'}, beyond(delays.percentile(99)))
-      this.set({quantile: '1'}, beyond(delays.max))
-      delays.reset()
-    },
-  })
-  return () => void delays.disable()
 }

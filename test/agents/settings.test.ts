@@ -3,7 +3,8 @@ import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {test} from 'node:test'
-import {AGENT_OPTIONS, AGENT_SLOTS_MAX, loadAgentConfig} from '../../src/config/agent.ts'
+import {AGENT_SLOTS_MAX, loadAgentConfig} from '../../src/config/agent.ts'
+import {AGENT_OPTIONS} from '../../src/config/commands.ts'
 import {CONFIG_OPTION} from '../../src/config/options.ts'
 import type {Host} from '../../src/config/read.ts'
 import {FINISHING_PER_SLOT_MAX} from '../../src/node/runner.ts'
@@ -54,13 +55,13 @@ test('flags beat the environment, which beats the file', () => {
 })
 
 const REFUSED: readonly (readonly [readonly string[], RegExp])[] = [
-  [['--server', 'host:8080'], /^--server wants the URL of a server/],
-  [['--server', 'http://user:secret@host'], /^--server wants the URL of a server such as \S+\.$/],
-  [['--tag', 'server=true'], /^--tag may not set the tag "server"/],
-  [['--token', 'short'], /^--token is too short/],
-  [['--slots', '5000'], /^--slots of an agent is at most 4000/],
-  [['--tls-ca', 'gone.pem'], /^--tls-ca names gone\.pem, which does not exist/],
-  [['--http', '1:2'], /see belfry agent --help\.$/],
+  [['--server', 'host:8080'], /^--server must be the URL of a server/],
+  [['--server', 'http://user:secret@host'], /^--server must be the URL of a server such as \S+\.$/],
+  [['--tag', 'server=true'], /^--tag cannot set the tag "server"/],
+  [['--token', 'short'], /^--token must have at least/],
+  [['--slots', '5000'], /^--slots of an agent must be at most 4000/],
+  [['--tls-ca', 'gone.pem'], /^--tls-ca cannot be read: gone\.pem does not exist/],
+  [['--http', '1:2'], /See belfry agent --help\.$/],
 ]
 for (const [argv, sentence] of REFUSED)
   test(`${argv.join(' ')} is refused`, () => {

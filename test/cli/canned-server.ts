@@ -1,4 +1,4 @@
-/** A server that answers what a test tells it to, and remembers what it was asked. */
+/** A server with canned replies that records its requests. */
 import {createServer, type IncomingMessage, type ServerResponse} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {text} from 'node:stream/consumers'
@@ -15,7 +15,7 @@ export interface CannedServer {
   close(): Promise<void>
 }
 
-/** `answer` gets what was asked; what it does not end is ended with 404. */
+/** `answer` handles a request; if it does not end the response, the status is 404. */
 export async function cannedServer(
   answer: (asked: Asked, response: ServerResponse) => void,
 ): Promise<CannedServer> {

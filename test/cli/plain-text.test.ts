@@ -1,10 +1,10 @@
-/** What a job prints must not reach the terminal as anything but text, wherever the pieces are cut. */
+/** Control sequences in the output of jobs never reach the terminal, wherever chunks are split. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import fc from 'fast-check'
 import {oneLine, PlainText} from '../../src/cli/sanitize.ts'
 
-/** What was written and what may be shown. */
+/** Written text and shown text. */
 const ROWS: readonly (readonly [written: string, shown: string])[] = [
   ['plain text\n\twith tab', 'plain text\n\twith tab'],
   ['grüße 日本 🎉', 'grüße 日本 🎉'],
@@ -21,7 +21,7 @@ const ROWS: readonly (readonly [written: string, shown: string])[] = [
   ['\u009b31mred', 'red'],
   ['\u009d0;title\u009cx', 'x'],
   ['\u0090q\u001b\\x', 'x'],
-  ['bell\u0007 back\b\b over\rwritten', 'bell back overwritten'],
+  ['beep\u0007 back\b\b over\rwritten', 'beep back overwritten'],
   ['nul\0 delete\u007f next\u0085line', 'nul delete nextline'],
   ['\u001b]0;never ended\nnext line', '\nnext line'],
   ['\u001b[31', ''],
@@ -38,7 +38,7 @@ for (const [written, shown] of ROWS)
     assert.equal(bitByBit, shown, 'cut everywhere')
   })
 
-test('no control character but newline and tab ever comes through', () => {
+test('control characters other than newline and tab are removed', () => {
   const any = fc.string({
     unit: fc.constantFrom('\u001b', '[', ']', '\\', 'm', 'x', '\u0007', '\u009b', '\n', '\0', '\t'),
   })

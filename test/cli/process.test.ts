@@ -1,4 +1,4 @@
-/** The program as a process: how it starts, what it says where, how it ends. */
+/** The program as a process: start, output streams, signals and exit codes. */
 import assert from 'node:assert/strict'
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -26,10 +26,10 @@ afterEach(async () => {
   await rm(directory, {recursive: true, force: true})
 })
 
-/** What one start has compiled the next ones find again. */
+/** Compile cache shared by all starts. */
 const COMPILED = join(ROOT, 'node_modules', '.cache', 'compiled')
 
-/** Nothing of the environment the tests run in decides how it starts. */
+/** An environment without the variables that would influence the start. */
 function environment(more: Record<string, string> = {}): NodeJS.ProcessEnv {
   const kept = Object.entries(process.env).filter(([name]) => !/^(BELFRY|NODE)_/.test(name))
   return {...Object.fromEntries(kept), NODE_COMPILE_CACHE: COMPILED, ...more}
@@ -74,7 +74,7 @@ const server = (...flags: readonly string[]) =>
   start([BIN, 'server', '--http', '127.0.0.1:0', '--data', join(directory, 'data'), ...flags])
 
 for (const signal of ['SIGTERM', 'SIGINT'] as const)
-  test(`a server says one line when it is ready, and ends in order at ${signal}`, async () => {
+  test(`a server prints one line when it is ready and shuts down gracefully at ${signal}`, async () => {
     const child = server()
     const line = await readyLine(child)
     const url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0]
@@ -83,13 +83,13 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const)
     assert.deepEqual(await jobs.json(), [])
     const end = ended(child)
     child.kill(signal)
-    // As npm does with a Ctrl-C that the terminal has delivered already: the same one again.
+    // npm forwards a Ctrl-C that the terminal has already delivered.
     child.kill(signal)
     const {code, out} = await end
     assert.deepEqual([code, out], [0, ''], 'nothing more on standard output')
   })
 
-test('the log is JSON on standard error where no person looks', async () => {
+test('the log is JSON if standard error is not a terminal', async () => {
   const child = server('--log-level', 'debug')
   await readyLine(child)
   const end = ended(child)
@@ -98,7 +98,7 @@ test('the log is JSON on standard error where no person looks', async () => {
   for (const line of lines) assert.equal(typeof (JSON.parse(line) as {msg: unknown}).msg, 'string')
 })
 
-test('what a start is refused for is one sentence with a code of its own', async () => {
+test('a failed start prints one message and exits with its code', async () => {
   const taken = createServer()
   await new Promise<void>((resolve) => {
     taken.listen(0, '127.0.0.1', resolve)
@@ -118,12 +118,8 @@ test('what a start is refused for is one sentence with a code of its own', async
       /^belfry: .*no address of this machine.*\n$/,
     ],
     [['--bogus'], 2, /^belfry: Unknown option '--bogus'.*\n$/],
-    [['--slots', 'many'], 2, /^belfry: --slots wants a whole number.*\n$/],
-    [
-      ['--http', '0.0.0.0:0'],
-      2,
-      /^belfry: --http 0\.0\.0\.0:0 can be reached by other machines.*\n$/,
-    ],
+    [['--slots', 'many'], 2, /^belfry: --slots must be a whole number.*\n$/],
+    [['--http', '0.0.0.0:0'], 2, /^belfry: --http 0\.0\.0\.0:0 requires a token: .*\n$/],
   ]
   try {
     for (const [argv, code, says] of rows) {
@@ -136,7 +132,7 @@ test('what a start is refused for is one sentence with a code of its own', async
   }
 })
 
-test('a second server on the same data directory is refused, the first goes on', async () => {
+test('a second server on the same data directory fails, and the first keeps running', async () => {
   const first = server()
   const url = /http:\S+/.exec(await readyLine(first))![0]
   const second = await ended(server('--log-level', 'silent'))
@@ -145,38 +141,38 @@ test('a second server on the same data directory is refused, the first goes on',
   assert.equal((await fetch(`${url}/livez`)).status, 200)
 })
 
-test('help of the server lists its flags', async () => {
+test('server --help lists the flags', async () => {
   const {code, out} = await ended(start([BIN, 'server', '--help']))
   assert.equal(code, 0)
   assert.match(out, /^Usage: belfry server /)
   assert.match(out, /--keep-output-bytes <size>/)
 })
 
-test('a command that nobody answers ends with 1 and a sentence', async () => {
+test('a client command without a server fails with code 1 and one message', async () => {
   const child = start([MAIN, 'busy', '--server', 'http://127.0.0.1:1'])
   const {code, err} = await ended(child)
   assert.equal(code, 1)
-  assert.match(err, /^belfry: No server answers at http:\/\/127\.0\.0\.1:1 [^\n]+\n$/)
+  assert.match(err, /^belfry: Cannot connect to a server at http:\/\/127\.0\.0\.1:1 [^\n]+\n$/)
 })
 
-test('standard output that is closed early is no failure', async () => {
+test('a closed standard output is not a failure', async () => {
   const child = start([BIN, '--help'])
   child.stdout!.destroy()
   const [code] = (await once(child, 'exit')) as [number]
   assert.equal(code, 0)
 })
 
-/** Makes the process believe it is an old Node, as `bin/belfry.js` sees it. */
+/** Makes `bin/belfry.js` see an old Node version. */
 const OLD_NODE = `data:text/javascript,Object.defineProperty(process,'version',{value:'v20.1.0'})`
 
-test('under an old Node the program hands over to the one that npm brought, with its exit code', async () => {
+test('under an old Node, the Node of npm runs the program and determines the exit code', async () => {
   const version = await ended(start(['--import', OLD_NODE, BIN, 'version']))
   assert.deepEqual([version.code, version.err], [0, ''])
   assert.match(version.out, /^\d+\.\d+\.\d+\n$/)
   assert.equal((await ended(start(['--import', OLD_NODE, BIN, 'bogus']))).code, 2)
 })
 
-test('signals, and the death of the one that handed over, reach the server', async () => {
+test('signals and the death of the launcher reach the server', async () => {
   const argv = [
     '--import',
     OLD_NODE,
@@ -187,10 +183,10 @@ test('signals, and the death of the one that handed over, reach the server', asy
     '--data',
     join(directory, 'data'),
   ]
-  const told = start(argv)
-  await readyLine(told)
-  const end = ended(told)
-  told.kill('SIGTERM')
+  const signalled = start(argv)
+  await readyLine(signalled)
+  const end = ended(signalled)
+  signalled.kill('SIGTERM')
   assert.equal((await end).code, 0)
   const killed = start(argv)
   const url = /http:\S+/.exec(await readyLine(killed))![0]
@@ -200,7 +196,7 @@ test('signals, and the death of the one that handed over, reach the server', asy
   await assert.rejects(fetch(`${url}/livez`))
 })
 
-test('where there is no fitting Node at all, one sentence says what to do', async () => {
+test('without a suitable Node, the error says what to do', async () => {
   await mkdir(join(directory, 'bin'))
   await copyFile(BIN, join(directory, 'bin', 'belfry.js'))
   await writeFile(join(directory, 'package.json'), '{"type":"module"}')
@@ -209,12 +205,12 @@ test('where there is no fitting Node at all, one sentence says what to do', asyn
   assert.deepEqual([alone.code, alone.out], [1, ''])
   assert.match(
     alone.err,
-    /^belfry: this is Node v20\.1\.0, but Belfry needs Node 26 or newer; run "npm ci" [^\n]+\n$/,
+    /^belfry: Belfry requires Node 26 or newer, but this is Node v20\.1\.0\. Run "npm ci" [^\n]+\n$/,
   )
-  // One that is there but does not run is said so, not trusted.
+  // A Node that does not run is reported.
   await mkdir(join(directory, 'node_modules', '.bin'), {recursive: true})
   await symlink('/bin/false', join(directory, 'node_modules', '.bin', 'node'))
   const broken = await ended(start(argv))
   assert.equal(broken.code, 1)
-  assert.match(broken.err, /node does not run: /)
+  assert.match(broken.err, /node cannot run: /)
 })

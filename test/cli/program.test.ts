@@ -1,7 +1,4 @@
-/**
- * The commands against a server that answers what the test says: what they ask, what they print, how they
- * fail.
- */
+/** The client commands against a server with canned replies: their requests, their output, their failures. */
 import assert from 'node:assert/strict'
 import {mkdtemp, readdir, readFile, rm, stat, writeFile} from 'node:fs/promises'
 import type {ServerResponse} from 'node:http'
@@ -110,11 +107,11 @@ async function run(
     },
     version: '1.2.3',
     serverCommand: new Command('server').description('Start a server.'),
-    restoreImage: (image, dataDirectory) =>
+    restoreBackup: (backup, dataDirectory) =>
       Promise.resolve(
-        image === 'good'
+        backup === 'good'
           ? {ok: true}
-          : {ok: false, problem: `There is no image ${image} for ${dataDirectory}.`},
+          : {ok: false, problem: `There is no backup ${backup} for ${dataDirectory}.`},
       ),
     migrateStore: ({from, to}) =>
       Promise.resolve({ok: false, problem: `${from} is not ${to}.`, isUsage: to === 'usage'}),
@@ -128,7 +125,7 @@ function answers(value: unknown, headers: Record<string, string> = {}): void {
 
 const lines = () => server.asked.map((asked) => asked.line)
 
-test('jobs list is a table; machines get what the API gave', async () => {
+test('jobs list prints a table, or the JSON of the API with --json', async () => {
   answers([JOB, {...JOB, name: 'child', parent_job: 'backup', schedule: '', disabled: true}], {
     'x-total-count': '9',
   })
@@ -144,10 +141,14 @@ test('jobs list is a table; machines get what the API gave', async () => {
   assert.deepEqual(lines(), ['GET /v1/jobs?q=a+b&status=failed&_end=2'])
   const forMachines = await run(['--json', 'jobs', 'list'])
   assert.equal((JSON.parse(forMachines.out) as unknown[]).length, 2)
-  assert.deepEqual(await run(['jobs', 'list', '--json']), forMachines, 'wherever the option stands')
+  assert.deepEqual(
+    await run(['jobs', 'list', '--json']),
+    forMachines,
+    '--json works in any position',
+  )
 })
 
-test('jobs show tells what is set', async () => {
+test('jobs show omits unset fields', async () => {
   answers(JOB)
   const {out} = await run(['jobs', 'show', 'backup'])
   assert.match(out, /^display name {2}Nightly backup$/m)
@@ -156,7 +157,7 @@ test('jobs show tells what is set', async () => {
   assert.doesNotMatch(out, /^tags/m)
 })
 
-test('jobs apply stores parents first and shows what the server warns of', async () => {
+test('jobs apply stores parents first and prints warnings of the server', async () => {
   const file = join(directory, 'jobs.json')
   await writeFile(file, JSON.stringify([{name: 'b', parent_job: 'a'}, {name: 'a'}]))
   answer = ({body}, response) =>
@@ -176,7 +177,7 @@ test('jobs apply stores parents first and shows what the server warns of', async
   assert.equal(server.asked[0]!.headers['content-type'], 'application/json')
 })
 
-test('jobs apply says which of several jobs was refused', async () => {
+test('jobs apply names the job that the server rejects', async () => {
   const file = join(directory, 'jobs.json')
   await writeFile(file, JSON.stringify([{name: 'a'}, {name: 'b', retries: -1}, {name: 'c'}]))
   answer = ({body}, response) => {
@@ -190,7 +191,7 @@ test('jobs apply says which of several jobs was refused', async () => {
   assert.equal(ran.err, 'belfry: b: retries: must be an integer from 0 to 100\n')
 })
 
-test('jobs apply takes one job from standard input', async () => {
+test('jobs apply reads one job from standard input', async () => {
   answer = ({body}, response) => json(response, 201, {...JOB, ...(JSON.parse(body) as object)})
   assert.equal(
     (await run(['jobs', 'apply', '-f', '-'], {input: '{"name":"x"}'})).out,
@@ -199,11 +200,11 @@ test('jobs apply takes one job from standard input', async () => {
 })
 
 for (const [content, says] of [
-  ['{', /jobs\.json is not JSON: /],
-  ['[1]', /jobs\.json must hold a job, or a list of jobs/],
-  ['"text"', /must hold a job/],
+  ['{', /jobs\.json must be JSON: /],
+  ['[1]', /jobs\.json must contain a job, or a list of jobs/],
+  ['"text"', /must contain a job/],
 ] as const)
-  test(`jobs apply refuses a file with ${content}`, async () => {
+  test(`jobs apply rejects a file with ${content}`, async () => {
     const file = join(directory, 'jobs.json')
     await writeFile(file, content)
     const ran = await run(['jobs', 'apply', '-f', file])
@@ -212,7 +213,7 @@ for (const [content, says] of [
     assert.deepEqual(lines(), [])
   })
 
-test('the small commands about jobs ask for the right thing and say what happened', async () => {
+test('jobs run, toggle and delete send the right request and print the result', async () => {
   answer = ({line}, response) =>
     json(response, 200, {...JOB, disabled: line.endsWith('/toggle')}, {'x-launch-id': '12'})
   assert.equal(
@@ -228,7 +229,7 @@ test('the small commands about jobs ask for the right thing and say what happene
   ])
 })
 
-test('planned times are shown one a line', async () => {
+test('planned times are printed one per line', async () => {
   answers({schedule: '@hourly', timezone: 'UTC', next: ['2026-03-01T13:00:00.000Z']})
   assert.equal(
     (await run(['jobs', 'next', 'backup', '--count', '1'])).out,
@@ -243,7 +244,7 @@ test('planned times are shown one a line', async () => {
   ])
 })
 
-test('the ledger shows why a time did not run', async () => {
+test('jobs launches shows why a planned time did not run', async () => {
   const row = {
     group: 3,
     job_name: 'backup',
@@ -263,7 +264,7 @@ test('the ledger shows why a time did not run', async () => {
   assert.match(out, /^3 +S +schedule +launched +4 +12-tower-1 running$/m)
 })
 
-test('runs and busy are tables without output', async () => {
+test('runs list and busy are tables and do not request output', async () => {
   answers([EXECUTION])
   assert.match(
     (await run(['runs', 'list', 'backup'])).out,
@@ -279,7 +280,7 @@ test('runs and busy are tables without output', async () => {
   ])
 })
 
-test('a late result is shown where there is one', async () => {
+test('a late result is shown only if there is one', async () => {
   const LOST = {...EXECUTION, status: 'lost', late_result: 'succeeded, exit status 0'}
   answers([LOST, EXECUTION])
   assert.match(
@@ -297,7 +298,7 @@ test('a late result is shown where there is one', async () => {
   assert.doesNotMatch((await run(['runs', 'show', 'backup', '12-tower-1'])).out, /late/)
 })
 
-test('output is shown without control sequences, unless raw is asked for', async () => {
+test('output is printed without control sequences, except with --raw', async () => {
   answers(EXECUTION)
   assert.match((await run(['runs', 'show', 'backup', '12-tower-1'])).out, /\n\nso far\n$/)
   answer = (_asked, response) => void response.end('a\u001b[31mb\n')
@@ -309,7 +310,7 @@ test('output is shown without control sequences, unless raw is asked for', async
 const event = (name: string, data: unknown, id = '') =>
   `${id === '' ? '' : `id: ${id}\n`}event: ${name}\ndata: ${JSON.stringify(data)}\n\n`
 
-test('following goes on where a broken connection broke off, and ends with how the run ended', async () => {
+test('--follow resumes a lost connection at its position and prints the final status', async () => {
   let calls = 0
   answer = ({headers}, response) => {
     calls += 1
@@ -333,7 +334,7 @@ test('following goes on where a broken connection broke off, and ends with how t
   })
 })
 
-test('following an execution that is not there, or gone meanwhile, is told and not tried again', async () => {
+test('--follow reports an unknown or deleted execution without retries', async () => {
   const unknown = {detail: 'There is no such execution.'}
   answer = (_asked, response) => json(response, 404, unknown)
   const ran = await run(['runs', 'output', 'backup', 'x', '-f'])
@@ -349,17 +350,17 @@ test('following an execution that is not there, or gone meanwhile, is told and n
   assert.equal(server.asked.length, 3)
 })
 
-test('following gives up when nothing comes any more', async () => {
+test('--follow gives up after too many lost connections', async () => {
   answer = ({headers}, response) =>
     headers['last-event-id'] === undefined
       ? void response.end(event('output', {offset: 0, text: 'a'}, '1'))
       : void response.destroy()
   const ran = await run(['runs', 'output', 'backup', 'x', '-f'])
   assert.deepEqual([ran.code, ran.out], [1, 'a'])
-  assert.match(ran.err, /broke off too often/)
+  assert.match(ran.err, /lost too often/)
 })
 
-test('cancel says whether it is done or begun', async () => {
+test('cancel prints whether the execution is cancelled or being cancelled', async () => {
   answers({...EXECUTION, status: 'cancelled'})
   assert.equal(
     (await run(['runs', 'cancel', 'backup', '12-tower-1'])).out,
@@ -368,12 +369,12 @@ test('cancel says whether it is done or begun', async () => {
   answers(EXECUTION)
   assert.equal(
     (await run(['runs', 'cancel', 'backup', '12-tower-1'])).out,
-    '12-tower-1 is being ended\n',
+    '12-tower-1 is being cancelled\n',
   )
   assert.equal(lines()[0], 'POST /v1/jobs/backup/executions/12-tower-1/cancel')
 })
 
-test('status, members, pause and leave', async () => {
+test('status, members, pause and leave print the reply', async () => {
   answers({agent: {name: 'tower'}, gossip: {alive: '1'}, serf: {}, tags: {a: 'b'}})
   assert.equal(
     (await run(['status'])).out,
@@ -404,15 +405,15 @@ test('status, members, pause and leave', async () => {
   ])
 })
 
-test('a member is removed by its name, whatever it is', async () => {
+test('a member with any name can be removed', async () => {
   answers({Name: 'a b', Status: 4, statusText: 'failed', Tags: {}})
   const {out} = await run(['members', 'remove', 'a b'])
-  assert.equal(out, 'removed a b, which had failed\n')
+  assert.equal(out, 'removed a b (status was failed)\n')
   assert.equal(lines()[0], 'DELETE /v1/members/a%20b')
   assert.equal((await run(['members', 'remove'])).code, 2)
 })
 
-test('restore sends the file as a part and shows a line a job', async () => {
+test('restore uploads the file and prints one line per job', async () => {
   const file = join(directory, 'all.json')
   await writeFile(file, '[{"name":"a"}]')
   answers(['success create a'])
@@ -426,20 +427,20 @@ test('restore sends the file as a part and shows a line a job', async () => {
   )
 })
 
-test('a backup is saved whole, private, and never over an existing file', async () => {
+test('a backup is complete and private, and never overwrites a file', async () => {
   answer = (_asked, response) => void response.end('image')
   const file = join(directory, 'b.sqlite')
-  assert.match((await run(['backup', file])).out, /^saved .*b\.sqlite \(0\.0 MiB\)\n$/)
+  assert.match((await run(['backup', file])).out, /^saved .*b\.sqlite \(5 B\)\n$/)
   assert.equal(await readFile(file, 'utf8'), 'image')
   assert.equal((await stat(file)).mode & 0o777, 0o600)
   const again = await run(['backup', file])
   assert.equal(again.code, 1)
-  assert.match(again.err, /b\.sqlite is there already\.\n$/)
+  assert.match(again.err, /b\.sqlite already exists\.\n$/)
   assert.equal((await run(['backup', '-'])).out, 'image')
   assert.deepEqual(await readdir(directory), ['b.sqlite'])
 })
 
-test('a backup that breaks off leaves nothing behind', async () => {
+test('an interrupted backup leaves no file', async () => {
   answer = (_asked, response) => {
     response.writeHead(200, {'content-length': '100'})
     response.write('half an image', () => response.destroy())
@@ -454,12 +455,12 @@ test('restore-store needs no server', async () => {
   const ran = await run(['restore-store', 'good', '--data', 'd'], {
     env: {BELFRY_SERVER: 'nonsense'},
   })
-  assert.deepEqual(ran, {code: 0, out: 'd holds the store; start it with --data d\n', err: ''})
+  assert.deepEqual(ran, {code: 0, out: 'restored to d; start the server with --data d\n', err: ''})
   const refused = await run(['restore-store', 'bad', '--data', 'd'])
-  assert.deepEqual(refused, {code: 1, out: '', err: 'belfry: There is no image bad for d.\n'})
+  assert.deepEqual(refused, {code: 1, out: '', err: 'belfry: There is no backup bad for d.\n'})
 })
 
-test('the token comes from the flag, its file, or the environment, and travels as a header', async () => {
+test('the token comes from flag, file or environment, and is sent as a header', async () => {
   answers([])
   const file = join(directory, 'token')
   await writeFile(file, 'from-file\n')
@@ -475,7 +476,7 @@ test('the token comes from the flag, its file, or the environment, and travels a
   assert.equal(await shown([]), undefined)
 })
 
-test('the address may hold a path, a slash, or the version prefix', async () => {
+test('the server URL may have a path, a trailing slash or the version prefix', async () => {
   answers([])
   for (const suffix of ['', '/', '/v1', '/v1/', '/under/proxy/']) {
     const ran = await run(['--server', `${server.url}${suffix}`, 'busy'])
@@ -485,22 +486,22 @@ test('the address may hold a path, a slash, or the version prefix', async () => 
   assert.equal(lines().at(-1), 'GET /under/proxy/v1/busy?output_size_limit=0')
 })
 
-/** How the server refuses, and the one sentence that is printed. */
+/** Error responses of the server and the printed message. */
 const REFUSALS: readonly (readonly [status: number, body: string, sentence: string])[] = [
   [404, '{"detail":"There is no job named \\"x\\"."}', 'There is no job named "x".'],
   [400, 'Job validation failed: name: is required\n', 'Job validation failed: name: is required'],
   [
     401,
     '{"detail":"A token is required."}',
-    'A token is required. Give a token with --token-file, --token or BELFRY_TOKEN.',
+    'A token is required. Set a token with --token-file, --token or BELFRY_TOKEN.',
   ],
-  [500, '', 'The server answered 500.'],
-  [502, '{"other":1}', 'The server answered 502.'],
+  [500, '', 'The server responded with 500.'],
+  [502, '{"other":1}', 'The server responded with 502.'],
   [503, 'a\u001b[31m\nb', 'a b'],
 ]
 
 for (const [code, body, sentence] of REFUSALS)
-  test(`an answer ${code} ${JSON.stringify(body)} is one sentence`, async () => {
+  test(`a response ${code} ${JSON.stringify(body)} is printed as one message`, async () => {
     answer = (_asked, response) => {
       response.writeHead(code)
       response.end(body)
@@ -508,16 +509,16 @@ for (const [code, body, sentence] of REFUSALS)
     assert.deepEqual(await run(['busy']), {code: 1, out: '', err: `belfry: ${sentence}\n`})
   })
 
-test('no server, no JSON, no URL: one sentence each', async () => {
+test('an unreachable server, a foreign server and an invalid URL are explained', async () => {
   answer = (_asked, response) => void response.end('<html>')
   assert.match(
     (await run(['busy'])).err,
-    /^belfry: http:\/\/\S+ did not answer with JSON; is it a Belfry server\?\n$/,
+    /^belfry: The response of http:\/\/\S+ is not JSON\. Check that it is a Belfry server\.\n$/,
   )
   for (const server of ['ftp://x', 'nonsense']) {
     const wrong = await run(['--server', server, 'status'])
     assert.deepEqual([wrong.code, wrong.out], [2, ''])
-    assert.match(wrong.err, /^belfry: --server wants a URL such as/)
+    assert.match(wrong.err, /^belfry: --server must be a URL such as/)
   }
   const gone = await cannedServer(() => {})
   await gone.close()
@@ -525,11 +526,11 @@ test('no server, no JSON, no URL: one sentence each', async () => {
   assert.equal(ran.code, 1)
   assert.match(
     ran.err,
-    /^belfry: No server answers at http:\S+ \(ECONNREFUSED\); start one with "belfry server"/,
+    /^belfry: Cannot connect to a server at http:\S+ \(ECONNREFUSED\)\. Start one with "belfry server"/,
   )
 })
 
-test('a redirect is not followed with the token', async () => {
+test('a redirect is not followed, so it cannot receive the token', async () => {
   answer = (_asked, response) => {
     response.writeHead(302, {location: 'http://elsewhere.invalid/'})
     response.end()
@@ -538,7 +539,7 @@ test('a redirect is not followed with the token', async () => {
   assert.equal(server.asked.length, 1)
 })
 
-test('help and version go to standard output, slips to standard error with code 2', async () => {
+test('help and version go to standard output, usage errors to standard error with code 2', async () => {
   assert.deepEqual(await run(['version']), {code: 0, out: '1.2.3\n', err: ''})
   assert.deepEqual(await run(['--version']), {code: 0, out: '1.2.3\n', err: ''})
   const help = await run(['--help'])
@@ -547,22 +548,22 @@ test('help and version go to standard output, slips to standard error with code 
   const bare = await run([])
   assert.deepEqual([bare.code, bare.out], [2, ''])
   for (const [argv, says] of [
-    [['bogus'], /^belfry: Unknown command 'bogus'; see belfry --help\.\n$/],
+    [['bogus'], /^belfry: Unknown command 'bogus'\. See belfry --help\.\n$/],
     [['agent'], /^belfry: Unknown command 'agent'/],
     [
       ['--json', 'server'],
-      /^belfry: Options of server stand after it, as in belfry server --data DIR;/,
+      /^belfry: Options of server must follow its name, as in belfry server --data DIR\. See/,
     ],
-    [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'; see belfry jobs --help\.\n$/],
+    [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'\. See belfry jobs --help\.\n$/],
     [['busy', '--bogus'], /^belfry: Unknown option '--bogus'/],
     [['jobs', 'show'], /^belfry: Missing required argument 'name'/],
     [
       ['jobs', 'show', 'a', 'b'],
-      /^belfry: Too many arguments for 'show'.* a, b; see belfry jobs show --help\.\n$/,
+      /^belfry: Too many arguments for 'show'.* a, b\. See belfry jobs show --help\.\n$/,
     ],
-    [['members', 'remove'], /; see belfry members remove --help\.\n$/],
-    [['members', 'remove', 'a', '--now'], /; see belfry members remove --help\.\n$/],
-    [['migrate', '--from', 'a'], /; see belfry migrate --help\.\n$/],
+    [['members', 'remove'], /\. See belfry members remove --help\.\n$/],
+    [['members', 'remove', 'a', '--now'], /\. See belfry members remove --help\.\n$/],
+    [['migrate', '--from', 'a'], /\. See belfry migrate --help\.\n$/],
     [['migrate', '--from', 'a', '--to', 'usage'], /^belfry: a is not usage\.\n$/],
     [['jobs', 'apply'], /^belfry: Required option '-f, --file <file>' not specified/],
   ] as const) {

@@ -1,15 +1,15 @@
-/** What is seen of a long command: a line drawn over for a person, a few lines in a log. */
+/** Progress of a long command: a redrawn line on a terminal, a few lines in a log. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {ProgressLine} from '../../src/cli/format.ts'
+import {ProgressLine} from '../../src/cli/terminal.ts'
 
-/** Shows an amount of work done at each of the times, ms. */
+/** The output for progress at each of the times, in ms. */
 function shown(isWatched: boolean, times: readonly number[]): string {
   let text = ''
   let now = 0
   const terminal = {err: (piece: string) => void (text += piece), progress: isWatched}
   const line = new ProgressLine(terminal, {monotonicMs: () => now})
-  line.say('looking')
+  line.print('looking')
   for (const at of times) {
     now = at
     line.show({what: 'jobs', done: at, total: 10_000})
@@ -19,7 +19,7 @@ function shown(isWatched: boolean, times: readonly number[]): string {
   return text
 }
 
-test('a person sees one line, drawn ten times a second at most, and gone at the end', () => {
+test('a terminal shows one line, redrawn at most ten times per second and cleared at the end', () => {
   const clear = '\r\u001b[K'
   const bar = (filled: number) => `[${'#'.repeat(filled)}${'-'.repeat(24 - filled)}]`
   const drawn = [
@@ -33,12 +33,12 @@ test('a person sees one line, drawn ten times a second at most, and gone at the 
   assert.equal(shown(true, [0, 50, 99, 100, 199, 5_000, 10_000]), drawn.join(clear))
 })
 
-test('a log gets a line every five seconds', () => {
+test('a log has a line every five seconds', () => {
   const lines = ['looking', '0 of 10,000 jobs', '5,000 of 10,000 jobs', '10,000 of 10,000 jobs', '']
   assert.equal(shown(false, [0, 100, 4_999, 5_000, 9_999, 10_000]), lines.join('\n'))
 })
 
-test('nothing to do is done', () => {
+test('progress of nothing is complete', () => {
   let text = ''
   const terminal = {err: (piece: string) => void (text += piece), progress: true}
   new ProgressLine(terminal, {monotonicMs: () => 0}).show({what: 'members', done: 0, total: 0})

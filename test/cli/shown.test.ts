@@ -1,15 +1,16 @@
-/** How answers look: tables, facts, times. */
+/** Output formats: tables, facts, times. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {stripVTControlCharacters} from 'node:util'
 import {parentsFirst} from '../../src/cli/commands/jobs.ts'
-import {duration, facts, relative, status, table} from '../../src/cli/format.ts'
+import {duration, facts, relative, table} from '../../src/cli/format.ts'
+import {status} from '../../src/cli/terminal.ts'
 
 const PLAIN = {colours: false}
 const COLOURED = {colours: true}
 const ESCAPE = '\u001b'
 
-test('columns are as wide as their widest cell; colours take no room; lines end where text does', () => {
+test('columns are as wide as their widest cell, without counting colours or trailing blanks', () => {
   const columns = [
     {title: 'A', text: (row: string[]) => row[0]!},
     {
@@ -32,7 +33,7 @@ test('columns are as wide as their widest cell; colours take no room; lines end 
   assert.equal(table(PLAIN, columns, [], 'none'), 'none\n')
 })
 
-test('without colours nothing but text is written', () => {
+test('without colours, the output is plain text', () => {
   assert.equal(status(PLAIN, 'failed'), 'failed')
   assert.equal(status(COLOURED, 'unheard of'), 'unheard of')
   assert.equal(
@@ -44,7 +45,7 @@ test('without colours nothing but text is written', () => {
   )
 })
 
-test('a text from elsewhere cannot leave its cell', () => {
+test('untrusted text cannot leave its table cell', () => {
   const columns = [{title: 'T', text: (row: string) => row}]
   assert.equal(table(PLAIN, columns, ['one\ntwo\u001b[2J'], ''), 'T\none two\n')
 })
@@ -65,14 +66,14 @@ const TIMES: readonly (readonly [time: string | null, expected: string])[] = [
 for (const [time, expected] of TIMES)
   test(`at noon, ${time} is ${expected}`, () => assert.equal(relative(time, NOW), expected))
 
-test('a duration is told only when both ends are known', () => {
+test('a duration is shown only if start and end are known', () => {
   const start = '2026-03-01T12:00:00.000Z'
   assert.equal(duration(start, '2026-03-01T12:00:00.250Z'), '250ms')
   assert.equal(duration(start, '2026-03-01T12:01:30.000Z'), '1m30s')
   assert.equal(duration(start, '0001-01-01T00:00:00Z'), '-')
 })
 
-test('parents are stored before their dependents, otherwise the order of the file holds', () => {
+test('parents come before their dependents, otherwise the order of the file is kept', () => {
   const job = (name: string, parent?: string) => ({name, parent_job: parent})
   const names = (jobs: readonly Readonly<Record<string, unknown>>[]) =>
     parentsFirst(jobs).map((one) => one['name'])

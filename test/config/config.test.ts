@@ -1,4 +1,4 @@
-/** What a server may be told, and how it refuses the rest: always in one sentence that says what to do. */
+/** Settings of a server, and the error message for each invalid setting. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {assertLimits, checkedLimits, LIMITS} from '../../src/config/limits.ts'
@@ -40,7 +40,7 @@ function refused(argv: readonly string[], env: Env = {}, machine = host()): stri
   return loaded.problem
 }
 
-test('without a word, a server for this machine', () => {
+test('without settings, a server serves this machine only', () => {
   const {limits, ...config} = accepted([])
   assert.deepEqual(config, {
     http: {host: '127.0.0.1', port: 8080, loopback: true},
@@ -76,13 +76,13 @@ test('without a word, a server for this machine', () => {
   assert.equal(limits.bodyBytesMax, LIMITS.bodyBytesMax.value)
 })
 
-test('the configuration is frozen to its depth', () => {
+test('the configuration is deeply frozen', () => {
   const config = accepted(['--tag', 'a=b'])
   for (const part of [config, config.http, config.tags, config.allowHosts, config.limits])
     assert.ok(Object.isFrozen(part))
 })
 
-test('few cores still give sixteen slots', () => {
+test('a machine with one core has sixteen slots', () => {
   assert.equal(accepted([], {}, host({}, {cores: 1})).slots, 16)
 })
 
@@ -96,11 +96,11 @@ for (const [name, expected] of [
     assert.equal(accepted([], {}, host({}, {name})).nodeName, expected)
   })
 
-test('a host whose zone nobody knows counts in UTC', () => {
+test('a host with an unknown time zone uses UTC', () => {
   assert.equal(accepted([], {}, host({}, {timezone: 'Etc/Unknown'})).timezone, 'UTC')
 })
 
-/** One way to write each setting, and what it becomes. */
+/** One text for each setting, and its value. */
 const WRITTEN: readonly (readonly [
   option: string,
   text: string,
@@ -142,14 +142,14 @@ const WRITTEN: readonly (readonly [
   ['log-level', 'debug', (c) => c.logLevel, 'debug'],
 ]
 
-test('every setting but the certificate has a row here', () => {
+test('every setting except the certificate has a row in this table', () => {
   const rows = WRITTEN.map(([option]) => option)
   const missing = OPTIONS.map((option) => option.name).filter((name) => !rows.includes(name))
   assert.deepEqual(missing, ['tls-cert', 'tls-key'])
 })
 
 for (const [option, text, read, expected] of WRITTEN)
-  test(`${option} can be written as a flag, in the environment, and in the file`, () => {
+  test(`${option} can be set by flag, environment and file`, () => {
     const files = {
       '/home/keeper/token': `${TOKEN}\n`,
       '/home/keeper/c.yaml': `${option}: '${text}'\n`,
@@ -166,7 +166,7 @@ for (const [option, text, read, expected] of WRITTEN)
     )
   })
 
-test('a flag beats the environment, which beats the file', () => {
+test('a flag overrides the environment, which overrides the file', () => {
   const files = {'/home/keeper/c.yaml': 'slots: 1\nkeep-days: 1\ntag: [a=file]\nname: file\n'}
   const config = accepted(
     ['--config=c.yaml', '--slots', '3', '--tag', 'a=flag', '--tag', 'b=flag'],
@@ -179,7 +179,7 @@ test('a flag beats the environment, which beats the file', () => {
   assert.deepEqual(config.tags, {a: 'flag', b: 'flag'}, 'lists are taken whole')
 })
 
-test('repeatable settings are lists: commas in the environment, sequences or a map in the file', () => {
+test('repeatable settings are comma-separated in the environment, sequences or a map in the file', () => {
   assert.deepEqual(accepted([], {BELFRY_TAG: 'a=1, b=2'}).tags, {a: '1', b: '2'})
   const file = (text: string) => accepted(['--config', 'c'], {}, host({'/home/keeper/c': text}))
   assert.deepEqual(file('tag: {a: 1, b: 010}').tags, {a: '1', b: '010'})
@@ -190,12 +190,12 @@ test('repeatable settings are lists: commas in the environment, sequences or a m
   assert.deepEqual(file('# nothing but a comment\n').tags, {})
 })
 
-test('a switch can be switched off again', () => {
+test('the environment can switch off a switch that the file sets', () => {
   const files = {'/home/keeper/c': 'no-run: true\n'}
   assert.equal(accepted(['--config', 'c'], {BELFRY_NO_RUN: 'false'}, host(files)).run, true)
 })
 
-test('variables of the prefix that are no setting are pointed out, but not those of jobs', () => {
+test('unknown BELFRY_ variables cause warnings; variables of clients and jobs do not', () => {
   const env = {
     BELFRY_TOKNE: 'x',
     BELFRY_SERVER: 'http://a',
@@ -204,7 +204,7 @@ test('variables of the prefix that are no setting are pointed out, but not those
     OTHER: '1',
   }
   assert.deepEqual(accepted([], env).warnings, [
-    'BELFRY_TOKNE is set, but Belfry knows no such setting.',
+    'BELFRY_TOKNE is set, but Belfry has no such setting.',
   ])
 })
 
@@ -215,7 +215,7 @@ for (const address of [
   '127.9.9.9:1',
   '[::ffff:127.0.0.1]:80',
 ])
-  test(`--http ${address} needs no token`, () => {
+  test(`--http ${address} requires no token`, () => {
     assert.equal(accepted(['--http', address]).http.loopback, true)
   })
 
@@ -227,12 +227,12 @@ for (const address of [
   '[fe80::1]:80',
   'localhost.example.org:80',
 ])
-  test(`--http ${address} needs a token, and TLS or --insecure`, () => {
-    assert.match(refused(['--http', address]), /so set a token with --token or --token-file/)
-    assert.match(refused(['--http', address, '--insecure']), /so set a token/)
+  test(`--http ${address} requires a token, and TLS or --insecure`, () => {
+    assert.match(refused(['--http', address]), /requires a token: .* set --token and either/)
+    assert.match(refused(['--http', address, '--insecure']), /requires a token: /)
     assert.match(
       refused(['--http', address, '--token', TOKEN]),
-      /set --tls-cert and --tls-key, or --insecure/,
+      /requires TLS: .* either --tls-cert and --tls-key, or --insecure/,
     )
     assert.equal(accepted(['--http', address, '--token', TOKEN, '--insecure']).http.loopback, false)
     const files = {'/home/keeper/c': CERTIFICATE, '/home/keeper/k': PRIVATE_KEY}
@@ -241,19 +241,19 @@ for (const address of [
     assert.deepEqual(config.tls, {cert: CERTIFICATE, key: PRIVATE_KEY})
   })
 
-/** What was written and what the refusal says. */
+/** A command line and its error message. */
 const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
-  ['--htp 1', /^Unknown option '--htp' .*Did you mean --http\?.*; see belfry server --help\.$/],
+  ['--htp 1', /^Unknown option '--htp' .*Did you mean --http\?.* See belfry server --help\.$/],
   ['--http', /^Option '--http <host:port>' argument missing/],
-  ['extra', /^Too many arguments.* 1: extra; see belfry server --help\.$/],
-  ['--http 8080', /^--http wants host:port such as/],
-  ['--http :8080', /^--http wants host:port/],
-  ['--http 127.0.0.1:65536', /^--http wants host:port/],
-  ['--http 127.0.0.1:x', /^--http wants host:port/],
-  ['--http 300.0.0.1:80', /^--http wants host:port/],
-  ['--http ::1:80', /^--http wants host:port/],
-  ['--http [localhost]:80', /^--http wants host:port/],
-  ['--store mysql://a', /^--store wants "sqlite" or a URL/],
+  ['extra', /^Too many arguments.* 1: extra\. See belfry server --help\.$/],
+  ['--http 8080', /^--http must be host:port such as/],
+  ['--http :8080', /^--http must be host:port/],
+  ['--http 127.0.0.1:65536', /^--http must be host:port/],
+  ['--http 127.0.0.1:x', /^--http must be host:port/],
+  ['--http 300.0.0.1:80', /^--http must be host:port/],
+  ['--http ::1:80', /^--http must be host:port/],
+  ['--http [localhost]:80', /^--http must be host:port/],
+  ['--store mysql://a', /^--store must be "sqlite" or a URL/],
   ['--store postgres://me:secret@db', /^--store names no database\.$/],
   ['--store postgres://db:abc/jobs', /^--store names a host that is not of the form name:port\.$/],
   [
@@ -263,18 +263,18 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--store postgres://db/jobs?wat=1', /^--store has a parameter that is not known; there are/],
   ['--store postgres://me:secret%ZZ@db/jobs', /^--store has a "%" that is not followed by/],
   ['--store postgres://me:sec/ret@db/jobs', /^--store is not of the form postgres:/],
-  ['--name a/b', /^--name wants 1 to 63/],
-  ['--tag novalue', /^--tag wants key=value/],
-  ['--tag =v', /^--tag wants key=value/],
-  ['--tag a=', /^--tag wants key=value/],
-  ['--tag role=x', /^--tag may not set the tag "role"/],
-  ['--tag a=1 --tag a=2', /^--tag gives "a" twice/],
-  ['--token short', /^--token is too short; give a token of 16 characters or more\.$/],
-  ['--token-file absent', /^--token-file names absent, which does not exist\.$/],
-  [`--token ${TOKEN} --token-file f`, /^Give either --token or --token-file, not both\.$/],
-  ['--tls-cert c', /^--tls-cert needs --tls-key beside it\.$/],
-  ['--tls-key k', /^--tls-key needs --tls-cert beside it\.$/],
-  ['--tls-cert absent --tls-key k', /^--tls-cert names absent, which does not exist\.$/],
+  ['--name a/b', /^--name must be 1 to 63/],
+  ['--tag novalue', /^--tag must be key=value/],
+  ['--tag =v', /^--tag must be key=value/],
+  ['--tag a=', /^--tag must be key=value/],
+  ['--tag role=x', /^--tag cannot set the tag "role": Belfry sets it\./],
+  ['--tag a=1 --tag a=2', /^--tag sets "a" twice/],
+  ['--token short', /^--token must have at least 16 characters\.$/],
+  ['--token-file absent', /^--token-file cannot be read: absent does not exist\.$/],
+  [`--token ${TOKEN} --token-file f`, /^--token and --token-file cannot both be set\. Remove/],
+  ['--tls-cert c', /^--tls-cert requires --tls-key\.$/],
+  ['--tls-key k', /^--tls-key requires --tls-cert\.$/],
+  ['--tls-cert absent --tls-key k', /^--tls-cert cannot be read: absent does not exist\.$/],
   [
     '--tls-cert cert --tls-key other',
     /^The certificate in cert and the key in other cannot be used: /,
@@ -283,33 +283,33 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
     '--tls-cert text --tls-key other',
     /^The certificate in text and the key in other cannot be used: /,
   ],
-  ['--allow-host a:80', /^--allow-host wants a host name without port/],
-  ['--timezone Nowhere/City', /^--timezone wants an IANA time zone/],
-  ['--timezone +02:00', /^--timezone wants an IANA time zone/],
-  ['--slots 0', /^--slots wants a whole number from 1 to/],
-  ['--slots 2.5', /^--slots wants a whole number/],
+  ['--allow-host a:80', /^--allow-host must be a host name without a port/],
+  ['--timezone Nowhere/City', /^--timezone must be an IANA time zone/],
+  ['--timezone +02:00', /^--timezone must be an IANA time zone/],
+  ['--slots 0', /^--slots must be a whole number from 1 to/],
+  ['--slots 2.5', /^--slots must be a whole number/],
   [
     '--grace forever',
-    /^--grace wants a duration such as 30s or 1h30m, or "infinite", not "forever"\.$/,
+    /^--grace must be a duration such as 30s or 1h30m, or "infinite", not "forever"\.$/,
   ],
-  ['--late-after 10ms', /^--late-after wants at least 1s/],
-  ['--target-wait soon', /^--target-wait wants a duration/],
-  ['--default-target some', /^--default-target wants "one" or "all"/],
-  ['--keep-launches 0', /^--keep-launches wants a whole number/],
-  ['--keep-days -1', /^--keep-days wants a whole number/],
-  ['--keep-output-bytes 2XB', /^--keep-output-bytes wants a size/],
-  ['--keep-output-bytes 99999999TiB', /^--keep-output-bytes wants a size below/],
-  ['--syslog http://a', /^--syslog wants udp:\/\/host:port/],
-  ['--syslog udp://', /^--syslog wants udp:\/\/host:port/],
-  ['--net-deny 10.0.0.0/33', /^--net-deny wants an address or a range/],
-  ['--net-allow everywhere', /^--net-allow wants an address or a range/],
-  ['--su-allow a:b:c', /^--su-allow wants "user"/],
-  ['--log-level loud', /^--log-level wants one of trace, debug/],
-  ['--config absent.yaml', /^--config names absent\.yaml, which does not exist\.$/],
+  ['--late-after 10ms', /^--late-after must be at least 1s/],
+  ['--target-wait soon', /^--target-wait must be a duration/],
+  ['--default-target some', /^--default-target must be "one" or "all"/],
+  ['--keep-launches 0', /^--keep-launches must be a whole number/],
+  ['--keep-days -1', /^--keep-days must be a whole number/],
+  ['--keep-output-bytes 2XB', /^--keep-output-bytes must be a size/],
+  ['--keep-output-bytes 99999999TiB', /^--keep-output-bytes must be a size below/],
+  ['--syslog http://a', /^--syslog must be udp:\/\/host:port/],
+  ['--syslog udp://', /^--syslog must be udp:\/\/host:port/],
+  ['--net-deny 10.0.0.0/33', /^--net-deny must be an address or a range/],
+  ['--net-allow everywhere', /^--net-allow must be an address or a range/],
+  ['--su-allow a:b:c', /^--su-allow must be "user"/],
+  ['--log-level loud', /^--log-level must be one of trace, debug/],
+  ['--config absent.yaml', /^--config cannot be read: absent\.yaml does not exist\.$/],
 ]
 
 for (const [argv, says] of REFUSED)
-  test(`belfry server ${argv} is refused`, () => {
+  test(`belfry server ${argv} is rejected`, () => {
     const files = {
       '/home/keeper/cert': CERTIFICATE,
       '/home/keeper/other': OTHER_KEY,
@@ -320,54 +320,54 @@ for (const [argv, says] of REFUSED)
     assert.match(refused(argv.split(' '), {}, host(files)), says)
   })
 
-test('an empty token means deny, wherever it stands', () => {
-  assert.match(refused(['--token', '']), /^--token is empty/)
-  assert.match(refused([], {BELFRY_TOKEN: ''}), /^BELFRY_TOKEN is empty/)
-  assert.match(refused([], {BELFRY_TOKEN_FILE: ''}), /^BELFRY_TOKEN_FILE is empty/)
+test('an empty token is rejected in every source and never means "no token"', () => {
+  assert.match(refused(['--token', '']), /^--token must not be empty/)
+  assert.match(refused([], {BELFRY_TOKEN: ''}), /^BELFRY_TOKEN must not be empty/)
+  assert.match(refused([], {BELFRY_TOKEN_FILE: ''}), /^BELFRY_TOKEN_FILE must not be empty/)
   const files = {'/home/keeper/t': '\n', '/home/keeper/c': "token: ''\n"}
-  assert.match(refused(['--token-file', 't'], {}, host(files)), /^The token in t is empty/)
-  assert.match(refused(['--config', 'c'], {}, host(files)), /^token in c is empty/)
+  assert.match(refused(['--token-file', 't'], {}, host(files)), /^The token in t must not be empty/)
+  assert.match(refused(['--config', 'c'], {}, host(files)), /^token in c must not be empty/)
 })
 
-test('an address of the store is refused by the name of where it stands', () => {
+test('the error for a store URL names the variable it came from', () => {
   const env = {BELFRY_STORE: 'postgres://me:secret@db'}
   assert.match(refused([], env), /^BELFRY_STORE names no database\.$/)
 })
 
-test('a refusal never repeats a token or a password', () => {
+test('an error message never repeats a token or a password', () => {
   for (const secret of ['too-short', 'with spaces in between', 'x'.repeat(2000)])
     assert.ok(!refused(['--token', secret]).includes(secret))
   assert.ok(!refused(['--store', 'postgress://u:hunter2@h/d']).includes('hunter2'))
 })
 
-/** A file and what the refusal says. */
+/** A file and its error message. */
 const BAD_FILES: readonly (readonly [text: string, says: RegExp])[] = [
-  ['htpp: a\n', /^c has an unknown setting "htpp"; the nearest one is "http"\.$/],
-  ['keep_days: 1\n', /unknown setting "keep_days"; the nearest one is "keep-days"\.$/],
-  ['config: d\n', /^c may not name a configuration file itself\.$/],
-  ['- a\n', /^c must hold settings as "key: value" lines\.$/],
-  ['just text', /^c must hold settings as/],
-  ['http: [a]\n', /^http in c wants one value\.$/],
-  ['net-deny: {a: b}\n', /^net-deny in c wants a list of texts\.$/],
-  ['tag: [[a]]\n', /^tag in c wants a list of key=value, or a map\.$/],
-  ['http: a: b\n', /^c is not YAML: /],
-  ['slots: 1\nslots: 2\n', /^c is not YAML: Map keys must be unique/],
-  ['slots: many\n', /^slots in c wants a whole number/],
-  ['slots:\n', /^slots in c wants /],
-  [`# ${'x'.repeat(300_000)}\n`, /^c is too long to be a configuration file\.$/],
+  ['htpp: a\n', /^c has an unknown setting "htpp"\. The nearest name is "http"\.$/],
+  ['keep_days: 1\n', /unknown setting "keep_days"\. The nearest name is "keep-days"\.$/],
+  ['config: d\n', /^c cannot set "config": /],
+  ['- a\n', /^c must contain settings as "key: value" lines\.$/],
+  ['just text', /^c must contain settings as/],
+  ['http: [a]\n', /^http in c must be one value\.$/],
+  ['net-deny: {a: b}\n', /^net-deny in c must be a list of texts\.$/],
+  ['tag: [[a]]\n', /^tag in c must be a list of key=value, or a map\.$/],
+  ['http: a: b\n', /^c must be YAML: /],
+  ['slots: 1\nslots: 2\n', /^c must be YAML: Map keys must be unique/],
+  ['slots: many\n', /^slots in c must be a whole number/],
+  ['slots:\n', /^slots in c must be /],
+  [`# ${'x'.repeat(300_000)}\n`, /^c must have at most 262144 characters\.$/],
 ]
 
 for (const [text, says] of BAD_FILES)
-  test(`a file with ${JSON.stringify(text.slice(0, 30))} is refused`, () => {
+  test(`a file with ${JSON.stringify(text.slice(0, 30))} is rejected`, () => {
     assert.match(refused(['--config', 'c'], {}, host({'/home/keeper/c': text})), says)
   })
 
-test('the nearest word is the one with the fewest letters to change', () => {
+test('the nearest word has the smallest edit distance', () => {
   assert.equal(nearest('keepdays', ['keep-launches', 'keep-days', 'http']), 'keep-days')
   assert.equal(nearest('x', []), '')
 })
 
-test('limits that contradict each other end the start', () => {
+test('the start fails if limits contradict each other', () => {
   const limits = checkedLimits()
   assertLimits(limits)
   for (const [name, value] of [

@@ -1,4 +1,4 @@
-/** The contract of every executor, run against each of them with real work. */
+/** Contract tests of the executor port, run against every executor with real work. */
 import assert from 'node:assert/strict'
 import {after, before, test} from 'node:test'
 
@@ -10,19 +10,19 @@ export interface Subject {
   close(): Promise<void>
 }
 
-/** Parameters that make the executor behave in a certain way. */
+/** Parameters for each behaviour under test. */
 export interface Configs {
-  /** Ends well, having put out `hello`. */
+  /** Writes `hello` and succeeds. */
   readonly succeeding: Record<string, string>
-  /** Ends as failed, having put out `hello`. */
+  /** Writes `hello` and fails. */
   readonly failing: Record<string, string>
-  /** Puts out `ready` and then works for ever. */
+  /** Writes `ready` and never ends. */
   readonly waiting: Record<string, string>
-  /** Puts out without end. */
+  /** Writes output without end. */
   readonly flooding: Record<string, string>
-  /** As `waiting`, with a timeout of well under a second. */
+  /** As `waiting`, with a timeout well below a second. */
   readonly timingOut: Record<string, string>
-  /** Has a problem. */
+  /** Is invalid. */
   readonly wrong: Record<string, string>
 }
 
@@ -39,7 +39,7 @@ export function exerciseExecutor(
     await subject.close()
   })
 
-  test(`${name}: puts out what the work wrote and succeeds`, async () => {
+  test(`${name}: delivers the output and succeeds`, async () => {
     const sink = new KeepingSink()
     const end = await subject.executor.start(aRun(configs().succeeding), sink).ended
     assert.equal(end.outcome, 'succeeded')
@@ -47,7 +47,7 @@ export function exerciseExecutor(
     assert.deepEqual([end.head, end.foot], ['', ''])
   })
 
-  test(`${name}: fails with a reason, and keeps the output`, async () => {
+  test(`${name}: a failure has a reason and keeps the output`, async () => {
     const sink = new KeepingSink()
     const end = await subject.executor.start(aRun(configs().failing), sink).ended
     assert.equal(end.outcome, 'failed')
@@ -55,7 +55,7 @@ export function exerciseExecutor(
     assert.notEqual(end.head + end.foot, '')
   })
 
-  test(`${name}: cancel ends it, any number of times`, async () => {
+  test(`${name}: repeated cancels end the execution once`, async () => {
     const sink = new KeepingSink()
     const handle = subject.executor.start(aRun(configs().waiting), sink)
     await sink.until('ready')
@@ -68,7 +68,7 @@ export function exerciseExecutor(
     assert.equal(await handle.ended, end)
   })
 
-  test(`${name}: kill ends it at once`, async () => {
+  test(`${name}: kill ends the execution immediately`, async () => {
     const sink = new KeepingSink()
     const handle = subject.executor.start(aRun(configs().waiting), sink)
     await sink.until('ready')
@@ -76,32 +76,32 @@ export function exerciseExecutor(
     assert.equal((await handle.ended).outcome, 'cancelled')
   })
 
-  test(`${name}: cancel in the same turn as start`, async () => {
+  test(`${name}: a cancel in the same turn as the start ends the execution`, async () => {
     const handle = subject.executor.start(aRun(configs().waiting), new KeepingSink())
     handle.cancel()
     assert.equal((await handle.ended).outcome, 'cancelled')
   })
 
-  test(`${name}: times out and says after how long`, async () => {
+  test(`${name}: a timeout ends the execution and is named in the output`, async () => {
     const end = await subject.executor.start(aRun(configs().timingOut), new KeepingSink()).ended
     assert.equal(end.outcome, 'timed_out')
     assert.match(end.foot, /^timed out after .+\n$/)
   })
 
-  test(`${name}: stops reading while the sink asks to wait`, async () => {
+  test(`${name}: backpressure from the sink stops the reading`, async () => {
     const sink = new StuckSink()
     const handle = subject.executor.start(aRun(configs().flooding), sink)
     await sink.stuck
     handle.cancel()
     assert.equal((await handle.ended).outcome, 'cancelled')
-    // What was under way when the sink said wait, and no more: the source never ends.
+    // Only bytes in transit arrive after the backpressure: the source never ends.
     assert.ok(
       sink.bytes < 4 * 1024 * 1024,
       `${sink.bytes} bytes were pushed into a sink that said wait`,
     )
   })
 
-  test(`${name}: a wrong configuration is a problem at check, and the same at start`, async () => {
+  test(`${name}: validation and start report the same problem`, async () => {
     const {problems} = subject.executor.check(configs().wrong)
     assert.notEqual(problems.length, 0)
     const end = await subject.executor.start(aRun(configs().wrong), new KeepingSink()).ended
@@ -109,14 +109,14 @@ export function exerciseExecutor(
     assert.equal(end.foot, `${problems[0]}\n`)
   })
 
-  test(`${name}: without its required parameter it warns, and fails saying so`, async () => {
+  test(`${name}: a missing required parameter warns at validation and fails the start`, async () => {
     const {problems, warnings} = subject.executor.check({})
     const end = await subject.executor.start(aRun({}), new KeepingSink()).ended
     assert.deepEqual(problems, [])
     assert.deepEqual([end.outcome, end.foot], ['failed', `${warnings[0]}\n`])
   })
 
-  test(`${name}: an unknown parameter is a warning that names the known ones`, () => {
+  test(`${name}: an unknown parameter causes a warning that names the known parameters`, () => {
     const {problems, warnings} = subject.executor.check({...configs().succeeding, colour: 'red'})
     assert.deepEqual(problems, [])
     assert.match(warnings[0] ?? '', /"colour"/)
@@ -124,7 +124,7 @@ export function exerciseExecutor(
       assert.ok(warnings[0]!.includes(parameter.name))
   })
 
-  test(`${name}: every parameter may be there and empty`, () => {
+  test(`${name}: every parameter may be empty`, () => {
     const empty = Object.fromEntries(
       subject.executor.parameters.map((parameter) => [parameter.name, '']),
     )
@@ -135,7 +135,7 @@ export function exerciseExecutor(
   })
 }
 
-/** Takes a little and then asks to wait for ever. */
+/** Accepts a little output and then signals backpressure forever. */
 class StuckSink implements OutputSink {
   bytes = 0
   readonly stuck: Promise<void>

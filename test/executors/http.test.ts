@@ -108,7 +108,7 @@ describe('http', () => {
     }),
   )
 
-  test('method, headers and body travel as written, in each way of writing headers', async () => {
+  test('method, headers and body are sent as written, in each notation of headers', async () => {
     for (const headers of [
       '["X-A: one", "X-B: t: w o"]',
       '{"X-A": "one", "X-B": "t: w o"}',
@@ -127,7 +127,7 @@ describe('http', () => {
     }
   })
 
-  test('user and password of the url become a header and are shown nowhere', async () => {
+  test('user and password of the url become a header and never appear in the output', async () => {
     const end = await run({
       url: `${main.url}/echo`.replace('//', '//ann:s%20ecret@'),
       debug: 'true',
@@ -144,7 +144,7 @@ describe('http', () => {
     assert.match(end.text, /^> GET http:\/\/127\.0\.0\.1:\d+\/echo\n< 200\n/)
   })
 
-  test('the status decides', async () => {
+  test('the status determines the outcome', async () => {
     const rows = [
       ['', 200, true],
       ['', 204, true],
@@ -159,20 +159,20 @@ describe('http', () => {
       const end = await run({url: `${main.url}/hello?status=${status}`, expectCode})
       assert.equal(end.outcome, well ? 'succeeded' : 'failed', `${expectCode} ${status}`)
       if (!well)
-        assert.match(end.foot, new RegExp(`^answered with status ${status}, expected .+\n$`))
+        assert.match(end.foot, new RegExp(`^the response has status ${status}, expected .+\n$`))
     }
   })
 
-  test('expectBody is found across the borders of chunks, and missed with the reason', async () => {
+  test('expectBody is found across chunk boundaries; if it is missing, the execution fails', async () => {
     assert.equal((await run({url: `${main.url}/split`, expectBody: 'needle'})).outcome, 'succeeded')
     const end = await run({url: `${main.url}/split`, expectBody: 'haystack'})
     assert.deepEqual(
       [end.outcome, end.foot],
-      ['failed', 'the answer does not contain "haystack"\n'],
+      ['failed', 'the response does not contain "haystack"\n'],
     )
   })
 
-  test('what goes wrong on the way is said', async () => {
+  test('connection errors are explained in the output', async () => {
     const closed = createTcpServer()
     await new Promise<void>((resolve) => closed.listen(0, '127.0.0.1', resolve))
     const {port} = closed.address() as AddressInfo
@@ -188,7 +188,7 @@ describe('http', () => {
     assert.match(missing.foot, /^the file \/no\/such\.pem could not be read/)
   })
 
-  test('redirects are followed as browsers do', async () => {
+  test('redirects are followed as in browsers', async () => {
     const to = encodeURIComponent('/echo')
     const rows = [
       [301, 'POST', 'GET', ''],
@@ -215,7 +215,7 @@ describe('http', () => {
     }
   })
 
-  test('credentials never follow to another origin, whatever header they are in', async () => {
+  test('a redirect to another origin drops credentials in all headers', async () => {
     const url = `${main.url}/redirect?status=302&to=${encodeURIComponent(other.url)}`
     const headers = '{"Authorization": "t", "Cookie": "t", "X-Api-Key": "t", "Accept": "text/x"}'
     const seen = JSON.parse((await run({url, headers})).text) as {headers: Record<string, string>}
@@ -227,17 +227,17 @@ describe('http', () => {
     assert.match(withBody.foot, /^redirected with its body to another origin/)
   })
 
-  test('redirects end somewhere, and only at http', async () => {
+  test('redirect loops and redirects to other protocols fail', async () => {
     assert.match((await run({url: `${main.url}/loop`})).foot, /^more than 5 redirects/)
     const file = await run({
       url: `${main.url}/redirect?status=302&to=${encodeURIComponent('file:///etc/passwd')}`,
     })
-    assert.match(file.foot, /^redirected to "file:\/\/\/etc\/passwd", which is no http/)
+    assert.match(file.foot, /^redirected to "file:\/\/\/etc\/passwd", which is not an http/)
     const expected = await run({url: `${main.url}/redirect?status=302&to=/loop`, expectCode: '302'})
     assert.deepEqual([expected.outcome, expected.text], ['succeeded', 'moved'])
   })
 
-  test('link-local and metadata addresses are refused, however they are written or reached', async () => {
+  test('link-local and metadata addresses are denied in every notation, and after redirects', async () => {
     const targets = [
       'http://169.254.169.254/latest/meta-data',
       'http://[::ffff:169.254.169.254]/',
@@ -261,7 +261,7 @@ describe('http', () => {
     assert.match(allowed.foot, /link-local/)
   })
 
-  test('what the node denies is refused, for names too; what it allows are exceptions', async () => {
+  test('net-deny also applies to host names, and net-allow overrides it', async () => {
     const denying = anExecutor([], ['127.0.0.0/8', '::1'])
     assert.match(
       (await run({url: `${main.url}/hello`}, denying)).foot,
@@ -277,20 +277,20 @@ describe('http', () => {
     )
   })
 
-  test('each parameter as it is refused, named', () => {
+  test('each invalid parameter is reported by name', () => {
     const rows = [
       [{url: 'example.com'}, /^url must be/],
-      [{url: 'http://a%@b/'}, /^url holds a user/],
+      [{url: 'http://a%@b/'}, /^url must percent-encode its user/],
       [{method: 'BREW'}, /^method must be one of GET/],
       [{headers: '["nonsense"]'}, /^headers must be/],
       [{headers: '[1]'}, /^headers must be/],
       [{headers: '{"A": 1}'}, /^headers must be/],
       [{headers: '[broken'}, /^headers must be/],
-      [{headers: '{"A": "x\\r\\ny"}'}, /^headers: the value of A holds/],
+      [{headers: '{"A": "x\\r\\ny"}'}, /^headers: the value of A contains/],
       [{headers: '{"A B": "x"}'}, /^headers: "A B" is not a header name/],
       [
         {headers: 'Transfer-Encoding: chunked'},
-        /^headers: Transfer-Encoding is the connection's own/,
+        /^headers cannot set Transfer-Encoding: it belongs to the connection/,
       ],
       [{body: 'x'}, /^body cannot be sent with GET/],
       [{timeout: '0'}, /^timeout must be/],
@@ -301,7 +301,7 @@ describe('http', () => {
       [{tlsRootCAsFile: 'ca.pem'}, /^tlsRootCAsFile must be an absolute path/],
       [
         {tlsCertificateFile: '/c.pem'},
-        /^tlsCertificateFile and tlsCertificateKeyFile belong together/,
+        /^tlsCertificateFile and tlsCertificateKeyFile must be set together/,
       ],
     ] as const
     for (const [config, expected] of rows) {
@@ -311,7 +311,7 @@ describe('http', () => {
     }
   })
 
-  test('no connection is left open after the end', async () => {
+  test('no connection stays open after the end', async () => {
     await run({url: `${main.url}/hello`})
     await run({url: `${main.url}/redirect?status=302&to=/hello`})
     const count = (): Promise<number> =>
@@ -327,7 +327,7 @@ describe('http', () => {
     }
   })
 
-  test('certificates are read from ordinary files only: a device or a pipe has no end', async () => {
+  test('certificates are read from regular files only: a device or a pipe has no end', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'belfry-http-'))
     try {
       const pipe = join(directory, 'pipe')
@@ -336,9 +336,9 @@ describe('http', () => {
       writeFileSync(large, '')
       truncateSync(large, CERTIFICATE_BYTES_MAX + 1)
       for (const [path, says] of [
-        ['/dev/zero', /is not an ordinary file/],
-        [pipe, /is not an ordinary file/],
-        [directory, /is not an ordinary file/],
+        ['/dev/zero', /is not a regular file/],
+        [pipe, /is not a regular file/],
+        [directory, /is not a regular file/],
         [large, /is larger than/],
       ] as const) {
         const end = await run({url: main.url, tlsRootCAsFile: path})
@@ -350,7 +350,7 @@ describe('http', () => {
     }
   })
 
-  test('certificates: unknown ones are refused, named ones and client certificates work', async () => {
+  test('unknown certificates are rejected; a named CA and client certificates work', async () => {
     const file = (name: string): string =>
       fileURLToPath(new URL(`fixtures/${name}`, import.meta.url))
     const [cert, key] = [file('localhost.pem'), file('localhost-key.pem')]
@@ -385,7 +385,7 @@ describe('http', () => {
   })
 })
 
-test('a range that is none is refused at start', () => {
+test('an invalid network range fails the start', () => {
   assert.throws(
     () => new NetworkGuard(['10.0.0.0/99'], []),
     /--net-allow "10\.0\.0\.0\/99" is not a CIDR range/,

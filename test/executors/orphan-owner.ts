@@ -1,5 +1,5 @@
 /**
- * A node to be killed: owns a helper, starts the commands it is given, and says when they stand. Not a
+ * A node that tests kill: it owns a helper, starts the given commands, and reports when they run. Not a
  * test.
  */
 import {createExecutors} from '../../src/executors/registry.ts'
@@ -12,7 +12,6 @@ const executors = createExecutors({
   clock: realClock,
   environment: process.env,
   suAllowed: [],
-  cwdAllowed: null,
   netAllow: [],
   netDeny: [],
   // Longer than any test: what is left over after a kill -9 is not ended by the old helper's own KILL.

@@ -1,4 +1,4 @@
-/** What a killed node, or a killed helper, leaves running is ended, and nothing else is. Real processes. */
+/** Processes of a killed node or helper are ended, and no others. Uses real processes. */
 import assert from 'node:assert/strict'
 import {type ChildProcess, spawn} from 'node:child_process'
 import {once} from 'node:events'
@@ -47,7 +47,7 @@ async function killed(owner: ChildProcess): Promise<void> {
 
 describe('orphans', ON_LINUX, () => {
   test(
-    'after kill -9 of the node everything it ran is ended before its next life',
+    'the next incarnation of a killed node ends all its processes',
     inTemporary(async (dataDir) => {
       const nodeId = `orphans-${process.pid}-a`
       const owner = await anOwner(dataDir, nodeId, [
@@ -65,7 +65,7 @@ describe('orphans', ON_LINUX, () => {
   )
 
   test(
-    'the helper alone ends everything when its node is gone',
+    'the helper ends all commands when its node is killed',
     inTemporary(async (dataDir) => {
       const nodeId = `orphans-${process.pid}-b`
       const owner = await anOwner(dataDir, nodeId, [
@@ -80,7 +80,7 @@ describe('orphans', ON_LINUX, () => {
   )
 
   test(
-    'another process with the same pid is not hit, nor another node, nor a daemon of a finished job',
+    'a reused pid, other nodes and daemons of finished jobs are not signalled',
     inTemporary(async (dataDir) => {
       const directory = join(dataDir, 'executions')
       mkdirSync(directory)
@@ -116,7 +116,7 @@ describe('orphans', ON_LINUX, () => {
   )
 
   test(
-    'a process journal of an earlier boot, a torn one and a foreign file end no process',
+    'journals of an earlier boot, truncated journals and foreign files end no process',
     inTemporary(async (dataDir) => {
       const bystander = spawn('sleep', ['60'], {detached: true})
       const started = readLinuxProcess(bystander.pid!)!.started
@@ -142,7 +142,7 @@ describe('orphans', ON_LINUX, () => {
     }),
   )
 
-  test('a helper that dies: its executions fail with the reason, and it is replaced', async () => {
+  test('a killed helper fails its executions with the reason and is replaced', async () => {
     const reports: string[] = []
     const node = await aNode({report: (sentence) => reports.push(sentence)})
     try {
@@ -165,7 +165,7 @@ describe('orphans', ON_LINUX, () => {
 })
 
 test(
-  'the process journal stays bounded after 20,000 runs and keeps what still runs',
+  'the journal stays small after many commands and keeps the running ones',
   inTemporary(async (dataDir) => {
     const journal = new Journal(dataDir, {helper: 7, started: 8, boot: 'b', node: 'me'})
     journal.started({executionId: 'long-1', pid: 5, started: 6})
@@ -185,14 +185,14 @@ test(
   }),
 )
 
-/** The helper names itself in its journal. */
+/** From the helper's journal. */
 function helperOf(dataDir: string): number {
   const directory = join(dataDir, 'executions')
   const name = readdirSync(directory).find((each) => each.startsWith('journal-'))!
   return readJournal(join(directory, name))!.head.helper
 }
 
-/** Looks again and again, for ten seconds at most. */
+/** Polls for ten seconds at most. */
 async function until(condition: () => boolean): Promise<void> {
   const deadline = performance.now() + 10_000
   while (!condition()) {

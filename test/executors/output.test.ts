@@ -1,4 +1,4 @@
-/** Whatever a command prints, memory stays where it is, in the helper and in the node. */
+/** Memory use of helper and node stays bounded, whatever a command prints. */
 import assert from 'node:assert/strict'
 import {mkdtempSync, readFileSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -7,7 +7,7 @@ import {after, before, describe, test} from 'node:test'
 
 import type {StartRequest} from '../../src/executors/process/protocol.ts'
 import {ProcessHelper} from '../../src/executors/process/supervisor.ts'
-import {passOn} from '../../src/executors/registry.ts'
+import {inheritedFrom} from '../../src/executors/registry.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import {realClock} from './support.ts'
 
@@ -34,7 +34,7 @@ function aRequest(command: string, more: Partial<StartRequest> = {}): StartReque
   }
 }
 
-/** Asks to wait at every chunk, and is ready again a turn later; watches memory meanwhile. */
+/** Signals backpressure at every chunk, drains a turn later, and samples memory. */
 class SlowSink implements OutputSink {
   bytes = 0
   peak = 0
@@ -68,7 +68,7 @@ for (const spawn of ['portable', 'auto'] as const) {
         report: () => undefined,
         directory,
         nodeId: `output-${process.pid}-${spawn}`,
-        environment: passOn(process.env),
+        environment: inheritedFrom(process.env),
         spawn,
         killAfterMs: 300,
         drainMs: 200,
@@ -81,7 +81,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       rmSync(directory, {recursive: true, force: true})
     })
 
-    test('200 MB without a newline into a slow sink: every byte arrives, no memory grows', async () => {
+    test('200 MB without a newline reach a slow sink completely, and memory does not grow', async () => {
       const before = residentBytes(helper.pid!)
       const sink = new SlowSink([helper.pid!])
       const end = await helper.run(aRequest('head -c 200000000 /dev/zero'), sink).ended
@@ -95,7 +95,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       )
     })
 
-    test('the node does not grow either', async () => {
+    test('the memory of the node does not grow either', async () => {
       const before = residentBytes(process.pid)
       const sink = new SlowSink([process.pid])
       await helper.run(aRequest('head -c 200000000 /dev/zero'), sink).ended
@@ -105,7 +105,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       )
     })
 
-    test('a stuck sink holds back its own command only', async () => {
+    test('a blocked sink blocks its own command only', async () => {
       const stuck = {write: () => false, drained: () => undefined}
       const flood = helper.run(aRequest('cat /dev/zero', {executionId: '2-web-1'}), stuck)
       const sink = new SlowSink([])
@@ -118,7 +118,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.equal((await flood.ended).ending, 'kill')
     })
 
-    test('a slow sink gets the last bytes of a command that ended long before', async () => {
+    test('a slow sink receives the last bytes of a command that ended long before', async () => {
       let waiting: (() => void)[] = []
       let bytes = 0
       const sink = {
@@ -149,7 +149,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.deepEqual([end.exitCode, end.cut, bytes > 300_000], [0, false, true])
     })
 
-    test('hundreds of short commands at once each get their own output', async () => {
+    test('hundreds of concurrent short commands each deliver their own output', async () => {
       const texts = await Promise.all(
         Array.from({length: 200}, async (_, index) => {
           const parts: Uint8Array[] = []

@@ -1,4 +1,4 @@
-/** What becomes of everything a command started, when it ends or is ended. Real processes. */
+/** The process tree of a command that ends or is ended. Uses real processes. */
 import assert from 'node:assert/strict'
 import {readdirSync, readFileSync} from 'node:fs'
 import {after, before, describe, test} from 'node:test'
@@ -6,7 +6,7 @@ import {aNode, aRun, KeepingSink, realClock, type TestNode} from './support.ts'
 
 const ON_LINUX = process.platform === 'linux'
 
-/** Processes, not zombies, whose environment or command line holds `mark`. */
+/** Processes, without zombies, whose environment or command line contains `mark`. */
 function processesWith(mark: string): number[] {
   return readdirSync('/proc')
     .map(Number)
@@ -22,7 +22,7 @@ function processesWith(mark: string): number[] {
     })
 }
 
-/** Until nothing bears `mark`: a KILL that was sent takes an instant to be carried out. */
+/** Waits until no process carries `mark`: a KILL takes effect after an instant. */
 async function gone(mark: string): Promise<void> {
   const deadline = performance.now() + 5_000
   while (processesWith(mark).length > 0) {
@@ -52,7 +52,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       return {run, sink, handle, mark: `BELFRY_EXECUTION=${run.executionId}\0`}
     }
 
-    test('TERM lets a command clean up', async () => {
+    test('a command can clean up after TERM', async () => {
       const {sink, handle} = await stand(
         `trap 'echo bye; exit 9' TERM; echo ready; while :; do sleep 0.05; done`,
       )
@@ -62,7 +62,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.match(sink.text, /bye\n$/)
     })
 
-    test('KILL follows for what ignores TERM, all of the group', async () => {
+    test('a group that ignores TERM is killed', async () => {
       const {handle, mark} = await stand(
         `trap '' TERM; sleep 60 & sleep 60 & echo ready; wait; sleep 60`,
       )
@@ -73,7 +73,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.deepEqual(processesWith(mark), [])
     })
 
-    test('children get the whole grace when their parent dies of TERM at once', async () => {
+    test('children have the full grace even if their parent dies of TERM immediately', async () => {
       const child = `(trap 'sleep 0.1; echo cleaned' TERM; echo ready; while :; do sleep 0.02; done) & wait`
       const {sink, handle} = await stand(child.replace('echo cleaned', 'echo cleaned; exit'))
       handle.cancel()
@@ -81,7 +81,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.match(sink.text, /cleaned/)
     })
 
-    test('what left into a session of its own is found and ended', async () => {
+    test('a process in a session of its own is ended', async () => {
       const {handle, mark} = await stand(
         `setsid sh -c 'trap "" TERM; echo ready; sleep 60; sleep 60' & wait`,
       )
@@ -91,7 +91,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.deepEqual(processesWith(mark), [])
     })
 
-    test('a tree that forks while it is ended is ended', async () => {
+    test('a tree that keeps forking is ended', async () => {
       const {handle, mark} = await stand(
         `trap '' TERM; f() { while :; do sleep 60 & setsid sleep 60 & sleep 0.02; done; }
          f & f & f & echo ready; wait`,
@@ -101,14 +101,14 @@ for (const spawn of ['portable', 'auto'] as const) {
       assert.deepEqual(processesWith(mark), [])
     })
 
-    test('an orderly end takes what was left in the group with it', async () => {
+    test('after a normal exit, remaining processes of the group are killed', async () => {
       const {run, handle, mark} = await stand('sleep 60 >/dev/null 2>&1 & echo ready')
       const end = await handle.ended
       assert.deepEqual([end.outcome, end.foot], ['succeeded', ''], run.executionId)
       await gone(mark)
     })
 
-    test('a grandchild that holds the output open does not hold the end', async () => {
+    test('a grandchild that holds the output open does not delay the end', async () => {
       const {sink, handle, mark} = await stand('sleep 60 & echo ready')
       const end = await handle.ended
       assert.equal(end.outcome, 'succeeded')
@@ -117,14 +117,14 @@ for (const spawn of ['portable', 'auto'] as const) {
       await gone(mark)
     })
 
-    test('a grandchild that floods the output does not hold the end', async () => {
+    test('a grandchild that floods the output does not delay the end', async () => {
       const {handle} = await stand('setsid cat /dev/zero & echo ready')
       const end = await handle.ended
       assert.equal(end.outcome, 'succeeded')
       assert.match(end.foot, /^output closed here/)
     })
 
-    test('a daemon that an orderly ended job started lives on', async () => {
+    test('a daemon survives the normal end of its job', async () => {
       const {handle, mark} = await stand(
         `up=$(mktemp -u); setsid sh -c 'touch "$0"; exec sleep 60' $up >/dev/null 2>&1 &
          while [ ! -e $up ]; do sleep 0.01; done; rm $up; echo ready`,
@@ -135,7 +135,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       process.kill(daemon!, 'SIGKILL')
     })
 
-    test('mem_limit kills the group and says how much it was', async () => {
+    test('mem_limit kills the group and reports its size', async () => {
       const script = 'const held = Buffer.alloc(400e6, 1); setInterval(() => held, 1e4)'
       const end = await node.run({
         command: `${process.execPath} -e "${script}"`,
@@ -148,7 +148,7 @@ for (const spawn of ['portable', 'auto'] as const) {
       )
     })
 
-    test('stop ends everything and settles every end', async () => {
+    test('stop ends all commands and settles all ends', async () => {
       const own = await aNode({spawn})
       const sink = new KeepingSink()
       const run = aRun({command: `trap '' TERM; echo ready; sleep 60; sleep 60`, shell: 'true'})

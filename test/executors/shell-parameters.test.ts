@@ -1,11 +1,11 @@
-/** What a shell job may say, read as a table: no process is started. */
+/** Parameters of shell jobs as a table. No process is started. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {readShell, splitWords} from '../../src/executors/shell-parameters.ts'
 
-const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true, cwdAllowed: null}
+const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true}
 
-test('words are split by quoting rules and nothing else', () => {
+test('words are split by quoting rules only', () => {
   const rows: readonly (readonly [string, readonly string[] | RegExp])[] = [
     ['', []],
     ['  a   b\tc\n', ['a', 'b', 'c']],
@@ -29,7 +29,7 @@ test('words are split by quoting rules and nothing else', () => {
   }
 })
 
-test('each parameter as it is accepted', () => {
+test('each valid parameter is read', () => {
   const rows = [
     [{command: 'a b'}, 'argv', ['a', 'b']],
     [{command: 'a b', shell: 'true'}, 'argv', ['/bin/sh', '-c', 'a b']],
@@ -54,11 +54,11 @@ test('each parameter as it is accepted', () => {
   }
 })
 
-test('each parameter as it is refused, named', () => {
+test('each invalid parameter is reported by name', () => {
   const rows = [
     [{command: 'a "b'}, /^command cannot be split/],
     [{command: '"" b'}, /^command cannot be split.*program, is empty/],
-    [{command: 'a\0b'}, /^command holds a NUL/],
+    [{command: 'a\0b'}, /^command must not contain a NUL/],
     [{shell: 'bash'}, /^shell must be "true" or "false", not "bash"/],
     [{env: 'A'}, /^env must be .*"A" is not one/],
     [{env: '=1'}, /^env must be/],
@@ -88,7 +88,7 @@ test('each parameter as it is refused, named', () => {
   }
 })
 
-test('su without root is refused whoever is named; every problem is told at once', () => {
+test('su without root is rejected for every account, and all problems are reported together', () => {
   const limits = {...LIMITS, runsAsRoot: false}
   const {problems} = readShell({command: 'x', su: 'deploy', timeout: 'x', mem_limit: 'y'}, limits)
   assert.deepEqual(
@@ -97,7 +97,7 @@ test('su without root is refused whoever is named; every problem is told at once
   )
 })
 
-test('a parameter that only an object has by birth is not one', () => {
+test('names of Object.prototype are not units', () => {
   const {problems} = readShell({command: 'x', mem_limit: '5constructor', shell: 'true'}, LIMITS)
   assert.equal(problems.length, 1)
 })

@@ -1,5 +1,5 @@
 /**
- * What the tests of the executors share: a real clock, a sink that remembers, and a node in a temporary
+ * Fixtures of the executor tests: a real clock, a sink that keeps its output, and a node in a temporary
  * directory.
  */
 import {mkdtempSync, rmSync} from 'node:fs'
@@ -22,7 +22,7 @@ export const realClock: Clock = {
   },
 }
 
-/** A sink that keeps everything and never asks to wait. */
+/** A sink that keeps its output and never signals backpressure. */
 export class KeepingSink implements OutputSink {
   readonly #parts: Uint8Array[] = []
   #watchers: {text: string; found: () => void}[] = []
@@ -47,7 +47,7 @@ export class KeepingSink implements OutputSink {
     return this.bytes.toString('utf8')
   }
 
-  /** Resolves when the output holds `text`. */
+  /** Resolves when the output contains `text`. */
   until(text: string): Promise<void> {
     if (this.text.includes(text)) return Promise.resolve()
     return new Promise((found) => this.#watchers.push({text, found}))
@@ -92,7 +92,6 @@ export async function aNode(
     clock: realClock,
     environment: process.env,
     suAllowed: [],
-    cwdAllowed: null,
     netAllow: [],
     netDeny: [],
     killAfterMs: 300,

@@ -69,7 +69,7 @@ describe('an unusable store is refused with one sentence:', {concurrency: 2}, ()
     ['no database named', () => at(`belfry:${SECRET}`, '127.0.0.1:5432'), /names no database/],
     ['no port', () => at(`belfry:${SECRET}`, '127.0.0.1:pg/x'), /host .*form name:port/],
     ['a slash in the password', () => at(`belfry:${SECRET}/x`, 'db/x'), /form postgres:\/\//],
-    ['an unknown engine', () => `mysql://belfry:${SECRET}@127.0.0.1/x`, /--store wants/],
+    ['an unknown engine', () => `mysql://belfry:${SECRET}@127.0.0.1/x`, /--store must be/],
     ['an unknown parameter', () => `${at('belfry', here('test_1'))}?user=x`, /parameter .*known/],
   ]
   for (const [what, url, says] of cases) test(what, (t) => refused(t, ['--store', url()], says))

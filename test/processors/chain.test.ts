@@ -1,4 +1,4 @@
-/** The way through several processors: order, forwarding, failure, pressure. */
+/** Chains of processors: order, forwarding, failure, backpressure. */
 import assert from 'node:assert/strict'
 import {describe, test} from 'node:test'
 import type {OutputSink} from '../../src/ports/executor.ts'
@@ -9,7 +9,7 @@ import {aRun, KeepingSink, realClock} from './support.ts'
 
 const ENDED = {outcome: 'succeeded', exitCode: 0}
 
-/** A processor that remembers, and misbehaves where it is told to. */
+/** A processor that records its calls and fails on request. */
 function aProcessor(
   name: string,
   stream: Partial<ProcessorStream> & {open?: () => Promise<void>} = {},
@@ -55,14 +55,14 @@ function aChain(
 }
 
 describe('chain', () => {
-  test('without processors the output is kept and nothing else', async () => {
+  test('without processors, the output is only stored', async () => {
     const {chain, keep} = aChain([], {})
     assert.equal(chain.write(Buffer.from('x')), true)
     assert.deepEqual(await chain.end(ENDED), {line: null, foot: ''})
     assert.equal(keep.text, 'x')
   })
 
-  test('forward false ends the chain: one line, and the next sees nothing', async () => {
+  test('forward false ends the chain: one line is stored, the next processor gets nothing', async () => {
     const [a, b] = [aProcessor('a'), aProcessor('b')]
     const {chain} = aChain([a, b], {a: {}, b: {}})
     chain.write(Buffer.from('x'))
@@ -70,7 +70,7 @@ describe('chain', () => {
     assert.deepEqual([a.seen, b.seen], [['x', '<succeeded>'], []])
   })
 
-  test('forward true hands on in the order of the definition and keeps', async () => {
+  test('forward true passes the output on in the order of the definition and stores it', async () => {
     const [a, b] = [aProcessor('a'), aProcessor('b')]
     const {chain, keep} = aChain([a, b], {b: {forward: 'true'}, a: {forward: 'true'}})
     chain.write(Buffer.from('x'))
@@ -78,12 +78,12 @@ describe('chain', () => {
     assert.deepEqual([a.seen, b.seen, keep.text], [['x', '<succeeded>'], ['x', '<succeeded>'], 'x'])
   })
 
-  test('forward true, then false: the line is of the last', async () => {
+  test('forward true, then false: the line of the last processor is stored', async () => {
     const {chain} = aChain([aProcessor('a'), aProcessor('b')], {a: {forward: 'true'}, b: {}})
     assert.deepEqual(await chain.end(ENDED), {line: 'went to b', foot: ''})
   })
 
-  test('what fails is noted and keeps the output, the others go on', async () => {
+  test('a failed processor is noted and the output is stored; other processors continue', async () => {
     const fail = async (): Promise<never> => {
       throw new Error('disk full')
     }
@@ -95,7 +95,7 @@ describe('chain', () => {
       ],
       [[aProcessor('a', {write: fail})], {a: {}}, /disk full/],
       [[aProcessor('a', {end: fail})], {a: {}}, /disk full/],
-      [[], {a: {}}, /this node does not know it/],
+      [[], {a: {}}, /this node has no such processor/],
       [[aProcessor('a')], {a: {forward: 'bad'}}, /forward is bad/],
     ]
     for (const [processors, configs, foot] of rows) {
@@ -116,18 +116,18 @@ describe('chain', () => {
     assert.deepEqual(good.seen, ['x', '<succeeded>'])
   })
 
-  test('a processor that takes nothing is given up, in each of its steps', async () => {
+  test('a stalled processor times out in each of its steps', async () => {
     const never = (): Promise<never> => new Promise(() => undefined)
     for (const stream of [{open: never}, {write: never}, {end: never}]) {
       const {chain, keep} = aChain([aProcessor('a', stream)], {a: {}}, {stallMs: 20})
       chain.write(Buffer.from('x'))
       const end = await chain.end(ENDED)
       assert.deepEqual([end.line, keep.text], [null, 'x'])
-      assert.match(end.foot, /^processor a failed: it took nothing for 0\.02s/)
+      assert.match(end.foot, /^processor a failed: it stalled for 0\.02s/)
     }
   })
 
-  test('no timer is left behind', async () => {
+  test('the chain leaves no timer', async () => {
     let armed = 0
     const clock: Clock = {
       ...realClock,
@@ -142,7 +142,7 @@ describe('chain', () => {
     assert.equal(armed, 0)
   })
 
-  test('a slow processor holds the source back, and never more than its queue waits', async () => {
+  test('a slow processor causes backpressure, and its queue stays bounded', async () => {
     let taken = 0
     let inHand = 0
     let most = 0
@@ -169,7 +169,7 @@ describe('chain', () => {
     assert.ok(most <= 6 * chunk.length, `${most} bytes waited`)
   })
 
-  test('the keeper holds the source back too', async () => {
+  test('backpressure from the store reaches the source', async () => {
     let full: (() => void) | null = null
     const keep: OutputSink = {
       write: () => false,

@@ -1,4 +1,4 @@
-/** The page about processors says everything the processors know, and its example passes their checks. */
+/** docs/processors.md lists exactly the parameters of the processors, and its example is valid. */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {test} from 'node:test'
@@ -33,7 +33,7 @@ test('each processor has a section with exactly its parameters', () => {
   }
 })
 
-test('the example has no problem', () => {
+test('the documented example causes no problem', () => {
   const [, example] = /^```json\n(.*?)^```/ms.exec(PAGE)!
   const job = JSON.parse(example!) as {processors: Record<string, Record<string, string>>}
   for (const [name, config] of Object.entries(job.processors)) {

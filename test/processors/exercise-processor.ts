@@ -1,4 +1,4 @@
-/** The contract of every processor, run against each of them with real receivers. */
+/** Contract tests of the processor port, run against every processor with real receivers. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 
@@ -23,7 +23,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
   }
 
   test(
-    `${name}: the whole stream arrives, and the end is one line`,
+    `${name}: the whole stream arrives, and the result is one line`,
     inSubject(async ({processor, received}) => {
       const stream = await processor.open({run: aRun(), config: {}})
       await stream.write(Buffer.from('first li'))
@@ -37,7 +37,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
   )
 
   test(
-    `${name}: 20 MB without a newline pass through`,
+    `${name}: 20 MB without a newline arrive`,
     inSubject(async ({processor, received}) => {
       const stream = await processor.open({run: aRun(), config: {}})
       const chunk = Buffer.alloc(64 * 1024, 'x')
@@ -49,7 +49,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
   )
 
   test(
-    `${name}: no output is no failure`,
+    `${name}: empty output succeeds`,
     inSubject(async ({processor}) => {
       const stream = await processor.open({run: aRun(), config: {}})
       assert.match(await stream.end({outcome: 'failed', exitCode: 1}), /^[^\n]+$/)
@@ -57,7 +57,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
   )
 
   test(
-    `${name}: runs at the same time do not mix`,
+    `${name}: concurrent runs do not mix`,
     inSubject(async ({processor, received}) => {
       const runs = ['1-web-1', '2-web-1', '3-web-1'].map((executionId) => aRun({executionId}))
       const streams = await Promise.all(runs.map((run) => processor.open({run, config: {}})))
@@ -73,7 +73,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
   )
 
   test(
-    `${name}: parameters`,
+    `${name}: validates its parameters`,
     inSubject(async ({processor}) => {
       for (const config of [
         {},
@@ -90,7 +90,7 @@ export function exerciseProcessor(name: string, open: () => Promise<Subject>): v
       )
       assert.match(
         processor.check({colour: 'red'})[0]!,
-        /has no parameter "colour"; it knows .*forward/,
+        /has no parameter "colour"; its parameters are .*forward/,
       )
     }),
   )

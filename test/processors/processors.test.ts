@@ -1,4 +1,4 @@
-/** The processors against real files, a real syslog receiver and a log that listens. */
+/** The processors with real files, a real syslog receiver and a recording log. */
 import assert from 'node:assert/strict'
 import {createSocket} from 'node:dgram'
 import {
@@ -61,7 +61,7 @@ async function logSubject(): Promise<Subject> {
   }
 }
 
-/** A syslog server over TCP: takes counted messages apart. */
+/** A syslog server over TCP that splits counted messages. */
 async function tcpSubject(): Promise<Subject & {messages: string[]}> {
   const mailbox = new Mailbox()
   const messages: string[] = []
@@ -96,7 +96,7 @@ async function tcpSubject(): Promise<Subject & {messages: string[]}> {
   }
 }
 
-/** The local syslog, as far as we see it: a program with an input. */
+/** The local syslog: a program with an input. */
 async function localSubject(): Promise<Subject> {
   const mailbox = new Mailbox()
   const runProgram = async (argv: readonly string[], input: Uint8Array): Promise<string> => {
@@ -117,14 +117,14 @@ exerciseProcessor('log', logSubject)
 exerciseProcessor('syslog over TCP', tcpSubject)
 exerciseProcessor('syslog of this machine', localSubject)
 
-test('the registry names them all and nothing else', () => {
+test('the registry names exactly the known processors', () => {
   assert.deepEqual(aRegistry().names(), ['files', 'log', 'syslog'])
   assert.equal(aRegistry().get('constructor'), null)
 })
 
 describe('files', () => {
   test(
-    'one file per execution, named by its id, for us alone; the line is its path',
+    'each execution has one file, named by its id and private; the stored line is its path',
     inTemporary(async (dataDir) => {
       const stream = await aRegistry({dataDir}).get('files')!.open({run: aRun(), config: {}})
       const bytes = Buffer.from([0, 255, 10, 13, 128])
@@ -138,7 +138,7 @@ describe('files', () => {
   )
 
   test(
-    'log_dir is made when it is not there',
+    'a missing log_dir is created',
     inTemporary(async (dataDir) => {
       const log_dir = join(dataDir, 'a', 'b')
       const stream = await aRegistry().get('files')!.open({run: aRun(), config: {log_dir}})
@@ -146,14 +146,14 @@ describe('files', () => {
     }),
   )
 
-  test('a directory in which nothing can be made is a failure, and not tried for ever', async () => {
+  test('a directory that cannot be created fails the processor without endless retries', async () => {
     const files = aRegistry().get('files')!
     const config = {log_dir: '/proc/nope/deep'}
     await assert.rejects(files.open({run: aRun(), config}), /ENOENT|EROFS|EACCES|EPERM/)
   })
 
   test(
-    'never over a file, never through a link',
+    'an existing file or link is never overwritten',
     inTemporary(async (dataDir) => {
       const files = aRegistry().get('files')!
       const request = {run: aRun(), config: {log_dir: dataDir}}
@@ -167,14 +167,14 @@ describe('files', () => {
     }),
   )
 
-  test('log_dir as it is refused', () => {
+  test('each invalid log_dir is reported', () => {
     const files = aRegistry({logRoot: '/var/log/jobs'}).get('files')!
     const rows = [
       ['logs', /must be an absolute path/],
-      ['/var/log/jobs/../../etc', /must not hold "\.\."/],
+      ['/var/log/jobs/../../etc', /must not contain "\.\."/],
       ['/var\0/log', /NUL/],
-      ['/etc', /must lie under \/var\/log\/jobs/],
-      ['/var/log/jobsX', /must lie under/],
+      ['/etc', /must be below \/var\/log\/jobs/],
+      ['/var/log/jobsX', /must be below/],
     ] as const
     for (const [log_dir, expected] of rows)
       assert.match(files.check({log_dir})[0] ?? '', expected, log_dir)
@@ -184,7 +184,7 @@ describe('files', () => {
   })
 
   test(
-    'a link out of the allowed root is not followed, nor is anything made behind it',
+    'a link out of the log root is not followed, and no directory is created behind it',
     inTemporary(async (directory) => {
       const logRoot = join(directory, 'root')
       const outside = join(directory, 'outside')
@@ -202,7 +202,7 @@ describe('files', () => {
   )
 
   test(
-    'the allowed root itself may not be there yet',
+    'the log root is created if it is missing',
     inTemporary(async (directory) => {
       const logRoot = join(directory, 'later')
       const files = aRegistry({logRoot}).get('files')!
@@ -212,7 +212,7 @@ describe('files', () => {
   )
 })
 
-test('log: begin and end stand around the lines, each with its job and execution', async () => {
+test('log: begin and end records surround the lines, each with job and execution', async () => {
   const records: LogRecord[] = []
   const stream = await aRegistry({writeLog: (record) => void records.push(record)})
     .get('log')!
@@ -231,7 +231,7 @@ test('log: begin and end stand around the lines, each with its job and execution
 })
 
 describe('syslog', () => {
-  test('a message as RFC 5424 has it, without control characters', async () => {
+  test('messages follow RFC 5424 and contain no control characters', async () => {
     const subject = await tcpSubject()
     try {
       const stream = await subject.processor.open({run: aRun(), config: {}})
@@ -248,7 +248,7 @@ describe('syslog', () => {
     }
   })
 
-  test('datagrams, one a line, each below 1,024 bytes', async () => {
+  test('each line is one datagram below 1,024 bytes', async () => {
     const socket = createSocket('udp4')
     const mailbox = new Mailbox()
     let longest = 0
@@ -273,7 +273,7 @@ describe('syslog', () => {
     }
   })
 
-  test('no local syslog, a logger that fails and a server that is not there are failures', async () => {
+  test('a missing local syslog, a failing logger and an unreachable server fail the processor', async () => {
     await assert.rejects(
       aRegistry().get('syslog')!.open({run: aRun(), config: {}}),
       /no local syslog; .*--syslog/,
@@ -298,7 +298,7 @@ describe('syslog', () => {
     await assert.rejects(unreachable.open({run: aRun(), config: {}}), /ECONNREFUSED/)
   })
 
-  test('addresses', () => {
+  test('addresses have default ports, and invalid addresses are rejected', () => {
     assert.deepEqual(parseSyslogUrl('udp://logs.example'), {
       protocol: 'udp',
       host: 'logs.example',
@@ -311,7 +311,7 @@ describe('syslog', () => {
   })
 })
 
-test('lines: pieces keep every byte and cut no character', () => {
+test('lines: long lines are split without losing bytes or splitting characters', () => {
   const text = `${'ü'.repeat(50)}\nab\r\n\n${'€'.repeat(33)}`
   for (const size of [1, 2, 3, 7, 64, 1_000]) {
     const lines = new LineCutter(10)

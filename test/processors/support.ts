@@ -1,4 +1,4 @@
-/** What the tests of the processors share. */
+/** Fixtures of the processor tests. */
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
@@ -27,7 +27,7 @@ export function aRun(more: Partial<Run> = {}): Run {
   }
 }
 
-/** A sink that keeps everything and never asks to wait. */
+/** A sink that keeps its output and never signals backpressure. */
 export class KeepingSink implements OutputSink {
   readonly #parts: Uint8Array[] = []
 
@@ -45,7 +45,7 @@ export class KeepingSink implements OutputSink {
   }
 }
 
-/** Runs `work` with a directory that is gone afterwards. */
+/** Runs `work` with a directory that is deleted afterwards. */
 export function inTemporary(work: (directory: string) => Promise<void>): () => Promise<void> {
   return async () => {
     const directory = mkdtempSync(join(tmpdir(), 'belfry-processors-'))
@@ -57,7 +57,7 @@ export function inTemporary(work: (directory: string) => Promise<void>): () => P
   }
 }
 
-/** A place to wait for text that arrives from elsewhere. Keeps the end of it. */
+/** Collects received text and waits for parts of it. Keeps the end of the text. */
 export class Mailbox {
   #text = ''
   #watchers: {text: string; found: (all: string) => void}[] = []

@@ -7,7 +7,7 @@ import {localEvents} from '../../src/telemetry/event-bus.ts'
 
 const clock = {now: () => 1234, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 
-test('every listener hears every event at once, with the time of the clock', () => {
+test('every listener is called for every event, synchronously and with the time of the clock', () => {
   const events = localEvents(clock)
   const one: BelfryEvent[] = []
   const other: BelfryEvent[] = []
@@ -23,14 +23,14 @@ test('every listener hears every event at once, with the time of the clock', () 
   assert.equal(other.length, 1)
 })
 
-test('a listener that throws does not tear the step it watches, but ends the process', async () => {
+test('a throwing listener does not interrupt the emitter, but ends the process', async () => {
   const module = new URL('../../src/telemetry/event-bus.ts', import.meta.url).href
   const source = `
     const {localEvents} = await import(${JSON.stringify(module)})
     const {parentPort} = await import('node:worker_threads')
     const events = localEvents({now: () => 0})
     events.listen(() => { throw new Error('planted') })
-    events.listen(() => parentPort.postMessage('second listener heard'))
+    events.listen(() => parentPort.postMessage('second listener called'))
     events.emit('job_deleted', {job: 'a'})
     parentPort.postMessage('emit returned')`
   const worker = new Worker(new URL(`data:text/javascript,${encodeURIComponent(source)}`))
@@ -38,5 +38,5 @@ test('a listener that throws does not tear the step it watches, but ends the pro
   worker.on('message', (message: string) => messages.push(message))
   const [error] = (await once(worker, 'error')) as [Error]
   assert.equal(error.message, 'planted')
-  assert.deepEqual(messages, ['second listener heard', 'emit returned'])
+  assert.deepEqual(messages, ['second listener called', 'emit returned'])
 })

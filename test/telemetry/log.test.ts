@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {localEvents} from '../../src/telemetry/event-bus.ts'
-import {logEvents, openLog, type LogLevel} from '../../src/telemetry/log.ts'
+import type {LogLevel} from '../../src/config/values.ts'
+import {logEvents, openLog} from '../../src/telemetry/log.ts'
 
 const clock = {now: () => 0, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 
@@ -17,7 +18,7 @@ function logInto(level: LogLevel, pretty = false) {
   return {log, lines}
 }
 
-test('a line is one JSON object with level, time, node and the fields', () => {
+test('a line is one JSON object with level, time, node and the event fields', () => {
   const {log, lines} = logInto('info')
   log.logger.info({job: 'a'}, 'hello')
   const line = JSON.parse(lines[0]!) as Record<string, unknown>
@@ -28,7 +29,7 @@ test('a line is one JSON object with level, time, node and the fields', () => {
   )
 })
 
-test('secrets are replaced wherever they ride along', () => {
+test('secrets are redacted in nested fields', () => {
   const {log, lines} = logInto('info')
   const secret = 'sixteen-or-more-characters'
   log.logger.info({token: secret})
@@ -42,13 +43,13 @@ test('secrets are replaced wherever they ride along', () => {
   }
 })
 
-test('on a terminal a line reads as text', () => {
+test('lines are plain text on a terminal', () => {
   const {log, lines} = logInto('info', true)
   log.logger.info({job: 'a'}, 'hello')
   assert.match(lines.join(''), /INFO.*hello.*"job":"a"/)
 })
 
-test('events are logged as loudly as they matter', () => {
+test('each event has its log level', () => {
   const loudness = (level: LogLevel) => {
     const {log, lines} = logInto(level)
     const events = localEvents(clock)
@@ -67,10 +68,10 @@ test('events are logged as loudly as they matter', () => {
     events.emit('execution_output', {job: 'a', execution: '1-n-1', total_bytes: 9})
     events.emit('step_failed', {step: 'launch', message: 'no store'})
     stop()
-    events.emit('step_failed', {step: 'launch', message: 'not heard'})
+    events.emit('step_failed', {step: 'launch', message: 'not logged'})
     return lines.map((line) => {
-      const {level: heard, msg} = JSON.parse(line) as {level: string; msg: string}
-      return `${heard} ${msg}`
+      const {level: logged, msg} = JSON.parse(line) as {level: string; msg: string}
+      return `${logged} ${msg}`
     })
   }
   assert.deepEqual(loudness('debug'), [
@@ -83,7 +84,7 @@ test('events are logged as loudly as they matter', () => {
   assert.deepEqual(loudness('silent'), [])
 })
 
-test('a step that keeps failing gets a line every ten seconds, which counts those left out', () => {
+test('a repeatedly failing step logs one line every ten seconds with the number of omitted failures', () => {
   const {log, lines} = logInto('info')
   let now = 0
   const events = localEvents({...clock, now: () => now})

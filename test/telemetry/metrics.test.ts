@@ -34,7 +34,7 @@ const launch = {
   count: 1,
 } as const
 
-test('launches count by decision; lag only where a schedule planned them', async () => {
+test('launches are counted by decision; lag is observed for scheduled launches only', async () => {
   const {events, samples} = open()
   events.emit('launch_decided', launch)
   events.emit('launch_decided', {...launch, cause: 'manual', decided_at: 99_000})
@@ -50,7 +50,7 @@ test('launches count by decision; lag only where a schedule planned them', async
   assert.deepEqual(await samples('belfry_start_lag_seconds_sum'), ['0.04'])
 })
 
-test('executions count by status, with duration and retries', async () => {
+test('executions are counted by status, with duration and retries', async () => {
   const {events, samples} = open()
   const end = {job: 'a', execution: '1-n-1', node: 'n', attempt: 1, duration_ms: 1500}
   events.emit('execution_started', {job: 'a', execution: '1-n-1', node: 'n', attempt: 1})
@@ -68,7 +68,7 @@ test('executions count by status, with duration and retries', async () => {
   ])
 })
 
-test('commits, terms, steps and clock jumps are counted', async () => {
+test('commits, terms, failed steps and clock steps are counted', async () => {
   const {events, samples} = open()
   events.emit('store_committed', {items: 12, duration_ms: 3})
   events.emit('term_began', {term: 7, node: 'n'})
@@ -84,7 +84,7 @@ test('commits, terms, steps and clock jumps are counted', async () => {
   assert.deepEqual(await samples('belfry_clock_steps_total'), ['1'])
 })
 
-test('requests count by route pattern; made-up routes and methods make no series of their own', async () => {
+test('requests are counted by route pattern; unknown routes and methods add no series', async () => {
   const {metrics, samples} = open()
   metrics.answered({method: 'GET', route: '/v1/jobs/:name', status: 200, durationMs: 4})
   for (let i = 0; i < 100; i++)
@@ -95,7 +95,7 @@ test('requests count by route pattern; made-up routes and methods make no series
   ])
 })
 
-test('store figures are read at the scrape, and absent while the store is away', async () => {
+test('store gauges are read at the scrape, and absent while the store is down', async () => {
   let answer: () => Promise<StoreTotals> = () =>
     Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 5})
   const {samples} = open(() => answer())
@@ -108,7 +108,7 @@ test('store figures are read at the scrape, and absent while the store is away',
   assert.deepEqual(await samples('belfry_jobs'), [])
 })
 
-test('the process tells what it is, uses, and how late its loop ran', async () => {
+test('process metrics report version, resource usage and event loop lag', async () => {
   const {samples} = open()
   assert.deepEqual(await samples('belfry_build_info'), [
     `{version="1.2.3",node_version="${process.versions.node}"} 1`,
@@ -121,7 +121,7 @@ test('the process tells what it is, uses, and how late its loop ran', async () =
   for (const line of lag) assert.ok(Number(line.split(' ')[1]) >= 0, line)
 })
 
-test('two registries in one process do not disturb each other', async () => {
+test('two registries in one process are independent', async () => {
   const one = open()
   const other = open()
   one.events.emit('clock_stepped', {by_ms: 70_000})

@@ -1,37 +1,44 @@
-/** Commands about the service itself: status, members, pause, leaving, what a schedule means. */
+/** Commands for the service itself: status, members, pause, unpause, leave, and previews of schedules. */
 import type {Command} from 'commander'
 import type {MemberJson, PauseStatusJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
 import {path} from '../client.ts'
-import {type Column, facts, status, table, toned} from '../format.ts'
+import {type Column, facts, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
+import {status, toned} from '../terminal.ts'
 import {printPlanned} from './jobs.ts'
 
 export function addClusterCommands(program: Command, use: Use): void {
-  program.command('status').description('Show the state of the server').action(use(show))
+  program
+    .command('status')
+    .description('Show the status of the server and its cluster')
+    .action(use(show))
   program
     .command('members')
-    .description('List the nodes')
+    .description('List the members of the cluster')
     .action(use(members))
     .command('remove <member>')
-    .description('Remove a node that has left or failed, by its name or id')
+    .description('Remove a member that has left or failed, by its name or id')
     .action(use(remove))
   program
     .command('pause')
-    .description('Pause submissions: jobs cannot be created or changed, existing ones go on')
+    .description('Pause submissions: jobs cannot be created or changed, existing jobs keep running')
     .action(use((session) => pause(session, 'pause')))
   program
     .command('unpause')
     .description('Resume submissions')
     .action(use((session) => pause(session, 'unpause')))
-  program.command('leave').description('Make the server finish its work and end').action(use(leave))
+  program
+    .command('leave')
+    .description('Shut the server down gracefully: it leaves the cluster')
+    .action(use(leave))
   program
     .command('schedule')
-    .description('Schedules')
+    .description('Commands for schedules')
     .command('preview <expression>')
     .description('Show the next planned times of a schedule')
-    .option('--timezone <zone>', 'the zone it is read in')
-    .option('--name <job>', 'the job whose name spreads "~"')
-    .option('--count <n>', 'how many')
+    .option('--timezone <zone>', 'IANA time zone of the schedule')
+    .option('--name <job>', 'Name of the job, which determines the values of "~"')
+    .option('--count <n>', 'Number of times')
     .action(use(preview))
 }
 
@@ -58,7 +65,7 @@ async function members(session: Session): Promise<void> {
 async function remove(session: Session, member: string): Promise<void> {
   const {value} = await session.client.call<MemberJson>('DELETE', path('members', member))
   if (session.json) return printJson(session, value)
-  session.terminal.out(`removed ${value.Name}, which had ${value.statusText}\n`)
+  session.terminal.out(`removed ${value.Name} (status was ${value.statusText})\n`)
 }
 
 function printMembers(session: Session, value: readonly MemberJson[]): void {

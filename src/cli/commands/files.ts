@@ -1,43 +1,45 @@
-/** Commands that carry files: restoring jobs, a backup of the store, and a store made of one. */
+/** Commands for files: restore jobs, back up the store, and restore a store from a backup. */
 import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
-import {codeOf, CommandFailed, printJson, type Session, type Use} from '../session.ts'
+import {codeOf, CommandFailed} from '../errors.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
-import type {Terminal} from '../format.ts'
+import type {Terminal} from '../terminal.ts'
 
-/** Makes a store of an image in a data directory; `problem` is one sentence. */
+/** Creates a store from a backup in a data directory. */
 export type RestoreBackup = (
-  image: string,
+  backup: string,
   dataDirectory: string,
 ) => Promise<{readonly ok: true} | {readonly ok: false; readonly problem: string}>
 
 const MIB = 2 ** 20
-/** Images hold everything jobs printed. */
+/** A backup contains the output of all jobs. */
 const OWNER_ONLY = 0o600
 
 export function addFileCommands(
   program: Command,
   use: Use,
-  world: {readonly terminal: Terminal; readonly restoreImage: RestoreBackup},
+  context: {readonly terminal: Terminal; readonly restoreBackup: RestoreBackup},
 ): void {
   program
     .command('restore <file>')
-    .description('Create and replace jobs from a JSON file, all of them or none')
-    .option('--disabled', 'import every job disabled')
+    .description('Create or replace the jobs in a JSON file, all or none')
+    .option('--disabled', 'Import all jobs as disabled')
     .action(use(restore))
   program
     .command('backup [file]')
-    .description('Save a consistent image of the store; - for standard output')
+    .description('Save a consistent backup of the store; - means standard output')
     .action(use(backup))
   program
-    .command('restore-store <image>')
-    .description('Make a store out of an image, in a data directory that no server has used yet')
-    .requiredOption('--data <dir>', 'the data directory')
-    .action(async (image: string, options: {data: string}) => {
-      const restored = await world.restoreImage(image, options.data)
+    .command('restore-store <backup>')
+    .description('Restore a backup into a data directory without a store; needs no server')
+    .requiredOption('--data <dir>', 'Data directory')
+    .action(async (backup: string, options: {data: string}) => {
+      const {data} = options
+      const restored = await context.restoreBackup(backup, data)
       if (!restored.ok) throw new CommandFailed(restored.problem)
-      world.terminal.out(`${options.data} holds the store; start it with --data ${options.data}\n`)
+      context.terminal.out(`restored to ${data}; start the server with --data ${data}\n`)
     })
 }
 
@@ -72,31 +74,31 @@ async function backup(session: Session, file: string | undefined): Promise<void>
   else terminal.out(`saved ${target} (${formatByteSize(bytes)})\n`)
 }
 
-/** As the server proposes, but never a path. */
+/** The name that the server proposes, which is never a path. */
 function nameOf(response: Response): string {
   const header = response.headers.get('content-disposition') ?? ''
   return /filename="(\w[\w.-]*)"/.exec(header)?.[1] ?? 'belfry.sqlite'
 }
 
 /**
- * Under another name until it is whole, so that half an image never looks like one; an existing file is left
- * alone. Answers the number of bytes.
+ * Writes to a temporary name first, so a partial backup is never taken for a complete one. Never overwrites a
+ * file. Returns the number of bytes.
  */
 async function save(response: Response, target: string, terminal: Terminal): Promise<number> {
-  const draft = `${target}.part`
-  let made = false
+  const partial = `${target}.part`
+  let created = false
   try {
-    const handle = await open(draft, 'wx', OWNER_ONLY)
-    made = true
+    const handle = await open(partial, 'wx', OWNER_ONLY)
+    created = true
     const bytes = await fill(handle, response, terminal)
-    await link(draft, target)
+    await link(partial, target)
     return bytes
   } catch (error) {
-    const taken = made ? target : draft
-    const why = codeOf(error) === 'EEXIST' ? `${taken} is there already` : codeOf(error)
+    const existing = created ? target : partial
+    const why = codeOf(error) === 'EEXIST' ? `${existing} already exists` : codeOf(error)
     throw new CommandFailed(`The backup cannot be saved to ${target}: ${why}.`, {cause: error})
   } finally {
-    if (made) await rm(draft, {force: true})
+    if (created) await rm(partial, {force: true})
     else await response.body?.cancel()
   }
 }
@@ -104,21 +106,21 @@ async function save(response: Response, target: string, terminal: Terminal): Pro
 /** Closes the file. */
 async function fill(handle: FileHandle, response: Response, terminal: Terminal): Promise<number> {
   let bytes = 0
-  let shown = -1
+  let shownMib = -1
   try {
-    for await (const piece of response.body!) {
-      await handle.writeFile(piece)
-      bytes += piece.length
-      const whole = Math.floor(bytes / MIB)
-      if (terminal.progress && whole > shown) {
-        shown = whole
-        terminal.err(`\r${whole} MiB`)
+    for await (const chunk of response.body!) {
+      await handle.writeFile(chunk)
+      bytes += chunk.length
+      const mib = Math.floor(bytes / MIB)
+      if (terminal.progress && mib > shownMib) {
+        shownMib = mib
+        terminal.err(`\r${mib} MiB`)
       }
     }
     await handle.sync()
     return bytes
   } finally {
-    if (shown >= 0) terminal.err('\r\u001b[K')
+    if (shownMib >= 0) terminal.err('\r\u001b[K')
     await handle.close()
   }
 }

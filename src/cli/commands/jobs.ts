@@ -1,56 +1,53 @@
-/** `belfry jobs …`: what is planned, and changing it. */
+/** `belfry jobs …`: show jobs and change them. */
 import {text as textOf} from 'node:stream/consumers'
 import type {Command} from 'commander'
 import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {path} from '../client.ts'
-import {type Column, facts, relative, status, table, type Terminal, toned} from '../format.ts'
+import {CommandFailed, messageOf} from '../errors.ts'
+import {type Column, facts, relative, table} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
-import {
-  CommandFailed,
-  printJson,
-  printNotes,
-  readNamed,
-  sentenceOf,
-  type Session,
-  type Use,
-} from '../session.ts'
+import {printJson, printWarnings, readTextFile, type Session, type Use} from '../session.ts'
+import {status, type Terminal, toned} from '../terminal.ts'
 
 const LAUNCHES_SHOWN = '20'
 
 export function addJobCommands(program: Command, use: Use): void {
-  const jobs = program.command('jobs').description('Jobs: list, show, apply, run, toggle, delete')
+  const jobs = program.command('jobs').description('List, show, apply, run, toggle and delete jobs')
   jobs
     .command('list')
     .description('List jobs')
-    .option('-q, --query <text>', 'only those whose name or display name holds the text')
-    .option('--status <status>', 'success, failed, partially_failed or untriggered')
-    .option('--limit <n>', 'at most that many')
+    .option('-q, --query <text>', 'Only jobs whose name or display name contains the text')
+    .option(
+      '--status <status>',
+      'Only jobs that are success, failed, partially_failed or untriggered',
+    )
+    .option('--limit <n>', 'Maximum number of jobs')
     .action(use(list))
   jobs.command('show <name>').description('Show one job').action(use(show))
   jobs
     .command('apply')
     .description('Create or replace the job, or the list of jobs, in a JSON file')
-    .requiredOption('-f, --file <file>', 'the file; - for standard input')
-    .option('--run', 'run each once, right away')
+    .requiredOption('-f, --file <file>', 'JSON file; - means standard input')
+    .option('--run', 'Also run each job once, immediately')
     .action(use(apply))
   jobs
     .command('run <name>')
     .description('Run a job now')
-    .option('--force', 'even while another launch of it is open under "forbid"')
+    .option('--force', 'Even if concurrency is "forbid" and another launch is open')
     .action(use(run))
   jobs.command('toggle <name>').description('Enable or disable a job').action(use(toggle))
   jobs.command('delete <name>').description('Delete a job and its history').action(use(remove))
   jobs
     .command('next <name>')
     .description('Show the next planned times of a job')
-    .option('--count <n>', 'how many')
+    .option('--count <n>', 'Number of times')
     .action(use(next))
   jobs
     .command('launches <name>')
-    .description('Show what became of the planned times of a job, newest first')
-    .option('--limit <n>', 'at most that many', LAUNCHES_SHOWN)
+    .description('List the launches of a job, and why planned times did not run; newest first')
+    .option('--limit <n>', 'Maximum number of launches', LAUNCHES_SHOWN)
     .action(use(launches))
 }
 
@@ -111,7 +108,7 @@ async function show(session: Session, name: string): Promise<void> {
       ['next', job.disabled ? 'disabled' : when(job.next)],
       ['status', status(terminal, job.status === '' ? 'never finished' : job.status)],
       ['succeeded', `${job.success_count}, last ${when(job.last_success)}`],
-      ['other ends', `${job.error_count}, last ${when(job.last_error)}`],
+      ['failed', `${job.error_count}, last ${when(job.last_error)}`],
       ['executor', [job.executor, ...map(job.executor_config)].join(' ')],
       ['concurrency', job.concurrency],
       ['retries', String(job.retries)],
@@ -127,18 +124,18 @@ async function apply(session: Session, options: {file: string; run?: true}): Pro
     const query = {runoncreate: options.run === undefined ? undefined : 'true'}
     const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query})
     const {value, headers} = await call.catch((error: unknown) => named(job['name'], error))
-    printNotes(session, headers)
+    printWarnings(session, headers)
     stored.push(value)
     if (!session.json) session.terminal.out(`applied ${value.name}\n`)
   }
   if (session.json) printJson(session, stored)
 }
 
-/** A file may hold many jobs, and a refusal names only the field. */
+/** Adds the job's name to an error of the server, which names the field only. */
 function named(name: unknown, error: unknown): never {
-  const sentence = sentenceOf(error)
-  if (sentence === null || typeof name !== 'string') throw error
-  throw new CommandFailed(`${oneLine(name)}: ${sentence}`, {cause: error})
+  const message = messageOf(error)
+  if (message === null || typeof name !== 'string') throw error
+  throw new CommandFailed(`${oneLine(name)}: ${message}`, {cause: error})
 }
 
 async function run(session: Session, name: string, options: {force?: true}): Promise<void> {
@@ -170,7 +167,7 @@ async function next(session: Session, name: string, options: {count?: string}): 
   printPlanned(session, value)
 }
 
-/** Planned times, one a line. */
+/** One planned time per line. */
 export function printPlanned(session: Session, planned: PlannedTimesJson): void {
   if (session.json) return printJson(session, planned)
   const now = session.clock.now()
@@ -200,34 +197,29 @@ async function launches(session: Session, name: string, options: {limit: string}
     },
     {title: 'REASON', text: (launch) => launch.reason},
   ]
-  terminal.out(table(terminal, columns, value, 'Nothing was planned yet.'))
+  terminal.out(table(terminal, columns, value, 'No launches.'))
 }
 
-/*
- * A file of jobs as `belfry jobs apply` takes it: one job or a list, put in an order in which each can be
- * stored.
- */
-
-/** Only what ordering needs; the server judges the rest. */
+/** A job as in the file; the server validates it. */
 type Definition = Readonly<Record<string, unknown>>
 
-/** The jobs of `file` (`-` = standard input), parents before their dependents. Throws `CommandFailed`. */
-export async function readJobFile(
+/** The job or the jobs in `file` (`-` = standard input), parents first. Throws `CommandFailed`. */
+async function readJobFile(
   file: string,
   terminal: Pick<Terminal, 'input'>,
 ): Promise<readonly Definition[]> {
-  const text = file === '-' ? await textOf(terminal.input()) : await readNamed(file)
+  const text = file === '-' ? await textOf(terminal.input()) : await readTextFile(file)
   const where = file === '-' ? 'Standard input' : file
   let content: unknown
   try {
     content = JSON.parse(text)
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
-    throw new CommandFailed(`${where} is not JSON: ${error.message}.`, {cause: error})
+    throw new CommandFailed(`${where} must be JSON: ${error.message}.`, {cause: error})
   }
   const list: readonly unknown[] = Array.isArray(content) ? content : [content]
   if (!list.every(isDefinition))
-    throw new CommandFailed(`${where} must hold a job, or a list of jobs, as JSON objects.`)
+    throw new CommandFailed(`${where} must contain a job, or a list of jobs, as JSON objects.`)
   return parentsFirst(list)
 }
 
@@ -235,16 +227,16 @@ function isDefinition(value: unknown): value is Definition {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }
 
-/** Otherwise in the order of the file. Jobs in a circle come last, for the server to refuse. */
+/** Sorts parents before their dependents, otherwise stably. Cycles come last; the server rejects them. */
 export function parentsFirst(jobs: readonly Definition[]): readonly Definition[] {
   const ordered: Definition[] = []
-  let waiting = jobs
-  while (waiting.length > 0) {
-    const names = new Set(waiting.map((job) => job['name']))
-    const free = waiting.filter((job) => !names.has(job['parent_job']))
-    if (free.length === 0) return [...ordered, ...waiting]
-    ordered.push(...free)
-    waiting = waiting.filter((job) => names.has(job['parent_job']))
+  let remaining = jobs
+  while (remaining.length > 0) {
+    const names = new Set(remaining.map((job) => job['name']))
+    const ready = remaining.filter((job) => !names.has(job['parent_job']))
+    if (ready.length === 0) return [...ordered, ...remaining]
+    ordered.push(...ready)
+    remaining = remaining.filter((job) => names.has(job['parent_job']))
   }
   return ordered
 }

@@ -1,14 +1,15 @@
-/** `belfry migrate`: shows how a move goes and what it compared. The entry gives what does it. */
+/** `belfry migrate`: shows the progress of a migration and its comparison. `main.ts` passes the migration. */
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
-import {UsageProblem} from '../errors.ts'
-import {ProgressLine, table, type Terminal} from '../format.ts'
-import {CommandFailed, type GlobalOptions} from '../session.ts'
+import {CommandFailed, UsageError} from '../errors.ts'
+import {table} from '../format.ts'
+import type {GlobalOptions} from '../session.ts'
+import {ProgressLine, type Terminal} from '../terminal.ts'
 
-export interface MoveRequest {
+export interface MigrateRequest {
   readonly from: string
   readonly to: string
-  /** Hears `null` while the source is looked through, then how much of which table is written. */
+  /** Called with `null` while the source is checked, then with the rows written of each table. */
   readonly progress: (
     progress: {readonly table: string; readonly done: number; readonly total: number} | null,
   ) => void
@@ -20,38 +21,38 @@ interface Compared {
   readonly target: number
 }
 
-/** Moves a store into another engine; `problem` is one sentence. */
-export type MigrateStore = (request: MoveRequest) => Promise<
+/** Migrates a store to another engine. */
+export type MigrateStore = (request: MigrateRequest) => Promise<
   | {
       readonly ok: true
-      /** Where the store is now, without anything secret. */
+      /** Address of the new store, without secrets. */
       readonly store: string
-      /** The file that keeps servers from starting on the old store. */
+      /** The migrated marker: a file that prevents servers from starting on the old store. */
       readonly sign: string
       readonly compared: readonly Compared[]
     }
   | {
       readonly ok: false
       readonly problem: string
-      /** What was asked for is wrong by itself. */
+      /** The request itself is invalid. */
       readonly isUsage: boolean
     }
 >
 
-interface World {
+interface MigrateContext {
   readonly terminal: Terminal
   readonly clock: Clock
   readonly migrateStore: MigrateStore
 }
 
-export function addMigrateCommand(program: Command, world: World): void {
+export function addMigrateCommand(program: Command, context: MigrateContext): void {
   program
     .command('migrate')
-    .description('Move the store of a stopped server into an empty schema on PostgreSQL')
-    .requiredOption('--from <dir>', 'its data directory')
-    .requiredOption('--to <url>', 'as for --store: postgres://…')
-    .option('--quiet', 'say nothing but what goes wrong')
-    .action((_options: unknown, command: Command) => migrate(command.optsWithGlobals(), world))
+    .description('Migrate the store of a stopped server to an empty schema on PostgreSQL')
+    .requiredOption('--from <dir>', 'Data directory of the server')
+    .requiredOption('--to <url>', 'PostgreSQL URL, as for --store: postgres://…')
+    .option('--quiet', 'Print errors only')
+    .action((_options: unknown, command: Command) => migrate(command.optsWithGlobals(), context))
 }
 
 interface MigrateOptions extends GlobalOptions {
@@ -60,18 +61,18 @@ interface MigrateOptions extends GlobalOptions {
   readonly quiet?: true
 }
 
-async function migrate(options: MigrateOptions, world: World): Promise<void> {
+async function migrate(options: MigrateOptions, context: MigrateContext): Promise<void> {
   const {from, to, quiet = false, json = false} = options
-  const {terminal, clock} = world
+  const {terminal, clock} = context
   const line = new ProgressLine(terminal, clock)
-  const progress: MoveRequest['progress'] = (heard) => {
+  const progress: MigrateRequest['progress'] = (written) => {
     if (quiet) return
-    if (heard === null) line.say('looking through the source')
-    else line.show({what: heard.table, done: heard.done, total: heard.total})
+    if (written === null) line.print('checking the source')
+    else line.show({what: written.table, done: written.done, total: written.total})
   }
-  const moved = await world.migrateStore({from, to, progress}).finally(() => line.end())
-  if (!moved.ok) throw new (moved.isUsage ? UsageProblem : CommandFailed)(moved.problem)
-  const {store, sign, compared} = moved
+  const migrated = await context.migrateStore({from, to, progress}).finally(() => line.end())
+  if (!migrated.ok) throw new (migrated.isUsage ? UsageError : CommandFailed)(migrated.problem)
+  const {store, sign, compared} = migrated
   if (json) return terminal.out(`${JSON.stringify({store, sign, compared}, null, 2)}\n`)
   if (quiet) return
   const columns = [
@@ -80,6 +81,6 @@ async function migrate(options: MigrateOptions, world: World): Promise<void> {
     {title: 'target', text: ({target}: Compared) => target.toLocaleString('en')},
   ]
   terminal.out(table(terminal, columns, compared, ''))
-  terminal.out(`The store is in ${store} now; start its servers with --store and that URL.\n`)
-  terminal.out(`The old one is as it was; ${sign} keeps servers from starting on it.\n`)
+  terminal.out(`The store is now in ${store}. Start its servers with --store and this URL.\n`)
+  terminal.out(`The old store is unchanged; ${sign} prevents servers from starting on it.\n`)
 }

@@ -1,45 +1,40 @@
-/** `belfry runs …` and `belfry busy`: what ran, what runs, and ending it. */
+/** `belfry runs …` and `belfry busy`: list executions, show and follow their output, cancel them. */
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
 import type {ExecutionJson} from '../../wire/execution.ts'
-import {CallFailed, path, readEvents, type ServerEvent} from '../client.ts'
-import {
-  type Column,
-  duration,
-  facts,
-  relative,
-  status,
-  table,
-  type Terminal,
-  toned,
-} from '../format.ts'
+import {path, readEvents, type ServerEvent} from '../client.ts'
+import {CallFailed, CommandFailed} from '../errors.ts'
+import {type Column, duration, facts, relative, table} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
-import {CommandFailed, printJson, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
+import {status, type Terminal, toned} from '../terminal.ts'
 
 const RUNS_SHOWN = '20'
-/** Lists carry output; a table has no room for it. */
+/** Tables do not show the output. */
 const NO_OUTPUT = {output_size_limit: '0'}
 
 export function addRunCommands(program: Command, use: Use): void {
-  const runs = program.command('runs').description('Runs of jobs: list, show, output, cancel')
+  const runs = program
+    .command('runs')
+    .description('List, show, follow and cancel the executions of jobs')
   runs
     .command('list <job>')
     .description('List the executions of a job, newest first')
-    .option('--status <status>', 'only those, such as failed')
-    .option('--limit <n>', 'at most that many', RUNS_SHOWN)
+    .option('--status <status>', 'Only executions with this status, such as failed')
+    .option('--limit <n>', 'Maximum number of executions', RUNS_SHOWN)
     .action(use(list))
   runs.command('show <job> <execution>').description('Show one execution').action(use(show))
   runs
     .command('output <job> <execution>')
-    .description('Print the output of an execution, without control sequences for terminals')
-    .option('-f, --follow', 'stay until it ends')
-    .option('--raw', 'with control sequences, as the job wrote them')
+    .description('Print the output of an execution, without terminal control sequences')
+    .option('-f, --follow', 'Print new output until the execution ends')
+    .option('--raw', 'Keep terminal control sequences')
     .action(use(output))
   runs
     .command('cancel <job> <execution>')
-    .description('End an execution that waits or runs')
+    .description('Cancel a pending or running execution')
     .action(use(cancel))
-  program.command('busy').description('List what runs now, on all nodes').action(use(busy))
+  program.command('busy').description('List the running executions on all nodes').action(use(busy))
 }
 
 function executionColumns(terminal: Terminal, now: number): readonly Column<ExecutionJson>[] {
@@ -61,7 +56,7 @@ function executionColumns(terminal: Terminal, now: number): readonly Column<Exec
   ]
 }
 
-/** What was heard of runs too late; a column only where there is something in it. */
+/** Shown only if an execution has a late result. */
 const LATE_RESULT: Column<ExecutionJson> = {
   title: 'LATE RESULT',
   text: (execution) => execution.late_result,
@@ -93,7 +88,7 @@ async function busy(session: Session): Promise<void> {
     {title: 'JOB', text: (execution) => execution.job_name},
     ...executionColumns(terminal, session.clock.now()).filter(({title}) => title !== 'TOOK'),
   ]
-  terminal.out(table(terminal, columns, value, 'Nothing runs.'))
+  terminal.out(table(terminal, columns, value, 'No running executions.'))
 }
 
 async function show(session: Session, job: string, execution: string): Promise<void> {
@@ -143,7 +138,7 @@ async function cancel(session: Session, job: string, execution: string): Promise
   const {value} = await session.client.call<ExecutionJson>('POST', at)
   if (session.json) return printJson(session, value)
   session.terminal.out(
-    `${value.id} is ${value.status === 'running' ? 'being ended' : value.status}\n`,
+    `${value.id} is ${value.status === 'running' ? 'being cancelled' : value.status}\n`,
   )
 }
 
@@ -151,69 +146,67 @@ function endLine(text: string): string {
   return text.endsWith('\n') ? text : `${text}\n`
 }
 
-/*
- * Watching a run: its output as it is written, until it ends. A connection that breaks is opened again where
- * it broke, so a restart of the server is a pause, not an end.
- */
-
-/** As long as a server takes to restart, several times over. */
-const TRIES_MAX = 30
-const AGAIN_MS = 1_000
+/** Several times as long as a server takes to restart. */
+const ATTEMPTS_MAX = 30
+const RETRY_MS = 1_000
 
 type End = Pick<ExecutionJson, 'id' | 'status'> & {readonly head: string; readonly foot: string}
 
-/** Prints until the run has ended; then says on standard error how. Throws `CallFailed`, `CommandFailed`. */
-export async function followOutput(
+/**
+ * Prints the output until the execution ends, then its status on standard error. A lost connection is resumed
+ * at its position, so a restart of the server is only a pause. Throws `CallFailed`, `CommandFailed`.
+ */
+async function followOutput(
   session: Session,
   path: string,
   print: (text: string) => void,
 ): Promise<void> {
   let position = ''
-  for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+  for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts += 1) {
     const before = position
     const end = await watch(session, path, position, (event) => {
       position = event.id
       print((JSON.parse(event.data) as {text: string}).text)
     })
-    if (end !== null) return sayEnd(session, end, print)
-    if (position !== before) tries = 0
+    if (end !== null) return printEnd(session, end, print)
+    if (position !== before) attempts = 0
     await pause(session.clock)
   }
-  throw new CommandFailed('The connection broke off too often; follow the run again later.')
+  throw new CommandFailed('The connection was lost too often. Follow the execution again later.')
 }
 
 /**
- * `null` when the connection broke off. A refusal of the server is thrown; its silence is not, once it had
- * answered.
+ * `null` when the connection was lost. Throws errors of the server, and an unreachable server only before the
+ * first output.
  */
 async function watch(
   session: Session,
   path: string,
   position: string,
-  heard: (event: ServerEvent) => void,
+  onOutput: (event: ServerEvent) => void,
 ): Promise<End | null> {
   const resume = position === '' ? {} : {'last-event-id': position}
   try {
     const headers = {accept: 'text/event-stream', ...resume}
     const response = await session.client.open('GET', path, {headers})
     for await (const event of readEvents(response.body!)) {
-      if (event.name === 'output') heard(event)
+      if (event.name === 'output') onOutput(event)
       if (event.name === 'end') return JSON.parse(event.data) as End
     }
     return null
   } catch (error) {
-    const refused = error instanceof CallFailed && (position === '' || isFinal(error.status))
-    if (refused || error instanceof SyntaxError) throw error
+    const failed = error instanceof CallFailed && (position === '' || isFinal(error.status))
+    if (failed || error instanceof SyntaxError) throw error
     return null
   }
 }
 
-/** No use in asking again. */
+/** A retry would fail in the same way. */
 function isFinal(httpStatus: number | null): boolean {
   return httpStatus !== null && httpStatus < 500
 }
 
-function sayEnd(session: Session, end: End, print: (text: string) => void): void {
+function printEnd(session: Session, end: End, print: (text: string) => void): void {
   print(end.foot)
   const {terminal} = session
   terminal.err(`${end.head}${end.id} ${status(terminal, end.status)}\n`)
@@ -221,6 +214,6 @@ function sayEnd(session: Session, end: End, print: (text: string) => void): void
 
 function pause(clock: Clock): Promise<void> {
   return new Promise((resolve) => {
-    clock.after(AGAIN_MS, resolve)
+    clock.after(RETRY_MS, resolve)
   })
 }

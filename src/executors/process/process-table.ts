@@ -1,18 +1,17 @@
 /**
- * Which processes there are: their groups, sessions, memory, and which of them bear this node's marks. On
- * Linux read from /proc without starting anything; elsewhere from ps(1). Never sends a signal.
+ * Process table: groups, sessions, memory, and the processes that carry this node's marks. It is read from
+ * /proc on Linux, without starting a process, and from ps(1) elsewhere. Also the only place that sends
+ * signals.
  */
 import {execFile} from 'node:child_process'
 import {readdirSync, readFileSync} from 'node:fs'
 
-/**
- * `/proc` counts resident memory in pages. Belfry's Linux targets (x64, arm64) use 4 KiB pages by default.
- */
+/** `/proc` counts resident memory in pages. Linux on x64 and arm64 uses 4 KiB pages by default. */
 const PAGE_BYTES = 4096
 
 const ON_LINUX = process.platform === 'linux'
 
-/** The two marks every command is started with; together they say whose it is. */
+/** Marks in the environment of every command: its execution, and the node that started it. */
 export const EXECUTION_VARIABLE = 'BELFRY_EXECUTION'
 export const NODE_ID_VARIABLE = 'BELFRY_NODE_ID'
 
@@ -21,28 +20,28 @@ export interface ProcessRow {
   readonly group: number
   readonly session: number
   /**
-   * When it started: on Linux ticks since boot, exact; elsewhere ms since the epoch, to the second.
-   * Together with the pid the identity of a process, because pids are re-used.
+   * Start time: exact ticks since boot on Linux; elsewhere ms since the epoch, to the second. Pids are
+   * reused, so pid and start time together identify a process.
    */
   readonly started: number
   readonly residentBytes: number
 }
 
-/** Every process that is not a zombie. */
+/** All processes except zombies. */
 export async function listProcesses(): Promise<ProcessRow[]> {
   return ON_LINUX ? listLinuxProcesses() : parsePs(await runPs())
 }
 
-/** One process; `null` when there is none, or only its zombie. Linux only: elsewhere always `null`. */
+/** `null` when the process does not exist or is a zombie, and always on other systems than Linux. */
 export function readLinuxProcess(pid: number): ProcessRow | null {
   if (!ON_LINUX) return null
   let text: string
   try {
     text = readFileSync(`/proc/${pid}/stat`, 'latin1')
   } catch {
-    return null // it ended meanwhile, which is an answer
+    return null // it has ended
   }
-  // The name, in brackets, may itself hold brackets and spaces: the fields begin after the last one.
+  // The name, in brackets, may contain brackets and spaces: the fields start after the last bracket.
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   const state = fields[0]
   if (state === 'Z' || state === 'X') return null
@@ -61,7 +60,7 @@ function linuxPids(): number[] {
     .filter((pid) => Number.isInteger(pid) && pid > 0)
 }
 
-/** The same at once, on Linux. */
+/** As `listProcesses`, but synchronous. Linux only. */
 export function listLinuxProcesses(): ProcessRow[] {
   const rows: ProcessRow[] = []
   for (const pid of linuxPids()) {
@@ -72,8 +71,8 @@ export function listLinuxProcesses(): ProcessRow[] {
 }
 
 /**
- * Pids that bear the marks of this node, by execution id; wherever they went (a session of their own,
- * another parent), as long as they kept their environment. Empty where environments cannot be read.
+ * Pids that carry this node's marks, by execution id. Finds processes in other sessions or with other
+ * parents, as long as they kept their environment. Empty on systems other than Linux.
  */
 export function listMarked(nodeId: string): Map<string, number[]> {
   const found = new Map<string, number[]>()
@@ -93,7 +92,7 @@ function readMark(pid: number, nodeId: string): string | null {
   try {
     environment = readFileSync(`/proc/${pid}/environ`, 'utf8')
   } catch {
-    return null // gone, or another user's: not one of ours
+    return null // it has ended, or belongs to another user
   }
   if (!environment.includes(EXECUTION_VARIABLE)) return null
   const entries = environment.split('\0')
@@ -112,12 +111,12 @@ function runPs(): Promise<string> {
     }
     execFile('ps', ['-axo', columns], options, (error, stdout) => {
       if (error === null) resolve(stdout)
-      else reject(new Error('ps did not list the processes', {cause: error}))
+      else reject(new Error('ps cannot list the processes', {cause: error}))
     })
   })
 }
 
-/** Rows of `ps -axo pid=,pgid=,sess=,rss=,stat=,lstart=`; the memory comes in KiB. */
+/** Parses the output of `ps -axo pid=,pgid=,sess=,rss=,stat=,lstart=`, which has memory in KiB. */
 export function parsePs(text: string): ProcessRow[] {
   const rows: ProcessRow[] = []
   for (const line of text.split('\n')) {
@@ -134,15 +133,13 @@ export function parsePs(text: string): ProcessRow[] {
   return rows
 }
 
-/* The one place that sends signals: to a process, or to a group by its negative number. */
-
-/** True when there was someone to send it to. */
+/** Sends a signal to a process, or to a group by its negative id. Returns whether a receiver existed. */
 export function send(pid: number, signal: NodeJS.Signals | 0): boolean {
   try {
     return process.kill(pid, signal)
   } catch (error) {
     const {code} = error as NodeJS.ErrnoException
-    // EPERM: there, but no longer ours to end (it changed its user).
+    // EPERM: it exists, but changed its user and can no longer be signalled.
     if (code === 'ESRCH' || code === 'EPERM') return false
     throw error
   }

@@ -1,8 +1,7 @@
 /**
- * What the node and its process helper say to each other, and how it is framed. One frame is a length, a
- * kind, the number of the execution it speaks of, and a payload: JSON for control, the bytes themselves for
- * output, so output is never encoded. Stands apart because both processes import it; it never touches a
- * process, a file or a clock.
+ * Protocol between the node and its process helper. A frame has a length, a kind, an execution number and a
+ * payload: JSON for control, raw bytes for output, so output is never encoded. Both processes import this
+ * file; it uses no process, file or clock.
  *
  *   u32 payload length | u8 kind | u32 execution number | payload
  */
@@ -10,39 +9,36 @@ import {assert} from '../../lib/assert.ts'
 
 export const HEADER_BYTES = 9
 
-/**
- * No frame is larger: a start request is at most a job's maps (64 entries of 64 KiB) after base64, output
- * comes in 64 KiB.
- */
+/** Larger than any frame: a start request is at most a job's maps (64 × 64 KiB, base64), output 64 KiB. */
 const PAYLOAD_BYTES_MAX = 16 * 1024 * 1024
 
 /**
- * How many bytes of one execution may be under way between the pipe and the sink. Smaller costs round
- * trips, larger costs memory for each of hundreds of executions whose sink is slow.
+ * Flow-control window: bytes of one execution in transit between pipe and sink. A smaller window costs round
+ * trips; a larger one costs memory for each of hundreds of executions with slow sinks.
  */
 export const OUTPUT_WINDOW_BYTES = 128 * 1024
 
-/** Credit is returned in lumps of at least this, so that short outputs cost no frame at all. */
-export const CREDIT_LUMP_BYTES = 32 * 1024
+/** Credit is returned in portions of at least this size, so short outputs need no credit frame. */
+export const CREDIT_MIN_BYTES = 32 * 1024
 
 export const FRAME = {
   /** node → helper: `HelperSetup`, the first frame. */
   setup: 1,
   /** node → helper: `StartRequest`. */
   start: 2,
-  /** node → helper: u32, bytes the sink has taken. */
+  /** node → helper: u32, bytes that the sink has accepted. */
   credit: 3,
   /** node → helper: TERM, then KILL. */
   cancel: 4,
   /** node → helper: KILL. */
   kill: 5,
-  /** node → helper: end everything, then exit. */
+  /** node → helper: end all commands, then exit. */
   stop: 6,
   /** helper → node: `HelperReady`. */
   ready: 10,
   /** helper → node: raw output. */
   output: 11,
-  /** helper → node: `CommandEnd`; nothing of this execution follows. */
+  /** helper → node: `CommandEnd`, the last frame of an execution. */
   ended: 12,
 } as const
 
@@ -52,7 +48,7 @@ export interface HelperSetup {
   /** Directory of the journal and the pipes, `<data>/executions`. Absolute. */
   readonly directory: string
   readonly nodeId: string
-  /** What every command sees, before its own additions. */
+  /** Environment of every command, before its own variables. */
   readonly environment: Readonly<Record<string, string>>
   readonly spawn: SpawnChoice
   readonly killAfterMs: number
@@ -61,23 +57,23 @@ export interface HelperSetup {
 }
 
 export interface HelperReady {
-  /** How commands are started, after `auto` was decided. */
+  /** The method in use; `auto` is resolved. */
   readonly spawn: 'portable' | 'posix'
-  /** Why `posix` was not possible; `''` when it was, or was not asked for. */
+  /** Why `posix` is not possible; `''` when it is used or was not requested. */
   readonly why: string
 }
 
-/** One command. `argv[0]` is looked up in the `PATH` of `environment`. */
+/** `argv[0]` is looked up in the `PATH` of `environment`. */
 export interface StartRequest {
   readonly executionId: string
   readonly argv: readonly string[]
   /** Added to the setup's environment. */
   readonly environment: Readonly<Record<string, string>>
-  /** `''` = where the node was started. */
+  /** `''` = the node's working directory. */
   readonly cwd: string
-  /** Base64, `''` = nothing to read. */
+  /** Standard input as base64; `''` = empty. */
   readonly payload: string
-  /** `user[:group]` as written, `''` = as the node. */
+  /** `user[:group]`; `''` = the user of the node. */
   readonly user: string
   /** 0 = none. */
   readonly timeoutMs: number
@@ -85,23 +81,22 @@ export interface StartRequest {
   readonly memoryBytesMax: number
 }
 
-/** Why a command ended early, or `null` when it ended by itself. */
+/** Why a command was ended; `null` when it ended by itself. */
 export type Ending = 'timeout' | 'cancel' | 'kill' | 'memory' | null
 
 export interface CommandEnd {
-  /** Why Belfry could not run it, or not to its end: a sentence without a full stop; `''` when it ran. */
+  /** Why Belfry could not run it to its end, without a final period; `''` when it ran. */
   readonly failure: string
   readonly exitCode: number | null
   /** e.g. `SIGKILL`; `''` = ended by exit code. */
   readonly signal: string
   readonly ending: Ending
-  /** For `memory`: what was measured. */
+  /** For `memory`: the measured size. */
   readonly memoryBytes: number
-  /** True when the output was closed while another process still held it open. */
+  /** The output was closed while another process still held it open. */
   readonly cut: boolean
 }
 
-/** One frame, ready to be written. */
 export function encodeFrame(kind: number, execution: number, payload: Uint8Array): Uint8Array {
   return encodeFrameInto(
     Buffer.allocUnsafe(HEADER_BYTES + payload.length),
@@ -111,7 +106,7 @@ export function encodeFrame(kind: number, execution: number, payload: Uint8Array
   )
 }
 
-/** The same in a buffer that is there, which has room for the payload and `HEADER_BYTES`. */
+/** As `encodeFrame`, into a buffer with room for the payload and `HEADER_BYTES`. */
 export function encodeFrameInto(
   buffer: Buffer,
   kind: number,
@@ -130,14 +125,13 @@ export function encodeJson(kind: number, execution: number, value: unknown): Uin
   return encodeFrame(kind, execution, Buffer.from(JSON.stringify(value)))
 }
 
-/** Credit of `bytes` for one execution. */
 export function encodeCredit(execution: number, bytes: number): Uint8Array {
   const payload = Buffer.allocUnsafe(4)
   payload.writeUInt32LE(bytes, 0)
   return encodeFrame(FRAME.credit, execution, payload)
 }
 
-/** The inverse of `encodeCredit`'s payload. */
+/** Reads the payload of `encodeCredit`. */
 export function decodeCredit(payload: Buffer): number {
   return payload.readUInt32LE(0)
 }
@@ -147,20 +141,19 @@ export function decodeJson<T>(payload: Buffer): T {
 }
 
 /**
- * Control frames come whole. Output comes in the pieces it arrived in, so that nothing is put together only
- * to be taken apart again; each piece lies in the chunk that was pushed.
+ * Control frames are passed whole. Output is passed in pieces of the chunks that were pushed, without a copy.
  */
 type FrameListener = (kind: number, execution: number, payload: Buffer) => void
 
-/** Cuts a stream of chunks into frames. */
+/** Splits a stream of chunks into frames. */
 export class FrameReader {
   readonly #listener: FrameListener
   readonly #header = Buffer.alloc(HEADER_BYTES)
   #headerLength = 0
   #kind = 0
   #execution = 0
-  /** Payload bytes that the current frame still lacks. */
-  #lacking = 0
+  /** Payload bytes of the current frame that have not arrived. */
+  #missing = 0
   #parts: Buffer[] = []
 
   constructor(listener: FrameListener) {
@@ -172,29 +165,29 @@ export class FrameReader {
     while (offset < chunk.length) {
       if (this.#headerLength < HEADER_BYTES) offset += this.#readHeader(chunk, offset)
       else {
-        const end = Math.min(offset + this.#lacking, chunk.length)
+        const end = Math.min(offset + this.#missing, chunk.length)
         this.#take(chunk.subarray(offset, end))
         offset = end
       }
     }
   }
 
-  /** Answers how many bytes it used. */
+  /** Returns how many bytes it used. */
   #readHeader(chunk: Buffer, offset: number): number {
     const used = chunk.copy(this.#header, this.#headerLength, offset)
     this.#headerLength += used
     if (this.#headerLength < HEADER_BYTES) return used
-    this.#lacking = this.#header.readUInt32LE(0)
+    this.#missing = this.#header.readUInt32LE(0)
     this.#kind = this.#header[4]!
     this.#execution = this.#header.readUInt32LE(5)
-    assert(this.#lacking <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
-    if (this.#lacking === 0) this.#take(chunk.subarray(0, 0))
+    assert(this.#missing <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
+    if (this.#missing === 0) this.#take(chunk.subarray(0, 0))
     return used
   }
 
   #take(piece: Buffer): void {
-    this.#lacking -= piece.length
-    const isWhole = this.#lacking === 0
+    this.#missing -= piece.length
+    const isWhole = this.#missing === 0
     if (isWhole) this.#headerLength = 0
     if (this.#kind === FRAME.output) return this.#listener(this.#kind, this.#execution, piece)
     this.#parts.push(piece)

@@ -1,8 +1,8 @@
 /**
- * The node's end of the process helper: starts it, hands it commands, gives their output to the sinks and
- * passes the sinks' pressure back, so that the node itself never forks and never holds more than a window
- * of each output. A helper that dies takes its executions with it: they end failed, what they left running
- * is ended, and another is started.
+ * Supervisor of the process helper, in the node. It starts the helper, sends it commands, passes output to
+ * the sinks and applies backpressure. So the node itself never forks and buffers at most one window per
+ * output. If the helper dies, its executions fail, the processes it left running are ended, and a new helper
+ * starts.
  */
 import {type ChildProcess, spawn} from 'node:child_process'
 import type {Duplex} from 'node:stream'
@@ -13,7 +13,7 @@ import type {Clock} from '../../ports/runtime.ts'
 import {endOrphans} from './orphans.ts'
 import {
   type CommandEnd,
-  CREDIT_LUMP_BYTES,
+  CREDIT_MIN_BYTES,
   decodeJson,
   encodeCredit,
   encodeFrame,
@@ -25,25 +25,24 @@ import {
   type StartRequest,
 } from './protocol.ts'
 
-/** Between two starts of a helper that dies: doubled up to the second number. */
+/** Exponential backoff between starts of a helper that dies. */
 const RESTART_MS = 100
 const RESTART_MS_MAX = 10_000
 
-/** A helper that has not answered by then is taken for broken. */
+/** A helper that is not ready by then is killed. */
 const READY_MS = 15_000
 
-/** What an orderly end may take beyond the grace of the commands, before the helper is killed. */
+/** Time for the helper to exit beyond the grace of the commands, before it is killed. */
 const STOP_MARGIN_MS = 5_000
 
-const NOTHING = new Uint8Array(0)
+const EMPTY = new Uint8Array(0)
 
 export interface HelperOptions extends HelperSetup {
   readonly clock: Clock
-  /** Told, in a sentence, what went wrong and could not be told to an execution. */
-  readonly report: (sentence: string) => void
+  /** Logs an error that belongs to no execution. */
+  readonly report: (message: string) => void
 }
 
-/** One command in the hands of the helper. */
 export interface CommandHandle {
   cancel(): void
   kill(): void
@@ -51,10 +50,11 @@ export interface CommandHandle {
   readonly ended: Promise<CommandEnd>
 }
 
-interface Held {
+interface Command {
   readonly request: StartRequest
-  readonly feed: CreditedSink
+  readonly sink: CreditedSink
   readonly settle: (end: CommandEnd) => void
+  /** Whether the start request was sent to the helper. */
   sent: boolean
 }
 
@@ -62,7 +62,8 @@ type State = 'idle' | 'starting' | 'ready' | 'stopping' | 'stopped'
 
 export class ProcessHelper {
   readonly #options: HelperOptions
-  readonly #held = new Map<number, Held>()
+  /** Commands that have not ended, by execution number. */
+  readonly #commands = new Map<number, Command>()
   #state: State = 'idle'
   #child: ChildProcess | null = null
   #link: Duplex | null = null
@@ -70,23 +71,23 @@ export class ProcessHelper {
   #corked = false
   #restartMs = RESTART_MS
   #ready: HelperReady | null = null
-  #whenReady: ((error: Error | null) => void)[] = []
+  #readyCallbacks: ((error: Error | null) => void)[] = []
 
   constructor(options: HelperOptions) {
     this.#options = options
   }
 
-  /** How commands are started; `null` before the first helper was ready. */
+  /** How commands are started; `null` before the first helper is ready. */
   get spawnUsed(): HelperReady | null {
     return this.#ready
   }
 
-  /** The helper's pid; `null` while there is none. */
+  /** The helper's pid; `null` while no helper runs. */
   get pid(): number | null {
     return this.#child?.pid ?? null
   }
 
-  /** Starts the helper. Rejects when it cannot be started; later deaths are mended silently. */
+  /** Rejects when the helper cannot be started. A helper that dies later is replaced. */
   start(): Promise<void> {
     assert(this.#state === 'idle', 'a process helper is started once')
     const first = this.#untilReady()
@@ -96,7 +97,7 @@ export class ProcessHelper {
 
   #untilReady(): Promise<void> {
     return new Promise((resolve, reject) => {
-      this.#whenReady.push((error) => (error === null ? resolve() : reject(error)))
+      this.#readyCallbacks.push((error) => (error === null ? resolve() : reject(error)))
     })
   }
 
@@ -106,12 +107,12 @@ export class ProcessHelper {
     const ended = new Promise<CommandEnd>((resolve) => {
       settle = resolve
     })
-    const feed = new CreditedSink(output, (bytes) => {
-      if (this.#held.has(execution)) this.#send(encodeCredit(execution, bytes))
+    const sink = new CreditedSink(output, (bytes) => {
+      if (this.#commands.has(execution)) this.#send(encodeCredit(execution, bytes))
     })
-    const held: Held = {request, feed, settle, sent: false}
-    this.#held.set(execution, held)
-    if (this.#state === 'ready') this.#sendStart(execution, held)
+    const command: Command = {request, sink, settle, sent: false}
+    this.#commands.set(execution, command)
+    if (this.#state === 'ready') this.#sendStart(execution, command)
     else if (this.#state === 'stopping' || this.#state === 'stopped') {
       this.#settle(execution, failure('this node is stopping'))
     }
@@ -123,18 +124,18 @@ export class ProcessHelper {
   }
 
   #end(execution: number, kind: number): void {
-    const held = this.#held.get(execution)
-    if (held === undefined) return
-    if (held.sent) this.#send(encodeFrame(kind, execution, NOTHING))
+    const command = this.#commands.get(execution)
+    if (command === undefined) return
+    if (command.sent) this.#send(encodeFrame(kind, execution, EMPTY))
     else this.#settle(execution, {...failure(''), ending: kind === FRAME.kill ? 'kill' : 'cancel'})
   }
 
-  #sendStart(execution: number, held: Held): void {
-    held.sent = true
-    this.#send(encodeJson(FRAME.start, execution, held.request))
+  #sendStart(execution: number, command: Command): void {
+    command.sent = true
+    this.#send(encodeJson(FRAME.start, execution, command.request))
   }
 
-  /** Ends every command, then the helper. Idempotent; resolves when the helper is gone. */
+  /** Ends all commands, then the helper. Idempotent; resolves when the helper has exited. */
   stop(): Promise<void> {
     const child = this.#child
     if (child === null) {
@@ -144,8 +145,8 @@ export class ProcessHelper {
     }
     if (this.#state !== 'stopping') {
       this.#state = 'stopping'
-      this.#send(encodeFrame(FRAME.stop, 0, NOTHING))
-      this.#failAll('this node is stopping', (held) => !held.sent)
+      this.#send(encodeFrame(FRAME.stop, 0, EMPTY))
+      this.#failAll('this node is stopping', (command) => !command.sent)
     }
     const {clock, killAfterMs} = this.#options
     const timer = clock.after(killAfterMs + STOP_MARGIN_MS, () => child.kill('SIGKILL'))
@@ -162,11 +163,11 @@ export class ProcessHelper {
   #launch(): void {
     this.#state = 'starting'
     const {clock, report: _, ...setup} = this.#options
-    // A packed Belfry has the same file with its types stripped.
+    // A packaged Belfry has the same file as JavaScript.
     const extension = import.meta.filename.endsWith('.ts') ? 'ts' : 'js'
     const entry = fileURLToPath(new URL(`./helper/main.${extension}`, import.meta.url))
     const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', entry], {
-      // A session of its own: a Ctrl-C in the node's terminal is the node's to answer.
+      // A session of its own, so a Ctrl-C in the terminal reaches the node only.
       detached: true,
       env: {...setup.environment},
       stdio: ['ignore', 'ignore', 'inherit', 'pipe'],
@@ -178,18 +179,18 @@ export class ProcessHelper {
       this.#onFrame(kind, execution, payload),
     )
     link.on('data', (chunk: Buffer) => reader.push(chunk))
-    link.on('error', () => undefined) // the exit of the helper tells all there is to tell
-    const late = clock.after(READY_MS, () => {
+    link.on('error', () => undefined) // the exit of the helper is handled below
+    const readyTimer = clock.after(READY_MS, () => {
       if (this.#state === 'starting') child.kill('SIGKILL')
     })
     let gone = false
     const onGone = (why: string): void => {
-      late.cancel()
+      readyTimer.cancel()
       if (!gone) this.#onGone(why)
       gone = true
     }
     child.once('error', (error) => onGone(error.message))
-    // `close` comes after the last frame was read.
+    // `close` follows the last frame.
     child.once('close', (code, signal) => onGone(signal ?? `exit status ${code}`))
     this.#send(encodeJson(FRAME.setup, 0, setup))
   }
@@ -217,37 +218,37 @@ export class ProcessHelper {
   #onReady(ready: HelperReady): void {
     this.#ready = ready
     this.#restartMs = RESTART_MS
-    for (const tell of this.#whenReady.splice(0)) tell(null)
+    for (const callback of this.#readyCallbacks.splice(0)) callback(null)
     if (this.#state !== 'starting') return
     this.#state = 'ready'
-    for (const [execution, held] of this.#held) {
-      if (!held.sent) this.#sendStart(execution, held)
+    for (const [execution, command] of this.#commands) {
+      if (!command.sent) this.#sendStart(execution, command)
     }
   }
 
   #onOutput(execution: number, payload: Buffer): void {
-    const held = this.#held.get(execution)
-    // A small piece is copied: the sink may keep it, and would keep all of the chunk it lies in.
+    const command = this.#commands.get(execution)
+    // A small piece is copied: a sink that keeps it would keep the whole chunk in memory.
     const fillsItsChunk = 2 * payload.length >= payload.buffer.byteLength
-    held?.feed.push(fillsItsChunk ? payload : new Uint8Array(payload))
+    command?.sink.push(fillsItsChunk ? payload : new Uint8Array(payload))
   }
 
   #settle(execution: number, end: CommandEnd): void {
-    const held = this.#held.get(execution)
-    if (held === undefined) return
-    this.#held.delete(execution)
-    held.settle(end)
+    const command = this.#commands.get(execution)
+    if (command === undefined) return
+    this.#commands.delete(execution)
+    command.settle(end)
   }
 
-  #failAll(why: string, which: (held: Held) => boolean): void {
-    for (const [execution, held] of this.#held) {
-      if (which(held)) this.#settle(execution, failure(why))
+  #failAll(why: string, which: (command: Command) => boolean): void {
+    for (const [execution, command] of this.#commands) {
+      if (which(command)) this.#settle(execution, failure(why))
     }
   }
 
   /**
-   * The helper died. What it ran is ended by its journal before the ends are told: a retry must find the
-   * field clear.
+   * The helper died. Its commands are ended by its journal before their ends are reported, so a retry never
+   * runs beside them.
    */
   #onGone(why: string): void {
     const wasReady = this.#state === 'ready' || this.#state === 'stopping'
@@ -259,22 +260,24 @@ export class ProcessHelper {
     if (!isStopping) report(`the process helper ended unexpectedly (${why})`)
     endOrphans({directory, nodeId, clock})
       .catch((error: unknown) => {
-        report(`what the process helper left running could not be ended: ${String(error)}`)
+        report(`the processes of the process helper could not be ended: ${String(error)}`)
       })
       .finally(() => {
-        const sentence =
+        const message =
           `the process helper of this node ended unexpectedly (${why}) ` +
           'and the command was ended with it'
-        this.#failAll(isStopping ? 'this node is stopping' : sentence, (held) => held.sent)
-        if (!wasReady && this.#whenReady.length > 0) {
+        this.#failAll(isStopping ? 'this node is stopping' : message, (command) => command.sent)
+        if (!wasReady && this.#readyCallbacks.length > 0) {
           const error = new Error(`the process helper could not be started (${why})`)
-          for (const tell of this.#whenReady.splice(0)) tell(error)
+          for (const callback of this.#readyCallbacks.splice(0)) callback(error)
           this.#state = 'stopped'
           this.#failAll(error.message, () => true)
         }
         if (this.#state === 'starting') this.#restart()
       })
-      .catch((error: unknown) => report(`the process helper could not be mended: ${String(error)}`))
+      .catch((error: unknown) =>
+        report(`the process helper could not be restarted: ${String(error)}`),
+      )
   }
 
   #restart(): void {
@@ -286,25 +289,23 @@ export class ProcessHelper {
   }
 }
 
-/** The end of a command that Belfry could not run, or not to its end. */
+/** The end of a command that Belfry could not run to its end. */
 function failure(why: string): CommandEnd {
   return {failure: why, exitCode: null, signal: '', ending: null, memoryBytes: 0, cut: false}
 }
 
-/*
- * Gives one execution's output to its sink and says how much the sink has taken, so that the helper sends
- * no more than a window ahead. Knows no frames and no process.
+/**
+ * Flow control for one execution: writes output to the sink and acknowledges the bytes it has accepted, so
+ * the helper sends at most one window ahead.
  */
-
 export class CreditedSink {
   readonly #sink: OutputSink
   readonly #acknowledge: (bytes: number) => void
-  /** Taken by the sink and not yet told. */
+  /** Bytes accepted by the sink and not acknowledged yet. */
   #credit = 0
-  /** Written to a sink that said wait. */
+  /** Bytes written to a sink that signalled backpressure. */
   #waiting = 0
 
-  /** `acknowledge` is called with lumps of what the sink has taken. */
   constructor(sink: OutputSink, acknowledge: (bytes: number) => void) {
     this.#sink = sink
     this.#acknowledge = acknowledge
@@ -312,25 +313,25 @@ export class CreditedSink {
 
   push(bytes: Uint8Array): void {
     if (this.#waiting > 0) {
-      // The sink said wait; what was under way by then arrives all the same, a window of it at most.
+      // Despite backpressure, bytes in transit still arrive: at most one window.
       this.#waiting += bytes.length
       this.#sink.write(bytes)
-    } else if (this.#sink.write(bytes)) this.#taken(bytes.length)
+    } else if (this.#sink.write(bytes)) this.#accepted(bytes.length)
     else {
       this.#waiting = bytes.length
       this.#sink.drained(() => {
-        const taken = this.#waiting
+        const accepted = this.#waiting
         this.#waiting = 0
-        this.#taken(taken)
+        this.#accepted(accepted)
       })
     }
   }
 
-  #taken(bytes: number): void {
+  #accepted(bytes: number): void {
     this.#credit += bytes
-    if (this.#credit < CREDIT_LUMP_BYTES) return
-    const lump = this.#credit
+    if (this.#credit < CREDIT_MIN_BYTES) return
+    const credit = this.#credit
     this.#credit = 0
-    this.#acknowledge(lump)
+    this.#acknowledge(credit)
   }
 }

@@ -90,7 +90,6 @@ function shell(node: FlowNode, spawn: 'portable' | 'posix'): ExecutorRegistry {
     clock,
     environment: process.env,
     suAllowed: [],
-    cwdAllowed: null,
     netAllow: [],
     netDeny: [],
     killAfterMs: config.limits.killAfterMs,

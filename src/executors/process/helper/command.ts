@@ -1,7 +1,7 @@
 /**
- * One command inside the helper, from its start to its last byte. Its end is keyed on the command's own
- * exit: whatever else still holds the output open gets a short while and is then cut off. Runs in the
- * helper only, where timers and real processes live.
+ * One command in the helper, from its start to its last byte of output. The exit of the command's own process
+ * determines its end: output that other processes hold open is closed after a short drain. Runs in the helper
+ * only.
  */
 import {randomUUID} from 'node:crypto'
 import {closeSync, constants, fchownSync, openSync, unlinkSync, writeSync} from 'node:fs'
@@ -17,33 +17,33 @@ import type {CommandEnd, Ending, HelperSetup, StartRequest} from '../protocol.ts
 import {CommandOutput} from './output.ts'
 import type {OutputPipes, Pipe} from './pipes.ts'
 import {ProcessTree} from './process-tree.ts'
-import {explainRefusal, type Spawn, type SpawnRequest} from './spawn.ts'
+import {explainSpawnError, type Spawn, type SpawnRequest} from './spawn.ts'
 import type {Account, UserLookup} from './user-lookup.ts'
 
-/** Longest delay one timer takes. */
+/** Maximum delay of a timer. */
 const TIMER_MS_MAX = 2 ** 31 - 1
 
-/** How soon an ending process tree is looked at, first and at most: a look reads the whole process table. */
+/** Backoff between checks of an ending process tree. Each check reads the whole process table. */
 const SWEEP_MS = 50
 const SWEEP_MS_MAX = 400
 
-/** After KILL the tree is swept this often before what will not die is left alone: about two seconds. */
+/** Number of KILLs, over about two seconds, before surviving processes are given up. */
 const KILL_SWEEPS_MAX = 40
 
-/** What a command needs of the helper around it. */
-export interface CommandWorld {
+/** Resources of the helper that its commands share. */
+export interface CommandContext {
   readonly setup: HelperSetup
   readonly pipes: OutputPipes
   readonly journal: Journal
   readonly spawn: Spawn
   readonly users: UserLookup
   output(execution: number, bytes: Buffer): void
-  /** The last word; the command is forgotten with it. */
+  /** Called once, as the last call for an execution. */
   ended(execution: number, end: CommandEnd): void
 }
 
 export class RunningCommand {
-  readonly #world: CommandWorld
+  readonly #context: CommandContext
   readonly #number: number
   readonly #request: StartRequest
   #tree: ProcessTree | null = null
@@ -53,16 +53,18 @@ export class RunningCommand {
   #ending: Ending = null
   #memoryBytes = 0
   #killed = false
+  /** The command exited, but other processes of its group are alive. */
   #leftBehind = false
   #treeIsGone = false
   #sweeps = 0
-  #goneLooks = 0
+  /** Consecutive checks that found no process. */
+  #goneChecks = 0
   #sweepMs = SWEEP_MS
   #settled = false
   readonly #timers = new Map<string, NodeJS.Timeout>()
 
-  constructor(world: CommandWorld, number: number, request: StartRequest) {
-    this.#world = world
+  constructor(context: CommandContext, number: number, request: StartRequest) {
+    this.#context = context
     this.#number = number
     this.#request = request
   }
@@ -71,11 +73,11 @@ export class RunningCommand {
     return this.#request.memoryBytesMax
   }
 
-  begin(): void {
+  start(): void {
     const {user, payload} = this.#request
     if (user === '' && payload === '') {
       try {
-        const pipe = this.#world.pipes.takeNow()
+        const pipe = this.#context.pipes.takeNow()
         if (pipe !== null) return this.#launch(pipe, null, null)
       } catch (error) {
         return this.#fail(error)
@@ -86,11 +88,11 @@ export class RunningCommand {
 
   async #prepare(): Promise<void> {
     const {user, payload} = this.#request
-    const account = user === '' ? null : await this.#world.users.find(user)
+    const account = user === '' ? null : await this.#context.users.find(user)
     const bytes = Buffer.from(payload, 'base64')
-    const input = payload === '' ? null : await openPayload(bytes, account, this.#world.pipes)
+    const input = payload === '' ? null : await openPayload(bytes, account, this.#context.pipes)
     try {
-      this.#launch(await this.#world.pipes.take(), account, input?.reader ?? null)
+      this.#launch(await this.#context.pipes.take(), account, input?.reader ?? null)
     } finally {
       input?.release()
     }
@@ -98,36 +100,36 @@ export class RunningCommand {
 
   #launch(pipe: Pipe, account: Account | null, input: number | null): void {
     if (this.#ending !== null) {
-      giveBack(pipe)
+      closeUnused(pipe)
       return this.#report('')
     }
-    // A crash after this and before the next record leaves a process that only its environment betrays.
+    // A crash after this record and before the next leaves a process that only its environment identifies.
     try {
-      this.#world.journal.beginning(this.#request.executionId)
+      this.#context.journal.beginning(this.#request.executionId)
     } catch (error) {
-      giveBack(pipe)
+      closeUnused(pipe)
       throw error
     }
     const request = this.#spawnRequest(pipe, account, input)
     this.#pipe = pipe
-    const pid = this.#world.spawn(request, {
+    const pid = this.#context.spawn(request, {
       exited: (exitCode, signal) => this.#onExit(exitCode, signal),
-      refused: (code) => this.#onRefused(explainRefusal(code, request)),
+      failed: (code) => this.#onSpawnFailed(explainSpawnError(code, request)),
     })
     closeSync(pipe.writer)
     if (pid === null) return
     this.#record(pid)
-    this.#tree = new ProcessTree(pid, this.#request.executionId, this.#world.setup.nodeId)
+    this.#tree = new ProcessTree(pid, this.#request.executionId, this.#context.setup.nodeId)
     this.#output = new CommandOutput(
       pipe,
-      (bytes) => this.#world.output(this.#number, bytes),
+      (bytes) => this.#context.output(this.#number, bytes),
       () => this.#settle(),
     )
     if (this.#request.timeoutMs > 0) this.#armTimeout(this.#request.timeoutMs)
   }
 
   #spawnRequest(pipe: Pipe, account: Account | null, input: number | null): SpawnRequest {
-    const {setup} = this.#world
+    const {setup} = this.#context
     const {argv, cwd, executionId, environment} = this.#request
     return {
       argv,
@@ -148,37 +150,36 @@ export class RunningCommand {
   #record(pid: number): void {
     const onLinux = process.platform === 'linux'
     const started = onLinux ? (readLinuxProcess(pid)?.started ?? 0) : Date.now()
-    this.#world.journal.started({executionId: this.#request.executionId, pid, started})
+    this.#context.journal.started({executionId: this.#request.executionId, pid, started})
   }
 
-  /** The sink took `bytes`; `Infinity` = there is no sink any more. */
+  /** The sink accepted `bytes`; `Infinity` = the sink is gone. */
   credit(bytes: number): void {
     this.#output?.credit(bytes)
   }
 
   #onExit(exitCode: number | null, signal: string): void {
     this.#exit = {exitCode, signal}
-    // Asked now, at the reaping: an empty group's number may be given to others later.
+    // Checked now, at the reaping: the id of an empty group may be reused later.
     this.#leftBehind = this.#tree?.groupIsAlive() ?? false
     this.#disarm('timeout')
-    this.#output?.exited(this.#world.setup.drainMs)
+    this.#output?.exited(this.#context.setup.drainMs)
     this.#settle()
   }
 
   /**
-   * Ends the command: TERM to its tree, KILL when the grace is over. Once; a later reason does not replace
-   * the first.
+   * Ends the command: TERM to its tree, KILL after the grace. Later calls do not replace the first reason.
    */
   end(ending: Ending): void {
     if (this.#ending !== null || this.#settled) return
     if (this.#exit === null) this.#ending = ending
-    this.#arm('kill', this.#world.setup.killAfterMs, () => this.kill(ending))
+    this.#arm('kill', this.#context.setup.killAfterMs, () => this.kill(ending))
     if (this.#tree === null || this.#exit !== null) return
     this.#tree.signal('SIGTERM')
     this.#arm('sweep', SWEEP_MS, () => this.#sweep())
   }
 
-  /** Ends the command and all it started at once. */
+  /** Ends the command and its process tree immediately. */
   kill(ending: Ending): void {
     if (this.#settled || this.#killed) return
     this.#killed = true
@@ -191,13 +192,13 @@ export class RunningCommand {
     this.#sweep()
   }
 
-  /** Looks whether an ending tree is gone; after KILL strikes again at whatever was started meanwhile. */
+  /** Checks whether an ending tree is gone. After KILL, it also kills processes that were started since. */
   #sweep(): void {
     if (this.#settled) return
     const tree = this.#tree!
-    // Twice: a process in the middle of an exec shows no environment for an instant, and would be overlooked.
-    this.#goneLooks = this.#exit !== null && !tree.isAlive() ? this.#goneLooks + 1 : 0
-    const gone = this.#goneLooks >= 2
+    // Two checks: during an exec, a process shows no environment for an instant.
+    this.#goneChecks = this.#exit !== null && !tree.isAlive() ? this.#goneChecks + 1 : 0
+    const gone = this.#goneChecks >= 2
     if (!gone && this.#killed) {
       this.#sweeps += 1
       tree.signal('SIGKILL')
@@ -206,12 +207,12 @@ export class RunningCommand {
       this.#treeIsGone = true
       return this.#settle()
     }
-    const delayMs = this.#killed || this.#goneLooks > 0 ? SWEEP_MS : this.#sweepMs
+    const delayMs = this.#killed || this.#goneChecks > 0 ? SWEEP_MS : this.#sweepMs
     this.#sweepMs = Math.min(2 * this.#sweepMs, SWEEP_MS_MAX)
     this.#arm('sweep', delayMs, () => this.#sweep())
   }
 
-  /** One sample of the process table. */
+  /** `rows` is a sample of the process table. */
   checkMemory(rows: readonly ProcessRow[]): void {
     if (this.#tree === null || this.#ending !== null || this.#exit !== null) return
     const bytes = this.#tree.residentBytes(rows)
@@ -220,7 +221,7 @@ export class RunningCommand {
     this.kill('memory')
   }
 
-  /** Reports the end as soon as all of it is there. */
+  /** Reports the end once the command exited, its output is over, and a tree being ended is gone. */
   #settle(): void {
     if (this.#settled || this.#exit === null) return
     if (this.#output?.isOver === false) return
@@ -229,7 +230,7 @@ export class RunningCommand {
     this.#report('')
   }
 
-  #onRefused(failure: string): void {
+  #onSpawnFailed(failure: string): void {
     closeSync(this.#pipe!.reader)
     this.#pipe!.release(true)
     this.#report(failure)
@@ -243,8 +244,8 @@ export class RunningCommand {
     if (this.#settled) return
     this.#settled = true
     for (const timer of this.#timers.values()) clearTimeout(timer)
-    this.#world.journal.ended(this.#request.executionId)
-    this.#world.ended(this.#number, {
+    this.#context.journal.ended(this.#request.executionId)
+    this.#context.ended(this.#number, {
       failure,
       exitCode: this.#exit?.exitCode ?? null,
       signal: this.#exit?.signal ?? '',
@@ -271,32 +272,30 @@ export class RunningCommand {
   }
 }
 
-/** A pipe that no command ever had. */
-function giveBack(pipe: Pipe): void {
+/** Closes and releases a pipe that no command has used. */
+function closeUnused(pipe: Pipe): void {
   closeSync(pipe.writer)
   closeSync(pipe.reader)
   pipe.release(true)
 }
 
-/*
- * A command's standard input. It may hold a secret, so it never touches a disk: on Linux it is a nameless
- * file in memory, which a command can also open again as /dev/stdin; elsewhere a pipe that is filled as it
- * is read.
- */
-
-/** The system's directory in memory on Linux. */
+/** A tmpfs on Linux. */
 const MEMORY_DIRECTORY = '/dev/shm'
 
 const CREATE = constants.O_RDWR | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW
 
-export interface Payload {
-  /** What the command gets as standard input. */
+interface Payload {
+  /** Descriptor for the command's standard input. */
   readonly reader: number
-  /** Call once the command has it, or never will. */
+  /** Call once the command has the descriptor, or was not started. */
   release(): void
 }
 
-export async function openPayload(
+/**
+ * Opens a command's standard input. It may contain a secret, so it is never written to a disk. On Linux it is
+ * an unlinked file in memory, which the command can also reopen as /dev/stdin; elsewhere it is a pipe.
+ */
+async function openPayload(
   bytes: Buffer,
   account: Account | null,
   pipes: OutputPipes,
@@ -304,7 +303,7 @@ export async function openPayload(
   return openInMemory(bytes, account) ?? openAsPipe(bytes, pipes)
 }
 
-/** `null` where there is no such directory, or no room in it. */
+/** `null` when the directory does not exist or is full. */
 function openInMemory(bytes: Buffer, account: Account | null): Payload | null {
   if (process.platform !== 'linux') return null
   const path = `${MEMORY_DIRECTORY}/belfry-${randomUUID()}`
@@ -315,11 +314,11 @@ function openInMemory(bytes: Buffer, account: Account | null): Payload | null {
     reader = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW)
     if (account !== null) fchownSync(writer, account.uid, account.gid)
     for (let offset = 0; offset < bytes.length;) offset += writeSync(writer, bytes, offset)
-    const given = reader
-    return {reader: given, release: () => closeSync(given)}
+    const opened = reader
+    return {reader: opened, release: () => closeSync(opened)}
   } catch {
     if (reader !== null) closeSync(reader)
-    return null // then by pipe, which needs nothing of the sort
+    return null // the caller uses a pipe instead
   } finally {
     if (writer !== null) {
       unlinkSync(path)
@@ -328,7 +327,7 @@ function openInMemory(bytes: Buffer, account: Account | null): Payload | null {
   }
 }
 
-/** A command that does not care to read is no failure. */
+/** Errors of the pipe are ignored: a command need not read its input. */
 async function openAsPipe(bytes: Buffer, pipes: OutputPipes): Promise<Payload> {
   const {reader, writer} = await pipes.takeInput()
   const release = (): void => {

@@ -1,12 +1,11 @@
 /**
- * Entry of the helper process: the only process of a node that starts others. It speaks frames over
- * descriptor 3, never lives longer than its parent, and when the parent is gone, whatever the reason, ends
- * every command it runs.
+ * Entry of the helper process, the only process of a node that starts others. It exchanges frames over
+ * descriptor 3. When its parent is gone, for any reason, it ends all its commands and exits.
  */
 import {closeSync, mkdirSync, readdirSync, readFileSync} from 'node:fs'
 import {Socket} from 'node:net'
-import {Journal} from '../journal.ts'
 import {bootId} from '../../../platform/boot-id.ts'
+import {Journal} from '../journal.ts'
 import {listProcesses, readLinuxProcess} from '../process-table.ts'
 import {
   type CommandEnd,
@@ -22,33 +21,33 @@ import {
   type SpawnChoice,
   type StartRequest,
 } from '../protocol.ts'
-import {type CommandWorld, RunningCommand} from './command.ts'
+import {type CommandContext, RunningCommand} from './command.ts'
 import {READ_BYTES} from './output.ts'
 import {OutputPipes} from './pipes.ts'
 import {loadPosixSpawn} from './spawn-posix.ts'
 import {type Spawn, spawnPortable} from './spawn.ts'
 import {UserLookup} from './user-lookup.ts'
 
-/** The end of the link that the parent gave. */
+/** The link to the parent. */
 const LINK_DESCRIPTOR = 3
 
 /** Together 4 MiB. */
-const SPARE_MAX = 64
+const SPARE_BUFFERS_MAX = 64
 
 /** As /proc/self/fdinfo shows it. */
 const O_CLOEXEC = 0o2000000
 
-/** What an orderly end may take beyond the grace: the KILL, the drain, the last frames. */
+/** Time to exit beyond the grace: for the KILL, the drain and the last frames. */
 const EXIT_MARGIN_MS = 3_000
 
 const link = new Socket({fd: LINK_DESCRIPTOR, readable: true, writable: true})
 const commands = new Map<number, RunningCommand>()
-let world: CommandWorld | null = null
+let context: CommandContext | null = null
 let stopping = false
 let abandoned = false
 let corked = false
 
-/** Frames of one turn of the loop leave in one write. */
+/** Frames of one turn of the event loop are sent in one write. */
 function send(frame: Uint8Array, written?: () => void): void {
   if (!corked) {
     corked = true
@@ -62,8 +61,8 @@ function send(frame: Uint8Array, written?: () => void): void {
 }
 
 /**
- * Descriptors the node itself inherited, and never marked close-on-exec, would pass through us into every
- * command. All of Node's own are marked. (On macOS spawning closes everything by itself.)
+ * Closes descriptors that the node inherited without close-on-exec: every command would inherit them. Node
+ * marks its own descriptors. (On macOS, spawning closes all descriptors.)
  */
 function closeInherited(): void {
   if (process.platform !== 'linux') return
@@ -79,7 +78,7 @@ function readDescriptor(name: string): string {
   try {
     return readFileSync(`/proc/self/fdinfo/${name}`, 'latin1')
   } catch {
-    return '' // the one that listed the directory is closed by now
+    return '' // the descriptor that listed the directory is closed by now
   }
 }
 
@@ -98,22 +97,19 @@ async function setUp(setup: HelperSetup): Promise<void> {
     node: setup.nodeId,
   })
   const {spawn, ready} = await chooseSpawn(setup.spawn)
-  world = {setup, pipes, journal, spawn, users: new UserLookup(), output, ended}
+  context = {setup, pipes, journal, spawn, users: new UserLookup(), output, ended}
   setInterval(() => sampleMemory(), setup.memorySampleMs).unref()
   send(encodeJson(FRAME.ready, 0, ready satisfies HelperReady))
 }
 
-/**
- * Buffers of output that has been written, to be used again: fresh ones would pile up before they are
- * collected.
- */
-const spare: Buffer[] = []
+/** Pool of output buffers. New buffers would accumulate before they are garbage-collected. */
+const spareBuffers: Buffer[] = []
 
 function output(execution: number, bytes: Buffer): void {
   if (abandoned) return
-  const buffer = spare.pop() ?? Buffer.allocUnsafeSlow(HEADER_BYTES + READ_BYTES)
+  const buffer = spareBuffers.pop() ?? Buffer.allocUnsafeSlow(HEADER_BYTES + READ_BYTES)
   send(encodeFrameInto(buffer, FRAME.output, execution, bytes), () => {
-    if (spare.length < SPARE_MAX) spare.push(buffer)
+    if (spareBuffers.length < SPARE_BUFFERS_MAX) spareBuffers.push(buffer)
   })
 }
 
@@ -141,10 +137,10 @@ function sampleMemory(): void {
     })
 }
 
-function begin(execution: number, request: StartRequest): void {
-  const command = new RunningCommand(world!, execution, request)
+function start(execution: number, request: StartRequest): void {
+  const command = new RunningCommand(context!, execution, request)
   commands.set(execution, command)
-  command.begin()
+  command.start()
 }
 
 function stop(): void {
@@ -152,11 +148,11 @@ function stop(): void {
   stopping = true
   if (commands.size === 0) return leave()
   for (const command of commands.values()) command.end('cancel')
-  // Whatever happens the helper goes; what it could not end stands in the journal for the next life.
-  setTimeout(() => process.exit(1), (world?.setup.killAfterMs ?? 0) + EXIT_MARGIN_MS)
+  // The helper always exits. The journal keeps processes it could not end for the next incarnation.
+  setTimeout(() => process.exit(1), (context?.setup.killAfterMs ?? 0) + EXIT_MARGIN_MS)
 }
 
-/** The parent is gone, whatever the reason: nobody takes output or ends any more. */
+/** The parent is gone: output and ends have no receiver. */
 function abandon(): void {
   abandoned = true
   for (const command of commands.values()) command.credit(Infinity)
@@ -177,7 +173,7 @@ const reader = new FrameReader((kind, execution, payload) => {
       process.exit(1)
     })
   } else if (kind === FRAME.start) {
-    if (!stopping) begin(execution, decodeJson<StartRequest>(payload))
+    if (!stopping) start(execution, decodeJson<StartRequest>(payload))
   } else if (kind === FRAME.credit) commands.get(execution)?.credit(decodeCredit(payload))
   else if (kind === FRAME.cancel) commands.get(execution)?.end('cancel')
   else if (kind === FRAME.kill) commands.get(execution)?.kill('kill')
@@ -189,17 +185,13 @@ link.once('end', abandon)
 link.once('close', abandon)
 link.on('error', abandon)
 
-// The parent decides when to end; a Ctrl-C meant for it reaches us too where the terminal is shared.
+// The parent decides when the helper ends. A Ctrl-C in a shared terminal reaches the helper as well.
 for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const) {
   process.on(signal, () => undefined)
 }
 
-/* Decides, once per helper life, how processes are started. */
-
-/** posix_spawn when it is asked for, or `auto`, and possible; otherwise the portable way, with the reason. */
-export async function chooseSpawn(
-  choice: SpawnChoice,
-): Promise<{spawn: Spawn; ready: HelperReady}> {
+/** `posix` and `auto` use posix_spawn where possible, otherwise the portable method, with the reason. */
+async function chooseSpawn(choice: SpawnChoice): Promise<{spawn: Spawn; ready: HelperReady}> {
   if (choice === 'portable') return {spawn: spawnPortable, ready: {spawn: 'portable', why: ''}}
   try {
     return {spawn: await loadPosixSpawn(spawnPortable), ready: {spawn: 'posix', why: ''}}

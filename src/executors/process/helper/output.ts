@@ -1,47 +1,45 @@
 /**
- * The reading end of one command's output: passes bytes on no faster than they are taken, and decides when
- * the output is over. That is its true end, or, after the command's exit, a short while: whatever else
- * still holds it open is cut off. Knows nothing of the command but that it has exited.
+ * Reader of one command's output, with flow control. The output is over when its pipe ends. After the exit of
+ * the command, other processes may hold the pipe open for a short drain only; then it is closed.
  */
 import {Socket} from 'node:net'
-
 import {OUTPUT_WINDOW_BYTES} from '../protocol.ts'
 import type {Pipe} from './pipes.ts'
 
 /**
- * What a command wrote before its exit lies in the pipe, at most this much of it. More after the exit is
- * another process's, which may go on for ever.
+ * A pipe holds at most this much of what the command wrote before its exit. Further output comes from another
+ * process, which may never stop.
  */
 const AFTER_EXIT_BYTES_MAX = 1024 * 1024
 
-/** So much is read at a time: what a pipe holds. */
+/** Read size: the capacity of a pipe. */
 export const READ_BYTES = 64 * 1024
 
-/** How often the wait for the end of the output is looked at. */
+/** Resolution of the drain timeout. */
 const DRAIN_TICK_MS = 50
 
 /**
- * What is read goes through one buffer, for all commands: it is taken before the next read. Fresh memory
- * for each read would pile up by the tens of megabytes before it is collected.
+ * One read buffer for all commands: its bytes are consumed before the next read. New buffers for each read
+ * would accumulate to tens of megabytes before they are garbage-collected.
  */
 const READ_BUFFER = Buffer.alloc(READ_BYTES)
 
 export class CommandOutput {
   readonly #source: Socket
   readonly #deliver: (bytes: Buffer) => void
-  readonly #over: () => void
+  readonly #onOver: () => void
   #unacknowledged = 0
   #exited = false
-  #hurried = false
+  #forced = false
   #afterExitBytes = 0
   #drainedMs = 0
   #timer: NodeJS.Timeout | null = null
   #state: 'open' | 'ended' | 'cut' = 'open'
 
-  /** `deliver` takes the bytes before it returns. `over` is called once, when no more will be delivered. */
-  constructor(pipe: Pipe, deliver: (bytes: Buffer) => void, over: () => void) {
+  /** `deliver` consumes the bytes before it returns. `onOver` is called once, after the last `deliver`. */
+  constructor(pipe: Pipe, deliver: (bytes: Buffer) => void, onOver: () => void) {
     this.#deliver = deliver
-    this.#over = over
+    this.#onOver = onOver
     const onread = {
       buffer: READ_BUFFER,
       callback: (length: number) => {
@@ -60,7 +58,7 @@ export class CommandOutput {
     return this.#state !== 'open'
   }
 
-  /** True when it was closed while someone else still held it open. */
+  /** The output was closed while another process still held it open. */
   get wasCut(): boolean {
     return this.#state === 'cut'
   }
@@ -76,30 +74,29 @@ export class CommandOutput {
   }
 
   /**
-   * So much was taken. `Infinity` = nobody listens any more: read on, so that the command never hangs, and
-   * forget.
+   * Acknowledges `bytes`. `Infinity` = there is no receiver: reading continues, so the command never blocks.
    */
   credit(bytes: number): void {
     this.#unacknowledged -= bytes
     if (this.#unacknowledged < OUTPUT_WINDOW_BYTES) this.#source.resume()
   }
 
-  /** The command is gone: its output may take `drainMs` more. */
+  /** The command has exited: its output is closed after `drainMs`. */
   exited(drainMs: number): void {
     this.#exited = true
     if (this.#state === 'open') this.#wait(drainMs)
   }
 
-  /** From now on a slow taker is not waited for. */
+  /** From now on, time spent waiting for a slow receiver counts towards the drain timeout. */
   forceStop(): void {
-    this.#hurried = true
+    this.#forced = true
   }
 
-  /** Counts only the time in which we were reading: a slow taker must not cost the command its last lines. */
+  /** Only time spent reading counts, so a slow receiver does not lose the last lines. */
   #wait(leftMs: number): void {
     if (this.#drainedMs >= leftMs) return this.cut()
     this.#timer = setTimeout(() => {
-      if (this.#hurried || !this.#source.isPaused()) this.#drainedMs += DRAIN_TICK_MS
+      if (this.#forced || !this.#source.isPaused()) this.#drainedMs += DRAIN_TICK_MS
       this.#wait(leftMs)
     }, DRAIN_TICK_MS)
   }
@@ -113,6 +110,6 @@ export class CommandOutput {
     this.#state = state
     if (this.#timer !== null) clearTimeout(this.#timer)
     this.#source.destroy()
-    this.#over()
+    this.#onOver()
   }
 }

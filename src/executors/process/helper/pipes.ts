@@ -1,28 +1,28 @@
 /**
- * The pipes commands write to. Standard output and error must be one descriptor, or their order is lost,
- * and a true pipe, or `> /dev/stderr` fails in the command; Node has no pipe(2), and its own child pipes
- * are socket pairs. So the helper keeps a few named pipes made by mkfifo(1) and opens both ends of one for
- * each command. Runs in the helper only.
+ * Pool of pipes for the output of commands. Standard output and error must share one descriptor to keep their
+ * order. It must be a real pipe, because `> /dev/stderr` fails on a socket. Node has no pipe(2), and its
+ * child pipes are socket pairs. So the helper creates named pipes with mkfifo(1) and opens both ends of one
+ * for each command. Runs in the helper only.
  */
 import {execFile} from 'node:child_process'
 import {closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 
-/** How many are made at a time; one mkfifo(1) serves them all. */
+/** Pipes created by one mkfifo(1). */
 const BATCH = 32
 
-/** When fewer are free the next batch is begun, so that a start seldom waits for one. */
+/** If fewer pipes are free, the next batch is created, so a start rarely waits. */
 const LOW_WATER = 16
 
 export interface Pipe {
   /** Non-blocking, close-on-exec. */
   readonly reader: number
-  /** Blocking, close-on-exec. Closed by whoever asked, once the command has it. */
+  /** Blocking, close-on-exec. The caller closes it once the command has it. */
   readonly writer: number
   /**
-   * Give the name back: only when the reader saw its end, so that nobody can still write into the next
-   * command's pipe.
+   * Returns the name to the pool if the reader saw the end. Otherwise the name is removed, so a remaining
+   * writer cannot write into the next command's pipe.
    */
   release(everyWriterIsGone: boolean): void
 }
@@ -34,8 +34,7 @@ export class OutputPipes {
   #making: Promise<void> | null = null
 
   /**
-   * Makes the first batch under `directory`, or under the system's temporary directory where that has no
-   * pipes.
+   * Creates the first batch in `directory`, or in the temporary directory if the former supports no pipes.
    */
   async open(directory: string): Promise<void> {
     const preferred = join(directory, `pipes-${process.pid}`)
@@ -45,14 +44,14 @@ export class OutputPipes {
     try {
       await this.#make()
     } catch {
-      // A file system without named pipes: the temporary directory nearly always has them.
+      // The file system has no named pipes. The temporary directory nearly always has them.
       rmSync(preferred, {recursive: true, force: true})
       this.#directory = mkdtempSync(join(tmpdir(), 'belfry-pipes-'))
       await this.#make()
     }
   }
 
-  /** Both ends of a pipe. Rejects when none can be made or opened. */
+  /** Both ends of a pipe. Rejects when none can be created or opened. */
   async take(): Promise<Pipe> {
     for (;;) {
       const pipe = this.takeNow()
@@ -61,20 +60,20 @@ export class OutputPipes {
     }
   }
 
-  /** The same without waiting; `null` when none is free. Throws when it cannot be opened. */
+  /** As `take`, but synchronous; `null` when no pipe is free. Throws when it cannot be opened. */
   takeNow(): Pipe | null {
     const path = this.#free.pop()
     if (this.#free.length < LOW_WATER) this.#makeAhead()
     if (path === undefined) return null
     if (existsSync(path)) return this.#openPair(path)
-    // Someone swept the directory away: none of the names stands for a pipe any more.
+    // The directory was deleted: all names are invalid.
     this.#free = []
     return null
   }
 
   /**
-   * A pipe a command reads from, with its name gone already. The reader is blocking, as commands expect;
-   * the writer is not, so that a command that never reads cannot hold the helper.
+   * A pipe for a command's input; its name is already removed. The reader is blocking, as commands expect.
+   * The writer is not, so a command that never reads cannot block the helper.
    */
   async takeInput(): Promise<{reader: number; writer: number}> {
     while (this.#free.length === 0) await this.#make()
@@ -108,7 +107,7 @@ export class OutputPipes {
 
   #makeAhead(): void {
     this.#make().catch(() => {
-      // Whoever finds the pool empty asks again and is told why.
+      // `take` tries again when the pool is empty, and reports the error.
     })
   }
 
@@ -120,13 +119,13 @@ export class OutputPipes {
   }
 
   #makeBatch(): Promise<void> {
-    // Someone may have swept the directory away: the next batch makes it again.
+    // The directory may have been deleted since the last batch.
     mkdirSync(this.#directory, {recursive: true, mode: 0o700})
     const paths = Array.from({length: BATCH}, () => join(this.#directory, String(this.#made++)))
     return new Promise((resolve, reject) => {
       execFile('mkfifo', ['-m', '600', ...paths], (error) => {
         if (error !== null) {
-          reject(new Error('mkfifo could not make pipes', {cause: error}))
+          reject(new Error('mkfifo cannot create pipes', {cause: error}))
           return
         }
         this.#free.push(...paths)

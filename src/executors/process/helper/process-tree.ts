@@ -1,6 +1,6 @@
 /**
- * A command and all that came of it: its process group, and on Linux also what left the group (a session of
- * its own) but still bears the execution's marks. Sends signals; decides nothing. Runs in the helper only.
+ * Process tree of a command: its process group. On Linux it includes processes that left the group (for a
+ * session of their own) but still carry the execution's marks. Runs in the helper only.
  */
 import {
   listLinuxProcesses,
@@ -10,21 +10,21 @@ import {
   send,
 } from '../process-table.ts'
 
-/** A look through every process's environment serves all commands that ask within this time. */
-const CENSUS_MS = 40
+/** One scan of all environments serves all commands for this long. */
+const SCAN_FRESH_MS = 40
 
-let census: {nodeId: string; at: number; marked: Map<string, number[]>} | null = null
+let scan: {nodeId: string; at: number; marked: Map<string, number[]>} | null = null
 
 function markedPids(nodeId: string, executionId: string): readonly number[] {
   const now = performance.now()
-  if (census === null || census.nodeId !== nodeId || now - census.at > CENSUS_MS) {
-    census = {nodeId, at: now, marked: listMarked(nodeId)}
+  if (scan === null || scan.nodeId !== nodeId || now - scan.at > SCAN_FRESH_MS) {
+    scan = {nodeId, at: now, marked: listMarked(nodeId)}
   }
-  return census.marked.get(executionId) ?? []
+  return scan.marked.get(executionId) ?? []
 }
 
 export class ProcessTree {
-  /** The command's pid, which is also the number of its group and session. */
+  /** The command's pid, which is also the id of its group and session. */
   readonly #pid: number
   readonly #executionId: string
   readonly #nodeId: string
@@ -35,11 +35,11 @@ export class ProcessTree {
     this.#nodeId = nodeId
   }
 
-  /** To every process once, in the group or escaped from it. */
+  /** Signals each process once, within the group and outside. */
   signal(signal: NodeJS.Signals): void {
-    const strays = this.#strays()
+    const escaped = this.#escaped()
     send(-this.#pid, signal)
-    for (const pid of strays) send(pid, signal)
+    for (const pid of escaped) send(pid, signal)
   }
 
   killGroup(): void {
@@ -50,12 +50,9 @@ export class ProcessTree {
     return send(-this.#pid, 0)
   }
 
-  /**
-   * Zombies do not count: they wait for their parent, which may take its time (a container's init often
-   * does).
-   */
+  /** Zombies do not count: their parent may reap them late, as the init of a container often does. */
   isAlive(): boolean {
-    return (this.groupIsAlive() && this.#groupHasLiving()) || this.#strays().length > 0
+    return (this.groupIsAlive() && this.#groupHasLiving()) || this.#escaped().length > 0
   }
 
   #groupHasLiving(): boolean {
@@ -64,7 +61,7 @@ export class ProcessTree {
     )
   }
 
-  /** Resident memory of all of the session, in bytes. */
+  /** Resident memory of the group and the session, in bytes. */
   residentBytes(rows: readonly ProcessRow[]): number {
     let bytes = 0
     for (const row of rows) {
@@ -73,7 +70,8 @@ export class ProcessTree {
     return bytes
   }
 
-  #strays(): number[] {
+  /** Pids outside the group. */
+  #escaped(): number[] {
     return markedPids(this.#nodeId, this.#executionId).filter((pid) => {
       const row = readLinuxProcess(pid)
       return row !== null && row.group !== this.#pid

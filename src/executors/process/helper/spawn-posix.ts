@@ -1,8 +1,8 @@
 /**
- * Starts processes with the C library's posix_spawn, reached through node:ffi: no fork of this process's
- * memory, three times as fast as child_process. Experimental in Node, so it is tried out before it is
- * trusted, and only where its structures are known: Linux with glibc on x64 and arm64. Reaps what it
- * started, each by its own pid. Helper only.
+ * Starts processes with posix_spawn of the C library, called through node:ffi. It does not fork the helper's
+ * memory and is three times as fast as child_process. node:ffi is experimental, so it is tested before use.
+ * It is used only where the C structures are known: Linux with glibc on x64 and arm64. It reaps each process
+ * it started by its pid. Runs in the helper only.
  */
 import {closeSync, openSync, statSync} from 'node:fs'
 import {constants} from 'node:os'
@@ -20,21 +20,21 @@ const SETSID = 0x80
 /** Both structures and a signal set are smaller (336, 80 and 128 bytes). */
 const STRUCTURE_BYTES = 512
 
-/** From <sys/wait.h>: look at whoever ended, without taking it. */
+/** From <sys/wait.h>. With WNOWAIT, waitid reports a child without reaping it. */
 const P_ALL = 0
 const WNOHANG = 1
 const WEXITED = 4
 const WNOWAIT = 0x01000000
-/** Where `si_pid` lies in a `siginfo_t` of a 64-bit Linux. */
+/** Offset of `si_pid` in the `siginfo_t` of a 64-bit Linux. */
 const SI_PID_OFFSET = 16
 
-/** Arrays of up to 64 bytes may lie in the collected heap, where they move; larger ones do not. */
+/** Arrays of up to 64 bytes may be on the garbage-collected heap, which moves them; larger ones are not. */
 const OFF_HEAP_BYTES = 128
 
 const O_RDONLY = 0
 
-/** In case a SIGCHLD was ever lost: the children are looked at anyway. */
-const LOOK_MS = 1_000
+/** Polling interval for ended children, in case a SIGCHLD is lost. */
+const POLL_MS = 1_000
 
 const CODES = new Map(Object.entries(constants.errno).map(([name, number]) => [number, name]))
 const SIGNALS = new Map(Object.entries(constants.signals).map(([name, number]) => [number, name]))
@@ -67,7 +67,7 @@ function bind(ffi: Ffi) {
 }
 type Libc = ReturnType<typeof bind>
 
-/** Throws, with the reason, where this way of starting is not possible. */
+/** Throws, with the reason, where posix_spawn cannot be used. */
 export async function loadPosixSpawn(portable: Spawn): Promise<Spawn> {
   if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) {
     throw new Error(
@@ -79,15 +79,12 @@ export async function loadPosixSpawn(portable: Spawn): Promise<Spawn> {
   const spawn: Spawn = (request, listener) =>
     // glibc's posix_spawn cannot change the user.
     request.user === null ? spawner.spawn(request, listener) : portable(request, listener)
-  await prove(spawn)
+  await selfTest(spawn)
   return spawn
 }
 
-/**
- * A way of starting that came from an experimental part must first have shown that it starts, and how
- * things end.
- */
-function prove(spawn: Spawn): Promise<void> {
+/** Starts one process and checks its exit status, because node:ffi is experimental. */
+function selfTest(spawn: Spawn): Promise<void> {
   const output = openSync('/dev/null', 'w')
   const environment = {PATH: '/usr/bin:/bin'}
   const request = {
@@ -104,10 +101,10 @@ function prove(spawn: Spawn): Promise<void> {
         if (exitCode === 7) done()
         else
           reject(
-            new Error(`posix_spawn was tried and gave exit status ${exitCode} where 7 was due`),
+            new Error(`the self-test of posix_spawn returned exit status ${exitCode} instead of 7`),
           )
       },
-      refused: (code) => reject(new Error(`posix_spawn was tried and refused with ${code}`)),
+      failed: (code) => reject(new Error(`the self-test of posix_spawn failed with ${code}`)),
     })
   }).finally(() => closeSync(output))
 }
@@ -137,25 +134,26 @@ class PosixSpawner {
       libc.posix_spawnattr_setflags(this.#attributes, SETSIGDEF | SETSIGMASK | SETSID) ||
       libc.posix_spawnattr_setsigdefault(this.#attributes, all) ||
       libc.posix_spawnattr_setsigmask(this.#attributes, none)
-    if (failed !== 0) throw new Error(`posix_spawnattr refused with ${CODES.get(failed) ?? failed}`)
+    if (failed !== 0) throw new Error(`posix_spawnattr failed with ${CODES.get(failed) ?? failed}`)
     process.on('SIGCHLD', () => this.#reap())
-    setInterval(() => this.#reap(), LOOK_MS).unref()
+    setInterval(() => this.#reap(), POLL_MS).unref()
   }
 
   spawn(request: SpawnRequest, listener: SpawnListener): number | null {
     const found = this.#files.find(request)
     if ('code' in found) {
-      listener.refused(found.code)
+      listener.failed(found.code)
       return null
     }
     let failed = this.#start(found.file, request.argv, request)
     if (failed === constants.errno.ENOEXEC) {
-      // A script without an interpreter line: as execvp does, the shell's.
+      // A script without an interpreter line is run by the shell, as execvp does.
       failed = this.#start('/bin/sh', ['/bin/sh', found.file, ...request.argv.slice(1)], request)
     }
     if (failed !== 0) {
-      this.#files.forget()
-      listener.refused(CODES.get(failed) ?? `error ${failed}`)
+      // A cached path may be the cause.
+      this.#files.clear()
+      listener.failed(CODES.get(failed) ?? `error ${failed}`)
       return null
     }
     const pid = this.#pid.readInt32LE(0)
@@ -163,7 +161,7 @@ class PosixSpawner {
     return pid
   }
 
-  /** Answers an errno, or 0 with the pid in `#pid`. Every buffer lives until the call is over. */
+  /** Returns an errno, or 0 with the pid in `#pid`. All buffers stay referenced until the call returns. */
   #start(file: string, argv: readonly string[], request: SpawnRequest): number {
     const libc = this.#libc
     const actions = this.#actions
@@ -196,12 +194,12 @@ class PosixSpawner {
       words.pointers,
       environment.pointers,
     )
-    // Read after the call, so that the collector cannot think the strings are done with before it.
+    // Used after the call, so the strings cannot be garbage-collected before it.
     assert(words.bytes.length + environment.bytes.length > 0, 'the strings of a spawn outlive it')
     return failed
   }
 
-  /** A `char *[]` with its closing NULL, pointing into `bytes`. */
+  /** A NULL-terminated `char *[]` that points into `bytes`. */
   #stringArray(texts: readonly string[]): {pointers: Buffer; bytes: Buffer} {
     const bytes = cString(texts.join('\0'))
     const pointers = Buffer.alloc(Math.max(8 * (texts.length + 1), OFF_HEAP_BYTES))
@@ -213,7 +211,7 @@ class PosixSpawner {
     return {pointers, bytes}
   }
 
-  /** Takes the ends of our children only: child_process reaps its own by their pids. */
+  /** Reaps the children started here only; child_process reaps its own by their pids. */
   #reap(): void {
     while (this.#children.size > 0) {
       this.#info.fill(0)
@@ -221,15 +219,15 @@ class PosixSpawner {
       const pid = this.#info.readInt32LE(SI_PID_OFFSET)
       if (failed !== 0 || pid === 0) return
       if (!this.#children.has(pid)) {
-        // The other one's child stands in front until it is taken: ask for each of ours.
-        for (const child of this.#children.keys()) this.#take(child)
+        // A child of child_process is reported first until it is reaped: check each child here.
+        for (const child of this.#children.keys()) this.#reapChild(child)
         return
       }
-      this.#take(pid)
+      this.#reapChild(pid)
     }
   }
 
-  #take(pid: number): void {
+  #reapChild(pid: number): void {
     if (this.#libc.waitpid(pid, this.#status, WNOHANG) !== pid) return
     const listener = this.#children.get(pid)!
     this.#children.delete(pid)
@@ -246,11 +244,11 @@ function cString(text: string): Buffer {
   return bytes
 }
 
-/** How long a look through PATH is believed; shells remember for longer. */
-const LOOKUP_MS = 1_000
+/** How long a path is cached; shells cache it for longer. */
+const LOOKUP_FRESH_MS = 1_000
 const LOOKUPS_MAX = 256
 
-/** posix_spawnp would search the helper's PATH, not the command's. */
+/** Cached look-ups in the command's PATH: posix_spawnp would search the helper's PATH. */
 class FileLookup {
   readonly #known = new Map<string, {file: string; until: number}>()
 
@@ -270,12 +268,11 @@ class FileLookup {
     const file = lookUp(name, path, resolve(request.cwd))
     if (file === null) return {code: 'ENOENT'}
     if (this.#known.size >= LOOKUPS_MAX) this.#known.clear()
-    this.#known.set(key, {file, until: now + LOOKUP_MS})
+    this.#known.set(key, {file, until: now + LOOKUP_FRESH_MS})
     return {file}
   }
 
-  /** Something did not start: what was believed about files may be why. */
-  forget(): void {
+  clear(): void {
     this.#known.clear()
   }
 }

@@ -1,16 +1,14 @@
 /**
- * Turns `user[:group]` into numbers the way the system itself does (local files, LDAP, …), by asking id(1)
- * and getent(1). Runs in the helper only, because asking starts a process.
+ * Resolves `user[:group]` to numeric ids as the system does (local files, LDAP, …), with id(1) and getent(1).
+ * Runs in the helper only, because a look-up starts a process.
  */
 import {execFile} from 'node:child_process'
 
-/**
- * Answers are kept this long: a changed account is seen within a minute, a busy job does not ask each time.
- */
-const KEPT_MS = 60_000
+/** Cache time: a changed account applies within a minute, and a frequent job needs few look-ups. */
+const CACHE_MS = 60_000
 
-/** A directory service that does not answer must not hold an execution for ever. */
-const ANSWER_MS = 10_000
+/** A directory service that is down must not block an execution. */
+const LOOKUP_TIMEOUT_MS = 10_000
 
 export interface Account {
   readonly uid: number
@@ -20,15 +18,15 @@ export interface Account {
 }
 
 export class UserLookup {
-  readonly #kept = new Map<string, {until: number; account: Promise<Account>}>()
+  readonly #cache = new Map<string, {until: number; account: Promise<Account>}>()
 
-  /** `text` is `user[:group]`. Rejects with a sentence when the system does not know a name. */
+  /** `text` is `user[:group]`. Rejects when the user or group is unknown. */
   find(text: string): Promise<Account> {
-    const kept = this.#kept.get(text)
-    if (kept !== undefined && kept.until > Date.now()) return kept.account
+    const cached = this.#cache.get(text)
+    if (cached !== undefined && cached.until > Date.now()) return cached.account
     const account = lookUpAccount(text)
-    this.#kept.set(text, {until: Date.now() + KEPT_MS, account})
-    account.catch(() => this.#kept.delete(text))
+    this.#cache.set(text, {until: Date.now() + CACHE_MS, account})
+    account.catch(() => this.#cache.delete(text))
     return account
   }
 }
@@ -36,7 +34,7 @@ export class UserLookup {
 async function lookUpAccount(text: string): Promise<Account> {
   const [user, group] = text.split(':') as [string, string?]
   const entry = (await passwordEntry(user)).split(':')
-  // macOS puts class, change and expire between the group and the name: counted from the end both are alike.
+  // macOS inserts class, change and expire after the group, so the last fields are counted from the end.
   const [name, , uid, gid] = entry
   const [home, shell] = entry.slice(-2)
   if (name === undefined || uid === undefined || gid === undefined || home === undefined) {
@@ -55,7 +53,7 @@ async function passwordEntry(user: string): Promise<string> {
     process.platform === 'darwin'
       ? (['id', ['-P', user]] as const)
       : (['getent', ['passwd', user]] as const)
-  return ask(file, args, `su: the system does not know the user ${JSON.stringify(user)}`)
+  return run(file, args, `su: the system does not know the user ${JSON.stringify(user)}`)
 }
 
 async function groupId(group: string): Promise<number> {
@@ -64,14 +62,14 @@ async function groupId(group: string): Promise<number> {
     process.platform === 'darwin'
       ? (['dscl', ['.', '-read', `/Groups/${group}`, 'PrimaryGroupID']] as const)
       : (['getent', ['group', group]] as const)
-  const match = /:\s*(\d+)/.exec(await ask(file, args, unknown))
+  const match = /:\s*(\d+)/.exec(await run(file, args, unknown))
   if (match === null) throw new Error(unknown)
   return Number(match[1])
 }
 
-function ask(file: string, args: readonly string[], unknown: string): Promise<string> {
+function run(file: string, args: readonly string[], unknown: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    execFile(file, [...args], {timeout: ANSWER_MS}, (error, stdout) => {
+    execFile(file, [...args], {timeout: LOOKUP_TIMEOUT_MS}, (error, stdout) => {
       if (error === null) resolve(stdout.trim())
       else reject(new Error(unknown, {cause: error}))
     })

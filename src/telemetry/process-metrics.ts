@@ -1,0 +1,82 @@
+/**
+ * Metrics of the process: memory, processor time and event loop lag, read at each scrape. Names follow the
+ * conventions of Prometheus clients where there are any.
+ */
+import {monitorEventLoopDelay} from 'node:perf_hooks'
+import {Counter, Gauge, type Registry} from 'prom-client'
+
+const MS_PER_SECOND = 1000
+/** Fine enough to show a stall of 20 ms, coarse enough to be free. */
+const RESOLUTION_MS = 10
+const NS_PER_MS = 1_000_000
+const US_PER_SECOND = 1_000_000
+
+/** Registers the metrics. Returns the function that stops the event loop monitor. */
+export function registerProcessMetrics(registry: Registry, version: string): () => void {
+  new Gauge({
+    name: 'belfry_build_info',
+    help: 'Always 1; the labels name the versions',
+    labelNames: ['version', 'node_version'],
+    registers: [registry],
+  }).set({version, node_version: process.versions.node}, 1)
+  new Gauge({
+    name: 'process_start_time_seconds',
+    help: 'Start of the process, in seconds since the epoch',
+    registers: [registry],
+  }).set(performance.timeOrigin / MS_PER_SECOND)
+  memoryGauges(registry)
+  processorCounter(registry)
+  return watchEventLoop(registry)
+}
+
+function memoryGauges(registry: Registry): void {
+  const gauge = (name: string, help: string, read: () => number) =>
+    new Gauge({
+      name,
+      help,
+      registers: [registry],
+      collect() {
+        this.set(read())
+      },
+    })
+  gauge('process_resident_memory_bytes', 'Resident memory', () => process.memoryUsage.rss())
+  gauge('nodejs_heap_size_used_bytes', 'Heap in use', () => process.memoryUsage().heapUsed)
+  gauge(
+    'nodejs_external_memory_bytes',
+    'Memory of buffers outside the heap',
+    () => process.memoryUsage().external,
+  )
+}
+
+function processorCounter(registry: Registry): void {
+  new Counter({
+    name: 'process_cpu_seconds_total',
+    help: 'Processor time used, user and system',
+    registers: [registry],
+    collect() {
+      const {user, system} = process.cpuUsage()
+      this.reset()
+      this.inc((user + system) / US_PER_SECOND)
+    },
+  })
+}
+
+/** Node's histogram counts its sampling interval as delay, so the interval is subtracted. */
+function watchEventLoop(registry: Registry): () => void {
+  const delays = monitorEventLoopDelay({resolution: RESOLUTION_MS})
+  delays.enable()
+  const lagSeconds = (ns: number) => Math.max(0, ns / NS_PER_MS - RESOLUTION_MS) / MS_PER_SECOND
+  new Gauge({
+    name: 'belfry_event_loop_lag_seconds',
+    help: 'Event loop lag since the previous scrape, by quantile; 1 is the maximum',
+    labelNames: ['quantile'],
+    registers: [registry],
+    collect() {
+      this.set({quantile: '0.5'}, lagSeconds(delays.percentile(50)))
+      this.set({quantile: '0.99'}, lagSeconds(delays.percentile(99)))
+      this.set({quantile: '1'}, lagSeconds(delays.max))
+      delays.reset()
+    },
+  })
+  return () => void delays.disable()
+}
