@@ -5,7 +5,8 @@
  */
 import Type, {type Static} from 'typebox'
 import type {JobRecord} from '../core/job.ts'
-import {METADATA_MAX, NAME_LENGTH_MAX, SCHEDULE_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
+import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
+import {METADATA_MAX, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
 import {formatOptionalTime} from './time.ts'
 
