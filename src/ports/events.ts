@@ -1,6 +1,6 @@
 /**
  * The catalogue of events. Logs, metrics, the event stream and tests subscribe; no decision depends on an
- * event. Names are past tense, and each is documented in docs/reference/events.md. Payloads are plain data, because
+ * event. Names are past tense and documented in docs/reference/events.md. Payloads are plain data, because
  * `GET /v1/events` sends them.
  */
 import type {ExecutionStatus, FinalStatus} from '../core/execution.ts'

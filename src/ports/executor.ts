@@ -1,7 +1,7 @@
 /**
- * The executor port: runs the work of a job. Each executor is a file in `executors/`, a line in its registry
- * and a section in docs/reference/executors.md. `start` never throws and never loses a result: every error is a
- * `failed` end with its cause.
+ * The executor port: runs the work of a job. Each executor is a file in `executors/`, a line in its
+ * registry and a section in docs/reference/executors.md. `start` never throws and never loses a result:
+ * every error is a `failed` end with its cause.
  */
 import type {StringMap} from '../core/job.ts'
 
