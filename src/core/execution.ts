@@ -1,4 +1,5 @@
-/** What an execution is: one attempt of one launch on one node. Types and the identity; no decisions. */
+/** The execution: one attempt of one launch on one node. Types and identity only. */
+import {NODE_NAME} from './node.ts'
 
 export type FinalStatus = 'succeeded' | 'failed' | 'timed_out' | 'cancelled' | 'lost'
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
@@ -6,7 +7,7 @@ export type ExecutionStatus = 'pending' | 'running' | FinalStatus
 /** Limit on the stored output of one execution: its last bytes are kept. */
 export const OUTPUT_KEPT_BYTES = 256 * 1024
 
-/** Identity of an execution inside the store: unique by all three. */
+/** Identity of an execution: unique by all three. */
 export interface ExecutionKey {
   readonly group: number
   readonly node: string
@@ -14,15 +15,15 @@ export interface ExecutionKey {
   readonly attempt: number
 }
 
-/** `<group>-<node>-<attempt>`, e.g. `12-web.1-a-1`. Node names may hold dashes; group and attempt cannot. */
+/** `<group>-<node>-<attempt>`, e.g. `12-web.1-a-1`. Only node names may contain dashes. */
 export function executionId(key: ExecutionKey): string {
   return `${key.group}-${key.node}-${key.attempt}`
 }
 
-/** The inverse of `executionId`; `null` when `text` is not such an id (digits without leading zeros only). */
+/** The inverse of `executionId`; `null` when `text` is not an id. Numbers have no leading zeros. */
 export function parseExecutionId(text: string): ExecutionKey | null {
-  const match = /^([1-9]\d{0,15})-([A-Za-z0-9._-]{1,63})-([1-9]\d{0,8})$/.exec(text)
-  if (match === null) return null
+  const match = /^([1-9]\d{0,15})-(.+)-([1-9]\d{0,8})$/.exec(text)
+  if (match === null || !NODE_NAME.test(match[2]!)) return null
   const group = Number(match[1])
   if (!Number.isSafeInteger(group)) return null
   return {group, node: match[2]!, attempt: Number(match[3])}
@@ -31,50 +32,41 @@ export function parseExecutionId(text: string): ExecutionKey | null {
 const LOST_BECAUSE: Readonly<Record<string, string>> = {
   node_stopped: 'the node was stopped before it ended',
   node_restarted: 'the node went down while it ran, and has started again',
-  node_lost: 'the node was not heard of any more',
+  node_lost: 'the node stopped sending heartbeats',
   not_held: 'the node does not know of it',
-  no_target: 'it never started; its node was gone, and no other may take it',
+  no_target: 'it never started; its node was gone, and no other node could run it',
   cut_off: 'the node was cut off from the cluster, and ended it',
 }
 
-/**
- * What Belfry adds to the output of a lost execution: whoever reads it learns why. One line with its
- * newline.
- */
+/** The line that Belfry appends to the output of a lost execution, with its newline. */
 export function lostLine(reason: string): string {
   return `lost: ${LOST_BECAUSE[reason] ?? reason}\n`
 }
 
-/**
- * One execution as it is stored, without its output. Instants in ms since the epoch, by the store's
- * clock.
- */
+/** A stored execution without its output. Instants in ms since the epoch, by the store's clock. */
 export interface ExecutionRecord extends ExecutionKey {
   readonly jobId: number
   readonly jobName: string
   readonly status: ExecutionStatus
-  /**
-   * Index of the target within the launch: attempts of one target share it, also when a retry moved to
-   * another node.
-   */
+  /** Index of the target within the launch. All attempts for one target share it, also on another node. */
   readonly slot: number
-  /** Revision of the definition it ran; 0 before the claim. */
+  /** Revision of the definition that ran; 0 before the claim. */
   readonly revision: number
   readonly createdAt: number
-  /** Not to be claimed before; a retry's backoff. */
+  /** Earliest time of a claim: the backoff of a retry. */
   readonly notBefore: number
-  /** Time of the claim; `null` while pending (also when it ended without ever being claimed). */
+  /** Time of the claim; `null` = never claimed. */
   readonly startedAt: number | null
   readonly finishedAt: number | null
   readonly cancelRequestedAt: number | null
   readonly exitCode: number | null
-  /** Why it ended as it did where the status does not say it, e.g. `node_stopped`; `''` otherwise. */
+  /** Reason code that adds to the status, e.g. `node_stopped`; `''` = none. */
   readonly reason: string
-  /** What Belfry adds before and after the command's own output. */
+  /** Text that Belfry adds before and after the command's own output. */
   readonly outputHead: string
   readonly outputFoot: string
-  /** How many bytes the command wrote in all; what is kept is the tail of them. */
+  /** Total bytes written by the command; only the tail is stored. */
   readonly outputBytes: number
-  /** A result that arrived after the execution had already ended: kept as a note, changes nothing. */
+  /** A result that arrived after the end: stored as a note, without effect. */
   readonly lateResult: string
 }

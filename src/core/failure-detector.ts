@@ -1,25 +1,25 @@
 /**
- * Judging nodes by their silence. Silence counts only while someone could hear it: the judge must
- * itself have listened, without a pause and with the store at hand, for the whole window. Lengths come
- * from the judge's monotonic clock alone, so no clock of another machine decides anything.
+ * The failure detector: finds nodes without heartbeats. Missing heartbeats count only while the detector
+ * itself ran without a pause and with the store available, for the whole window. All durations come from
+ * its own monotonic clock, so the clock of another machine never decides.
  */
 import type {MemberStatus} from './node.ts'
 
 export interface FailureLimits {
-  /** Silent for this long, a member is failed and gets no new work. */
+  /** Without a heartbeat for this long, a member is failed and gets no new work. */
   readonly failedAfterMs: number
-  /** Silent for this long, its executions are lost. */
+  /** Without a heartbeat for this long, its executions are lost. */
   readonly lostAfterMs: number
-  /** A judge that did not look for longer than this has not listened. */
+  /** A longer pause between two looks of the detector restarts every window. */
   readonly pauseMaxMs: number
 }
 
-/** What the judge remembers of one life of a node. */
-interface Heard {
+/** The last heartbeat of one incarnation of a node. */
+interface LastHeartbeat {
   readonly incarnation: string
   readonly heartbeatAt: number
-  /** Monotonic instant since which nothing new was heard. */
-  readonly silentSince: number
+  /** Monotonic instant at which this heartbeat was first seen. */
+  readonly seenAt: number
 }
 
 export interface ObservedMember {
@@ -30,49 +30,46 @@ export interface ObservedMember {
 }
 
 export interface DetectedFailures {
-  /** Alive so far, silent long enough to be failed. */
+  /** Members to mark as failed. */
   readonly failed: readonly string[]
-  /** Silent long enough for their executions to be lost. */
+  /** Members whose executions are lost. */
   readonly lost: readonly string[]
 }
 
-/** Remembers what was heard; one per term. Holds one small record per member. */
+/** One per term. Keeps one small record per member. */
 export class FailureDetector {
   readonly #limits: FailureLimits
-  #heard = new Map<string, Heard>()
+  #lastHeartbeats = new Map<string, LastHeartbeat>()
   #lookedAt = -Infinity
 
   constructor(limits: FailureLimits) {
     this.#limits = limits
   }
 
-  /** The store was away: nothing could be heard. Every window starts afresh with the next look. */
+  /** The store was unavailable: no heartbeat could be seen. Every window restarts with the next look. */
   interrupted(): void {
     this.#lookedAt = -Infinity
   }
 
-  /**
-   * `nowMs` is monotonic. Members that left in good order are lost at once: nothing of them can still
-   * run.
-   */
+  /** `nowMs` is monotonic. Members that left gracefully are lost at once: none of their work still runs. */
   look(members: readonly ObservedMember[], nowMs: number): DetectedFailures {
-    const listened = nowMs - this.#lookedAt <= this.#limits.pauseMaxMs
+    const isContinuous = nowMs - this.#lookedAt <= this.#limits.pauseMaxMs
     this.#lookedAt = nowMs
-    const heard = new Map<string, Heard>()
+    const lastHeartbeats = new Map<string, LastHeartbeat>()
     const failed: string[] = []
     const lost: string[] = []
     for (const {id, incarnation, heartbeatAt, status} of members) {
-      const known = listened ? this.#heard.get(id) : undefined
-      const same = known?.incarnation === incarnation && known.heartbeatAt === heartbeatAt
-      const silentSince = same ? known.silentSince : nowMs
-      heard.set(id, {incarnation, heartbeatAt, silentSince})
-      const silentMs = nowMs - silentSince
+      const known = isContinuous ? this.#lastHeartbeats.get(id) : undefined
+      const isSame = known?.incarnation === incarnation && known.heartbeatAt === heartbeatAt
+      const seenAt = isSame ? known.seenAt : nowMs
+      lastHeartbeats.set(id, {incarnation, heartbeatAt, seenAt})
+      const silentMs = nowMs - seenAt
       if (status === 'alive' || status === 'leaving') {
         if (silentMs >= this.#limits.failedAfterMs) failed.push(id)
       }
       if (status === 'left' || silentMs >= this.#limits.lostAfterMs) lost.push(id)
     }
-    this.#heard = heard
+    this.#lastHeartbeats = lastHeartbeats
     return {failed, lost}
   }
 }

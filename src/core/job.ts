@@ -1,6 +1,6 @@
 /**
- * What a job is: the spec (what the user wrote, normalised) and the state (what was learnt by running it).
- * The decisions about jobs stand in the files named after the step that makes them.
+ * The job: its spec (what the user wrote, normalised) and its state (results of its runs). Decisions about
+ * jobs are in the files named after the step that makes them.
  */
 
 export type Concurrency = 'allow' | 'forbid'
@@ -11,10 +11,7 @@ export type JobStatus = '' | 'success' | 'failed' | 'partially_failed'
 
 export type StringMap = Readonly<Record<string, string>>
 
-/**
- * What the user wrote, normalised: every field present, `''`/`null` = not set. Instants in ms since the
- * epoch.
- */
+/** The normalised spec: every field present, `''`/`null` = not set. Instants in ms since the epoch. */
 export interface JobSpec {
   readonly name: string
   readonly displayname: string
@@ -46,8 +43,8 @@ export interface JobSpec {
 }
 
 /**
- * Whether a node that the cluster does not hear of ends its runs of the job: by the job's word, or because it
- * must not overlap with a run elsewhere.
+ * True when a node that is disconnected from the cluster ends its runs of the job: by `on_disconnect`, or
+ * because `forbid` must not overlap with a run on another node.
  */
 export function endsWhenDisconnected({
   onDisconnect,
@@ -56,7 +53,7 @@ export function endsWhenDisconnected({
   return onDisconnect === 'stop' || (onDisconnect === '' && concurrency === 'forbid')
 }
 
-/** The fold of the finished executions since the last reset or restore. */
+/** Counts of the finished executions since the last reset or restore. */
 export interface JobCounters {
   readonly successCount: number
   readonly errorCount: number
@@ -64,16 +61,15 @@ export interface JobCounters {
   readonly lastError: number | null
 }
 
-/** One stored job. */
 export interface JobRecord {
-  /** Internal and never re-used: a job deleted and created again under the same name is another job. */
+  /** Internal and never reused: a job created again under the same name gets a new id. */
   readonly id: number
   readonly spec: JobSpec
-  /** Grows by one with each accepted change of the definition; the `ETag`. */
+  /** Incremented by each accepted change of the definition; the `ETag`. */
   readonly revision: number
   /** The next undecided planned time; `null` when nothing is planned. */
   readonly nextAt: number | null
-  /** Newest planned time a decision was made about; `next` never goes back to it or before. */
+  /** Newest decided planned time; `next` is always later. */
   readonly decidedUntil: number | null
   /** Phase of `@every`: `startsAt`, or the second the schedule was accepted. */
   readonly anchorAt: number
@@ -81,6 +77,6 @@ export interface JobRecord {
   readonly status: JobStatus
   readonly createdAt: number
   readonly updatedAt: number
-  /** Names of the jobs that name this one as parent, sorted. */
+  /** Names of the jobs whose parent is this one, sorted. */
   readonly dependentJobs: readonly string[]
 }

@@ -1,105 +1,101 @@
 /**
- * The ledger: one row per planned time or request, saying what became of it. Rows are called launches
- * whatever they decided, because a row is the launch's identity: unique by (job, planned time), or by
- * request.
+ * The launch records: one row per planned time or request, with its decision. Every row is called a
+ * launch, also when it was skipped or missed. The row is the launch's identity: unique by (job, planned
+ * time), or by request.
  */
 
 export type LaunchCause = 'schedule' | 'manual' | 'create' | 'parent'
 /**
- * `pending` = stored and not decided yet: a request, or a planned time that waits for a node or for the
- * launch before it.
+ * `pending` = stored but undecided: a request, or a planned time that waits for a node or for the
+ * previous launch.
  */
 export type LaunchDecision = 'pending' | 'launched' | 'skipped' | 'missed'
 
 /**
- * Why a row is as it is. The stored reason is one of these, optionally followed by `: ` and a sentence
- * for people. Every code stands in docs/reference/jobs.md.
+ * Reason codes of decisions. The stored reason is one of these, optionally followed by `: ` and a
+ * sentence for people. Every code is documented in docs/reference/jobs.md.
  */
 export const REASONS = [
   /** Another launch of a `forbid` job is open. */
   'forbid',
-  /** No alive node matched the tags until the wait ended. */
+  /** No alive node matched the tags before the wait timed out. */
   'no_target',
-  /** A dependent's turn came while it was disabled. */
+  /** The dependent job was disabled when its parent succeeded. */
   'disabled',
-  /** A dependent's turn came outside its `starts_at`/`expires_at`. */
+  /** The parent succeeded outside the dependent's `starts_at`/`expires_at`. */
   'outside_window',
   /** Older than `max_lateness`. */
   'max_lateness',
   /** `catch_up` is `skip`. */
   'catch_up_skip',
-  /** `catch_up` is `latest` and a newer missed time was launched instead. */
+  /** `catch_up` is `latest`, and a newer missed time was launched. */
   'catch_up_latest',
-  /** `catch_up` is `all` and the cap of newest missed times was reached. */
+  /** `catch_up` is `all`, and only the newest missed times up to the cap are launched. */
   'catch_up_cap',
   /** A change of the definition moved `next` past a due, undecided time. */
   'edited',
-  /** The store was restored from a backup; the past is never run. */
+  /** The store was restored from a backup; past times never run. */
   'restored',
   /** Two nodes died while executing this launch; the job was disabled. */
   'quarantined',
   /**
-   * The stored schedule cannot be read by this version or its time zone data; nothing is planned until
-   * it is edited.
+   * This version or its time zone data cannot parse the stored schedule; nothing is planned until it is
+   * edited.
    */
   'schedule_unreadable',
-  /** The launch waits for the open launch before it (`catch_up: all` under `forbid`). */
+  /** The launch waits for the previous open launch (`catch_up: all` with `forbid`). */
   'waits_for_open',
   /** The launch waits for a node whose tags match. */
   'waits_for_node',
 ] as const
 export type Reason = (typeof REASONS)[number]
 
-/** `code`, or `code: sentence`. */
 export function reasonText(code: Reason, sentence = ''): string {
   return sentence === '' ? code : `${code}: ${sentence}`
 }
 
-/** One row of the ledger. Instants in ms since the epoch, by the store's clock. */
+/** Instants in ms since the epoch, by the store's clock. */
 export interface LaunchRecord {
-  /** The launch number: below 2^53, growing, never re-used. */
+  /** The launch number: below 2^53, increasing, never reused. */
   readonly group: number
   readonly jobId: number
   readonly jobName: string
   readonly cause: LaunchCause
   readonly decision: LaunchDecision
   readonly reason: string
-  /** The planned time; for a request, when it was asked for. */
+  /** The planned time; for a request, the time of the request. */
   readonly scheduledAt: number
   /**
    * Last planned time of a merged row (same decision and reason, not launched); else equal to
    * `scheduledAt`.
    */
   readonly scheduledUntil: number
-  /** How many planned times the row stands for. */
+  /** Number of planned times that the row covers. */
   readonly count: number
-  /** When the row was written, or began to wait for something else; a wait is measured from here. */
+  /** Time the row was written or its wait changed; waits are measured from here. */
   readonly storedAt: number
   readonly decidedAt: number | null
-  /** Term of the leader that decided; `null` while pending. */
+  /** Term of the leader that decided; `null` = pending. */
   readonly term: number | null
-  /** Asked for with `force`: goes past `forbid`. */
+  /** Requested with `force`: ignores `forbid`. */
   readonly forced: boolean
-  /** For cause `parent`: the launch of the parent that ended well. */
+  /** For cause `parent`: the parent's launch that succeeded. */
   readonly parentGroup: number | null
-  /**
-   * True until none of its executions is pending, running or owed a retry, and while the row itself is
-   * pending.
-   */
+  /** True while the row, one of its executions or a retry is pending or running. */
   readonly open: boolean
-  /** Set by a cancel: no attempt of this launch is retried any more. */
+  /** Set by a cancel: this launch gets no more retries. */
   readonly retriesEnded: boolean
-  /** How many of its executions were lost because their node died. */
+  /** Number of its executions lost because their node died. */
   readonly nodeDeaths: number
 }
 
-/** Where one slot of a launch is to run. */
+/** The node for one slot of a launch. */
 export interface Target {
   readonly nodeId: string
   readonly nodeName: string
 }
 
-/** One row the leader wants written for planned times of a job. */
+/** A row that the leader writes for planned times of a job. */
 export interface LedgerRow {
   readonly scheduledAt: number
   readonly scheduledUntil: number
@@ -110,7 +106,7 @@ export interface LedgerRow {
   readonly targets: readonly Target[]
 }
 
-/** Everything decided about one due job; applied only if the job still has this revision and this `next`. */
+/** Decision for one due job; applied only if the job still has this revision and this `next`. */
 export interface DueDecision {
   readonly jobId: number
   readonly revision: number
@@ -123,17 +119,17 @@ export interface DueDecision {
    */
   readonly rows: readonly LedgerRow[]
   /**
-   * The job forbids overlap: a row with decision `launched` is applied only while no launch of the
-   * job's name is open that is launched or is a waiting planned time (pending, cause `schedule`); else
-   * the whole decision conflicts. Undecided requests of other causes do not count.
+   * The job forbids overlap. A row with decision `launched` is applied only while the job's name has no
+   * open launch that is launched or is a waiting planned time (pending, cause `schedule`). Otherwise the
+   * whole decision conflicts. Undecided requests of other causes do not count.
    */
   readonly forbid: boolean
 }
 
 /**
- * What becomes of one pending launch row. `stay` only updates the reason shown. `launch` with `forbid`
- * is applied only while no other launch of the job's name is open that is launched, or pending with
- * cause `schedule` and a smaller number.
+ * Decision for one pending launch row. `stay` only updates the displayed reason. `launch` with `forbid` is
+ * applied only while the job's name has no other open launch that is launched, or is pending with cause
+ * `schedule` and a smaller number.
  */
 export type RequestDecision =
   | {

@@ -1,7 +1,7 @@
 /**
- * Turning time and requests into launches: what becomes of every due planned time of a job, and of
- * every pending row. Each planned time is covered by exactly one row; a long outage costs arithmetic,
- * not a row or a step a second.
+ * Launch decisions: turn every due planned time of a job and every pending row into a launch, a skip or
+ * a wait. Each planned time is covered by exactly one row. A long outage costs arithmetic, not one row or
+ * step per missed second.
  */
 import {assert} from '../lib/assert.ts'
 import {parseDuration} from '../lib/duration.ts'
@@ -20,10 +20,7 @@ import type {Candidate} from './node.ts'
 import type {Schedule} from './schedule/parse.ts'
 import {type DefaultTarget, selectTargets} from './target.ts'
 
-/**
- * Launches of one job decided in one pass; the rest stays due and is decided by the next. Bounds one
- * transaction.
- */
+/** Launches decided per job and pass. The rest stays due for the next pass. Bounds one transaction. */
 const LAUNCHES_PER_JOB_MAX = 1_000
 
 /** Decides every planned time of a due job from its `next` up to now. */
@@ -33,22 +30,22 @@ export function decideDue(
   context: PassContext,
 ): DueDecision {
   const {spec, nextAt: from} = job
-  assert(from !== null && from <= context.now, `${spec.name} is due`)
+  assert(from !== null && from <= context.now, `${spec.name} must be due`)
   const schedule = scheduleOf(spec, job.anchorAt, context.defaultZone)
   const forbid = spec.concurrency === 'forbid'
-  const settled = {jobId: job.id, revision: job.revision, expectedNextAt: from, forbid}
+  const common = {jobId: job.id, revision: job.revision, expectedNextAt: from, forbid}
   if (schedule === null) {
     const at = {scheduledAt: from, scheduledUntil: from, count: 1}
     const reason: Reason = 'schedule_unreadable'
-    return {...settled, nextAt: null, rows: [{...at, decision: 'missed', reason, targets: []}]}
+    return {...common, nextAt: null, rows: [{...at, decision: 'missed', reason, targets: []}]}
   }
 
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
   const rows: LedgerRow[] = [...missed]
   for (const scheduledAt of catchUp)
     rows.push(launchRow(spec, scheduledAt, openGroup, true, context))
-  // What is late because nobody decided it in time did not overlap when it was planned: under `forbid` each
-  // waits for the one before. What was open already, or finds no node, was in the way then too.
+  // Late times after an outage did not overlap when they were planned: under `forbid` each waits for the
+  // previous launch. A launch that was already open, or waits for a node, did overlap then: it causes skips.
   let isBacklog = openGroup === null && rows.some(({decision}) => decision === 'launched')
   for (const scheduledAt of late) {
     const row = launchRow(spec, scheduledAt, openGroup, isBacklog, context)
@@ -57,17 +54,17 @@ export function decideDue(
   }
   const nextAt =
     undecidedAt ?? nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
-  return {...settled, nextAt, rows}
+  return {...common, nextAt, rows}
 }
 
 interface SortedTimes {
-  /** Rows for the times that do not run, oldest first. */
+  /** Rows for times that do not run, oldest first. */
   readonly missed: LedgerRow[]
   /** Missed times that catch-up launches, oldest first. */
   readonly catchUp: number[]
-  /** Late or punctual times, launched under every policy, oldest first. */
+  /** Times that are late but not missed, launched under every `catch_up`, oldest first. */
   readonly late: number[]
-  /** First time left for the next pass; `null` = all up to now are sorted. */
+  /** First time left for the next pass; `null` = none is left. */
   readonly undecidedAt: number | null
 }
 
@@ -78,11 +75,11 @@ function sortDueTimes(
   context: PassContext,
 ): SortedTimes {
   const until = Math.min(context.now + 1, spec.expiresAt ?? Infinity)
-  // The common case first: one planned time, just due.
+  // Fast path for the common case: one planned time that is just due.
   const second = schedule.next(from)
   const lateFrom = context.now - context.lateAfterMs
   const maxLatenessMs = parseDuration(spec.maxLateness)
-  assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} parses`)
+  assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} must parse`)
   const oldestRun = context.now - maxLatenessMs
   if (from >= lateFrom && from >= oldestRun && (second === null || second >= until)) {
     return {missed: [], catchUp: [], late: [from], undecidedAt: null}
@@ -113,7 +110,7 @@ function sortDueTimes(
   return {missed, catchUp: caught.launched, late, undecidedAt}
 }
 
-/** Missed times in [from, until): which are launched all the same, and rows for the others. */
+/** Splits the missed times in [from, until) into launches and rows for the rest. */
 function catchUpTimes(
   schedule: Schedule,
   spec: JobSpec,
@@ -123,9 +120,9 @@ function catchUpTimes(
 ): {missed: LedgerRow[]; launched: number[]} {
   const missed: LedgerRow[] = []
   const newest: number[] = []
-  const wanted = {skip: 0, latest: 1, all: context.catchUpMax}[spec.catchUp]
+  const launchesMax = {skip: 0, latest: 1, all: context.catchUpMax}[spec.catchUp]
   let end = until
-  while (newest.length < wanted) {
+  while (newest.length < launchesMax) {
     const time = schedule.previous(end)
     if (time === null || time < from) break
     newest.push(time)
@@ -166,7 +163,7 @@ function launchRow(
     case 'go':
       return {...single, decision: 'launched', reason: '', targets: admission.targets}
     case 'no_node':
-      // A planned time that waits is in the way of those after it; a request that waits is in nobody's.
+      // A waiting planned time blocks the later ones. A waiting request blocks none.
       context.opened.set(spec.name, label)
       return {...single, decision: 'pending', reason: 'waits_for_node'}
     case 'overlap':
@@ -180,7 +177,7 @@ function launchRow(
   }
 }
 
-/** Decides one pending row: launch it, give it up with a reason, or let it wait on. */
+/** Decides one pending row: launch it, skip it with a reason, or keep it waiting. */
 export function decideRequest(
   launch: LaunchRecord,
   job: JobRecord,
@@ -189,8 +186,8 @@ export function decideRequest(
 ): RequestDecision {
   const {group} = launch
   const {spec} = job
-  const refusal = refuses(launch, spec, context.now)
-  if (refusal !== null) return {group, kind: 'skip', ...refusal}
+  const skip = skipReason(launch, spec, context.now)
+  if (skip !== null) return {group, kind: 'skip', ...skip}
   const admission = admit(spec, openGroup, launch.forced, `launch ${group}`, context)
   switch (admission.kind) {
     case 'go':
@@ -216,8 +213,8 @@ export function decideRequest(
   }
 }
 
-/** Why a pending row may not run any more, whatever nodes there are; `null` when it may. */
-function refuses(
+/** The reason why a pending row can no longer run on any node; `null` when it can. */
+function skipReason(
   launch: LaunchRecord,
   spec: JobSpec,
   now: number,
@@ -225,7 +222,7 @@ function refuses(
   if (launch.cause === 'schedule') {
     if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
     const maxLatenessMs = parseDuration(spec.maxLateness)
-    assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} parses`)
+    assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} must parse`)
     if (now - launch.scheduledAt > maxLatenessMs)
       return {decision: 'missed', reason: 'max_lateness'}
   }
@@ -239,12 +236,7 @@ function refuses(
   return null
 }
 
-/*
- * Whether one launch of a job may go ahead: overlap (`forbid`) and a node to run on. The same question
- * for planned times and for requests; what to do with the answer is decided where each is decided.
- */
-
-/** What every decision of one pass shares. */
+/** Shared by all decisions of one pass. */
 export interface PassContext {
   /** The store's clock. */
   readonly now: number
@@ -257,20 +249,23 @@ export interface PassContext {
   /** How many missed times `catch_up: all` runs. */
   readonly catchUpMax: number
   readonly candidates: readonly Candidate[]
-  /** Load by node id, moved on by every choice of the pass. */
+  /** Load by node id, updated by every selection of the pass. */
   readonly loads: Map<string, number>
-  /** Launches opened earlier in this pass, by job name: what `forbid` must see besides the store's answer. */
+  /** Launches opened earlier in this pass, by job name: `forbid` checks them besides the store. */
   readonly opened: Map<string, string>
   readonly random: () => number
 }
 
 export type Admission =
   | {readonly kind: 'go'; readonly targets: readonly Target[]}
-  /** Overlap: `by` says which launch is in the way. */
+  /** Overlap: `by` names the blocking launch. */
   | {readonly kind: 'overlap'; readonly by: string}
   | {readonly kind: 'no_node'}
 
-/** Asks for one launch. On `go` the pass's loads and opened launches are moved on. */
+/**
+ * Admits one launch: no overlap under `forbid`, and a node to run on. Planned times and requests share
+ * this check. `go` updates the pass's loads and opened launches.
+ */
 export function admit(
   spec: JobSpec,
   openGroup: number | null,

@@ -1,7 +1,6 @@
 /**
- * Planned times of a job: its schedule seen through its window, and what a change of the definition
- * does to `next`. The one place where "planned times before a definition was accepted do not exist" is
- * decided.
+ * Planned times of a job: its schedule within its window, and the effect of a changed definition on
+ * `next`. Only this file implements the rule that a definition has no planned times before it was accepted.
  */
 import type {JobRecord, JobSpec} from './job.ts'
 import type {LedgerRow, Reason} from './launch-record.ts'
@@ -10,9 +9,8 @@ import {parseSchedule, type Schedule} from './schedule/parse.ts'
 const ANCHOR_GRAIN_MS = 1000
 
 /**
- * The schedule of a spec; `null` when it plans nothing: a child, whose own schedule never fires, or a
- * stored text that this version or its time zone data cannot read any more (one such job must not stop
- * the others).
+ * The schedule of a spec; `null` when it plans nothing. That is a child, whose own schedule never fires, or
+ * a stored text that this version or its time zone data cannot parse. Such a job must not stop the others.
  */
 export function scheduleOf(spec: JobSpec, anchorAt: number, defaultZone: string): Schedule | null {
   if (spec.parentJob !== '' || spec.schedule === '') return null
@@ -40,12 +38,12 @@ export function nextPlanned(
   return planned
 }
 
-/** The phase `@every` keeps: the job's start, or the second its schedule was accepted. */
-export function anchorFor(spec: JobSpec, acceptedAt: number): number {
+/** Phase of `@every`: the job's start, or the second its schedule was accepted. */
+function anchorFor(spec: JobSpec, acceptedAt: number): number {
   return spec.startsAt ?? acceptedAt - (acceptedAt % ANCHOR_GRAIN_MS)
 }
 
-/** What an accepted definition changes besides the spec itself. */
+/** Effects of an accepted definition besides the spec itself. */
 export interface DefinitionChange {
   readonly changed: boolean
   readonly revision: number
@@ -55,12 +53,12 @@ export interface DefinitionChange {
   readonly missed: readonly LedgerRow[]
 }
 
-/** Deep equality of two specs, by what they would store; key order of processors counts, they run in it. */
+/** Deep equality of two specs as stored. The key order of processors counts: they run in it. */
 export function sameSpec(one: JobSpec, other: JobSpec): boolean {
   return specText(one) === specText(other)
 }
 
-/** Fields and maps sorted, because one spec may come from a request and the other from the store. */
+/** Sorts fields and maps: one spec may come from a request and the other from the store. */
 function specText(spec: JobSpec): string {
   const sorted = (map: object) => Object.entries(map).toSorted(([a], [b]) => (a < b ? -1 : 1))
   return JSON.stringify([
@@ -73,8 +71,8 @@ function specText(spec: JobSpec): string {
 }
 
 /**
- * Decides what storing `spec` does. `existing` is the stored job or `null`. `runsPast` is true only for
- * a submit that creates: a past `@at` is then subject to catch-up; a restore never plans the past.
+ * Decides the effects of storing `spec`. `existing` is the stored job or `null`. `runsPast` is true only
+ * for a submit that creates: a past `@at` is then subject to catch-up. A restore never plans the past.
  */
 export function planDefinition(
   existing: JobRecord | null,
@@ -85,8 +83,7 @@ export function planDefinition(
 ): DefinitionChange {
   if (existing === null) {
     const anchorAt = anchorFor(spec, now)
-    // The second of creation is the phase of `@every`, not a planned time; a start that is this very
-    // instant is one.
+    // The second of creation is only the phase of `@every`. A `starts_at` of this instant is a planned time.
     const after = spec.startsAt === null ? now : now - 1
     const nextAt =
       (runsPast ? pastInstant(spec, anchorAt, now, defaultZone) : null) ??
@@ -109,7 +106,7 @@ export function planDefinition(
   return {changed: true, revision: existing.revision + 1, anchorAt, nextAt, missed}
 }
 
-/** A due, undecided stretch of the job's planned times as one `missed` row; empty when nothing is due. */
+/** One `missed` row for the job's due, undecided planned times; empty when nothing is due. */
 function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason): LedgerRow[] {
   if (job.nextAt === null || job.nextAt > now) return []
   const schedule = scheduleOf(job.spec, job.anchorAt, defaultZone)
@@ -124,8 +121,8 @@ function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason
 }
 
 /**
- * True when a nearer end leaves out times that are due already: no pass would decide those any more, so the
- * whole due stretch has to be recorded now.
+ * True when an earlier `expires_at` excludes times that are due already. No later pass would decide them, so
+ * all due times are recorded now.
  */
 function cutsDue(job: JobRecord, spec: JobSpec, now: number, defaultZone: string): boolean {
   if (spec.expiresAt === null || spec.expiresAt > now) return false
@@ -133,7 +130,7 @@ function cutsDue(job: JobRecord, spec: JobSpec, now: number, defaultZone: string
   return due !== undefined && due.scheduledUntil >= spec.expiresAt
 }
 
-/** `@at` in the past of a job being created, or of this instant: it is due now, and catch-up decides. */
+/** A past or present `@at` of a job being created: it is due now, and catch-up decides. */
 function pastInstant(spec: JobSpec, anchorAt: number, now: number, zone: string): number | null {
   if (spec.disabled) return null
   const schedule = scheduleOf(spec, anchorAt, zone)

@@ -1,13 +1,16 @@
-/** What a node is to the decisions: a place with a name, tags and room. */
+/** Nodes as the decisions see them: name, tags, status and free slots. */
+
+/** Names of nodes, in configuration and on the wire. */
+export const NODE_NAME = /^[A-Za-z0-9._-]{1,63}$/
 
 export type MemberStatus = 'alive' | 'leaving' | 'left' | 'failed'
 
-/** A member as the store knows it. Instants by the store's clock. */
+/** A stored member. Instants by the store's clock. */
 export interface MemberRecord {
-  /** Random identity kept in the node's data directory. */
+  /** Random identity, stored in the node's data directory. */
   readonly id: string
   readonly name: string
-  /** Random per process start; fences what an earlier life of the node still sends. */
+  /** Random per process start; fences requests of an earlier incarnation of the node. */
   readonly incarnation: string
   readonly address: string
   readonly port: number
@@ -16,14 +19,14 @@ export interface MemberRecord {
   /** False for a server started with `--no-run`. */
   readonly runs: boolean
   readonly version: string
-  /** How many executions it runs at once. */
+  /** Maximum number of concurrent executions. */
   readonly slots: number
   readonly status: MemberStatus
   readonly startedAt: number
   readonly heartbeatAt: number
 }
 
-/** Names of the tags every node has from Belfry itself. */
+/** Tags that Belfry sets on every node. */
 export const SYSTEM_TAGS = [
   'rpc_addr',
   'server',
@@ -34,7 +37,7 @@ export const SYSTEM_TAGS = [
   'node',
 ] as const
 
-/** What they say; nobody can give them other values. */
+/** Values of the system tags; users cannot override them. */
 export function systemTags({
   name,
   address,
@@ -56,12 +59,12 @@ export function systemTags({
   }
 }
 
-/** What target selection needs of a node. */
+/** A node as target selection sees it. */
 export interface Candidate {
   readonly id: string
   readonly name: string
   readonly tags: Readonly<Record<string, string>>
   readonly slots: number
-  /** Pending and running executions it already has. */
+  /** Number of its pending and running executions. */
   readonly load: number
 }

@@ -1,30 +1,30 @@
 /**
- * Whether a policy's rules are a rules document, as a pure function: the rules are kept as the text they came
- * in, and what is not a document of this form grants nothing. It never grants anything itself.
+ * The parser of policy rules. A policy is stored as the text it came in. A text that is not a rules document
+ * grants nothing. This file only parses; it never grants access.
  */
 
-export const CAPABILITIES = ['create', 'read', 'update', 'delete', 'list', 'deny'] as const
-export type Capability = (typeof CAPABILITIES)[number]
+const CAPABILITIES = ['create', 'read', 'update', 'delete', 'list', 'deny'] as const
+type Capability = (typeof CAPABILITIES)[number]
 
-/** One glob of a document with what it gives or denies. */
-export interface PolicyRule {
+/** One glob of a document with the capabilities it grants or denies. */
+interface PolicyRule {
   readonly glob: string
   readonly capabilities: readonly Capability[]
 }
 
-export type RulesReading =
+type ParsedRules =
   | {readonly ok: true; readonly rules: readonly PolicyRule[]}
   | {readonly ok: false; readonly problem: string}
 
-/** More than anyone writes by hand; bounds the work of judging a request. */
-export const GLOBS_MAX = 1_000
+/** More than people write by hand; bounds the work per request. */
+const GLOBS_MAX = 1_000
 const GLOB_LENGTH_MAX = 512
 
 /**
- * Reads `{"path": {"<glob>": {"capabilities": [...]}}}`. One wrong part makes the whole document grant
- * nothing, since half a document may allow what its other half was written to deny.
+ * Parses `{"path": {"<glob>": {"capabilities": [...]}}}`. One wrong part makes the whole document grant
+ * nothing: half a document may allow access that the other half denies.
  */
-export function readRules(text: string): RulesReading {
+export function readRules(text: string): ParsedRules {
   let document: unknown
   try {
     document = JSON.parse(text)
@@ -49,15 +49,16 @@ export function readRules(text: string): RulesReading {
   return {ok: true, rules}
 }
 
-/** What is wrong with a glob over API paths; `null` when nothing is. */
+/** The error in a glob over API paths; `null` = valid. */
 export function globProblem(glob: string): string | null {
   if (!glob.startsWith('/')) return `the glob "${glob}" must start with "/", as in "/v1/jobs/*"`
   if (glob.length > GLOB_LENGTH_MAX) return `a glob is longer than ${GLOB_LENGTH_MAX} characters`
   for (const segment of glob.slice(1).split('/')) {
     if (segment === '' && glob !== '/') return `the glob "${glob}" has an empty segment`
     if (segment.includes('**') && segment !== '**')
-      return `the glob "${glob}" may hold "**" only as a whole segment`
-    if (segment === '.' || segment === '..') return `the glob "${glob}" may not hold "." or ".."`
+      return `the glob "${glob}" may contain "**" only as a whole segment`
+    if (segment === '.' || segment === '..')
+      return `the glob "${glob}" must not contain "." or ".."`
   }
   return null
 }
@@ -77,7 +78,7 @@ function entryProblem(glob: string, entry: unknown): string | null {
   return null
 }
 
-function refuse(problem: string): RulesReading {
+function refuse(problem: string): ParsedRules {
   return {ok: false, problem}
 }
 

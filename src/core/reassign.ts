@@ -1,6 +1,6 @@
 /**
- * What becomes of a pending execution that its node does not take: another node has it, or it waits on, or
- * nobody is waited for any longer.
+ * Reassignment of pending executions that their node does not claim: move to another node, keep waiting, or
+ * end as lost.
  */
 import {assert} from '../lib/assert.ts'
 import {parseDuration} from '../lib/duration.ts'
@@ -10,11 +10,11 @@ import type {LaunchCause, Target} from './launch-record.ts'
 import type {Candidate, MemberRecord} from './node.ts'
 import {matchTargets, selectTargets, type DefaultTarget} from './target.ts'
 
-/** A pending execution that its node has not claimed, or whose node is not there any more. */
+/** A pending execution that its node has not claimed, or whose node is gone. */
 export interface StuckExecution {
   readonly execution: ExecutionRecord
   readonly nodeId: string
-  /** Its node; `null` = it was removed. */
+  /** Its node; `null` = removed. */
   readonly member: Pick<MemberRecord, 'status' | 'runs' | 'heartbeatAt'> | null
   readonly job: JobRecord
   readonly cause: LaunchCause
@@ -23,40 +23,40 @@ export interface StuckExecution {
   readonly usedNodes: readonly string[]
 }
 
-/** What every decision of one look shares. */
+/** Shared by all decisions of one pass. */
 export interface ReassignContext {
   /** The store's clock. */
   readonly now: number
-  /** Since when somebody looks whether the node is back, by the store's clock. */
+  /** Time since which the leader checks for the node's return, by the store's clock. */
   readonly lookedSince: number
   readonly defaultTarget: DefaultTarget
-  /** How long a node that is gone is waited for. */
+  /** How long an execution waits for a node that is gone. */
   readonly targetWaitMs: number
   readonly candidates: readonly Candidate[]
-  /** Load by node id, moved on by every choice of the look. */
+  /** Load by node id, updated by every selection of the pass. */
   readonly loads: Map<string, number>
   readonly random: () => number
 }
 
 export type ReassignDecision =
   | {readonly kind: 'move'; readonly to: Target}
-  /** It is lost, for want of a node. */
+  /** Ends `lost`: no node can run it. */
   | {readonly kind: 'end'}
   | {readonly kind: 'stay'}
 
 export function decideReassignment(
-  stray: StuckExecution,
+  stuck: StuckExecution,
   context: ReassignContext,
 ): ReassignDecision {
-  const to = otherNode(stray, context)
+  const to = otherNode(stuck, context)
   if (to !== null) return {kind: 'move', to}
-  return {kind: isGivenUp(stray, context) ? 'end' : 'stay'}
+  return {kind: isTimedOut(stuck, context) ? 'end' : 'stay'}
 }
 
 /**
- * A matching alive node that the launch does not use yet; `null` = there is none. It must have room, unless
- * the execution's own node is gone: then it may as well wait in another queue. An identity that has taken
- * over the name of that node takes its place in the launch too.
+ * A matching alive node that the launch does not use yet; `null` = none. It needs a free slot, unless the
+ * execution's own node is gone: then the execution waits in the other node's queue. A new identity with the
+ * name of the old node also takes its place in the launch.
  */
 function otherNode(
   {job, nodeId, usedNodes, execution}: StuckExecution,
@@ -74,12 +74,12 @@ function otherNode(
 }
 
 /**
- * A node that is gone is waited for as long as a launch waits for one that matches, since it was last heard
- * of; a planned time never past the job's `max_lateness`. One that was removed is not waited for where the
- * launch runs on every node that matches; where none matches, another with its tags may still come. One that
- * is leaving still works: its time begins when it has left.
+ * True when the wait for a node that is gone is over. It lasts `targetWaitMs` from the node's last heartbeat;
+ * for a planned time it ends at the job's `max_lateness`. For a removed node it is over at once if other
+ * nodes match; if none matches, another node with its tags may still join. A leaving node still works: its
+ * wait begins when it has left.
  */
-function isGivenUp(
+function isTimedOut(
   {execution, nodeId, member, job, cause, scheduledAt}: StuckExecution,
   {now, lookedSince, targetWaitMs, candidates, defaultTarget}: ReassignContext,
 ): boolean {
@@ -87,11 +87,11 @@ function isGivenUp(
   const {nodes} = matchTargets(job.spec.tags, candidates, defaultTarget)
   if (member === null && nodes.length > 0) return true
   if (member?.status === 'leaving') return false
-  // A server that was started again with --no-run is heard of, and takes nothing.
-  const heardAt = member?.runs === true ? member.heartbeatAt : 0
-  if (now - Math.max(execution.notBefore, heardAt, lookedSince) >= targetWaitMs) return true
+  // A server restarted with --no-run sends heartbeats, but claims nothing.
+  const heartbeatAt = member?.runs === true ? member.heartbeatAt : 0
+  if (now - Math.max(execution.notBefore, heartbeatAt, lookedSince) >= targetWaitMs) return true
   if (cause !== 'schedule' || execution.attempt > 1) return false
   const maxLatenessMs = parseDuration(job.spec.maxLateness)
-  assert(maxLatenessMs !== null, `stored max_lateness of ${job.spec.name} parses`)
+  assert(maxLatenessMs !== null, `stored max_lateness of ${job.spec.name} must parse`)
   return now - scheduledAt > maxLatenessMs
 }

@@ -1,7 +1,7 @@
 /**
- * Which nodes a launch runs on. Tags are ANDed; a value may end in `:count`; the smallest count wins;
- * without a count every matching node runs it; without tags exactly one node does (or all, by the
- * cluster's setting).
+ * Target selection: the nodes on which a launch runs. All tags must match. A value may end in `:count`, and
+ * the smallest count wins. Without a count every matching node runs it. Without tags one node does, or all,
+ * by the cluster's setting.
  */
 import type {StringMap} from './job.ts'
 import type {Candidate} from './node.ts'
@@ -13,9 +13,9 @@ export type TagRule =
   | {readonly ok: false; readonly problem: string}
 
 /**
- * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count,
- * so values may hold colons; what was plainly meant as a count and is not a positive integer is a
- * problem, and so is what no node can have: no name, or no value before the count.
+ * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count, so
+ * values may contain colons. A number after the last colon that is not a positive integer is a problem. So
+ * are tags that no node can have: an empty name, or no value before the count.
  */
 export function parseTag(key: string, text: string): TagRule {
   if (key === '') return {ok: false, problem: 'tags: the name of a tag must not be empty'}
@@ -31,7 +31,7 @@ export function parseTag(key: string, text: string): TagRule {
   return {ok: true, value: match[1]!, count}
 }
 
-/** The nodes whose tags hold every tag of the job, and how many of them run it (`null` = all). */
+/** The nodes that have every tag of the job, and how many of them run it (`null` = all). */
 export function matchTargets<Node extends Pick<Candidate, 'tags'>>(
   tags: StringMap,
   nodes: readonly Node[],
@@ -52,9 +52,8 @@ export function matchTargets<Node extends Pick<Candidate, 'tags'>>(
 }
 
 /**
- * Chooses the nodes of one launch: the least loaded (load per slot) first, equals by random. `loads`
- * holds what every node has by id and is moved on by each choice, so that a batch of launches spreads
- * evenly. Empty = nobody matches.
+ * Selects the nodes of one launch: lowest load per slot first, ties by random. `loads` has the load by node
+ * id and is updated by each selection, so that a batch of launches spreads evenly. Empty = no node matches.
  */
 export function selectTargets(
   tags: StringMap,
@@ -79,8 +78,8 @@ function leastLoaded(
   const ranked = nodes.map((node) => ({
     node,
     fill: (loads.get(node.id) ?? node.load) / Math.max(1, node.slots),
-    lot: random(),
+    tieBreak: random(),
   }))
-  ranked.sort((a, b) => a.fill - b.fill || a.lot - b.lot)
+  ranked.sort((a, b) => a.fill - b.fill || a.tieBreak - b.tieBreak)
   return ranked.slice(0, count).map(({node}) => node)
 }

@@ -1,7 +1,6 @@
 /**
- * Whether a job's definition can be accepted, as far as the definition alone tells: its name, schedule, zone,
- * window, tags. Apart from decoding, which only knows shapes, and from the store, which alone knows the other
- * jobs.
+ * Validation of a job definition by itself: name, schedule, zone, window, tags. Decoding checks only shapes,
+ * and only the store knows the other jobs.
  */
 import {parseDuration} from '../lib/duration.ts'
 import type {JobSpec} from './job.ts'
@@ -21,17 +20,17 @@ const ADDRESS_LIKE = /^[^\s@]+@[^\s@]+$/
 export interface ValidationContext {
   /** The zone of jobs that name none. */
   readonly defaultTimezone: string
-  /** ms since the epoch; only the phase of `@every` depends on it, never the verdict. */
+  /** ms since the epoch; affects only the phase of `@every`, never the result. */
   readonly now: number
 }
 
-/** Problems refuse the job, warnings are shown; each is a sentence that begins with the field's name. */
+/** Problems reject the job, warnings are shown. Each is a sentence that begins with the field's name. */
 export interface Findings {
   readonly problems: readonly string[]
   readonly warnings: readonly string[]
 }
 
-/** What is wrong with a job's name; `null` when nothing is. */
+/** The error in a job's name; `null` = valid. */
 export function nameProblem(name: string): string | null {
   if (name === '') return 'name: is required'
   const characters = [...name]
@@ -45,7 +44,7 @@ export function nameProblem(name: string): string | null {
   )
 }
 
-/** Judges a decoded definition. */
+/** Validates a decoded definition. */
 export function validateSpec(spec: JobSpec, context: ValidationContext): Findings {
   const found: (string | null)[] = [
     nameProblem(spec.name),

@@ -1,17 +1,17 @@
 /**
- * The one way to say "this cannot be". A failed assertion is a broken invariant: nothing catches it,
- * the process ends and another takes over. Never used for bad input; that is a `DomainError`.
+ * Assertions. A failed assertion is a broken invariant: it is never caught, the process ends, and another
+ * takes over. Bad input is a `DomainError` instead.
  */
 export class AssertionFailed extends Error {
   override readonly name = 'AssertionFailed'
 }
 
-/** Throws `AssertionFailed` unless `condition` holds; `message` says which invariant broke. */
+/** `message` states the invariant. */
 export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new AssertionFailed(message)
 }
 
-/** For the `default` of a switch over a union: a compile error when a case is missing. */
+/** For the `default` of a switch over a union: a missing case is a compile error. */
 export function unreachable(value: never): never {
   throw new AssertionFailed(`unreachable: ${String(value)}`)
 }

@@ -1,17 +1,17 @@
 /**
- * Collects single items into batches: what many callers ask for one by one is done once for all of
- * them. A batch leaves after a short wait or when it is full; while one is under way the next collects.
+ * Collects single items of many callers into batches. A batch is flushed after a short wait or when it is
+ * full. The next batch collects during a flush.
  */
 
 export interface BatcherOptions<Item, Result> {
   readonly clock: {after(delayMs: number, callback: () => void): {cancel(): void}}
   readonly waitMs: number
   readonly itemsMax: number
-  /** Answers one result per item, in order. A rejection rejects every item of the batch. */
+  /** Returns one result per item, in order. A rejection rejects every item of the batch. */
   readonly flush: (items: readonly Item[]) => Promise<readonly Result[]>
 }
 
-interface Waiting<Item, Result> {
+interface QueuedItem<Item, Result> {
   readonly item: Item
   readonly resolve: (result: Result) => void
   readonly reject: (error: unknown) => void
@@ -19,7 +19,7 @@ interface Waiting<Item, Result> {
 
 export class Batcher<Item, Result> {
   readonly #options: BatcherOptions<Item, Result>
-  #queue: Waiting<Item, Result>[] = []
+  #queue: QueuedItem<Item, Result>[] = []
   #timer: {cancel(): void} | null = null
   #flushing = false
 
@@ -27,7 +27,7 @@ export class Batcher<Item, Result> {
     this.#options = options
   }
 
-  /** Resolves with the item's own result once its batch is done. */
+  /** Resolves with the item's own result when its batch is done. */
   add(item: Item): Promise<Result> {
     return new Promise((resolve, reject) => {
       this.#queue.push({item, resolve, reject})

@@ -1,7 +1,6 @@
 /**
- * Sets of the numbers 0 to 63 in two 32-bit words: the allowed values of a cron field. Each
- * question the hot paths ask (the next one, the one before, how many below) is a few machine
- * instructions instead of a walk through an array.
+ * Sets of the numbers 0 to 63 in two 32-bit words: the allowed values of a cron field. The operations of the
+ * hot paths (next, previous, count below) are a few machine instructions instead of an array scan.
  */
 export interface BitSet {
   /** 0 to 31. */
@@ -44,7 +43,7 @@ export function previousMember(set: BitSet, value: number): number {
   return previousBit(set.low, Math.min(31, value))
 }
 
-/** How many members are < `value`. `value` from 0 to 64. */
+/** Number of members < `value`. `value` from 0 to 64. */
 export function countBelow(set: BitSet, value: number): number {
   if (value <= 32) return countBits(bitsBelow(set.low, value))
   return countBits(set.low) + countBits(bitsBelow(set.high, value - 32))
@@ -69,7 +68,7 @@ export function bitsBelow(word: number, until: number): number {
   return until > 31 ? word : word & ((1 << until) - 1)
 }
 
-/** How many bits of a 32-bit word are set. */
+/** Number of set bits in a 32-bit word. */
 export function countBits(word: number): number {
   let sum = word - ((word >>> 1) & 0x55555555)
   sum = (sum & 0x33333333) + ((sum >>> 2) & 0x33333333)

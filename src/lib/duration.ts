@@ -1,7 +1,6 @@
 /**
- * Lengths of time as people write them: `1h30m`, `500ms`. One grammar for schedules, timeouts and
- * options, kept apart so that none of them grows its own. It never reads signs, months or years:
- * their length is not fixed, or not a length.
+ * Durations as people write them: `1h30m`, `500ms`. One grammar for schedules, timeouts and options. It has
+ * no signs, and no months or years, whose length varies.
  */
 import {assert} from './assert.ts'
 
@@ -10,22 +9,16 @@ const MINUTE_MS = 60 * SECOND_MS
 const HOUR_MS = 60 * MINUTE_MS
 const DAY_MS = 24 * HOUR_MS
 
-/** 100 years. Longer than any wait that can be meant; whole ms up to here are far below 2^53. */
+/** 100 years: longer than any sensible wait. Whole ms up to here are far below 2^53. */
 export const DURATION_MAX_MS = 36_525 * DAY_MS
 
-/**
- * Longest text looked at: more than any sensible combination of units needs, little enough to cost
- * nothing.
- */
+/** Longest accepted text: more than any sensible combination of units needs, and cheap to parse. */
 const TEXT_LENGTH_MAX = 64
 
-/** Digits of a decimal part that count: with more, the sum is no longer exact in a double. */
+/** Digits of a decimal part that count. With more, the sum is no longer exact in a double. */
 const DECIMALS_MAX = 9
 
-/**
- * Units from ms up, which hold a whole number of ms. Both spellings of micro are in use: U+00B5 and
- * U+03BC.
- */
+/** Units from ms up, in whole ms. */
 const UNITS_MS: Readonly<Record<string, number>> = {
   ms: 1,
   s: SECOND_MS,
@@ -33,9 +26,10 @@ const UNITS_MS: Readonly<Record<string, number>> = {
   h: HOUR_MS,
   d: DAY_MS,
 }
+
 /**
- * How many of these make one ms. Dividing by a whole number loses less than multiplying by
- * 0.000001.
+ * Smaller units: how many make one ms. Dividing by a whole number loses less than multiplying by 0.000001.
+ * Both spellings of micro are in use: U+00B5 and U+03BC.
  */
 const PARTS_OF_MS: Readonly<Record<string, number>> = {
   us: 1000,
@@ -45,10 +39,9 @@ const PARTS_OF_MS: Readonly<Record<string, number>> = {
 }
 
 /**
- * Reads a duration such as `1h30m`, `1.5h`, `250ms` or `0`: one or more decimal numbers, each with
- * its unit (`ns us µs ms s m h d`), without blanks or signs, in any order. Returns ms, fractional
- * only where smaller units were written; `null` when `text` is no such duration or is longer than
- * 100 years.
+ * Parses a duration such as `1h30m`, `1.5h`, `250ms` or `0`: one or more decimal numbers, each with its unit
+ * (`ns us µs ms s m h d`), without blanks or signs, in any order. Returns ms, with a fraction only if
+ * smaller units were written; `null` when `text` is not a duration or is longer than 100 years.
  */
 export function parseDuration(text: string): number | null {
   if (text === '0') return 0
@@ -63,7 +56,7 @@ export function parseDuration(text: string): number | null {
   return total <= DURATION_MAX_MS ? total : null
 }
 
-/** Whole and decimal parts are summed as integers: `1.005s` is 1005 ms, not 1004.9999999999999. */
+/** Sums whole and decimal parts as integers: `1.005s` is 1005 ms, not 1004.9999999999999. */
 function lengthOf(whole: string, decimals: string, unit: string): number {
   const kept = decimals.slice(0, DECIMALS_MAX)
   const unitMs = UNITS_MS[unit] ?? 1
@@ -80,12 +73,12 @@ const SHOWN: readonly (readonly [unit: string, perUnit: number])[] = [
 ]
 
 /**
- * The shortest exact text for a length in ms: `1h30m`, `500ms`, `1d`, `0s`. Below a ms it is
- * rounded to the ns. `parseDuration` reads it back. `ms` must be finite; a negative length gets a
- * leading `-`, which no input may have.
+ * The shortest exact text for a duration in ms: `1h30m`, `500ms`, `1d`, `0s`. Fractions are rounded to the
+ * ns. `parseDuration` reads it back, except for a negative duration, which gets a leading `-`. `ms` must be
+ * finite.
  */
 export function formatDuration(ms: number): string {
-  assert(Number.isFinite(ms), `a length is finite, not ${ms}`)
+  assert(Number.isFinite(ms), `a duration must be finite, not ${ms}`)
   if (ms < 0) return `-${formatDuration(-ms)}`
   let text = ''
   let rest = Math.floor(ms)

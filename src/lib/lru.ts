@@ -1,15 +1,14 @@
 /**
- * A bounded memory for pure results: what was asked for lately stays, the rest is forgotten and
- * computed again. Two generations instead of a strict order of use: a hit costs one look-up, and
- * nothing is moved around. It never holds anything that could be wrong later, only what the key
- * alone decides.
+ * A bounded cache that keeps recently used entries. It has two generations instead of a strict LRU order, so
+ * a hit costs one lookup and moves nothing. Use it only for pure results that the key alone decides: entries
+ * are never invalidated.
  */
 export class BoundedCache<Value> {
   readonly #generationMax: number
   #young = new Map<string, Value>()
   #old = new Map<string, Value>()
 
-  /** Holds at most `entriesMax` entries, and at least the half of that used last. */
+  /** Keeps at most `entriesMax` entries, and always the half of them used last. */
   constructor(entriesMax: number) {
     this.#generationMax = Math.max(1, Math.floor(entriesMax / 2))
   }

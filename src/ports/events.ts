@@ -1,7 +1,7 @@
 /**
- * The one catalogue of events. Logs, metrics, the event stream and tests are listeners; nothing decides
- * by them. Names are past tense; docs/reference/events.md lists them. Payloads are plain data that may
- * travel (`GET /v1/events`).
+ * The catalogue of events. Logs, metrics, the event stream and tests subscribe; no decision depends on an
+ * event. Names are past tense and documented in docs/reference/events.md. Payloads are plain data, because
+ * `GET /v1/events` sends them.
  */
 import type {ExecutionStatus, FinalStatus} from '../core/execution.ts'
 import type {LaunchCause, LaunchDecision} from '../core/launch-record.ts'
@@ -18,7 +18,7 @@ export interface EventPayloads {
     reason: string
     scheduled_at: number
     decided_at: number
-    /** How many planned times the row stands for. */
+    /** Number of planned times that the row covers. */
     count: number
   }
   execution_started: {job: string; execution: string; node: string; attempt: number}
@@ -30,10 +30,10 @@ export interface EventPayloads {
     status: FinalStatus
     attempt: number
     duration_ms: number
-    /** An attempt that will be followed by a retry. */
+    /** A retry follows this attempt. */
     retried: boolean
   }
-  /** Its node ends it unasked: cut off from the cluster, or it was given up and may not go on. */
+  /** The node ends a run by itself: it is disconnected from the cluster, or its claim was revoked. */
   execution_abandoned: {job: string; execution: string; reason: 'cut_off' | 'not_ours'}
   execution_changed: {job: string; execution: string; status: ExecutionStatus}
   submissions_paused: {paused: boolean}
@@ -57,6 +57,6 @@ export type BelfryEvent = {
 
 export interface Events {
   emit<Name extends EventName>(name: Name, data: EventPayloads[Name]): void
-  /** Called synchronously for every event; must not throw. Returns the function that stops listening. */
-  listen(heard: (event: BelfryEvent) => void): () => void
+  /** Calls `listener` synchronously for every event; it must not throw. Returns the unsubscribe function. */
+  listen(listener: (event: BelfryEvent) => void): () => void
 }

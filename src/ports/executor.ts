@@ -1,20 +1,20 @@
 /**
- * What runs a job's work. One file in `executors/` each, one line in its registry, one section in
- * docs/reference/executors.md. An executor never throws out of `start` and never loses a result: an error
- * becomes a `failed` end that says why.
+ * The executor port: runs the work of a job. Each executor is a file in `executors/`, a line in its
+ * registry and a section in docs/reference/executors.md. `start` never throws and never loses a result:
+ * every error is a `failed` end with its cause.
  */
 import type {StringMap} from '../core/job.ts'
 
-/** One parameter, for documentation, `GET /v1/executors`-like listings and forms. */
+/** A parameter of an executor or processor, for documentation, listings and forms. */
 export interface Parameter {
   readonly name: string
   readonly summary: string
   readonly required: boolean
-  /** As text, `''` when there is none. */
+  /** Default as text; `''` = none. */
   readonly fallback: string
 }
 
-/** What an executor is told about the execution it starts. Instants in ms since the epoch. */
+/** The execution that an executor starts. Instants in ms since the epoch. */
 export interface Run {
   /** `<group>-<node>-<attempt>` */
   readonly executionId: string
@@ -23,34 +23,34 @@ export interface Run {
   readonly attempt: number
   readonly scheduledAt: number
   /**
-   * Already checked at submit, but written by another version perhaps: check again, end `failed` with a
-   * sentence.
+   * Checked at submit, but possibly by another version: check again, and end `failed` with a sentence if
+   * invalid.
    */
   readonly config: StringMap
 }
 
-/** Where the output goes, in the order written. */
+/** Receives the output in the order written, with backpressure. */
 export interface OutputSink {
   /**
-   * `false` asks the executor to stop reading from the source until `drained` is called, so that memory stays
-   * bounded whatever the command prints. `bytes` belongs to the sink afterwards.
+   * `false` = stop reading from the source until the callback of `drained` runs. This bounds memory for any
+   * amount of output. The sink owns `bytes` afterwards.
    */
   write(bytes: Uint8Array): boolean
-  /** At most one waiting callback at a time. */
+  /** At most one pending callback at a time. */
   drained(callback: () => void): void
 }
 
 export interface RunEnd {
   readonly outcome: 'succeeded' | 'failed' | 'timed_out' | 'cancelled'
   readonly exitCode: number | null
-  /** Shown before the output, e.g. `exit status 3\n`; `''` = nothing. */
+  /** Shown before the output, e.g. `exit status 3\n`; `''` = none. */
   readonly head: string
-  /** Shown after the output, e.g. `timed out after 5s\n`; `''` = nothing. */
+  /** Shown after the output, e.g. `timed out after 5s\n`; `''` = none. */
   readonly foot: string
 }
 
 export interface RunHandle {
-  /** Ends the work, the whole process tree of it: TERM, then KILL after 10 s. Idempotent. */
+  /** Ends the work with its whole process tree: TERM, then KILL after 10 s. Idempotent. */
   cancel(): void
   /** KILL at once. Idempotent. */
   kill(): void
@@ -62,9 +62,8 @@ export interface Executor {
   readonly name: string
   readonly parameters: readonly Parameter[]
   /**
-   * Judges parameters at submit. `problems` refuse the job (400): each names the parameter, what is
-   * wrong and the fix. `warnings` are stored jobs that will fail as they stand (a shell job without
-   * `command`).
+   * Validates parameters at submit. `problems` reject the job (400): each names the parameter, the cause and
+   * the fix. `warnings` accept a job that will fail as it is (a shell job without `command`).
    */
   check(config: StringMap): {
     readonly problems: readonly string[]

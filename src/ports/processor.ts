@@ -1,6 +1,6 @@
 /**
- * What is done with a run's output where it ran. A processor sees the whole stream, not only the kept
- * tail. One file in `processors/` each, one line in its registry, one section in
+ * The processor port: handles the output of a run on its node. A processor receives the whole stream, not
+ * only the stored tail. Each is a file in `processors/`, a line in its registry and a section in
  * docs/reference/processors.md.
  */
 import type {StringMap} from '../core/job.ts'
@@ -11,15 +11,12 @@ export interface ProcessorRun {
   readonly config: StringMap
 }
 
-/**
- * One execution's passage through one processor. Every method may reject; the chain notes it and keeps
- * the output.
- */
+/** One execution's output in one processor. If a method rejects, the chain notes it and keeps the output. */
 export interface ProcessorStream {
-  /** Resolves when more may come. */
+  /** Resolves when the stream accepts more. */
   write(bytes: Uint8Array): Promise<void>
   /**
-   * The command ended. Answers the one line that is stored in place of the output when `forward` is
+   * Called when the command has ended. Returns the line stored in place of the output when `forward` is
    * false (for `files` the path), without a newline.
    */
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<string>
@@ -28,32 +25,26 @@ export interface ProcessorStream {
 export interface Processor {
   readonly name: string
   readonly parameters: readonly Parameter[]
-  /** Problems refuse the job (400), each naming the parameter, what is wrong and the fix. */
+  /** Problems reject the job (400). Each names the parameter, the cause and the fix. */
   check(config: StringMap): readonly string[]
   open(request: ProcessorRun): Promise<ProcessorStream>
 }
 
-/** What became of the output after the command ended. */
+/** The result of the chain after the command has ended. */
 export interface ChainEnd {
-  /**
-   * A processor took the output elsewhere: the line stored in its place, without a newline; `null` = it
-   * is kept.
-   */
+  /** Line stored in place of the output, without a newline; `null` = the output is stored. */
   readonly line: string | null
-  /** What went wrong on the way, whole lines; `''` = nothing. Shown after the output. */
+  /** Errors of the processors, whole lines; `''` = none. Shown after the output. */
   readonly foot: string
 }
 
-/** One execution's output on its way through its processors, in the order of the definition. */
+/** Passes the output of one execution through its processors, in the order of the definition. */
 export interface OutputChain extends OutputSink {
   /** Called once, after the last write. Never rejects. */
   end(end: {readonly outcome: string; readonly exitCode: number | null}): Promise<ChainEnd>
 }
 
-/**
- * Opens the chain of one execution; `keep` receives what is to be stored. Never throws: what fails is
- * noted at the end.
- */
+/** Opens the chain of one execution; `keep` receives the output to store. Never throws: see `foot`. */
 export type OpenChain = (
   processors: Readonly<Record<string, StringMap>>,
   run: Run,

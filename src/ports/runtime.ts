@@ -1,27 +1,27 @@
 /**
- * Time, as everything above `system/` sees it: nothing else may read a clock or set a timer, so the
- * simulator can turn time itself. A `…At` by `now()` is wall time and decides nothing on a cluster;
- * lengths are measured by `monotonicMs()`.
+ * Ports to the runtime: clock, randomness and wakeups. Only `platform/` reads a clock or sets a timer, so
+ * that the simulator controls time. A `…At` from `now()` is wall time and decides nothing on a cluster.
+ * Durations are measured with `monotonicMs()`.
  */
 
 export interface Timer {
-  /** Idempotent; after it returns the callback will not run. */
+  /** Idempotent; the callback does not run after it returns. */
   cancel(): void
 }
 
 export interface Clock {
   /** Wall clock, integer ms since the epoch. May jump. */
   now(): number
-  /** Never goes back; fractional ms since some arbitrary start. */
+  /** Never decreases; fractional ms since an arbitrary start. */
   monotonicMs(): number
   /**
-   * Calls `callback` once, no earlier than `delayMs` from now. Any length: adapters clamp and re-arm
-   * beyond 2^31 ms.
+   * Calls `callback` once, no earlier than `delayMs` from now. Any length: adapters re-arm timers beyond
+   * 2^31 ms.
    */
   after(delayMs: number, callback: () => void): Timer
 }
 
-/** Dice and ids; injected, so that a simulated run is repeatable. */
+/** Randomness and ids; injected, so that a simulated run is repeatable. */
 export interface Random {
   /** Uniform in [0, 1). Not for secrets. */
   fraction(): number
@@ -29,20 +29,18 @@ export interface Random {
   id(): string
 }
 
-/*
- * Doorbells between the steps. A ring only makes the next step look sooner; every step also polls, so
- * with every ring dropped the system is slower and nothing else. Rung after the commit, never inside
- * it.
- */
-
 /**
- * `launch`: a request waits or a `next` moved. `run`: a pending execution waits. `cancel`: one is to be
- * ended. `lead`: the lease was let go.
+ * Topics of wakeups. `launch`: a request is pending or a `next` moved. `run`: an execution is pending.
+ * `cancel`: an execution must end. `lead`: the lease was released.
  */
 export type Topic = 'launch' | 'run' | 'cancel' | 'lead'
 
+/**
+ * Wakeups between services: a notification only makes the next step run sooner. Every service also polls, so
+ * a lost notification costs latency and nothing else. Sent after the commit, never inside it.
+ */
 export interface Wakeup {
-  notify(bell: Topic): void
-  /** Returns the function that stops listening. */
-  subscribe(bell: Topic, heard: () => void): () => void
+  notify(topic: Topic): void
+  /** Returns the function that unsubscribes. */
+  subscribe(topic: Topic, listener: () => void): () => void
 }

@@ -1,11 +1,11 @@
-/** Execution ids: written and read back, whatever dashes a node's name holds; everything else is refused. */
+/** Execution ids: a round trip for every node name, also with dashes; any other text is rejected. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
 import {executionId, lostLine, parseExecutionId} from '../../src/core/execution.ts'
 
 describe('an execution id', () => {
-  it('is read back for every group, node name and attempt', () => {
+  it('survives a round trip for every group, node name and attempt', () => {
     const letters = 'abzABZ0129._-'.split('')
     const node = fc
       .array(fc.constantFrom(...letters), {minLength: 1, maxLength: 63})
@@ -44,13 +44,13 @@ describe('an execution id', () => {
     ['', null],
   ]
   for (const [text, key] of read) {
-    it(`${JSON.stringify(text.slice(0, 30))} → ${key === null ? 'refused' : JSON.stringify(key)}`, () => {
+    it(`${JSON.stringify(text.slice(0, 30))} → ${key === null ? 'rejected' : JSON.stringify(key)}`, () => {
       assert.deepEqual(parseExecutionId(text), key)
     })
   }
 })
 
-it('a lost execution says why in one line', () => {
+it('the output of a lost execution gives the cause in one line', () => {
   for (const reason of ['node_stopped', 'node_restarted', 'node_lost'])
     assert.match(lostLine(reason), /^lost: the node [a-z ,]+\n$/)
   assert.match(lostLine('no_target'), /^lost: it never started; [a-z ,]+\n$/)

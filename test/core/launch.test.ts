@@ -1,7 +1,4 @@
-/**
- * Turning time and requests into rows of the ledger: every planned time once, in arithmetic, by the
- * job's policy.
- */
+/** Launch decisions: planned times and requests become rows, each planned time once, by the job's policy. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
@@ -44,8 +41,8 @@ function decide(job: JobFixture, now: number, open: number | null = null, pass?:
 
 const minutely = aJob().scheduled('0 * * * * *').due(NOON)
 
-describe('a punctual planned time', () => {
-  it('is launched, and next moves on', () => {
+describe('a planned time that is on time', () => {
+  it('is launched, and next advances', () => {
     const decision = decide(minutely.stored({id: 7, revision: 3}), NOON + 4)
     assert.deepEqual(decision, {
       jobId: 7,
@@ -70,7 +67,7 @@ describe('a punctual planned time', () => {
     assert.equal(decide(minutely.between(null, NOON + MINUTE), NOON).nextAt, null)
   })
 
-  it('waits for a node when there is none', () => {
+  it('waits for a node when none matches', () => {
     const decision = decide(minutely, NOON, null, aPass({nodes: []}))
     assert.deepEqual(lines(decision), ['pending waits_for_node 12:00:00'])
     assert.deepEqual(decision.rows[0]!.targets, [])
@@ -91,7 +88,7 @@ describe('a punctual planned time', () => {
 describe('late planned times', () => {
   const every10 = aJob().every('10s').due(NOON)
 
-  it('within thirty seconds are launched one by one, under every policy', () => {
+  it('of at most 30 s are launched one by one under every policy', () => {
     for (const policy of ['latest', 'skip', 'all'] as const) {
       const decision = decide(every10.catchingUp(policy), NOON + 30 * SECOND)
       assert.deepEqual(lines(decision), [
@@ -104,7 +101,7 @@ describe('late planned times', () => {
     }
   })
 
-  it('are missed a millisecond later', () => {
+  it('of a millisecond more are missed', () => {
     const decision = decide(every10.catchingUp('skip'), NOON + 30 * SECOND + 1)
     assert.equal(lines(decision)[0], 'missed catch_up_skip 12:00:00')
     assert.equal(decision.rows.length, 4)
@@ -117,7 +114,7 @@ describe('late planned times', () => {
     assert.deepEqual(lines(single), ['missed max_lateness 12:00:00'])
   })
 
-  it('of a forbid job: one runs, each of the others waits for the one before', () => {
+  it('of a forbid job: the first runs, each other waits for the previous one', () => {
     assert.deepEqual(lines(decide(every10.forbidding(), NOON + 20 * SECOND)), [
       'launched 12:00:00',
       'pending waits_for_open 12:00:10',
@@ -125,7 +122,7 @@ describe('late planned times', () => {
     ])
   })
 
-  it('of a forbid job behind a launch that is open: all are skipped', () => {
+  it('of a forbid job with an open launch are all skipped', () => {
     assert.deepEqual(lines(decide(every10.forbidding(), NOON + 20 * SECOND, 41)), [
       'skipped forbid: launch 41 is still open 12:00:00',
       'skipped forbid: launch 41 is still open 12:00:10',
@@ -133,7 +130,7 @@ describe('late planned times', () => {
     ])
   })
 
-  it('of a forbid job that caught up: they wait behind what is caught up', () => {
+  it('of a forbid job wait for the launches of its catch-up', () => {
     const now = NOON + 50 * SECOND
     assert.deepEqual(lines(decide(every10.forbidding().catchingUp('all'), now)), [
       'launched 12:00:00',
@@ -145,7 +142,7 @@ describe('late planned times', () => {
 describe('missed planned times', () => {
   const after = NOON + 10 * MINUTE + 40 * SECOND
 
-  it('with latest: the newest is launched, once', () => {
+  it('with catch_up latest: only the newest is launched', () => {
     const decision = decide(minutely.catchingUp('latest'), after)
     assert.deepEqual(lines(decision), [
       'missed catch_up_latest 12:00:00..12:09:00 ×10',
@@ -154,16 +151,16 @@ describe('missed planned times', () => {
     assert.equal(decision.nextAt, NOON + 11 * MINUTE)
   })
 
-  it('with latest and one only', () => {
+  it('with catch_up latest: a single missed time is launched', () => {
     assert.deepEqual(lines(decide(minutely, NOON + 50 * SECOND)), ['launched 12:00:00'])
   })
 
-  it('with skip: none', () => {
+  it('with catch_up skip: none is launched', () => {
     const decision = decide(minutely.catchingUp('skip'), after)
     assert.deepEqual(lines(decision), ['missed catch_up_skip 12:00:00..12:10:00 ×11'])
   })
 
-  it('with all: oldest first, as many as the cap', () => {
+  it('with catch_up all: the newest up to the cap are launched, oldest first', () => {
     const pass = aPass({now: after, catchUpMax: 3})
     assert.deepEqual(lines(decide(minutely.catchingUp('all'), after, null, pass)), [
       'missed catch_up_cap 12:00:00..12:07:00 ×8',
@@ -173,11 +170,11 @@ describe('missed planned times', () => {
     ])
   })
 
-  it('with all: none is missed below the cap', () => {
+  it('with catch_up all: all are launched below the cap', () => {
     assert.equal(decide(minutely.catchingUp('all'), after).rows.length, 11)
   })
 
-  it('with all under forbid: each waits for the one before', () => {
+  it('with catch_up all and forbid: each waits for the previous one', () => {
     const pass = aPass({now: after, catchUpMax: 3})
     const all = minutely.forbidding().catchingUp('all')
     assert.deepEqual(lines(decide(all, after, null, pass)).slice(1), [
@@ -193,7 +190,7 @@ describe('missed planned times', () => {
     ])
   })
 
-  it('beyond max_lateness never run, whatever the policy', () => {
+  it('older than max_lateness never run, under any policy', () => {
     for (const [policy, expected] of [
       [
         'latest',
@@ -220,7 +217,7 @@ describe('missed planned times', () => {
     }
   })
 
-  it('of max_lateness exactly still run', () => {
+  it('exactly as old as max_lateness still run', () => {
     const decision = decide(minutely.catchingUp('latest', '5m'), NOON + 5 * MINUTE)
     assert.deepEqual(lines(decision), [
       'missed catch_up_latest 12:00:00..12:03:00 ×4',
@@ -239,7 +236,7 @@ describe('missed planned times', () => {
     assert.equal(decision.nextAt, null)
   })
 
-  it('of a past @at follow the policy', () => {
+  it('of a past @at follow catch_up', () => {
     const at = aJob().scheduled('@at 2026-03-01T12:00:00Z').due(NOON)
     assert.deepEqual(lines(decide(at.catchingUp('latest'), NOON + HOUR)), ['launched 12:00:00'])
     assert.deepEqual(lines(decide(at.catchingUp('skip'), NOON + HOUR)), [
@@ -252,7 +249,7 @@ describe('missed planned times', () => {
 describe('an outage of a week', () => {
   const now = NOON + 7 * DAY + 400
 
-  it('costs a second-by-second job arithmetic, not a row or a step a second', () => {
+  it('costs one row and no iteration for a job that runs every second', () => {
     const {next, previous} = IntervalSchedule.prototype
     let calls = 0
     try {
@@ -279,7 +276,7 @@ describe('an outage of a week', () => {
     }
   })
 
-  it('decides at most a thousand launches of one job in a pass, and loses none', () => {
+  it('decides at most 1,000 launches per job and pass, and loses none', () => {
     const context = aPass({now: NOON + HOUR, lateAfterMs: DAY})
     const seen: number[] = []
     let job = aJob().every('1s').due(NOON)
@@ -318,7 +315,7 @@ describe('every due planned time', () => {
     nodes: fc.constantFrom([aNode()], []),
   })
 
-  it('is covered by exactly one row, oldest first, and next is the first one after now', () => {
+  it('is covered by exactly one row, oldest first, and next is the first time after now', () => {
     fc.assert(
       fc.property(when, ({startAt, offMs, expiresInMs, open, nodes, ...spec}) => {
         const expiresAt = expiresInMs === null ? null : startAt + expiresInMs
@@ -332,7 +329,7 @@ describe('every due planned time', () => {
         const schedule = scheduleOf(job.spec, NOON, 'UTC')!
         let expected: number | null = nextAt
         for (const {scheduledAt, scheduledUntil, count, decision: kind, targets} of decision.rows) {
-          assert.equal(scheduledAt, expected, 'rows join without a gap or an overlap')
+          assert.equal(scheduledAt, expected, 'rows have a gap or an overlap')
           assert.ok(scheduledUntil <= now && scheduledUntil >= scheduledAt)
           assert.equal(schedule.count(scheduledAt, scheduledUntil + 1), count)
           if (kind !== 'missed') assert.equal(count, 1)
@@ -373,80 +370,96 @@ describe('a pending request', () => {
     reason,
   })
   const stay = (reason: string) => ({group: 5, kind: 'stay', reason})
-  const nobody = aPass({nodes: []})
+  const noNodes = aPass({nodes: []})
   const daily = aJob().between(NOON - DAY, NOON + DAY)
   const forbid = aJob().forbidding()
 
   const table: readonly [what: string, decision: RequestDecision, expected: object][] = [
-    ['by hand runs', request(manual), go],
-    ['by hand runs a disabled job', request(manual, aJob().disabled()), go],
-    ['by hand runs outside the window', request(manual, aJob().between(NOON + DAY, null)), go],
-    ['by hand runs however old', request(manual.with({scheduledAt: NOON - 90 * DAY})), go],
-    ['on create runs', request(aLaunch(5).waiting('create')), go],
-    ['of a parent runs', request(parent, daily), go],
-    ['of a parent: disabled', request(parent, aJob().disabled()), skip('disabled')],
+    ['manual: runs', request(manual), go],
+    ['manual: runs a disabled job', request(manual, aJob().disabled()), go],
+    ['manual: runs outside the window', request(manual, aJob().between(NOON + DAY, null)), go],
+    ['manual: runs at any age', request(manual.with({scheduledAt: NOON - 90 * DAY})), go],
+    ['on create: runs', request(aLaunch(5).waiting('create')), go],
+    ['of a parent: runs', request(parent, daily), go],
     [
-      'of a parent: too early',
+      'of a parent: a disabled job is skipped',
+      request(parent, aJob().disabled()),
+      skip('disabled'),
+    ],
+    [
+      'of a parent: skipped before starts_at',
       request(parent, aJob().between(NOON + 1, null)),
       skip('outside_window'),
     ],
-    ['of a parent: at the start', request(parent, aJob().between(NOON, null)), go],
+    ['of a parent: runs at starts_at', request(parent, aJob().between(NOON, null)), go],
     [
-      'of a parent: at the end',
+      'of a parent: skipped at expires_at',
       request(parent, aJob().between(null, NOON)),
       skip('outside_window'),
     ],
-    ['planned runs', request(planned), go],
-    ['planned: disabled meanwhile', request(planned, aJob().disabled()), skip('disabled')],
+    ['planned: runs', request(planned), go],
     [
-      'planned: too old',
+      'planned: skipped if disabled meanwhile',
+      request(planned, aJob().disabled()),
+      skip('disabled'),
+    ],
+    [
+      'planned: missed if older than max_lateness',
       request(planned.with({scheduledAt: NOON - DAY - 1})),
       skip('max_lateness', 'missed'),
     ],
-    ['planned: just not too old', request(planned.with({scheduledAt: NOON - DAY})), go],
-    ['planned before an expiry that has come', request(planned, aJob().between(null, NOON)), go],
-    ['without a node stays', request(manual, aJob(), null, nobody), stay('waits_for_node')],
     [
-      'without a node until the wait ends',
-      request(manual.with({storedAt: NOON - 599_999}), aJob(), null, nobody),
+      'planned: runs if exactly as old as max_lateness',
+      request(planned.with({scheduledAt: NOON - DAY})),
+      go,
+    ],
+    [
+      'planned: runs if planned before expires_at',
+      request(planned, aJob().between(null, NOON)),
+      go,
+    ],
+    ['without a node: waits', request(manual, aJob(), null, noNodes), stay('waits_for_node')],
+    [
+      'without a node: waits until the timeout',
+      request(manual.with({storedAt: NOON - 599_999}), aJob(), null, noNodes),
       stay('waits_for_node'),
     ],
     [
-      'without a node for too long',
-      request(manual.with({storedAt: NOON - 600_000}), aJob(), null, nobody),
+      'without a node: skipped after the timeout',
+      request(manual.with({storedAt: NOON - 600_000}), aJob(), null, noNodes),
       skip('no_target'),
     ],
     [
-      'without a node, older than max_lateness',
+      'without a node: missed if older than max_lateness',
       request(planned, aJob().catchingUp('latest', '0s'), null, aPass({nodes: [], now: NOON + 1})),
       skip('max_lateness', 'missed'),
     ],
-    ['of a forbid job runs', request(manual, forbid), {...go, forbid: true}],
+    ['of a forbid job: runs', request(manual, forbid), {...go, forbid: true}],
     [
-      'by hand over an open launch',
+      'manual: skipped while a launch is open',
       request(manual, forbid, 3),
       skip('forbid: launch 3 is still open'),
     ],
     [
-      'of a parent over an open launch',
+      'of a parent: skipped while a launch is open',
       request(parent, forbid, 3),
       skip('forbid: launch 3 is still open'),
     ],
-    ['planned over an open launch waits', request(planned, forbid, 3), stay('waits_for_open')],
-    ['forced over an open launch', request(manual.forced(), forbid, 3), go],
+    ['planned: waits while a launch is open', request(planned, forbid, 3), stay('waits_for_open')],
+    ['forced: runs while a launch is open', request(manual.forced(), forbid, 3), go],
   ]
   for (const [what, decision, expected] of table) {
     it(what, () => assert.deepEqual(decision, expected))
   }
 
-  it('that only waits for a node keeps no other request of its job off', () => {
+  it('waiting for a node does not block other requests of its job', () => {
     const pass = aPass({nodes: []})
     assert.deepEqual(request(manual, forbid, null, pass), stay('waits_for_node'))
     const second = aLaunch(6).waiting('manual')
     assert.deepEqual(request(second, forbid, null, pass), {...stay('waits_for_node'), group: 6})
   })
 
-  it('keeps a second one of the same pass off once the first runs', () => {
+  it('is blocked by another one launched in the same pass', () => {
     const pass = aPass()
     assert.deepEqual(request(manual, forbid, null, pass), {...go, forbid: true})
     assert.deepEqual(request(aLaunch(6).waiting('manual'), forbid, null, pass), {

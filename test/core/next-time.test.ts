@@ -1,4 +1,4 @@
-/** Planned times of a job, and what a change of its definition does to them. */
+/** Planned times of a job, and the effect of a changed definition on them. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {JobRecord, JobSpec} from '../../src/core/job.ts'
@@ -13,7 +13,7 @@ function plan(existing: JobFixture | null, changed: JobFixture, now: number, run
   return planDefinition(record, changed.spec, now, 'UTC', runsPast)
 }
 
-/** A stored job as `planDefinition` would have stored it at `now`. */
+/** A job as `planDefinition` stores it at `now`. */
 function stored(job: JobFixture, now: number): JobFixture {
   const {anchorAt, nextAt, revision} = plan(null, job, now)
   return job.stored({anchorAt, nextAt, revision})
@@ -22,22 +22,27 @@ function stored(job: JobFixture, now: number): JobFixture {
 describe('the next planned time', () => {
   const hourly = aJob().scheduled('0 0 * * * *')
   const table: readonly [what: string, job: JobFixture, after: number, next: number | null][] = [
-    ['strictly after', hourly, NOON, NOON + HOUR],
-    ['not before starts_at', hourly.between(NOON + 3 * HOUR, null), NOON, NOON + 3 * HOUR],
-    ['starts_at between two', hourly.between(NOON + 90 * MINUTE, null), NOON, NOON + 2 * HOUR],
-    ['expires_at is exclusive', hourly.between(null, NOON + HOUR), NOON, null],
-    ['just before expires_at', hourly.between(null, NOON + HOUR + 1), NOON, NOON + HOUR],
-    ['none while disabled', hourly.disabled(), NOON, null],
-    ['none for a child', hourly.with({parentJob: 'parent'}), NOON, null],
-    ['none by hand only', aJob().manual(), NOON, null],
+    ['is strictly after', hourly, NOON, NOON + HOUR],
+    ['is not before starts_at', hourly.between(NOON + 3 * HOUR, null), NOON, NOON + 3 * HOUR],
     [
-      'in its own zone',
+      'follows a starts_at between two planned times',
+      hourly.between(NOON + 90 * MINUTE, null),
+      NOON,
+      NOON + 2 * HOUR,
+    ],
+    ['excludes expires_at', hourly.between(null, NOON + HOUR), NOON, null],
+    ['may be just before expires_at', hourly.between(null, NOON + HOUR + 1), NOON, NOON + HOUR],
+    ['is null for a disabled job', hourly.disabled(), NOON, null],
+    ['is null for a child', hourly.with({parentJob: 'parent'}), NOON, null],
+    ['is null for @manually', aJob().manual(), NOON, null],
+    [
+      'uses the zone of the job',
       aJob().scheduled('0 30 9 * * *').with({timezone: 'Asia/Tokyo'}),
       NOON,
       NOON + 12.5 * HOUR,
     ],
     [
-      'in the default zone without one',
+      'uses the default zone for a job without one',
       aJob().scheduled('0 0 13 * * *').with({timezone: ''}),
       NOON,
       NOON + HOUR,
@@ -49,22 +54,22 @@ describe('the next planned time', () => {
 })
 
 describe('a new job', () => {
-  it('starts at revision 1, planned from now on', () => {
+  it('starts at revision 1 with planned times after now', () => {
     const change = plan(null, aJob().scheduled('0 0 * * * *'), NOON + 1)
     const expected = {changed: true, revision: 1, anchorAt: NOON, nextAt: NOON + HOUR, missed: []}
     assert.deepEqual(change, expected)
   })
 
-  it('keeps the second of its creation as the phase of @every', () => {
+  it('uses the second of its creation as the phase of @every', () => {
     const change = plan(null, aJob().every('10m'), NOON + 5_678)
     assert.deepEqual([change.anchorAt, change.nextAt], [NOON + 5_000, NOON + 5_000 + 10 * MINUTE])
   })
 
-  it('waits a whole interval also when it was created on the very second', () => {
+  it('waits a whole interval when created on a full second', () => {
     assert.equal(plan(null, aJob().every('1h'), NOON).nextAt, NOON + HOUR)
   })
 
-  it('first fires at starts_at itself, and keeps that phase', () => {
+  it('fires first at starts_at and keeps that phase', () => {
     const future = aJob()
       .every('10m')
       .between(NOON + 123_456, null)
@@ -84,19 +89,29 @@ describe('a new job', () => {
     runsPast: boolean,
     next: number | null,
   ][] = [
-    ['a future @at', at('2026-03-01T13:00:00Z'), true, NOON + HOUR],
-    ['an @at of this very instant', at('2026-03-01T12:00:00Z'), true, NOON],
-    ['a past @at is due at once', at('2026-03-01T11:00:00Z'), true, past],
-    ['but not in a restore', at('2026-03-01T11:00:00Z'), false, null],
-    ['nor when it is disabled', at('2026-03-01T11:00:00Z').disabled(), true, null],
-    ['nor before its start', at('2026-03-01T11:00:00Z').between(past + 1, null), true, null],
-    ['nor after its end', at('2026-03-01T11:00:00Z').between(null, past), true, null],
+    ['a future @at: planned', at('2026-03-01T13:00:00Z'), true, NOON + HOUR],
+    ['an @at of this instant: due', at('2026-03-01T12:00:00Z'), true, NOON],
+    ['a past @at: due at once', at('2026-03-01T11:00:00Z'), true, past],
+    ['a past @at in a restore: not planned', at('2026-03-01T11:00:00Z'), false, null],
+    ['a past @at and disabled: not planned', at('2026-03-01T11:00:00Z').disabled(), true, null],
+    [
+      'a past @at before starts_at: not planned',
+      at('2026-03-01T11:00:00Z').between(past + 1, null),
+      true,
+      null,
+    ],
+    [
+      'a past @at after expires_at: not planned',
+      at('2026-03-01T11:00:00Z').between(null, past),
+      true,
+      null,
+    ],
   ]
   for (const [what, job, runsPast, next] of instants) {
     it(`with ${what}`, () => assert.equal(plan(null, job, NOON, runsPast).nextAt, next))
   }
 
-  it('has no past by any other schedule', () => {
+  it('plans no past time for any other schedule', () => {
     for (const schedule of ['0 0 * * * *', '@every 1h', '@daily']) {
       const {nextAt} = plan(
         null,
@@ -111,14 +126,14 @@ describe('a new job', () => {
 })
 
 describe('the same definition again', () => {
-  it('touches nothing, also while a time is due', () => {
+  it('changes nothing, also while a time is due', () => {
     const job = stored(aJob().every('1m'), NOON)
     const again = plan(job, aJob().every('1m'), NOON + 10 * MINUTE)
     const {revision, anchorAt, nextAt} = job.record
     assert.deepEqual(again, {changed: false, revision, anchorAt, nextAt, missed: []})
   })
 
-  it('is the same in whatever order its fields and its maps were written', () => {
+  it('is recognized in any order of its fields and map entries', () => {
     const {spec} = aJob()
       .tagged({a: '1', b: '2'})
       .with({metadata: {x: 'y', z: ''}})
@@ -127,7 +142,7 @@ describe('the same definition again', () => {
     assert.ok(sameSpec(spec, {...spec, tags: {b: '2', a: '1'}}))
   })
 
-  it('differs by any field, any map entry, and the order of processors', () => {
+  it('is a change if any field, map entry or the order of processors differs', () => {
     const {spec} = aJob()
     const processors = {files: {forward: 'true'}, log: {}}
     const changes: Partial<JobSpec>[] = [
@@ -153,11 +168,11 @@ describe('a changed definition', () => {
   it('keeps next, phase and a due time when the schedule is the same', () => {
     const change = plan(hourly, hourly.with({displayname: 'new', retries: 3}), later)
     assert.equal(change.revision, 2)
-    assert.equal(change.nextAt, NOON + HOUR, 'still due: it runs by the new definition')
+    assert.equal(change.nextAt, NOON + HOUR, 'the due time was lost')
     assert.deepEqual(change.missed, [])
   })
 
-  it('records the due times a new schedule moves past, as one row', () => {
+  it('records the due times before the new next as one missed row', () => {
     const minutely = stored(aJob().scheduled('0 * * * * *'), NOON + 1)
     const change = plan(minutely, minutely.scheduled('0 0 * * * *'), NOON + 5 * MINUTE + 1)
     assert.equal(change.nextAt, NOON + HOUR)
@@ -173,7 +188,7 @@ describe('a changed definition', () => {
     assert.equal(change.missed.length, 1)
   })
 
-  it('says disabled when that is what moved it', () => {
+  it('records the reason disabled when the job was disabled', () => {
     const change = plan(hourly, hourly.with({disabled: true}), later)
     assert.equal(change.nextAt, null)
     assert.deepEqual(
@@ -182,12 +197,12 @@ describe('a changed definition', () => {
     )
   })
 
-  it('records nothing when nothing was due', () => {
+  it('records no row when no time was due', () => {
     assert.deepEqual(plan(hourly, hourly.every('5m'), NOON + 2).missed, [])
     assert.deepEqual(plan(hourly, hourly.with({disabled: true}), NOON + 2).missed, [])
   })
 
-  it('plans nothing before it was accepted', () => {
+  it('plans no time before it was accepted', () => {
     for (const changed of [
       hourly.scheduled('0 */7 * * * *'),
       hourly.every('1m'),
@@ -198,11 +213,11 @@ describe('a changed definition', () => {
     }
   })
 
-  it('plans a past @at only when it creates the job', () => {
+  it('does not plan a past @at for an existing job', () => {
     assert.equal(plan(hourly, hourly.scheduled('@at 2026-03-01T11:00:00Z'), later).nextAt, null)
   })
 
-  it('gives @every a new phase only with a new schedule or start', () => {
+  it('changes the phase of @every only with a new schedule or starts_at', () => {
     const every = stored(aJob().every('10m'), NOON)
     const same = plan(every, every.tagged({role: 'web'}), NOON + 123_000)
     assert.deepEqual([same.anchorAt, same.nextAt], [NOON, NOON + 10 * MINUTE])
@@ -217,13 +232,13 @@ describe('a changed definition', () => {
     assert.deepEqual([started.anchorAt, started.nextAt], [NOON + HOUR, NOON + HOUR])
   })
 
-  it('never goes back to a decided time, even when the wall clock did', () => {
+  it('never plans a decided time again, even if the wall clock went back', () => {
     const decided = hourly.stored({decidedUntil: NOON + 5 * HOUR, nextAt: NOON + 6 * HOUR})
     const change = plan(decided, decided.scheduled('0 30 * * * *'), NOON + 2 * HOUR)
     assert.equal(change.nextAt, NOON + 5.5 * HOUR)
   })
 
-  it('takes its next away when it becomes a child, and gives it back after', () => {
+  it('has no next while it is a child', () => {
     const child = plan(hourly, hourly.with({parentJob: 'parent'}), later)
     assert.equal(child.nextAt, null)
     assert.deepEqual(
@@ -234,7 +249,7 @@ describe('a changed definition', () => {
     assert.equal(plan(orphan, hourly, later).nextAt, NOON + 2 * HOUR)
   })
 
-  it('ends with a nearer expires_at, and goes on with a later one', () => {
+  it('has no next after an earlier expires_at, and has one again after a later one', () => {
     const ended = plan(hourly, hourly.between(null, NOON + HOUR), later)
     assert.equal(ended.nextAt, null)
     assert.equal(ended.missed.length, 1)
@@ -242,7 +257,7 @@ describe('a changed definition', () => {
     const {spec} = hourly.between(null, NOON + 10 * HOUR)
     assert.equal(planDefinition(expired, spec, later, 'UTC', true).nextAt, NOON + 2 * HOUR)
   })
-  it('records the whole due stretch when a nearer expires_at cuts into it, else keeps it', () => {
+  it('records all due times when an earlier expires_at excludes some, else keeps them', () => {
     const minutely = stored(aJob().scheduled('0 * * * * *'), NOON + 1)
     const now = NOON + 5 * MINUTE + 1
     const cut = plan(minutely, minutely.between(null, NOON + 3 * MINUTE), now)

@@ -1,11 +1,11 @@
-/** Which texts are rules documents. */
+/** Policy rules: which texts are valid documents. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {globProblem, readRules} from '../../src/core/policy.ts'
 
 const rules = (path: unknown) => readRules(JSON.stringify({path}))
 
-test('a rules document is read glob by glob', () => {
+test('a rules document is parsed glob by glob', () => {
   const reading = rules({
     '/v1/jobs/team-a-*': {capabilities: ['create', 'read']},
     '/v1/**': {capabilities: ['deny']},
@@ -20,7 +20,7 @@ test('a rules document is read glob by glob', () => {
   assert.deepEqual(rules({}), {ok: true, rules: []})
 })
 
-test('one wrong part makes the whole document no document', () => {
+test('one invalid part rejects the whole document', () => {
   const wrong: unknown[] = [
     null,
     [],
@@ -39,7 +39,7 @@ test('one wrong part makes the whole document no document', () => {
     assert.equal(readRules(text).ok, false, text)
 })
 
-test('globs are paths with stars', () => {
+test('globs are absolute paths with * and **', () => {
   for (const glob of ['/', '/v1/jobs', '/v1/*/executions', '/v1/**', '/v1/**/x', '/v1/a-*-b'])
     assert.equal(globProblem(glob), null, glob)
   for (const glob of ['', 'v1', '/v1/', '/v1//x', '/v1/a**', '/v1/../x', `/${'x'.repeat(600)}`])

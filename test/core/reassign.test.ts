@@ -1,4 +1,4 @@
-/** What becomes of pending work that its node does not take: where it goes, and when nobody is waited for. */
+/** Reassignment of pending executions: where they move, and when the wait for a node is over. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {
@@ -11,9 +11,9 @@ import {aJob, aNode, anExecution, NOON} from '../support/fixtures.ts'
 const MINUTE = 60_000
 const web = {role: 'web'}
 
-/** Chosen at noon for `one`, which failed ten minutes after it; nobody else has the tag. */
+/** Targeted at noon to node `one`, which failed ten minutes later. No other node has the tag. */
 function decide(changes: Partial<StuckExecution>, context: Partial<ReassignContext> = {}) {
-  const stray: StuckExecution = {
+  const stuck: StuckExecution = {
     execution: anExecution().record,
     nodeId: 'id-of-one',
     member: {status: 'failed', runs: true, heartbeatAt: NOON + 10 * MINUTE},
@@ -24,65 +24,70 @@ function decide(changes: Partial<StuckExecution>, context: Partial<ReassignConte
     ...changes,
   }
   const fixed = {defaultTarget: 'one', targetWaitMs: 10 * MINUTE, random: () => 0.5} as const
-  const asked = {now: NOON + 20 * MINUTE, lookedSince: NOON, candidates: [], loads: new Map()}
-  return decideReassignment(stray, {...fixed, ...asked, ...context})
+  const atTwenty = {now: NOON + 20 * MINUTE, lookedSince: NOON, candidates: [], loads: new Map()}
+  return decideReassignment(stuck, {...fixed, ...atTwenty, ...context})
 }
 
 const FAILED = {status: 'failed', runs: true} as const
 const one = aNode('one').with({id: 'id-of-one', tags: web}).candidate
 const two = aNode('two').with({tags: web}).candidate
 
-describe('work of a node that is gone, and that no other may take', () => {
+describe('an execution whose node is gone and that no other node can run', () => {
   const rows: readonly [
     string,
     'end' | 'stay',
     Partial<StuckExecution>,
     Partial<ReassignContext>?,
   ][] = [
-    ['ends when it was waited for long enough', 'end', {}],
-    ['stays until then', 'stay', {}, {now: NOON + 20 * MINUTE - 1}],
+    ['ends lost when the wait has timed out', 'end', {}],
+    ['waits until the timeout', 'stay', {}, {now: NOON + 20 * MINUTE - 1}],
     [
-      'was due after its node was heard of',
+      'waits from its due time when that is later than the last heartbeat',
       'stay',
       {execution: {...anExecution().record, notBefore: NOON + 15 * MINUTE}},
     ],
+    ['waits anew after a change of leader', 'stay', {}, {lookedSince: NOON + 15 * MINUTE}],
     [
-      'is waited for anew by who has just begun to look',
-      'stay',
-      {},
-      {lookedSince: NOON + 15 * MINUTE},
-    ],
-    [
-      'ends at once when the node was removed and the launch runs on all others',
+      'ends at once when the node was removed and the launch uses all other nodes',
       'end',
       {member: null, usedNodes: ['one', 'two']},
       {now: NOON + 1, candidates: [two]},
     ],
     [
-      'waits for another with the tags when the only one was removed',
+      'waits for a new node with the tags when the only one was removed',
       'stay',
       {member: null},
       {now: NOON + 1},
     ],
-    ['and ends when none has come', 'end', {member: null}, {now: NOON + 10 * MINUTE}],
+    [
+      'ends when no new node with the tags has joined',
+      'end',
+      {member: null},
+      {now: NOON + 10 * MINUTE},
+    ],
     [
       'waits while the node is leaving',
       'stay',
       {member: {...FAILED, status: 'leaving', heartbeatAt: 0}},
     ],
     [
-      'ends when the node left long ago',
+      'ends when the node left before the timeout',
       'end',
       {member: {...FAILED, status: 'left', heartbeatAt: 0}},
     ],
-    ['stays with a node that is there', 'stay', {}, {candidates: [one], now: NOON + 600 * MINUTE}],
     [
-      'ends when the node is there and runs no jobs',
+      'stays on an alive node however late it is',
+      'stay',
+      {},
+      {candidates: [one], now: NOON + 600 * MINUTE},
+    ],
+    [
+      'ends when the node was restarted with --no-run',
       'end',
       {member: {status: 'alive', runs: false, heartbeatAt: NOON + 20 * MINUTE}},
     ],
     [
-      'stays when the node has this moment fallen silent',
+      'stays when the node sent a heartbeat a minute ago',
       'stay',
       {member: {status: 'alive', runs: true, heartbeatAt: NOON + 19 * MINUTE}},
     ],
@@ -90,7 +95,7 @@ describe('work of a node that is gone, and that no other may take', () => {
   for (const [what, kind, changes, context] of rows)
     it(what, () => assert.deepEqual(decide(changes, context), {kind}))
 
-  it('is not waited for past max_lateness, if it is the first try of a planned time', () => {
+  it('waits no longer than max_lateness for the first attempt of a planned time', () => {
     const job = aJob().tagged(web).catchingUp('latest', '12m').record
     const after = (ms: number, changes: Partial<StuckExecution> = {}) =>
       decide({job, ...changes}, {now: NOON + ms}).kind
@@ -101,7 +106,7 @@ describe('work of a node that is gone, and that no other may take', () => {
   })
 })
 
-describe('a node that may have the work of another', () => {
+describe('the reassignment to another node', () => {
   const to = {nodeId: two.id, nodeName: two.name}
   const full = {...two, load: two.slots}
   const rows: readonly [
@@ -110,32 +115,27 @@ describe('a node that may have the work of another', () => {
     Partial<StuckExecution>,
     Partial<ReassignContext>,
   ][] = [
-    ['has it at once', 'move', {}, {candidates: [two], now: NOON}],
+    ['is immediate when the own node is gone', 'move', {}, {candidates: [two], now: NOON}],
+    ['may fill a full node when the own node is gone', 'move', {}, {candidates: [full], now: NOON}],
+    ['needs a free slot while the own node is alive', 'stay', {}, {candidates: [one, full]}],
     [
-      'has it though it is full, when the other is gone',
-      'move',
-      {},
-      {candidates: [full], now: NOON},
-    ],
-    ['has it only with room, when the other is there', 'stay', {}, {candidates: [one, full]}],
-    [
-      'does not when the launch uses it',
+      'skips a node that the launch already uses',
       'stay',
       {usedNodes: ['two']},
       {candidates: [two], now: NOON},
     ],
-    ['does not without the tags', 'stay', {}, {candidates: [{...two, tags: {}}], now: NOON}],
+    ['skips a node without the tags', 'stay', {}, {candidates: [{...two, tags: {}}], now: NOON}],
   ]
   for (const [what, kind, changes, context] of rows)
     it(what, () => {
       assert.deepEqual(decide(changes, context), kind === 'move' ? {kind, to} : {kind})
     })
 
-  it('takes the place of one whose name it has taken over', () => {
-    const heir = aNode('one').with({id: 'another-disk', tags: web}).candidate
+  it('may use a new identity with the name of the old node', () => {
+    const successor = aNode('one').with({id: 'another-disk', tags: web}).candidate
     const decision = decide(
       {execution: anExecution().with({node: 'one'}).record},
-      {candidates: [heir]},
+      {candidates: [successor]},
     )
     assert.deepEqual(decision, {kind: 'move', to: {nodeId: 'another-disk', nodeName: 'one'}})
   })

@@ -1,4 +1,4 @@
-/** Backoff of retries: 1 s, doubled up to 5 min, spread by at most a fifth. */
+/** Backoff of retries: 1 s, doubled up to 5 min, with a jitter of ±20 %. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {isRetried, retryDelayMs} from '../../src/core/finish.ts'
@@ -17,7 +17,7 @@ describe('the delay before a retry', () => {
     [1_000_000, 300_000],
   ]
   for (const [attempt, middleMs] of table) {
-    it(`after attempt ${attempt} is ${middleMs} ms, more or less a fifth`, () => {
+    it(`after attempt ${attempt} is ${middleMs} ms ± 20 %`, () => {
       assert.equal(retryDelayMs(attempt, 0.5), middleMs)
       assert.equal(retryDelayMs(attempt, 0), middleMs * 0.8)
       const most = retryDelayMs(attempt, 1 - Number.EPSILON)
@@ -27,7 +27,7 @@ describe('the delay before a retry', () => {
   }
 })
 
-describe('what is retried', () => {
+describe('the retry of a final status', () => {
   for (const [status, retried] of [
     ['failed', true],
     ['timed_out', true],

@@ -1,4 +1,4 @@
-/** Which nodes a launch runs on: tags with and without counts, none at all, and evenly by load. */
+/** Target selection: tags with and without counts, no tags, and an even spread by load. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {matchTargets, parseTag, selectTargets} from '../../src/core/target.ts'
@@ -28,7 +28,7 @@ describe('a tag value', () => {
   }
 
   for (const text of ['web:0', 'web:-1', 'web:1.5', 'web:', 'web:99999999999999999999']) {
-    it(`${JSON.stringify(text)} is refused, naming the tag and the fix`, () => {
+    it(`${JSON.stringify(text)} is rejected with the tag and the fix`, () => {
       const rule = parseTag('role', text)
       assert.ok(!rule.ok)
       assert.match(rule.problem, /^tags\.role: .*positive integer.*"web:1"/)
@@ -41,7 +41,7 @@ describe('a tag that no node can have', () => {
     ['', 'v', /^tags: the name of a tag must not be empty$/],
     ['disk', ':2', /^tags\.disk: needs a value before the count, as in "ssd:2"$/],
   ] as const)
-    it(`${JSON.stringify({[key]: text})} is refused`, () => {
+    it(`${JSON.stringify({[key]: text})} is rejected`, () => {
       const rule = parseTag(key, text)
       assert.ok(!rule.ok)
       assert.match(rule.problem, problem)
@@ -67,18 +67,18 @@ describe('the nodes that match', () => {
     [{Role: 'web'}, [], null],
   ]
   for (const [tags, names, count] of table) {
-    it(`${JSON.stringify(tags)} → ${names.join(', ') || 'nobody'}, count ${count}`, () => {
+    it(`${JSON.stringify(tags)} → ${names.join(', ') || 'none'}, count ${count}`, () => {
       const matched = matchTargets(tags, all, 'one')
       assert.deepEqual([matched.nodes.map(({name}) => name), matched.count], [names, count])
     })
   }
 
-  it('is every node without tags when the cluster says so', () => {
+  it('are all nodes for a job without tags, if the cluster is set to all', () => {
     assert.deepEqual(matchTargets({}, all, 'all'), {nodes: all, count: null})
   })
 })
 
-describe('the choice of targets', () => {
+describe('the selection of targets', () => {
   function choose(
     nodes: readonly NodeFixture[],
     tags: Record<string, string> = {},
@@ -91,26 +91,26 @@ describe('the choice of targets', () => {
     )
   }
 
-  it('is nobody without nodes', () => assert.deepEqual(choose([]), []))
+  it('is empty without nodes', () => assert.deepEqual(choose([]), []))
 
-  it('is the least filled node, by load for each slot', () => {
+  it('prefers the lowest load per slot', () => {
     const big = aNode('big').slots(100).loaded(10)
     const small = aNode('small').slots(2).loaded(1)
     assert.deepEqual(choose([small, big]), ['big'])
   })
 
-  it('does not divide by no slots', () => {
+  it('handles a node with 0 slots', () => {
     assert.deepEqual(choose([aNode('none').slots(0).loaded(1), aNode('free')]), ['free'])
   })
 
-  it('is every matching node without a count, and as many as there are with a larger one', () => {
+  it('is every matching node without a count or with a larger count', () => {
     const nodes = ['a', 'b', 'c'].map((name) => aNode(name).tagged({role: 'web'}))
     assert.deepEqual(choose(nodes, {role: 'web'}), ['a', 'b', 'c'])
     assert.deepEqual(choose(nodes, {role: 'web:9'}).toSorted(), ['a', 'b', 'c'])
     assert.equal(new Set(choose(nodes, {role: 'web:2'})).size, 2)
   })
 
-  it('spreads a batch evenly, counting what it chose itself', () => {
+  it('spreads a batch evenly by counting its own selections', () => {
     const nodes = ['a', 'b', 'c', 'd'].map((name) => aNode(name).slots(8))
     const loads = new Map<string, number>()
     const random = new SeededRandom(11)
@@ -123,14 +123,14 @@ describe('the choice of targets', () => {
     assert.deepEqual([...loads.values()], [25, 25, 25, 25])
   })
 
-  it('fills up what is behind before anything else', () => {
+  it('fills an idle node first', () => {
     const nodes = [aNode('busy').slots(8).loaded(6), aNode('idle').slots(8)]
     const loads = new Map<string, number>()
     const names = Array.from({length: 6}, () => choose(nodes, {}, loads)[0])
     assert.deepEqual(names, Array(6).fill('idle'))
   })
 
-  it('is fair among equals: no node is favoured by where it stands', () => {
+  it('breaks ties at random: no position is favoured', () => {
     const nodes = ['a', 'b', 'c'].map((name) => aNode(name))
     const random = new SeededRandom(3)
     const chosen = {a: 0, b: 0, c: 0} as Record<string, number>

@@ -1,4 +1,4 @@
-/** The batcher: every item gets its own answer, in batches of bounded size, one under way at a time. */
+/** The batcher: every item gets its own result, in batches of bounded size, one flush at a time. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Batcher} from '../../src/lib/batcher.ts'
@@ -14,7 +14,7 @@ function aBatcher(flushMs: number, itemsMax = 4) {
     waitMs: 2,
     itemsMax,
     flush: async (items) => {
-      assert.equal(++underWay, 1, 'one batch at a time')
+      assert.equal(++underWay, 1, 'two batches were flushed at once')
       batches.push([...items])
       if (flushMs > 0) await new Promise<void>((resolve) => clock.after(flushMs, resolve))
       underWay -= 1
@@ -26,7 +26,7 @@ function aBatcher(flushMs: number, itemsMax = 4) {
 }
 
 describe('a batcher', () => {
-  it('collects for a moment, then does all at once and answers each', async () => {
+  it('collects items for a short wait, then flushes them once and resolves each', async () => {
     const {clock, batches, batcher} = aBatcher(0)
     const one = batcher.add(1)
     await clock.advance(1)
@@ -38,15 +38,15 @@ describe('a batcher', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('leaves at once when it is full', async () => {
+  it('flushes at once when the batch is full', async () => {
     const {clock, batches, batcher} = aBatcher(0)
     for (let item = 1; item <= 4; item += 1) void batcher.add(item)
     assert.deepEqual(batches, [[1, 2, 3, 4]])
     await clock.advance(10)
-    assert.deepEqual(batches, [[1, 2, 3, 4]], 'and the wait does not flush again')
+    assert.deepEqual(batches, [[1, 2, 3, 4]], 'the timer flushed again')
   })
 
-  it('collects the next batch while one is under way, and never exceeds the limit', async () => {
+  it('collects the next batch during a flush and never exceeds the limit', async () => {
     const {clock, batches, batcher} = aBatcher(50)
     for (let item = 1; item <= 4; item += 1) void batcher.add(item)
     await clock.advance(10)
@@ -61,7 +61,7 @@ describe('a batcher', () => {
     ])
   })
 
-  it('rejects the whole batch when it is refused, and goes on with the next', async () => {
+  it('rejects every item of a failed batch and continues with the next', async () => {
     const {clock, batcher} = aBatcher(5)
     const refused = [batcher.add(1), batcher.add(-1)].map((added) =>
       assert.rejects(added, /refused/),
@@ -76,7 +76,7 @@ describe('a batcher', () => {
     assert.equal(await later, 'done 3')
   })
 
-  it('answers everything exactly once over random arrivals', async () => {
+  it('resolves every item exactly once over random arrivals', async () => {
     const random = new SeededRandom(7)
     const {clock, batches, batcher} = aBatcher(3, 5)
     const answers = new Map<number, string>()

@@ -1,4 +1,4 @@
-/** Durations as a table: `text → ms`, `null` where it is none; and back. */
+/** Durations as a table: `text → ms`, `null` = not a duration; and back. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {DURATION_MAX_MS, formatDuration, parseDuration} from '../../src/lib/duration.ts'
@@ -64,7 +64,7 @@ const READ: readonly (readonly [text: string, ms: number | null])[] = [
   ['1s'.repeat(1000), null],
 ]
 
-test('texts and the lengths they mean', async (group) => {
+test('texts parse to their duration', async (group) => {
   for (const [text, ms] of READ) {
     await group.test(`${JSON.stringify(text.slice(0, 30))} → ${ms}`, () => {
       assert.equal(parseDuration(text), ms)
@@ -91,12 +91,12 @@ const SHOWN: readonly (readonly [ms: number, text: string])[] = [
   [-1500, '-1s500ms'],
 ]
 
-test('lengths and the texts that show them', () => {
+test('durations format to the shortest text', () => {
   for (const [ms, text] of SHOWN) assert.equal(formatDuration(ms), text)
   assert.throws(() => formatDuration(Number.NaN))
 })
 
-test('what is shown reads back as the same length', () => {
+test('a formatted duration parses back to the same value', () => {
   for (let ms = 0; ms < DURATION_MAX_MS; ms = Math.ceil(ms * 1.37) + 1) {
     assert.equal(parseDuration(formatDuration(ms)), ms)
   }

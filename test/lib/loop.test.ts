@@ -1,7 +1,4 @@
-/**
- * The loop: one step at a time, no ring lost, backoff that rings cannot shorten, and a stop that
- * means it.
- */
+/** The loop: one step at a time, no lost wake, a backoff that wakes cannot shorten, and a final stop. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Loop} from '../../src/lib/loop.ts'
@@ -15,19 +12,19 @@ function aLoop(step: () => Promise<number>) {
   return {clock, loop, failures}
 }
 
-/** A step that ends only when told to. */
-function heldStep() {
-  const held: PromiseWithResolvers<number>[] = []
+/** A step that ends when the test resolves it. */
+function manualStep() {
+  const steps: PromiseWithResolvers<number>[] = []
   const step = () => {
     const next = Promise.withResolvers<number>()
-    held.push(next)
+    steps.push(next)
     return next.promise
   }
-  return {held, step}
+  return {steps, step}
 }
 
 describe('a loop', () => {
-  it('takes the first step at once and the next when the answer says', async () => {
+  it('runs the first step at once and the next after the returned delay', async () => {
     const times: number[] = []
     const {clock, loop} = aLoop(async () => times.push(clock.monotonicMs()) && 100)
     loop.start()
@@ -36,7 +33,7 @@ describe('a loop', () => {
     await loop.stop()
   })
 
-  it('does nothing before start and nothing after stop', async () => {
+  it('runs no step before start or after stop', async () => {
     let steps = 0
     const {clock, loop} = aLoop(async () => ++steps && 10)
     loop.wake()
@@ -51,7 +48,7 @@ describe('a loop', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('lets a ring come before the time', async () => {
+  it('runs the next step early after a wake', async () => {
     const times: number[] = []
     const {clock, loop} = aLoop(async () => times.push(clock.monotonicMs()) && 1_000)
     loop.start()
@@ -63,24 +60,24 @@ describe('a loop', () => {
     await loop.stop()
   })
 
-  it('takes one more step for any number of rings during a step', async () => {
-    const {held, step} = heldStep()
+  it('runs one more step for any number of wakes during a step', async () => {
+    const {steps, step} = manualStep()
     const {clock, loop} = aLoop(step)
     loop.start()
     await clock.settle()
-    for (let ring = 0; ring < 5; ring += 1) loop.wake()
+    for (let wake = 0; wake < 5; wake += 1) loop.wake()
     await clock.advance(10_000)
-    assert.equal(held.length, 1, 'never two at once')
-    held[0]!.resolve(5_000)
+    assert.equal(steps.length, 1, 'two steps ran at once')
+    steps[0]!.resolve(5_000)
     await clock.settle()
-    assert.equal(held.length, 2)
-    held[1]!.resolve(5_000)
+    assert.equal(steps.length, 2)
+    steps[1]!.resolve(5_000)
     await clock.advance(4_999)
-    assert.equal(held.length, 2)
+    assert.equal(steps.length, 2)
     await loop.stop()
   })
 
-  it('never runs two steps when a step rings before its first wait', async () => {
+  it('never runs two steps at once when a step wakes the loop before its first wait', async () => {
     let running = 0
     let most = 0
     let steps = 0
@@ -96,11 +93,11 @@ describe('a loop', () => {
     loop.start()
     await clock.advance(100)
     assert.equal(most, 1)
-    assert.equal(steps, 2, 'and the ring is not lost')
+    assert.equal(steps, 2, 'the wake was lost')
     await loop.stop()
   })
 
-  it('waits in stop for a step that was stopped before its first wait', async () => {
+  it('stop waits for a step that stopped the loop before its first wait', async () => {
     let over = false
     let stopped: Promise<void> | null = null
     const {clock, loop} = aLoop(async () => {
@@ -117,7 +114,7 @@ describe('a loop', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('goes on after a step that throws before its first wait', async () => {
+  it('continues after a step that throws before its first wait', async () => {
     let steps = 0
     const {clock, loop, failures} = aLoop(() => {
       steps += 1
@@ -130,11 +127,11 @@ describe('a loop', () => {
     assert.equal(steps, 2)
     loop.wake()
     await clock.settle()
-    assert.equal(steps, 3, 'rings are heard again')
+    assert.equal(steps, 3, 'a wake after recovery has no effect')
     await loop.stop()
   })
 
-  it('backs off while steps fail, doubling up to five seconds, whatever rings', async () => {
+  it('doubles the delay up to 5 s while steps fail, despite wakes', async () => {
     const times: number[] = []
     const {clock, loop, failures} = aLoop(async () => {
       times.push(clock.monotonicMs())
@@ -151,7 +148,7 @@ describe('a loop', () => {
     await loop.stop()
   })
 
-  it('is back to normal after one good step', async () => {
+  it('resets the backoff after one successful step', async () => {
     let down = true
     const times: number[] = []
     const {clock, loop} = aLoop(async () => {
@@ -166,27 +163,27 @@ describe('a loop', () => {
     assert.deepEqual(times, [0, 100, 300, 700])
     loop.wake()
     await clock.settle()
-    assert.equal(times.length, 5, 'rings count again')
+    assert.equal(times.length, 5, 'a wake after recovery has no effect')
     await loop.stop()
   })
 
-  it('resolves stop only when the step under way has ended, every time it is asked', async () => {
-    const {held, step} = heldStep()
+  it('resolves every stop only after the running step has ended', async () => {
+    const {steps, step} = manualStep()
     const {clock, loop} = aLoop(step)
     loop.start()
     await clock.settle()
     let stops = 0
-    for (let asked = 0; asked < 3; asked += 1) void loop.stop().then(() => (stops += 1))
+    for (let call = 0; call < 3; call += 1) void loop.stop().then(() => (stops += 1))
     await clock.advance(1_000)
     assert.equal(stops, 0)
-    held[0]!.resolve(0)
+    steps[0]!.resolve(0)
     await clock.settle()
     assert.equal(stops, 3)
     await clock.advance(1_000)
-    assert.equal(held.length, 1)
+    assert.equal(steps.length, 1)
   })
 
-  it('is safe to stop before start', async () => {
+  it('can be stopped before start', async () => {
     const {clock, loop} = aLoop(async () => 1)
     await loop.stop()
     assert.equal(clock.waiting, 0)
@@ -194,7 +191,7 @@ describe('a loop', () => {
 })
 
 describe('start and stop of a loop at any point', () => {
-  it('never overlaps steps and never steps after a stop, over 300 random runs', async () => {
+  it('never overlaps steps and runs none after stop, over 300 random runs', async () => {
     const random = new SeededRandom(20_260_301)
     for (let run = 0; run < 300; run += 1) {
       let running = 0

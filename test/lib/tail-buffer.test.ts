@@ -1,10 +1,10 @@
-/** The tail of a stream: exactly the last bytes, at their true position, with memory bounded by the limit. */
+/** The tail buffer: exactly the last bytes, at their absolute position, with memory bounded by the limit. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
 import {TailBuffer} from '../../src/lib/tail-buffer.ts'
 
-/** Bytes whose value tells their absolute position, so that a shift or a mix shows. */
+/** Bytes whose value depends on their absolute position, to detect a shift or a mix. */
 function stretch(from: number, length: number): Uint8Array {
   return Uint8Array.from({length}, (_, index) => positioned(from + index))
 }
@@ -18,8 +18,8 @@ function assertStretch(taken: {offset: number; bytes: Uint8Array}, from: number,
   assert.deepEqual(taken.bytes, stretch(from, to - from))
 }
 
-describe('a tail', () => {
-  it('holds everything while it fits', () => {
+describe('a tail buffer', () => {
+  it('keeps every byte below the limit', () => {
     const tail = new TailBuffer(10)
     tail.push(stretch(0, 4))
     tail.push(stretch(4, 6))
@@ -30,20 +30,20 @@ describe('a tail', () => {
     assertStretch(tail.take(), 10, 10)
   })
 
-  it('lets go the oldest bytes, to the byte', () => {
+  it('drops exactly the oldest bytes above the limit', () => {
     const tail = new TailBuffer(10)
     for (let from = 0; from < 99; from += 3) tail.push(stretch(from, 3))
     assertStretch(tail.take(), 89, 99)
   })
 
-  it('cuts one chunk longer than the limit', () => {
+  it('keeps the end of a chunk longer than the limit', () => {
     const tail = new TailBuffer(10)
     tail.push(stretch(0, 1_000))
     assert.equal(tail.heldBytes, 10)
     assertStretch(tail.take(), 990, 1_000)
   })
 
-  it('knows positions over several takes', () => {
+  it('keeps absolute positions over several takes', () => {
     const tail = new TailBuffer(10)
     tail.push(stretch(0, 6))
     assertStretch(tail.take(), 0, 6)
@@ -53,7 +53,7 @@ describe('a tail', () => {
     assertStretch(tail.take(), 18, 28)
   })
 
-  it('takes back what could not be used, as far as it still counts', () => {
+  it('puts bytes back as far as the limit allows', () => {
     const tail = new TailBuffer(10)
     tail.push(stretch(0, 8))
     const {bytes} = tail.take()
@@ -62,7 +62,7 @@ describe('a tail', () => {
     assertStretch(tail.take(), 3, 13)
   })
 
-  it('drops what is given back when newer bytes fill it', () => {
+  it('drops bytes put back when newer bytes fill the buffer', () => {
     const tail = new TailBuffer(10)
     tail.push(stretch(0, 8))
     const {bytes} = tail.take()
@@ -71,7 +71,7 @@ describe('a tail', () => {
     assertStretch(tail.take(), 8, 18)
   })
 
-  it('keeps nothing with a limit of 0, and still counts', () => {
+  it('keeps no bytes with a limit of 0, but counts them', () => {
     const tail = new TailBuffer(0)
     tail.push(stretch(0, 5))
     tail.push(new Uint8Array())
@@ -80,7 +80,7 @@ describe('a tail', () => {
     assertStretch(tail.take(), 5, 5)
   })
 
-  it('does not pin large buffers, or keep a record per byte, for a command that writes byte by byte', () => {
+  it('costs bounded memory for a command that writes byte by byte from large buffers', () => {
     const tail = new TailBuffer(64 * 1024)
     const before = process.memoryUsage().arrayBuffers
     const pieces = 8_000
@@ -93,7 +93,7 @@ describe('a tail', () => {
     assert.equal(tail.take().bytes.length, pieces)
   })
 
-  it('equals the end of the whole stream for any pushes, takes and give-backs', () => {
+  it('equals the end of the stream for any sequence of push, take and unshift', () => {
     const step = fc.oneof(
       {weight: 4, arbitrary: fc.record({push: fc.nat({max: 70})})},
       {weight: 1, arbitrary: fc.record({take: fc.boolean()})},

@@ -27,7 +27,7 @@ export interface ScheduleContext {
 export const SCHEDULE_LENGTH_MAX = 256
 
 /** A scheduler's clock can promise a second. A shorter interval belongs in the job itself. */
-export const INTERVAL_MIN_MS = 1000
+const INTERVAL_MIN_MS = 1000
 
 /** Compiled schedules in the cache, about 1 KB each. Every launch pass uses the same ones. */
 const COMPILED_MAX = 20_000

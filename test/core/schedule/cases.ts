@@ -1,15 +1,15 @@
 /**
- * Schedules nobody picked: cron expressions made from parts whose meaning is known without any
- * parser. They come with that meaning, so that tests can say by other means what is to be planned.
+ * Random schedules: cron expressions composed from parts whose meaning is known without a parser. Each comes
+ * with its meaning, so that tests can compute the planned times independently.
  */
 import assert from 'node:assert/strict'
 import * as fc from 'fast-check'
 import {parseSchedule, type Schedule} from '../../../src/core/schedule/parse.ts'
 
-/** Where random runs begin; a failure prints what repeats it. */
+/** Seed of the random runs; a failure prints the path that repeats it. */
 export const SEED = 20260329
 
-/** One field: its text and the values it means; `wild` where it has `*` or a step. */
+/** One field: its text and its values; `wild` if it has `*` or a step. */
 export interface FieldCase {
   readonly text: string
   readonly values: ReadonlySet<number>
@@ -119,7 +119,7 @@ export const DAYS = fc
   }))
 export const EVERY_DAY = fc.constant({text: '* * *', isDay: () => true})
 
-/** Windows end just after the transition named, so that most runs see one. */
+/** Windows end just after the named transition, so that most runs contain one. */
 export const PLACES: readonly (readonly [zone: string, transition: string])[] = [
   ['UTC', '2026-03-29T01:00:00Z'],
   ['Europe/Berlin', '2026-03-29T01:00:00Z'],
@@ -149,7 +149,7 @@ export function cronCase(zone: string, days: fc.Arbitrary<DayCase>, grain: 'seco
       const text = `${second.text} ${minute.text} ${hour.text} ${day.text}`
       const parsed = parseSchedule(text, {timezone: zone, name: 'any', anchorAt: 0})
       if (!parsed.ok) {
-        assert.match(parsed.problem, /never matches/, 'nothing else can be wrong with it')
+        assert.match(parsed.problem, /never matches/, 'the expression has another error')
         return null
       }
       const {schedule} = parsed

@@ -27,9 +27,9 @@ function rowsWith(columns: readonly string[]): Record<string, string>[] {
   return rows
 }
 
-test('every table of planned times', async (group) => {
+test('every documented planned time is correct', async (group) => {
   const rows = rowsWith(['Schedule', 'After', 'Planned times'])
-  assert.ok(rows.length >= 20, 'the page has examples')
+  assert.ok(rows.length >= 20, 'the page has too few examples')
   for (const row of rows) {
     const text = row['Schedule']!
     await group.test(`${text} after ${row['After']}`, () => {
@@ -51,7 +51,7 @@ test('every table of planned times', async (group) => {
   }
 })
 
-test('every descriptor means what its row says', () => {
+test('every descriptor equals its documented expression', () => {
   const rows = rowsWith(['Descriptor', 'Same as'])
   const context = {timezone: 'Europe/Berlin', name: 'a', anchorAt: 0}
   const instant = Date.UTC(2026, 2, 29, 0, 30)

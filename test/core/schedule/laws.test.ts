@@ -1,6 +1,6 @@
 /**
- * Laws every schedule keeps, on schedules and times nobody picked: next, previous and count agree,
- * time moves forward, and a restart changes nothing. A failure prints the seed and the path.
+ * Laws of every schedule, on random schedules and times: next, previous and count agree, time moves
+ * forward, and a restart changes nothing. A failure prints the seed and the path.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
@@ -19,21 +19,21 @@ const ANY_ZONE = fc.constantFrom(
 const ANY_CRON = ANY_ZONE.chain((zone) => cronCase(zone, DAYS, 'second'))
 const ANY_INSTANT = fc.integer({min: Date.UTC(1850, 0, 1), max: Date.UTC(2400, 0, 1)})
 
-test('next and previous undo each other, and next moves forward', () => {
+test('next and previous are inverse, and next moves forward', () => {
   const property = fc.property(ANY_CRON, ANY_INSTANT, ({schedule}, instant) => {
     const next = schedule.next(instant)
-    assert.ok(next !== null && next > instant, 'a schedule that is accepted goes on')
+    assert.ok(next !== null && next > instant, 'an accepted schedule has no next time')
     assert.ok(next % SECOND_MS === 0)
     assert.equal(schedule.previous(next + 1), next)
     assert.equal(schedule.next(next - 1), next)
-    assert.equal(schedule.count(instant + 1, next), 0, 'nothing in between')
+    assert.equal(schedule.count(instant + 1, next), 0, 'next skipped a planned time')
     const previous = schedule.previous(next)
     assert.ok(previous === null || (previous <= instant && schedule.next(previous) === next))
   })
   fc.assert(property, {seed: SEED, numRuns: 500})
 })
 
-test('count is what enumerating gives, and adds up', () => {
+test('count equals enumeration and is additive', () => {
   const length = fc.integer({min: 0, max: 400 * DAY_MS})
   const property = fc.property(ANY_CRON, ANY_INSTANT, length, ({schedule}, from, lengthMs) => {
     const planned = enumerate(schedule, from, from + lengthMs, 2000)
@@ -46,7 +46,7 @@ test('count is what enumerating gives, and adds up', () => {
   fc.assert(property, {seed: SEED, numRuns: 150})
 })
 
-test('every: the same laws, and never before the anchor', () => {
+test('@every keeps the same laws and never fires before its anchor', () => {
   const interval = fc.integer({min: 1000, max: 10 * DAY_MS})
   const property = fc.property(
     interval,
@@ -70,9 +70,9 @@ test('every: the same laws, and never before the anchor', () => {
   fc.assert(property, {seed: SEED, numRuns: 300})
 })
 
-test('a fresh parse gives the same answers', () => {
+test('a new parse gives the same planned times', () => {
   const property = fc.property(ANY_CRON, ANY_INSTANT, ({text, zone, schedule}, instant) => {
-    // Other blanks make another text, which is compiled anew.
+    // Different blanks make a different text, which is not in the cache.
     const fresh = parseSchedule(`  ${text.replace(' ', '   ')} `, {
       timezone: zone,
       name: 'b',

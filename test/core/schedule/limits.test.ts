@@ -1,7 +1,6 @@
 /**
- * The edges of time, and the cost of long spans: answers at the first and last year, at infinities
- * and between whole seconds, counts that no enumeration could reach in time, and the memory of
- * compiled schedules, which is bounded.
+ * Limits of schedules: the first and last year, infinities and fractions of seconds, counts too large to
+ * enumerate, and the bounded cache of compiled schedules.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
@@ -41,7 +40,7 @@ test('planned times lie in the years 1 to 9999', () => {
   assert.ok(daily.previous(Infinity) !== null && daily.next(-Infinity) !== null)
 })
 
-test('an interval ends with year 9999 too, and never reaches before its anchor', () => {
+test('an interval ends with year 9999 and has no planned time before its anchor', () => {
   const anchorAt = at('2026-01-01T00:00:00Z')
   const hourly = schedule('@every 1h', 'UTC', 'a', anchorAt)
   assert.equal(hourly.next(-Infinity), anchorAt)
@@ -51,7 +50,7 @@ test('an interval ends with year 9999 too, and never reaches before its anchor',
   assert.equal(hourly.count(-Infinity, anchorAt + 1), 1)
 })
 
-test('manual and past instants', () => {
+test('@manually has no planned times and @at has one', () => {
   const manual = schedule('@manually')
   assert.deepEqual([manual.kind, manual.next(0), manual.previous(0)], ['manual', null, null])
   assert.equal(manual.count(-Infinity, Infinity), 0)
@@ -65,7 +64,7 @@ test('manual and past instants', () => {
   assert.deepEqual([once.count(planned, planned + 1), once.count(planned + 1, planned + 2)], [1, 0])
 })
 
-test('between whole seconds', () => {
+test('instants between whole seconds are compared exactly', () => {
   const everySecond = schedule('* * * * * *')
   assert.deepEqual([everySecond.next(1500), everySecond.previous(1500)], [2000, 1000])
   assert.deepEqual([everySecond.next(999.5), everySecond.previous(1000.5)], [1000, 1000])
@@ -73,7 +72,7 @@ test('between whole seconds', () => {
   assert.deepEqual([everySecond.count(1, 1000), everySecond.count(1, 1001)], [0, 1])
 })
 
-test('counting ten years of seconds costs no walk through them', {timeout: 2000}, () => {
+test('counting ten years of seconds does not enumerate them', {timeout: 2000}, () => {
   const from = at('2026-01-01T00:00:00Z')
   const until = at('2036-01-01T00:00:00Z')
   const days = (until - from) / 1000 / DAY_S
@@ -85,7 +84,7 @@ test('counting ten years of seconds costs no walk through them', {timeout: 2000}
   assert.equal(weekdays.count(from, until), 2608 * 9 * 12)
 })
 
-test('a sparse schedule is found at once, however far', {timeout: 2000}, () => {
+test('the next time of a sparse schedule is found fast at any distance', {timeout: 2000}, () => {
   const sparse = schedule('0 0 0 * 2 FRI#5', BERLIN)
   for (let round = 0; round < 10_000; round += 1) {
     assert.equal(shown(sparse.next(at('2064-03-01T00:00:00Z') + round)), '2092-02-28T23:00:00.000Z')
@@ -96,7 +95,7 @@ test('a sparse schedule is found at once, however far', {timeout: 2000}, () => {
   }
 })
 
-test('a text seen before is not compiled again, and each name has its own ~', () => {
+test('a cached text is not compiled again, and each name has its own ~', () => {
   assert.equal(schedule('0 1 2 * * *'), schedule('0 1 2 * * *', 'UTC', 'other', 5))
   assert.notEqual(schedule('0 1 2 * * *'), schedule('0 1 2 * * *', BERLIN))
   assert.equal(schedule('0 ~ * * * *', 'UTC', 'ab'), schedule('0 ~ * * * *', 'UTC', 'ba'))
@@ -106,11 +105,11 @@ test('a text seen before is not compiled again, and each name has its own ~', ()
   assert.equal(schedule('@every 1h', 'UTC', 'a', 7).next(0), 7)
 })
 
-test('the memory is bounded, and keeps what was used last', () => {
+test('the cache is bounded and keeps the entries used last', () => {
   const cache = new BoundedCache<number>(100)
   for (let entry = 0; entry < 1000; entry += 1) {
     cache.set(`key ${entry}`, entry)
-    assert.equal(cache.get('key 0'), 0, 'asked for all the time')
+    assert.equal(cache.get('key 0'), 0, 'an entry in use was dropped')
     assert.ok(cache.size <= 100)
   }
   for (let entry = 960; entry < 1000; entry += 1) assert.equal(cache.get(`key ${entry}`), entry)

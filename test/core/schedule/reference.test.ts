@@ -1,6 +1,6 @@
 /**
- * Cron in zones against a slow reference: every second or minute of a window around a transition is
- * put to Temporal and the written rule. A failure prints the seed and the path to repeat it.
+ * Cron in zones against a slow reference: Temporal and the written rule decide every second or minute of a
+ * window around a transition. A failure prints the seed and the path that repeat it.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
@@ -12,10 +12,7 @@ const SECOND_MS = 1000
 const MINUTE_MS = 60_000
 const HOUR_MS = 3_600_000
 
-/**
- * The planned times in [from, until) by the written rule, one instant or wall reading after the
- * other.
- */
+/** The planned times in [from, until) by the written rule, one instant or wall time at a time. */
 function reference(example: CronCase, from: number, until: number, grainMs: number): number[] {
   const matches = (wall: Temporal.PlainDateTime) =>
     example.seconds.values.has(wall.second) &&
@@ -36,10 +33,7 @@ function reference(example: CronCase, from: number, until: number, grainMs: numb
   return [...found].toSorted((one, other) => one - other)
 }
 
-/**
- * Every wall reading the fields name, from two days before the window (a gap may be a day long) to
- * one day after it.
- */
+/** Matching wall times from two days before the window (a gap may last a day) to one day after it. */
 function* wallsNear(example: CronCase, from: number, until: number) {
   let date = zonedAt(from, example.zone).toPlainDate().subtract({days: 2})
   const last = zonedAt(until, example.zone).toPlainDate().add({days: 1})
@@ -55,7 +49,7 @@ function* wallsNear(example: CronCase, from: number, until: number) {
   }
 }
 
-/** The first pass of a reading that exists; else the first instant after the gap it lies in. */
+/** The first pass of an existing wall time, else the first instant after its gap. */
 function firstInstantOf(wall: Temporal.PlainDateTime, zone: string): number {
   const earlier = wall.toZonedDateTime(zone, {disambiguation: 'earlier'})
   if (earlier.toPlainDateTime().equals(wall)) return earlier.epochMilliseconds
@@ -92,10 +86,10 @@ function checkAgainstReference(grain: 'second' | 'minute', lengthMs: number, run
   }
 }
 
-test('second by second near transitions, it is what the rule says', () => {
+test('every second near a transition follows the rule', () => {
   checkAgainstReference('second', HOUR_MS / 4, 10)
 })
 
-test('minute by minute for a day and a half, it is what the rule says', () => {
+test('every minute of a day and a half around a transition follows the rule', () => {
   checkAgainstReference('minute', 36 * HOUR_MS, 12)
 })

@@ -1,7 +1,6 @@
 /**
- * What is not a schedule, as a table: `schedule | what the refusal says`. A refusal is one sentence
- * that names the field and the fix, so each line holds fragments (separated by `…`) that must stand
- * in it in that order.
+ * Invalid schedules as a table: `schedule | error`. An error is one sentence that names the field and the
+ * fix. Each line has fragments of it, separated by `…`, in their order.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
@@ -12,14 +11,14 @@ const CONTEXT = {timezone: 'UTC', name: 'backup', anchorAt: 0}
 function check(row: string): void {
   const [schedule, fragments] = row.split(' | ').map((part) => part.trim()) as [string, string]
   const parsed = parseSchedule(schedule, CONTEXT)
-  assert.ok(!parsed.ok, 'refused')
+  assert.ok(!parsed.ok, 'the schedule was accepted')
   let from = 0
   for (const fragment of fragments.split('…')) {
     const at = parsed.problem.indexOf(fragment.trim(), from)
     assert.ok(at >= 0, `"${fragment.trim()}" in: ${parsed.problem}`)
     from = at + fragment.trim().length
   }
-  assert.doesNotMatch(parsed.problem, /\n|\.$/, 'one sentence, for the caller to place')
+  assert.doesNotMatch(parsed.problem, /\n|\.$/, 'the error is not one clause')
 }
 
 const TABLE: Readonly<Record<string, string>> = {
@@ -155,14 +154,14 @@ for (const [title, rows] of Object.entries(TABLE)) {
   })
 }
 
-test('an empty schedule', () => {
+test('an empty schedule is rejected', () => {
   for (const text of ['', '   ', '\n']) {
     const parsed = parseSchedule(text, CONTEXT)
     assert.match(parsed.ok ? '' : parsed.problem, /^the schedule is empty: write /)
   }
 })
 
-test('too long, however cheap it would be', () => {
+test('a schedule longer than the limit is rejected', () => {
   const text = '0 0 0 * * 1' + ',1'.repeat(SCHEDULE_LENGTH_MAX)
   const parsed = parseSchedule(text, CONTEXT)
   assert.match(parsed.ok ? '' : parsed.problem, /characters long: use at most 256$/)
@@ -170,7 +169,7 @@ test('too long, however cheap it would be', () => {
   assert.ok(parseSchedule(atLimit, CONTEXT).ok)
 })
 
-test('an unknown zone of the job, also where the zone has no effect, and after the text was seen', () => {
+test('an unknown zone is rejected, also without effect on the schedule and for a cached text', () => {
   for (const text of ['0 0 0 * * *', '@every 1h', '@manually']) {
     assert.ok(parseSchedule(text, CONTEXT).ok)
     const parsed = parseSchedule(text, {...CONTEXT, timezone: '+02:00'})
@@ -183,7 +182,7 @@ test('an unknown zone of the job, also where the zone has no effect, and after t
   assert.ok(!parseSchedule('* * * * *', {...CONTEXT, timezone: 'UTC 0'}).ok)
 })
 
-test('control characters come back escaped', () => {
+test('errors escape control characters', () => {
   const parsed = parseSchedule('0 \u001b[31m * * * *', CONTEXT)
   assert.match(parsed.ok ? '' : parsed.problem, /"\\u001b\[31m"/)
 })

@@ -1,7 +1,6 @@
 /**
- * The schedule rules as a table: one line a rule. `schedule | zone | after → planned times that
- * follow`, all in the wall clock of the zone. `end` = nothing follows. Every line is also checked
- * backwards and counted.
+ * The schedule rules as a table, one rule a line: `schedule | zone | after → planned times`, all in the
+ * wall clock of the zone. `end` = no further planned time. Every line is also checked backwards and counted.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
@@ -34,14 +33,14 @@ function check(row: string): void {
   }
   assert.deepEqual(shown, wanted)
   for (const [index, at] of planned.entries()) {
-    assert.equal(parsed.schedule.previous(at + 1), at, 'the last before just after it is itself')
+    assert.equal(parsed.schedule.previous(at + 1), at, 'previous finds another time')
     if (index > 0) assert.equal(parsed.schedule.previous(at), planned[index - 1], 'backwards')
     assert.equal(parsed.schedule.count(start + 1, at), index, 'counted up to it')
     assert.equal(parsed.schedule.count(start + 1, at + 1), index + 1, 'counted with it')
   }
 }
 
-/** A time without a date is on the day of the one before it; a date without a time is its midnight. */
+/** A time without a date is on the day of the previous one; a date without a time is its midnight. */
 function withDates(after: string, times: readonly string[]): string[] {
   let date = after.split('T')[0]!
   return times.map((time) => {
@@ -60,7 +59,7 @@ function instantOf(text: string, zone: string): number {
   return instant.epochMilliseconds
 }
 
-/** As precise as the expectation is written: with an offset or seconds only where it has them. */
+/** With the precision of the expected text: an offset or seconds only where it has them. */
 function wallOf(instant: number, zone: string, like: string): string {
   const zoned = Temporal.Instant.fromEpochMilliseconds(instant).toZonedDateTimeISO(zone)
   const precise = /\./.test(like) ? 'millisecond' : /T..:..:/.test(like) ? 'second' : 'minute'
@@ -219,7 +218,7 @@ const TABLE: Readonly<Record<string, string>> = {
     0 ~/15 * * * *        | UTC | 2026-01-01T00:00 → T00:30 T00:45 T01:30
     0 5,~ * * * *         | UTC | 2026-01-01T00:00 → T00:05 T00:30`,
 
-  'spring, fixed hour: a time that does not exist fires right after the gap': `
+  'spring, fixed hour: a wall time in the gap fires right after the gap': `
     0 30 2 * * * | Europe/Berlin | 2026-03-28 → T02:30+01:00 2026-03-29T03:00+02:00 2026-03-30T02:30+02:00
     0 0 2 * * *           | Europe/Berlin | 2026-03-28T12:00 → 2026-03-29T03:00+02:00 2026-03-30T02:00+02:00
     59 59 1 * * * | Europe/Berlin | 2026-03-28T12:00 → 2026-03-29T01:59:59+01:00 2026-03-30T01:59:59+02:00
@@ -252,7 +251,7 @@ const TABLE: Readonly<Record<string, string>> = {
     0 */10 * * * *        | Australia/Lord_Howe | 2026-10-04T01:45 → T01:50+10:30 T02:30+11:00 T02:40+11:00
     0 0 */6 * * *         | America/Santiago | 2026-09-05T17:00 → T18:00-04:00 2026-09-06T06:00-03:00`,
 
-  'autumn, fixed hour: a time that exists twice fires on the first pass': `
+  'autumn, fixed hour: a repeated wall time fires in the first pass': `
     0 30 2 * * *          | Europe/Berlin | 2026-10-24T12:00 → 2026-10-25T02:30+02:00 2026-10-26T02:30+01:00
     0 0 2 * * *           | Europe/Berlin | 2026-10-24T12:00 → 2026-10-25T02:00+02:00 2026-10-26T02:00+01:00
     0 0 3 * * *           | Europe/Berlin | 2026-10-24T12:00 → 2026-10-25T03:00+01:00 2026-10-26T03:00+01:00

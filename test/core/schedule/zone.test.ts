@@ -1,7 +1,4 @@
-/**
- * Zones: which names are known, and that the table of stretches says what Temporal says, at every
- * border.
- */
+/** Zones: which names are known, and a table of stretches that equals Temporal at every border. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {findZone, isKnownZone} from '../../../src/core/schedule/zone.ts'
@@ -15,7 +12,7 @@ test('IANA names are known, in any case', () => {
   }
 })
 
-test('offsets, ISO texts, inventions and odd shapes are not zones', () => {
+test('offsets, ISO texts and unknown names are not zones', () => {
   const names = ['', ' ', '+02:00', '-05', 'Z', 'UTC+2', 'Local', 'Mars/Olympus', 'Europe/Berlin ']
   const shapes = [
     'Europe/',
@@ -28,7 +25,7 @@ test('offsets, ISO texts, inventions and odd shapes are not zones', () => {
   for (const name of [...names, ...shapes]) assert.ok(!isKnownZone(name), JSON.stringify(name))
 })
 
-test('all spellings of a name are one zone', () => {
+test('all spellings of a name share one zone', () => {
   assert.equal(findZone('europe/berlin'), findZone('Europe/Berlin'))
   assert.equal(findZone('EUROPE/BERLIN')?.name, 'Europe/Berlin')
   assert.equal(findZone('Nowhere/Land'), null)
@@ -42,7 +39,7 @@ const ZONES = [
   'Asia/Tehran',
 ]
 
-test('stretches join without holes, and each has the offset Temporal gives', () => {
+test('stretches have no gaps, and each has the offset of Temporal', () => {
   for (const name of [...ZONES, 'UTC', 'America/Santiago', 'Asia/Kathmandu']) {
     const zone = findZone(name)!
     let instant = Date.UTC(1840, 0, 1)
@@ -58,17 +55,17 @@ test('stretches join without holes, and each has the offset Temporal gives', () 
   }
 })
 
-test('where a stretch begins, it is known how far the wall clock had come', () => {
+test('a stretch knows the wall time reached before it', () => {
   const berlin = findZone('Europe/Berlin')!
   const spring = berlin.stretchAt(Date.UTC(2026, 2, 29, 1))
   assert.equal(spring.from, Date.UTC(2026, 2, 29, 1))
-  assert.equal(spring.reachedWall, Date.UTC(2026, 2, 29, 2), 'two to three does not exist')
+  assert.equal(spring.reachedWall, Date.UTC(2026, 2, 29, 2), '02:00 to 03:00 must be a gap')
   const autumn = berlin.stretchAt(Date.UTC(2026, 9, 25, 1))
   assert.equal(autumn.from + autumn.offsetMs, Date.UTC(2026, 9, 25, 2))
-  assert.equal(autumn.reachedWall, Date.UTC(2026, 9, 25, 3), 'two to three exists again')
+  assert.equal(autumn.reachedWall, Date.UTC(2026, 9, 25, 3), '02:00 to 03:00 must be repeated')
 })
 
-test('away from transitions no wall is missing or repeated', () => {
+test('no wall time is missing or repeated away from transitions', () => {
   const utc = findZone('UTC')!
   for (let year = 1; year < 9999; year += 7) {
     const stretch = utc.stretchAt(Date.parse(`${String(year).padStart(4, '0')}-07-01T00:00:00Z`))
