@@ -1,13 +1,13 @@
 /**
- * The house in order: floors, circles, sizes, banned calls, dead files, leftovers. The rules stand in
- * `tidy/`, and are themselves tried on small planted violations, since a rule that finds nothing may be a
- * rule that looks at nothing.
+ * Rules for the whole tree: floors, cycles, sizes, banned calls, dead files, leftovers, plain language. The
+ * rules are in `tidy/`; `planted.test.ts` proves that each of them finds a planted violation.
  */
 import assert from 'node:assert/strict'
 import {join} from 'node:path'
 import {test} from 'node:test'
 import {checkBanned, checkSleeps} from './tidy/banned.ts'
 import {checkCycles, checkDead, checkFloors, checkTargets} from './tidy/floors.ts'
+import {checkPages, checkProse, readPages} from './tidy/prose.ts'
 import {
   checkBarrels,
   checkCasts,
@@ -29,7 +29,7 @@ const program = [...under('src'), ...under('bin')]
 const tests = under('test')
 const tools = [...under('scripts'), ...under('tools')]
 
-/** Started as processes, threads or pages of their own, not imported. */
+/** Entry points of processes, threads and pages. */
 const STARTED = [
   'src/main.ts',
   'src/executors/process/helper/main.ts',
@@ -38,32 +38,32 @@ const STARTED = [
   'bin/belfry.js',
 ]
 
-/** Where real time, dice and processes live, and what of them. */
+/** Files that may use real time, random numbers and the process, and which names. */
 const REAL_WORLD: readonly (readonly [place: RegExp, what: RegExp])[] = [
   [/^src\/(platform|telemetry)\//, /./],
   [/^src\/main\.ts$/, /^process\./],
   [/^bin\//, /^process\./],
-  // The executors are given the environment here, which they hand on in part.
+  // Passes the environment to the executors, which hand a part of it to commands.
   [/^src\/app\/server\.ts$/, /^process\.env$/],
-  // A process of its own, which the simulator replaces as a whole.
+  // A separate process; tests of the main process replace it as a whole.
   [/^src\/executors\/process\/helper\//, /./],
-  // Only to find ps(1) where there is no /proc.
+  // Finds ps(1) through PATH on systems without /proc.
   [/^src\/executors\/process\/process-table\.ts$/, /^process\.env$/],
-  // Runs in a browser.
+  // Runs in the browser.
   [/^src\/http\/ui\/page\.js$/, /./],
 ]
 
-/** Tables of cases are long, and read row by row. */
+/** Tests hold long tables of cases. */
 const TEST_LINES_MAX = 600
 
-/** Files that may be longer than the rest, and why. */
+/** Files over the limit, each with its reason. */
 const LONGER: Readonly<Record<string, string>> = {}
 
 function none(found: readonly Finding[]): void {
   if (found.length > 0) assert.fail(`\n${found.join('\n')}`)
 }
 
-test('every file is looked at', () => {
+test('the checks read the files they should', () => {
   for (const path of [...STARTED, 'test/tidy.test.ts', 'scripts/check.ts'])
     assert.ok(
       all.some((source) => source.path === path),
@@ -71,12 +71,12 @@ test('every file is looked at', () => {
     )
 })
 
-test('imports lead to files that are there', () => none(checkTargets(all)))
+test('imports resolve to existing files', () => none(checkTargets(all)))
 test('imports go down the floors', () => none(checkFloors(under('src'))))
-test('imports make no circle', () => none(checkCycles(all)))
-test('every file of the program is reached by what is started', () =>
+test('imports form no cycle', () => none(checkCycles(all)))
+test('every source file is reachable from an entry point', () =>
   none(checkDead(program, [...STARTED, ...tools.map(({path}) => path)])))
-test('every file of the tests is reached by a test', () => {
+test('every test file is reachable from a test', () => {
   const entries = tests.filter(({path}) => !path.startsWith('test/support/'))
   none(
     checkDead(
@@ -85,14 +85,15 @@ test('every file of the tests is reached by a test', () => {
     ),
   )
 })
-test('time, dice and processes come through ports', () => none(checkBanned(program, REAL_WORLD)))
+test('clock, random numbers and process access go through ports', () =>
+  none(checkBanned(program, REAL_WORLD)))
 test('tests do not sleep', () =>
   none(checkSleeps(tests.filter(({path}) => path.endsWith('.test.ts')))))
-test('every test runs', () => none(checkSwitchedOff(tests)))
-test('names say something', () => none(checkNames(all)))
-test('nothing is handed on by a barrel', () => none(checkBarrels(all)))
-test('files open by saying what they are', () => none(checkOpenings(program)))
-test('files, functions and lines of the program are of a size', () =>
+test('no test is skipped', () => none(checkSwitchedOff(tests)))
+test('file and class names have a meaning', () => none(checkNames(all)))
+test('no file only re-exports', () => none(checkBarrels(all)))
+test('source files open with a header comment', () => none(checkOpenings(program)))
+test('source files, functions and lines are within limits', () =>
   none(
     checkSizes(
       [...program, ...tools],
@@ -100,12 +101,18 @@ test('files, functions and lines of the program are of a size', () =>
       LONGER,
     ),
   ))
-test('lines and files of the tests are of a size', () =>
+test('test files and lines are within limits', () =>
   none(checkSizes(tests, {fileLines: TEST_LINES_MAX, functionLines: Infinity}, LONGER)))
-test('nothing is left half done', () => {
-  // These name the marks they look for.
+test('no leftover markers of unfinished work', () => {
+  // The rules themselves name the markers.
   const looking = /^test\/tidy(\/|\.)/
   none(checkMarkers(all.filter(({path}) => !looking.test(path))))
 })
-test('what silences the compiler says why', () => none(checkCasts([...program, ...tools])))
-test('no error vanishes', () => none(checkErrors([...program, ...tools])))
+test('double casts carry a reason', () => none(checkCasts([...program, ...tools])))
+test('no error is swallowed', () => none(checkErrors([...program, ...tools])))
+
+// These pages and files name the words they look for, or are not ours to word.
+const QUOTES_WORDS = /^test\/tidy\/(prose|planted)/
+test('comments, errors and test titles use plain words', () =>
+  none(checkProse(all.filter(({path}) => !QUOTES_WORDS.test(path)))))
+test('pages use plain words', async () => none(checkPages(await readPages(ROOT))))

@@ -1,9 +1,14 @@
 /** What has happened: executions, launches, statistics, and the reset of a job's history. */
-import {parseExecutionId, type ExecutionRecord} from '../core/execution.ts'
+import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
+import type {LaunchDecision} from '../core/launch-record.ts'
 import {DomainError} from '../core/errors.ts'
-import type {DayStatistics, ExecutionQuery, ExecutionView} from '../ports/history-store.ts'
+import type {
+  DayStatistics,
+  ExecutionQuery,
+  ExecutionView,
+  LaunchView,
+} from '../ports/history-store.ts'
 import type {Page, Slice} from '../ports/page.ts'
 import {KEPT_OUTPUT_BYTES, LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
 import {executionUnknown, jobUnknown, known} from './jobs.ts'
@@ -15,11 +20,6 @@ const ANSWER_OUTPUT_BYTES_MAX = 32 * 1024 * 1024
 /** `outputBytes` `null` = the caller did not say. */
 export type ExecutionsCall = Omit<ExecutionQuery, 'outputBytes'> & {
   readonly outputBytes: number | null
-}
-
-export interface LaunchWithExecutions {
-  readonly launch: LaunchRecord
-  readonly executions: readonly ExecutionRecord[]
 }
 
 export function createHistory(store: StoreWithDeadlines) {
@@ -64,19 +64,14 @@ export function createLaunches(store: StoreWithDeadlines) {
   async function launches(
     name: string,
     query: Slice & {readonly decision: LaunchDecision | null},
-  ): Promise<Page<LaunchWithExecutions>> {
+  ): Promise<Page<LaunchView>> {
     const page = await store.launches(name, query)
     if (page === null) throw jobUnknown(name)
-    const rows: LaunchWithExecutions[] = []
-    for (const launch of page.rows) {
-      const found = launch.decision === 'launched' ? await store.launch(name, launch.group) : null
-      rows.push(found ?? {launch, executions: []})
-    }
-    return {total: page.total, rows}
+    return page
   }
 
   /** Throws `job_unknown`, `launch_unknown`. */
-  async function launch(name: string, groupText: string): Promise<LaunchWithExecutions> {
+  async function launch(name: string, groupText: string): Promise<LaunchView> {
     const group = /^[1-9]\d{0,15}$/.test(groupText) ? Number(groupText) : NaN
     const found = Number.isSafeInteger(group) ? await store.launch(name, group) : null
     if (found !== null) return found

@@ -11,6 +11,11 @@ export interface ExecutionView extends ExecutionRecord {
   readonly outputTruncated: boolean
 }
 
+/** A launch with its executions, by attempt and node; empty unless the decision is `launched`. */
+export interface LaunchView extends LaunchRecord {
+  readonly executions: readonly ExecutionRecord[]
+}
+
 export type ExecutionSort = 'id' | 'started_at' | 'finished_at' | 'attempt'
 
 export interface ExecutionQuery extends Slice {
@@ -58,14 +63,9 @@ export interface HistoryStore {
   launches(
     name: string,
     query: Slice & {readonly decision: LaunchDecision | null},
-  ): Promise<Page<LaunchRecord> | null>
-  launch(
-    name: string,
-    group: number,
-  ): Promise<{
-    readonly launch: LaunchRecord
-    readonly executions: readonly ExecutionRecord[]
-  } | null>
+  ): Promise<Page<LaunchView> | null>
+  /** `null` = no such job, or no such launch of it. */
+  launch(name: string, group: number): Promise<LaunchView | null>
   /** One row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Counts for metrics and the status page. Cheap. */

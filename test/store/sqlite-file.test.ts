@@ -253,7 +253,7 @@ describe('images', () => {
     const source = folder(context)
     await (await open(source)).store.close()
     const image = join(source, 'belfry.sqlite')
-    assert.match(restore(join(source, 'nothing'), folder(context)), /There is no image/)
+    assert.match(restore(join(source, 'nothing'), folder(context)), /There is no backup/)
     assert.match(restore(image, source), /is not empty/)
     const text = join(folder(context), 'text')
     writeFileSync(text, 'this is not a database, whatever its name may say about it')

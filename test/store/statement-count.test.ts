@@ -5,7 +5,11 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {JobSpec} from '../../src/core/job.ts'
+import type {RequestDecision} from '../../src/core/launch-record.ts'
 import {claim} from '../../src/store/sql/claims.ts'
+import {launches} from '../../src/store/sql/history.ts'
+import {applyLaunches, requestRun} from '../../src/store/sql/launches.ts'
+import {acquireLease} from '../../src/store/sql/lease.ts'
 import {beat, join} from '../../src/store/sql/members.ts'
 import {MIGRATIONS} from '../../src/store/sql/migrations.ts'
 import {DEFAULT_LIMITS, type Query, type Transaction} from '../../src/store/sql/query.ts'
@@ -73,4 +77,28 @@ test('of two heartbeats of one node each has a statement, so that the last one s
   const both = [{...life, status: 'alive'} as const, {...life, status: 'leaving'} as const]
   const joining = (tx: Transaction) => join(tx, {member: aMember('n1')}, 10_000)
   assert.equal(statements([joining, (tx) => beat(tx, both)])[1], 2)
+})
+
+/** Stores `count` launches of job `job-0`, each with one execution. */
+function* launchOften(tx: Transaction, count: number): Query<void> {
+  const lease = yield* acquireLease(tx, {holder: 'h', nodeId: 'n1', ttlMs: 6_000})
+  const requests: RequestDecision[] = []
+  while (requests.length < count) {
+    const accepted = yield* requestRun(tx, {name: 'job-0', forced: true, idempotency: null})
+    assert(accepted.kind === 'accepted')
+    const targets = [{nodeId: 'n1', nodeName: 'n1'}]
+    requests.push({group: accepted.group, kind: 'launch', targets, forbid: false})
+  }
+  yield* applyLaunches(tx, {term: lease!.term, dues: [], requests})
+}
+
+test('a page of thirty launches takes as many statements as a page of one', () => {
+  const counted = (count: number) =>
+    statements([
+      (tx) => restore(tx, [{spec: aSpec('job-0'), counters: COUNTERS}], {disabled: false}),
+      (tx) => launchOften(tx, count),
+      (tx) => launches(tx, 'job-0', {start: 0, end: count, decision: null}),
+    ])[2]
+  assert.equal(counted(30), counted(1))
+  assert.equal(counted(30), 4)
 })

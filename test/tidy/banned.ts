@@ -1,11 +1,11 @@
-/** Calls that only a few places may make, each with what to do instead. */
+/** Banned calls: clocks, timers, random numbers and the process belong to a few files. Each message names the replacement. */
 import {dotted, finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
 const CLOCK = 'take a Clock (src/ports/runtime.ts) as an argument'
-const DICE = 'take a Random (src/ports/runtime.ts) as an argument'
+const RANDOM = 'take a Random (src/ports/runtime.ts) as an argument'
 const ENTRY = 'read it in src/main.ts and take it as an argument'
 
-/** Names that may not be called or read, and what stands in for them. */
+/** Banned names, and their replacement. */
 const BANNED: Readonly<Record<string, string>> = {
   'Date.now': `${CLOCK}: now()`,
   'performance.now': `${CLOCK}: monotonicMs()`,
@@ -15,28 +15,28 @@ const BANNED: Readonly<Record<string, string>> = {
   setInterval: `${CLOCK}: after()`,
   setImmediate: `${CLOCK}: after(0, …)`,
   'AbortSignal.timeout': `${CLOCK}: after(), and abort`,
-  'Math.random': `${DICE}: dice()`,
-  'crypto.randomUUID': `${DICE}: id()`,
-  'crypto.getRandomValues': `${DICE}: id()`,
+  'Math.random': `${RANDOM}: fraction()`,
+  'crypto.randomUUID': `${RANDOM}: id()`,
+  'crypto.getRandomValues': `${RANDOM}: id()`,
   'process.env': ENTRY,
   'process.argv': ENTRY,
   'process.exit': 'return, or throw, and let src/main.ts decide',
 }
 
-/** Names of Node's modules that may not be imported. */
+/** Banned imports by Node module. */
 const BANNED_IMPORTS: Readonly<
   Record<string, readonly (readonly [name: RegExp, instead: string])[]>
 > = {
-  crypto: [[/^(random|getRandomValues)/, `${DICE}: id()`]],
+  crypto: [[/^(random|getRandomValues)/, `${RANDOM}: id()`]],
   timers: [[/^set/, `${CLOCK}: after()`]],
   'timers/promises': [[/./, `${CLOCK}: after()`]],
   perf_hooks: [[/^performance$/, `${CLOCK}: monotonicMs()`]],
 }
 
-/** Paths that may use names: pairs of patterns. */
+/** Exceptions: files whose path matches `place` may use names that match `what`. */
 export type Allowed = readonly (readonly [place: RegExp, what: RegExp])[]
 
-/** Clock, dice and process used behind the ports' back. */
+/** Uses of the clock, random numbers or the process that bypass the ports. */
 export function checkBanned(sources: readonly Source[], allowed: Allowed): readonly Finding[] {
   return sources.flatMap((source) => {
     const found: Finding[] = []
@@ -61,9 +61,7 @@ export function checkBanned(sources: readonly Source[], allowed: Allowed): reado
   })
 }
 
-/**
- * The dotted name of an expression in use; `''` for a declaration, a key, a type, or a part of a longer name.
- */
+/** Dotted name of an expression; `''` for a declaration, a key, a type, or a part of a longer name. */
 function nameUsed(node: Node, parents: readonly Node[]): string {
   if (node.type !== 'Identifier' && node.type !== 'MemberExpression') return ''
   const name = dotted(node).replace(/^globalThis\./, '')
@@ -96,9 +94,9 @@ function checkImport(
   return false
 }
 
-/** A test that sleeps is slow on good days and wrong on bad ones. */
+/** Sleeps in tests: slow when all is well, flaky when the machine is busy. */
 export function checkSleeps(tests: readonly Source[]): readonly Finding[] {
-  const instead = 'turn a virtual clock, or wait for an event'
+  const instead = 'advance a virtual clock, or wait for an event'
   return tests.flatMap((source) => {
     const found: Finding[] = []
     walk(source.tree, (node) => {

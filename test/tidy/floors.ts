@@ -1,10 +1,10 @@
 /**
- * Who may import whom: down the floors only, never sideways, never in a circle; and what nobody imports is
- * dead.
+ * Import rules: a file imports from lower floors or its own folder only, without cycles, and every file is
+ * reachable from an entry point.
  */
 import {finding, type Finding, type Source} from './source.ts'
 
-/** Folders of `src/` by floor. A file directly in `src/` stands above them all. */
+/** Floor of each folder of `src/`. Files directly in `src/` are on the top floor. */
 export const FLOORS: Readonly<Record<string, number>> = {
   lib: 0,
   core: 1,
@@ -44,7 +44,7 @@ function placeOf(path: string): Place | null {
   return {folder, floor: FLOORS[folder] ?? NaN}
 }
 
-/** Imports that go up, sideways, or to an adapter from somewhere that must not know it. */
+/** Imports from a higher floor, from a sibling folder, or of an adapter outside the composition roots. */
 export function checkFloors(sources: readonly Source[]): readonly Finding[] {
   const found: Finding[] = []
   for (const source of sources) {
@@ -61,7 +61,7 @@ export function checkFloors(sources: readonly Source[]): readonly Finding[] {
   return found
 }
 
-/** The package's own manifest is data; nothing else outside belongs to the program. */
+/** `package.json` is the only file outside `src/` that the program may import. */
 function leavesSource(target: string | null): string {
   return target === null || target === 'package.json' ? '' : 'src imports nothing outside of src'
 }
@@ -75,7 +75,7 @@ function whyNot(path: string, from: Place, to: Place): string {
   return ''
 }
 
-/** Circles of imports, each told once. Imports of types count: they tie files together just the same. */
+/** Import cycles, each reported once. Type imports count: they couple files as much as values do. */
 export function checkCycles(sources: readonly Source[]): readonly Finding[] {
   const byPath = new Map(sources.map((source) => [source.path, source]))
   const done = new Set<string>()
@@ -95,7 +95,7 @@ export function checkCycles(sources: readonly Source[]): readonly Finding[] {
   return found
 }
 
-/** Imports of files that are not there, which only a run would show where types are stripped. */
+/** Imports of missing files: type stripping would report them only when the program runs. */
 export function checkTargets(sources: readonly Source[]): readonly Finding[] {
   const paths = new Set([...sources.map((source) => source.path), 'package.json'])
   return sources.flatMap((source) =>
@@ -105,7 +105,7 @@ export function checkTargets(sources: readonly Source[]): readonly Finding[] {
   )
 }
 
-/** Files that nothing reaches from `entries`. */
+/** Dead files: not reachable from `entries`. */
 export function checkDead(
   sources: readonly Source[],
   entries: readonly string[],

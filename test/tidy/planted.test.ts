@@ -1,4 +1,4 @@
-/** The tidy checks on small planted violations: each must be found, and what is allowed must not be. */
+/** Each tidy rule against planted code: violations are found, allowed code is not. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {checkBanned, checkSleeps} from './banned.ts'
@@ -13,6 +13,7 @@ import {
   checkSizes,
   checkSwitchedOff,
 } from './shape.ts'
+import {checkPages, checkProse} from './prose.ts'
 import {parseSource, type Finding, type Source} from './source.ts'
 
 const at = (path: string, text: string): Source => parseSource(path, text)
@@ -30,29 +31,30 @@ function expectFindings(check: Check, sources: readonly Source[], found: readonl
 
 /** One import, and what is wrong with it; `null` = nothing. */
 const IMPORTS: readonly (readonly [path: string, target: string, wrong: RegExp | null])[] = [
-  ['src/core/job.ts', '../std/assert.ts', null],
-  ['src/core/job.ts', './plan.ts', null],
-  ['src/core/schedule/cron.ts', '../zone.ts', null],
-  ['src/core/job.ts', '../ports/clock.ts', /imports go down only/],
+  ['src/core/job.ts', '../lib/assert.ts', null],
+  ['src/core/job.ts', './next-time.ts', null],
+  ['src/core/schedule/cron.ts', './zone.ts', null],
+  ['src/core/job.ts', '../ports/runtime.ts', /imports go down only/],
   ['src/lib/loop.ts', '../core/job.ts', /imports go down only/],
-  ['src/wire/job.ts', '../ports/clock.ts', /folders on one floor do not import each other/],
+  ['src/wire/job.ts', '../ports/runtime.ts', null],
+  ['src/wire/job.ts', '../config/limits.ts', /folders on one floor do not import each other/],
+  ['src/node/runner.ts', '../scheduler/leadership.ts', /imports go down only/],
   [
-    'src/node/runner.ts',
-    '../cluster/leadership.ts',
+    'src/executors/shell.ts',
+    '../telemetry/log.ts',
     /folders on one floor do not import each other/,
   ],
-  ['src/executors/shell.ts', '../system/log.ts', /folders on one floor do not import each other/],
   ['src/http/server.ts', '../operations/jobs.ts', null],
   ['src/http/server.ts', '../cli/client.ts', /folders on one floor do not import each other/],
   ['src/node/runner.ts', '../executors/shell.ts', /only the composition roots name adapters/],
-  ['src/http/server.ts', '../stores/sqlite/store.ts', /only the composition roots name adapters/],
-  ['src/config/server.ts', './system/log.ts', /only the composition roots name adapters/],
-  ['src/app/server.ts', './stores/sqlite/store.ts', null],
-  ['src/app/node.ts', './executors/registry.ts', null],
-  ['src/app/server.ts', './config.ts', null],
-  ['src/node/runner.ts', '../server.ts', /imports go down only/],
+  ['src/http/server.ts', '../store/sqlite/store.ts', /only the composition roots name adapters/],
+  ['src/operations/jobs.ts', '../telemetry/log.ts', /only the composition roots name adapters/],
+  ['src/app/server.ts', '../store/sqlite/store.ts', null],
+  ['src/app/node.ts', '../executors/registry.ts', null],
+  ['src/main.ts', './config/server.ts', null],
+  ['src/node/runner.ts', '../main.ts', /imports go down only/],
   ['src/platform/version.ts', '../../package.json', null],
-  ['src/node/runner.ts', '../support/world.ts', /src imports nothing outside of src/],
+  ['src/node/runner.ts', '../../test/support/world.ts', /src imports nothing outside of src/],
   ['src/node/runner.ts', 'fastify', null],
   ['test/node/runner.test.ts', '../../src/store/sqlite/store.ts', null],
 ]
@@ -64,10 +66,10 @@ for (const [path, target, wrong] of IMPORTS)
 
 test('imports count in every form', () => {
   for (const text of [
-    "import type {A} from '../ports/clock.ts'",
-    "export {A} from '../ports/clock.ts'",
-    "export * from '../ports/clock.ts'",
-    "const a = await import('../ports/clock.ts')",
+    "import type {A} from '../ports/runtime.ts'",
+    "export {A} from '../ports/runtime.ts'",
+    "export * from '../ports/runtime.ts'",
+    "const a = await import('../ports/runtime.ts')",
   ])
     expectFindings(checkFloors, [at('src/core/job.ts', text)], [/imports go down only/])
 })
@@ -76,7 +78,7 @@ test('a folder that is on no floor is found', () => {
   expectFindings(checkFloors, [at('src/misplaced/a.ts', '')], [/src\/misplaced is on no floor/])
 })
 
-test('a circle is found once, and where imports only meet there is none', () => {
+test('a cycle is reported once; a diamond of imports is no cycle', () => {
   const circle = [
     importing('src/core/a.ts', './b.ts'),
     importing('src/core/b.ts', './c.ts'),
@@ -149,12 +151,12 @@ for (const [code, instead] of CALLS)
   test(`${JSON.stringify(code)} is ${instead === null ? 'allowed' : 'found'}`, () => {
     const source = at('src/node/runner.ts', code)
     expectFindings((all) => checkBanned(all, []), [source], instead === null ? [] : [instead])
-    expectFindings((all) => checkBanned(all, [[/^src\/flow\//, /./]]), [source], [])
+    expectFindings((all) => checkBanned(all, [[/^src\/node\//, /./]]), [source], [])
   })
 
-test('what one place may use, it may use nothing else', () => {
+test('an exception for one name does not allow another', () => {
   const source = at('src/app/server.ts', 'process.env.A + Date.now()')
-  const allowed = [[/^src\/server\.ts$/, /^process\.env$/]] as const
+  const allowed = [[/^src\/app\/server\.ts$/, /^process\.env$/]] as const
   expectFindings((all) => checkBanned(all, allowed), [source], [/Date\.now/])
 })
 
@@ -167,7 +169,7 @@ test('a test that sleeps is found', () => {
     expectFindings(
       checkSleeps,
       [at('test/a.test.ts', code)],
-      [/waits by the clock: turn a virtual/],
+      [/waits by the clock: advance a virtual/],
     )
   expectFindings(checkSleeps, [at('test/a.test.ts', 'clock.turn(50); clock.after(5, f)')], [])
 })
@@ -197,13 +199,13 @@ test('names that say nothing are found', () => {
   expectFindings(checkNames, [at('test/core/job-plan.test.ts', 'class Jobs {}')], [])
 })
 
-test('barrels are found, a file that also does something is none', () => {
+test('a barrel is found; a file with code of its own is no barrel', () => {
   expectFindings(checkBarrels, [at('src/a.ts', "export {a} from './b.ts'")], [/is a barrel/])
   expectFindings(checkBarrels, [at('src/a.ts', "export * from './b.ts'\nf()")], [/exports \*/])
   expectFindings(checkBarrels, [at('src/a.ts', "export {a} from './b.ts'\nexport const c = 1")], [])
 })
 
-test('what is too long is found: lines, functions, files without a reason', () => {
+test('long lines, functions and files without a listed reason are found', () => {
   const sizes = (longer: Record<string, string>) => (sources: readonly Source[]) =>
     checkSizes(sources, {fileLines: 5, functionLines: 3}, longer)
   const long = at('src/a.ts', 'f()\n'.repeat(6))
@@ -223,13 +225,13 @@ test('what is too long is found: lines, functions, files without a reason', () =
     expectFindings(sizes({}), [at('src/a.ts', code)], [/a function of 4 lines/])
 })
 
-test('a file that does not say what it is is found', () => {
+test('a file without a header comment is found', () => {
   expectFindings(checkOpenings, [at('src/a.ts', "import 'a'")], [/does not open with a comment/])
   expectFindings(checkOpenings, [at('src/a.ts', '/** What. */\n')], [])
   expectFindings(checkOpenings, [at('bin/a.js', '#!/usr/bin/env node\n// What.\n')], [])
 })
 
-test('work left behind is found', () => {
+test('leftover markers are found', () => {
   for (const mark of [
     'TODO',
     'FIXME: x',
@@ -248,7 +250,7 @@ test('a double cast without a reason is found', () => {
   expectFindings(checkCasts, [at('src/a.ts', `// The library types it as text.\n${cast}`)], [])
 })
 
-test('errors that vanish, or are told by their words, are found', () => {
+test('swallowed errors and errors recognised by message are found', () => {
   for (const [code, what] of [
     ['try { f() } catch {}', /caught and dropped/],
     ['try { f() } catch (error) {\n}', /caught and dropped/],
@@ -260,10 +262,39 @@ test('errors that vanish, or are told by their words, are found', () => {
     expectFindings(checkErrors, [at('src/a.ts', code)], [what])
   for (const code of [
     'try { f() } catch (error) { report(error) }',
-    'try { f() } catch {\n// Nobody waits for it.\n}',
+    'try { f() } catch {\n// The file may be absent.\n}',
     'f().catch(report)',
     'f().catch(() => null)',
     "if (error.code === 'BUSY') f()",
   ])
     expectFindings(checkErrors, [at('src/a.ts', code)], [])
+})
+
+test('a banned word is found in comments, errors and test titles, with the plain word', () => {
+  for (const [code, plain] of [
+    ['/** Whoever asks is answered. */', /"Whoever": write name the actor/],
+    ["throw new Error('a second stop is told at once')", /"is told": write receive/],
+    ['throw new Error(`the ${name} hears of it`)', /"hears": write receive/],
+    ["test('rings for a request that waits', run)", /"rings": write notify/],
+    ['const a = 1 // an earlier life of the node', /"earlier life": write incarnation/],
+  ] as const)
+    expectFindings(checkProse, [at('src/a.ts', code)], [plain])
+})
+
+test('identifiers, code in comments, single words and SQL are not prose', () => {
+  for (const code of [
+    'const stray = lane.bury(dice)',
+    '/** The `begun` field of the agent protocol. */',
+    "const kind = 'stray'",
+    'const sql = `SELECT begun FROM strays WHERE nobody = 1`',
+    '/** See docs/forget-me.md. */',
+  ])
+    expectFindings(checkProse, [at('src/a.ts', code)], [])
+})
+
+test('a banned word is found on a page, but not in its code blocks', () => {
+  const page = (text: string) => [{path: 'README.md', text}]
+  const check = (text: string) => () => checkPages(page(text))
+  expectFindings(check('Fine.\n\nThe node goes on.'), [], [/^README.md:3 "goes on"/])
+  expectFindings(check('```bash\nwhoever\n```\n`whoever`'), [], [])
 })

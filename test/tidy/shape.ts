@@ -1,17 +1,17 @@
-/** How a file may look: its name, its size, its opening, and what may not be left lying in it. */
+/** Rules for one file: name, size, header comment, leftovers, casts, swallowed errors, skipped tests. */
 import {basename} from 'node:path'
 import {dotted, finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
 export const LINE_LENGTH_MAX = 110
-/** Beyond 300 a file wants a second look; beyond this it is split, or named with its reason. */
+/** More than 300 lines need a second look; more than this need a split or a listed reason. */
 export const FILE_LINES_MAX = 400
-/** Beyond 60 a function wants a second look; beyond this it is split. */
+/** More than 60 lines need a second look; more than this need a split. */
 export const FUNCTION_LINES_MAX = 80
 
 const NAMELESS = /^(utils?|helpers|common|types|misc|manager|index|shared|stuff)$/
 const NAMELESS_CLASS = /(Manager|Utils?)$/
 
-/** Names that say nothing. */
+/** Names without meaning. */
 export function checkNames(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap((source) => {
     const found: Finding[] = []
@@ -29,7 +29,7 @@ export function checkNames(sources: readonly Source[]): readonly Finding[] {
   })
 }
 
-/** A file that only hands on what others export hides who needs what. */
+/** Barrels: a file of re-exports hides which file needs which. */
 export function checkBarrels(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap((source) => {
     const body = source.tree['body'] as readonly Node[]
@@ -43,7 +43,7 @@ export function checkBarrels(sources: readonly Source[]): readonly Finding[] {
   })
 }
 
-/** What a reader must take in at once. `longer` are files that may be longer, each with its reason. */
+/** Files, functions and lines over the limits. `longer` maps an excepted file to its reason. */
 export function checkSizes(
   sources: readonly Source[],
   limits: {readonly fileLines: number; readonly functionLines: number},
@@ -69,12 +69,12 @@ export function checkSizes(
   })
 }
 
-/** A URL, a certificate: what has no blank cannot be broken. */
+/** A URL or a certificate has no blank to break at. */
 function cannotBreak(line: string): boolean {
   return /\S{90}/.test(line)
 }
 
-/** Every file says what it is and why it stands apart. */
+/** Files without a header comment that says what they are. */
 export function checkOpenings(sources: readonly Source[]): readonly Finding[] {
   return sources
     .filter(({text}) => !/^(#!.*\n)?(\/\*|\/\/ )/.test(text))
@@ -87,7 +87,7 @@ const MARKERS: readonly (readonly [marker: RegExp, why: string])[] = [
   [/\b(eslint|oxlint)-disable(?!-next-line \S)/, 'a rule switched off for more than a line'],
 ]
 
-/** Marks of work that is not done. */
+/** Leftover markers of unfinished work. */
 export function checkMarkers(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap((source) =>
     source.lines.flatMap((line, index) =>
@@ -98,7 +98,7 @@ export function checkMarkers(sources: readonly Source[]): readonly Finding[] {
   )
 }
 
-/** A double cast silences the compiler as an ignored error does; a comment before it says why it may. */
+/** Double casts without a comment: they silence the compiler as `@ts-ignore` does. */
 export function checkCasts(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap((source) =>
     source.lines.flatMap((line, index) => {
@@ -111,7 +111,7 @@ export function checkCasts(sources: readonly Source[]): readonly Finding[] {
   )
 }
 
-/** Errors that vanish, and errors told apart by their words. */
+/** Swallowed errors, and errors recognised by their message text. */
 export function checkErrors(sources: readonly Source[]): readonly Finding[] {
   return sources.flatMap((source) => {
     const found: Finding[] = []
@@ -136,7 +136,7 @@ export function checkErrors(sources: readonly Source[]): readonly Finding[] {
   })
 }
 
-/** A comment inside says why nothing is to be done; without one it was forgotten. */
+/** True for an empty block without a comment that says why nothing needs doing. */
 function isEmptyBlock(node: unknown): boolean {
   return (
     isNode(node) &&
@@ -154,7 +154,7 @@ function isEmptyFunction(node: unknown): boolean {
 
 const TEST_CALL = /^(test|it|describe|suite|t\.test|context\.test)$/
 
-/** A test that does not run proves nothing. */
+/** Skipped tests and tests marked `only` or `todo`. */
 export function checkSwitchedOff(tests: readonly Source[]): readonly Finding[] {
   return tests.flatMap((source) => {
     const found: Finding[] = []
@@ -174,7 +174,7 @@ export function checkSwitchedOff(tests: readonly Source[]): readonly Finding[] {
   })
 }
 
-/** Options of a test. What a platform lacks may be tested for, so a value that is worked out is let be. */
+/** Options of a test call. Computed values pass: a test may check what its platform lacks. */
 function optionsOf(call: Node): readonly {readonly key: string; readonly value: string}[] {
   return (call['arguments'] as readonly Node[])
     .filter((argument) => argument.type === 'ObjectExpression')

@@ -1,12 +1,12 @@
 /**
- * Source files as the tidy checks see them: path, text, syntax tree, and what each imports. Parsed, not
- * searched, so that a comment or a text can say anything.
+ * Source files as the tidy checks see them: path, text, syntax tree, imports and comments. Files are parsed,
+ * not searched, so that comments and strings never match a rule about code.
  */
 import {readdir, readFile} from 'node:fs/promises'
 import {dirname, join, posix} from 'node:path'
 import {parse} from '@babel/parser'
 
-/** A node of the syntax tree, as far as the checks look at it. */
+/** Node of the syntax tree, reduced to what the checks use. */
 export interface Node {
   readonly type: string
   readonly start: number
@@ -30,16 +30,17 @@ export interface Source {
   readonly lines: readonly string[]
   readonly tree: Node
   readonly imports: readonly Import[]
+  readonly comments: readonly {readonly line: number; readonly text: string}[]
 }
 
-/** What a check found, as one line for people. */
+/** One violation: `path:line message`. */
 export type Finding = string
 
 export function finding(path: string, line: number, what: string): Finding {
   return `${path}:${line} ${what}`
 }
 
-/** Throws for text that is not TypeScript (or JavaScript). */
+/** Parses TypeScript or JavaScript; throws on a syntax error. */
 export function parseSource(path: string, text: string): Source {
   const parsed = parse(text, {
     sourceType: 'module',
@@ -48,7 +49,11 @@ export function parseSource(path: string, text: string): Source {
     allowReturnOutsideFunction: true,
   })
   const tree = parsed.program as unknown as Node
-  return {path, text, lines: text.split('\n'), tree, imports: importsOf(path, tree)}
+  const comments = (parsed.comments ?? []).map(({value, loc}) => ({
+    line: loc?.start.line ?? 1,
+    text: value,
+  }))
+  return {path, text, lines: text.split('\n'), tree, imports: importsOf(path, tree), comments}
 }
 
 /** Every `.ts` and `.js` file below the folders, sorted by path. */
@@ -75,10 +80,7 @@ export async function readSources(
   )
 }
 
-/**
- * Calls `visit` for every node below and including `node`, parents first. `visit` may answer `false` to go no
- * deeper.
- */
+/** Calls `visit` for `node` and every node below it, parents first. `false` skips the children. */
 export function walk(node: Node, visit: (node: Node, parents: readonly Node[]) => unknown): void {
   const parents: Node[] = []
   const enter = (here: Node) => {

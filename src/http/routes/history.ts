@@ -2,7 +2,7 @@
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import Type from 'typebox'
 import {executionId} from '../../core/execution.ts'
-import type {LaunchWithExecutions} from '../../operations/executions.ts'
+import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
 import {
@@ -164,7 +164,7 @@ export function acceptsEvents(accept: string | undefined): boolean {
 }
 
 function routeLaunches(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
-  const encode = ({launch, executions}: LaunchWithExecutions) => encodeLaunch(launch, executions)
+  const encode = (launch: LaunchView) => encodeLaunch(launch, launch.executions)
   app.get('/jobs/:name/launches', {
     schema: describe({
       operationId: 'listLaunches',

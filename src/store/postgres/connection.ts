@@ -1,7 +1,7 @@
 /**
- * One connection to one PostgreSQL server, with the settings every statement of ours relies on. Every
- * request has an end: a server that does not answer in time is given up with its connection, because a
- * half-open connection tells nobody. Knows no transactions and no pool.
+ * One connection to one PostgreSQL server, with the settings that every statement relies on, and PostgreSQL's
+ * dialect. Every request has a deadline. A server that misses it loses the connection, because a half-open
+ * connection gives no error. Knows no pool.
  */
 import {Socket} from 'node:net'
 import {Client, DatabaseError, type QueryResult, types} from 'pg'
@@ -11,45 +11,50 @@ import {all, type Dialect, type Row, type Sequence, type Query, type Value} from
 import {ConnectionLost, PasswordMissing, sqlState, textOf} from './errors.ts'
 import type {Address, Host} from './url.ts'
 
-/** A server that is there answers within milliseconds; a host that is gone must not hold up the others. */
+/** A reachable server accepts within milliseconds; an unreachable host must not delay the others. */
 export const CONNECT_LIMIT_MS = 2_000
-/** The server gives up a statement, or waiting for a lock, after this. */
+
+/** The server cancels a statement, or a wait for a lock, after this time. */
 const STATEMENT_LIMIT_MS = 2_000
-/** What a transaction may stand still: it bounds what a frozen process can lock out. */
+
+/** Limit for an idle transaction: it bounds how long a frozen process can block others with its locks. */
 const IDLE_IN_TRANSACTION_MS = 1_000
-/** When the server itself must have answered: its own limit and a slow network. */
+
+/** Deadline for a reply: the server's own limit plus a slow network. */
 export const ANSWER_LIMIT_MS = 3_000
-/** The network stack asks a silent server after this whether it is still there. */
+
+/** Idle time before the network stack sends TCP keepalives. */
 const KEEPALIVE_MS = 10_000
-/** Saying goodbye is a courtesy. */
+
+/** An orderly close is optional, so it may take only this long. */
 const GOODBYE_LIMIT_MS = 500
 
-/** How a session differs from the others. */
 export interface SessionKind {
-  /** Shown by the server in its list of activity. */
+  /** Part of the application name, which the server shows in `pg_stat_activity`. */
   readonly purpose: string
-  /** `short` ends what takes long; `long` = statements may take as long as they need. */
+  /** `short`: long statements are cancelled. `long`: no limit. */
   readonly limits: 'short' | 'long'
-  /** Rows are found by their keys: plans made for a table while it was small must not outlive that. */
+  /** Plan index look-ups only: a sequential plan cached while a table was small would stay in use. */
   readonly byKeys: boolean
 }
 
 export interface ServerNature {
-  /** A standby, or told to take no writes. */
+  /** A standby, or set to read-only. */
   readonly isReadOnly: boolean
 }
 
 const INVALID_PASSWORD = '28P01'
+
 /** First characters of the SQLSTATE of warnings. */
 const WARNING_CLASS = '01'
 
-/** 64-bit integers and sums of them are numbers of ours: none of them is beyond what a number holds. */
+/** Types of 64-bit integers and their sums, which are read as numbers: none exceeds the safe range. */
 const BIGINT = 20
 const NUMERIC = 1700
 
 function safeInteger(text: string): number {
   const value = Number(text)
-  assert(Number.isSafeInteger(value), `the store answered ${text}, which is no integer of ours`)
+  assert(Number.isSafeInteger(value), `the store answered ${text}, which is not a safe integer`)
   return value
 }
 
@@ -61,7 +66,7 @@ const parsers = {
 export class Session {
   readonly host: Host
   readonly client: Client
-  /** When a request that names no limit of its own must have been answered. */
+  /** Deadline of requests without a limit of their own. */
   answerLimitMs = ANSWER_LIMIT_MS
   readonly #socket: Socket
   readonly #clock: Pick<Clock, 'after'>
@@ -80,7 +85,7 @@ export class Session {
     })
   }
 
-  /** Throws `ConnectionLost`, `PasswordMissing`, or the server's own refusal. */
+  /** Throws `ConnectionLost`, `PasswordMissing`, or the server's error. */
   static async connect(
     address: Address,
     host: Host,
@@ -102,18 +107,18 @@ export class Session {
       stream: () => socket,
     })
     const session = new Session(host, client, socket, clock)
-    let isUntold = false
+    let isPasswordMissing = false
     try {
       await session.#within(CONNECT_LIMIT_MS, async () => {
         try {
           await client.connect()
         } catch (error) {
-          isUntold = lacksPassword(client, socket, error)
+          isPasswordMissing = lacksPassword(client, socket, error)
           throw error
         }
       })
     } catch (error) {
-      throw isUntold ? new PasswordMissing('no password is given', {cause: error}) : error
+      throw isPasswordMissing ? new PasswordMissing('no password is given', {cause: error}) : error
     }
     return session
   }
@@ -122,7 +127,7 @@ export class Session {
     return this.#lost === null
   }
 
-  /** Gives the session its settings and tells what the server is. One round trip. */
+  /** Applies the session's settings and reads whether the server is read-only. One round trip. */
   async prepare(schema: string, {limits, byKeys}: SessionKind): Promise<ServerNature> {
     const statementMs = limits === 'short' ? STATEMENT_LIMIT_MS : 0
     const idleMs = limits === 'short' ? IDLE_IN_TRANSACTION_MS : 0
@@ -145,18 +150,18 @@ export class Session {
         WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, false);
       SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on' AS read_only`)
     const row = results.at(-1)?.rows[0] as {read_only: boolean} | undefined
-    assert(row !== undefined, 'a server says what it is')
+    assert(row !== undefined, 'a server returns its state')
     return {isReadOnly: row.read_only}
   }
 
   /** Statements without values, in one round trip; one result each. */
   async run(sql: string, limitMs = this.answerLimitMs): Promise<QueryResult<Row>[]> {
     const answer = await this.#within(limitMs, () => this.client.query<Row>(sql))
-    // Several statements are answered by an array, which the client's types do not say.
+    // The client returns an array for several statements, which its types omit.
     return Array.isArray(answer) ? (answer as QueryResult<Row>[]) : [answer]
   }
 
-  /** One statement with `$n` placeholders; a named one is parsed once by the server. */
+  /** One statement with `$n` placeholders; the server parses a named one only once. */
   async rows(
     text: string,
     values: readonly (Value | readonly Value[])[],
@@ -168,17 +173,17 @@ export class Session {
   }
 
   /**
-   * Commits. `false` = the server said that it did, and warned: it did not wait for its standbys, so
-   * nobody knows whether they have it.
+   * Commits. `false` = committed with a warning: the server did not wait for its standbys, so it is unknown
+   * whether they have the commit.
    */
   async commit(limitMs: number): Promise<boolean> {
     this.#warned = false
     const [result] = await this.run('COMMIT', limitMs)
-    assert(result?.command === 'COMMIT', 'a transaction that failed is not committed')
+    assert(result?.command === 'COMMIT', 'a failed transaction is not committed')
     return !this.#warned
   }
 
-  /** Ends it in good order if the server still listens. */
+  /** Closes in order if the server still responds. */
   async close(): Promise<void> {
     if (this.#lost !== null) return
     const timer = this.#clock.after(GOODBYE_LIMIT_MS, () => this.#socket.destroy())
@@ -186,9 +191,9 @@ export class Session {
     timer.cancel()
   }
 
-  /** Ends it at once, whatever was under way. */
+  /** Closes at once; requests in flight fail. */
   destroy(): void {
-    this.#lost ??= new Error('the connection was given up')
+    this.#lost ??= new Error('the connection was destroyed')
     this.#socket.destroy()
   }
 
@@ -216,38 +221,14 @@ export class Session {
   }
 }
 
-/**
- * The client only knows that it has no password when the server asks for one: then it gives up by itself
- * while the connection stands, or sends something that no server takes.
- */
-function lacksPassword(client: Client, socket: Socket, error: unknown): boolean {
-  if ((client.password ?? null) !== null) return false
-  if (error instanceof DatabaseError) return sqlState(error) === INVALID_PASSWORD
-  const isOfTheNetwork = error instanceof Error && 'code' in error
-  return !isOfTheNetwork && socket.readyState === 'open'
-}
-
-/** PostgreSQL's texts hold every character but the first one, U+0000. */
-function sendable(value: Value | readonly Value[]): unknown {
-  if (typeof value === 'string') return value.includes('\0') ? withoutZero(value) : value
-  if (Array.isArray(value)) return value.map(sendable)
-  return value
-}
-
-function withoutZero(text: string): string {
-  return text.replaceAll('\0', '\u{FFFD}')
-}
-
-/* Beginning a transaction: on a server that is still the primary, at an instant of its clock. */
-
-/** The store's time by the server's: the same, but for a test that turns it. */
+/** The store's time for a time of the server; differs only in tests. */
 export type StoreTime = (serverNow: number) => number
 
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY'
 
 /**
- * One round trip. Answers the store's now, ms since the epoch. Throws `ConnectionLost` when the server has
- * become a standby, which would answer reads with what was.
+ * Begins a transaction; one round trip. Returns the store's time, ms since the epoch. Throws `ConnectionLost`
+ * if the server has become a standby, which would return stale rows.
  */
 export async function beginTransaction(
   session: Session,
@@ -258,8 +239,7 @@ export async function beginTransaction(
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
       pg_is_in_recovery() AS is_standby`)
   const row = results[1]?.rows[0] as unknown as {now: number; is_standby: boolean} | undefined
-  // A row's columns are only known here, where the statement stands.
-  assert(row !== undefined, 'a server says what time it is')
+  assert(row !== undefined, 'a server returns its time')
   if (row.is_standby) {
     session.destroy()
     throw new ConnectionLost(`${session.host.host}:${session.host.port} is a standby now`)
@@ -267,9 +247,29 @@ export async function beginTransaction(
   return time(row.now)
 }
 
-/* What is particular to PostgreSQL's SQL. */
+/**
+ * True if the server requires a password and none is given. The client detects that only on the server's
+ * request: it then fails while the socket is open, or sends an invalid password.
+ */
+function lacksPassword(client: Client, socket: Socket, error: unknown): boolean {
+  if ((client.password ?? null) !== null) return false
+  if (error instanceof DatabaseError) return sqlState(error) === INVALID_PASSWORD
+  const isNetworkError = error instanceof Error && 'code' in error
+  return !isNetworkError && socket.readyState === 'open'
+}
 
-/** Texts compare by their bytes, whatever the database's own order is: as they do in SQLite. */
+/** PostgreSQL's texts cannot hold U+0000; it becomes U+FFFD. */
+function sendable(value: Value | readonly Value[]): unknown {
+  if (typeof value === 'string') return value.includes('\0') ? withoutZero(value) : value
+  if (Array.isArray(value)) return value.map(sendable)
+  return value
+}
+
+function withoutZero(text: string): string {
+  return text.replaceAll('\0', '\u{FFFD}')
+}
+
+/** Texts compare by bytes, as in SQLite, whatever the collation of the database is. */
 export const postgresDialect: Dialect = {
   engine: 'postgres',
   locking: true,
@@ -282,7 +282,7 @@ export const postgresDialect: Dialect = {
   skipNumbers,
 }
 
-/** A sequence: its numbers are gone even when the transaction is undone, so nobody ever waits for one. */
+/** From a sequence: a rollback does not return its numbers, so no transaction waits for another. */
 function* takeNumbers(name: Sequence, count: number): Query<number[]> {
   const rows = yield* all<{number: number}>(
     `SELECT nextval('${name}_numbers') AS number FROM generate_series(1::bigint, ?)`,

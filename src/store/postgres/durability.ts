@@ -1,11 +1,11 @@
 /**
- * What the database is and really promises, read from the server: whether a commit it acknowledged survives
- * a power cut, and whether it survives a failover. Told, and warned of; nothing is decided by it.
+ * Durability of the database, read from the server: whether an acknowledged commit survives a power failure,
+ * and whether it survives a failover. Reported and warned about; no decision depends on it.
  */
 import {all, one, type Query} from '../sql/query.ts'
 
 export interface EngineDurability {
-  /** As it is stored, which may be the next release's. */
+  /** The stored version, which may be that of the next release. */
   readonly schemaVersion: number
   readonly engineVersion: string
   readonly durability: Readonly<Record<string, string>>
@@ -23,11 +23,11 @@ interface SettingsRow {
 
 interface StandbyRow {
   readonly pid: number
-  /** `null` when the role may not see it. */
+  /** `null` = the role may not see it. */
   readonly sync_state: string | null
 }
 
-/** `hosts`: how many the address names; several mean that a failover is planned for. */
+/** `hosts`: the number of hosts in the address; several mean that failovers are expected. */
 export function* readDurability(hosts: number): Query<EngineDurability> {
   const schema = yield* one<{version: number}>(`SELECT max(version) AS version FROM schema_version`)
   const [settings] = yield* all<SettingsRow>(

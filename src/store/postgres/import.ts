@@ -1,7 +1,7 @@
 /**
- * Moving a whole store from SQLite into an empty schema. It stays the same store: its identity, members,
- * claims and planned times come along as they are, so that every node that returns finds what it held. All
- * of it is one transaction, so the schema is empty or has everything, whenever who dies.
+ * Imports a whole store from SQLite into an empty schema. It stays the same store: identity, members, claims
+ * and planned times are copied unchanged, so that a returning node finds its claims. One transaction, so
+ * after a crash the schema is either empty or complete.
  */
 import {AssertionFailed} from '../../lib/assert.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
@@ -17,23 +17,23 @@ import {Statements} from './statements.ts'
 import {type Address, describeAddress} from './url.ts'
 
 const MOVE: SessionKind = {purpose: 'move', limits: 'long', byKeys: false}
-/** A piece takes milliseconds; a busy disk is waited for, a server that is gone is not. */
-const PIECE_LIMIT_MS = 60_000
-/** Reading whole tables, and the commit, of a store of many gigabytes. */
+/** A batch takes milliseconds. Long enough for a busy disk, short enough to detect a lost server. */
+const BATCH_LIMIT_MS = 60_000
+/** For reading whole tables, and for the commit, of a store of many gigabytes. */
 const WHOLE_LIMIT_MS = 600_000
-/** Whoever uses the schema now keeps its tables locked for no longer than this, or goes on using it. */
+/** Wait for the locks of the tables; a longer wait means that the schema is in use. */
 const LOCK_LIMIT_MS = 10_000
-/** Every new schema has a row there. */
+/** Tables with rows in every new schema. */
 const NEVER_EMPTY: ReadonlySet<string> = new Set(['meta', 'leader'])
 
-/** Rows of a table that are written, and that there are. */
+/** Rows of a table written so far, and all its rows. */
 export interface TableProgress {
   readonly table: string
   readonly done: number
   readonly total: number
 }
 
-/** A number of the source and what the target has for it. */
+/** A number in the source and in the target. */
 export interface Compared {
   readonly what: string
   readonly source: number
@@ -45,9 +45,9 @@ export interface ImportRequest {
   readonly source: ExportSource
   readonly clock: Pick<Clock, 'after'>
   readonly random: Pick<Random, 'id'>
-  /** Hears of each piece. */
+  /** Called for each batch. */
   readonly progress: (progress: TableProgress) => void
-  /** Called when all is there and equal. What it throws ends the move, and the target stays empty. */
+  /** Called after all rows are written and compared. If it throws, the target stays empty. */
   readonly beforeCommit: () => void
 }
 
@@ -55,9 +55,9 @@ export type ImportResult =
   | {readonly ok: true; readonly compared: readonly Compared[]}
   | {
       readonly ok: false
-      /** One sentence, without anything secret. */
+      /** One sentence without secrets. */
       readonly problem: string
-      /** Nobody knows whether the commit took place. Otherwise nothing did. */
+      /** True if the outcome of the commit is unknown. Otherwise nothing was written. */
       readonly isUnknown: boolean
     }
 
@@ -72,7 +72,8 @@ export async function importStore(request: ImportRequest): Promise<ImportResult>
     if (problem !== null) return refused(`${where} ${problem}.`)
     const compared = await fill(session, statements, request)
     const differing = compared.filter(({source, target}) => source !== target)
-    if (differing.length > 0) return refused(`${where} was left empty: ${described(differing)}.`)
+    if (differing.length > 0)
+      return refused(`${where} was left empty: ${describeDifferences(differing)}.`)
     request.beforeCommit()
     return await commit(session, where, compared)
   } catch (error) {
@@ -80,7 +81,7 @@ export async function importStore(request: ImportRequest): Promise<ImportResult>
     const why = error instanceof NoPrimary ? error.reasons : textOf(error)
     return refused(`${where} was not moved into: ${why}.`)
   } finally {
-    // Undoes what is not committed.
+    // Rolls back an open transaction.
     await session?.close()
   }
 }
@@ -89,7 +90,7 @@ function refused(problem: string): ImportResult {
   return {ok: false, problem, isUnknown: false}
 }
 
-function described(differing: readonly Compared[]): string {
+function describeDifferences(differing: readonly Compared[]): string {
   return differing
     .map(
       ({what, source, target}) => `${what} are ${source} in the source and ${target} in the target`,
@@ -97,7 +98,7 @@ function described(differing: readonly Compared[]): string {
     .join(', ')
 }
 
-/** A commit whose answer is lost, or that the standbys have not confirmed, may hold or not. */
+/** The outcome is unknown if the reply is lost, or if the standbys have not confirmed the commit. */
 async function commit(
   session: Session,
   where: string,
@@ -110,22 +111,22 @@ async function commit(
     if (!(error instanceof ConnectionLost)) throw error
     why = textOf(error)
   }
-  const problem = `${where} may or may not have been moved into (${why}); try again, which tells.`
+  const problem = `${where} may have been moved into or not (${why}); repeat the command to find out.`
   return {ok: false, problem, isUnknown: true}
 }
 
 /**
- * Makes the schema, opens the transaction and keeps everybody else from writing. Looks first: a schema that
- * is refused is not changed.
+ * Creates the schema, opens the transaction and locks the tables against other writers. Checks the schema
+ * first, so that a refused one is not changed.
  */
 async function prepare(
   session: Session,
   statements: Statements,
   {address: {schema}, source, random}: ImportRequest,
 ): Promise<string | null> {
-  const found = await whyUnfit(session, schema, source)
+  const found = await targetProblem(session, schema, source)
   if (found !== null) return found
-  // An identity of its own until it is moved into: it must never be taken for the source.
+  // A random identity until the commit, so that the target is never mistaken for the source.
   const fresh = {clusterId: random.id(), incarnation: random.id()}
   const prepared = await prepareSchema(session, statements, {schema, fresh})
   if (!prepared.ok) return prepared.problem
@@ -134,13 +135,13 @@ async function prepare(
     `BEGIN ISOLATION LEVEL READ COMMITTED;
       SET LOCAL lock_timeout TO ${LOCK_LIMIT_MS};
       LOCK TABLE ${tables} IN EXCLUSIVE MODE`,
-    PIECE_LIMIT_MS,
+    BATCH_LIMIT_MS,
   )
-  return await whyUnfit(session, schema, source)
+  return await targetProblem(session, schema, source)
 }
 
-/** What is wrong with the schema as a target, as a sentence without a subject; `null` also when it is new. */
-async function whyUnfit(
+/** Why the schema cannot be the target, as a sentence without its subject; `null` = it can, or is new. */
+async function targetProblem(
   session: Session,
   schema: string,
   {tables, clusterId}: ExportSource,
@@ -159,32 +160,32 @@ async function whyUnfit(
   if (holding.length === 0) return null
   const [identity] = await session.rows(`SELECT value FROM meta WHERE key = 'cluster_id'`, [], null)
   if (identity?.['value'] === clusterId) return 'holds this store already'
-  const fix = `name another with schema=, or drop the schema ${schema} if nobody needs it`
+  const fix = `name another with schema=, or drop the schema ${schema} if it is not needed`
   return `is not empty, it holds ${holding.join(', ')}; ${fix}`
 }
 
 async function tablesInUse(session: Session, tables: readonly SourceTable[]): Promise<string[]> {
   const names = tables.map(({name}) => name).filter((name) => !NEVER_EMPTY.has(name))
-  const looks = names.map((name) => `EXISTS (SELECT 1 FROM ${name})::int AS ${name}`)
-  const [row] = await session.rows(`SELECT ${looks.join(', ')}`, [], null)
+  const checks = names.map((name) => `EXISTS (SELECT 1 FROM ${name})::int AS ${name}`)
+  const [row] = await session.rows(`SELECT ${checks.join(', ')}`, [], null)
   return names.filter((name) => row?.[name] === 1)
 }
 
-/** Writes everything into the open transaction, and compares. */
+/** Writes all rows in the open transaction and compares the numbers of both sides. */
 async function fill(
   session: Session,
   statements: Statements,
   request: ImportRequest,
 ): Promise<readonly Compared[]> {
   const {source} = request
-  session.answerLimitMs = PIECE_LIMIT_MS
+  session.answerLimitMs = BATCH_LIMIT_MS
   for (const table of NEVER_EMPTY) await session.run(`DELETE FROM ${table}`)
   for (const table of source.tables) {
     await fillTable(session, statements, table, request)
-    // The first launches after the move must not be planned for an empty table.
+    // Without statistics, PostgreSQL would plan the first queries for an empty table.
     await session.run(`ANALYZE ${table.name}`, WHOLE_LIMIT_MS)
   }
-  // Whoever led the source leads no more.
+  // The source's leader must not stay leader.
   const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
   await statements.run(session, vacateLease(tx))
   session.answerLimitMs = WHOLE_LIMIT_MS
@@ -192,7 +193,7 @@ async function fill(
   for (const {what, sql, source: expected} of source.tallies)
     compared.push({what, source: expected, target: await statements.run(session, tally(sql))})
   for (const {name, last} of source.lastNumbers) {
-    // Not undone with the transaction, which costs an empty schema nothing.
+    // A rollback does not undo it, which is harmless for an empty schema.
     const values = last === 0 ? '1, false' : `${last}, true`
     await session.run(`SELECT setval('${name}_numbers', ${values})`)
     const sql = `SELECT CASE WHEN is_called THEN last_value ELSE 0 END AS tally FROM ${name}_numbers`
@@ -218,14 +219,14 @@ async function fillTable(
   const insert = `INSERT INTO ${name} (${columns.join(', ')}) VALUES (${places})`
   let done = 0
   progress({table: name, done, total})
-  for (const piece of source.pieces(table)) {
+  for (const batch of source.batches(table)) {
     try {
-      await statements.run(session, each(insert, piece))
+      await statements.run(session, each(insert, batch))
     } catch (error) {
       if (error instanceof AssertionFailed) throw error
       throw new Error(`${name}: ${textOf(error)}`, {cause: error})
     }
-    done += piece.length
+    done += batch.length
     progress({table: name, done, total})
   }
 }

@@ -1,15 +1,15 @@
 /**
- * A few sessions on the primary, lent one at a time. Idle ones that were opened before the primary came
- * into doubt are closed instead of lent. Bounded in sessions, in how many wait and in how long.
+ * A pool of sessions on the primary. Idle sessions that were opened before the primary came into doubt are
+ * closed instead of reused. Limits the sessions, the waiting callers and the wait.
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Primary} from './primary.ts'
 import type {Session, SessionKind} from './connection.ts'
 
-/** A caller that waited this long is told, so that it can tell its own. */
-const LEND_LIMIT_MS = 3_000
-/** Beyond this the store cannot keep up, and waiting longer would only cost memory. */
+/** A caller waits this long at most, and then gets an error within its own deadline. */
+const WAIT_LIMIT_MS = 3_000
+/** With more waiting callers the store cannot keep up, and a longer queue would only use memory. */
 const WAITING_MAX = 2_000
 
 interface Waiting {
@@ -17,7 +17,7 @@ interface Waiting {
   readonly refuse: (error: Error) => void
 }
 
-/** What a pool needs of the primary, and of its sessions. */
+/** The part of `Primary` that a pool uses. */
 export type Lender = Pick<Primary, 'connect' | 'generation'>
 
 export class SessionPool {
@@ -25,14 +25,14 @@ export class SessionPool {
   readonly #kind: SessionKind
   readonly #sessionsMax: number
   readonly #clock: Pick<Clock, 'after'>
-  /** The one used last is lent first; with the generation it was opened in. */
+  /** Last in, first out; each with the generation in which it was opened. */
   readonly #idle: {readonly session: Session; readonly generation: number}[] = []
   readonly #generations = new WeakMap<Session, number>()
   readonly #waiting = new Set<Waiting>()
-  /** Places taken: sessions lent or being opened. */
-  #lent = 0
+  /** Sessions in use or being opened. */
+  #inUse = 0
   #isClosed = false
-  #allBack: (() => void) | null = null
+  #onAllReturned: (() => void) | null = null
 
   constructor(
     primary: Lender,
@@ -48,33 +48,34 @@ export class SessionPool {
 
   /** Runs `work` with a session of its own. Throws `NoPrimary`, `StoreUnavailable`, or what `work` throws. */
   async use<Result>(work: (session: Session) => Promise<Result>): Promise<Result> {
-    await this.#place()
+    await this.#acquire()
     let session: Session | null = null
     try {
       session = await this.#session()
       return await work(session)
     } finally {
-      this.#giveBack(session)
+      this.#return(session)
     }
   }
 
-  /** Closes what is idle now and the rest when it comes back; resolves when all are closed. */
+  /** Closes idle sessions now and the others when they are returned; resolves when all are closed. */
   async close(): Promise<void> {
     this.#isClosed = true
     for (const {refuse} of this.#waiting) refuse(new StoreUnavailable('the store is closed'))
     this.#waiting.clear()
     const closings = this.#idle.splice(0).map(({session}) => session.close())
-    if (this.#lent > 0) await new Promise<void>((resolve) => (this.#allBack = resolve))
+    if (this.#inUse > 0) await new Promise<void>((resolve) => (this.#onAllReturned = resolve))
     await Promise.all(closings)
   }
 
-  async #place(): Promise<void> {
+  async #acquire(): Promise<void> {
     if (this.#isClosed) throw new StoreUnavailable('the store is closed')
-    if (this.#lent < this.#sessionsMax) {
-      this.#lent += 1
+    if (this.#inUse < this.#sessionsMax) {
+      this.#inUse += 1
       return
     }
-    if (this.#waiting.size >= WAITING_MAX) throw new StoreUnavailable('too many wait for the store')
+    if (this.#waiting.size >= WAITING_MAX)
+      throw new StoreUnavailable('too many requests wait for the store')
     await new Promise<void>((resolve, reject) => {
       const waiting = {
         proceed: () => {
@@ -86,7 +87,7 @@ export class SessionPool {
           reject(error)
         },
       }
-      const timer = this.#clock.after(LEND_LIMIT_MS, () => {
+      const timer = this.#clock.after(WAIT_LIMIT_MS, () => {
         this.#waiting.delete(waiting)
         reject(new StoreUnavailable('the store is too busy'))
       })
@@ -105,19 +106,19 @@ export class SessionPool {
     return session
   }
 
-  #giveBack(session: Session | null): void {
+  #return(session: Session | null): void {
     const generation = session === null ? undefined : this.#generations.get(session)
     if (session?.isOpen === true && generation !== undefined && !this.#isClosed)
       this.#idle.push({session, generation})
     else void session?.close()
     const [next] = this.#waiting
     if (next !== undefined) {
-      // The place goes on to whoever waited longest.
+      // The longest waiting caller takes the place.
       this.#waiting.delete(next)
       next.proceed()
       return
     }
-    this.#lent -= 1
-    if (this.#lent === 0) this.#allBack?.()
+    this.#inUse -= 1
+    if (this.#inUse === 0) this.#onAllReturned?.()
   }
 }

@@ -1,12 +1,12 @@
 /**
- * Finding the primary among the hosts of an address. The one that was primary last is asked alone until it
- * comes into doubt; then all are asked at once. What a server said once is never believed for long: every
- * transaction asks again whether it is on a primary.
+ * Finds the primary among the hosts of an address. The last known primary is asked alone until it comes into
+ * doubt; then all hosts are asked at once. A server's state is not trusted for long: every transaction checks
+ * that it runs on a primary.
  *
- * Two may say that they are: one that was promoted, and one that came back and knows nothing of that. Every
- * promotion begins a new timeline of the same system, so the higher one is taken, and no lower one ever
- * again in this process: what was acknowledged since is not there. This replaces no fencing. Two primaries
- * of one timeline cannot be told apart, and a process that starts knows only what answers it.
+ * Two servers may claim to be the primary: a promoted standby, and an old primary that returned. Every
+ * promotion starts a new timeline of the same system. The higher timeline is used, and this process never
+ * returns to a lower one, which lacks acknowledged writes. This does not replace fencing. Two primaries of
+ * one timeline cannot be distinguished, and a new process knows only the servers that answer it.
  */
 import {DatabaseError} from 'pg'
 import type {Clock, Timer} from '../../ports/runtime.ts'
@@ -14,8 +14,8 @@ import {Session, type SessionKind} from './connection.ts'
 import {NoPrimary, reasonOf} from './errors.ts'
 import {type Address, describeAddress, describeHost, type Host} from './url.ts'
 
-/** Once a primary is found, another that is newer has this long to say so: more than any that is well. */
-const HEAR_OUT_MS = 500
+/** After the first primary answers, a newer one has this long to answer; a healthy server needs less. */
+const NEWER_PRIMARY_WAIT_MS = 500
 
 const TAKES_NO_WRITES =
   'takes no writes (a standby, or default_transaction_read_only is on); name the primary as well'
@@ -23,11 +23,11 @@ const TAKES_NO_WRITES =
 export interface PrimaryOptions {
   readonly address: Address
   readonly clock: Pick<Clock, 'after'>
-  /** What the server shows as the name of the program. */
+  /** The program name that the server shows. */
   readonly applicationName: string
 }
 
-/** Which past a server has: its data's origin, and how often somebody was promoted since. */
+/** The history of a server's data: the origin, and the number of promotions since. */
 interface History {
   readonly system: string
   readonly timeline: number
@@ -35,7 +35,7 @@ interface History {
 
 interface Found {
   readonly session: Session
-  /** `null` = the server does not tell, or there is only one. */
+  /** `null` = the server does not expose it, or the address has one host. */
   readonly history: History | null
 }
 
@@ -44,7 +44,7 @@ export class Primary {
   #known: Host | null = null
   #isInDoubt = false
   #newest: History | null = null
-  /** Grows with each sign that the primary is another one; sessions made before are not used again. */
+  /** Grows with each sign of a new primary; sessions of an older generation are not reused. */
   #generation = 0
 
   constructor(options: PrimaryOptions) {
@@ -55,12 +55,12 @@ export class Primary {
     return this.#generation
   }
 
-  /** Where the newest session was opened; `null` before the first. */
+  /** Host of the newest session; `null` before the first. */
   get host(): Host | null {
     return this.#known
   }
 
-  /** Something said that the server is not the one to talk to any more. */
+  /** A caller got an error that says that the server may not be the primary any more. */
   doubt(): void {
     this.#generation += 1
     this.#isInDoubt = true
@@ -83,14 +83,14 @@ export class Primary {
   }
 
   #follow({session, history}: Found): void {
-    // What was opened before on another one is not used again, whoever noticed the change.
+    // Sessions on the previous primary are not reused.
     if (this.#known !== null && this.#known !== session.host) this.#generation += 1
     this.#known = session.host
     this.#isInDoubt = false
     this.#newest = history ?? this.#newest
   }
 
-  /** Of the hosts that are primaries the one with the newest past; the others' sessions are closed again. */
+  /** The primary with the newest history; the sessions of the others are closed. */
   #newestOf(hosts: readonly Host[], kind: SessionKind, reasons: string[]): Promise<Found | null> {
     return new Promise((resolve) => {
       let waiting = hosts.length
@@ -111,14 +111,14 @@ export class Primary {
             const other = isBetter ? best : found
             if (isBetter) best = found
             void other?.session.close()
-            if (!isOver) timer ??= this.#options.clock.after(HEAR_OUT_MS, end)
+            if (!isOver) timer ??= this.#options.clock.after(NEWER_PRIMARY_WAIT_MS, end)
           }
           if (waiting === 0 && !isOver) end()
         })
     })
   }
 
-  /** `null` and a reason when the host is not a primary that answers, or one that is outdated. */
+  /** `null` and a reason if the host is unreachable, read-only or outdated. */
   async #ask(host: Host, kind: SessionKind, reasons: string[]): Promise<Found | null> {
     const {address, clock, applicationName} = this.#options
     let session: Session | null = null
@@ -138,7 +138,7 @@ export class Primary {
     return null
   }
 
-  /** Tells the reason when it is. */
+  /** Adds the reason if it is. */
   #isOutdated(history: History | null, reasons: string[], host: Host): boolean {
     const isOutdated = isOlder(history, this.#newest)
     if (isOutdated)
@@ -155,7 +155,7 @@ function isOlder(history: History | null, other: History | null): boolean {
   return history.system === other.system && history.timeline < other.timeline
 }
 
-/** Every role may ask for these, but not every service that speaks PostgreSQL's protocol has them. */
+/** Every role may call these functions, but not every service with PostgreSQL's protocol has them. */
 async function historyOf(session: Session): Promise<History | null> {
   try {
     const [result] = await session.run(`SELECT system_identifier::text AS system,

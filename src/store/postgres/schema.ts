@@ -1,11 +1,11 @@
 /**
- * Bringing a database to this version's schema, by whichever server comes first: the others wait for it at
- * the lock and then find nothing to do. Everything is in a schema of its own beside whatever the database
- * holds. A schema one release ahead is fine, since migrations only add for one release; a newer one is
- * refused.
+ * Migrates a database to this version's schema. The first server that starts migrates; the others wait at an
+ * advisory lock and then find nothing to do. Everything is in a schema of its own beside the other contents
+ * of the database. A schema one release ahead is accepted, since migrations only add for one release; a newer
+ * one is refused.
  *
- * Servers of the release before are at work meanwhile. What wants to change a table waits for whoever reads
- * it, and everybody who comes later waits behind that: so it never waits for long, and tries again.
+ * Servers of the previous release run meanwhile. A statement that changes a table waits for its readers, and
+ * all later statements queue behind it. So it waits only briefly, and is retried.
  */
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
@@ -14,59 +14,59 @@ import {postgresDialect, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
 import type {Statements} from './statements.ts'
 
-/** The oldest release that is still kept by its makers. */
+/** The oldest PostgreSQL release that is still maintained. */
 const OLDEST_VERSION = 140_000
-/** A migration of a large database, or waiting for another server that is at one. */
+/** For a migration of a large database, or the wait for another server's migration. */
 const MIGRATION_LIMIT_MS = 600_000
-/** Waiting for a table: what others wait behind it at most, below their own patience. */
+/** Longest wait for a table, which others queue behind; shorter than their own timeouts. */
 const TABLE_WAIT_MS = 500
-/** Between two tries the others catch up. Together the tries outlast all but a long copy of the database. */
+/** Between two tries the others catch up. All tries together outlast all but a long dump of the database. */
 const TRY_AGAIN_SECONDS = 2
 const TRIES_MAX = 60
-/** A server that stands still amid a migration holds up every other start: the database gives it up. */
+/** A server that stalls during a migration blocks every other start; the database ends its session. */
 const STANDSTILL_MS = 10_000
-/** Lock timeouts and deadlocks: the migration was undone for somebody else's sake. */
-const HELD_UP: ReadonlySet<string> = new Set(['55P03', '40P01'])
-const TABLE_KEPT =
-  'cannot be migrated while somebody keeps one of its tables locked (a backup?); start again after that'
+/** Lock timeouts and deadlocks: the migration was rolled back and is retried. */
+const LOCKED_OUT: ReadonlySet<string> = new Set(['55P03', '40P01'])
+const TABLE_LOCKED =
+  'cannot be migrated while another session locks one of its tables (a backup?); start again after that'
 
 const NO_RIGHT = '42501'
 
 export type PreparedSchema =
   | {readonly ok: true}
-  /** A sentence without a subject, e.g. `was written by a newer Belfry …`. */
+  /** A sentence without its subject, e.g. `was written by a newer Belfry …`. */
   | {readonly ok: false; readonly problem: string}
 
 export interface SchemaRequest {
   readonly schema: string
-  /** Used when the store has no identity yet. */
+  /** Identity of the store if it is new. */
   readonly fresh: Identity
   readonly migrations?: readonly Migration[]
 }
 
-/** `session` must have no limits of time of its own. */
+/** `session` must be without time limits. */
 export async function prepareSchema(
   session: Session,
   statements: Statements,
   request: SchemaRequest,
 ): Promise<PreparedSchema> {
   const {schema} = request
-  const unfit = (await whyUnfit(session)) ?? (await whyNoRights(session, schema))
-  if (unfit !== null) return {ok: false, problem: unfit}
+  const problem = (await serverProblem(session)) ?? (await privilegeProblem(session, schema))
+  if (problem !== null) return {ok: false, problem}
   for (let tries = 1; ; tries += 1) {
     try {
       return await migrate(session, statements, request)
     } catch (error) {
-      if (sqlState(error) === NO_RIGHT) return {ok: false, problem: ofAnotherRole(schema, error)}
-      if (!HELD_UP.has(sqlState(error))) throw error
+      if (sqlState(error) === NO_RIGHT) return {ok: false, problem: foreignTables(schema, error)}
+      if (!LOCKED_OUT.has(sqlState(error))) throw error
       await session.run('ROLLBACK')
-      if (tries === TRIES_MAX) return {ok: false, problem: TABLE_KEPT}
+      if (tries === TRIES_MAX) return {ok: false, problem: TABLE_LOCKED}
       await session.run(`SELECT pg_sleep(${TRY_AGAIN_SECONDS})`)
     }
   }
 }
 
-/** One try, in one transaction: whoever dies amid it leaves nothing behind. */
+/** One try, in one transaction: a crash during it leaves nothing behind. */
 async function migrate(
   session: Session,
   statements: Statements,
@@ -99,8 +99,8 @@ async function migrate(
   return {ok: true}
 }
 
-/** Asked, since a statement that lacks a right says which, but not what would give it. */
-async function whyNoRights(session: Session, schema: string): Promise<string | null> {
+/** Checked first: PostgreSQL's error names a missing privilege, but not the statement that grants it. */
+async function privilegeProblem(session: Session, schema: string): Promise<string | null> {
   const [row] = await session.rows(
     `SELECT quote_ident(current_user) AS role, quote_ident(current_database()) AS database,
       count(n.oid)::int AS there, has_database_privilege(current_database(), 'CREATE')::int AS makes,
@@ -125,12 +125,12 @@ async function whyNoRights(session: Session, schema: string): Promise<string | n
   return null
 }
 
-function ofAnotherRole(schema: string, error: unknown): string {
+function foreignTables(schema: string, error: unknown): string {
   const fix = 'use the role that owns them, or make this one a member of it'
-  return `has tables in schema "${schema}" that are another role's (${textOf(error)}); ${fix}`
+  return `has tables in schema "${schema}" that another role owns (${textOf(error)}); ${fix}`
 }
 
-async function whyUnfit(session: Session): Promise<string | null> {
+async function serverProblem(session: Session): Promise<string | null> {
   const [row] = await session.rows(
     `SELECT current_setting('server_version_num')::int AS version,
       current_setting('server_version') AS name, current_setting('server_encoding') AS encoding`,
@@ -144,14 +144,14 @@ async function whyUnfit(session: Session): Promise<string | null> {
   return null
 }
 
-/** 0 = nothing is there yet; then it makes room for the first migration. */
+/** The stored version; 0 = none, after creating the schema and its version table. */
 async function storedVersion(session: Session, schema: string): Promise<number> {
   const [there] = await session.rows(
     'SELECT 1 AS there FROM pg_namespace WHERE nspname = $1',
     [schema],
     null,
   )
-  // Only then: whoever made the schema for us may have kept the right to make others.
+  // Only if missing: an administrator may have created the schema without the privilege to create others.
   if (there === undefined) await session.run(`CREATE SCHEMA "${schema}"`)
   await session.run(`CREATE TABLE IF NOT EXISTS schema_version (
     version bigint PRIMARY KEY, applied_at timestamptz NOT NULL DEFAULT clock_timestamp()

@@ -1,6 +1,7 @@
 /**
- * Where a PostgreSQL is and how to enter it, read from a connection string. Apart, because a connection
- * string holds a password: nothing here ever puts one into a sentence, and no error of a parser leaves.
+ * Reads a connection string for PostgreSQL: the hosts, the account, the database, TLS. In a file of its own
+ * because the string holds a password: no sentence here contains any part of it that could be one, and no
+ * error of a parser leaves this file.
  */
 import {readFileSync} from 'node:fs'
 import type {ConnectionOptions} from 'node:tls'
@@ -11,32 +12,32 @@ export interface Host {
 }
 
 export interface Address {
-  /** At least one; only the primary among them is used. */
+  /** At least one. Only the primary among them is used. */
   readonly hosts: readonly Host[]
-  /** `null` = as the PostgreSQL client has it: `PGUSER`, or the user this process runs as. */
+  /** `null` = the default of the PostgreSQL client: `PGUSER`, or the user of this process. */
   readonly user: string | null
   /** `null` = `PGPASSWORD`, the password file, or none. */
   readonly password: string | null
   readonly database: string
-  /** Everything of ours is in it. */
+  /** Contains all tables of Belfry. */
   readonly schema: string
-  /** `null` = without encryption. */
+  /** `null` = no encryption. */
   readonly tls: ConnectionOptions | null
 }
 
 export type ParsedAddress =
   | {readonly ok: true; readonly address: Address}
-  /** One sentence, without anything secret. */
+  /** One sentence without secrets. */
   | {readonly ok: false; readonly problem: string}
 
 const DEFAULT_PORT = 5432
 const PORT_MAX = 65_535
 const DEFAULT_SCHEMA = 'belfry'
-/** Names that need no thought about quoting; PostgreSQL cuts longer ones. */
+/** Names that need no quoting; PostgreSQL truncates longer ones. */
 const SCHEMA_SHAPE = /^[a-z_][a-z0-9_]{0,62}$/
 /**
- * The part before the last `@` names the user; hosts are separated by commas. An `@` later on is most likely
- * a password with a `/` in it, which must not be taken for a host and told.
+ * The part before the last `@` is the account; commas separate hosts. An `@` in a later part is most likely
+ * from a password with a `/`, which must not be read as a host and shown.
  */
 const SHAPE = /^postgres(?:ql)?:\/\/(?:([^/?#]*)@)?([^/?#@]*)(?:\/([^/?#@]*))?(?:\?([^#@]*))?$/
 const HOST_SHAPE = /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]\s]+))(?::(\d{1,5}))?$/
@@ -45,7 +46,7 @@ class ParseError extends Error {}
 
 /**
  * Reads `postgres://user:password@host:port,host:port/database?sslmode=…&sslrootcert=…&schema=…`. `subject`
- * is what the sentence about a problem begins with: the name of the setting, where there is one.
+ * begins the sentence about a problem: the name of the setting, if there is one.
  */
 export function parseAddress(
   url: string,
@@ -59,7 +60,7 @@ export function parseAddress(
   }
 }
 
-/** The address without user and password: for sentences and logs. */
+/** The address without user and password, for messages and logs. */
 export function describeAddress({hosts, database}: Pick<Address, 'hosts' | 'database'>): string {
   return `postgres://${hosts.map(describeHost).join(',')}/${database}`
 }
@@ -95,7 +96,7 @@ function decoded(text: string): string {
   try {
     return decodeURIComponent(text)
   } catch {
-    // What could not be decoded may be a password: it is not repeated.
+    // The text may be a password, so the message does not repeat it.
     throw new ParseError('has a "%" that is not followed by two hexadecimal digits')
   }
 }
@@ -131,8 +132,8 @@ function parametersOf(query: string): URLSearchParams {
 }
 
 /**
- * As PostgreSQL's own clients have it, but for `prefer`, which protects from nobody: `require` with an
- * authority to trust is `verify-ca`.
+ * The modes of PostgreSQL's own clients, without `allow` and `prefer`, which protect from no attacker. As
+ * there, `require` with `sslrootcert` means `verify-ca`.
  */
 function tlsOf(parameters: URLSearchParams): ConnectionOptions | null {
   const mode = parameters.get('sslmode') ?? 'disable'

@@ -1,61 +1,67 @@
 /**
- * Doorbells across servers: a ring is heard here at once and by the others through NOTIFY, many rings as
- * one. It has a connection of its own, which it replaces by itself; while that is gone, and for whatever
- * gets lost, the polls behind the bells find the work. A ring never fails and nobody waits for it.
+ * Wakeups across servers: a notification reaches this process at once and the others through NOTIFY; several
+ * within a few milliseconds are sent as one. Uses a connection of its own and reconnects by itself. While it
+ * is disconnected, and for lost notifications, polling finds the work. A notification never fails and never
+ * waits.
  */
 import type {Topic, Clock, Random, Timer, Wakeup} from '../../ports/runtime.ts'
 import type {Session, SessionKind} from './connection.ts'
 import type {Primary} from './primary.ts'
 
-/** A bell that is missing here would ring on its own server only, which the compiler notices. */
-const HEARD: Readonly<Record<Topic, true>> = {launch: true, run: true, cancel: true, lead: true}
-// The keys of an object are texts to the compiler, whatever it is made of.
-const BELLS = Object.keys(HEARD) as readonly Topic[]
-/** Rings within this are one notification: a notification takes a lock that all of a database share. */
+/** Every topic; the compiler reports a missing one, which would not reach other servers. */
+const ALL_TOPICS: Readonly<Record<Topic, true>> = {
+  launch: true,
+  run: true,
+  cancel: true,
+  lead: true,
+}
+// `Object.keys` returns `string[]` for every type.
+const TOPICS = Object.keys(ALL_TOPICS) as readonly Topic[]
+/** Notifications within this time are sent as one: NOTIFY takes a lock of the whole database. */
 const COALESCE_MS = 5
-/** After a failed try the next one waits longer, up to the second. */
+/** Exponential backoff of reconnects, from the first to the second. */
 const RECONNECT_MIN_MS = 250
 const RECONNECT_MAX_MS = 5_000
-/** An idle connection is asked whether it is still there: a half-open one would stay deaf for ever. */
-const ASK_EVERY_MS = 5_000
+/** An idle connection is checked this often: a half-open one would never receive anything. */
+const CHECK_EVERY_MS = 5_000
 
-const LISTENING: SessionKind = {purpose: 'bells', limits: 'short', byKeys: false}
+const LISTENER: SessionKind = {purpose: 'notifications', limits: 'short', byKeys: false}
 
 export interface PostgresWakeupOptions {
   readonly primary: Pick<Primary, 'connect' | 'host'>
-  /** Part of the channel's name: stores in one database do not hear each other. */
+  /** Part of the channel's name, which separates several stores in one database. */
   readonly schema: string
   readonly clock: Clock
   readonly random: Random
-  /** Where the ones of this process ring and listen. */
+  /** The wakeup within this process. */
   readonly local: Wakeup
 }
 
 export interface ClosableWakeup extends Wakeup {
-  /** Stops hearing the others and being heard by them. */
+  /** Stops exchanging notifications with other servers. */
   close(): Promise<void>
 }
 
-/** Starts at once, and keeps trying for as long as it lives. */
+/** Connects at once, and reconnects until it is closed. */
 export function postgresWakeup(options: PostgresWakeupOptions): ClosableWakeup {
-  const line = new Line(options)
-  line.open()
+  const channel = new Channel(options)
+  channel.open()
   const {local} = options
   return {
-    notify: (bell) => {
-      local.notify(bell)
-      line.send(bell)
+    notify: (topic) => {
+      local.notify(topic)
+      channel.send(topic)
     },
-    subscribe: (bell, heard) => local.subscribe(bell, heard),
-    close: () => line.close(),
+    subscribe: (topic, listener) => local.subscribe(topic, listener),
+    close: () => channel.close(),
   }
 }
 
-/** The connection to the others. */
-class Line {
+/** The channel to the other servers. */
+class Channel {
   readonly #options: PostgresWakeupOptions
   readonly #channel: string
-  /** Tells own notifications from those of others. */
+  /** Identifies own notifications, which the server also sends back. */
   readonly #sender: string
   readonly #toSend = new Set<Topic>()
   #session: Session | null = null
@@ -63,8 +69,8 @@ class Line {
   #timer: Timer | null = null
   #failures = 0
   #opening: Promise<void> | null = null
-  /** Settles when the newest question to the connection was answered; never rejects. */
-  #lastAnswer: Promise<unknown> = Promise.resolve()
+  /** Settles with the reply to the newest request on the connection; never rejects. */
+  #lastReply: Promise<unknown> = Promise.resolve()
   #isClosed = false
 
   constructor(options: PostgresWakeupOptions) {
@@ -77,9 +83,9 @@ class Line {
     this.#opening = this.#connect().finally(() => (this.#opening = null))
   }
 
-  send(bell: Topic): void {
+  send(topic: Topic): void {
     if (this.#isClosed) return
-    this.#toSend.add(bell)
+    this.#toSend.add(topic)
     this.#sending ??= this.#options.clock.after(COALESCE_MS, () => {
       void this.#inTurn(() => this.#notify())
     })
@@ -96,17 +102,17 @@ class Line {
   async #connect(): Promise<void> {
     const {primary, clock, local} = this.#options
     try {
-      const session = await primary.connect(LISTENING)
+      const session = await primary.connect(LISTENER)
       this.#session = session
-      session.client.on('notification', ({payload}) => this.#heard(payload ?? ''))
+      session.client.on('notification', ({payload}) => this.#receive(payload ?? ''))
       session.client.on('end', () => this.#lost(session))
       await this.#inTurn(() => session.run(`LISTEN "${this.#channel}"`))
       this.#failures = 0
-      this.#askLater(session)
-      // Whatever was rung while this server was deaf.
-      for (const bell of BELLS) local.notify(bell)
+      this.#checkLater(session)
+      // Notifications may have been missed while disconnected, so every topic is notified.
+      for (const topic of TOPICS) local.notify(topic)
     } catch {
-      // Polling goes on meanwhile; what is wrong with the store, its readers and writers say.
+      // Polling continues meanwhile; readers and writers report errors of the store.
       this.#failures += 1
       this.#session?.destroy()
       this.#session = null
@@ -123,51 +129,51 @@ class Line {
     this.#timer = this.#options.clock.after(RECONNECT_MIN_MS, () => this.open())
   }
 
-  #askLater(session: Session): void {
-    this.#timer = this.#options.clock.after(ASK_EVERY_MS, () => void this.#ask(session))
+  #checkLater(session: Session): void {
+    this.#timer = this.#options.clock.after(CHECK_EVERY_MS, () => void this.#check(session))
   }
 
-  async #ask(session: Session): Promise<void> {
+  async #check(session: Session): Promise<void> {
     if (this.#session !== session) return
     try {
       const [result] = await this.#inTurn(() =>
         session.run('SELECT pg_is_in_recovery() AS is_standby'),
       )
-      // A standby sends no notifications, and at a primary that was replaced nobody rings.
+      // A standby sends no notifications, and no server notifies on a replaced primary.
       const isStandby = result?.rows[0]?.['is_standby'] as unknown as boolean
       if (isStandby || session.host !== this.#options.primary.host) session.destroy()
-      else if (!this.#isClosed) this.#askLater(session)
+      else if (!this.#isClosed) this.#checkLater(session)
     } catch {
       session.destroy()
       this.#lost(session)
     }
   }
 
-  /** A connection takes one question at a time; rings meanwhile go together into the next. */
+  /** One request at a time; topics notified meanwhile are sent together with the next one. */
   #inTurn<Answer>(ask: () => Promise<Answer>): Promise<Answer> {
-    const answer = this.#lastAnswer.then(ask)
-    this.#lastAnswer = Promise.allSettled([answer])
+    const answer = this.#lastReply.then(ask)
+    this.#lastReply = Promise.allSettled([answer])
     return answer
   }
 
   async #notify(): Promise<void> {
     this.#sending = null
-    const bells = [...this.#toSend]
+    const topics = [...this.#toSend]
     this.#toSend.clear()
     const session = this.#session
-    if (session === null || bells.length === 0) return
+    if (session === null || topics.length === 0) return
     try {
-      const payload = [this.#sender, ...bells].join(' ')
+      const payload = [this.#sender, ...topics].join(' ')
       await session.rows('SELECT pg_notify($1, $2)', [this.#channel, payload], 'belfry_notify')
     } catch {
-      // The others poll.
+      // The other servers find the work by polling.
       session.destroy()
     }
   }
 
-  #heard(payload: string): void {
-    const [sender, ...rung] = payload.split(' ')
+  #receive(payload: string): void {
+    const [sender, ...received] = payload.split(' ')
     if (sender === this.#sender) return
-    for (const bell of BELLS) if (rung.includes(bell)) this.#options.local.notify(bell)
+    for (const topic of TOPICS) if (received.includes(topic)) this.#options.local.notify(topic)
   }
 }

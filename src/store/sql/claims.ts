@@ -1,8 +1,8 @@
 /**
- * The run step's half of the store: a node takes its pending executions. The claim is the only way from
- * pending to running; it carries a token the node minted, so that a claim whose answer was lost is
- * repeated, not doubled. Nodes ask far more often than they have something to take, so what all of them ask
- * is looked up at once, and only who has work is looked at alone.
+ * Claims: a node takes its pending executions, verifies its claims and releases those it never started. A
+ * claim is the only transition from pending to running, a release the only one back. The node creates the
+ * claim's token, so repeating a claim whose reply was lost is idempotent. Nodes ask far more often than work
+ * is due: one set of statements looks up all nodes, and only nodes with due work get their own statements.
  */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import {endsWhenDisconnected, type JobSpec} from '../../core/job.ts'
@@ -29,13 +29,6 @@ import {
 
 type Claim = Pick<ActiveClaim, 'key' | 'token'>
 
-interface ClaimableRow extends ExecutionRow {
-  readonly definition: string
-  readonly job_revision: number
-  readonly cause: LaunchCause
-  readonly scheduled_at: number
-}
-
 const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS job_revision, l.cause,
   l.scheduled_at
   FROM executions e
@@ -44,28 +37,28 @@ const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS jo
   JOIN launches l ON l.group_id = e.group_id
   WHERE e.node_id = ?`
 
-/** What can be taken at an instant. */
+/** Condition for an execution that can be claimed at an instant. */
 const IS_DUE = `e.status = 'pending' AND e.not_before <= ? AND e.cancel_requested_at IS NULL
   AND j.deleted_at IS NULL`
 
-/** Of rows that were found pending and are locked: by their key, which is quick however many wait. */
+/** For locked pending rows. By key, so that the cost does not depend on the number of pending rows. */
 const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision = ?, claim_token = ?,
   incarnation = ? WHERE ${BY_KEY}`
 
-/** When to look again for what somebody held: they hold it for as long as a commit takes. */
-const HELD_LOOK_MS = 20
+/** Delay until a node claims rows again that another transaction locked: about the time of a commit. */
+const LOCKED_RETRY_MS = 20
 
-/** Waiting executions are counted up to here: it is enough to know that there are many. */
+/** Limit for counting due executions: a node only needs to know that there are more. */
 const WAITING_COUNTED_MAX = 1_000
 
-/** Answers each request, in order: also several of one node see what those before them took. */
+/** One result for each request, in order. A request sees what earlier requests of the same node claimed. */
 export function* claim(
   tx: Transaction,
   requests: readonly ClaimRequest[],
 ): Query<readonly ClaimResult[]> {
   const ids = requests.map(({nodeId}) => [nodeId])
-  const lives = yield* memberLives(tx, ids)
-  // Locked: a claim that is repeated while its first try is still being committed waits for that.
+  const incarnations = yield* lockIncarnations(tx, ids)
+  // Locked: a repeated claim waits until the transaction of its first try has ended.
   const rows = yield* oneEach<{token: string}>(
     `SELECT token FROM node_claims WHERE node_id = ?${tx.dialect.forUpdate}`,
     ids,
@@ -78,13 +71,13 @@ export function* claim(
   const newest = new Map(requests.map(({nodeId}, index) => [nodeId, rows[index]?.token ?? '']))
   const results: ClaimResult[] = []
   for (const [index, request] of requests.entries()) {
-    const life = lives[index] ?? null
+    const member = incarnations[index] ?? null
     const last = newest.get(request.nodeId)!
     const outlook = outlooks[index]!
-    if (life?.incarnation !== request.incarnation) {
+    if (member?.incarnation !== request.incarnation) {
       results.push({claimed: [], waiting: 0, nextDueInMs: null})
     } else if (outlook.is_due === 1 || request.token === last) {
-      const isGone = life.status === 'failed' || life.status === 'left'
+      const isGone = member.status === 'failed' || member.status === 'left'
       const result = yield* claimDue(tx, request, last, isGone)
       newest.set(request.nodeId, result.newest)
       results.push(result)
@@ -96,7 +89,7 @@ export function* claim(
   return results
 }
 
-/** What there is for a node at a moment. */
+/** Whether a node has due work, and when its next execution becomes due (`null` = none). */
 interface Outlook {
   readonly is_due: number
   readonly next_at: number | null
@@ -108,7 +101,22 @@ const OUTLOOK = `SELECT
   (SELECT min(not_before) FROM executions
     WHERE node_id = ? AND status = 'pending' AND not_before > ?) AS next_at`
 
-/** The claim of a node that has work, or asks again. `last`: token of its newest claim. */
+/**
+ * The incarnation of each member; a claim of a node that is no member takes nothing. The lock covers the key
+ * (identity), not the heartbeat. A new incarnation, a takeover of the name, and the removal of the member
+ * wait for this transaction and then see its claims.
+ */
+function* lockIncarnations(
+  tx: Transaction,
+  ids: readonly Values[],
+): Query<({readonly incarnation: string; readonly status: MemberStatus} | null)[]> {
+  return yield* oneEach(
+    `SELECT incarnation, status FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
+    ids,
+  )
+}
+
+/** Claim of a node that has due work or repeats a claim. `last`: token of its newest claim. */
 function* claimDue(
   tx: Transaction,
   request: ClaimRequest,
@@ -119,47 +127,17 @@ function* claimDue(
   const isOvertaken = request.after !== undefined && request.after !== last
   const claimed =
     last === token
-      ? yield* claimedUnder(nodeId, token)
+      ? yield* repeatClaim(nodeId, token)
       : yield* takeDue(tx, isGone || isOvertaken ? {...request, room: 0} : request)
   const newest = claimed.length > 0 ? token : last
   const hadRoom = claimed.length < room
-  const waits = yield* whatWaits(tx, nodeId, hadRoom)
-  if (!hadRoom || isGone || !(yield* isSomeHeld(tx, nodeId))) return {claimed, newest, ...waits}
-  const nextDueInMs = Math.min(HELD_LOOK_MS, waits.nextDueInMs ?? HELD_LOOK_MS)
-  return {claimed, newest, ...waits, nextDueInMs}
+  const outlook = yield* outlookOf(tx, nodeId, hadRoom)
+  if (!hadRoom || isGone || !(yield* isAnyLocked(tx, nodeId))) return {claimed, newest, ...outlook}
+  const nextDueInMs = Math.min(LOCKED_RETRY_MS, outlook.nextDueInMs ?? LOCKED_RETRY_MS)
+  return {claimed, newest, ...outlook, nextDueInMs}
 }
 
-/**
- * True when something could have been taken but for a transaction that held it just then: each end of an
- * execution locks those of the same launch on other nodes.
- */
-function* isSomeHeld(tx: Transaction, nodeId: string): Query<boolean> {
-  // Where a writer is alone nothing is held by another.
-  if (!tx.dialect.locking) return false
-  const row = yield* one(
-    `SELECT 1 AS found FROM executions e JOIN jobs j ON j.id = e.job_id WHERE e.node_id = ? AND
-      ${IS_DUE} LIMIT 1`,
-    [nodeId, tx.now],
-  )
-  return row !== null
-}
-
-/**
- * The life of each node that is a member; a claim of any other takes nothing. Locks their identities, not
- * their heartbeats: another life joins, another identity takes a name, and one is forgotten or removed only
- * after this claim is committed, and what it took is seen then.
- */
-function* memberLives(
-  tx: Transaction,
-  ids: readonly Values[],
-): Query<({readonly incarnation: string; readonly status: MemberStatus} | null)[]> {
-  return yield* oneEach(
-    `SELECT incarnation, status FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
-    ids,
-  )
-}
-
-function* claimedUnder(nodeId: string, token: string): Query<ClaimedExecution[]> {
+function* repeatClaim(nodeId: string, token: string): Query<ClaimedExecution[]> {
   const rows = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND e.status = 'running' AND e.claim_token = ? AND j.deleted_at IS NULL
       ORDER BY e.not_before, e.group_id, e.slot, e.attempt`,
@@ -171,7 +149,7 @@ function* claimedUnder(nodeId: string, token: string): Query<ClaimedExecution[]>
 function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecution[]> {
   const {nodeId, token, incarnation, room} = request
   if (room <= 0) return []
-  // What somebody else holds right now is changing: the next claim sees what became of it.
+  // Skip locked rows: they are changing, and the next claim sees the result.
   const lock = tx.dialect.locking ? ' FOR UPDATE OF e SKIP LOCKED' : ''
   const rows = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND ${IS_DUE}
@@ -200,7 +178,21 @@ function claimedOf(row: ClaimableRow, token: string): ClaimedExecution {
   return {execution: executionOf(row), token, spec, cause, scheduledAt}
 }
 
-function* whatWaits(
+/**
+ * True if a due execution was skipped because another transaction locked it: the end of an execution locks
+ * the executions of the same launch on other nodes.
+ */
+function* isAnyLocked(tx: Transaction, nodeId: string): Query<boolean> {
+  if (!tx.dialect.locking) return false
+  const row = yield* one(
+    `SELECT 1 AS found FROM executions e JOIN jobs j ON j.id = e.job_id WHERE e.node_id = ? AND
+      ${IS_DUE} LIMIT 1`,
+    [nodeId, tx.now],
+  )
+  return row !== null
+}
+
+function* outlookOf(
   tx: Transaction,
   nodeId: string,
   hadRoom: boolean,
@@ -220,6 +212,31 @@ function* whatWaits(
   return {waiting, nextDueInMs: nextAt === null ? null : nextAt - tx.now}
 }
 
+interface ClaimableRow extends ExecutionRow {
+  readonly definition: string
+  readonly job_revision: number
+  readonly cause: LaunchCause
+  readonly scheduled_at: number
+}
+
+/** Running executions of one incarnation of a node. */
+export function* activeClaims(
+  tx: Transaction,
+  {nodeId, incarnation}: {readonly nodeId: string; readonly incarnation: string},
+): Query<readonly ActiveClaim[]> {
+  const rows = yield* all<ExecutionRow & {readonly claim_token: string}>(
+    `SELECT group_id, node_name, attempt, claim_token, started_at FROM executions
+      WHERE node_id = ? AND status = 'running' AND incarnation = ?
+      ORDER BY group_id, attempt, node_name`,
+    [nodeId, incarnation],
+  )
+  return rows.map((row) => ({
+    key: keyOf(row),
+    token: row.claim_token,
+    ageMs: Math.max(0, tx.now - (row.started_at ?? tx.now)),
+  }))
+}
+
 export function* verifyClaims(
   _tx: Transaction,
   claims: readonly Claim[],
@@ -229,17 +246,17 @@ export function* verifyClaims(
       WHERE ${BY_KEY} AND status IN ('running', 'lost') AND claim_token = ?`,
     claims.map(({key, token}) => [...keyValues(key), token]),
   )
-  // Rare, so that the definitions of what runs are not read.
+  // Lost claims are rare; definitions are read only for them.
   const lost = claims.filter((_claim, index) => rows[index]?.status === 'lost')
-  const mayGoOn = yield* workingOn(lost)
+  const mayContinue = yield* continuing(lost)
   return claims.map((claim, index) => {
     if (rows[index]?.status === 'running') return 'active'
-    return mayGoOn.has(claim) ? 'lost_may_continue' : 'revoked'
+    return mayContinue.has(claim) ? 'lost_may_continue' : 'revoked'
   })
 }
 
-/** The lost ones of which nothing says that they must end: no later attempt was made, or is unwanted. */
-function* workingOn(lost: readonly Claim[]): Query<ReadonlySet<Claim>> {
+/** Lost claims whose process may continue: not cancelled, no later attempt, and the job allows it. */
+function* continuing(lost: readonly Claim[]): Query<ReadonlySet<Claim>> {
   const rows = yield* oneEach<{definition: string}>(
     `SELECT d.definition FROM executions e
       JOIN jobs j ON j.id = e.job_id
@@ -259,7 +276,7 @@ function* workingOn(lost: readonly Claim[]): Query<ReadonlySet<Claim>> {
   )
 }
 
-/** Running executions the node is to end; deleting a job flags them too. */
+/** Running executions with a cancel request; the deletion of a job requests it too. */
 export function* cancelled(_tx: Transaction, nodeId: string): Query<readonly ExecutionKey[]> {
   const rows = yield* all<ExecutionRow>(
     `SELECT group_id, node_name, attempt FROM executions
@@ -270,57 +287,36 @@ export function* cancelled(_tx: Transaction, nodeId: string): Query<readonly Exe
   return rows.map(keyOf)
 }
 
-export function* activeClaims(
-  tx: Transaction,
-  {nodeId, incarnation}: {readonly nodeId: string; readonly incarnation: string},
-): Query<readonly ActiveClaim[]> {
-  const rows = yield* all<ExecutionRow & {readonly claim_token: string}>(
-    `SELECT group_id, node_name, attempt, claim_token, started_at FROM executions
-      WHERE node_id = ? AND status = 'running' AND incarnation = ?
-      ORDER BY group_id, attempt, node_name`,
-    [nodeId, incarnation],
-  )
-  return rows.map((row) => ({
-    key: keyOf(row),
-    token: row.claim_token,
-    ageMs: Math.max(0, tx.now - (row.started_at ?? tx.now)),
-  }))
-}
-
-/*
- * The only way back from running to pending: a claim whose execution was never started is undone. Stands
- * apart from the ends of executions: nothing ends, nothing is counted, no node died of it.
- */
-
-/** As a row that was never claimed has them. */
-const GIVE_BACK = `UPDATE executions SET status = 'pending', not_before = ?, started_at = NULL,
+/** Resets the row to the values of one that was never claimed. */
+const RELEASE = `UPDATE executions SET status = 'pending', not_before = ?, started_at = NULL,
   revision = 0, claim_token = '', incarnation = '' WHERE ${BY_KEY}`
 
+/** Undoes claims whose executions were never started. Counts nothing as ended; returns the released ones. */
 export function* releaseClaims(
   tx: Transaction,
   claims: readonly Claim[],
 ): Query<readonly ExecutionRecord[]> {
-  // Locked as an end locks them: it is given back, or ended, or its job deleted, one after the other.
-  const ledger = yield* loadFinishBatch(
+  // The locks of a finish: release, finish and deletion of the job follow one another.
+  const batch = yield* loadFinishBatch(
     tx,
     claims.map(({key}) => key.group),
   )
-  const given = claims.flatMap((claim) => givenBack(ledger, claim, tx.now) ?? [])
+  const released = claims.flatMap((claim) => releasedOf(batch, claim, tx.now) ?? [])
   yield* each(
-    GIVE_BACK,
-    given.map((record) => [tx.now, ...keyValues(record)]),
+    RELEASE,
+    released.map((record) => [tx.now, ...keyValues(record)]),
   )
-  return given
+  return released
 }
 
-/** `null` = it stays as it is, and is ended. */
-function givenBack(ledger: FinishBatch, {key, token}: Claim, now: number): ExecutionRecord | null {
-  const held = ledger.find(key)
-  const launch = ledger.launches.get(key.group)
-  if (held === null || launch === undefined || ledger.jobOf(launch) === null) return null
-  const {record} = held
-  if (record.status !== 'running' || held.token !== token) return null
-  const isUnwanted = record.attempt > 1 && launch.record.retriesEnded
-  if (isUnwanted || record.cancelRequestedAt !== null) return null
+/** The released record. `null` = not released: the execution stays as it is and must be ended. */
+function releasedOf(batch: FinishBatch, {key, token}: Claim, now: number): ExecutionRecord | null {
+  const entry = batch.find(key)
+  const launch = batch.launches.get(key.group)
+  if (entry === null || launch === undefined || batch.jobOf(launch) === null) return null
+  const {record} = entry
+  if (record.status !== 'running' || entry.token !== token) return null
+  const isRetryEnded = record.attempt > 1 && launch.record.retriesEnded
+  if (isRetryEnded || record.cancelRequestedAt !== null) return null
   return {...record, status: 'pending', notBefore: now, startedAt: null, revision: 0}
 }

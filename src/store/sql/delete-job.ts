@@ -1,25 +1,61 @@
 /**
- * Deleting a job: it and its history are gone from every answer at once, because every answer goes through
- * a live job. Its rows are let go later, a bounded piece at a time. What still runs is flagged; its end
- * closes the launch.
+ * Deleting a job (soft delete) and resetting its history. A deleted job and its history disappear from every
+ * reply at once, because every reply goes through a live job. Retention deletes the rows later, in bounded
+ * batches. Running executions get a cancel request; the last one that ends closes the launch.
  */
 import type {JobRecord} from '../../core/job.ts'
 import type {DeleteResult, RevisionMatch} from '../../ports/job-store.ts'
-import {loadJob, lockJob, unmatched} from './jobs.ts'
+import {loadJob, lockJob, checkRevision} from './jobs.ts'
 import {dropOutput, dropOutputOfLaunches} from './output.ts'
 import {all, each, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf} from './rows.ts'
 
-/** The last launch of an ephemeral job stays readable this long. */
+export function* deleteJob(
+  tx: Transaction,
+  name: string,
+  ifMatch: RevisionMatch = null,
+): Query<DeleteResult> {
+  const job = yield* lockJob(tx, name)
+  if (job === null) return {kind: 'unknown'}
+  const refusal = checkRevision(ifMatch, job)
+  if (refusal !== null) return refusal
+  if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
+  yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
+  return {kind: 'deleted', job}
+}
+
+/** Launch rows stay: they record the outcome of each planned time. */
+export function* resetHistory(tx: Transaction, name: string): Query<JobRecord | null> {
+  const job = yield* lockJob(tx, name)
+  if (job === null) return null
+  const closed = yield* all<{group_id: number}>(
+    `SELECT group_id FROM launches WHERE job_id = ? AND decision = 'launched' AND open = 0`,
+    [job.id],
+  )
+  const groups = closed.map((row) => row.group_id)
+  yield* dropOutputOfLaunches(groups)
+  yield* each(
+    `DELETE FROM executions WHERE group_id = ?`,
+    groups.map((group) => [group]),
+  )
+  yield* all(
+    `UPDATE jobs SET success_count = 0, error_count = 0, last_success = NULL, last_error = NULL,
+      status = '', status_group = 0 WHERE id = ?`,
+    [job.id],
+  )
+  return yield* loadJob(name)
+}
+
+/** The last launch of a deleted ephemeral job stays readable this long. */
 export const EPHEMERAL_KEPT_MS = 24 * 3_600_000
 
 export interface SoftDelete {
   readonly why: 'deleted' | 'ephemeral'
-  /** Launch that stays readable for a while. */
+  /** Launch that stays readable for `EPHEMERAL_KEPT_MS`; `null` = none. */
   readonly keptGroup: number | null
 }
 
-/** Makes live job `id` a tombstone: pending work goes, running executions are flagged to be ended. */
+/** Deletes the pending work of live job `id` and requests the cancellation of running executions. */
 export function* softDelete(
   tx: Transaction,
   id: number,
@@ -55,42 +91,4 @@ export function* softDelete(
       THEN 1 ELSE 0 END WHERE group_id = ?`,
     groups,
   )
-}
-
-/* Deleting a job, and forgetting what it did. */
-
-export function* deleteJob(
-  tx: Transaction,
-  name: string,
-  ifMatch: RevisionMatch = null,
-): Query<DeleteResult> {
-  const job = yield* lockJob(tx, name)
-  if (job === null) return {kind: 'unknown'}
-  const refusal = unmatched(ifMatch, job)
-  if (refusal !== null) return refusal
-  if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
-  yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
-  return {kind: 'deleted', job}
-}
-
-/** The ledger keeps its rows: they are the record of what became of each planned time. */
-export function* resetHistory(tx: Transaction, name: string): Query<JobRecord | null> {
-  const job = yield* lockJob(tx, name)
-  if (job === null) return null
-  const closed = yield* all<{group_id: number}>(
-    `SELECT group_id FROM launches WHERE job_id = ? AND decision = 'launched' AND open = 0`,
-    [job.id],
-  )
-  const groups = closed.map((row) => row.group_id)
-  yield* dropOutputOfLaunches(groups)
-  yield* each(
-    `DELETE FROM executions WHERE group_id = ?`,
-    groups.map((group) => [group]),
-  )
-  yield* all(
-    `UPDATE jobs SET success_count = 0, error_count = 0, last_success = NULL, last_error = NULL,
-      status = '', status_group = 0 WHERE id = ?`,
-    [job.id],
-  )
-  return yield* loadJob(name)
 }

@@ -1,7 +1,6 @@
 /**
- * Loading and writing what a batch of ends touches. Locks launches first, in the order of their numbers,
- * then jobs in the order of their ids, so that two nodes ending together wait for each other and never in a
- * circle.
+ * Loads and writes the rows of a batch of ends. Locks launches first, in the order of their numbers, then
+ * jobs in the order of their ids: concurrent batches wait for each other but never deadlock.
  */
 import type {JobStatus} from '../../core/job.ts'
 import {reasonText} from '../../core/launch-record.ts'
@@ -44,9 +43,9 @@ interface FinishJobRow {
   readonly deleted_at: number | null
 }
 
-/** Locks and loads the launches of these numbers with all their executions, and their jobs. */
+/** Locks and loads launches with all their executions, and their jobs. */
 export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Query<FinishBatch> {
-  const ledger = new FinishBatch(tx.now)
+  const batch = new FinishBatch(tx.now)
   const sorted = [...new Set(groups)].toSorted((a, b) => a - b).map((group) => [group])
   const launches = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
@@ -59,8 +58,8 @@ export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Qu
     found.map((row) => [row.group_id]),
   )
   found.forEach((row, index) => {
-    const held = (executions[index] ?? []).map(batchExecution)
-    ledger.launches.set(row.group_id, {record: launchOf(row), executions: held, changed: false})
+    const entries = (executions[index] ?? []).map(batchExecution)
+    batch.launches.set(row.group_id, {record: launchOf(row), executions: entries, changed: false})
   })
   const owners = [...new Set(found.map((row) => row.job_id))]
   const dependents = tx.dialect.locking ? yield* dependentIds(owners) : []
@@ -70,13 +69,13 @@ export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Qu
       last_error, status, status_group, deleted_at FROM jobs WHERE id = ?${tx.dialect.forUpdate}`,
     jobIds.map((id) => [id]),
   )
-  for (const row of jobs) if (row !== null) ledger.jobs.set(row.id, batchJob(row))
-  return ledger
+  for (const row of jobs) if (row !== null) batch.jobs.set(row.id, batchJob(row))
+  return batch
 }
 
 /**
- * Jobs that may be owed a launch. They are locked with the others, in one order: one of them deleted at the
- * same moment would otherwise leave a request behind that no job answers for.
+ * Dependents, which may get a launch. They are locked with the other jobs, in one order: a concurrent
+ * deletion would otherwise leave a request without a job.
  */
 function* dependentIds(jobIds: readonly number[]): Query<number[]> {
   const rows = yield* each<{id: number}>(
@@ -126,17 +125,16 @@ const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ? 
 const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success = ?, last_error = ?,
   status = ?, status_group = ? WHERE id = ?`
 
-/** Writes everything the batch changed. */
-export function* writeFinishBatch(tx: Transaction, ledger: FinishBatch): Query<void> {
-  yield* writeExecutions(ledger)
-  const launches = [...ledger.launches.values()].filter(({changed}) => changed)
+export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<void> {
+  yield* writeExecutions(batch)
+  const launches = [...batch.launches.values()].filter(({changed}) => changed)
   yield* each(
     CLOSE,
     launches.map(({record: {open, retriesEnded, nodeDeaths, group}}) => {
       return [open ? 1 : 0, retriesEnded ? 1 : 0, nodeDeaths, group]
     }),
   )
-  const jobs = [...ledger.jobs.values()].filter(({changed}) => changed)
+  const jobs = [...batch.jobs.values()].filter(({changed}) => changed)
   yield* each(
     COUNT,
     jobs.map(({id, counters, status, statusGroup}) => {
@@ -144,8 +142,8 @@ export function* writeFinishBatch(tx: Transaction, ledger: FinishBatch): Query<v
       return [successCount, errorCount, lastSuccess, lastError, status, statusGroup, id]
     }),
   )
-  yield* countDays(ledger)
-  yield* launchDependents(tx, ledger)
+  yield* countDays(batch)
+  yield* launchDependents(tx, batch)
   for (const job of jobs) {
     if (job.keptGroup !== null)
       yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
@@ -153,10 +151,10 @@ export function* writeFinishBatch(tx: Transaction, ledger: FinishBatch): Query<v
   }
 }
 
-function* writeExecutions(ledger: FinishBatch): Query<void> {
+function* writeExecutions(batch: FinishBatch): Query<void> {
   const updates: Values[] = []
   const inserts: Values[] = []
-  for (const {executions} of ledger.launches.values()) {
+  for (const {executions} of batch.launches.values()) {
     for (const {record, nodeId, change} of executions) {
       // A retry cancelled by a later end of the same batch is inserted first and ended by the update.
       if (change === 'insert') inserts.push(pendingValues({...record, nodeId}))
@@ -178,13 +176,13 @@ function* writeExecutions(ledger: FinishBatch): Query<void> {
   }
   yield* each(INSERT_PENDING, inserts)
   yield* each(END, updates)
-  if (ledger.removed.length === 0) return
-  yield* each(`DELETE FROM executions WHERE ${BY_KEY}`, ledger.removed.map(keyValues))
-  yield* dropOutput(ledger.removed)
+  if (batch.removed.length === 0) return
+  yield* each(`DELETE FROM executions WHERE ${BY_KEY}`, batch.removed.map(keyValues))
+  yield* dropOutput(batch.removed)
 }
 
-function* countDays(ledger: FinishBatch): Query<void> {
-  const rows = [...ledger.days].toSorted(([a], [b]) => a - b)
+function* countDays(batch: FinishBatch): Query<void> {
+  const rows = [...batch.days].toSorted(([a], [b]) => a - b)
   yield* each(
     `INSERT INTO statistics (day, success_count, failed_count) VALUES (?, ?, ?)
       ON CONFLICT (day) DO UPDATE SET success_count = statistics.success_count + excluded.success_count,
@@ -193,33 +191,30 @@ function* countDays(ledger: FinishBatch): Query<void> {
   )
 }
 
-/**
- * One request for each dependent of each launch that ended well; unique by (launch of the parent,
- * dependent).
- */
-function* launchDependents(tx: Transaction, ledger: FinishBatch): Query<void> {
-  const {successes} = ledger
+/** One request for each dependent of each successful launch; unique by (parent's launch, dependent). */
+function* launchDependents(tx: Transaction, batch: FinishBatch): Query<void> {
+  const {successes} = batch
   if (successes.length === 0) return
   const dependents = yield* each<{id: number; name: string}>(
     `SELECT id, name FROM jobs WHERE parent = ? AND deleted_at IS NULL AND parent <> ''
       ORDER BY name${tx.dialect.forUpdate}`,
     successes.map(({jobName}) => [jobName]),
   )
-  const owed = dependents.flatMap((rows, index) => {
+  const due = dependents.flatMap((rows, index) => {
     const success = successes[index]!
     success.dependents.push(...rows.map(({name}) => name))
     return rows.map((job) => ({job, parentGroup: success.group}))
   })
-  if (owed.length === 0) return
-  const groups = yield* tx.dialect.takeNumbers('launch', owed.length)
-  const rows = owed.map(({job, parentGroup}, index) => {
+  if (due.length === 0) return
+  const groups = yield* tx.dialect.takeNumbers('launch', due.length)
+  const rows = due.map(({job, parentGroup}, index) => {
     const row = {cause: 'parent', decision: 'pending', scheduledAt: tx.now, parentGroup} as const
     return launchValues(newLaunch(job, groups[index]!, tx.now, row))
   })
   yield* each(`${INSERT_LAUNCH} ON CONFLICT DO NOTHING`, rows)
 }
 
-/** Disables a job that kills its nodes: as an edit would, and with a row in the ledger that says so. */
+/** Disables a job whose launches keep killing nodes, as an edit would, and adds a launch row that says so. */
 function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Query<void> {
   const [job] = yield* loadJobs([id])
   assert(job !== null && job !== undefined, `${name} is locked and live`)

@@ -1,7 +1,7 @@
 /**
- * Ends of executions: by their node, by a rescue, by a cancel. All go through one ledger and the core's one
- * rule, so counters, status, statistics, retries and follow-ups are written by the transaction that earned
- * them.
+ * Ends of executions: finished by their node, lost with their node, cancelled. Every end goes through one
+ * batch and the rules of the core, in one transaction: the end, counters, statistics, retries and follow-ups
+ * are stored together or not at all.
  */
 import {
   type ExecutionKey,
@@ -23,15 +23,15 @@ export function* finish(
   tx: Transaction,
   items: readonly FinishItem[],
 ): Query<readonly FinishOutcome[]> {
-  const ledger = yield* loadFinishBatch(
+  const batch = yield* loadFinishBatch(
     tx,
     items.map(({key}) => key.group),
   )
   const stretches: Stretch[] = []
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
-    const knownBytes = ledger.find(item.key)?.record.outputBytes ?? 0
-    const outcome = finishOne(ledger, item)
+    const knownBytes = batch.find(item.key)?.record.outputBytes ?? 0
+    const outcome = finishOne(batch, item)
     if (outcome.kind === 'finished') {
       if (item.dropOutput) dropped.push(item.key)
       else stretches.push({key: item.key, knownBytes, ...item.output})
@@ -40,23 +40,23 @@ export function* finish(
   })
   yield* extendOutput(tx, stretches)
   yield* dropOutput(dropped)
-  yield* writeFinishBatch(tx, ledger)
+  yield* writeFinishBatch(tx, batch)
   return outcomes
 }
 
-function finishOne(ledger: FinishBatch, item: FinishItem): FinishOutcome {
+function finishOne(batch: FinishBatch, item: FinishItem): FinishOutcome {
   const {key, token, status} = item
-  const held = ledger.find(key)
-  if (held === null || held.token === '' || held.token !== token) return {kind: 'unknown', key}
-  const launch = ledger.launches.get(key.group)!
-  const {record} = held
+  const entry = batch.find(key)
+  if (entry === null || entry.token === '' || entry.token !== token) return {kind: 'unknown', key}
+  const launch = batch.launches.get(key.group)!
+  const {record} = entry
   if (record.status === 'pending') return {kind: 'unknown', key}
-  if (record.status !== 'running') return lateResult(held, record.status, item)
-  if (ledger.jobOf(launch) === null) {
-    ledger.remove(held)
+  if (record.status !== 'running') return lateResult(entry, record.status, item)
+  if (batch.jobOf(launch) === null) {
+    batch.remove(entry)
     return {kind: 'unknown', key}
   }
-  return ledger.end(held, {
+  return batch.end(entry, {
     status,
     reason: item.reason,
     finishedAt: (record.startedAt ?? 0) + Math.max(0, Math.round(item.durationMs)),
@@ -70,13 +70,13 @@ function finishOne(ledger: FinishBatch, item: FinishItem): FinishOutcome {
   })
 }
 
-/** Kept as a note on an execution that was given up; the state it ended in stays. */
-function lateResult(held: BatchExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
-  // Its own end said again is no other result.
-  if (status === 'lost' && item.status !== 'lost' && held.record.lateResult === '') {
+/** Stores the result on a lost execution as `late_result`; its final status stays. */
+function lateResult(entry: BatchExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
+  // A repeated report of the same end is no late result.
+  if (status === 'lost' && item.status !== 'lost' && entry.record.lateResult === '') {
     const code = item.exitCode === null ? '' : `, exit status ${item.exitCode}`
-    held.record = {...held.record, lateResult: `${item.status}${code}`}
-    held.change = 'update'
+    entry.record = {...entry.record, lateResult: `${item.status}${code}`}
+    entry.change = 'update'
   }
   return {kind: 'already', key: item.key, status}
 }
@@ -84,10 +84,11 @@ function lateResult(held: BatchExecution, status: FinalStatus, item: FinishItem)
 type RescueRequest = Parameters<LeaderStore['rescue']>[0]
 type RescueResult = Awaited<ReturnType<LeaderStore['rescue']>>
 
+/** Ends as `lost` the running executions of a failed node, or of its previous incarnations. */
 export function* rescue(tx: Transaction, request: RescueRequest): Query<RescueResult> {
   const {term, nodeId, exceptIncarnation, limit} = request
   if (term !== null) yield* fence(tx, term)
-  if (request.observed !== null && !(yield* isAsJudged(tx, nodeId, request.observed))) {
+  if (request.observed !== null && !(yield* isAsObserved(tx, nodeId, request.observed))) {
     return {finished: [], more: false}
   }
   const rows = yield* all<ExecutionRow>(
@@ -100,8 +101,11 @@ export function* rescue(tx: Transaction, request: RescueRequest): Query<RescueRe
   return {finished, more: rows.length === limit}
 }
 
-/** Locks the member, so that a node that returns meanwhile waits for the verdict or makes it void. */
-function* isAsJudged(
+/**
+ * Compare-and-set on the observed heartbeat: `false` = the node sent another one. The lock makes a later one
+ * wait.
+ */
+function* isAsObserved(
   tx: Transaction,
   nodeId: string,
   observed: NonNullable<RescueRequest['observed']>,
@@ -113,12 +117,12 @@ function* isAsJudged(
   return member !== null
 }
 
-/** Retries of one batch are spread by the golden ratio, so that one roll of the jitter serves many. */
+/** Spreads the retries of one batch evenly from a single random jitter. */
 const GOLDEN_RATIO = 0.618_033_988_75
 
 /**
- * Ends executions now, without a word from their node: those still in a state of `from` once they are locked,
- * so that one that was found running and has been given back meanwhile waits on.
+ * Ends executions without a report of their node. Only those still in a status of `from` under the lock: one
+ * that was found running may have been released meanwhile, and then stays pending.
  */
 export function* endAll(
   tx: Transaction,
@@ -128,27 +132,27 @@ export function* endAll(
   jitter: number,
   from: readonly ExecutionStatus[] = ['running'],
 ): Query<FinishOutcome[]> {
-  const ledger = yield* loadFinishBatch(
+  const batch = yield* loadFinishBatch(
     tx,
     keys.map(({group}) => group),
   )
   const outcomes = keys.map((key, index): FinishOutcome => {
-    const held = ledger.find(key)
-    if (held === null || !from.includes(held.record.status)) return {kind: 'unknown', key}
-    if (ledger.jobOf(ledger.launches.get(key.group)!) === null) {
-      ledger.remove(held)
+    const entry = batch.find(key)
+    if (entry === null || !from.includes(entry.record.status)) return {kind: 'unknown', key}
+    if (batch.jobOf(batch.launches.get(key.group)!) === null) {
+      batch.remove(entry)
       return {kind: 'unknown', key}
     }
-    const told = status === 'lost' ? {outputFoot: lostLine(reason)} : {}
-    return ledger.end(held, {
+    const lostOutput = status === 'lost' ? {outputFoot: lostLine(reason)} : {}
+    return batch.end(entry, {
       status,
       reason,
       finishedAt: tx.now,
       jitter: (jitter + index * GOLDEN_RATIO) % 1,
-      with: told,
+      with: lostOutput,
     })
   })
-  yield* writeFinishBatch(tx, ledger)
+  yield* writeFinishBatch(tx, batch)
   return outcomes
 }
 
@@ -163,20 +167,20 @@ export function* cancelExecution(
     [name, ...keyValues(key)],
   )
   if (owner === null) return {kind: 'unknown'}
-  const ledger = yield* loadFinishBatch(tx, [key.group])
-  const held = ledger.find(key)
-  const launch = ledger.launches.get(key.group)
-  const job = launch === undefined ? null : ledger.jobOf(launch)
-  if (held === null || launch === undefined || job === null) return {kind: 'unknown'}
-  const {status} = held.record
+  const batch = yield* loadFinishBatch(tx, [key.group])
+  const entry = batch.find(key)
+  const launch = batch.launches.get(key.group)
+  const job = launch === undefined ? null : batch.jobOf(launch)
+  if (entry === null || launch === undefined || job === null) return {kind: 'unknown'}
+  const {status} = entry.record
   let ended: FinishOutcome[]
   if (status === 'pending') {
     const end = {status: 'cancelled', reason: '', finishedAt: tx.now, jitter: 0, with: {}} as const
-    ended = [ledger.end(held, end)]
+    ended = [batch.end(entry, end)]
   } else if (status === 'running') {
-    const cancelRequestedAt = held.record.cancelRequestedAt ?? tx.now
-    held.record = {...held.record, cancelRequestedAt}
-    ended = ledger.endRetries(launch, job).map(endedAlone)
+    const cancelRequestedAt = entry.record.cancelRequestedAt ?? tx.now
+    entry.record = {...entry.record, cancelRequestedAt}
+    ended = batch.endRetries(launch, job).map(endedAlone)
     yield* all(`UPDATE executions SET cancel_requested_at = ? WHERE ${BY_KEY}`, [
       cancelRequestedAt,
       ...keyValues(key),
@@ -184,11 +188,11 @@ export function* cancelExecution(
   } else {
     return {kind: 'over', status}
   }
-  yield* writeFinishBatch(tx, ledger)
-  return {kind: 'requested', execution: held.record, ended}
+  yield* writeFinishBatch(tx, batch)
+  return {kind: 'requested', execution: entry.record, ended}
 }
 
-/** Beside an execution that still runs, so that nothing follows from it. */
+/** A cancelled retry. Another execution of the launch still runs, so nothing follows from this end. */
 function endedAlone(execution: ExecutionRecord): FinishOutcome {
   const nothing = {retry: null, closed: null, jobDisabled: false, jobDeleted: false} as const
   return {kind: 'finished', execution, ...nothing}

@@ -1,20 +1,21 @@
 /**
- * Reading what happened: executions, launches, statistics. A name leads to a live job, or for a while to
- * the last launch of an ephemeral one; nothing else of a deleted job is ever answered.
+ * Reads of history: executions, launches, statistics. A name leads to a live job or, for a while, to the last
+ * launch of a deleted ephemeral job; other history of deleted jobs is never returned.
  */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
-import type {LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
+import type {LaunchDecision} from '../../core/launch-record.ts'
 import type {
   DayStatistics,
   ExecutionQuery,
   ExecutionView,
   HistoryStore,
+  LaunchView,
   OutputStretch,
 } from '../../ports/history-store.ts'
 import type {Page, Slice} from '../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
 import {readOutput, withOutput} from './output.ts'
-import {all, one, type Query, type Transaction, type Value} from './query.ts'
+import {all, each, one, type Query, type Transaction, type Value} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -26,56 +27,6 @@ import {
   launchOf,
   type LaunchRow,
 } from './rows.ts'
-
-/** `LIMIT` of a slice without an end: any number no table reaches. */
-const ALL_ROWS = Number.MAX_SAFE_INTEGER
-
-interface Owner {
-  readonly jobId: number
-  /** The only launch that may be seen; `null` = all. */
-  readonly keptGroup: number | null
-}
-
-function* ownerOf(tx: Transaction, name: string): Query<Owner | null> {
-  const live = yield* one<{id: number}>(
-    `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL`,
-    [name],
-  )
-  if (live !== null) return {jobId: live.id, keptGroup: null}
-  const gone = yield* one<{id: number; kept_group: number}>(
-    `SELECT id, kept_group FROM jobs WHERE name = ? AND deleted_at > ? AND kept_group IS NOT NULL
-      ORDER BY id DESC LIMIT 1`,
-    [name, tx.now - EPHEMERAL_KEPT_MS],
-  )
-  return gone === null ? null : {jobId: gone.id, keptGroup: gone.kept_group}
-}
-
-/** `WHERE` over the rows of `owner`, with its values. */
-function ownedBy({jobId, keptGroup}: Owner): {where: string; values: Value[]} {
-  return keptGroup === null
-    ? {where: 'job_id = ?', values: [jobId]}
-    : {where: 'job_id = ? AND group_id = ?', values: [jobId, keptGroup]}
-}
-
-function limits({start, end}: Slice): [limit: number, offset: number] {
-  return [end === null ? ALL_ROWS : Math.max(0, end - start), start]
-}
-
-function executionOrder({sort, order}: Pick<ExecutionQuery, 'sort' | 'order'>): string {
-  const way = order === 'asc' ? 'ASC' : 'DESC'
-  const identity = `group_id ${way}, attempt ${way}, node_name ${way}`
-  // A time not reached yet is the earliest time to clients of this interface.
-  const empty = order === 'asc' ? 'NULLS FIRST' : 'NULLS LAST'
-  switch (sort) {
-    case 'id':
-      return identity
-    case 'attempt':
-      return `attempt ${way}, group_id ${way}, node_name ${way}`
-    case 'started_at':
-    case 'finished_at':
-      return `${sort} ${way} ${empty}, ${identity}`
-  }
-}
 
 export function* executions(
   tx: Transaction,
@@ -92,40 +43,6 @@ export function* executions(
     columns: EXECUTION_COLUMNS,
     orderBy: executionOrder(query),
   })
-}
-
-function* executionPage(
-  tx: Transaction,
-  from: string,
-  values: readonly Value[],
-  query: Slice & {
-    readonly columns: string
-    readonly orderBy: string
-    readonly outputBytes: number
-  },
-): Query<Page<ExecutionView>> {
-  const counted = yield* one<{total: number}>(`SELECT count(*) AS total ${from}`, values)
-  const found = yield* all<ExecutionRow>(
-    `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
-    [...values, ...limits(query)],
-  )
-  const rows = yield* withOutput(tx, found.map(executionOf), query.outputBytes)
-  return {total: counted?.total ?? 0, rows}
-}
-
-function* ownedExecution(
-  tx: Transaction,
-  name: string,
-  key: ExecutionKey,
-): Query<ExecutionRecord | null> {
-  const owner = yield* ownerOf(tx, name)
-  if (owner === null) return null
-  const {where, values} = ownedBy(owner)
-  const row = yield* one<ExecutionRow>(
-    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE ${BY_KEY} AND ${where}`,
-    [...keyValues(key), ...values],
-  )
-  return row === null ? null : executionOf(row)
 }
 
 export function* execution(
@@ -168,7 +85,7 @@ export function* launches(
   tx: Transaction,
   name: string,
   query: Slice & {readonly decision: LaunchDecision | null},
-): Query<Page<LaunchRecord> | null> {
+): Query<Page<LaunchView> | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where: owned, values} = ownedBy(owner)
@@ -182,14 +99,10 @@ export function* launches(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE ${where} ORDER BY group_id DESC LIMIT ? OFFSET ?`,
     [...values, ...limits(query)],
   )
-  return {total: counted?.total ?? 0, rows: rows.map(launchOf)}
+  return {total: counted?.total ?? 0, rows: yield* withExecutions(rows)}
 }
 
-export function* launch(
-  tx: Transaction,
-  name: string,
-  group: number,
-): Query<Awaited<ReturnType<HistoryStore['launch']>>> {
+export function* launch(tx: Transaction, name: string, group: number): Query<LaunchView | null> {
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where, values} = ownedBy(owner)
@@ -198,11 +111,8 @@ export function* launch(
     [group, ...values],
   )
   if (row === null) return null
-  const rows = yield* all<ExecutionRow>(
-    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ? ORDER BY attempt, node_name`,
-    [group],
-  )
-  return {launch: launchOf(row), executions: rows.map(executionOf)}
+  const [view] = yield* withExecutions([row])
+  return view!
 }
 
 const DAY_MS = 86_400_000
@@ -232,4 +142,99 @@ export function* totals(_tx: Transaction): Query<Awaited<ReturnType<HistoryStore
   )
   const {jobs, running, pending, undecided} = row!
   return {jobs, running, pending, undecided}
+}
+
+interface Owner {
+  readonly jobId: number
+  /** The only visible launch; `null` = all. */
+  readonly keptGroup: number | null
+}
+
+function* ownerOf(tx: Transaction, name: string): Query<Owner | null> {
+  const live = yield* one<{id: number}>(
+    `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL`,
+    [name],
+  )
+  if (live !== null) return {jobId: live.id, keptGroup: null}
+  const gone = yield* one<{id: number; kept_group: number}>(
+    `SELECT id, kept_group FROM jobs WHERE name = ? AND deleted_at > ? AND kept_group IS NOT NULL
+      ORDER BY id DESC LIMIT 1`,
+    [name, tx.now - EPHEMERAL_KEPT_MS],
+  )
+  return gone === null ? null : {jobId: gone.id, keptGroup: gone.kept_group}
+}
+
+/** The `WHERE` clause for the visible rows of `owner`, with its values. */
+function ownedBy({jobId, keptGroup}: Owner): {where: string; values: Value[]} {
+  return keptGroup === null
+    ? {where: 'job_id = ?', values: [jobId]}
+    : {where: 'job_id = ? AND group_id = ?', values: [jobId, keptGroup]}
+}
+
+function* ownedExecution(
+  tx: Transaction,
+  name: string,
+  key: ExecutionKey,
+): Query<ExecutionRecord | null> {
+  const owner = yield* ownerOf(tx, name)
+  if (owner === null) return null
+  const {where, values} = ownedBy(owner)
+  const row = yield* one<ExecutionRow>(
+    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE ${BY_KEY} AND ${where}`,
+    [...keyValues(key), ...values],
+  )
+  return row === null ? null : executionOf(row)
+}
+
+function* executionPage(
+  tx: Transaction,
+  from: string,
+  values: readonly Value[],
+  query: Slice & {
+    readonly columns: string
+    readonly orderBy: string
+    readonly outputBytes: number
+  },
+): Query<Page<ExecutionView>> {
+  const counted = yield* one<{total: number}>(`SELECT count(*) AS total ${from}`, values)
+  const found = yield* all<ExecutionRow>(
+    `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
+    [...values, ...limits(query)],
+  )
+  const rows = yield* withOutput(tx, found.map(executionOf), query.outputBytes)
+  return {total: counted?.total ?? 0, rows}
+}
+
+function executionOrder({sort, order}: Pick<ExecutionQuery, 'sort' | 'order'>): string {
+  const way = order === 'asc' ? 'ASC' : 'DESC'
+  const identity = `group_id ${way}, attempt ${way}, node_name ${way}`
+  // The API shows a missing time as the zero time, which sorts before all others.
+  const empty = order === 'asc' ? 'NULLS FIRST' : 'NULLS LAST'
+  switch (sort) {
+    case 'id':
+      return identity
+    case 'attempt':
+      return `attempt ${way}, group_id ${way}, node_name ${way}`
+    case 'started_at':
+    case 'finished_at':
+      return `${sort} ${way} ${empty}, ${identity}`
+  }
+}
+
+/** Each launch with its executions; one statement for any number of launches. */
+function* withExecutions(rows: readonly LaunchRow[]): Query<LaunchView[]> {
+  const executions = yield* each<ExecutionRow>(
+    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ? ORDER BY attempt, node_name`,
+    rows.map((row) => [row.group_id]),
+  )
+  return rows.map((row, index) => {
+    return {...launchOf(row), executions: (executions[index] ?? []).map(executionOf)}
+  })
+}
+
+/** `LIMIT` of a slice without an end: more rows than any table has. */
+const ALL_ROWS = Number.MAX_SAFE_INTEGER
+
+function limits({start, end}: Slice): [limit: number, offset: number] {
+  return [end === null ? ALL_ROWS : Math.max(0, end - start), start]
 }

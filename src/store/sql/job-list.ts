@@ -1,6 +1,6 @@
 /**
- * The list of jobs, built at run time because its filters are. Finds the matching ids first and reads the
- * jobs in pieces, so that a hundred thousand jobs neither block the process nor come from two moments.
+ * The list of jobs, built at run time because its filters vary. Finds the matching ids first and then reads
+ * the jobs in pieces of one snapshot, so that 100,000 jobs do not block the event loop.
  */
 import {
   DummyDriver,
@@ -20,7 +20,7 @@ import type {Page} from '../../ports/page.ts'
 import {loadJob, loadJobs} from './jobs.ts'
 import {all, yieldToEventLoop, one, type Query, type Transaction, type Value} from './query.ts'
 
-/** What the list filters and sorts by. */
+/** The columns that the list filters and sorts by. */
 interface Tables {
   readonly jobs: {
     readonly id: number
@@ -52,8 +52,8 @@ const SORT_COLUMNS = {
   status: 'status',
 } as const satisfies Record<JobSort, keyof Tables['jobs']>
 
-/** Jobs read between two chances for other work of the process. */
-const JOBS_PER_BREATH = 500
+/** Jobs read before the query yields to the event loop. */
+const JOBS_PER_YIELD = 500
 
 export function* job(_tx: Transaction, name: string): Query<JobRecord | null> {
   return yield* loadJob(name)
@@ -75,9 +75,9 @@ export function* jobs(tx: Transaction, query: JobQuery): Query<Page<JobRecord>> 
   const {sql: text, parameters} = listing.compile()
   const ids = yield* all<{id: number}>(text, parameters as Value[])
   const rows: JobRecord[] = []
-  for (let from = 0; from < ids.length; from += JOBS_PER_BREATH) {
+  for (let from = 0; from < ids.length; from += JOBS_PER_YIELD) {
     if (from > 0) yield* yieldToEventLoop()
-    const piece = ids.slice(from, from + JOBS_PER_BREATH).map(({id}) => id)
+    const piece = ids.slice(from, from + JOBS_PER_YIELD).map(({id}) => id)
     for (const found of yield* loadJobs(piece)) if (found !== null) rows.push(found)
   }
   return {total: counted?.total ?? 0, rows}
@@ -88,7 +88,7 @@ const builders = {
   postgres: builder(new PostgresQueryCompiler()),
 }
 
-/** A builder of texts for one engine; it has no connection and never runs anything. */
+/** Builds SQL texts for one engine; has no connection and runs nothing. */
 function builder(compiler: QueryCompiler): Kysely<Tables> {
   return new Kysely<Tables>({
     dialect: {

@@ -1,6 +1,6 @@
 /**
- * Writing ledger rows inside a transaction: planned times (with merging of neighbours) and requests.
- * Decides nothing.
+ * Rows of launches and their executions: planned times (merging neighbours), requests, and the search for a
+ * launch that a new one must not overlap. Decides nothing.
  */
 import type {JobRecord} from '../../core/job.ts'
 import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/launch-record.ts'
@@ -21,29 +21,29 @@ export interface JobIdentity {
   readonly name: string
 }
 
-/** A row as the ledger has it when nothing happened to it yet. */
+/** A new row: nothing has happened to it yet. */
 export function newLaunch(
   job: JobIdentity,
   group: number,
   storedAt: number,
-  given: Pick<LaunchRecord, 'cause' | 'decision' | 'scheduledAt'> & Partial<LaunchRecord>,
+  fields: Pick<LaunchRecord, 'cause' | 'decision' | 'scheduledAt'> & Partial<LaunchRecord>,
 ): LaunchRecord {
   return {
     group,
     jobId: job.id,
     jobName: job.name,
     reason: '',
-    scheduledUntil: given.scheduledAt,
+    scheduledUntil: fields.scheduledAt,
     count: 1,
     storedAt,
     decidedAt: null,
     term: null,
     forced: false,
     parentGroup: null,
-    open: given.decision === 'pending' || given.decision === 'launched',
+    open: fields.decision === 'pending' || fields.decision === 'launched',
     retriesEnded: false,
     nodeDeaths: 0,
-    ...given,
+    ...fields,
   }
 }
 
@@ -53,7 +53,7 @@ export interface RequestRow {
   readonly forced: boolean
 }
 
-/** Stores a request to launch; answers its launch number. */
+/** Stores a request to launch; returns its launch number. */
 export function* insertRequest(tx: Transaction, request: RequestRow): Query<number> {
   const [group] = yield* tx.dialect.takeNumbers('launch', 1)
   const {job, cause, forced} = request
@@ -62,7 +62,7 @@ export function* insertRequest(tx: Transaction, request: RequestRow): Query<numb
   return group!
 }
 
-/** Rows decided about planned times of one job, oldest first, that are to be written. */
+/** Decided planned times of one job, oldest first, to be written. */
 export interface PlannedRows {
   readonly job: JobIdentity
   readonly rows: readonly LedgerRow[]
@@ -79,9 +79,9 @@ const EXTEND = `UPDATE launches SET scheduled_until = ?, planned_count = ?, deci
   WHERE group_id = ?`
 
 /**
- * Writes planned rows of several jobs, and an execution for each target. A row that did not launch is
- * merged into the row before it when decision and reason agree. Answers what stands in the ledger now:
- * grown rows first, then new ones in order.
+ * Writes planned rows of several jobs, and an execution for each target. A row without a launch is merged
+ * into the row before it if decision and reason are equal. Returns the stored rows: extended ones first, then
+ * new ones in order.
  */
 export function* writePlanned(
   tx: Transaction,
@@ -104,14 +104,14 @@ export function* writePlanned(
   for (const {job, rows} of planned) {
     let last = before.get(job.id) ?? null
     for (const row of rows) {
-      const grown = last === null ? null : extendInto(last, row, tx.now, term)
-      if (grown === null) {
-        const given = decided(row, tx.now, term)
-        last = newLaunch(job, groups[used]!, tx.now, {cause: 'schedule', ...given})
+      const merged = last === null ? null : extendInto(last, row, tx.now, term)
+      if (merged === null) {
+        const fields = decided(row, tx.now, term)
+        last = newLaunch(job, groups[used]!, tx.now, {cause: 'schedule', ...fields})
         used += 1
         inserted.set(last.group, {launch: last, targets: row.targets})
       } else {
-        last = grown
+        last = merged
         if (inserted.has(last.group)) inserted.set(last.group, {launch: last, targets: []})
         else extended.set(last.group, last)
       }
@@ -157,7 +157,7 @@ function isMerged(row: Pick<LedgerRow, 'decision'>): boolean {
   return row.decision === 'skipped' || row.decision === 'missed'
 }
 
-/** `last` grown by `row`, which follows it; `null` when they say different things or one of them ran. */
+/** `last` extended by the following `row`; `null` if they differ in decision or reason, or one launched. */
 export function extendInto(
   last: LaunchRecord,
   row: Pick<LedgerRow, 'decision' | 'reason' | 'scheduledAt' | 'scheduledUntil' | 'count'>,
@@ -189,8 +189,8 @@ const IN_THE_WAY = `${OPEN_OF_NAME} AND (decision = 'launched' OR cause = 'sched
   ORDER BY group_id LIMIT 1`
 
 /**
- * The oldest open launch of the job, undecided requests included; without one the oldest of a deleted job of
- * the same name, which nobody can look at any more.
+ * The oldest open launch of the job, undecided requests included. Without one, the oldest of a deleted job of
+ * the same name (`isOwn` false), which no reader can see.
  */
 export function* firstOpen({
   id,
@@ -204,9 +204,7 @@ export function* firstOpen({
   return row === null ? null : {group: row.group_id, isOwn: row.job_id === id}
 }
 
-/**
- * For each name the oldest open launch a planned time may not overlap: launched, or itself a planned time.
- */
+/** For each name, the oldest open launch that blocks a planned time: launched, or a planned time itself. */
 export function* inTheWay(names: readonly string[]): Query<(number | null)[]> {
   const rows = yield* each<{group_id: number}>(
     IN_THE_WAY,
@@ -218,7 +216,7 @@ export function* inTheWay(names: readonly string[]): Query<(number | null)[]> {
 const IN_THE_WAY_OF_REQUEST = `${OPEN_OF_NAME} AND group_id <> ?
   AND (decision = 'launched' OR (cause = 'schedule' AND group_id < ?)) ORDER BY group_id LIMIT 1`
 
-/** For each pending row the oldest other launch of its name that it may not overlap. */
+/** For each pending row, the oldest other launch of its name that blocks it. */
 export function* inTheWayOfRequests(
   requests: readonly {readonly name: string; readonly group: number}[],
 ): Query<(number | null)[]> {

@@ -1,7 +1,8 @@
 /**
- * Applying the leader's decisions: one transaction under the leader's term. Each decision is compared with
- * what is stored and either applies whole or is a conflict; conflicts change nothing and hinder nobody. So is
- * one about a row that somebody else holds.
+ * Launches: requests by hand, loading due jobs and pending requests for the leader, and applying the leader's
+ * decisions. Decisions are applied in one transaction under the leader's term (fencing token). Each is
+ * compared with the stored state (optimistic concurrency): it applies completely or is a conflict, and a
+ * conflict changes nothing and does not affect the others. A row locked by another transaction is a conflict.
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/launch-record.ts'
 import type {Candidate} from '../../core/node.ts'
@@ -14,7 +15,7 @@ import type {
   LeaderStore,
   PendingRequest,
 } from '../../ports/leader-store.ts'
-import {loadJobs, lockJob, recall, remember} from './jobs.ts'
+import {loadJobs, lockJob, findReply, storeReply} from './jobs.ts'
 import {
   extendInto,
   firstOpen,
@@ -29,6 +30,93 @@ import {
 import {fence} from './lease.ts'
 import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
 import {jobOf, type JobRow, LAUNCH_COLUMNS, launchOf, type LaunchRow, SELECT_JOB} from './rows.ts'
+
+/** Stores a request by hand; the leader decides it. */
+export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
+  const earlier = yield* findReply<RunResult>(tx, request.idempotency)
+  if (earlier !== null) return earlier
+  const {name, forced} = request
+  const job = yield* lockJob(tx, name)
+  if (job === null) return {kind: 'unknown'}
+  if (job.spec.concurrency === 'forbid' && !forced) {
+    const open = yield* firstOpen(job)
+    if (open !== null) return {kind: 'forbidden', openGroup: open.isOwn ? open.group : null}
+  }
+  const group = yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced})
+  const result: RunResult = {kind: 'accepted', job, group}
+  yield* storeReply(tx, request.idempotency, result)
+  return result
+}
+
+/** Due jobs. The cost does not depend on the number of other jobs: only the due part of an index is read. */
+export function* loadDue(tx: Transaction, request: {readonly limit: number}): Query<DueWork> {
+  const rows = yield* all<JobRow>(
+    `${SELECT_JOB} WHERE j.next_at <= ? ORDER BY j.next_at, j.id LIMIT ?`,
+    [tx.now, request.limit],
+  )
+  const jobs = rows.map(jobOf)
+  const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
+  const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
+  const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
+  const next = yield* one<{next_at: number | null}>(
+    `SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`,
+    [tx.now],
+  )
+  return {
+    now: tx.now,
+    jobs: jobs.map((job) => ({job, openGroup: openById.get(job.id) ?? null})),
+    nextDueAt: next?.next_at ?? null,
+  }
+}
+
+const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
+  WHERE decision = 'pending' AND group_id > ? ORDER BY group_id LIMIT ?`
+
+export function* loadRequests(
+  tx: Transaction,
+  request: {readonly afterGroup: number; readonly limit: number},
+): Query<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
+  const rows = yield* all<LaunchRow>(PENDING_AFTER, [request.afterGroup, request.limit])
+  const launches = rows.map(launchOf)
+  const jobs = yield* loadJobs(launches.map(({jobId}) => jobId))
+  const found = launches.flatMap((launch, index) => {
+    const job = jobs[index] ?? null
+    return job === null ? [] : [{launch, job}]
+  })
+  const open = yield* inTheWayOfRequests(
+    found.map(({launch: {jobName, group}}) => ({name: jobName, group})),
+  )
+  const requests = found.map((each, index) => ({...each, openGroup: open[index] ?? null}))
+  return {now: tx.now, requests}
+}
+
+interface CandidateRow {
+  readonly id: string
+  readonly name: string
+  readonly tags: string
+  readonly slots: number
+  readonly load: number
+}
+
+/**
+ * Limit for counting a node's pending executions. Each pass counts; at 100,000 pending the count took a sixth
+ * of the launch time. Nodes beyond the limit count as equally loaded.
+ */
+const WAITING_COUNTED_MAX = 2_000
+
+/** Alive nodes that run jobs, with their load. */
+export function* candidates(_tx: Transaction): Query<readonly Candidate[]> {
+  const rows = yield* all<CandidateRow>(
+    `SELECT m.id, m.name, m.tags, m.slots,
+      (SELECT count(*) FROM (SELECT 1 AS found FROM executions e
+        WHERE e.node_id = m.id AND e.status = 'pending' LIMIT ${WAITING_COUNTED_MAX}) AS waiting)
+      + (SELECT count(*) FROM executions e WHERE e.node_id = m.id AND e.status = 'running') AS load
+      FROM members m WHERE m.status = 'alive' AND m.runs = 1 ORDER BY m.name, m.id`,
+  )
+  return rows.map(({id, name, tags, slots, load}) => {
+    return {id, name, slots, load, tags: JSON.parse(tags) as Record<string, string>}
+  })
+}
 
 type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
@@ -83,19 +171,10 @@ function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[])
   })
   yield* each(MOVE_NEXT, moves)
   const written = yield* writePlanned(tx, planned, term)
-  return {applied, decided: written.map(announced)}
+  return {applied, decided: written.map(decidedLaunchOf)}
 }
 
-/**
- * What somebody else holds is not waited for: whoever imports jobs, or deletes one, may hold them for long,
- * and the other decisions of the pass are due. A row that was not got is a conflict, and is looked at again.
- */
-function lockIfFree({dialect}: Transaction): string {
-  // Where a writer is alone nothing is held by another.
-  return dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
-}
-
-/** Jobs by id, those that are free locked in the order of their ids. */
+/** Locks jobs in the order of their ids, skipping locked ones. Returns them by id. */
 function* lockDueJobs(
   tx: Transaction,
   dues: readonly DueDecision[],
@@ -110,10 +189,6 @@ function* lockDueJobs(
 
 function launchesUnderForbid(due: DueDecision): boolean {
   return due.forbid && due.rows.some(({decision}) => decision === 'launched')
-}
-
-function announced({launch, targets}: WrittenRow): DecidedLaunch {
-  return {launch, targets: targets.map(({nodeName}) => nodeName)}
 }
 
 const LAUNCH_PENDING = `UPDATE launches SET decision = 'launched', reason = '', decided_at = ?, term = ?
@@ -132,7 +207,7 @@ function* applyRequests(
   })
   const open = yield* inTheWayOfRequests(forbidding)
   const blocked = new Set(forbidding.filter((_, i) => open[i] !== null).map(({group}) => group))
-  /** Names launched by this very call, which the look above could not see. */
+  /** Names of jobs launched by this call, which `inTheWayOfRequests` could not see. */
   const launchedNames = new Set<string>()
   const launched: WrittenRow[] = []
   const applied: Applied[] = []
@@ -154,13 +229,13 @@ function* applyRequests(
       const now = {decision: 'launched', reason: '', decidedAt: tx.now, term} as const
       const written = {launch: {...row, ...now}, targets: request.targets}
       launched.push(written)
-      decided.push(announced(written))
+      decided.push(decidedLaunchOf(written))
     } else if (request.kind === 'skip') {
       const {decision, reason} = request
-      const launch = yield* giveUp(tx, {...row, decision, reason, decidedAt: tx.now, term})
+      const launch = yield* closePending(tx, {...row, decision, reason, decidedAt: tx.now, term})
       decided.push({launch, targets: []})
     } else if (request.reason !== row.reason) {
-      // A row that begins to wait for something else is as old as that wait.
+      // The wait for the new reason starts now.
       yield* all(`UPDATE launches SET reason = ?, stored_at = ? WHERE group_id = ?`, [
         request.reason,
         tx.now,
@@ -178,7 +253,7 @@ function* applyRequests(
   return {applied, decided}
 }
 
-/** Pending rows of live jobs by launch number, those that are free locked in order. */
+/** Locks pending rows of live jobs in order, skipping locked ones. Returns them by launch number. */
 function* lockPending(
   tx: Transaction,
   requests: readonly RequestDecision[],
@@ -198,20 +273,23 @@ function* lockPending(
 const PLANNED_BEFORE = `SELECT ${LAUNCH_COLUMNS} FROM launches
   WHERE job_id = ? AND cause = 'schedule' AND scheduled_at < ? ORDER BY scheduled_at DESC LIMIT 1`
 
-/** A pending row ends without a launch; a planned time joins the row before it when they say the same. */
-function* giveUp(tx: Transaction, ended: LaunchRecord): Query<LaunchRecord> {
+/**
+ * Ends a pending row without a launch. A planned time is merged into the row before it if decision and reason
+ * are equal.
+ */
+function* closePending(tx: Transaction, ended: LaunchRecord): Query<LaunchRecord> {
   const closed = {...ended, open: false}
   if (ended.cause === 'schedule') {
     const before = yield* one<LaunchRow>(PLANNED_BEFORE, [ended.jobId, ended.scheduledAt])
-    const joined = before === null ? null : extendInto(launchOf(before), closed, tx.now, ended.term)
-    if (joined !== null) {
+    const merged = before === null ? null : extendInto(launchOf(before), closed, tx.now, ended.term)
+    if (merged !== null) {
       yield* all(`DELETE FROM launches WHERE group_id = ?`, [ended.group])
       yield* all(
         `UPDATE launches SET scheduled_until = ?, planned_count = ?, decided_at = ?, term = ?
           WHERE group_id = ?`,
-        [joined.scheduledUntil, joined.count, joined.decidedAt, joined.term, joined.group],
+        [merged.scheduledUntil, merged.count, merged.decidedAt, merged.term, merged.group],
       )
-      return joined
+      return merged
     }
   }
   yield* all(
@@ -222,94 +300,14 @@ function* giveUp(tx: Transaction, ended: LaunchRecord): Query<LaunchRecord> {
   return closed
 }
 
-/*
- * The launch step's half of the store: what is due, what was asked for, and writing what the leader
- * decided.
- */
-
-/** Reads only the due part of an index: its cost does not grow with the jobs that are not due. */
-export function* loadDue(tx: Transaction, request: {readonly limit: number}): Query<DueWork> {
-  const rows = yield* all<JobRow>(
-    `${SELECT_JOB} WHERE j.next_at <= ? ORDER BY j.next_at, j.id LIMIT ?`,
-    [tx.now, request.limit],
-  )
-  const jobs = rows.map(jobOf)
-  const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
-  const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
-  const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
-  const next = yield* one<{next_at: number | null}>(
-    `SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`,
-    [tx.now],
-  )
-  return {
-    now: tx.now,
-    jobs: jobs.map((job) => ({job, openGroup: openById.get(job.id) ?? null})),
-    nextDueAt: next?.next_at ?? null,
-  }
-}
-
-const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
-  WHERE decision = 'pending' AND group_id > ? ORDER BY group_id LIMIT ?`
-
-export function* loadRequests(
-  tx: Transaction,
-  request: {readonly afterGroup: number; readonly limit: number},
-): Query<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
-  const rows = yield* all<LaunchRow>(PENDING_AFTER, [request.afterGroup, request.limit])
-  const launches = rows.map(launchOf)
-  const jobs = yield* loadJobs(launches.map(({jobId}) => jobId))
-  const found = launches.flatMap((launch, index) => {
-    const job = jobs[index] ?? null
-    return job === null ? [] : [{launch, job}]
-  })
-  const open = yield* inTheWayOfRequests(
-    found.map(({launch: {jobName, group}}) => ({name: jobName, group})),
-  )
-  const requests = found.map((each, index) => ({...each, openGroup: open[index] ?? null}))
-  return {now: tx.now, requests}
-}
-
-interface CandidateRow {
-  readonly id: string
-  readonly name: string
-  readonly tags: string
-  readonly slots: number
-  readonly load: number
-}
-
 /**
- * What waits for a node is counted up to here: each pass asks, and with a hundred thousand waiting the
- * counting took a sixth of the launching. Nodes this far behind count as equally full until one catches up.
+ * Skip locked rows instead of waiting: an import or a deletion may lock jobs for long while the other
+ * decisions of the pass are due. A skipped row is a conflict; the next pass decides it again.
  */
-const WAITING_COUNTED_MAX = 2_000
-
-export function* candidates(_tx: Transaction): Query<readonly Candidate[]> {
-  const rows = yield* all<CandidateRow>(
-    `SELECT m.id, m.name, m.tags, m.slots,
-      (SELECT count(*) FROM (SELECT 1 AS found FROM executions e
-        WHERE e.node_id = m.id AND e.status = 'pending' LIMIT ${WAITING_COUNTED_MAX}) AS waiting)
-      + (SELECT count(*) FROM executions e WHERE e.node_id = m.id AND e.status = 'running') AS load
-      FROM members m WHERE m.status = 'alive' AND m.runs = 1 ORDER BY m.name, m.id`,
-  )
-  return rows.map(({id, name, tags, slots, load}) => {
-    return {id, name, slots, load, tags: JSON.parse(tags) as Record<string, string>}
-  })
+function lockIfFree({dialect}: Transaction): string {
+  return dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
 }
 
-/* Requests by hand: stored at once, decided by the leader. */
-
-export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
-  const known = yield* recall<RunResult>(tx, request.idempotency)
-  if (known !== null) return known
-  const {name, forced} = request
-  const job = yield* lockJob(tx, name)
-  if (job === null) return {kind: 'unknown'}
-  if (job.spec.concurrency === 'forbid' && !forced) {
-    const open = yield* firstOpen(job)
-    if (open !== null) return {kind: 'forbidden', openGroup: open.isOwn ? open.group : null}
-  }
-  const group = yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced})
-  const result: RunResult = {kind: 'accepted', job, group}
-  yield* remember(tx, request.idempotency, result)
-  return result
+function decidedLaunchOf({launch, targets}: WrittenRow): DecidedLaunch {
+  return {launch, targets: targets.map(({nodeName}) => nodeName)}
 }

@@ -1,6 +1,6 @@
 /**
- * The lease and its fence. One row; its key is the term, so taking over changes the key, and a leader's
- * write that looks up its own term in the same transaction finds no row once the term is over.
+ * The leader's lease and its fencing. One row, whose key is the term: a takeover changes the key. A leader's
+ * write looks up its own term in its transaction, and finds no row once the term is over.
  */
 import type {HeldLease, Lease} from '../../ports/leader-store.ts'
 import {TermOver} from '../../ports/store-errors.ts'
@@ -17,8 +17,8 @@ export function* acquireLease(
 ): Query<Lease | null> {
   const {holder, nodeId, ttlMs, unchanged = null} = request
   const expiresAt = tx.now + ttlMs
-  // Compared by the write itself: a renewal that comes first makes it another row.
-  const seen =
+  // Compare-and-set: a renewal that commits first changes the row, and the update matches nothing.
+  const expected =
     unchanged === null
       ? [null, null, null]
       : [unchanged.term, unchanged.holder, unchanged.expiresAt]
@@ -26,7 +26,7 @@ export function* acquireLease(
     `UPDATE leader SET term = term + 1, holder = ?, node_id = ?, expires_at = ?
       WHERE holder = '' OR holder = ? OR expires_at <= ? OR (term = ? AND holder = ? AND expires_at = ?)
       RETURNING term`,
-    [holder, nodeId, expiresAt, holder, tx.now, ...seen],
+    [holder, nodeId, expiresAt, holder, tx.now, ...expected],
   )
   return row === null ? null : {term: row.term, expiresAt}
 }
@@ -49,10 +49,7 @@ export function* renewLease(
   return row !== null
 }
 
-/**
- * Ends the term at once: a new term number without a holder, so that what is still under way is refused
- * too.
- */
+/** Ends the term at once. The new term number, without a holder, also rejects writes still in flight. */
 export function* resignLease(
   _tx: Transaction,
   request: {readonly term: number; readonly holder: string},
@@ -64,7 +61,7 @@ export function* resignLease(
   )
 }
 
-/** For an engine whose owner is alone: whoever held the lease before is gone. */
+/** Removes any holder. For an engine that one process owns: the previous holder no longer runs. */
 export function* vacateLease(_tx: Transaction): Query<void> {
   yield* all(
     `UPDATE leader SET term = term + 1, holder = '', node_id = '', expires_at = 0 WHERE holder <> ''`,
@@ -81,7 +78,7 @@ export function* leader(
   return row === null ? null : {term: row.term, nodeId: row.node_id, expiresAt: row.expires_at}
 }
 
-/** Throws `TermOver` unless `term` is the one in force; held off takeovers until the transaction ends. */
+/** Throws `TermOver` unless `term` is current. Its lock delays takeovers until the transaction ends. */
 export function* fence(tx: Transaction, term: number): Query<void> {
   const row = yield* one(
     `SELECT term FROM leader WHERE term = ? AND holder <> ''${tx.dialect.forKeyShare}`,

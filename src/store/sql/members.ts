@@ -1,4 +1,7 @@
-/** The nodes of the cluster as the store knows them: joining, heartbeats, statuses. */
+/**
+ * Members: joining, heartbeats, failure, retention and removal. A node is removed only after its running
+ * executions have ended: an execution of a node that is no member would never be ended.
+ */
 import type {MemberRecord} from '../../core/node.ts'
 import type {
   BeatReply,
@@ -15,12 +18,13 @@ import {type ExecutionRow, keyOf, memberOf, type MemberRow} from './rows.ts'
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
   status, started_at, heartbeat_at`
 
-/** Of a member that is there. */
+/** Condition for a present member. */
 const PRESENT = `status IN ('alive', 'leaving')`
 
 /**
- * The same identity returning is admitted at once, which fences its earlier life. A name whose other holder
- * is silent is taken over; that holder stays a member, failed, until what it ran has been ended.
+ * Admits a node. A known identity is admitted at once, which fences its previous incarnation. If another
+ * identity has the name but sends no heartbeats, the name is taken over; that member stays, as failed, until
+ * its executions have ended.
  */
 export function* join(
   tx: Transaction,
@@ -60,12 +64,75 @@ export function* join(
       tx.now,
     ],
   )
-  // There from the start, so that claims have a row to follow each other on.
+  // Created at once, so that concurrent claims of the node have a row to lock.
   yield* all(
     `INSERT INTO node_claims (node_id, token) VALUES (?, '') ON CONFLICT (node_id) DO NOTHING`,
     [member.id],
   )
   return {kind: 'joined'}
+}
+
+/**
+ * Stores heartbeats; one reply for each, in order. One statement updates all present members; a member that
+ * failed or left returns through `returnMember`.
+ */
+export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<readonly BeatReply[]> {
+  const replies: BeatReply[] = []
+  for (const round of roundsOf(beats)) {
+    const updated = yield* oneEach(
+      `UPDATE members SET heartbeat_at = ?, status = ?
+        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
+      round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
+    )
+    for (const [at, each] of round.entries())
+      replies[each.index] = updated[at] === null ? yield* returnMember(tx, each) : 'ok'
+  }
+  return replies
+}
+
+/** Splits heartbeats into rounds with one of each node, in order, so that the last one is applied last. */
+function roundsOf(beats: readonly Heartbeat[]): (Heartbeat & {readonly index: number})[][] {
+  const rounds: (Heartbeat & {readonly index: number})[][] = []
+  const counts = new Map<string, number>()
+  for (const [index, each] of beats.entries()) {
+    const before = counts.get(each.nodeId) ?? 0
+    counts.set(each.nodeId, before + 1)
+    rounds[before] ??= []
+    rounds[before].push({...each, index})
+  }
+  return rounds
+}
+
+/** Heartbeat of a member that is not present. Two identities are never present under one name. */
+function* returnMember(
+  tx: Transaction,
+  {nodeId, incarnation, status}: Heartbeat,
+): Query<BeatReply> {
+  const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
+  if (named === null) return 'unknown'
+  yield* lockName(tx, named.name)
+  // Read again under the lock: the member may have been removed, rejoined, or lost its name meanwhile.
+  const known = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
+    nodeId,
+  ])
+  if (known === null) return 'unknown'
+  if (known.incarnation !== incarnation) return 'fenced'
+  const holder = yield* one(
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND ${PRESENT} LIMIT 1`,
+    [named.name, nodeId],
+  )
+  if (holder !== null && status !== 'left') return 'taken'
+  yield* all(`UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ?`, [
+    tx.now,
+    status,
+    nodeId,
+  ])
+  return 'ok'
+}
+
+/** Serializes nodes that join under a name or return to it, and waits for claims of its members. */
+function* lockName(tx: Transaction, name: string): Query<void> {
+  yield* all(`SELECT id FROM members WHERE name = ? ORDER BY id${tx.dialect.forUpdate}`, [name])
 }
 
 export function* members(_tx: Transaction): Query<readonly MemberRecord[]> {
@@ -86,108 +153,43 @@ export function* failMember(
   return failed !== null
 }
 
-/**
- * Members that are there are heard by one statement for all of them; one that was given up, or left, must
- * come back. Answers each, in order.
- */
-export function* beat(tx: Transaction, beats: readonly Heartbeat[]): Query<readonly BeatReply[]> {
-  const answers: BeatReply[] = []
-  for (const round of roundsOf(beats)) {
-    const heard = yield* oneEach(
-      `UPDATE members SET heartbeat_at = ?, status = ?
-        WHERE id = ? AND incarnation = ? AND ${PRESENT} RETURNING id`,
-      round.map(({nodeId, incarnation, status}) => [tx.now, status, nodeId, incarnation]),
-    )
-    for (const [at, each] of round.entries())
-      answers[each.index] = heard[at] === null ? yield* comeBack(tx, each) : 'ok'
-  }
-  return answers
-}
-
-/** The first beat of each node, the second of those that have one, and so on: the last one must stand. */
-function roundsOf(beats: readonly Heartbeat[]): (Heartbeat & {readonly index: number})[][] {
-  const rounds: (Heartbeat & {readonly index: number})[][] = []
-  const heard = new Map<string, number>()
-  for (const [index, each] of beats.entries()) {
-    const before = heard.get(each.nodeId) ?? 0
-    heard.set(each.nodeId, before + 1)
-    rounds[before] ??= []
-    rounds[before].push({...each, index})
-  }
-  return rounds
-}
-
-/** Two identities are never present under one name, whichever of them is heard of again. */
-function* comeBack(tx: Transaction, {nodeId, incarnation, status}: Heartbeat): Query<BeatReply> {
-  const named = yield* one<{name: string}>(`SELECT name FROM members WHERE id = ?`, [nodeId])
-  if (named === null) return 'unknown'
-  yield* lockName(tx, named.name)
-  // Read again: whoever held the lock may have removed it, joined as it, or taken its name.
-  const known = yield* one<{incarnation: string}>(`SELECT incarnation FROM members WHERE id = ?`, [
-    nodeId,
-  ])
-  if (known === null) return 'unknown'
-  if (known.incarnation !== incarnation) return 'fenced'
-  const holder = yield* one(
-    `SELECT id FROM members WHERE name = ? AND id <> ? AND ${PRESENT} LIMIT 1`,
-    [named.name, nodeId],
-  )
-  if (holder !== null && status !== 'left') return 'taken'
-  yield* all(`UPDATE members SET heartbeat_at = ?, status = ? WHERE id = ?`, [
-    tx.now,
-    status,
-    nodeId,
-  ])
-  return 'ok'
-}
-
-/** Whoever joins under a name, or comes back to it, waits here for others that do, and for their claims. */
-function* lockName(tx: Transaction, name: string): Query<void> {
-  yield* all(`SELECT id FROM members WHERE name = ? ORDER BY id${tx.dialect.forUpdate}`, [name])
-}
-
-/*
- * Members that go for good: forgotten after a long absence, or removed by somebody. Stands apart from the
- * other steps of members because what such a node still held must be dealt with first: nothing may be
- * running for a node that is no member, for nobody would ever end it.
- */
-
-/** Asked of each state by itself, so that the index of its live rows answers. */
-const HOLDS_NOTHING = (['pending', 'running'] as const)
+/** One condition for each status, so that the partial index of that status is used. */
+const HAS_NO_EXECUTIONS = (['pending', 'running'] as const)
   .map((status) => {
-    const held = `SELECT 1 FROM executions e WHERE e.node_id = members.id AND e.status = '${status}'`
-    return `NOT EXISTS (${held})`
+    const execution = `SELECT 1 FROM executions e WHERE e.node_id = members.id AND e.status = '${status}'`
+    return `NOT EXISTS (${execution})`
   })
   .join(' AND ')
 
+/** Deletes members without executions that left or failed long ago. */
 export function* pruneMembers(
   tx: Transaction,
   {term, leftAfterMs, failedAfterMs, limit}: Parameters<MemberStore['pruneMembers']>[0],
 ): Query<readonly MemberRecord[]> {
   yield* fence(tx, term)
-  // Whoever holds one right now has heard of it, or claims for it: it is not forgotten.
+  // Skip locked members: a lock means a concurrent heartbeat or claim.
   const lock = tx.dialect.locking ? ' FOR UPDATE SKIP LOCKED' : ''
   const found = yield* all<{id: string}>(
     `SELECT id FROM members WHERE ((status = 'left' AND heartbeat_at <= ?)
-      OR (status = 'failed' AND heartbeat_at <= ?)) AND ${HOLDS_NOTHING}
+      OR (status = 'failed' AND heartbeat_at <= ?)) AND ${HAS_NO_EXECUTIONS}
       ORDER BY heartbeat_at, id LIMIT ?${lock}`,
     [tx.now - leftAfterMs, tx.now - failedAfterMs, limit],
   )
-  const forgotten: MemberRecord[] = []
+  const pruned: MemberRecord[] = []
   for (const {id} of found) {
-    // Asked again now that it is locked: a claim may have been committed just before.
+    // Checked again under the lock: a claim may have committed just before.
     const row = yield* one<MemberRow>(
-      `DELETE FROM members WHERE id = ? AND ${HOLDS_NOTHING} RETURNING ${MEMBER_COLUMNS}`,
+      `DELETE FROM members WHERE id = ? AND ${HAS_NO_EXECUTIONS} RETURNING ${MEMBER_COLUMNS}`,
       [id],
     )
     if (row === null) continue
-    yield* forgetClaims(id)
-    forgotten.push(memberOf(row))
+    yield* deleteClaims(id)
+    pruned.push(memberOf(row))
   }
-  return forgotten
+  return pruned
 }
 
-/** Locks the member first, as a claim does: what it claims is seen here, or it claims nothing. */
+/** Locks the member first, as a claim does: the claim is visible here, or it takes nothing. */
 export function* removeMember(
   tx: Transaction,
   {nodeId, limit, jitter}: Parameters<MemberStore['removeMember']>[0],
@@ -209,10 +211,10 @@ export function* removeMember(
   const finished = yield* endAll(tx, running.map(keyOf), 'lost', reason, jitter)
   if (running.length === limit) return {kind: 'ending', finished}
   yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
-  yield* forgetClaims(nodeId)
+  yield* deleteClaims(nodeId)
   return {kind: 'removed', member, finished}
 }
 
-function* forgetClaims(nodeId: string): Query<void> {
+function* deleteClaims(nodeId: string): Query<void> {
   yield* all(`DELETE FROM node_claims WHERE node_id = ?`, [nodeId])
 }

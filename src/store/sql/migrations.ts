@@ -1,7 +1,8 @@
 /**
- * The schema's history: numbered, forward only, each applied in one transaction by whoever opens the store.
- * A released migration is never edited; a change is a new one, additive for one release, so that servers one
- * release apart work side by side. The rules for a new one are in CONTRIBUTING.md.
+ * The history of the schema: numbered migrations, forward only, each applied in one transaction by the first
+ * process that opens the store. A released migration is never edited. A change is a new migration, additive
+ * for one release, so that servers one release apart work together; CONTRIBUTING.md has the rules.
+ * docs/reference/schema.md describes every table and column.
  */
 import type {Dialect} from './query.ts'
 
@@ -18,12 +19,12 @@ const first: Migration = {
 export const MIGRATIONS: readonly Migration[] = [first]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
-/** Releases a server may be behind the schema: what the next one adds does not hinder it, later ones may. */
+/** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */
 const RELEASES_BEHIND_MAX = 1
 
 /**
- * Why a release that knows `migrations` does not work on a schema of this version, as a sentence without a
- * subject; `null` when it does.
+ * Why a release that knows `migrations` cannot use a schema of this version, as a sentence without its
+ * subject; `null` = it can.
  */
 export function whyTooNew(version: number, migrations = MIGRATIONS): string | null {
   const known = migrations.at(-1)!.version
@@ -32,10 +33,7 @@ export function whyTooNew(version: number, migrations = MIGRATIONS): string | nu
   return `was written by a newer Belfry (schema ${version}, ${range}); start a newer version`
 }
 
-/**
- * Narrow rows for filtering and sorting; what the user wrote stands beside them, so that a scan stays
- * small.
- */
+/** Rows of `jobs` are narrow, for filtering and sorting; the definition is in a table of its own. */
 function jobTables(dialect: Dialect): string[] {
   const {
     columns: {integer, text},
@@ -79,7 +77,7 @@ function jobTables(dialect: Dialect): string[] {
   ]
 }
 
-/** Keys may be long: SQLite's trees hold them whole, PostgreSQL's do not, so there they are hashed. */
+/** Keys may be long. SQLite's indexes hold any length; PostgreSQL's do not, so its index is a hash. */
 function metadataTable({engine, columns: {integer, text}, keyOrganised}: Dialect): string[] {
   const columns = `job_id ${integer} NOT NULL, key ${text} NOT NULL, value ${text} NOT NULL`
   return engine === 'sqlite'
@@ -94,7 +92,7 @@ function metadataTable({engine, columns: {integer, text}, keyOrganised}: Dialect
       ]
 }
 
-/** Live rows are found through partial indexes, so that their cost does not grow with the history. */
+/** Partial indexes find live rows, so that the cost does not grow with the history. */
 function runTables({columns: {integer, text, bytes}, keyOrganised}: Dialect): string[] {
   return [
     `CREATE TABLE launches (
@@ -148,10 +146,10 @@ function runTables({columns: {integer, text, bytes}, keyOrganised}: Dialect): st
       PRIMARY KEY (group_id, node_name, attempt)
     )${keyOrganised}`,
     `CREATE INDEX executions_of_job ON executions (job_id, group_id, attempt, node_name)`,
-    // In the order in which they are claimed: a claim reads what it takes, however many wait.
+    // In claim order: a claim reads only the rows it takes.
     `CREATE INDEX executions_waiting ON executions (node_id, not_before, group_id, slot, attempt)
       WHERE status = 'pending'`,
-    // In the order in which strays are looked for, so that the history is not read for them.
+    // In the order of the reassigner's pages, so that they read no history.
     `CREATE INDEX executions_pending ON executions (group_id, slot, attempt) WHERE status = 'pending'`,
     `CREATE INDEX executions_running ON executions (node_id, started_at) WHERE status = 'running'`,
     `CREATE TABLE output (
@@ -192,7 +190,7 @@ function otherTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       started_at ${integer} NOT NULL,
       heartbeat_at ${integer} NOT NULL
     )${keyOrganised}`,
-    // Makes the incarnation part of a key: only a new life of a node changes that, a heartbeat does not.
+    // Makes the incarnation part of a key: heartbeats do not conflict with a claim's key-share lock.
     `CREATE UNIQUE INDEX members_life ON members (id, incarnation)`,
     `CREATE TABLE statistics (
       day ${integer} PRIMARY KEY, success_count ${integer} NOT NULL, failed_count ${integer} NOT NULL

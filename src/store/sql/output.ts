@@ -1,4 +1,8 @@
-/** Appending output while a command runs, and reading what is kept of it. */
+/**
+ * Command output: appending while a command runs, reading the kept part, deleting. Kept output is a list of
+ * contiguous chunks at absolute byte positions, always the tail of the command's output. Appending is
+ * idempotent. A gap makes the older chunks useless, so they are deleted.
+ */
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import type {ExecutionView} from '../../ports/history-store.ts'
 import type {OutputAppend} from '../../ports/node-store.ts'
@@ -14,7 +18,10 @@ import {
 } from './query.ts'
 import {BY_KEY, keyText, keyValues} from './rows.ts'
 
-/** Applies in order, also several stretches of one execution. */
+/**
+ * Appends in order; several items may belong to one execution. `false` = the execution is not running under
+ * the item's token.
+ */
 export function* appendOutput(
   tx: Transaction,
   items: readonly OutputAppend[],
@@ -39,7 +46,7 @@ export function* appendOutput(
   return rows.map((row) => row !== null)
 }
 
-/** The row of each item's execution, while it is running under the item's token; locked in one order. */
+/** The row of each item's execution if it runs under the item's token. Locks in one order (no deadlocks). */
 function* lockRunning(
   tx: Transaction,
   items: readonly OutputAppend[],
@@ -59,14 +66,14 @@ function* lockRunning(
   return rows
 }
 
-/** The order in which everybody locks executions. */
+/** The order in which all transactions lock executions. */
 function compareKeys(a: ExecutionKey, b: ExecutionKey): number {
   if (a.group !== b.group) return a.group - b.group
   if (a.node !== b.node) return a.node < b.node ? -1 : 1
   return a.attempt - b.attempt
 }
 
-/** Splits so that each round holds at most one item of an execution, in order. */
+/** Splits the items, in order, into rounds with at most one item of each execution. */
 function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
   const result: OutputAppend[][] = []
   const nextRound = new Map<string, number>()
@@ -81,39 +88,89 @@ function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
   return result
 }
 
-export interface KeptBytes {
-  /** Absolute position of the first of them. */
+/** A last chunk smaller than this is joined with the next bytes: small writes must not become many rows. */
+const CHUNK_JOINED_BYTES = 16 * 1024
+
+export interface Stretch {
+  readonly key: ExecutionKey
+  /** Bytes written before, as stored in the execution's row. */
+  readonly knownBytes: number
   readonly offset: number
   readonly bytes: Uint8Array
 }
 
-/** At most `limit` kept bytes from position `from` on; later ones when those are gone. */
+const LAST_SMALL_CHUNK = `SELECT at_byte, bytes FROM output
+  WHERE ${BY_KEY} AND length(bytes) < ${CHUNK_JOINED_BYTES} AND at_byte + length(bytes) = ?`
+const PUT_CHUNK = `INSERT INTO output (group_id, node_name, attempt, at_byte, bytes)
+  VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (group_id, node_name, attempt, at_byte) DO UPDATE SET bytes = excluded.bytes`
+const DROP_BEFORE = `DELETE FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) <= ?
+  RETURNING length(bytes) AS size`
+
+/**
+ * Appends one stretch to each of several executions. Returns the bytes each has written in all; the caller
+ * stores that number with the execution.
+ */
+export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Query<number[]> {
+  const fresh = stretches.map(unknownPart)
+  const growing = fresh.filter(({bytes}) => bytes.length > 0)
+  const following = growing.filter(({offset, knownBytes}) => offset === knownBytes && offset > 0)
+  const lasts = yield* oneEach<ChunkRow>(
+    LAST_SMALL_CHUNK,
+    following.map(({key, offset}) => [...keyValues(key), offset]),
+  )
+  const lastByKey = new Map(following.map(({key}, index) => [keyText(key), lasts[index] ?? null]))
+  const puts: Values[] = []
+  const drops: Value[][] = []
+  let grownBytes = 0
+  for (const {key, knownBytes, offset, bytes} of growing) {
+    const last = lastByKey.get(keyText(key)) ?? null
+    puts.push([...keyValues(key), last?.at_byte ?? offset, joined(last, bytes)])
+    grownBytes += bytes.length
+    const oldest = offset + bytes.length - tx.limits.outputKeptBytes
+    const from = offset > knownBytes ? offset : oldest
+    if (from > 0 && knownBytes > 0) drops.push([...keyValues(key), from])
+  }
+  yield* each(PUT_CHUNK, puts)
+  const dropped = yield* each<{size: number}>(DROP_BEFORE, drops)
+  yield* noteSize(grownBytes - sizeOf(dropped))
+  return fresh.map(({knownBytes, offset, bytes}) =>
+    bytes.length === 0 ? knownBytes : offset + bytes.length,
+  )
+}
+
+/** The stretch without the bytes that are stored already. */
+function unknownPart(stretch: Stretch): Stretch {
+  const {knownBytes, offset, bytes} = stretch
+  if (offset >= knownBytes) return stretch
+  return {...stretch, offset: knownBytes, bytes: bytes.subarray(knownBytes - offset)}
+}
+
+function joined(last: ChunkRow | null, bytes: Uint8Array): Uint8Array {
+  if (last === null) return bytes
+  const whole = new Uint8Array(last.bytes.length + bytes.length)
+  whole.set(last.bytes)
+  whole.set(bytes, last.bytes.length)
+  return whole
+}
+
+export interface KeptBytes {
+  /** Absolute position of the first byte. */
+  readonly offset: number
+  readonly bytes: Uint8Array
+}
+
+/** At most `limit` kept bytes from position `from` on; later bytes if those were deleted. */
 export function* readOutput(key: ExecutionKey, from: number, limit: number): Query<KeptBytes> {
   const [chunks = []] = yield* chunksFrom([{key, from}])
   return keptIn(chunks, from, limit)
 }
 
-function keptIn(chunks: readonly ChunkRow[], from: number, limit: number): KeptBytes {
-  const first = chunks[0]
-  if (first === undefined) return {offset: from, bytes: new Uint8Array(0)}
-  const offset = Math.max(from, first.at_byte)
-  const last = chunks.at(-1)!
-  const end = Math.min(offset + limit, last.at_byte + last.bytes.length)
-  const bytes = new Uint8Array(end - offset)
-  for (const chunk of chunks) {
-    const start = Math.max(offset, chunk.at_byte)
-    const stop = Math.min(end, chunk.at_byte + chunk.bytes.length)
-    if (start < stop)
-      bytes.set(chunk.bytes.subarray(start - chunk.at_byte, stop - chunk.at_byte), start - offset)
-  }
-  return {offset, bytes}
-}
-
-/** Executions whose output is read with one command, and about how much of it. */
+/** Limits for one read statement: executions, and approximate bytes of output. */
 const READ_ROWS_MAX = 500
 const READ_BYTES_MAX = 8 * 2 ** 20
 
-/** Each execution with the last `outputBytes` bytes of its kept output. */
+/** Adds the last `outputBytes` bytes of kept output to each execution. */
 export function* withOutput(
   tx: Transaction,
   executions: readonly ExecutionRecord[],
@@ -144,33 +201,14 @@ function viewOf(execution: ExecutionRecord, kept: KeptBytes | null): ExecutionVi
   return {...execution, output, outputTruncated: output.length < written}
 }
 
-/** UTF-8 has at most three bytes after a character's first; more of them is not UTF-8 and is left alone. */
+/** UTF-8 has at most three continuation bytes a character; a longer run is not UTF-8 and is not cut. */
 const CONTINUATIONS_MAX = 3
 
-/** Without the rest of a character whose beginning was cut off. */
+/** Removes the rest of a character whose first byte was cut off. */
 function fromCharacter(bytes: Uint8Array): Uint8Array {
   let start = 0
   while (start < CONTINUATIONS_MAX && (bytes[start] ?? 0) >> 6 === 0b10) start += 1
   return bytes.subarray(start)
-}
-
-/*
- * Kept output: contiguous chunks at absolute positions, always the tail of what a command wrote. Repeating
- * an append changes nothing; a skipped stretch makes everything before it worthless, so it is dropped.
- */
-
-/**
- * A last chunk smaller than this is joined with what follows: a chatty command must not become thousands of
- * rows.
- */
-const CHUNK_JOINED_BYTES = 16 * 1024
-
-export interface Stretch {
-  readonly key: ExecutionKey
-  /** How many bytes were written before, as the execution's row says. */
-  readonly knownBytes: number
-  readonly offset: number
-  readonly bytes: Uint8Array
 }
 
 export interface ChunkRow {
@@ -178,73 +216,34 @@ export interface ChunkRow {
   readonly bytes: Uint8Array
 }
 
-const LAST_SMALL_CHUNK = `SELECT at_byte, bytes FROM output
-  WHERE ${BY_KEY} AND length(bytes) < ${CHUNK_JOINED_BYTES} AND at_byte + length(bytes) = ?`
-const PUT_CHUNK = `INSERT INTO output (group_id, node_name, attempt, at_byte, bytes)
-  VALUES (?, ?, ?, ?, ?)
-  ON CONFLICT (group_id, node_name, attempt, at_byte) DO UPDATE SET bytes = excluded.bytes`
-const DROP_BEFORE = `DELETE FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) <= ?
-  RETURNING length(bytes) AS size`
-
-/**
- * Adds a stretch to each of several executions (at most one each). Answers how many bytes each has written
- * now; the caller stores that with the execution.
- */
-export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Query<number[]> {
-  const fresh = stretches.map(unknownPart)
-  const growing = fresh.filter(({bytes}) => bytes.length > 0)
-  const following = growing.filter(({offset, knownBytes}) => offset === knownBytes && offset > 0)
-  const lasts = yield* oneEach<ChunkRow>(
-    LAST_SMALL_CHUNK,
-    following.map(({key, offset}) => [...keyValues(key), offset]),
-  )
-  const lastByKey = new Map(following.map(({key}, index) => [keyText(key), lasts[index] ?? null]))
-  const puts: Values[] = []
-  const drops: Value[][] = []
-  let grownBytes = 0
-  for (const {key, knownBytes, offset, bytes} of growing) {
-    const last = lastByKey.get(keyText(key)) ?? null
-    puts.push([...keyValues(key), last?.at_byte ?? offset, joined(last, bytes)])
-    grownBytes += bytes.length
-    const oldest = offset + bytes.length - tx.limits.outputKeptBytes
-    const from = offset > knownBytes ? offset : oldest
-    if (from > 0 && knownBytes > 0) drops.push([...keyValues(key), from])
+function keptIn(chunks: readonly ChunkRow[], from: number, limit: number): KeptBytes {
+  const first = chunks[0]
+  if (first === undefined) return {offset: from, bytes: new Uint8Array(0)}
+  const offset = Math.max(from, first.at_byte)
+  const last = chunks.at(-1)!
+  const end = Math.min(offset + limit, last.at_byte + last.bytes.length)
+  const bytes = new Uint8Array(end - offset)
+  for (const chunk of chunks) {
+    const start = Math.max(offset, chunk.at_byte)
+    const stop = Math.min(end, chunk.at_byte + chunk.bytes.length)
+    if (start < stop)
+      bytes.set(chunk.bytes.subarray(start - chunk.at_byte, stop - chunk.at_byte), start - offset)
   }
-  yield* each(PUT_CHUNK, puts)
-  const dropped = yield* each<{size: number}>(DROP_BEFORE, drops)
-  yield* noteSize(grownBytes - sizeOf(dropped))
-  return fresh.map(({knownBytes, offset, bytes}) =>
-    bytes.length === 0 ? knownBytes : offset + bytes.length,
+  return {offset, bytes}
+}
+
+/** For each execution, its chunks with bytes from position `from` on, in order. */
+export function* chunksFrom(
+  wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
+): Query<ChunkRow[][]> {
+  return yield* each<ChunkRow>(
+    `SELECT at_byte, bytes FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) > ?
+      ORDER BY at_byte`,
+    wanted.map(({key, from}) => [...keyValues(key), from]),
   )
 }
 
-/** Without what is stored already. */
-function unknownPart(stretch: Stretch): Stretch {
-  const {knownBytes, offset, bytes} = stretch
-  if (offset >= knownBytes) return stretch
-  return {...stretch, offset: knownBytes, bytes: bytes.subarray(knownBytes - offset)}
-}
-
-function joined(last: ChunkRow | null, bytes: Uint8Array): Uint8Array {
-  if (last === null) return bytes
-  const whole = new Uint8Array(last.bytes.length + bytes.length)
-  whole.set(last.bytes)
-  whole.set(bytes, last.bytes.length)
-  return whole
-}
-
-function sizeOf(answers: readonly (readonly {size: number}[])[]): number {
-  let total = 0
-  for (const rows of answers) for (const {size} of rows) total += size
-  return total
-}
-
-/** The size of all kept output is a sum of these rows: adding one never waits for another transaction. */
-function* noteSize(bytes: number): Query<void> {
-  if (bytes !== 0) yield* all(`INSERT INTO output_sizes (bytes) VALUES (?)`, [bytes])
-}
-
-/** Deletes all kept output of the executions; answers how many bytes that was. */
+/** Deletes all kept output of the executions; returns the number of bytes. */
 export function* dropOutput(keys: readonly ExecutionKey[]): Query<number> {
   const dropped = yield* each<{size: number}>(
     `DELETE FROM output WHERE ${BY_KEY} RETURNING length(bytes) AS size`,
@@ -255,7 +254,7 @@ export function* dropOutput(keys: readonly ExecutionKey[]): Query<number> {
   return bytes
 }
 
-/** Deletes all kept output of whole launches; answers how many bytes that was. */
+/** Deletes all kept output of the launches; returns the number of bytes. */
 export function* dropOutputOfLaunches(groups: readonly number[]): Query<number> {
   const dropped = yield* each<{size: number}>(
     `DELETE FROM output WHERE group_id = ? RETURNING length(bytes) AS size`,
@@ -266,7 +265,7 @@ export function* dropOutputOfLaunches(groups: readonly number[]): Query<number> 
   return bytes
 }
 
-/** Bytes of output kept in all; folds the notes into one row. */
+/** Total bytes of kept output. Merges the rows of `output_sizes` into one. */
 export function* totalOutputBytes(_tx: Transaction): Query<number> {
   const rows = yield* all<{bytes: number}>(`DELETE FROM output_sizes RETURNING bytes`)
   const total = rows.reduce((sum, {bytes}) => sum + bytes, 0)
@@ -274,13 +273,13 @@ export function* totalOutputBytes(_tx: Transaction): Query<number> {
   return total
 }
 
-/** Of each execution the chunks that hold bytes from position `from` on, in order. */
-export function* chunksFrom(
-  wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
-): Query<ChunkRow[][]> {
-  return yield* each<ChunkRow>(
-    `SELECT at_byte, bytes FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) > ?
-      ORDER BY at_byte`,
-    wanted.map(({key, from}) => [...keyValues(key), from]),
-  )
+/** Inserts a row instead of updating a total: no transaction waits for another one. */
+function* noteSize(bytes: number): Query<void> {
+  if (bytes !== 0) yield* all(`INSERT INTO output_sizes (bytes) VALUES (?)`, [bytes])
+}
+
+function sizeOf(answers: readonly (readonly {size: number}[])[]): number {
+  let total = 0
+  for (const rows of answers) for (const {size} of rows) total += size
+  return total
 }

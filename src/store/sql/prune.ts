@@ -1,7 +1,7 @@
 /**
- * Letting go what retention allows, a bounded piece a call. Never an open launch, never output of something
- * that runs. A round walks the live jobs, or those that were launched lately; its last piece also does what
- * belongs to no job.
+ * Retention of history: deletes in bounded batches. Never deletes an open launch, or output of a running
+ * execution. A round visits all live jobs, or those launched lately; its last batch also prunes the rows that
+ * belong to no job.
  */
 import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
@@ -12,13 +12,13 @@ import {all, each, one, oneEach, type Query, type Transaction, type Values} from
 import {type ExecutionRow, keyOf} from './rows.ts'
 
 const DAY_MS = 86_400_000
-/** A year and a bit, so that a year can be compared with the one before. */
+/** More than a year, so that a day can be compared with the same day of the previous year. */
 const STATISTICS_KEPT_MS = 400 * DAY_MS
-/** Outputs looked at in one call when there is too much of it. */
+/** Executions whose output one call may cut when total output exceeds its limit. */
 const OUTPUTS_PER_CALL = 500
-const TOMBSTONES_PER_CALL = 100
+const DELETED_JOBS_PER_CALL = 100
 
-/** What one call may still delete, and what it did. */
+/** Rows that one call may still delete, and its results. */
 interface Budget {
   rowsLeft: number
   rowsDeleted: number
@@ -42,7 +42,7 @@ export function* prune(tx: Transaction, request: PruneRequest): Query<PruneResul
     : someLaunched(request)
   yield* pruneLaunches(budget, yield* excess(tx, budget, request, ids))
   if (isLast && !budget.more) {
-    yield* pruneTombstones(tx, budget)
+    yield* pruneDeletedJobs(tx, budget)
     yield* pruneOutput(tx, budget, request.keepOutputBytes)
     yield* pruneOther(tx, budget)
   }
@@ -51,7 +51,7 @@ export function* prune(tx: Transaction, request: PruneRequest): Query<PruneResul
   return {next, isRoundOver: isLast, newestGroup, rowsDeleted, outputBytesCut, more}
 }
 
-/** The live jobs of one call. */
+/** The live jobs that one call visits. */
 interface Piece {
   readonly ids: readonly number[]
   readonly next: number
@@ -67,7 +67,7 @@ function* someJobs({after, jobLimit}: PruneRequest): Query<Piece> {
   return {ids, next: ids.at(-1) ?? after, isLast: ids.length < jobLimit}
 }
 
-/** One committed after a launch with a larger number is passed over: a round over all jobs sees it. */
+/** A launch that commits after one with a larger number is missed here; a round over all jobs finds it. */
 function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
   const rows = yield* all<{group_id: number; id: number | null}>(
     `SELECT l.group_id, j.id FROM launches l
@@ -80,17 +80,17 @@ function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
   return {ids: [...ids], next, isLast: rows.length < jobLimit}
 }
 
-/** Closed launches among those beyond the newest that are kept. The inner look reads an index only. */
+/** Closed launches beyond the newest that are kept. The inner select reads only an index. */
 function beyondNewest(decisions: string): string {
   return `SELECT group_id FROM launches WHERE open = 0 AND group_id IN
     (SELECT group_id FROM launches WHERE job_id = ? AND decision IN (${decisions})
     ORDER BY group_id DESC LIMIT ? OFFSET ?)`
 }
 
-/** The oldest closed launches that are too old; numbers grow with time, so no others need a look. */
+/** The oldest closed launches that are too old; numbers grow with time, so no others need a check. */
 const TOO_OLD = `SELECT group_id FROM (SELECT group_id, decided_at FROM launches
   WHERE job_id = ? AND open = 0 ORDER BY group_id LIMIT ?) AS oldest WHERE decided_at < ?`
-/** Looked at by age at once: when all of them are too old, the same place is looked at again. */
+/** Launches checked by age at once; if all are too old, the job is checked again. */
 const OLDEST_LAUNCHES = 50
 
 /** Numbers of the launches of these jobs beyond what is kept, in order. */
@@ -101,7 +101,7 @@ function* excess(
   ids: readonly number[],
 ): Query<number[]> {
   const {keepLaunches, keepUnlaunched, keepMs} = request
-  // One more than may be deleted tells that more is waiting.
+  // One more than may be deleted shows that there are more.
   const limit = request.rowLimit + 1
   const found = [
     yield* each<{group_id: number}>(
@@ -125,7 +125,10 @@ function* excess(
   return [...groups].toSorted((a, b) => a - b)
 }
 
-/** Deletes launches with their executions and output while the budget lasts; a first one always goes. */
+/**
+ * Deletes launches with their executions and output within the budget; the first one is always deleted.
+ * `true` = all were deleted.
+ */
 function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<boolean> {
   const candidates = groups.slice(0, Math.max(1, budget.rowsLeft))
   const sizes = yield* oneEach<{size: number}>(
@@ -150,17 +153,17 @@ function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<boolea
 }
 
 /**
- * Deleted jobs of which nothing runs any more, and ephemeral ones whose last launch was shown long enough. In
- * the order of the index that has no other jobs, so that the living ones are not gone through.
+ * Deletes soft-deleted jobs without running executions, and ephemeral ones whose last launch has expired. In
+ * the order of the index of deleted jobs, so that live jobs are not scanned.
  */
-function* pruneTombstones(tx: Transaction, budget: Budget): Query<void> {
+function* pruneDeletedJobs(tx: Transaction, budget: Budget): Query<void> {
   const jobs = yield* all<{id: number}>(
     `SELECT id FROM jobs WHERE deleted_at IS NOT NULL
       AND (kept_group IS NULL OR deleted_at <= ?)
       AND NOT EXISTS (SELECT 1 FROM launches l
         WHERE l.job_name = jobs.name AND l.open = 1 AND l.job_id = jobs.id)
       ORDER BY name, id LIMIT ?`,
-    [tx.now - EPHEMERAL_KEPT_MS, TOMBSTONES_PER_CALL],
+    [tx.now - EPHEMERAL_KEPT_MS, DELETED_JOBS_PER_CALL],
   )
   for (const {id} of jobs) {
     const rows = yield* all<{group_id: number}>(
@@ -172,10 +175,10 @@ function* pruneTombstones(tx: Transaction, budget: Budget): Query<void> {
     yield* all(`DELETE FROM jobs WHERE id = ?`, [id])
     budget.rowsDeleted += 1
   }
-  if (jobs.length === TOMBSTONES_PER_CALL) budget.more = true
+  if (jobs.length === DELETED_JOBS_PER_CALL) budget.more = true
 }
 
-/** The oldest output goes first; the executions stay and say that it was cut. */
+/** Deletes the oldest output first; the executions stay and show that it was cut. */
 function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Query<void> {
   let total = yield* totalOutputBytes(tx)
   if (total <= keepBytes) return
@@ -197,7 +200,7 @@ function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Query
   if (total > keepBytes && oldest.length === OUTPUTS_PER_CALL) budget.more = true
 }
 
-/** Rows that belong to no job; each kind is small or trickles in. */
+/** Rows that belong to no job; each kind is small or grows slowly. */
 function* pruneOther(tx: Transaction, budget: Budget): Query<void> {
   const deletions: [string, Values][] = [
     [

@@ -1,4 +1,7 @@
-/** Pending executions that their node does not take, and giving them to other nodes. */
+/**
+ * Stuck executions: pending ones that their node does not claim. Loads them for the leader, moves them to
+ * other nodes, and ends those that no node may run.
+ */
 import {lostLine} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import type {StuckExecution} from '../../core/reassign.ts'
@@ -18,13 +21,13 @@ import {
 } from './rows.ts'
 
 interface StuckRow extends ExecutionRow {
-  /** This and the next two: `null` = its node is no member. */
+  /** This and the next two: `null` = the node is no member. */
   readonly member_status: MemberStatus | null
   readonly member_runs: number | null
   readonly member_heartbeat_at: number | null
 }
 
-const STRAY = `SELECT ${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
+const STUCK = `SELECT ${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
   m.heartbeat_at AS member_heartbeat_at
   FROM executions e
   LEFT JOIN members m ON m.id = e.node_id
@@ -39,10 +42,10 @@ export function* loadStuck(
   {unclaimedMs, after, limit}: Parameters<LeaderStore['loadStuck']>[0],
 ): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
   const {group, slot, attempt} = after ?? BEFORE_ALL
-  const rows = yield* all<StuckRow>(STRAY, [group, slot, attempt, tx.now - unclaimedMs, limit])
+  const rows = yield* all<StuckRow>(STUCK, [group, slot, attempt, tx.now - unclaimedMs, limit])
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
-  // By themselves: joined, they are read from the first one on where there is a long history.
+  // Not joined: with a long history the planner would read all launches from the first one on.
   const launches = yield* oneEach<Pick<LaunchRow, 'cause' | 'scheduled_at'>>(
     `SELECT cause, scheduled_at FROM launches WHERE group_id = ?`,
     groups,
@@ -51,7 +54,7 @@ export function* loadStuck(
     `SELECT DISTINCT node_name FROM executions WHERE group_id = ? ORDER BY node_name`,
     groups,
   )
-  const strays = rows.flatMap((row, index): StuckExecution[] => {
+  const stuck = rows.flatMap((row, index): StuckExecution[] => {
     const job = jobs[index] ?? null
     const launch = launches[index] ?? null
     if (job === null || launch === null) return []
@@ -64,7 +67,7 @@ export function* loadStuck(
   const last = rows.length === limit ? rows.at(-1) : undefined
   const next =
     last === undefined ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
-  return {now: tx.now, strays, next}
+  return {now: tx.now, strays: stuck, next}
 }
 
 function memberOf(row: StuckRow): StuckExecution['member'] {
@@ -75,7 +78,7 @@ function memberOf(row: StuckRow): StuckExecution['member'] {
 
 type ReassignmentsRequest = Parameters<LeaderStore['applyReassignments']>[0]
 
-/** A moved execution is due anew from now, so that its new node gets the same time to take it. */
+/** Moves executions. A moved one is due from now on, so that the new node has the full time to claim it. */
 export function* applyReassignments(
   tx: Transaction,
   {term, moves}: ReassignmentsRequest,
@@ -106,12 +109,7 @@ export function* applyReassignments(
   return applied
 }
 
-/*
- * The end of pending executions that no node may take. Stands apart from giving them to other nodes because
- * it is an end, by the ledger and the rule of all ends.
- */
-
-/** No retry follows, so there is nothing to roll for. */
+/** No retry follows, so no jitter is needed. */
 const END = {
   status: 'lost',
   reason: 'no_target',
@@ -119,33 +117,34 @@ const END = {
   with: {outputFoot: lostLine('no_target')},
 } as const
 
+/** Ends pending executions as `lost`, by the rules of every end. Skips those whose node can claim again. */
 export function* endStuck(
   tx: Transaction,
   {term, strays}: Parameters<LeaderStore['endStuck']>[0],
 ): Query<readonly FinishOutcome[]> {
   yield* fence(tx, term)
-  // Members first, as a claim locks them: a node that is back has its work, or comes too late for it.
-  const busy = yield* takingWork(
+  // Locks members first, as a claim does: a node that returned has claimed the work, or claims nothing.
+  const busy = yield* nodesThatRun(
     tx,
     strays.map(({nodeId}) => nodeId),
   )
   const ending = strays.filter(({nodeId}) => !busy.has(nodeId))
-  const ledger = yield* loadFinishBatch(
+  const batch = yield* loadFinishBatch(
     tx,
     ending.map(({key}) => key.group),
   )
   const ended = ending.flatMap(({key, nodeId}): FinishOutcome[] => {
-    const held = ledger.find(key)
-    if (held === null || held.record.status !== 'pending' || held.nodeId !== nodeId) return []
-    if (ledger.jobOf(ledger.launches.get(key.group)!) === null) return []
-    return [ledger.end(held, {...END, finishedAt: tx.now})]
+    const entry = batch.find(key)
+    if (entry === null || entry.record.status !== 'pending' || entry.nodeId !== nodeId) return []
+    if (batch.jobOf(batch.launches.get(key.group)!) === null) return []
+    return [batch.end(entry, {...END, finishedAt: tx.now})]
   })
-  yield* writeFinishBatch(tx, ledger)
+  yield* writeFinishBatch(tx, batch)
   return ended
 }
 
-/** Which of the nodes may claim, or will be back at work when they have stopped. */
-function* takingWork(tx: Transaction, nodeIds: readonly string[]): Query<ReadonlySet<string>> {
+/** Nodes that can claim now, or will after their restart. */
+function* nodesThatRun(tx: Transaction, nodeIds: readonly string[]): Query<ReadonlySet<string>> {
   const sorted = [...new Set(nodeIds)].toSorted()
   const rows = yield* oneEach<{id: string; status: MemberStatus; runs: number}>(
     `SELECT id, status, runs FROM members WHERE id = ?${tx.dialect.forUpdate}`,

@@ -1,35 +1,35 @@
 /**
- * What makes a restored image a store of its own. Nothing of the past runs: what was under way has ended,
- * what waited is skipped, due times are recorded as missed, and `next` starts after now.
+ * Turns a restored backup into a store of its own. Nothing of the past runs: running executions end as lost,
+ * pending requests are skipped, due times are recorded as missed, and `next` is after now.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobRecord} from '../../core/job.ts'
 import type {LedgerRow} from '../../core/launch-record.ts'
 import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
 import {endAll} from './finish.ts'
-import {passOver} from './jobs.ts'
+import {recordMissed} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, jobOf, type JobRow, keyOf, SELECT_JOB} from './rows.ts'
 import {putMeta, timezone} from './settings.ts'
 
 /**
- * Launch numbers the lost future may have handed out: names of files and lines in logs carry them, so they
- * are left out. Room for weeks of heavy use.
+ * Launch numbers that the original store may have used after the backup; file names and logs carry them, so
+ * they are skipped. Enough for weeks of heavy use.
  */
-const NUMBERS_LEFT_OUT = 1_000_000_000
-/** Executions ended, or jobs planned, at a time. */
-const PIECE = 500
+const SKIPPED_NUMBERS = 1_000_000_000
+/** Executions ended, or jobs planned, with one statement. */
+const BATCH_SIZE = 500
 
-/** Run once on a fresh copy of an image, before anybody uses it. */
+/** Runs once on a fresh copy of a backup, before any server opens it. */
 export function* startNewIncarnation(tx: Transaction, incarnation: string): Query<void> {
   yield* putMeta('incarnation', incarnation)
-  yield* tx.dialect.skipNumbers('launch', NUMBERS_LEFT_OUT)
+  yield* tx.dialect.skipNumbers('launch', SKIPPED_NUMBERS)
   yield* all(`DELETE FROM members`)
   yield* all(`DELETE FROM node_claims`)
-  // The answers kept there speak of a store that is no more.
+  // The stored replies are about the original store.
   yield* all(`DELETE FROM idempotency`)
   yield* endOpenLaunches(tx)
-  yield* planAnew(tx)
+  yield* planAgain(tx)
 }
 
 function* endOpenLaunches(tx: Transaction): Query<void> {
@@ -38,7 +38,7 @@ function* endOpenLaunches(tx: Transaction): Query<void> {
     const rows = yield* all<ExecutionRow>(
       `SELECT group_id, node_name, attempt FROM executions WHERE status IN ('pending', 'running')
         ORDER BY group_id, node_name, attempt LIMIT ?`,
-      [PIECE],
+      [BATCH_SIZE],
     )
     if (rows.length === 0) break
     const keys: ExecutionKey[] = rows.map(keyOf)
@@ -51,27 +51,27 @@ function* endOpenLaunches(tx: Transaction): Query<void> {
   )
 }
 
-function* planAnew(tx: Transaction): Query<void> {
+function* planAgain(tx: Transaction): Query<void> {
   const zone = yield* timezone()
   let after = 0
   for (;;) {
     const rows = yield* all<JobRow>(
       `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL ORDER BY j.id LIMIT ?`,
-      [after, PIECE],
+      [after, BATCH_SIZE],
     )
     for (const job of rows.map(jobOf)) {
       const from = Math.max(tx.now, job.decidedUntil ?? -Infinity)
       const nextAt = nextPlanned(job.spec, job.anchorAt, from, zone)
-      yield* passOver(tx, [{job, rows: pastRows(job, tx.now, zone)}])
+      yield* recordMissed(tx, [{job, rows: missedRows(job, tx.now, zone)}])
       yield* all(`UPDATE jobs SET next_at = ? WHERE id = ?`, [nextAt, job.id])
     }
-    if (rows.length < PIECE) return
+    if (rows.length < BATCH_SIZE) return
     after = rows.at(-1)!.id
   }
 }
 
-/** The job's due, undecided times as one row; none when nothing is due. */
-function pastRows(job: JobRecord, now: number, zone: string): LedgerRow[] {
+/** The job's due, undecided times as one row; none if nothing is due. */
+function missedRows(job: JobRecord, now: number, zone: string): LedgerRow[] {
   const {nextAt, spec, anchorAt} = job
   if (nextAt === null || nextAt > now) return []
   const schedule = scheduleOf(spec, anchorAt, zone)

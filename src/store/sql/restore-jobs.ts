@@ -1,4 +1,4 @@
-/** Importing jobs from a file: all or nothing, whatever their order. A restore never plans the past. */
+/** Importing jobs from a file: all or none, in any order. A restore never plans times in the past. */
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
@@ -22,16 +22,16 @@ export function* restore(
   for (const job of yield* lockJobs(tx, names)) {
     if (job !== null) existing.set(job.spec.name, job)
   }
-  const family = yield* loadFamily()
-  for (const {spec} of entries) family.set(spec.name, memberOf(spec))
-  const problems = [...twice(names), ...familyProblems(names, family)]
+  const lineages = yield* loadLineages()
+  for (const {spec} of entries) lineages.set(spec.name, lineageOf(spec))
+  const problems = [...duplicates(names), ...parentProblems(names, lineages)]
   if (problems.length > 0) return {kind: 'refused', problems}
 
   const zone = yield* timezone()
   const fresh: NewJob[] = []
   const redefined: Redefinition[] = []
-  for (const {spec: given, counters} of entries) {
-    const spec = options.disabled ? {...given, disabled: true} : given
+  for (const {spec: stored, counters} of entries) {
+    const spec = options.disabled ? {...stored, disabled: true} : stored
     const job = existing.get(spec.name) ?? null
     const change = planDefinition(job, spec, tx.now, zone, false)
     if (job === null) fresh.push({...change, spec, counters})
@@ -42,17 +42,17 @@ export function* restore(
   return {kind: 'restored', lines: names.map((name) => ({name, created: !existing.has(name)}))}
 }
 
-interface Member {
+interface Lineage {
   readonly parent: string
   readonly ephemeral: boolean
 }
 
-function memberOf(spec: JobSpec): Member {
+function lineageOf(spec: JobSpec): Lineage {
   return {parent: spec.parentJob, ephemeral: spec.ephemeral}
 }
 
-/** Parents of all stored jobs. */
-function* loadFamily(): Query<Map<string, Member>> {
+/** Parent and kind of every stored job. */
+function* loadLineages(): Query<Map<string, Lineage>> {
   const rows = yield* all<{name: string; parent: string; ephemeral: number}>(
     `SELECT name, parent, ephemeral FROM jobs WHERE deleted_at IS NULL`,
   )
@@ -61,29 +61,29 @@ function* loadFamily(): Query<Map<string, Member>> {
   )
 }
 
-function* twice(names: readonly string[]): Generator<Problem> {
+function* duplicates(names: readonly string[]): Generator<Problem> {
   const seen = new Set<string>()
   for (const name of names) {
-    if (seen.has(name)) yield {name, problem: 'is in the file twice'}
+    if (seen.has(name)) yield {name, problem: 'is in the file duplicates'}
     seen.add(name)
   }
 }
 
-/** What is wrong with parents once the file is applied. Told of jobs of the file only. */
-function* familyProblems(
+/** Invalid parents after the file is applied; reports only jobs of the file. */
+function* parentProblems(
   names: readonly string[],
-  family: ReadonlyMap<string, Member>,
+  lineages: ReadonlyMap<string, Lineage>,
 ): Generator<Problem> {
   const dependents = new Map<string, string[]>()
-  for (const [name, {parent}] of family) {
+  for (const [name, {parent}] of lineages) {
     const siblings = dependents.get(parent)
     if (siblings === undefined) dependents.set(parent, [name])
     else siblings.push(name)
   }
   const free = new Set<string>()
   for (const name of new Set(names)) {
-    const {parent, ephemeral} = family.get(name)!
-    const above = family.get(parent)
+    const {parent, ephemeral} = lineages.get(name)!
+    const above = lineages.get(parent)
     if (parent !== '' && above === undefined)
       yield {name, problem: `names the parent ${parent}, which is neither in the file nor stored`}
     if (above?.ephemeral === true)
@@ -91,29 +91,26 @@ function* familyProblems(
     const children = dependents.get(name)?.toSorted() ?? []
     if (ephemeral && children.length > 0)
       yield {name, problem: `is ephemeral and the parent of ${children.join(', ')}`}
-    const cycle = cycleFrom(name, family, free)
+    const cycle = cycleFrom(name, lineages, free)
     if (cycle !== null) yield {name, problem: `is its own ancestor: ${cycle.join(' -> ')}`}
   }
 }
 
-/**
- * The way from `name` over its parents back to itself; `null` when there is none. `free` collects names
- * known to lead out.
- */
+/** The cycle from `name` over its parents to itself; `null` = none. `free` collects names without a cycle. */
 function cycleFrom(
   name: string,
-  family: ReadonlyMap<string, Member>,
+  lineages: ReadonlyMap<string, Lineage>,
   free: Set<string>,
 ): string[] | null {
   const path = [name]
   const onPath = new Set(path)
-  let at = family.get(name)?.parent ?? ''
+  let at = lineages.get(name)?.parent ?? ''
   while (at !== '' && !free.has(at)) {
     path.push(at)
     if (at === name) return path
     if (onPath.has(at)) return null
     onPath.add(at)
-    at = family.get(at)?.parent ?? ''
+    at = lineages.get(at)?.parent ?? ''
   }
   for (const each of onPath) free.add(each)
   return null

@@ -1,4 +1,4 @@
-/** Stored rows to the records of the core and back: the one place where columns meet fields. */
+/** Converts stored rows to records of the core and back: the only place that maps columns to fields. */
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../../core/execution.ts'
 import type {JobRecord, JobSpec, JobStatus} from '../../core/job.ts'
 import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
@@ -53,7 +53,7 @@ export function jobOf(row: JobRow): JobRecord {
   }
 }
 
-/** What a substring is looked for in. */
+/** The text that the search for a substring looks in. */
 export function searchText(spec: JobSpec): string {
   return `${spec.name}\n${spec.displayname}`.toLowerCase()
 }
@@ -181,7 +181,7 @@ const EXECUTION_COLUMN_LIST = [
 ] as const satisfies readonly (keyof ExecutionRow)[]
 
 export const EXECUTION_COLUMNS = EXECUTION_COLUMN_LIST.join(', ')
-/** The same, of a table called `e`. */
+/** The same columns of a table with the alias `e`. */
 export const EXECUTION_COLUMNS_E = EXECUTION_COLUMN_LIST.map((name) => `e.${name}`).join(', ')
 
 export function executionOf(row: ExecutionRow): ExecutionRecord {
@@ -228,14 +228,14 @@ export function pendingValues(pending: PendingExecution): Values {
   return [group, node, attempt, jobId, jobName, nodeId, slot, createdAt, notBefore]
 }
 
-/** `WHERE` of an execution's identity, and its values. */
+/** The condition for an execution's key; `keyValues` has its values. */
 export const BY_KEY = 'group_id = ? AND node_name = ? AND attempt = ?'
 
 export function keyValues(key: ExecutionKey): [number, string, number] {
   return [key.group, key.node, key.attempt]
 }
 
-/** A text unique to the key: for maps in memory. */
+/** The key as a text, for maps in memory. */
 export function keyText(key: ExecutionKey): string {
   return `${key.group}-${key.node}-${key.attempt}`
 }

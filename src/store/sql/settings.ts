@@ -1,40 +1,20 @@
-/** Facts about the store as a whole: the pause switch, the zone, its identity. */
+/** Settings of the whole store: the pause switch, the time zone, its identity, and access policies. */
 import type {Policy} from '../../ports/store.ts'
 import {all, one, type Query, type Transaction} from './query.ts'
 
-export function* metaValue(key: string): Query<string | null> {
-  const row = yield* one<{value: string}>(`SELECT value FROM meta WHERE key = ?`, [key])
-  return row?.value ?? null
-}
-
-export function* putMeta(key: string, value: string): Query<void> {
-  yield* all(
-    `INSERT INTO meta (key, value) VALUES (?, ?)
-      ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
-    [key, value],
-  )
-}
-
-export function* isPaused(): Query<boolean> {
-  return (yield* metaValue('paused')) === 'true'
+export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
+  yield* putMeta('paused', String(value))
 }
 
 export function* paused(_tx: Transaction): Query<boolean> {
   return yield* isPaused()
 }
 
-export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
-  yield* putMeta('paused', String(value))
+export function* isPaused(): Query<boolean> {
+  return (yield* metaValue('paused')) === 'true'
 }
 
-/** Used before a first server has agreed on a zone: only in tests and tools. */
-const ZONE_UNLESS_AGREED = 'UTC'
-
-/** The cluster's default zone. */
-export function* timezone(): Query<string> {
-  return (yield* metaValue('timezone')) ?? ZONE_UNLESS_AGREED
-}
-
+/** Stores the zone unless the store has one; returns the stored zone. */
 export function* agreeTimezone(_tx: Transaction, zone: string): Query<string> {
   yield* all(`INSERT INTO meta (key, value) VALUES ('timezone', ?) ON CONFLICT (key) DO NOTHING`, [
     zone,
@@ -42,10 +22,12 @@ export function* agreeTimezone(_tx: Transaction, zone: string): Query<string> {
   return yield* timezone()
 }
 
-/** A real write and a real read. */
-export function* probe(tx: Transaction): Query<void> {
-  yield* putMeta('probed_at', String(tx.now))
-  yield* metaValue('probed_at')
+/** Used until a first server has stored a zone: only in tests and tools. */
+const ZONE_UNLESS_AGREED = 'UTC'
+
+/** The cluster's default zone. */
+export function* timezone(): Query<string> {
+  return (yield* metaValue('timezone')) ?? ZONE_UNLESS_AGREED
 }
 
 export interface Identity {
@@ -53,7 +35,7 @@ export interface Identity {
   readonly incarnation: string
 }
 
-/** Gives a new store its identity; a store that has one keeps it. */
+/** Stores the identity of a new store; an existing identity stays. */
 export function* establish(_tx: Transaction, fresh: Identity): Query<void> {
   const insert = `INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`
   yield* all(insert, ['cluster_id', fresh.clusterId])
@@ -65,16 +47,10 @@ export function* identity(_tx: Transaction): Query<Identity> {
   return {clusterId, incarnation: (yield* metaValue('incarnation')) ?? ''}
 }
 
-/* Access policies: texts by name. What they mean is decided elsewhere. */
-
-export function* policies(_tx: Transaction): Query<readonly Policy[]> {
-  const rows = yield* all<Policy>(`SELECT name, rules FROM policies ORDER BY name`)
-  return rows.map(({name, rules}) => ({name, rules}))
-}
-
-export function* policy(_tx: Transaction, name: string): Query<Policy | null> {
-  const row = yield* one<Policy>(`SELECT name, rules FROM policies WHERE name = ?`, [name])
-  return row === null ? null : {name: row.name, rules: row.rules}
+/** Readiness check: one write and one read. */
+export function* probe(tx: Transaction): Query<void> {
+  yield* putMeta('probed_at', String(tx.now))
+  yield* metaValue('probed_at')
 }
 
 export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Query<void> {
@@ -90,4 +66,27 @@ export function* deletePolicy(_tx: Transaction, name: string): Query<Policy | nu
     name,
   ])
   return row === null ? null : {name: row.name, rules: row.rules}
+}
+
+export function* policies(_tx: Transaction): Query<readonly Policy[]> {
+  const rows = yield* all<Policy>(`SELECT name, rules FROM policies ORDER BY name`)
+  return rows.map(({name, rules}) => ({name, rules}))
+}
+
+export function* policy(_tx: Transaction, name: string): Query<Policy | null> {
+  const row = yield* one<Policy>(`SELECT name, rules FROM policies WHERE name = ?`, [name])
+  return row === null ? null : {name: row.name, rules: row.rules}
+}
+
+export function* metaValue(key: string): Query<string | null> {
+  const row = yield* one<{value: string}>(`SELECT value FROM meta WHERE key = ?`, [key])
+  return row?.value ?? null
+}
+
+export function* putMeta(key: string, value: string): Query<void> {
+  yield* all(
+    `INSERT INTO meta (key, value) VALUES (?, ?)
+      ON CONFLICT (key) DO UPDATE SET value = excluded.value`,
+    [key, value],
+  )
 }

@@ -1,6 +1,6 @@
 /**
- * Images of a store: one plain SQLite file that holds everything but secrets. Making one out of a running
- * store, and making a store out of one, which never runs the past again.
+ * Backups of a store: one plain SQLite file with everything but secrets. Writes one from a running store, and
+ * makes a store from one, which never runs the past again.
  */
 import {copyFileSync, existsSync, readdirSync, renameSync, rmSync} from 'node:fs'
 import {basename, join} from 'node:path'
@@ -14,27 +14,26 @@ import {failureOf} from './errors.ts'
 import {Ownership, storeFiles} from './files.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
 
-/**
- * All pages in one step: the image is one snapshot however much is written meanwhile, and it is never begun
- * anew.
- */
+/** All pages in one step: one snapshot, which concurrent writes do not restart. */
 const PAGES_PER_STEP = 2 ** 31 - 1
 
-/** Writes an image of what `source` reads to `target`, which must not exist. Off the calling thread. */
+/** Writes a backup of the database of `source` to `target`, which must not exist. Off the calling thread. */
 export async function writeBackup(source: Connection, target: string): Promise<void> {
   if (existsSync(target)) throw new StoreUnavailable(`${target} exists already`)
   try {
     await backup(source.database, target, {rate: PAGES_PER_STEP})
-    const image = new Connection(target, {readOnly: false})
+    const copy = new Connection(target, {readOnly: false})
     try {
-      // One file, without a log beside it.
-      image.execute('PRAGMA journal_mode = DELETE')
+      // One file, without a write-ahead log.
+      copy.execute('PRAGMA journal_mode = DELETE')
     } finally {
-      image.close()
+      copy.close()
     }
   } catch (error) {
     rmSync(target, {force: true})
-    throw new StoreUnavailable(`no image was written: ${failureOf(error).message}`, {cause: error})
+    throw new StoreUnavailable(`the backup was not written: ${failureOf(error).message}`, {
+      cause: error,
+    })
   }
 }
 
@@ -46,18 +45,17 @@ export interface RestoreOptions {
 export type RestoredStore = {readonly ok: true} | {readonly ok: false; readonly problem: string}
 
 /**
- * Makes the store of `dataDir`, an existing empty directory, out of an image. The store becomes another one
- * (a new incarnation): times before now are not run, and what was running or waiting in the image has
- * ended.
+ * Makes the store of `dataDir`, an existing empty directory, from a backup. The store gets a new incarnation:
+ * planned times before now are not run, and executions that were running or pending have ended.
  */
 export function restoreStore(
-  imageFile: string,
+  backupFile: string,
   dataDir: string,
   {clock, random}: RestoreOptions,
 ): RestoredStore {
-  if (!existsSync(imageFile)) return {ok: false, problem: `There is no image ${imageFile}.`}
+  if (!existsSync(backupFile)) return {ok: false, problem: `There is no backup ${backupFile}.`}
   const {lock} = storeFiles(dataDir)
-  // A restore that was refused leaves its lock behind, which holds nothing.
+  // A refused restore leaves only its lock file behind.
   if (readdirSync(dataDir).some((name) => name !== basename(lock)))
     return {
       ok: false,
@@ -65,12 +63,12 @@ export function restoreStore(
     }
   const claimed = Ownership.claim(dataDir)
   if (!claimed.ok) return claimed
-  // A crash before the rename leaves a directory without a store, which is refused as not empty.
+  // A crash before the rename leaves a draft but no store; the next restore refuses: not empty.
   const draft = join(dataDir, 'belfry.restoring')
   try {
-    copyFileSync(imageFile, draft)
+    copyFileSync(backupFile, draft)
     const problem = reviveDraft(draft, clock.now(), random.id())
-    if (problem !== null) return {ok: false, problem: `The image ${imageFile} ${problem}.`}
+    if (problem !== null) return {ok: false, problem: `The backup ${backupFile} ${problem}.`}
     renameSync(draft, storeFiles(dataDir).database)
     return {ok: true}
   } finally {
@@ -79,7 +77,7 @@ export function restoreStore(
   }
 }
 
-/** Changes the copy into a store of its own; answers what is wrong with it, or `null`. */
+/** Changes the copy into a store of its own; returns the problem of the copy, or `null`. */
 function reviveDraft(draft: string, now: number, incarnation: string): string | null {
   let connection: Connection | null = null
   try {

@@ -1,6 +1,7 @@
 /**
- * One connection to a SQLite file, and running steps on it at once. Statements are prepared once and kept;
- * results are always read whole, because re-using a kept statement would end an open iteration.
+ * One connection to a SQLite file, which runs queries synchronously, and SQLite's dialect. Statements are
+ * prepared once and cached. Results are always read completely: running a cached statement again would end an
+ * open iteration.
  */
 import {DatabaseSync, type StatementSync} from 'node:sqlite'
 import {assert} from '../../lib/assert.ts'
@@ -16,19 +17,20 @@ import {
   type Value,
 } from '../sql/query.ts'
 
-/** Texts differ only by the filters of lists; beyond this many the oldest are prepared again. */
+/** Texts vary only by the filters of lists; beyond this many, the oldest is dropped from the cache. */
 const STATEMENTS_KEPT_MAX = 500
-/** Page cache in KiB. The writer goes back to the same pages; readers mostly pass through. */
+
+/** Page cache in KiB. The writer uses the same pages again; readers mostly read once. */
 const WRITER_CACHE_KIB = 32 * 1024
 const READER_CACHE_KIB = 8 * 1024
-/**
- * 16 MiB: fewer, larger trips into the main file than SQLite's default; a start after a crash still reads
- * it at once.
- */
+
+/** 16 MiB: fewer, larger checkpoints than SQLite's default, and still a fast recovery after a crash. */
 const LOG_PAGES = 4_000
-/** What a log that grew under a long read is cut back to. */
+
+/** Size to which a log is truncated that grew during a long read. */
 const LOG_KEPT_BYTES = 64 * 1024 * 1024
-/** Another connection of ours checkpointing or recovering takes milliseconds. */
+
+/** A checkpoint or recovery by another connection of Belfry takes milliseconds. */
 const BUSY_TIMEOUT_MS = 5_000
 
 export interface ConnectionOptions {
@@ -39,7 +41,7 @@ export class Connection {
   readonly database: DatabaseSync
   readonly #statements = new Map<string, StatementSync>()
 
-  /** `path` is a file or `:memory:`. Throws what `node:sqlite` throws when it cannot be opened. */
+  /** `path` is a file or `:memory:`. Throws the error of `node:sqlite` if it cannot be opened. */
   constructor(path: string, {readOnly}: ConnectionOptions) {
     this.database = new DatabaseSync(path, {readOnly, timeout: BUSY_TIMEOUT_MS})
     this.database.exec(`PRAGMA cache_size = -${readOnly ? READER_CACHE_KIB : WRITER_CACHE_KIB}`)
@@ -76,22 +78,19 @@ export class Connection {
     }
   }
 
-  /**
-   * Runs a whole step. What a statement throws is thrown into nothing: the step is over and the caller
-   * rolls back.
-   */
-  run<Result>(step: Query<Result>): Result {
-    let next = step.next()
-    while (next.done !== true) next = step.next(this.answer(next.value))
+  /** Runs a query. An error of a statement ends the query, which cannot catch it; the caller rolls back. */
+  run<Result>(query: Query<Result>): Result {
+    let next = query.next()
+    while (next.done !== true) next = query.next(this.answer(next.value))
     return next.value
   }
 
-  /** The same inside one read transaction. */
-  snapshot<Result>(step: Query<Result>): Result {
+  /** Runs a query in one read transaction. */
+  snapshot<Result>(query: Query<Result>): Result {
     assert(!this.database.isTransaction, 'a snapshot is not taken inside a transaction')
     this.database.exec('BEGIN')
     try {
-      return this.run(step)
+      return this.run(query)
     } finally {
       if (this.database.isTransaction) this.database.exec('COMMIT')
     }
@@ -115,9 +114,7 @@ export class Connection {
   }
 }
 
-/* What is particular to SQLite's SQL. */
-
-/** A writer is alone in its transaction, so nothing needs a lock of its own. */
+/** Only one transaction writes at a time, so rows need no locks. */
 export const sqliteDialect: Dialect = {
   engine: 'sqlite',
   locking: false,

@@ -1,6 +1,5 @@
 /**
- * Errors as they travel between the writer and its callers, and which of SQLite's mean that the store is
- * not available.
+ * Errors of SQLite: their kind, and their form in messages between the writer thread and its callers.
  */
 import {OutcomeUnknown, StoreUnavailable, TermOver} from '../../ports/store-errors.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
@@ -14,7 +13,7 @@ export interface Failure {
   readonly stack: string
 }
 
-/** SQLite result codes (low byte) after which trying again later may work. */
+/** SQLite result codes (low byte) after which a retry may succeed. */
 const UNAVAILABLE: ReadonlyMap<number, string> = new Map([
   [5, 'is busy'],
   [6, 'is locked'],
@@ -26,30 +25,30 @@ const UNAVAILABLE: ReadonlyMap<number, string> = new Map([
 ])
 const IO_ERROR = 10
 
-/** SQLite's primary result code of an error, or `null` when it is not one of SQLite's. */
+/** SQLite's primary result code; `null` = not an error of SQLite. */
 export function resultCode(error: unknown): number | null {
   const errcode = error instanceof Error && 'errcode' in error ? error.errcode : null
   return typeof errcode === 'number' ? errcode & 0xff : null
 }
 
-/** True when the fault is the store's and not the statement's. */
+/** True if the store failed, not the statement. */
 export function isUnavailable(error: unknown): boolean {
   const code = resultCode(error)
   return code !== null && UNAVAILABLE.has(code)
 }
 
-/** What a failed statement or step means to its caller. */
+/** The kind of error of a failed statement or query, for its caller. */
 export function failureOf(error: unknown): Failure {
   const known = error instanceof Error ? error : new Error(String(error))
   const stack = known.stack ?? ''
   const code = resultCode(error)
-  const trouble = code === null ? undefined : UNAVAILABLE.get(code)
-  if (trouble !== undefined)
-    return {kind: 'unavailable', message: `the store ${trouble}: ${known.message}`, stack}
+  const problem = code === null ? undefined : UNAVAILABLE.get(code)
+  if (problem !== undefined)
+    return {kind: 'unavailable', message: `the store ${problem}: ${known.message}`, stack}
   return {kind: kindOf(known), message: known.message, stack}
 }
 
-/** A commit that failed: after an I/O error it may yet be found on the disk. */
+/** Error of a commit: after an I/O error the commit may be on the disk. */
 export function commitFailureOf(error: unknown): Failure {
   const failure = failureOf(error)
   if (resultCode(error) !== IO_ERROR) return failure
@@ -67,7 +66,7 @@ function kindOf(error: Error): FailureKind {
   return 'other'
 }
 
-/** The error a caller gets; its cause is where it happened. */
+/** The error for the caller; its cause has the stack of the writer. */
 export function errorOf(failure: Failure): Error {
   const cause = new Error(failure.message)
   cause.stack = failure.stack

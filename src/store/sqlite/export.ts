@@ -1,6 +1,6 @@
 /**
- * A store on SQLite as the source of a move: refused unless it is whole and of this release, read in pieces
- * from one snapshot, and never written. Whoever opens it has the data directory to itself.
+ * A SQLite store as the source of a migration to PostgreSQL. Refused unless it is undamaged and of this
+ * release; read in batches from one snapshot; never written. The caller owns the data directory.
  */
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
 import type {Row, Sequence, Value, Values} from '../sql/query.ts'
@@ -9,10 +9,10 @@ import {failureOf} from './errors.ts'
 import {storeFiles} from './files.ts'
 import {columnsOf, damage, foreign, SEQUENCES, tablesOf, versionOf} from './schema.ts'
 
-/** A piece is a message to the other side: this many rows, or bytes of text and output, whichever is less. */
-const ROWS_PER_PIECE = 2_000
-const BYTES_PER_PIECE = 4 * 1024 * 1024
-/** What a number or an empty text takes in a message. */
+/** Limits of a batch, which is one message to the target: rows, and bytes of texts and output. */
+const ROWS_PER_BATCH = 2_000
+const BYTES_PER_BATCH = 4 * 1024 * 1024
+/** Bytes of a number or an empty text in a message. */
 const VALUE_BYTES = 8
 
 export interface SourceTable {
@@ -21,13 +21,13 @@ export interface SourceTable {
   readonly rows: number
 }
 
-/** A number that must be the same on both sides; `sql` answers it as `tally` on either engine. */
+/** A number that must be equal in source and target; `sql` returns it as `tally` on both engines. */
 export interface Tally {
   readonly what: string
   readonly sql: string
 }
 
-/** Sums of what was counted, so that not only the number of rows is compared. */
+/** Sums, so that more than the number of rows is compared. */
 const SUMS: readonly Tally[] = [
   sumOf('jobs', 'success_count', 'successes of jobs'),
   sumOf('jobs', 'error_count', 'errors of jobs'),
@@ -42,16 +42,16 @@ function sumOf(table: string, value: string, what: string): Tally {
 
 export type OpenedSource =
   | {readonly ok: true; readonly source: ExportSource}
-  /** A sentence without a subject, e.g. `is damaged: …`. */
+  /** A sentence without its subject, e.g. `is damaged: …`. */
   | {readonly ok: false; readonly problem: string}
 
-/** Looks through the whole file, which takes as long as reading it. */
+/** Checks the whole file, which takes as long as reading it. */
 export function openSource(dataDir: string): OpenedSource {
   const {database: file} = storeFiles(dataDir)
   let connection: Connection | null = null
   try {
     connection = new Connection(file, {readOnly: true})
-    const problem = unfit(connection)
+    const problem = migrationProblem(connection)
     if (problem === null) return {ok: true, source: new ExportSource(connection)}
     connection.close()
     return {ok: false, problem}
@@ -61,7 +61,7 @@ export function openSource(dataDir: string): OpenedSource {
   }
 }
 
-function unfit(connection: Connection): string | null {
+function migrationProblem(connection: Connection): string | null {
   const wrong = foreign(connection)
   if (wrong !== null) return wrong
   const version = versionOf(connection)
@@ -76,7 +76,7 @@ function unfit(connection: Connection): string | null {
 
 export class ExportSource {
   readonly tables: readonly SourceTable[]
-  /** What must be the same on the other side. */
+  /** Numbers that must be equal in the target. */
   readonly tallies: readonly (Tally & {readonly source: number})[]
   readonly clusterId: string
   readonly #connection: Connection
@@ -99,28 +99,28 @@ export class ExportSource {
     this.clusterId = String(row?.['value'] ?? '')
   }
 
-  /** The last number each sequence has handed out; 0 = none. */
+  /** The last number taken from each sequence; 0 = none. */
   get lastNumbers(): readonly {readonly name: Sequence; readonly last: number}[] {
     return SEQUENCES.map((name) => {
       return {name, last: this.#number(`SELECT last AS tally FROM ${name}_numbers`)}
     })
   }
 
-  /** All rows of a table, values in the order of its columns; memory holds one piece. */
-  *pieces({name, columns}: SourceTable): Generator<readonly Values[]> {
+  /** All rows of a table in batches, values in the order of its columns; memory holds one batch. */
+  *batches({name, columns}: SourceTable): Generator<readonly Values[]> {
     const rows = this.#connection.database.prepare(`SELECT ${columns.join(', ')} FROM ${name}`)
-    let piece: Values[] = []
+    let batch: Values[] = []
     let bytes = 0
     for (const row of rows.iterate()) {
       const values = columns.map((column) => row[column] as Value)
-      piece.push(values)
+      batch.push(values)
       bytes += values.reduce<number>((sum, value) => sum + sizeOf(value), 0)
-      if (piece.length < ROWS_PER_PIECE && bytes < BYTES_PER_PIECE) continue
-      yield piece
-      piece = []
+      if (batch.length < ROWS_PER_BATCH && bytes < BYTES_PER_BATCH) continue
+      yield batch
+      batch = []
       bytes = 0
     }
-    if (piece.length > 0) yield piece
+    if (batch.length > 0) yield batch
   }
 
   close(): void {

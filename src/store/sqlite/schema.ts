@@ -1,27 +1,31 @@
-/** Bringing a SQLite file to this version's schema, and refusing what is not ours, newer or damaged. */
+/**
+ * Migrates a SQLite file to this version's schema. Refuses files that are foreign, newer or damaged. Lists
+ * the tables and columns of a store from the file itself, so that a copy misses none.
+ */
 import {vacateLease} from '../sql/lease.ts'
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS, type Row, type Sequence} from '../sql/query.ts'
 import {establish, type Identity} from '../sql/settings.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 
-/** Marks our files in SQLite's header: "BELF". */
+/** Marks Belfry's files in SQLite's header: "BELF". */
 const APPLICATION_ID = 0x42454c46
-/** `PRAGMA synchronous` answers numbers. */
+
+/** `PRAGMA synchronous` returns a number. */
 const SYNCHRONOUS: Readonly<Record<string, string>> = {0: 'off', 1: 'normal', 2: 'full', 3: 'extra'}
 
 export interface SchemaRequest {
-  /** Used when the store has no identity yet. */
+  /** Identity of the store if it is new. */
   readonly fresh: Identity
-  /** Look through the whole file first. */
+  /** Check the whole file first. */
   readonly check: boolean
   readonly now: number
-  /** The release's; this one's by default. */
+  /** Those of another release, for tests. */
   readonly migrations?: readonly Migration[]
 }
 
 export interface EngineInfo {
-  /** As it is stored, which may be the next release's. */
+  /** The stored version, which may be that of the next release. */
   readonly schemaVersion: number
   readonly engineVersion: string
   readonly durability: Readonly<Record<string, string>>
@@ -29,10 +33,10 @@ export interface EngineInfo {
 
 export type SchemaResult =
   | {readonly ok: true; readonly facts: EngineInfo}
-  /** A sentence without a subject, e.g. `is damaged: …`. */
+  /** A sentence without its subject, e.g. `is damaged: …`. */
   | {readonly ok: false; readonly problem: string}
 
-/** Checks and migrates; afterwards whoever held the lease before holds it no more. */
+/** Checks and migrates the file, and ends the lease of the previous process. */
 export function prepareSchema(
   connection: Connection,
   {migrations = MIGRATIONS, ...request}: SchemaRequest,
@@ -68,7 +72,7 @@ export function foreign(connection: Connection, migrations = MIGRATIONS): string
   return whyTooNew(version, migrations)
 }
 
-/** What SQLite finds wrong with the file; `null` when it is sound. */
+/** The damage that SQLite finds in the file; `null` = none. */
 export function damage(connection: Connection): string | null {
   const found = connection.pragma('quick_check')
   return found === 'ok' ? null : `is damaged: ${found.split('\n')[0]}`
@@ -98,11 +102,9 @@ function engineInfo(connection: Connection): EngineInfo {
   }
 }
 
-/* What tables and columns a store's file has, read from the file: whoever copies a store forgets none. */
-
 export const SEQUENCES: readonly Sequence[] = ['job', 'launch']
 
-/** Tables both engines have, by name; the counters of sequences and SQLite's own are not among them. */
+/** The tables that both engines have, sorted; without the counters of sequences and SQLite's own tables. */
 export function tablesOf(connection: Connection): string[] {
   const sql = `SELECT name FROM sqlite_schema
     WHERE type = 'table' AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY name`

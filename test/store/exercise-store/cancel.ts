@@ -19,7 +19,7 @@ export function cancelCases(when: Case): void {
     const {status, startedAt, finishedAt} = result.execution
     assert.deepEqual([status, startedAt, finishedAt], ['cancelled', null, scene.now])
     assert.deepEqual(await scene.claim(), [])
-    const {launch} = (await scene.store.launch('a', group))!
+    const launch = (await scene.store.launch('a', group))!
     assert.deepEqual([launch.open, launch.retriesEnded], [false, true])
     const job = await scene.job('a')
     assert.deepEqual([job.counters.errorCount, job.status], [1, 'failed'])

@@ -21,7 +21,7 @@ export function ephemeralCases(when: Case): void {
     )
     const key = {group, node: 'node-1', attempt: 1}
     assert.equal((await scene.store.execution('once', key, 10))!.status, 'succeeded')
-    assert.equal((await scene.store.launch('once', group))!.launch.decision, 'launched')
+    assert.equal((await scene.store.launch('once', group))!.decision, 'launched')
     const ledger = await scene.store.launches('once', {...ALL_ROWS, decision: null})
     assert.equal(ledger!.total, 1)
     scene.advance(DAY)

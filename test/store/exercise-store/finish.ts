@@ -31,7 +31,7 @@ export function finishCases(when: Case): void {
     const job = await scene.job('a')
     assert.deepEqual([job.status, job.counters.errorCount], ['failed', 1])
     assert.equal(job.counters.lastError, execution.finishedAt)
-    assert.equal((await scene.store.launch('a', group))!.launch.open, false)
+    assert.equal((await scene.store.launch('a', group))!.open, false)
   })
 
   when('ending twice changes nothing', async (scene) => {
@@ -98,7 +98,7 @@ export function finishCases(when: Case): void {
       const key = {group, node: 'node-1', attempt: attempt + 1}
       assert(outcome.kind === 'finished')
       assert.deepEqual([outcome.retry, outcome.closed], [{key, notBefore}, null])
-      assert.equal((await scene.store.launch('a', group))!.launch.open, true)
+      assert.equal((await scene.store.launch('a', group))!.open, true)
       assert.equal((await scene.job('a')).status, '')
       scene.advance(retryDelayMs(attempt, 0.5))
     }

@@ -88,6 +88,25 @@ export function historyCases(when: Case): void {
     assert.equal(await scene.store.launches('nobody', {...ALL_ROWS, decision: null}), null)
   })
 
+  when('launches carry their executions, by attempt and node', async (scene) => {
+    await scene.join('n2')
+    await scene.submit('a', {retries: 1})
+    const two = await scene.run('a', ['n1', 'n2'])
+    await scene.end(await scene.claimOne('n1'), 'failed')
+    const one = await scene.run('a', ['n2'])
+    await scene.store.requestRun({name: 'a', forced: false, idempotency: null})
+    const page = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+    const ids = page!.rows.map(({group, executions}) => {
+      return [group, executions.map(({node, attempt}) => `${node}-${attempt}`)]
+    })
+    assert.deepEqual(ids.slice(1), [
+      [one, ['node-2-1']],
+      [two, ['node-1-1', 'node-2-1', 'node-1-2']],
+    ])
+    assert.deepEqual(ids[0]![1], [], 'an undecided launch has no executions')
+    assert.deepEqual(page!.rows[2], await scene.store.launch('a', two))
+  })
+
   when('totals tell what is there, running, pending and undecided', async (scene) => {
     await scene.submit('a')
     await scene.run('a')

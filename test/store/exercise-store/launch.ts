@@ -40,8 +40,8 @@ export function launchCases(when: Case): void {
     assert.deepEqual([after.nextAt, after.decidedUntil], [at + MINUTE, at])
     assert.equal(after.revision, job.revision)
     const shown = await scene.store.launch('a', launch.group)
-    assert.deepEqual(shown!.launch, launch)
-    assert.equal(shown!.executions.length, 2)
+    const {executions, ...stored} = shown!
+    assert.deepEqual([stored, executions.length], [launch, 2])
   })
 
   when('the same decision twice is a conflict the second time', async (scene) => {

@@ -159,10 +159,10 @@ export function rescueCases(when: Case): void {
     const rows = ledger!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
     assert.deepEqual(rows.toSorted(), ['launched ', 'missed disabled', 'skipped quarantined'])
     assert.equal(ledger!.rows.find(({decision}) => decision === 'missed')!.scheduledAt, job.nextAt)
-    const {launch, executions} = (await scene.store.launch('a', group))!
+    const launch = (await scene.store.launch('a', group))!
     assert.deepEqual([launch.nodeDeaths, launch.open], [2, false])
     assert.deepEqual(
-      executions.map(({attempt, status}) => [attempt, status]),
+      launch.executions.map(({attempt, status}) => [attempt, status]),
       [
         [1, 'lost'],
         [1, 'lost'],

@@ -43,8 +43,8 @@ function endingCases(when: Case): void {
     assert.deepEqual([outcome.retry, outcome.closed?.status], [null, 'failed'])
     const job = await scene.job('a')
     assert.deepEqual([job.counters.errorCount, job.status], [1, 'failed'])
-    const {launch, executions} = (await scene.store.launch('a', group))!
-    assert.deepEqual([launch.open, launch.nodeDeaths, executions.length], [false, 0, 1])
+    const launch = (await scene.store.launch('a', group))!
+    assert.deepEqual([launch.open, launch.nodeDeaths, launch.executions.length], [false, 0, 1])
     assert.deepEqual(await end(), [], 'repeated, nothing is left to end')
   })
 

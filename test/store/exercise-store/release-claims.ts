@@ -29,8 +29,8 @@ async function rescued(scene: Scene): Promise<string[]> {
 }
 
 async function statusOf(scene: Scene, group: number) {
-  const {launch, executions} = (await scene.store.launch('a', group))!
-  return {open: launch.open, deaths: launch.nodeDeaths, is: executions.map(({status}) => status)}
+  const {open, nodeDeaths, executions} = (await scene.store.launch('a', group))!
+  return {open, deaths: nodeDeaths, is: executions.map(({status}) => status)}
 }
 
 export function giveBackCases(when: Case): void {

@@ -65,7 +65,7 @@ describe('two nodes that finish one launch', () => {
       assert.deepEqual(closings(outcomes), [{status: 'success', dependents: ['child']}])
       const {counters, status} = await scene.job('a')
       assert.deepEqual([counters.successCount, status], [2, 'success'])
-      assert.equal((await first.launch('a', group))!.launch.open, false)
+      assert.equal((await first.launch('a', group))!.open, false)
       const asked = await first.launches('child', {...ALL_ROWS, decision: 'pending'})
       assert.equal(asked!.total, 1)
       const [today] = await second.statistics(1)

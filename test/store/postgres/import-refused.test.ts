@@ -210,7 +210,7 @@ describe('the target', () => {
       assert(!moved.ok && moved.isUnknown)
       assert.match(
         moved.problem,
-        /may or may not have been moved into \(.+\); try again, which tells/,
+        /may have been moved into or not \(.+\); repeat the command to find out/,
       )
       const again = await move(dataDir, url)
       assert.match(again.ok ? 'moves' : again.problem, new RegExp(then))

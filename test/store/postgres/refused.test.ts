@@ -51,7 +51,7 @@ async function refusal(rest: string, port = postgres.port): Promise<string> {
 
 const AT = '127\\.0\\.0\\.1:\\d+'
 const NONE_GIVEN = new RegExp(
-  `${AT} wants a password of role "\\w+" and none is given; put it into`,
+  `${AT} requires a password of role "\\w+" and none is given; put it into`,
 )
 const WRONG = new RegExp(`${AT} refuses the password of role "\\w+"; give the right one`)
 
@@ -60,8 +60,12 @@ const ROWS: readonly (readonly [what: string, address: string, says: RegExp])[] 
   ['no password where MD5 is asked for', 'old@HOST/postgres', NONE_GIVEN],
   ['no password where it is asked for in clear', 'plain@HOST/postgres', NONE_GIVEN],
   ['a wrong password', 'strict:wrong-one@HOST/postgres', WRONG],
-  ['a role that does not exist', 'nobody@HOST/postgres', /role "nobody" not in \(.+\); create/],
-  ['a role that is kept out', 'stranger@HOST/postgres', /not in \(.*pg_hba\.conf.*\); create the/],
+  ['a role that does not exist', 'nobody@HOST/postgres', /refuses role "nobody" \(.+\); create/],
+  [
+    'a role that is kept out',
+    'stranger@HOST/postgres',
+    /refuses role \S+ \(.*pg_hba\.conf.*\); create the/,
+  ],
   ['a missing database', 'belfry@HOST/nothing', /has no database "nothing"; create it/],
   ['a database it may not enter', 'modest@HOST/private', /run GRANT CONNECT ON DATABASE "private"/],
   [
@@ -82,7 +86,7 @@ const ROWS: readonly (readonly [what: string, address: string, says: RegExp])[] 
   [
     'tables of another role',
     'modest@HOST/postgres?schema=shared',
-    /that are another role's \(permission denied for table schema_version\); use the role/,
+    /that another role owns \(permission denied for table schema_version\); use the role/,
   ],
   ['a role that only reads', 'reader@HOST/postgres', /takes no writes \(a standby, or .+\); name/],
   ['no connection left', 'crowd@HOST/postgres', /has no connection left for role "crowd" \(too/],

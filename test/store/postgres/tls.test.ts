@@ -119,7 +119,7 @@ describe('sslmode', () => {
   })
 })
 
-const PURPOSES = ['bells', 'heartbeats', 'lease', 'reads', 'writes']
+const PURPOSES = ['heartbeats', 'lease', 'notifications', 'reads', 'writes']
 
 /** What the connections of stores are, as the server sees them: purpose, encrypted, whose certificate. */
 async function connections(): Promise<unknown[][]> {
@@ -145,7 +145,7 @@ describe('a client’s certificate', () => {
     postgres.run('CREATE ROLE certified LOGIN; CREATE SCHEMA certified AUTHORIZATION certified'),
   )
 
-  it('is shown on every connection, bells and lease included, and after all were broken', async () => {
+  it('is shown on every connection, notifications and lease included, and after all were broken', async () => {
     const result = await opened('localhost', parameters, who)
     const local = localWakeup()
     const rung = () => new Promise<void>((resolve) => local.subscribe('run', resolve))
