@@ -1,7 +1,6 @@
 /**
- * A cluster on this machine to look at: a PostgreSQL in a temporary folder, three servers on it, two agents
- * and a few jobs. Everything ends, and is removed, with Ctrl-C, and also when this script is killed. For
- * trying things out, never for keeping anything.
+ * `npm run demo`: a cluster on this machine. PostgreSQL in a temporary folder, three servers, two agents
+ * and a few jobs. Ctrl-C ends and removes everything, and so does killing this script. Nothing is kept.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -12,13 +11,13 @@ import {createInterface} from 'node:readline'
 import {TestPostgres} from '../test/support/postgres.ts'
 
 const MAIN = new URL('../src/main.ts', import.meta.url).pathname
-/** As a database is run that is meant to keep what it acknowledged. */
+/** PostgreSQL settings of a durable production database. */
 const DURABLE = {fsync: 'on', synchronous_commit: 'on', full_page_writes: 'on'}
 
 const JOBS = [
   {
     name: 'tick',
-    displayname: 'Somewhere, every five seconds',
+    displayname: 'On one node, every five seconds',
     schedule: '*/5 * * * * *',
     executor: 'shell',
     executor_config: {
@@ -36,7 +35,7 @@ const JOBS = [
   },
   {
     name: 'print',
-    displayname: 'Only where the printer is',
+    displayname: 'Only on the node with the printer',
     schedule: '@every 20s',
     tags: {room: 'printing'},
     executor: 'shell',
@@ -44,14 +43,14 @@ const JOBS = [
   },
   {
     name: 'after-print',
-    displayname: 'Whenever a print has succeeded',
+    displayname: 'After each successful print',
     parent_job: 'print',
     executor: 'shell',
     executor_config: {command: 'echo thanks', shell: 'true'},
   },
   {
     name: 'fails',
-    displayname: 'Fails, and is tried twice more',
+    displayname: 'Fails, and is retried twice',
     schedule: '@every 1m',
     retries: 2,
     executor: 'shell',
@@ -60,8 +59,8 @@ const JOBS = [
 ]
 
 /**
- * Holds a node until a line comes on standard input, or its end: then this script was killed, and what the
- * node kept is removed here. Arguments: the node's folder, then its command.
+ * Shell script that ends a node and removes its folder when standard input closes: this script has ended or
+ * was killed. Arguments: the node's folder, then its command.
  */
 const KEEPER = `folder=$1; shift
 "$@" </dev/null & node=$!
@@ -75,22 +74,22 @@ const folder = mkdtempSync(join(tmpdir(), 'belfry-demo-'))
 const started: ChildProcess[] = []
 let isEnding = false
 
-/** Resolves with the ready line; rejects when the process ends instead. */
+/** Starts a node; resolves with its ready line, rejects if the process exits first. */
 async function start(name: string, words: readonly string[]): Promise<string> {
-  if (isEnding) throw new Error('it is to end')
+  if (isEnding) throw new Error('the demo is ending')
   const data = join(folder, name)
   const flags = ['--name', name, '--data', data, '--log-level', 'error']
   const command = [process.execPath, MAIN, ...words, ...flags]
   const child = spawn('sh', ['-c', KEEPER, 'keeper', data, ...command], {
     stdio: ['pipe', 'pipe', 'inherit'],
-    // A Ctrl-C is for this script, which ends them in order.
+    // Ctrl-C reaches this script only, which ends the nodes in order.
     detached: true,
   })
   started.push(child)
   const lines = createInterface(child.stdout)
   return Promise.race([
     once(lines, 'line').then(([first]) => String(first)),
-    // The keeper stays, but what the node writes has an end with it.
+    // The node's output closes when it exits, although the keeper still runs.
     once(lines, 'close').then(() => Promise.reject(new Error(`${name} did not start`))),
   ])
 }
@@ -104,7 +103,7 @@ async function stopAll(): Promise<void> {
   }
 }
 
-/** The address in a ready line. */
+/** URL in a ready line. */
 function urlIn(line: string): string {
   return /https?:\/\/\S+/.exec(line)![0]
 }
@@ -137,10 +136,10 @@ Ctrl-C ends all of it.
 }
 
 const asked = new Promise<void>((resolve) => {
-  // A terminal that is closed says SIGHUP.
+  // A closed terminal sends SIGHUP.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) process.on(signal, () => resolve())
 })
-// Nobody reading is no reason to end here and leave everything else running.
+// A closed output must not end this script and leave the nodes running.
 for (const stream of [process.stdout, process.stderr]) stream.on('error', () => undefined)
 const postgres = await TestPostgres.start(DURABLE)
 try {

@@ -1,30 +1,35 @@
 /**
- * The documentation against the code: what can be told, refused, set, asked or measured stands in
- * `docs/`, and nothing else is claimed there. Where a table of the code is the truth, the page must
- * hold exactly its rows.
+ * Checks the documentation against the code: every error code, event, route, command, setting, limit and
+ * metric is in `docs/`, and nothing else is. Where the code has a table, the page must have exactly its rows.
+ * Also checks that links resolve.
  */
 import assert from 'node:assert/strict'
+import {execFile} from 'node:child_process'
 import {existsSync, readdirSync, readFileSync} from 'node:fs'
 import {dirname, join} from 'node:path'
 import {test} from 'node:test'
+import {promisify} from 'node:util'
 import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {REASONS} from '../src/core/launch-record.ts'
-import {REFUSALS} from '../src/core/errors.ts'
+import {REFUSAL_STATUSES} from '../src/http/errors.ts'
 import {parseDuration} from '../src/lib/duration.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
 import {systemClock} from '../src/platform/clock.ts'
 import {limitRow, settingRow} from './docs/rows.ts'
 import {aServer} from './support/server-process.ts'
-import {dotted, isNode, parseSource, walk} from './tidy/source.ts'
+import {dotted, isNode, parseSource, readSources, walk} from './tidy/source.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const read = (path: string) => readFileSync(join(ROOT, path), 'utf8')
-const PAGES = readdirSync(join(ROOT, 'docs')).filter((name) => name.endsWith('.md'))
+/** Every page below docs/, as `docs/reference/jobs.md`. */
+const PAGES = readdirSync(join(ROOT, 'docs'), {recursive: true, encoding: 'utf8'})
+  .filter((name) => name.endsWith('.md'))
+  .map((name) => `docs/${name}`)
 
-/** The first cells of the table rows below a heading (or of the whole page), without the row of titles. */
+/** Cells of the table rows below a heading, or of the whole page. Rows begin with a code or a link. */
 function rowsOf(page: string, heading?: string): readonly (readonly string[])[] {
   const text = heading === undefined ? page : sectionOf(page, heading)
   return text
@@ -56,23 +61,25 @@ function sameSet(documented: readonly string[], real: readonly string[]): void {
   assert.deepEqual(documented.toSorted(), real.toSorted())
 }
 
-test('every error code stands in errors.md with its status', () => {
-  const documented = rowsOf(read('docs/errors.md')).map(([code, status]) => `${code} ${status}`)
+test('errors.md lists every error code with its status', () => {
+  const documented = rowsOf(read('docs/reference/errors.md')).map(
+    ([code, status]) => `${code} ${status}`,
+  )
   sameSet(
     documented,
-    Object.entries(REFUSALS).map(([code, {status}]) => `\`${code}\` ${status}`),
+    Object.entries(REFUSAL_STATUSES).map(([code, status]) => `\`${code}\` ${status}`),
   )
 })
 
-test('every reason of the ledger stands in jobs.md', () => {
-  const rows = rowsOf(read('docs/jobs.md'), '## The ledger')
+test('jobs.md lists every reason of a launch', () => {
+  const rows = rowsOf(read('docs/reference/jobs.md'), '## Launch history')
   sameSet(
     rows.map(([code]) => code!),
     REASONS.map((reason) => `\`${reason}\``),
   )
 })
 
-/** Names and fields of the catalogue, which is a type and so only to be read from its text. */
+/** Names and fields of all events. They exist only as a type, so they are parsed from the source. */
 function catalogue(): ReadonlyMap<string, readonly string[]> {
   const events = new Map<string, readonly string[]>()
   const source = parseSource('src/ports/events.ts', read('src/ports/events.ts'))
@@ -93,39 +100,42 @@ function catalogue(): ReadonlyMap<string, readonly string[]> {
   return events
 }
 
-test('every event stands in events.md with its fields', () => {
+test('events.md lists every event with its fields', () => {
   const events = catalogue()
-  assert.ok(events.size > 10, 'the catalogue was read')
-  const rows = rowsOf(read('docs/events.md'))
+  assert.ok(events.size > 10, 'the source was parsed')
+  const rows = rowsOf(read('docs/reference/events.md'))
   sameSet(
     rows.map(([name, fields]) => `${name}: ${quoted(fields!).join(', ')}`),
     [...events].map(([name, fields]) => `\`${name}\`: ${fields.join(', ')}`),
   )
 })
 
-test('every setting stands in configuration.md as it is', () => {
-  const section = sectionOf(read('docs/configuration.md'), '## Settings of `belfry server`')
+test('configuration.md has the row of every setting', () => {
+  const section = sectionOf(
+    read('docs/reference/configuration.md'),
+    '## Settings of `belfry server`',
+  )
   const rows = section.split('\n').filter((line) => line.startsWith('| `'))
   assert.deepEqual(rows, [...OPTIONS, CONFIG_OPTION].map(settingRow))
   const named = quoted(section.slice(section.lastIndexOf('|')))
   for (const tag of SYSTEM_TAGS) assert.ok(named.includes(tag), tag)
 })
 
-test('every limit stands in configuration.md as it is, and bounds something', () => {
-  const section = sectionOf(read('docs/configuration.md'), '## Limits')
+test('configuration.md has the row of every limit, and every limit is used', () => {
+  const section = sectionOf(read('docs/reference/configuration.md'), '## Limits')
   const rows = section.split('\n').filter((line) => line.startsWith('| `'))
   assert.deepEqual(
     rows,
     Object.entries(LIMITS).map(([name, limit]) => limitRow(name, limit)),
   )
-  const roots = readdirSync(join(ROOT, 'src')).filter((name) => /^(server|agent).*\.ts$/.test(name))
-  const composition = roots.map((name) => read(`src/${name}`)).join('\n')
+  const roots = readdirSync(join(ROOT, 'src', 'app')).filter((name) => name.endsWith('.ts'))
+  const composition = roots.map((name) => read(`src/app/${name}`)).join('\n')
   for (const name of Object.keys(LIMITS))
     assert.match(composition, new RegExp(`\\b${name}\\b`), `${name} is used`)
 })
 
-test('the units of systemd wait for a stop as long as one may take, and never give up', () => {
-  const units = read('docs/operations.md').match(/^```ini\n[^`]*/gm)!
+test('the systemd units wait for the longest shutdown, and restart without a limit', () => {
+  const units = read('docs/how-to/deploy.md').match(/^```ini\n[^`]*/gm)!
   assert.deepEqual(
     units.map((unit) => /^ExecStart=\S+ (\w+)/m.exec(unit)![1]),
     ['server', 'agent'],
@@ -146,7 +156,7 @@ test('the units of systemd wait for a stop as long as one may take, and never gi
   }
 })
 
-test('every metric stands in operations.md with its type and labels', async () => {
+test('metrics.md lists every metric with its type and labels', async () => {
   const metrics = openMetrics({
     events: localEvents(systemClock()),
     totals: () => Promise.resolve({jobs: 0, running: 0, pending: 0, undecided: 0}),
@@ -156,7 +166,7 @@ test('every metric stands in operations.md with its type and labels', async () =
     metrics.answered({method: 'GET', route: '/', status: 200, durationMs: 1})
     const text = await metrics.text()
     const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
-    const rows = rowsOf(read('docs/operations.md'), '## Metrics')
+    const rows = rowsOf(read('docs/reference/metrics.md'), '## All metrics')
     sameSet(
       rows.map(([name, type]) => `${name} ${type}`),
       types.map(([, name, type]) => `\`${name}\` ${type}`),
@@ -173,7 +183,19 @@ test('every metric stands in operations.md with its type and labels', async () =
   }
 })
 
-/** `GET /v1/jobs/{name}` for every route that is answered, parameters named as in the documentation. */
+test('metrics.md lists the steps that can fail, and no other', async () => {
+  const source = (await readSources(ROOT, ['src'])).map(({text}) => text).join('\n')
+  const documented = rowsOf(read('docs/reference/metrics.md'), '## Steps').map(
+    ([step]) => quoted(step!)[0]!,
+  )
+  for (const [, step] of source.matchAll(/\bstep: '(\w+)'/g))
+    assert.ok(documented.includes(step!), `metrics.md lacks ${step}`)
+  // The last part of `agent_…` is the kind of a message.
+  for (const step of documented.filter((name) => name !== 'agent_…'))
+    assert.ok(source.includes(`'${step}'`), `${step} does not exist`)
+})
+
+/** Every route of the OpenAPI document, such as `GET /v1/jobs/{name}`, with parameters named as in api.md. */
 async function realRoutes(t: Parameters<typeof aServer>[0]): Promise<readonly string[]> {
   const server = await aServer(t)
   const {json} = await server.get('/openapi.json')
@@ -185,12 +207,12 @@ async function realRoutes(t: Parameters<typeof aServer>[0]): Promise<readonly st
   )
 }
 
-/** Parameters named as in the documentation; a slash at the end is the same path. */
+/** A path with parameters named as in api.md, without a trailing slash. */
 function plainPath(path: string): string {
   return path.replace('{execution}', '{id}').replace(/(?<=.)\/$/, '')
 }
 
-/** Routes named in api.md, such as `GET /v1/x`, or `GET`, `POST`, `DELETE /v1/x`, or a bare path. */
+/** Routes in api.md: `GET /v1/x`, or `GET`, `POST`, `DELETE /v1/x` in one cell, or a path alone (GET). */
 function documentedRoutes(page: string): readonly string[] {
   const routes = new Set<string>()
   for (const [cell] of rowsOf(page)) {
@@ -206,22 +228,22 @@ function documentedRoutes(page: string): readonly string[] {
   return [...routes]
 }
 
-test('every route stands in api.md', async (t) => {
-  const api = read('docs/api.md')
+test('api.md lists every route, and no other', async (t) => {
+  const api = read('docs/reference/api.md')
   const named = new Set(documentedRoutes(api))
-  // Named in the text of another row, not as a row.
+  // Mentioned in the text of another row.
   for (const alias of ['/v1/executions/{name}'])
     if (api.includes(`\`${alias}\``)) named.add(`GET ${alias}`)
   const real = await realRoutes(t)
-  for (const route of real) assert.ok(named.has(route), `${route} stands in api.md`)
-  // Pages, which are not part of the description of the interface.
+  for (const route of real) assert.ok(named.has(route), `api.md lacks ${route}`)
+  // Pages outside the OpenAPI document.
   const pages = ['GET /docs', 'GET /ui', 'GET /v1/openapi.json']
   for (const route of named)
-    assert.ok(real.includes(route) || pages.includes(route), `${route} is answered`)
+    assert.ok(real.includes(route) || pages.includes(route), `${route} does not exist`)
 })
 
-test('the glossary explains each word once, and every word that it may not lack', () => {
-  const words = read('docs/glossary.md')
+test('the glossary defines each term once, and the terms of the flow', () => {
+  const words = read('docs/reference/glossary.md')
     .split('\n')
     .filter((line) => line.startsWith('| **'))
     .flatMap((line) => [...line.split('|')[1]!.matchAll(/\*\*([^*]+)\*\*/g)])
@@ -231,14 +253,37 @@ test('the glossary explains each word once, and every word that it may not lack'
     assert.ok(words.includes(word), word)
 })
 
-const WRITTEN = [
-  'README.md',
-  'ARCHITECTURE.md',
-  'CONTRIBUTING.md',
-  ...PAGES.map((name) => `docs/${name}`),
-]
+/** `belfry jobs list` for every command that does something; read from the help texts. */
+async function realCommands(path: readonly string[]): Promise<readonly string[]> {
+  const {stdout} = await promisify(execFile)(process.execPath, [
+    join(ROOT, 'bin', 'belfry.js'),
+    ...path,
+    '--help',
+  ])
+  const listed = stdout.split('\nCommands:\n')[1] ?? ''
+  const names = [...listed.matchAll(/^ {2}([a-z][\w-]*)/gm)].map((match) => match[1]!)
+  const found: string[] = []
+  for (const name of names) {
+    if (name === 'help') continue
+    const below = await realCommands([...path, name])
+    // `members` lists the nodes itself, beside having a command of its own.
+    if (below.length === 0 || name === 'members') found.push(['belfry', ...path, name].join(' '))
+    found.push(...below)
+  }
+  return found
+}
 
-/** Headings as anchors, in the way usual hosts make them. */
+test('cli.md lists every command, and no other', async () => {
+  const documented = rowsOf(read('docs/reference/cli.md'))
+    .map(([cell]) => quoted(cell!)[0]!)
+    .filter((text) => text.startsWith('belfry '))
+    .map((text) => text.replace(/ (?:<|\[|-).*/, ''))
+  sameSet(documented, await realCommands([]))
+})
+
+const WRITTEN = ['README.md', 'ARCHITECTURE.md', 'CONTRIBUTING.md', 'CHANGELOG.md', ...PAGES]
+
+/** Anchors of a page's headings, in GitHub's form. */
 function anchorsOf(page: string): readonly string[] {
   return [...page.matchAll(/^#+ (.+)$/gm)].map(([, heading]) =>
     heading!
@@ -248,24 +293,43 @@ function anchorsOf(page: string): readonly string[] {
   )
 }
 
+/** Files and anchors that a page links to, relative to the root of the repository. */
+function linksOf(path: string): readonly {file: string; anchor: string | undefined}[] {
+  return [...read(path).matchAll(/\]\(([^)\s]+)\)/g)]
+    .map((match) => match[1]!)
+    .filter((target) => !/^https?:/.test(target))
+    .map((target) => {
+      const [file, anchor] = target.split('#')
+      return {file: file === '' ? path : join(dirname(path), file!), anchor}
+    })
+}
+
 for (const path of WRITTEN)
-  test(`links of ${path} lead somewhere`, () => {
-    for (const [, target] of read(path).matchAll(/\]\(([^)\s]+)\)/g)) {
-      if (/^https?:/.test(target!)) continue
-      const [file, anchor] = target!.split('#')
-      const at = file === '' ? path : join(dirname(path), file!)
-      assert.ok(existsSync(join(ROOT, at)), `${target} is there`)
+  test(`links of ${path} resolve`, () => {
+    for (const {file, anchor} of linksOf(path)) {
+      assert.ok(existsSync(join(ROOT, file)), `${file} does not exist`)
       if (anchor !== undefined)
-        assert.ok(anchorsOf(read(at)).includes(anchor), `${target} is there`)
+        assert.ok(anchorsOf(read(file)).includes(anchor), `${file} has no heading #${anchor}`)
     }
   })
 
-test('every page of docs is reached from the README', () => {
-  const readme = read('README.md')
-  for (const name of PAGES) assert.ok(readme.includes(`(docs/${name})`), name)
+test('the README links to the index, and the index to every page', () => {
+  const linked = (path: string) => linksOf(path).map(({file}) => file)
+  assert.ok(linked('README.md').includes('docs/README.md'))
+  for (const page of PAGES.filter((path) => path !== 'docs/README.md'))
+    assert.ok(linked('docs/README.md').includes(page), `docs/README.md lacks ${page}`)
 })
 
-test('nothing speaks of what is not in the repository', () => {
+test('every page of docs that the sources name exists', async () => {
+  const sources = await readSources(ROOT, ['src', 'test', 'tools', 'scripts', 'bin'])
+  const ours = sources.filter(({path}) => path !== 'test/tidy/planted.test.ts')
+  const texts = [...ours, ...WRITTEN.map((path) => ({path, text: read(path)}))]
+  for (const {path, text} of texts)
+    for (const [page] of text.matchAll(/\bdocs\/[\w/-]+\.md\b/g))
+      assert.ok(existsSync(join(ROOT, page)), `${path} names ${page}, which does not exist`)
+})
+
+test('the documentation names nothing outside the repository', () => {
   const outside = new RegExp(['\\.\\./shared', '/work/', 'interface-source'].join('|'))
   for (const path of WRITTEN) assert.doesNotMatch(read(path), outside, path)
 })

@@ -1,4 +1,4 @@
-/** The commands of the README, run as they stand there against a fresh server: what is pasted must work. */
+/** Runs the marked commands of the README and of the tutorial against a fresh server. */
 import assert from 'node:assert/strict'
 import {execFile} from 'node:child_process'
 import {readFileSync} from 'node:fs'
@@ -12,18 +12,34 @@ const ROOT = join(import.meta.dirname, '..')
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
 const ADDRESS = 'http://127.0.0.1:8080'
 
-/** Blocks that follow the mark `<!-- run -->`. */
-const BLOCKS = [...README.matchAll(/<!-- run -->\n```bash\n([^]*?)```/g)].map((match) => match[1]!)
+/** Code blocks of a page that follow the mark `<!-- run -->`. */
+const blocksOf = (page: string) =>
+  [...page.matchAll(/<!-- run -->\n```bash\n([^]*?)```/g)].map((match) => match[1]!)
+const BLOCKS = blocksOf(README)
 
-/** Listens from now on; what it answers waits until an execution has ended. */
-async function listen(t: TestContext, url: string): Promise<() => Promise<void>> {
+/**
+ * Subscribes to events. The function it returns waits for the next end of an execution of a job. Events are
+ * read at once, because a server disconnects slow clients.
+ */
+async function subscribe(t: TestContext, url: string): Promise<(job: string) => Promise<void>> {
   const leaving = new AbortController()
   t.after(() => leaving.abort())
   const response = await fetch(`${url}/v1/events`, {signal: leaving.signal})
-  return async () => {
-    for await (const event of readEvents(response.body!))
-      if (event.name === 'execution_finished') return
-    assert.fail('the stream of events ended')
+  const ended: string[] = []
+  let changed = Promise.withResolvers<void>()
+  const reading = (async () => {
+    for await (const {name, data} of readEvents(response.body!)) {
+      if (name !== 'execution_finished') continue
+      ended.push((JSON.parse(data) as {job: string}).job)
+      changed.resolve()
+      changed = Promise.withResolvers()
+    }
+    assert.fail('the event stream ended')
+  })()
+  reading.catch(() => undefined)
+  return async (job) => {
+    while (!ended.includes(job)) await Promise.race([changed.promise, reading])
+    ended.splice(ended.indexOf(job), 1)
   }
 }
 
@@ -36,27 +52,47 @@ async function run(block: string, url: string): Promise<string> {
   return stdout
 }
 
-test('the first minute of the README goes as it says', async (t) => {
+test('the quick start of the README works', async (t) => {
   assert.equal(BLOCKS.length, 5)
-  const [create, executions, ledger, client, remove] = BLOCKS
+  const [create, executions, launches, client, remove] = BLOCKS
   const {url} = await aServer(t)
-  const finished = await listen(t, url)
+  const finished = await subscribe(t, url)
   const job = JSON.parse(await run(create!, url)) as {name: string}
   assert.equal(job.name, 'hello')
-  await finished()
-  assert.match(await run(executions!, url), /"output": "The bell rings at [^"]*\d/)
-  const said = await run(ledger!, url)
-  assert.match(said, /"cause": "create"[^]*"decision": "launched"/)
-  assert.match(said, /"next": \[\s*"20/)
+  await finished('hello')
+  assert.match(await run(executions!, url), /"output": "Hello from Belfry, it is [^"]*\d/)
+  const decided = await run(launches!, url)
+  assert.match(decided, /"cause": "create"[^]*"decision": "launched"/)
+  assert.match(decided, /"next": \[\s*"20/)
   const shown = await run(client!, url)
   assert.match(shown, /^hello +@every 10s +/m)
   assert.match(shown, /succeeded/)
-  assert.equal([...shown.matchAll(/T0[01]:30:00\.000Z/g)].length, 3, 'half past two in Berlin')
+  assert.equal([...shown.matchAll(/T0[01]:30:00\.000Z/g)].length, 3, '02:30 in Berlin')
   await run(remove!, url)
   assert.deepEqual(await (await fetch(`${url}/v1/jobs`)).json(), [])
 })
 
-test('every command of the README that is not run is one of those that cannot be', () => {
+test('the commands of the tutorial work', async (t) => {
+  const blocks = blocksOf(readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8'))
+  assert.equal(blocks.length, 8)
+  const [create, manual, lists, output, next, flaky, retried, remove] = blocks
+  const {url} = await aServer(t)
+  const finished = await subscribe(t, url)
+  assert.equal(await run(create!, url), 'applied report\n')
+  await run(manual!, url)
+  await finished('report')
+  assert.match(await run(lists!, url), / manual +launched [^]* succeeded /)
+  assert.match(await run(output!, url), /^Report for 20/)
+  assert.match(await run(next!, url), /^(?:20.*0\.000Z .*\n){3}$/)
+  await run(flaky!, url)
+  await finished('flaky')
+  await finished('flaky')
+  assert.match(await run(retried!, url), /-2 +succeeded [^]*-1 +failed [^]*status +success/)
+  await run(remove!, url)
+  assert.deepEqual(await (await fetch(`${url}/v1/jobs`)).json(), [])
+})
+
+test('the README has no other commands than those that a test cannot run', () => {
   const all = [...README.matchAll(/```bash\n([^]*?)```/g)].map((match) => match[1]!)
   const others = all.filter((block) => !BLOCKS.includes(block)).join('')
   const unknown = others

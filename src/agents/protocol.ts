@@ -1,74 +1,76 @@
 /**
- * The language of agents and servers: JSON texts over one WebSocket, each an object with a `kind`, described
- * by the schemas below and checked by whoever receives it. An agent begins with `hello`, the server answers
- * `welcome` or `refused`; from then on the agent asks (each question with a number that its answer repeats),
- * and the server may ring. Nothing is decided here.
+ * Protocol between agents and servers: JSON texts over one WebSocket, each an object with a `kind`, checked
+ * by the receiver against the schemas below. An agent begins with `hello`; the server replies `welcome` or
+ * `refused`. Then the agent sends requests, each with an id that its reply repeats, and the server may
+ * notify.
  *
- * Versions: both sides state a protocol number; numbers one apart work together. Fields that are not known
- * are ignored; a question of a kind that is not known is answered with `failed`, `unsupported`.
+ * Versions: both sides state a protocol number; numbers one apart work together. Unknown fields are ignored,
+ * so a field added later is optional for one release. A request of an unknown kind gets `failed`,
+ * `unsupported`.
+ *
+ * Wire names are older than the names in the code, and stay because two releases must understand each other:
+ * `ring`/`bell` = notify/topic, `goodbye` = the server shuts down, `held` = active claims, `claiming` =
+ * token of the pending claim, `hold` = the claim is active, `beat` = heartbeat, `end` = revoked, `dice` =
+ * jitter, `earlier_over`/`lives`/`begun`/`givenBack` = previous incarnations/started/released.
  */
 import Type from 'typebox'
 import {Compile} from 'typebox/compile'
+import type {ExecutionKey} from '../core/execution.ts'
+import type {FinishItem, PreviousIncarnation} from '../ports/node-store.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
-/*
- * The shapes that messages between agents and servers share: what an execution, a definition and an end look
- * like as they travel. Apart from the messages, so that those can be read as a list. Fields a reader does not
- * know are ignored; a field added later is optional for one release: versions one apart work together.
- */
+export const AGENT_PATH = '/v1/agent'
+export const PROTOCOL = 1
+/** Largest message of an agent: 20,000 claims, or some finishes with their output. */
+export const AGENT_MESSAGE_BYTES_MAX = 4 * 2 ** 20
+/** Largest message of a server: the reply to a claim, with the definitions of the jobs. */
+export const SERVER_MESSAGE_BYTES_MAX = 32 * 2 ** 20
+/** A definition has at most 1 MiB, so this many fit into a message. */
+export const CLAIM_ROOM_MAX = 16
+/** An agent with the most slots, each with as many undelivered results as it may have. */
+export const CLAIMS_MAX = 20_000
+/** Limits of what an agent reports of its previous incarnations; beyond them it reports nothing. */
+export const INCARNATIONS_MAX = 8
+export const STARTED_MAX = 20_000
+/** Items of one request. */
+export const ITEMS_MAX = 256
+/** Line added before or after the output; the sender cuts longer ones. */
+const ADDED_TEXT_MAX = 64 * 1024
+const REASON_MAX = 1024
 
-const ID = /^[A-Za-z0-9._:-]{1,256}$/
-const NODE = /^[A-Za-z0-9._-]{1,63}$/
-/** Line added before or after the output; longer ones are cut by who sends them. */
-export const ADDED_TEXT_MAX = 64 * 1024
-export const REASON_MAX = 1024
-/** Output of one execution that a message carries: the tail that is kept, as base64. */
-const OUTPUT_TEXT_MAX = 512 * 1024
-const TAGS_MAX = 128
-const TAG_TEXT_MAX = 1024
+/* Shapes that messages share. */
 
+const nullable = <Schema extends Type.TSchema>(schema: Schema) => Type.Union([schema, Type.Null()])
 const Text = Type.String()
 const Whole = Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER})
-/** A length or a position: two of them added are still exact. */
+/** A length or a position. The sum of two is still exact. */
 const Amount = Type.Integer({minimum: 0, maximum: 2 ** 52})
-/** As far as any system has them. */
+/** The range of any operating system. */
 const ExitCode = Type.Integer({minimum: -(2 ** 31), maximum: 2 ** 32 - 1})
-const Instant = Type.Union([Type.Integer(), Type.Null()])
+const Instant = nullable(Type.Integer())
 const Texts = Type.Record(Type.String({maxLength: MAP_KEY_LENGTH_MAX}), Text)
+/** Created by a node: identities, tokens. */
+const Id = Type.String({pattern: '^[A-Za-z0-9._:-]{1,256}$'})
+const NodeName = Type.String({pattern: '^[A-Za-z0-9._-]{1,63}$'})
+const TagText = Type.String({maxLength: 1024})
+const MemberStatus = Type.Enum(['alive', 'leaving', 'left', 'failed'])
+const FinalStatus = Type.Enum(['succeeded', 'failed', 'timed_out', 'cancelled', 'lost'])
 
-/** What a node minted: identities, tokens. */
-export const Id = Type.String({pattern: ID.source})
-export const NodeName = Type.String({pattern: NODE.source})
-export const Slots = Type.Integer({minimum: 1, maximum: 4000})
-export const Tags = Type.Record(
-  Type.String({maxLength: TAG_TEXT_MAX}),
-  Type.String({maxLength: TAG_TEXT_MAX}),
-  {maxProperties: TAGS_MAX},
-)
-
-export const Key = Type.Object({
+const Key = Type.Object({
   group: Type.Integer({minimum: 1, maximum: Number.MAX_SAFE_INTEGER}),
   node: NodeName,
   attempt: Type.Integer({minimum: 1, maximum: 1_000_000_000}),
 })
 
-/** A claim: the execution and the token it was claimed with. */
-export const Claim = Type.Object({key: Key, token: Id})
+/** An execution and the token that it was claimed with. */
+const Claim = Type.Object({key: Key, token: Id})
 
-const Final = Type.Union([
-  Type.Literal('succeeded'),
-  Type.Literal('failed'),
-  Type.Literal('timed_out'),
-  Type.Literal('cancelled'),
-  Type.Literal('lost'),
-])
-
-/** An execution as it is stored, without its output. */
-export const Execution = Type.Object({
+/** Without its output. */
+const Execution = Type.Object({
   ...Key.properties,
   jobId: Whole,
   jobName: Text,
-  status: Type.Union([Type.Literal('pending'), Type.Literal('running'), Final]),
+  status: Type.Union([Type.Enum(['pending', 'running']), FinalStatus]),
   slot: Whole,
   revision: Whole,
   createdAt: Type.Integer(),
@@ -76,7 +78,7 @@ export const Execution = Type.Object({
   startedAt: Instant,
   finishedAt: Instant,
   cancelRequestedAt: Instant,
-  exitCode: Type.Union([Type.Integer(), Type.Null()]),
+  exitCode: nullable(Type.Integer()),
   reason: Text,
   outputHead: Text,
   outputFoot: Text,
@@ -84,8 +86,8 @@ export const Execution = Type.Object({
   lateResult: Text,
 })
 
-/** A definition, in the form it is stored in. */
-export const Spec = Type.Object({
+/** A definition as it is stored. */
+const Spec = Type.Object({
   name: Text,
   displayname: Text,
   schedule: Text,
@@ -98,41 +100,34 @@ export const Spec = Type.Object({
   retries: Whole,
   parentJob: Text,
   processors: Type.Record(Text, Texts),
-  concurrency: Type.Union([Type.Literal('allow'), Type.Literal('forbid')]),
+  concurrency: Type.Enum(['allow', 'forbid']),
   executor: Text,
   executorConfig: Texts,
   ephemeral: Type.Boolean(),
   startsAt: Instant,
   expiresAt: Instant,
-  catchUp: Type.Union([Type.Literal('latest'), Type.Literal('skip'), Type.Literal('all')]),
+  catchUp: Type.Enum(['latest', 'skip', 'all']),
   maxLateness: Text,
-  onDisconnect: Type.Union([Type.Literal('keep'), Type.Literal('stop'), Type.Literal('')]),
+  onDisconnect: Type.Enum(['keep', 'stop', '']),
 })
 
-export const Cause = Type.Union([
-  Type.Literal('schedule'),
-  Type.Literal('manual'),
-  Type.Literal('create'),
-  Type.Literal('parent'),
-])
-
-export const Claimed = Type.Object({
+const Claimed = Type.Object({
   execution: Execution,
   token: Id,
   spec: Spec,
-  cause: Cause,
+  cause: Type.Enum(['schedule', 'manual', 'create', 'parent']),
   scheduledAt: Type.Integer(),
 })
 
-/** Bytes as base64. */
+/** Output bytes as base64. */
 const Bytes = Type.String({
-  maxLength: OUTPUT_TEXT_MAX,
+  maxLength: 512 * 1024,
   pattern: '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
 })
 
-export const Append = Type.Object({
+const Append = Type.Object({
   ...Claim.properties,
-  /** Told to whoever follows the output. */
+  /** Name of the job, for the subscribers of its output. */
   job: Type.String({maxLength: 512}),
   offset: Amount,
   bytes: Bytes,
@@ -140,9 +135,9 @@ export const Append = Type.Object({
 
 export const Finish = Type.Object({
   ...Claim.properties,
-  status: Final,
+  status: FinalStatus,
   durationMs: Amount,
-  exitCode: Type.Union([ExitCode, Type.Null()]),
+  exitCode: nullable(ExitCode),
   reason: Type.String({maxLength: REASON_MAX}),
   outputHead: Type.String({maxLength: ADDED_TEXT_MAX}),
   outputFoot: Type.String({maxLength: ADDED_TEXT_MAX}),
@@ -151,136 +146,107 @@ export const Finish = Type.Object({
   dice: Type.Number({minimum: 0, exclusiveMaximum: 1}),
 })
 
-/** What finishing did. */
-export const Outcome = Type.Union([
+const FinishOutcome = Type.Union([
   Type.Object({
     kind: Type.Literal('finished'),
     execution: Execution,
-    retry: Type.Union([Type.Object({key: Key, notBefore: Type.Integer()}), Type.Null()]),
-    closed: Type.Union([
+    retry: nullable(Type.Object({key: Key, notBefore: Type.Integer()})),
+    closed: nullable(
       Type.Object({
-        status: Type.Union([
-          Type.Literal('success'),
-          Type.Literal('failed'),
-          Type.Literal('partially_failed'),
-        ]),
+        status: Type.Enum(['success', 'failed', 'partially_failed']),
         dependents: Type.Array(Text),
       }),
-      Type.Null(),
-    ]),
+    ),
     jobDisabled: Type.Boolean(),
     jobDeleted: Type.Boolean(),
     endedRetries: Type.Optional(Type.Array(Execution)),
   }),
-  Type.Object({kind: Type.Literal('already'), key: Key, status: Final}),
+  Type.Object({kind: Type.Literal('already'), key: Key, status: FinalStatus}),
   Type.Object({kind: Type.Literal('unknown'), key: Key}),
 ])
 
-export type FinishJson = Type.Static<typeof Finish>
-
-export const AGENT_PATH = '/v1/agent'
-export const PROTOCOL = 1
-/** What an agent may send at once: 20,000 executions held, or some ends with their output. */
-export const AGENT_MESSAGE_BYTES_MAX = 4 * 2 ** 20
-/** What a server may send at once: the most that a claim can bring, definitions and all. */
-export const SERVER_MESSAGE_BYTES_MAX = 32 * 2 ** 20
-/** A definition has at most 1 MiB, so this many fit into a message. */
-export const CLAIM_ROOM_MAX = 16
-/** An agent of most slots, each with as many ends that wait for a server as it may have. */
-export const HELD_MAX = 20_000
-/** What an agent tells of its earlier lives, all together; what is more is not told. */
-export const LIVES_MAX = 8
-export const BEGUN_MAX = 20_000
-/** Items of one question. */
-export const ITEMS_MAX = 256
-
-const Status = Type.Union([
-  Type.Literal('alive'),
-  Type.Literal('leaving'),
-  Type.Literal('left'),
-  Type.Literal('failed'),
-])
-const QuestionId = Type.Integer({minimum: 1, maximum: Number.MAX_SAFE_INTEGER})
-
-/** What the agent has in hand when it sends this. */
-const InHand = {
-  /** Claimed by this life of the agent and not finished yet. */
-  held: Type.Array(Claim, {maxItems: HELD_MAX}),
-  /** Token of a claim that is not answered yet: what it took is no loss. */
-  claiming: Type.Union([Id, Type.Null()]),
+const ActiveClaims = {
+  /** Made by this incarnation and not finished yet. */
+  held: Type.Array(Claim, {maxItems: CLAIMS_MAX}),
+  /** Token of a claim without a reply yet: the executions it took are not lost. */
+  claiming: nullable(Id),
 }
+
+/** Claims of this incarnation above `upTo` that are not in `begun` were never started. */
+const Incarnation = Type.Object({
+  incarnation: Id,
+  upTo: Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER}),
+  begun: Type.Array(Type.String({maxLength: 128}), {maxItems: STARTED_MAX}),
+})
+
+/* Messages of an agent: hello, then requests. */
 
 const Hello = Type.Object({
   kind: Type.Literal('hello'),
   protocol: Type.Integer({minimum: 1, maximum: 1_000_000}),
-  /** The cluster the agent belongs to; `null` before its first. */
-  clusterId: Type.Union([Id, Type.Null()]),
+  /** `null` before the first join. */
+  clusterId: nullable(Id),
   node: Type.Object({
     id: Id,
     incarnation: Id,
     name: NodeName,
-    tags: Tags,
-    slots: Slots,
+    tags: Type.Record(TagText, TagText, {maxProperties: 128}),
+    slots: Type.Integer({minimum: 1, maximum: 4000}),
     version: Type.String({maxLength: 64}),
   }),
-  /** This life was welcomed before, by any server. */
+  /** Some server has welcomed this incarnation before. */
   joined: Type.Boolean(),
-  status: Status,
-  ...InHand,
+  status: MemberStatus,
+  ...ActiveClaims,
 })
 
-/** What an earlier life of the agent had claimed above `upTo` and not begun was never started. */
-const Life = Type.Object({
-  incarnation: Id,
-  upTo: Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER}),
-  begun: Type.Array(Type.String({maxLength: 128}), {maxItems: BEGUN_MAX}),
-})
+const RequestId = Type.Integer({minimum: 1, maximum: Number.MAX_SAFE_INTEGER})
 
-const ask = <Kind extends string, Body extends Type.TProperties>(kind: Kind, body: Body) =>
-  Type.Object({kind: Type.Literal(kind), id: QuestionId, ...body})
+/** A request or its reply. */
+const rpc = <Kind extends string, Body extends Type.TProperties>(kind: Kind, body: Body) =>
+  Type.Object({kind: Type.Literal(kind), id: RequestId, ...body})
 
-const Questions = {
-  claim: ask('claim', {
+const Requests = {
+  claim: rpc('claim', {
     token: Id,
     room: Type.Integer({minimum: 0, maximum: 10_000}),
-    /** `newest` of the last answer. */
+    /** `newest` of the last reply. */
     after: Type.Optional(Type.String({maxLength: 256})),
   }),
-  verify: ask('verify', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
-  append: ask('append', {items: Type.Array(Append, {maxItems: ITEMS_MAX})}),
-  finish: ask('finish', {items: Type.Array(Finish, {maxItems: ITEMS_MAX})}),
-  cancelled: ask('cancelled', {}),
-  beat: ask('beat', {status: Status, ...InHand}),
-  /** Nothing of earlier lives of this agent runs any more, and their results have been delivered. */
-  earlier_over: ask('earlier_over', {
-    lives: Type.Optional(Type.Array(Life, {maxItems: LIVES_MAX})),
+  verify: rpc('verify', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
+  append: rpc('append', {items: Type.Array(Append, {maxItems: ITEMS_MAX})}),
+  finish: rpc('finish', {items: Type.Array(Finish, {maxItems: ITEMS_MAX})}),
+  cancelled: rpc('cancelled', {}),
+  beat: rpc('beat', {status: MemberStatus, ...ActiveClaims}),
+  /** No process of a previous incarnation runs, and all their results are delivered. */
+  earlier_over: rpc('earlier_over', {
+    lives: Type.Optional(Type.Array(Incarnation, {maxItems: INCARNATIONS_MAX})),
   }),
 }
 
-const Answers = {
-  claim: ask('claim', {
+/* Messages of a server: welcome or refused, then replies and notifications. */
+
+const Replies = {
+  claim: rpc('claim', {
     claimed: Type.Array(Claimed, {maxItems: CLAIM_ROOM_MAX * 2}),
     waiting: Type.Integer({minimum: 0}),
-    nextDueInMs: Type.Union([Type.Number({minimum: 0}), Type.Null()]),
+    nextDueInMs: nullable(Type.Number({minimum: 0})),
     newest: Type.Optional(Type.String({maxLength: 256})),
   }),
-  verify: ask('verify', {hold: Type.Array(Type.Boolean())}),
-  append: ask('append', {taken: Type.Array(Type.Boolean())}),
-  finish: ask('finish', {outcomes: Type.Array(Outcome)}),
-  cancelled: ask('cancelled', {keys: Type.Array(Key)}),
-  /** `end`: held by the agent and not running under its claim; to be ended. */
-  beat: ask('beat', {
-    answer: Type.Union([Type.Literal('ok'), Type.Literal('fenced'), Type.Literal('taken')]),
-    end: Type.Array(Key),
-  }),
-  /** How many executions are pending again. */
-  earlier_over: ask('earlier_over', {givenBack: Type.Optional(Type.Integer({minimum: 0}))}),
+  verify: rpc('verify', {hold: Type.Array(Type.Boolean())}),
+  append: rpc('append', {taken: Type.Array(Type.Boolean())}),
+  finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
+  cancelled: rpc('cancelled', {keys: Type.Array(Key)}),
+  /** `end`: claims of the agent that the store does not confirm; their processes must be stopped. */
+  beat: rpc('beat', {answer: Type.Enum(['ok', 'fenced', 'taken']), end: Type.Array(Key)}),
+  /** Number of executions that are pending again. */
+  earlier_over: rpc('earlier_over', {givenBack: Type.Optional(Type.Integer({minimum: 0}))}),
 }
 
 const Failed = Type.Object({
   kind: Type.Literal('failed'),
-  id: QuestionId,
-  /** `unavailable`: nothing was changed; `unknown`: it may have been; `unsupported`: not known here. */
+  id: RequestId,
+  /** `unavailable`: nothing was changed; `unknown`: something may be; `unsupported`: unknown kind. */
   failure: Type.String({maxLength: 64}),
   message: Type.String({maxLength: 1024}),
 })
@@ -289,84 +255,80 @@ const Welcome = Type.Object({
   kind: Type.Literal('welcome'),
   protocol: Type.Integer({minimum: 1, maximum: 1_000_000}),
   clusterId: Id,
-  /** Name of the server. */
   server: Type.String({maxLength: 256}),
 })
 
 const Refused = Type.Object({
   kind: Type.Literal('refused'),
-  /** One of `RefusalKind`, or one that a later version has. */
+  /** A `RefusalKind`, or one of a later version. */
   code: Type.String({maxLength: 64}),
-  /** One sentence for people. */
+  /** For operators. */
   message: Type.String({maxLength: 1024}),
 })
 
-const Ring = Type.Object({
-  kind: Type.Literal('ring'),
-  bell: Type.Union([Type.Literal('run'), Type.Literal('cancel')]),
-})
-
-/** The server ends; the agent goes to another. */
+const Notify = Type.Object({kind: Type.Literal('ring'), bell: Type.Enum(['run', 'cancel'])})
 const Goodbye = Type.Object({kind: Type.Literal('goodbye')})
 
-/** Why a hello is refused. The first four do not pass by themselves. */
+/** Why a hello is refused. The first four are permanent. */
 export type RefusalKind =
   'protocol' | 'cluster' | 'name_taken' | 'fenced' | 'unavailable' | 'malformed'
 
-export type QuestionKind = keyof typeof Questions
-export type QuestionOf<Kind extends QuestionKind> = Type.Static<(typeof Questions)[Kind]>
-export type AnswerOf<Kind extends QuestionKind> = Type.Static<(typeof Answers)[Kind]>
-/** A question without its kind and number. */
-export type BodyOf<Kind extends QuestionKind> = Omit<QuestionOf<Kind>, 'kind' | 'id'>
+export type RequestKind = keyof typeof Requests
+export type RequestOf<Kind extends RequestKind> = Type.Static<(typeof Requests)[Kind]>
+export type ReplyOf<Kind extends RequestKind> = Type.Static<(typeof Replies)[Kind]>
+/** A request or reply without its kind and id. */
+export type BodyOf<Message> = Omit<Message, 'kind' | 'id'>
 
 export type HelloMessage = Type.Static<typeof Hello>
-export type InHandJson = Pick<HelloMessage, 'held' | 'claiming'>
-export type QuestionMessage = {[Kind in QuestionKind]: QuestionOf<Kind>}[QuestionKind]
-export type AgentMessage = HelloMessage | QuestionMessage
-export type AnswerMessage = {[Kind in QuestionKind]: AnswerOf<Kind>}[QuestionKind]
+export type ActiveClaimsJson = Pick<HelloMessage, 'held' | 'claiming'>
+export type IncarnationsJson = BodyOf<RequestOf<'earlier_over'>>
+export type FinishJson = Type.Static<typeof Finish>
+export type AgentTopic = Type.Static<typeof Notify>['bell']
+export type RequestMessage = {[Kind in RequestKind]: RequestOf<Kind>}[RequestKind]
+export type AgentMessage = HelloMessage | RequestMessage
+export type ReplyMessage = {[Kind in RequestKind]: ReplyOf<Kind>}[RequestKind]
 export type FailedMessage = Type.Static<typeof Failed>
+export type WelcomeMessage = Type.Static<typeof Welcome>
 export type ServerMessage =
-  | AnswerMessage
+  | ReplyMessage
   | FailedMessage
-  | Type.Static<typeof Welcome>
+  | WelcomeMessage
   | (Omit<Type.Static<typeof Refused>, 'code'> & {readonly code: RefusalKind | (string & {})})
-  | Type.Static<typeof Ring>
+  | Type.Static<typeof Notify>
   | Type.Static<typeof Goodbye>
 
 export type Decoded<Message> =
   | {readonly ok: true; readonly message: Message}
-  /** A kind that this version does not know; `id` of the question, if it is one. */
+  /** Of an unknown kind; `id` of the request, if it is one. */
   | {readonly ok: false; readonly why: 'unsupported'; readonly id: number | null}
   | {readonly ok: false; readonly why: 'malformed'}
 
-interface Check {
-  Check(value: unknown): boolean
-}
+type Checks = ReadonlyMap<string, {Check(value: unknown): boolean}>
 
-const compiled = (schemas: Readonly<Record<string, Type.TSchema>>): ReadonlyMap<string, Check> =>
+const compiled = (schemas: Readonly<Record<string, Type.TSchema>>): Checks =>
   new Map(Object.entries(schemas).map(([kind, schema]) => [kind, Compile(schema)]))
 
-const FROM_AGENT = compiled({hello: Hello, ...Questions})
-const FROM_SERVER = compiled({
-  ...Answers,
+const AGENT_CHECKS = compiled({hello: Hello, ...Requests})
+const SERVER_CHECKS = compiled({
+  ...Replies,
   failed: Failed,
   welcome: Welcome,
   refused: Refused,
-  ring: Ring,
+  ring: Notify,
   goodbye: Goodbye,
 })
 
-/** Reads a text that an agent sent. Total. */
+/** Decodes a text from an agent. Never throws. */
 export function decodeAgentMessage(text: string): Decoded<AgentMessage> {
-  return decode(text, FROM_AGENT)
+  return decode(text, AGENT_CHECKS)
 }
 
-/** Reads a text that a server sent. Total. */
+/** Decodes a text from a server. Never throws. */
 export function decodeServerMessage(text: string): Decoded<ServerMessage> {
-  return decode(text, FROM_SERVER)
+  return decode(text, SERVER_CHECKS)
 }
 
-function decode<Message>(text: string, checks: ReadonlyMap<string, Check>): Decoded<Message> {
+function decode<Message>(text: string, checks: Checks): Decoded<Message> {
   const value = parse(text)
   if (value === null || typeof value['kind'] !== 'string') return {ok: false, why: 'malformed'}
   const check = checks.get(value['kind'])
@@ -374,24 +336,65 @@ function decode<Message>(text: string, checks: ReadonlyMap<string, Check>): Deco
     const {id} = value
     return {ok: false, why: 'unsupported', id: Number.isSafeInteger(id) ? Number(id) : null}
   }
+  if (!check.Check(value)) return {ok: false, why: 'malformed'}
   // Checked against the schema of its kind, from which the type is made.
-  return check.Check(value)
-    ? {ok: true, message: value as unknown as Message}
-    : {ok: false, why: 'malformed'}
+  return {ok: true, message: value as unknown as Message}
 }
 
 function parse(text: string): Record<string, unknown> | null {
   try {
     const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null && !Array.isArray(value)
-      ? (value as Record<string, unknown>)
-      : null
+    return typeof value === 'object' ? (value as Record<string, unknown> | null) : null
   } catch {
-    return null // no JSON: malformed like any other
+    return null // no JSON: malformed
   }
 }
 
-/** Numbers one apart work together. */
-export function isSpoken(protocol: number): boolean {
+export function isCompatible(protocol: number): boolean {
   return Math.abs(protocol - PROTOCOL) <= 1
+}
+
+/* Names of the code to names of the wire, and back. */
+
+/** A finish as it travels, and as it is kept on the agent's disk until a server has it. */
+export function encodeFinish({key, token, jitter, output, ...item}: FinishItem): FinishJson {
+  const {status, durationMs, exitCode, reason, outputHead, outputFoot, dropOutput} = item
+  return {
+    ...encodeClaim({key, token}),
+    status,
+    durationMs,
+    exitCode,
+    reason: reason.slice(0, REASON_MAX),
+    outputHead: outputHead.slice(0, ADDED_TEXT_MAX),
+    // The end of the foot says how the run ended.
+    outputFoot: outputFoot.slice(-ADDED_TEXT_MAX),
+    output: {...output, bytes: output.bytes.toBase64()},
+    dropOutput,
+    dice: jitter,
+  }
+}
+
+export function decodeFinish({dice: jitter, output, ...json}: FinishJson): FinishItem {
+  return {...json, jitter, output: {...output, bytes: Uint8Array.fromBase64(output.bytes)}}
+}
+
+/** The claim alone, of an object that may have more fields. */
+export function encodeClaim({key, token}: {readonly key: ExecutionKey; readonly token: string}) {
+  const {group, node, attempt} = key
+  return {key: {group, node, attempt}, token}
+}
+
+/** Beyond the limits of a message nothing is reported, and all executions of them are lost. */
+export function encodeIncarnations(previous: readonly PreviousIncarnation[]): IncarnationsJson {
+  const count = previous.reduce((sum, {begun}) => sum + begun.size, 0)
+  if (previous.length > INCARNATIONS_MAX || count > STARTED_MAX) return {}
+  return {lives: previous.map((each) => ({...each, begun: [...each.begun]}))}
+}
+
+export function decodeIncarnations({lives = []}: IncarnationsJson): PreviousIncarnation[] {
+  return lives.map((each) => ({...each, begun: new Set(each.begun)}))
+}
+
+export function encodeNotification(topic: AgentTopic): ServerMessage {
+  return {kind: 'ring', bell: topic}
 }

@@ -2,10 +2,10 @@
  * How an agent finds its cluster: the link to a server with everything the rest of the agent has to say over
  * it. Stands apart from `agent.ts`, which holds the order of starting and stopping.
  */
-import {knownCluster, rememberCluster} from '../agents/client/cluster-id.ts'
+import {readClusterId, writeClusterId} from '../agents/client/cluster-id.ts'
 import {AgentLink} from '../agents/client/link.ts'
 import {webSocketDial} from '../agents/client/socket.ts'
-import {HeldExecutions, RemoteNodeStore} from '../agents/client/store.ts'
+import {LocalClaims, RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import {VERSION} from '../platform/version.ts'
@@ -43,10 +43,10 @@ const DIAL_MS = 5_000
 export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const {config, clock, random, wakeup, log} = parts
   const {servers, token, ca, limits, dataDirectory} = config
-  const clusterId = await knownCluster(dataDirectory).catch((error: Error) => {
+  const clusterId = await readClusterId(dataDirectory).catch((error: Error) => {
     throw new StartRefused(`${error.message}.`, {cause: error})
   })
-  const held = new HeldExecutions()
+  const claims = new LocalClaims()
   const first = Promise.withResolvers<string>()
   let hasJoined = false
   const link = new AgentLink({
@@ -54,24 +54,24 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     urls: servers,
     clock,
     random,
-    introduction: () => ({...introductionOf(parts), ...held.inHand()}),
+    describe: () => ({...introductionOf(parts), ...claims.encoded()}),
     clusterId,
-    remember: (id) => rememberCluster(dataDirectory, id),
-    silenceMs: limits.agentTimeoutMs,
-    rang: (bell) => wakeup.notify(bell),
-    joined: (url) => {
+    saveClusterId: (id) => writeClusterId(dataDirectory, id),
+    ackTimeoutMs: limits.agentTimeoutMs,
+    onNotify: (topic) => wakeup.notify(topic),
+    onJoined: (url) => {
       if (hasJoined) log.logger.info({url}, 'joined again')
       hasJoined = true
       wakeup.notify('run')
       first.resolve(url)
     },
-    report: (sentence) => log.logger.warn(sentence),
-    refused: (sentence, kind) => {
+    onDisconnected: (sentence) => log.logger.warn(sentence),
+    onRefused: (sentence, kind) => {
       if (kind === 'fenced' && hasJoined) parts.fenced(sentence)
       else first.reject(new StartRefused(sentence))
     },
   })
-  const store = new RemoteNodeStore(link, held, () => wakeup.notify('cancel'))
+  const store = new RemoteNodeStore(link, claims, () => wakeup.notify('cancel'))
   link.start()
   return {link, store, joined: first.promise}
 }

@@ -7,7 +7,7 @@
  * reverse, with running work let finish in between.
  */
 import type {AgentLink} from '../agents/client/link.ts'
-import {type OpenedJournal, ResultJournal} from '../agents/client/result-log.ts'
+import {type OpenedResultLog, ResultLog} from '../agents/client/result-log.ts'
 import type {RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
@@ -70,7 +70,7 @@ class Agent implements RunningAgent {
   readonly #opened: (() => unknown)[] = []
   #link: AgentLink | null = null
   #store!: RemoteNodeStore
-  #journal!: ResultJournal
+  #results!: ResultLog
   #membership: Membership | null = null
   #run: Runner | null = null
   #status: MemberStatus = 'alive'
@@ -120,9 +120,9 @@ class Agent implements RunningAgent {
     for (const warning of config.warnings) this.#log.logger.warn(warning)
     const node = {id: await this.#openDirectory(), incarnation: this.#incarnation}
     const base = {config, clock: this.#clock, log: this.#log}
-    const {journal, left} = await openResults({...base, dataDirectory: config.dataDirectory})
-    this.#journal = journal
-    this.#opened.push(() => journal.close())
+    const {results, left} = await openResults({...base, dataDirectory: config.dataDirectory})
+    this.#results = results
+    this.#opened.push(() => results.close())
     const {environment} = this.#surroundings
     const executors = await openExecutors({...base, nodeId: node.id, environment})
     this.#opened.push(() => executors.stop())
@@ -140,7 +140,7 @@ class Agent implements RunningAgent {
     const url = await joined
     await this.#deliver(left)
     const lives = previousIncarnations({dataDirectory: config.dataDirectory, log: this.#log})
-    lives.told(await this.#insist(() => store.earlierOver(lives.earlier)))
+    lives.told(await this.#insist(() => store.endPreviousIncarnations(lives.earlier)))
     const begun = lives.begin(node.incarnation)
     this.#work(node, link, executors, begun)
     this.#surroundings.ready(`belfry agent ${config.nodeName} joined ${url}`)
@@ -163,7 +163,7 @@ class Agent implements RunningAgent {
   async #deliver(left: readonly FinishItem[]): Promise<void> {
     if (left.length === 0) return
     await this.#insist(() => this.#store.finish(left))
-    await this.#journal.delivered(left.map(({key}) => key))
+    await this.#results.delivered(left.map(({key}) => key))
     this.#log.logger.info({results: left.length}, 'delivered results of an earlier life')
   }
 
@@ -214,9 +214,9 @@ class Agent implements RunningAgent {
       pollMs: limits.agentPollMs,
       // Each heartbeat says what runs here, and its answer what of it is not this node's.
       verifyEveryMs: Infinity,
-      takenAway: () => this.#store.takenAway(),
+      takenAway: () => this.#store.revokedClaims(),
       begun,
-      finishing: finishingKept(this.#journal, this.#events),
+      finishing: finishingKept(this.#results, this.#events),
     })
     this.#run.start()
   }
@@ -235,7 +235,7 @@ class Agent implements RunningAgent {
     if (this.#run !== null) {
       // From the first moment on nothing new is taken, so that a second signal finds all there is to end.
       await Promise.all([this.#run.drain(this.#config.graceMs), this.#tell('leaving')])
-      const {waitingCount} = this.#journal
+      const {waitingCount} = this.#results
       // Once told that it left, a leader would end what these are the results of.
       if (waitingCount === 0) await this.#tell('left')
       else
@@ -295,16 +295,16 @@ export async function openResults({
   dataDirectory,
   clock,
   log,
-}: ResultParts): Promise<Pick<OpenedJournal, 'journal' | 'left'>> {
+}: ResultParts): Promise<Pick<OpenedResultLog, 'results' | 'left'>> {
   try {
-    const {journal, left, unreadable} = await ResultJournal.open(dataDirectory, clock)
+    const {results, left, unreadable} = await ResultLog.open(dataDirectory, clock)
     if (unreadable > 0)
       log.logger.warn(
         {lines: unreadable},
         'results of an earlier life could not be read: torn by a crash or a full disk, or damaged; ' +
           'what was not delivered of them becomes lost',
       )
-    return {journal, left}
+    return {results, left}
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new StartRefused(
@@ -320,17 +320,17 @@ export async function openResults({
  * next life; one after the answer delivers it twice, which changes nothing.
  */
 export function finishingKept(
-  journal: Pick<ResultJournal, 'keep' | 'delivered'>,
+  results: Pick<ResultLog, 'keep' | 'delivered'>,
   events: Events,
 ): NonNullable<NodeRun['finishing']> {
   return async (item: FinishItem, finish: () => Promise<unknown>) => {
     try {
-      await journal.keep(item)
+      await results.keep(item)
     } catch (error) {
       // A full disk must not keep a result from a server that would take it.
       events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
     }
     await finish()
-    await journal.delivered([item.key])
+    await results.delivered([item.key])
   }
 }

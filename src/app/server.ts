@@ -202,7 +202,8 @@ class Server implements RunningServer {
     const joined = await this.#store.join({member}, limits.failedAfterMs)
     if (joined.kind === 'taken') {
       throw new StartRefused(
-        `Another node is called ${member.name} and is alive; give this one another --name.`,
+        `The node name ${member.name} cannot be used: another node with this name is alive. ` +
+          'Set another --name.',
       )
     }
     this.#membership = new Membership({

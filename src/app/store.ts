@@ -1,12 +1,13 @@
 /** The store of a server: opening the one that was chosen, and what all servers on it must agree about. */
 import type {Config} from '../config/server.ts'
 import {assert} from '../lib/assert.ts'
+import {lockDirectory} from '../platform/directory-lock.ts'
 import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {openPostgresStore} from '../store/postgres/store.ts'
-import {migratedTo, Ownership, migratedProblem} from '../store/sqlite/files.ts'
+import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import {openSqliteStore} from '../store/sqlite/store.ts'
 import type {Log} from '../telemetry/log.ts'
 import {StartRefused} from './start-refused.ts'
@@ -62,9 +63,8 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
 /** The data directory still holds the node's identity and what it runs: one process at a time has it. */
 async function openPostgres({config, clock, random, events}: StoreParts): Promise<OpenedStore> {
   assert(config.store.engine === 'postgres', 'asked for only when it was chosen')
-  const claimed = Ownership.claim(config.dataDirectory)
-  if (!claimed.ok) throw new StartRefused(claimed.problem)
-  const {ownership} = claimed
+  const lock = lockDirectory(config.dataDirectory)
+  if (!lock.ok) throw new StartRefused(lock.problem)
   const opened = await openPostgresStore({
     url: config.store.url,
     clock,
@@ -74,7 +74,7 @@ async function openPostgres({config, clock, random, events}: StoreParts): Promis
     events,
   })
   if (!opened.ok) {
-    ownership.release({clean: true})
+    lock.release()
     throw new StartRefused(opened.problem)
   }
   const {store} = opened
@@ -82,7 +82,7 @@ async function openPostgres({config, clock, random, events}: StoreParts): Promis
   const close = async () => {
     await wakeup.close()
     await store.close()
-    ownership.release({clean: true})
+    lock.release()
   }
   return {store, wakeup, close}
 }

@@ -17,7 +17,7 @@ interface Limit {
   readonly reason: string
 }
 
-/** Every limit; docs/configuration.md shows the same table. */
+/** Every limit; docs/reference/configuration.md shows the same table. */
 export const LIMITS = {
   bodyBytesMax: {
     value: MIB,

@@ -1,60 +1,60 @@
 /**
- * What the end of one execution means for its launch and its job. Decided inside the store's
- * transaction, with the launch and then the job locked, so that two nodes ending together cannot both
- * believe the other still runs.
+ * Rules for the end of one execution: retry, quarantine, launch status and job counters. Decided
+ * inside the store's transaction with the launch and then the job locked. Otherwise two nodes that
+ * finish together could each believe that the other still runs.
  */
+import {backoffMs} from '../lib/backoff.ts'
 import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
 import type {JobCounters, JobStatus} from './job.ts'
 import type {LaunchRecord} from './launch-record.ts'
 
-/** Node deaths while executing one launch after which the job is taken to be what kills them. */
+/** Node deaths during one launch after which its job is taken to be the cause. */
 export const NODE_DEATHS_MAX = 2
 
-/** Reasons of `lost` that say the node died, rather than that it was stopped in good order. */
+/** Reasons of `lost` that mean the node died. `node_stopped`, a graceful shutdown, is none of them. */
 const NODE_DEATH_REASONS: ReadonlySet<string> = new Set(['node_lost', 'node_restarted'])
 
 export interface FinishInput {
-  /** As it stands before the end: running, or pending when it is cancelled or no node may take it. */
+  /** Before the end: running, or pending when it is cancelled or no node can run it. */
   readonly execution: ExecutionRecord
   readonly launch: LaunchRecord
-  /** The other executions of the launch. */
-  readonly others: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[]
   /** `null` when the job was deleted meanwhile: then nothing follows. */
-  readonly job: {readonly retries: number; readonly ephemeral: boolean} | null
+  readonly job: {readonly retries: number} | null
   readonly status: FinalStatus
   readonly reason: string
   /** The store's clock. */
   readonly now: number
+  /** [0, 1): jitter of the retry's backoff. */
   readonly jitter: number
 }
 
 export interface FinishDecision {
-  /** Attempt number and due time of the attempt that follows, on the same slot. */
+  /** Attempt number and due time of the next attempt on the same slot; `null` = no retry. */
   readonly retry: {readonly attempt: number; readonly notBefore: number} | null
-  /** No attempt of this launch is retried any more, and those waiting for their backoff end `cancelled`. */
+  /** This launch gets no more retries, and attempts waiting for their backoff end `cancelled`. */
   readonly endsRetries: boolean
   readonly nodeDeaths: number
-  /** The job kills its nodes: disable it and say so in the ledger. */
+  /** The job kills its nodes: disable it and record why. */
   readonly quarantined: boolean
 }
 
-/** Decides about one ending execution, before its effects on the launch are counted. */
+/** Decides one end, before its effects on the launch are counted. */
 export function decideFinish(input: FinishInput): FinishDecision {
   const {execution, launch, job, status} = input
   const died = status === 'lost' && NODE_DEATH_REASONS.has(input.reason)
   const nodeDeaths = launch.nodeDeaths + (died ? 1 : 0)
   const quarantined = died && nodeDeaths >= NODE_DEATHS_MAX && job !== null
   const endsRetries = status === 'cancelled' || quarantined
-  const owed =
+  const isRetryDue =
     job !== null &&
     isRetried(status) &&
-    // Lost without having been claimed: no node may take it, and none may take another try.
+    // An execution lost while pending had no node to run on: another attempt would have none either.
     execution.status === 'running' &&
     !endsRetries &&
     !launch.retriesEnded &&
     execution.cancelRequestedAt === null &&
     execution.attempt <= job.retries
-  const retry = owed
+  const retry = isRetryDue
     ? {
         attempt: execution.attempt + 1,
         notBefore: input.now + retryDelayMs(execution.attempt, input.jitter),
@@ -64,8 +64,8 @@ export function decideFinish(input: FinishInput): FinishDecision {
 }
 
 /**
- * The status a launch ends with, by the last attempt of each slot; `null` while any execution is
- * pending or running. `executions` are all of the launch, after the end was applied.
+ * The final status of a launch, by the last attempt of each slot; `null` while any execution is
+ * pending or running. `executions` are all executions of the launch, after the end was applied.
  */
 export function launchStatus(
   executions: readonly Pick<ExecutionRecord, 'slot' | 'attempt' | 'status'>[],
@@ -83,40 +83,34 @@ export function launchStatus(
   return succeeded === 0 ? 'failed' : 'partially_failed'
 }
 
-/** The fold of one finished execution into the job's counters. */
+/** Adds one finished execution to the job's counters. Times only move forward. */
 export function countFinish(
   counters: JobCounters,
   status: FinalStatus,
   finishedAt: number,
 ): JobCounters {
-  const later = (known: number | null) => Math.max(known ?? finishedAt, finishedAt)
+  const latest = (known: number | null) => Math.max(known ?? finishedAt, finishedAt)
   return status === 'succeeded'
     ? {
         ...counters,
         successCount: counters.successCount + 1,
-        lastSuccess: later(counters.lastSuccess),
+        lastSuccess: latest(counters.lastSuccess),
       }
-    : {...counters, errorCount: counters.errorCount + 1, lastError: later(counters.lastError)}
+    : {...counters, errorCount: counters.errorCount + 1, lastError: latest(counters.lastError)}
 }
 
-/*
- * When a failed attempt is tried again: 1 s, doubled up to 5 min, with jitter so that many failures do
- * not return as one.
+/**
+ * Backoff of retries. The first delay is short, so that a blip costs a second. The cap is long, so
+ * that a broken dependency is not overloaded. Jitter keeps many failed jobs from returning at once.
  */
-
-/** Short enough that a blip costs a second, long enough that a broken dependency is not hammered. */
-const FIRST_DELAY_MS = 1_000
-const LONGEST_DELAY_MS = 5 * 60_000
-/** The delay is spread over ± this part of itself. */
-const JITTER = 0.2
+const RETRY_BACKOFF = {firstMs: 1_000, maxMs: 5 * 60_000, jitter: {min: 0.8, max: 1.2}}
 
 /** Delay before the attempt that follows attempt number `attempt` (from 1). `jitter` in [0, 1). Whole ms. */
 export function retryDelayMs(attempt: number, jitter: number): number {
-  const delayMs = Math.min(LONGEST_DELAY_MS, FIRST_DELAY_MS * 2 ** Math.min(attempt - 1, 30))
-  return Math.round(delayMs * (1 + JITTER * (2 * jitter - 1)))
+  return Math.round(backoffMs(RETRY_BACKOFF, attempt, jitter))
 }
 
-/** A cancel is somebody's will and a success needs none; everything else may be tried again. */
+/** Cancels are intended and successes need no retry; every other end is retried. */
 export function isRetried(status: FinalStatus): boolean {
   return status === 'failed' || status === 'timed_out' || status === 'lost'
 }

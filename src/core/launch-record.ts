@@ -13,7 +13,7 @@ export type LaunchDecision = 'pending' | 'launched' | 'skipped' | 'missed'
 
 /**
  * Why a row is as it is. The stored reason is one of these, optionally followed by `: ` and a sentence
- * for people. Every code stands in docs/jobs.md.
+ * for people. Every code stands in docs/reference/jobs.md.
  */
 export const REASONS = [
   /** Another launch of a `forbid` job is open. */

@@ -1,6 +1,7 @@
 /**
  * Every executor this node knows, by name. A new one is one file, one line here and one section in
- * docs/executors.md. Checks work at once; running needs `start`, because commands need the process helper.
+ * docs/reference/executors.md. Checks work at once; running needs `start`, because commands need the process
+ * helper.
  */
 import {join} from 'node:path'
 import type {Executor} from '../ports/executor.ts'

@@ -21,7 +21,7 @@ export interface AgentAdmissionOptions {
     readonly port: number
     send(message: ServerMessage): void
     close(why: string): void
-  }): {hear(text: string): Promise<void>; closed(): void}
+  }): {receive(text: string): Promise<void>; closed(): void}
   /** Sends every agent to another server. */
   stop(): Promise<void>
 }
@@ -147,7 +147,7 @@ function serve(
     hasSpoken = true
     underWay += 1
     pace()
-    void connection.hear(textOf(data)).then(() => {
+    void connection.receive(textOf(data)).then(() => {
       underWay -= 1
       pace()
     })

@@ -3,7 +3,7 @@
  * that is not a refusal is a fault of ours: 500 with an id and nothing about its inside.
  */
 import type {Socket} from 'node:net'
-import {DomainError, type RefusalCode, REFUSALS, statusOf} from '../core/errors.ts'
+import {DomainError, REFUSAL_TITLES, type RefusalCode} from '../core/errors.ts'
 import type {ProblemJson} from '../wire/cluster.ts'
 import {QueryProblem} from '../wire/query.ts'
 
@@ -12,6 +12,52 @@ export const TEXT_TYPE = 'text/plain; charset=utf-8'
 
 /** What a submit does not decide itself, and so answers like every other route. */
 const NEVER_TEXT: ReadonlySet<number> = new Set([401, 403, 421, 422, 429])
+
+/** The HTTP status of every error code. */
+export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
+  payload_unparsable: 400,
+  job_invalid: 400,
+  body_invalid: 400,
+  query_invalid: 400,
+  schedule_invalid: 400,
+  policy_invalid: 400,
+  restore_invalid: 400,
+  request_malformed: 400,
+  token_required: 401,
+  token_not_configured: 403,
+  origin_refused: 403,
+  route_unknown: 404,
+  job_unknown: 404,
+  parent_unknown: 404,
+  execution_unknown: 404,
+  launch_unknown: 404,
+  policy_unknown: 404,
+  member_unknown: 404,
+  method_not_allowed: 405,
+  request_timeout: 408,
+  launch_open: 409,
+  no_target: 409,
+  job_has_dependents: 409,
+  execution_over: 409,
+  member_present: 409,
+  member_ambiguous: 409,
+  backup_running: 409,
+  idempotency_in_progress: 409,
+  precondition_failed: 412,
+  body_too_large: 413,
+  encoding_unsupported: 415,
+  host_not_served: 421,
+  idempotency_mismatch: 422,
+  too_many_failures: 429,
+  headers_too_large: 431,
+  internal: 500,
+  submissions_paused: 503,
+  store_unavailable: 503,
+  outcome_unknown: 503,
+  no_leader: 503,
+  too_many_streams: 503,
+  too_many_agents: 503,
+}
 
 export interface ErrorReply {
   readonly status: number
@@ -22,7 +68,7 @@ export interface ErrorReply {
 
 /** `errorOf` for refusals; faults need an id, see `faultAnswer`. `asText` = the route is a submit. */
 export function refusalAnswer(refusal: DomainError, asText: boolean, pretty: boolean): ErrorReply {
-  const status = statusOf(refusal.code)
+  const status = REFUSAL_STATUSES[refusal.code]
   const headers: Record<string, string> = {}
   if (refusal.retryAfterSeconds !== null)
     headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
@@ -58,7 +104,7 @@ export function problemOf(
   detail: string,
   members: Readonly<Record<string, unknown>> = {},
 ): ProblemJson {
-  const {status, title} = REFUSALS[code]
+  const [status, title] = [REFUSAL_STATUSES[code], REFUSAL_TITLES[code]]
   return {...members, type: `urn:belfry:error:${code}`, title, status, detail, code}
 }
 
@@ -100,8 +146,8 @@ export function answerBrokenRequest(
     return
   }
   const code = CODES[error.code ?? ''] ?? 'request_malformed'
-  const {status, title} = REFUSALS[code]
-  const body = JSON.stringify(problemOf(code, `${title}.`))
+  const status = REFUSAL_STATUSES[code]
+  const body = JSON.stringify(problemOf(code, `${REFUSAL_TITLES[code]}.`))
   socket.end(
     [
       `HTTP/1.1 ${status} ${REASONS[status] ?? ''}`,

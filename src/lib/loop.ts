@@ -1,11 +1,12 @@
 /**
- * A step that is taken again and again: when its time has come, or sooner when somebody rings. Never
- * two at once, and a ring while it runs means once more afterwards, so no ring is lost. A step that
- * fails is taken again with backoff.
+ * A step that runs again and again: after the delay it returns, or sooner after `wake`. Two steps
+ * never run at once. A `wake` during a step runs the step once more afterwards, so none is lost. A
+ * failed step is retried with exponential backoff.
  */
 import {AssertionFailed} from './assert.ts'
+import {Backoff} from './backoff.ts'
 
-/** What a loop needs of a clock; the Clock port fits. */
+/** The part of the Clock port that a loop needs. */
 export interface LoopClock {
   after(delayMs: number, callback: () => void): {cancel(): void}
 }
@@ -13,89 +14,92 @@ export interface LoopClock {
 export interface LoopOptions {
   readonly clock: LoopClock
   /**
-   * Takes one step and answers how long to wait for the next, in ms; 0 = at once, after other work had
-   * its turn.
+   * Runs one step and returns the delay before the next, in ms. 0 = at once, but after other pending
+   * work.
    */
   readonly step: () => Promise<number>
-  /** Told of every failure of the step; the loop goes on by itself. */
+  /** Receives every failure of the step; the loop continues by itself. */
   readonly failed: (error: unknown) => void
-  /** The longest wait after a failure, in ms; default 5 s. */
+  /** The longest delay after a failure, in ms; default 5 s. */
   readonly backoffMaxMs?: number
 }
 
-/** After a failure: soon enough to be back at once after a blip, rare enough not to hammer what is down. */
-const FIRST_BACKOFF_MS = 100
-const LONGEST_BACKOFF_MS = 5_000
+/** Short enough to recover at once from a blip. */
+const BACKOFF_FIRST_MS = 100
+/** Long enough not to overload a service that is down. */
+const BACKOFF_MAX_MS = 5_000
 
 export class Loop {
   readonly #options: LoopOptions
+  readonly #backoff: Backoff
   #timer: {cancel(): void} | null = null
   #running: Promise<void> | null = null
-  #rung = false
-  #stopped = true
-  #failures = 0
+  #isWoken = false
+  #isStopped = true
 
   constructor(options: LoopOptions) {
     this.#options = options
+    const {backoffMaxMs = BACKOFF_MAX_MS} = options
+    this.#backoff = new Backoff({firstMs: BACKOFF_FIRST_MS, maxMs: backoffMaxMs})
   }
 
-  /** Takes the first step at once. */
+  /** Runs the first step at once. */
   start(): void {
-    this.#stopped = false
-    this.#arm(0)
+    this.#isStopped = false
+    this.#schedule(0)
   }
 
-  /** Looks sooner. Any number of rings before the step starts are one. */
+  /**
+   * Runs the next step now instead of after its delay. Several calls before the step starts count as
+   * one. A backoff after a failure is not shortened.
+   */
   wake(): void {
-    if (this.#stopped) return
-    if (this.#running !== null) this.#rung = true
-    else if (this.#failures === 0) this.#arm(0)
+    if (this.#isStopped) return
+    if (this.#running !== null) this.#isWoken = true
+    else if (this.#backoff.failures === 0) this.#schedule(0)
   }
 
-  /** No further step; resolves when the one under way has ended. Idempotent. */
+  /** Starts no further step; resolves when the running one has ended. Idempotent. */
   async stop(): Promise<void> {
-    this.#stopped = true
+    this.#isStopped = true
     this.#timer?.cancel()
     this.#timer = null
     await this.#running
   }
 
-  #arm(delayMs: number): void {
+  #schedule(delayMs: number): void {
     this.#timer?.cancel()
     this.#timer = this.#options.clock.after(delayMs, () => {
       this.#timer = null
-      // `#running` must stand before the step's first line, which may itself ring or stop this loop.
-      this.#running = Promise.resolve().then(() => this.#turn())
+      // `#running` must be set before the step's first line, which may itself wake or stop this loop.
+      this.#running = Promise.resolve().then(() => this.#runStep())
     })
   }
 
-  async #turn(): Promise<void> {
+  async #runStep(): Promise<void> {
     let delayMs: number
     try {
       delayMs = await this.#options.step()
-      this.#failures = 0
+      this.#backoff.reset()
     } catch (error) {
-      // A broken invariant is not a failure to try again: nothing handles this rejection, and the
-      // process ends.
+      // A broken invariant is never retried: this rejection is left unhandled, and the process ends.
       if (error instanceof AssertionFailed) throw error
-      const {backoffMaxMs = LONGEST_BACKOFF_MS} = this.#options
-      delayMs = Math.min(backoffMaxMs, FIRST_BACKOFF_MS * 2 ** Math.min(this.#failures, 10))
-      this.#failures += 1
-      this.#rung = false
+      delayMs = this.#backoff.failedMs()
+      this.#isWoken = false
       this.#options.failed(error)
     }
     this.#running = null
-    if (this.#stopped) return
-    if (this.#rung) delayMs = 0
-    this.#rung = false
-    this.#arm(delayMs)
+    if (this.#isStopped) return
+    if (this.#isWoken) delayMs = 0
+    this.#isWoken = false
+    this.#schedule(delayMs)
   }
 }
 
-/** The one start/stop contract: everything with a life of its own keeps it. */
+/** The start/stop contract of everything that runs in the background. */
 export interface Service {
   /** Called once. */
   start(): void
-  /** Resolves when nothing of it runs any more. Idempotent, and safe before `start`. */
+  /** Resolves when none of its work is running any more. Idempotent, and safe before `start`. */
   stop(): Promise<void>
 }

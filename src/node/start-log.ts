@@ -1,48 +1,40 @@
 /**
- * What this life of the node has handed to its executors, on disk, so that the next one can prove what an
- * earlier one had claimed and never started. Written before an execution is handed over, hence:
+ * Start log: the executions that this incarnation of the node passed to an executor. The next incarnation
+ * uses it to prove which claims of an earlier one were never started. An execution is recorded before it is
+ * passed on, hence:
  *
- *   absent from the whole file of a life, its launch above `upTo`  =  never started by that life
+ *   absent from a whole file, its launch above `upTo`  =  never started by that incarnation
  *
  *   {"life":"…","boot":"…","file":"2049:1311","upTo":0}
  *   12-web-1
  *   13-web-1
  *
- * It is no proof, and then says so by being gone or unreadable: after a reboot (written without fsync: a
- * power cut may take lines away), in a copy (what was begun since the copy is missing), and once a line could
- * not be written. It holds whatever the store says: also when that is an image of yesterday.
+ * The file proves nothing, and is then missing or unreadable:
+ * - after a reboot: it is written without fsync, so a power cut may take lines away;
+ * - in a copy: executions started since the copy are missing;
+ * - once a line could not be written.
+ * It holds whatever the store contains, also a restored backup of yesterday.
  *
- * Crash points: within a line, what it stands for was not handed over yet. While the file is rewritten, the
- * old one or the new one is there, whole: the rename is the switch.
+ * Crash points: within a line, that execution was not passed on yet. Within a rewrite, the old file or the
+ * new one stands, whole.
  */
-import {
-  closeSync,
-  fstatSync,
-  ftruncateSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  renameSync,
-  rmSync,
-  writeSync,
-} from 'node:fs'
+import {closeSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
 import {executionId, type ExecutionKey} from '../core/execution.ts'
+import {AppendLog, parseRecord} from '../platform/append-log.ts'
 import {bootId} from '../platform/boot-id.ts'
 import type {PreviousIncarnation} from '../ports/node-store.ts'
 
+/** File names and header fields are older than the names in the code; another release may read them. */
 const PREFIX = 'begun-'
 
-/** Rewritten once it has this many lines more than are in hand: some 80 KiB. */
-const ENDED_LINES_MAX = 4096
-
-interface Head {
+interface Header {
+  /** The incarnation. */
   readonly life: string
   readonly boot: string
   /** Device and inode: a copy has others. */
   readonly file: string
-  /** Launches up to this number may have begun and left the file since. */
+  /** Launches up to this number may have started and left the file since. */
   readonly upTo: number
 }
 
@@ -50,149 +42,109 @@ export interface StartLogOptions {
   /** `<data>/executions`. */
   readonly directory: string
   readonly incarnation: string
-  /** Told in one sentence why this life proves nothing. */
+  /** Receives a sentence for the log: why this incarnation proves nothing. */
   readonly report: (sentence: string) => void
 }
 
 export class StartLog {
   readonly #options: StartLogOptions
-  readonly #path: string
-  /** `null` = nothing is recorded, and nothing stands on disk that would prove anything. */
-  #file: number | null = null
-  /** Begun and not ended, with the number of the launch. */
-  readonly #inHand = new Map<string, number>()
+  /** Started and not ended, with the number of the launch. */
+  readonly #running = new Map<string, number>()
   #endedUpTo = 0
-  #lines = 0
-  /** The last write may have left half a line. */
-  #torn = false
-  /** Begun in this turn, and the one write for all of them. */
-  #due: ExecutionKey[] = []
+  /** `null` = nothing is recorded, and no file exists that would prove anything. */
+  #log: AppendLog<number> | null = null
+  /** Started in this turn of the event loop; one write for all of them. */
+  #queued: ExecutionKey[] = []
   #writing: Promise<void> | null = null
 
-  /** Begins the file of this life. Where that cannot be, the life goes on and proves nothing. */
+  /** Creates the file of this incarnation. On failure the node still works, and proves nothing. */
   constructor(options: StartLogOptions) {
     this.#options = options
-    this.#path = join(options.directory, `${PREFIX}${options.incarnation}`)
-    // Where the system does not name the boot, a file from before a power cut would be taken for whole.
+    // Without a boot id, a file from before a power cut would count as whole.
     if (bootId() === '') return
     try {
       mkdirSync(options.directory, {recursive: true, mode: 0o700})
-      this.#file = this.#begin(this.#path)
+      this.#log = new AppendLog({
+        path: join(options.directory, `${PREFIX}${options.incarnation}`),
+        header: (descriptor) => this.#header(descriptor),
+        live: this.#running,
+        lineOf: (id) => id,
+      })
     } catch (error) {
-      // What may have been made of it has no whole head.
-      this.#provesNothing(error)
+      // A file that was left has no whole header.
+      this.#reportNoProof(error)
     }
   }
 
   /**
-   * To be waited for before the execution is handed to an executor. Those of one turn are one write. Rejects
-   * when it could be neither written nor the file made void: what was started now would be taken for never
-   * started.
+   * Await this before the execution is passed to an executor. Executions of one turn share one write. Rejects
+   * when the line cannot be written and the file cannot be discarded: an execution started now would count as
+   * never started.
    */
   begin(execution: ExecutionKey): Promise<void> {
-    this.#due.push(execution)
+    this.#queued.push(execution)
     return (this.#writing ??= Promise.resolve().then(() => this.#write()))
   }
 
-  /** Its end is stored: the line may go. */
+  /** The end of the execution is stored: a rewrite drops its line. */
   ended(execution: ExecutionKey): void {
-    if (!this.#inHand.delete(executionId(execution))) return
+    if (!this.#running.delete(executionId(execution))) return
     this.#endedUpTo = Math.max(this.#endedUpTo, execution.group)
   }
 
   #write(): void {
-    const due = this.#due
-    this.#due = []
+    const queued = this.#queued
+    this.#queued = []
     this.#writing = null
-    if (this.#file === null) return
-    if (this.#lines >= ENDED_LINES_MAX + 2 * this.#inHand.size) this.#rewrite()
-    const text = due.map((key) => `${executionId(key)}\n`).join('')
+    if (this.#log === null) return
     try {
-      writeWhole(this.#file, this.#torn ? `\n${text}` : text)
+      this.#log.append(queued.map(executionId))
     } catch (error) {
-      this.#torn = true
-      return this.#void(error)
+      return this.#discard(this.#log, error)
     }
-    this.#torn = false
-    this.#lines += due.length
-    for (const key of due) this.#inHand.set(executionId(key), key.group)
+    for (const key of queued) this.#running.set(executionId(key), key.group)
   }
 
-  /** Answers the file of a life at its beginning. */
-  #begin(path: string): number {
-    const file = openSync(path, 'wx', 0o600)
-    try {
-      const head: Head = {
-        life: this.#options.incarnation,
-        boot: bootId(),
-        file: identityOf(file),
-        upTo: this.#endedUpTo,
-      }
-      writeWhole(file, `${JSON.stringify(head)}\n`)
-      return file
-    } catch (error) {
-      closeSync(file)
-      throw error
-    }
-  }
-
-  /** With only what is in hand. Where it cannot be, the old file grows on; tried again later. */
-  #rewrite(): void {
-    this.#lines = this.#inHand.size
-    const fresh = `${this.#path}.new`
-    let file: number | null = null
-    try {
-      rmSync(fresh, {force: true})
-      file = this.#begin(fresh)
-      writeWhole(file, [...this.#inHand.keys()].map((id) => `${id}\n`).join(''))
-      renameSync(fresh, this.#path)
-    } catch {
-      if (file !== null) closeSync(file)
-      return
-    }
-    const old = this.#file!
-    this.#file = file
-    this.#torn = false
-    closeSync(old)
+  #header(descriptor: number): string {
+    return JSON.stringify({
+      life: this.#options.incarnation,
+      boot: bootId(),
+      file: identityOf(descriptor),
+      upTo: this.#endedUpTo,
+    } satisfies Header)
   }
 
   /** A line is missing: from here on the file must prove nothing. Throws when it still would. */
-  #void(error: unknown): void {
-    const file = this.#file!
-    try {
-      ftruncateSync(file, 0)
-    } catch {
-      rmSync(this.#path, {force: true})
-    }
-    this.#file = null
-    closeSync(file)
-    this.#provesNothing(error)
+  #discard(log: AppendLog<number>, cause: unknown): void {
+    log.discard()
+    this.#log = null
+    this.#reportNoProof(cause)
   }
 
-  #provesNothing(error: unknown): void {
-    const why = error instanceof Error ? error.message : String(error)
+  #reportNoProof(cause: unknown): void {
+    const why = cause instanceof Error ? cause.message : String(cause)
     this.#options.report(
-      `what is begun cannot be recorded (${why}); should this node be killed, ` +
-        'what it has claimed and not started becomes lost as well',
+      `started executions cannot be recorded (${why}): if this node is killed, ` +
+        'executions that it has claimed but not started become lost too',
     )
   }
 }
 
-/** What earlier lives of this node can prove. Files that prove nothing are left out. */
+/** What earlier incarnations of this node can prove. Files that prove nothing are left out. */
 export function readPreviousIncarnations(directory: string): PreviousIncarnation[] {
   return namesIn(directory).flatMap((name) => {
-    const life = readIncarnation(join(directory, name))
-    return life !== null && name === `${PREFIX}${life.incarnation}` ? [life] : []
+    const previous = readIncarnation(join(directory, name))
+    return previous !== null && name === `${PREFIX}${previous.incarnation}` ? [previous] : []
   })
 }
 
-/** The store has been told. A crash before this only tells it once more, which changes nothing. */
+/** Call when the store has the proof. After a crash before this it is sent again, which changes nothing. */
 export function deletePreviousIncarnations(directory: string): void {
   for (const name of namesIn(directory)) {
     try {
       rmSync(join(directory, name), {force: true})
     } catch {
-      // It stays true, and is told again by the next life.
+      // It stays true, and the next incarnation sends it again.
     }
   }
 }
@@ -201,7 +153,7 @@ function namesIn(directory: string): string[] {
   try {
     return readdirSync(directory).filter((name) => name.startsWith(PREFIX))
   } catch {
-    return [] // not there: no life before this one ran anything
+    return [] // no directory: no incarnation before this one ran anything
   }
 }
 
@@ -217,33 +169,22 @@ function readIncarnation(path: string): PreviousIncarnation | null {
       closeSync(file)
     }
   } catch {
-    return null // what cannot be read proves nothing
+    return null // unreadable: proves nothing
   }
-  const head = parseHead(lines[0]!)
-  if (head === null || head.boot === '' || head.boot !== bootId()) return null
-  if (head.file !== identity) return null
-  return {incarnation: head.life, upTo: head.upTo, begun: new Set(lines.slice(1))}
+  const header = parseHeader(lines[0]!)
+  if (header === null || header.boot === '' || header.boot !== bootId()) return null
+  if (header.file !== identity) return null
+  return {incarnation: header.life, upTo: header.upTo, begun: new Set(lines.slice(1))}
 }
 
-/** `null` = torn, or emptied on purpose. */
-function parseHead(text: string): Head | null {
-  try {
-    const {life, boot, file, upTo} = JSON.parse(text) as Record<string, unknown>
-    if (typeof life !== 'string' || typeof boot !== 'string' || typeof file !== 'string')
-      return null
-    return typeof upTo === 'number' ? {life, boot, file, upTo} : null
-  } catch {
-    return null
-  }
+/** `null` = torn, or discarded. */
+function parseHeader(line: string): Header | null {
+  const {life, boot, file, upTo} = parseRecord(line) ?? {}
+  if (typeof life !== 'string' || typeof boot !== 'string') return null
+  return typeof file === 'string' && typeof upTo === 'number' ? {life, boot, file, upTo} : null
 }
 
-function identityOf(file: number): string {
-  const {dev, ino} = fstatSync(file, {bigint: true})
+function identityOf(descriptor: number): string {
+  const {dev, ino} = fstatSync(descriptor, {bigint: true})
   return `${dev}:${ino}`
-}
-
-/** A disk that fills up takes a part, and says so only by the count. */
-function writeWhole(file: number, text: string): void {
-  const bytes = Buffer.from(text)
-  if (writeSync(file, bytes) < bytes.length) throw new Error('the disk is full')
 }

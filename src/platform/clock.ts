@@ -1,11 +1,10 @@
 /**
- * The machine's own time behind the Clock port. One of the few places that may read a clock or set a timer:
- * everything above takes a `Clock`, so that a simulation can put its own in this one's stead. It never
- * decides anything.
+ * System clock behind the Clock port. One of the few places that may read a clock or set a timer: the code
+ * above takes a `Clock`, so that a simulation can replace it. It never decides anything.
  */
 import type {Clock, Timer} from '../ports/runtime.ts'
 
-/** The platform keeps a timer's delay in a signed 32-bit number; a longer one would fire at once. */
+/** The platform keeps a timer's delay in a signed 32-bit number; a longer delay would fire at once. */
 const TIMER_MAX_MS = 2 ** 31 - 1
 
 /** Wall clock, monotonic clock and timers of this process. Timers keep the process alive until cancelled. */
@@ -18,12 +17,12 @@ export function systemClock(): Clock {
 }
 
 /**
- * Re-arms until the monotonic clock has really reached the deadline: the platform's timers are cut at 2^31
- * ms, and they may fire a fraction of a millisecond early, which the port forbids.
+ * Re-arms until the monotonic clock reaches the deadline: the platform limits a timer to 2^31 ms, and may
+ * fire a fraction of a millisecond early, which the port forbids.
  */
 function startTimer(delayMs: number, callback: () => void): Timer {
   if (delayMs <= 0) {
-    // The platform's shortest timer is a millisecond, which a step that goes on at once need not wait.
+    // The shortest timer of the platform is 1 ms; work that continues at once need not wait for it.
     const immediate = setImmediate(callback)
     return {cancel: () => clearImmediate(immediate)}
   }

@@ -1,36 +1,33 @@
 /**
- * The directory everything durable lives in. Prepared before anything else is opened, so that a full
- * explanation can be given in one sentence; who may hold it at a time is the store's business, not decided
- * here.
+ * Data directory of a node: everything durable is in it. It is prepared before anything else is opened, so
+ * that a problem is reported in one sentence. The node id in it identifies the node in its cluster.
  */
 import {constants} from 'node:fs'
-import {access, link, mkdir, open, readFile, rm, stat} from 'node:fs/promises'
+import {access, mkdir, readFile, stat} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import type {Random} from '../ports/runtime.ts'
+import {createFile} from './durable-file.ts'
 
-/** Nobody else on the machine may read what jobs print. */
+/** Other users of the machine must not read what jobs print. */
 const OWNER_ONLY = 0o700
 
 export type DataDirectory = {readonly ok: true} | {readonly ok: false; readonly problem: string}
 
-/**
- * Creates `path` (mode 0700, parents too) when it is not there, and checks it can be written. `problem` is
- * one sentence.
- */
+/** Creates `path` (mode 0700, parents too) if it is missing, and checks that it can be written. */
 export async function prepareDataDirectory(path: string): Promise<DataDirectory> {
   try {
     await makeDirectories(path)
-    if (!(await stat(path)).isDirectory()) return refuse(path, 'is not a directory')
+    if (!(await stat(path)).isDirectory()) return refuse(path, 'it is not a directory')
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK)
     return {ok: true}
   } catch (error) {
-    return refuse(path, whyNot(error))
+    return refuse(path, causeOf(error))
   }
 }
 
 /**
- * Parents first. Not the platform's own `recursive`, which tries for ever where a directory exists and
- * nothing can be created in it (below `/proc`, for one).
+ * Parents first. The platform's own `recursive` never returns where a directory exists and nothing can be
+ * created in it (below `/proc`, for example).
  */
 async function makeDirectories(path: string): Promise<void> {
   const made = await makeDirectory(path)
@@ -51,34 +48,27 @@ async function makeDirectory(path: string): Promise<boolean> {
   }
 }
 
-function codeOf(error: unknown): string {
-  return error instanceof Error && 'code' in error ? String(error.code) : ''
+function refuse(path: string, cause: string): DataDirectory {
+  const fix = 'Choose another with --data, or give this user write permission'
+  return {ok: false, problem: `The data directory ${path} cannot be used: ${cause}. ${fix}.`}
 }
 
-function refuse(path: string, why: string): DataDirectory {
-  const fix = 'choose another with --data or give this user the right to write there'
-  return {ok: false, problem: `The data directory ${path} ${why}; ${fix}.`}
+const CAUSES: Readonly<Record<string, string>> = {
+  EACCES: 'this user may not write to it',
+  EPERM: 'this user may not write to it',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'it cannot be created because the disk is full',
+  ENOTDIR: 'a part of its path is not a directory',
+  ENOENT: 'it cannot be created there',
 }
 
-const REASONS: Readonly<Record<string, string>> = {
-  EACCES: 'may not be written by this user',
-  EPERM: 'may not be written by this user',
-  EROFS: 'is on a read-only file system',
-  ENOSPC: 'cannot be created because the disk is full',
-  ENOTDIR: 'lies under something that is not a directory',
-  ENOENT: 'cannot be created there',
-}
-
-function whyNot(error: unknown): string {
-  if (!(error instanceof Error)) return `cannot be used (${String(error)})`
-  const known = 'code' in error ? REASONS[String(error.code)] : undefined
-  return known ?? `cannot be used (${error.message})`
+function causeOf(error: unknown): string {
+  return CAUSES[codeOf(error)] ?? messageOf(error)
 }
 
 /*
- * Who this node is: a random id kept in its data directory, minted at the first start. The host name is not
- * an identity, since machines are cloned and renamed. The file is created whole or not at all, also when two
- * processes start at once.
+ * Node id: random, created at the first start. The host name is no identity, since machines are cloned and
+ * renamed.
  */
 
 export const NODE_ID_FILE = 'node-id'
@@ -87,18 +77,15 @@ const NODE_ID = /^[A-Za-z0-9_-]{16,64}$/
 export type NodeIdentity =
   {readonly ok: true; readonly id: string} | {readonly ok: false; readonly problem: string}
 
-/**
- * The id kept in `<directory>/node-id`, minted and made durable if there is none. `problem` is one sentence.
- */
+/** The id in `<directory>/node-id`, created and made durable if there is none. */
 export async function nodeIdentity(directory: string, random: Random): Promise<NodeIdentity> {
   const file = join(directory, NODE_ID_FILE)
   try {
-    const known = await readId(file)
-    const id = known ?? (await mintId(directory, file, random))
+    const id = (await readId(file)) ?? (await createId(file, random))
     if (NODE_ID.test(id)) return {ok: true, id}
     return {
       ok: false,
-      problem: `${file} does not hold a node id; remove it to have a new one minted.`,
+      problem: `The file ${file} must contain a node id: it is damaged. Remove it to create a new id.`,
     }
   } catch (error) {
     return {ok: false, problem: `The node id in ${file} cannot be used: ${messageOf(error)}.`}
@@ -114,42 +101,15 @@ async function readId(file: string): Promise<string | null> {
   }
 }
 
-/**
- * Written aside, synced, then linked into place. A crash before the link leaves a draft that nothing reads;
- * after it, the whole id. Linking fails when another process was faster: then its id counts.
- */
-async function mintId(directory: string, file: string, random: Random): Promise<string> {
+/** Two processes may start at once: the id of the first counts for both. */
+async function createId(file: string, random: Random): Promise<string> {
   const id = random.id()
-  const draft = `${file}.${random.id()}`
-  try {
-    const handle = await open(draft, 'wx', 0o600)
-    try {
-      await handle.writeFile(`${id}\n`)
-      await handle.sync()
-    } finally {
-      await handle.close()
-    }
-    try {
-      await link(draft, file)
-    } catch (error) {
-      if (codeOf(error) !== 'EEXIST') throw error
-      return (await readId(file)) ?? ''
-    }
-  } finally {
-    await rm(draft, {force: true})
-  }
-  await syncDirectory(directory)
-  return id
+  const isCreated = await createFile(file, `${id}\n`, `${file}.${random.id()}`)
+  return isCreated ? id : ((await readId(file)) ?? '')
 }
 
-/** Makes the new name itself durable. */
-async function syncDirectory(directory: string): Promise<void> {
-  const handle = await open(directory, 'r')
-  try {
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : ''
 }
 
 function messageOf(error: unknown): string {

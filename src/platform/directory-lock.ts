@@ -1,20 +1,21 @@
 /**
- * Holds a data directory for one process: an agent has no store whose lock would do it. The lock is a
- * transaction held open on a small database, the same file that a server locks, so that neither can start
- * where the other runs; the kernel gives it back however the process ends.
+ * The exclusive lock of a data directory: one Belfry process at a time, server or agent. The lock is a
+ * transaction held open on a small database of its own, so the kernel releases it however the process ends.
  */
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
 
-const LOCK_FILE = 'belfry.lock'
+/** Empty. Opened by SQLite only: closing it through any other descriptor would drop the lock. */
+export const LOCK_FILE = 'belfry.lock'
+
 const SQLITE_BUSY = 5
 
 export type DirectoryLock =
   | {readonly ok: true; release(): void}
-  /** `problem` is one sentence. `isHeld`: a process has it now. */
+  /** `isHeld`: another process has it now. */
   | {readonly ok: false; readonly isHeld: boolean; readonly problem: string}
 
-/** `directory` is there and may be written. */
+/** `directory` must exist. Does not wait. */
 export function lockDirectory(directory: string): DirectoryLock {
   try {
     const lock = new DatabaseSync(join(directory, LOCK_FILE), {timeout: 0})
@@ -28,7 +29,7 @@ export function lockDirectory(directory: string): DirectoryLock {
   } catch (error) {
     const isHeld = isBusy(error)
     const why = isHeld
-      ? 'is held by another Belfry process; stop that one or choose another with --data'
+      ? 'is held by another Belfry process. Stop that process or choose another directory with --data'
       : `cannot be used: ${error instanceof Error ? error.message : String(error)}`
     return {ok: false, isHeld, problem: `The data directory ${directory} ${why}.`}
   }

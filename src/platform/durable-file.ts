@@ -1,5 +1,54 @@
-/** A file that was made or renamed is durable under its name only once its directory is. */
-import {open} from 'node:fs/promises'
+/**
+ * Durable writes of small files. The content is synced under a draft name, gets its final name in one step,
+ * and then the directory is synced: a new name is durable only with its directory.
+ *
+ * Crash points: before the final name, the old file stands, or none; the draft is left and never read. After
+ * it, the new file stands, whole.
+ */
+import {type FileHandle, link, open, rename, rm} from 'node:fs/promises'
+import {dirname} from 'node:path'
+
+/** Readable by the user of the process only. */
+const OWNER_ONLY = 0o600
+
+/** Replaces `path`, or creates it. Durable when it resolves. */
+export async function replaceFile(path: string, text: string, mode = OWNER_ONLY): Promise<void> {
+  const file = await openReplacement(path, [text], mode)
+  await file.close()
+  await syncDirectory(dirname(path))
+}
+
+/**
+ * Replaces `path` by a file of these pieces, and resolves with it, open for appending. The caller syncs the
+ * directory after it has taken over the file: from the rename on, the old one has no name.
+ */
+export async function openReplacement(
+  path: string,
+  pieces: Iterable<string>,
+  mode = OWNER_ONLY,
+): Promise<FileHandle> {
+  const draft = `${path}.new`
+  await rm(draft, {force: true})
+  return await writeDraft(draft, pieces, mode, () => rename(draft, path))
+}
+
+/**
+ * Creates `path` unless it exists: false if it does. `draft` is a name in the same directory that no other
+ * process uses. Durable when it resolves with true.
+ */
+export async function createFile(path: string, text: string, draft: string): Promise<boolean> {
+  try {
+    const file = await writeDraft(draft, [text], OWNER_ONLY, () => link(draft, path))
+    await file.close()
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') return false
+    throw error
+  } finally {
+    await rm(draft, {force: true})
+  }
+  await syncDirectory(dirname(path))
+  return true
+}
 
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, 'r')
@@ -7,5 +56,24 @@ export async function syncDirectory(path: string): Promise<void> {
     await directory.sync()
   } finally {
     await directory.close()
+  }
+}
+
+/** Writes and syncs `draft`, then publishes it. Closes the file if any of these fails. */
+async function writeDraft(
+  draft: string,
+  pieces: Iterable<string>,
+  mode: number,
+  publish: () => Promise<void>,
+): Promise<FileHandle> {
+  const file = await open(draft, 'ax', mode)
+  try {
+    for (const piece of pieces) await file.appendFile(piece)
+    await file.sync()
+    await publish()
+    return file
+  } catch (error) {
+    await file.close()
+    throw error
   }
 }

@@ -1,12 +1,11 @@
 /**
- * Doorbells within one process. A ring is heard after the current turn of the event loop, so that nobody is
- * called from inside a commit, and rings that arrive before it was heard are one: a batch of a thousand
- * finishes rings once.
+ * Notifications within one process. A subscriber is called after the current turn of the event loop, never
+ * from inside a commit. Notifications until then are one: a batch of a thousand finishes notifies once.
  */
 import type {Topic, Wakeup} from '../ports/runtime.ts'
 
 export function localWakeup(): Wakeup {
-  const listeners: Record<Topic, Set<() => void>> = {
+  const subscribers: Record<Topic, Set<() => void>> = {
     launch: new Set(),
     run: new Set(),
     cancel: new Set(),
@@ -14,19 +13,19 @@ export function localWakeup(): Wakeup {
   }
   const queued = new Set<Topic>()
   return {
-    notify: (bell) => {
-      if (queued.has(bell)) return
-      queued.add(bell)
+    notify: (topic) => {
+      if (queued.has(topic)) return
+      queued.add(topic)
       setImmediate(() => {
-        queued.delete(bell)
-        for (const heard of listeners[bell]) heard()
+        queued.delete(topic)
+        for (const notified of subscribers[topic]) notified()
       })
     },
-    subscribe: (bell, heard) => {
-      // Wrapped, so that one function listening twice is two listeners and each stops on its own.
-      const listener = () => heard()
-      listeners[bell].add(listener)
-      return () => void listeners[bell].delete(listener)
+    subscribe: (topic, notified) => {
+      // Wrapped: one function subscribed twice is two subscribers, and each unsubscribes on its own.
+      const subscriber = () => notified()
+      subscribers[topic].add(subscriber)
+      return () => void subscribers[topic].delete(subscriber)
     },
   }
 }

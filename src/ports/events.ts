@@ -1,7 +1,7 @@
 /**
  * The one catalogue of events. Logs, metrics, the event stream and tests are listeners; nothing decides
- * by them. Names are past tense; each stands in docs/events.md. Payloads are plain data that may travel
- * (`GET /v1/events`).
+ * by them. Names are past tense; docs/reference/events.md lists them. Payloads are plain data that may
+ * travel (`GET /v1/events`).
  */
 import type {ExecutionStatus, FinalStatus} from '../core/execution.ts'
 import type {LaunchCause, LaunchDecision} from '../core/launch-record.ts'

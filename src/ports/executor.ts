@@ -1,7 +1,7 @@
 /**
  * What runs a job's work. One file in `executors/` each, one line in its registry, one section in
- * docs/executors.md. An executor never throws out of `start` and never loses a result: whatever goes
- * wrong is a `failed` end that says why.
+ * docs/reference/executors.md. An executor never throws out of `start` and never loses a result: an error
+ * becomes a `failed` end that says why.
  */
 import type {StringMap} from '../core/job.ts'
 

@@ -1,5 +1,6 @@
 /** Nodes: membership, heartbeats, claiming, output, finishing. Agents call `NodeStore` over the wire. */
 import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
+import type {FinishedExecution} from '../core/finish-batch.ts'
 import type {JobSpec} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
@@ -81,26 +82,10 @@ export interface FinishItem {
  */
 export type ClaimStatus = 'active' | 'lost_may_continue' | 'revoked'
 
-/** Result of finishing one execution. */
+/** The result of finishing one execution. */
 export type FinishOutcome =
-  | {
-      readonly kind: 'finished'
-      readonly execution: ExecutionRecord
-      /** The next attempt; `null` = none. */
-      readonly retry: {readonly key: ExecutionKey; readonly notBefore: number} | null
-      /** Set if this closed the launch. `dependents`: jobs that its success triggers. */
-      readonly closed: {
-        readonly status: 'success' | 'failed' | 'partially_failed'
-        readonly dependents: readonly string[]
-      } | null
-      /** The failure put the job into quarantine. */
-      readonly jobDisabled: boolean
-      /** The job was ephemeral. */
-      readonly jobDeleted: boolean
-      /** Attempts of the launch that waited for their backoff and are `cancelled` now; absent = none. */
-      readonly endedRetries?: readonly ExecutionRecord[]
-    }
-  /** It had finished before. If it was `lost`, the result is stored as `late_result`, and nothing else. */
+  | FinishedExecution
+  /** It had ended already: noted as a late result if it was `lost`, nothing else changed. */
   | {readonly kind: 'already'; readonly key: ExecutionKey; readonly status: FinalStatus}
   /** It never existed, its job is deleted, or the token is not that of its claim. */
   | {readonly kind: 'unknown'; readonly key: ExecutionKey}

@@ -1,6 +1,7 @@
 /**
  * What is done with a run's output where it ran. A processor sees the whole stream, not only the kept
- * tail. One file in `processors/` each, one line in its registry, one section in docs/processors.md.
+ * tail. One file in `processors/` each, one line in its registry, one section in
+ * docs/reference/processors.md.
  */
 import type {StringMap} from '../core/job.ts'
 import type {OutputSink, Parameter, Run} from './executor.ts'

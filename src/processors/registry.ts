@@ -1,6 +1,6 @@
 /**
  * Every processor this node knows, by name. A new one is one file, one line here, one section in
- * docs/processors.md.
+ * docs/reference/processors.md.
  */
 import {join} from 'node:path'
 import type {Processor} from '../ports/processor.ts'

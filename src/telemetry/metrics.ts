@@ -2,7 +2,7 @@
  * The figures for Prometheus. A listener over the catalogue of events, plus what is read when scraped. Labels
  * only ever take values from fixed sets (decisions, statuses, routes of the table): never a job's name, so
  * that a hundred thousand jobs do not make a hundred thousand series. Every metric stands in
- * docs/operations.md.
+ * docs/reference/metrics.md.
  */
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {Counter, Gauge, Histogram, Registry} from 'prom-client'

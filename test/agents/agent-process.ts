@@ -1,4 +1,4 @@
-/** A real agent as a process of its own, as a person starts it. Ended, with what it left, by its test. */
+/** Agent as a process of its own. Its test ends it, and everything that it started. */
 import {join} from 'node:path'
 import {endMarked} from '../support/living-processes.ts'
 import {
@@ -24,7 +24,7 @@ export interface AgentProcess {
   readonly joined: string
 }
 
-/** Started, and not waited for. */
+/** Starts it without waiting for the join. */
 export function startedAgent(
   t: Owner,
   servers: readonly string[],
@@ -58,7 +58,7 @@ export async function anAgent(
     },
     READY_WITHIN_MS,
   ).catch((error: unknown) => {
-    // A next one may be started on its directory.
+    // The next agent may use the same data directory.
     program.signal('SIGKILL')
     throw new Error(`${String(error)}: ${program.stderr()}`, {cause: error})
   })

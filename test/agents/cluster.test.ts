@@ -1,4 +1,4 @@
-/** Two servers on one PostgreSQL and an agent that knows both: whichever dies, its work does not. */
+/** Two servers on one PostgreSQL and an agent of both: its work survives the loss of either. */
 import assert from 'node:assert/strict'
 import {statSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -20,7 +20,7 @@ before(async () => {
 })
 after(() => postgres.close())
 
-test('a frozen server is left for the other; work goes on and ends once', async (t) => {
+test('an agent leaves a frozen server, and its run continues and finishes once', async (t) => {
   const start = (name: string) =>
     aServer(t, {flags: ['--store', postgres.url(), '--name', name, '--no-run']})
   const servers = [await start('one'), await start('two')]
@@ -35,12 +35,14 @@ test('a frozen server is left for the other; work goes on and ends once', async 
   await other.run('far')
   await other.execution('far', ({output}: Answer['json']) => output.includes('begun'))
   near.program.signal('SIGSTOP')
-  await until('it has gone to the other', () => agent.program.stderr().includes(other.url))
+  await until('the agent has moved to the other server', () =>
+    agent.program.stderr().includes(other.url),
+  )
   writeFileSync(go, '')
   const end = await other.execution('far', isOver)
   assert.deepEqual([end.status, end.output], ['succeeded', 'begun\ndone\n'])
   assert.equal((await other.get('/jobs/far')).json.success_count, 1)
-  // The leader may have been the frozen one; the other leads soon, and its work reaches the agent.
+  // If the frozen server was the leader, the other one takes over, and its launches reach the agent.
   await other.store({name: 'next', ...job, executor_config: {command: 'true'}})
   await other.run('next')
   assert.equal((await other.execution('next', isOver)).status, 'succeeded')
@@ -53,7 +55,7 @@ test('a frozen server is left for the other; work goes on and ends once', async 
   assert.equal((await other.executions('far')).length, 1)
 })
 
-test('a server cut off from the store ends what must not run twice; its agents go to another', async (t) => {
+test('a server without its store ends on_disconnect: stop runs, and its agents move', async (t) => {
   const url = await postgres.database()
   const names = ['one', 'two'] as const
   const servers = await Promise.all(
@@ -80,11 +82,11 @@ test('a server cut off from the store ends what must not run twice; its agents g
   await start('far', 'far', 'stop')
   await until('all run', () => jobsOf(near.server.data).size === 2 && jobsOf(agent.data).size === 1)
   near.proxy.isSilent = true
-  await until('it is ended', () => !jobsOf(near.server.data).has('stops'), 40_000)
+  await until('the run is ended', () => !jobsOf(near.server.data).has('stops'), 40_000)
   near.proxy.isSilent = false
-  assert.ok(jobsOf(near.server.data).has('keeps'), 'what may run twice works on')
+  assert.ok(jobsOf(near.server.data).has('keeps'), 'on_disconnect: keep continues')
   assert.match(agent.program.stderr(), /joined again/)
-  assert.ok(jobsOf(agent.data).has('far'), 'the agent was never cut off')
+  assert.ok(jobsOf(agent.data).has('far'), 'the agent was never disconnected')
   const [lost] = await until('the store has the end', async () => {
     const all = await other.server.executions('stops')
     return isOver(all[0]) && all
@@ -95,7 +97,7 @@ test('a server cut off from the store ends what must not run twice; its agents g
     assert.equal((await other.server.executions(name))[0].status, 'running')
 })
 
-test('results go to any server, also when all of them and the agent were started again', async (t) => {
+test('results are delivered after a restart of all servers and of the agent', async (t) => {
   const store = await postgres.database()
   const start = (name: string) =>
     aServer(t, {flags: ['--store', store, '--name', name, '--no-run']})
@@ -116,12 +118,12 @@ test('results go to any server, also when all of them and the agent were started
   await first.crash()
   writeFileSync(go, '')
   await until('one has ended', () => !jobsOf(agent.data).has('ends'))
-  await until('its result is kept', () => statSync(join(agent.data, 'results')).size > 0)
+  await until('its result is on disk', () => statSync(join(agent.data, 'results')).size > 0)
   agent.program.signal('SIGKILL')
   await agent.program.gone
   const second = await start('two')
   await anAgent(t, [second.url], {data: agent.data, flags: ['--tag', 'place=far']})
-  assert.equal(left.some(isAlive), false, 'what was left is ended before the agent takes work')
+  assert.equal(left.some(isAlive), false, 'orphans are ended before the agent takes work')
   const end = await second.execution('ends', isOver)
   assert.deepEqual([end.status, end.output], ['succeeded', 'begun\ndone\n'])
   assert.equal((await second.executions('ends')).length, 1)

@@ -1,4 +1,4 @@
-/** A node without servers: what must not run twice is ended by the node itself, in time. */
+/** Node without servers: in time it ends its executions that must not run twice. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ExecutionKey} from '../../src/core/execution.ts'
@@ -28,9 +28,9 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
       scheduledAt: 0,
     },
   ]
-  let heardAt = 0
-  const world = {isAway: false, canLeave: false}
-  const takenAway: ExecutionKey[] = []
+  let acknowledgedAt = 0
+  const world = {isStoreDown: false, canLeave: false}
+  const revoked: ExecutionKey[] = []
   const events = new RecordedEvents()
   const service = new Runner({
     clock,
@@ -46,7 +46,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     },
     finish: async (item) => {
       ends.push(item)
-      if (world.isAway) await new Promise(() => {})
+      if (world.isStoreDown) await new Promise(() => {})
     },
     append: async () => true,
     nodeId: 'node',
@@ -55,7 +55,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     claimMax: 4,
     claimFreshMs: 1_000,
     verifyEveryMs: Infinity,
-    takenAway: () => takenAway.splice(0),
+    takenAway: () => revoked.splice(0),
     pollMs: 1_000,
     drainTimeoutMs: 20_000,
     forceStopTimeoutMs: 3_000,
@@ -64,7 +64,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     flushMs: 1_000,
     flushPauseMs: 250,
     cutOff: {
-      forMs: () => clock.monotonicMs() - heardAt,
+      forMs: () => clock.monotonicMs() - acknowledgedAt,
       limitMs: LIMIT_MS,
       mayLeave: () => world.canLeave,
     },
@@ -72,19 +72,21 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
   service.start()
   await clock.settle()
   assert.equal(executor.running.length, 1)
-  const heard = () => (heardAt = clock.monotonicMs())
-  return {clock, executor, ends, heard, service, world, takenAway, events}
+  const acknowledge = () => (acknowledgedAt = clock.monotonicMs())
+  return {clock, executor, ends, acknowledge, service, world, revoked, events}
 }
 
-const CASES: readonly (readonly [OnDisconnect | '', 'allow' | 'forbid', ends: boolean])[] = [
-  ['', 'allow', false],
-  ['', 'forbid', true],
-  ['keep', 'forbid', false],
-  ['stop', 'allow', true],
+type Effect = 'ends' | 'continues'
+const CASES: readonly (readonly [OnDisconnect | '', 'allow' | 'forbid', Effect])[] = [
+  ['', 'allow', 'continues'],
+  ['', 'forbid', 'ends'],
+  ['keep', 'forbid', 'continues'],
+  ['stop', 'allow', 'ends'],
 ]
 
-for (const [onDisconnect, concurrency, stops] of CASES)
-  test(`on_disconnect "${onDisconnect}" with ${concurrency} ${stops ? 'ends' : 'works on'}`, async () => {
+for (const [onDisconnect, concurrency, effect] of CASES)
+  test(`on_disconnect "${onDisconnect}", ${concurrency}: a disconnected run ${effect}`, async () => {
+    const stops = effect === 'ends'
     const {clock, executor, ends, service} = await running(onDisconnect, concurrency)
     const [started] = executor.started
     await clock.advance(LIMIT_MS - 1)
@@ -100,22 +102,25 @@ for (const [onDisconnect, concurrency, stops] of CASES)
     await clock.finish(service.drain(0))
   })
 
-test('a server heard of in time ends nothing, however often it was nearly too late', async () => {
-  const {clock, executor, heard, service} = await running('stop', 'forbid')
+test('a heartbeat acknowledged just in time, again and again, ends no run', async () => {
+  const {clock, executor, acknowledge, service} = await running('stop', 'forbid')
   for (let round = 0; round < 5; round += 1) {
     await clock.advance(LIMIT_MS - 1)
-    heard()
+    acknowledge()
   }
   assert.equal(executor.started[0]!.cancels, 0)
   await clock.finish(service.drain(0))
 })
 
-test('what a server says is not this node’s any more is ended, and that is told', async () => {
-  const {clock, executor, ends, heard, service, takenAway, events} = await running('keep', 'allow')
+test('a revoked claim ends its run and emits execution_abandoned', async () => {
+  const {clock, executor, ends, acknowledge, service, revoked, events} = await running(
+    'keep',
+    'allow',
+  )
   const {group, node, attempt} = anExecution().record
-  takenAway.push({group, node, attempt})
+  revoked.push({group, node, attempt})
   await clock.advance(1_000)
-  heard()
+  acknowledge()
   assert.equal(executor.started[0]!.cancels, 1)
   assert.deepEqual(
     events.of('execution_abandoned').map(({reason}) => reason),
@@ -125,38 +130,38 @@ test('what a server says is not this node’s any more is ended, and that is tol
   assert.equal(ends[0]!.status, 'cancelled')
 })
 
-/** How long a drain takes when no end is taken by the store. */
+/** Duration of a drain while the store accepts no finish. */
 async function drainedMs(given: {
   readonly graceMs: number
   readonly canLeave?: boolean
-  readonly hurriedAfterMs?: number
+  readonly forcedAfterMs?: number
 }): Promise<number> {
   const {clock, service, world} = await running('keep', 'allow')
-  world.isAway = true
+  world.isStoreDown = true
   world.canLeave = given.canLeave === true
   const began = clock.monotonicMs()
   const drained = service.drain(given.graceMs)
-  if (given.hurriedAfterMs !== undefined) clock.after(given.hurriedAfterMs, () => service.killAll())
+  if (given.forcedAfterMs !== undefined) clock.after(given.forcedAfterMs, () => service.killAll())
   await clock.finish(drained, 120_000)
   return clock.monotonicMs() - began
 }
 
-test('a drain waits for an absent store, except with a result log or on a forced stop', async () => {
+test('a drain waits 20 s for the store, or 3 s with a result log or on a forced stop', async () => {
   assert.equal(await drainedMs({graceMs: 0}), 20_000)
   assert.equal(await drainedMs({graceMs: 0, canLeave: true}), 3_000)
-  assert.equal(await drainedMs({graceMs: 30_000, hurriedAfterMs: 5_000}), 8_000)
-  assert.equal(await drainedMs({graceMs: Infinity, hurriedAfterMs: 60_000}), 63_000)
+  assert.equal(await drainedMs({graceMs: 30_000, forcedAfterMs: 5_000}), 8_000)
+  assert.equal(await drainedMs({graceMs: Infinity, forcedAfterMs: 60_000}), 63_000)
 })
 
-test('a stop lets a run end within its grace although no server is there', async () => {
+test('a graceful shutdown without servers still gives a run its grace period', async () => {
   const {clock, ends, service, world, executor} = await running('keep', 'allow')
-  Object.assign(world, {isAway: true, canLeave: true})
+  Object.assign(world, {isStoreDown: true, canLeave: true})
   const began = clock.monotonicMs()
   const drained = service.drain(30_000)
   await clock.advance(29_000)
   assert.equal(executor.started[0]!.cancels, 0)
   await clock.finish(drained)
-  // TERM after the grace, KILL 10 s later, and then it leaves.
+  // TERM after the grace period, KILL 10 s later, then the drain ends.
   assert.equal(ends.length, 1)
   const lastedMs = clock.monotonicMs() - began
   assert.ok(lastedMs >= 40_000 && lastedMs <= 44_000, `${lastedMs} ms`)

@@ -1,17 +1,17 @@
-/** The link and the hub together, over a wire that is a function call and time turned by hand. */
+/** Link and hub together, connected by function calls, on a virtual clock. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {JobSpec} from '../../src/core/job.ts'
 import type {ClaimedExecution, FinishItem} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
-import {BEGUN_MAX, PROTOCOL} from '../../src/agents/protocol.ts'
+import {PROTOCOL, STARTED_MAX} from '../../src/agents/protocol.ts'
 import {aJob} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
 import {TestAgent, TestServer, type AgentSettings} from './network.ts'
 
 const CLUSTER = 'the-cluster'
 
-/** A world with a leader that runs nothing, and servers for agents by these names. */
+/** A world with a leader that runs nothing, and servers with these names. */
 async function aCluster<Name extends string>(...names: readonly Name[]) {
   const world = new World()
   await world.start({name: 'leader', runs: false})
@@ -33,7 +33,7 @@ async function aCluster<Name extends string>(...names: readonly Name[]) {
   return {world, servers, agent, claimed, clock: world.clock}
 }
 
-function theEnd({execution, token}: ClaimedExecution): FinishItem {
+function aFinish({execution, token}: ClaimedExecution): FinishItem {
   const {group, node, attempt} = execution
   return {
     key: {group, node, attempt},
@@ -50,7 +50,7 @@ function theEnd({execution, token}: ClaimedExecution): FinishItem {
   }
 }
 
-test('an agent joins, claims, appends, verifies, beats and finishes as a node does', async () => {
+test('an agent joins, claims, verifies, appends, heartbeats and finishes', async () => {
   const {world, agent, claimed, clock, servers} = await aCluster('one')
   const far = await agent()
   assert.deepEqual([far.joins, far.cluster], [['one'], CLUSTER])
@@ -60,42 +60,42 @@ test('an agent joins, claims, appends, verifies, beats and finishes as a node do
     [false, '192.0.2.7', 4, 'false'],
   )
   const mine = await claimed(far, 'token-1')
-  const {key, token, output} = theEnd(mine)
+  const {key, token, output} = aFinish(mine)
   assert.deepEqual(await clock.finish(far.store.verifyClaims([{key, token}])), ['active'])
   const append = {key, token, offset: 0, bytes: output.bytes}
   assert.deepEqual(await clock.finish(far.store.appendOutput([append])), [true])
-  const told = servers.one.events.all.find(({name}) => name === 'execution_output')
-  assert.deepEqual(told?.data, {job: 'far', execution: '1-agent-a-1', total_bytes: 3})
+  const emitted = servers.one.events.all.find(({name}) => name === 'execution_output')
+  assert.deepEqual(emitted?.data, {job: 'far', execution: '1-agent-a-1', total_bytes: 3})
   assert.equal(await clock.finish(far.beat()), 'ok')
-  const [outcome] = await clock.finish(far.store.finish([theEnd(mine)]))
+  const [outcome] = await clock.finish(far.store.finish([aFinish(mine)]))
   assert.equal(outcome?.kind, 'finished')
-  assert.equal(far.held.size, 0)
-  const [again] = await clock.finish(far.store.finish([theEnd(mine)]))
+  assert.equal(far.claims.size, 0)
+  const [again] = await clock.finish(far.store.finish([aFinish(mine)]))
   assert.equal(again?.kind, 'already')
   const execution = await world.store.execution('far', key, 10)
   assert.deepEqual([...execution!.output], [0, 255, 10])
 })
 
-test('work rings the agent that has it, and no other', async () => {
+test('new work notifies only the agent that has it', async () => {
   const {world, agent, servers} = await aCluster('one')
   const far = await agent()
   const idle = await agent({name: 'agent-b'})
   await world.runByHand('far')
   servers.one.wakeup.notify('run')
   await world.clock.advance(100)
-  const rings = [...far.rings, ...idle.rings]
-  assert.deepEqual(rings, ['run'])
+  const notified = [...far.notified, ...idle.notified]
+  assert.deepEqual(notified, ['run'])
 })
 
-test('a silent server is left after 4 s, a dead one at once; the other one takes over', async () => {
+test('an agent leaves a silent server after 4 s and a dead one at once', async () => {
   const {agent, servers, clock, world} = await aCluster('one', 'two')
   const far = await agent()
   const first = far.joins[0] as 'one' | 'two'
   const other = first === 'one' ? 'two' : 'one'
   servers[first].isSilent = true
-  const asked = clock.monotonicMs()
+  const sentAt = clock.monotonicMs()
   await assert.rejects(clock.finish(far.beat()), OutcomeUnknown)
-  assert.ok(clock.monotonicMs() - asked >= 4_000 && clock.monotonicMs() - asked < 4_100)
+  assert.ok(clock.monotonicMs() - sentAt >= 4_000 && clock.monotonicMs() - sentAt < 4_100)
   await clock.advance(1_500)
   assert.deepEqual(far.joins, [first, other])
   servers[first].isSilent = false
@@ -106,56 +106,56 @@ test('a silent server is left after 4 s, a dead one at once; the other one takes
   assert.equal(members.filter(({name}) => name === 'agent-a').length, 1)
 })
 
-test('a server cut off from the store does not count, and is left after 4 s for another', async () => {
+test('an agent leaves a server without its store after 4 s', async () => {
   const {agent, servers, clock} = await aCluster('one', 'two')
   const far = await agent()
   const first = far.joins[0] as 'one' | 'two'
   const other = first === 'one' ? 'two' : 'one'
   assert.equal(await clock.finish(far.beat()), 'ok')
   assert.ok(far.link.disconnectedMs < 1_000)
-  servers[first].isCutOff = true
+  servers[first].isDisconnected = true
   await clock.advance(3_000)
   await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
-  assert.equal(far.link.isConnected, true, 'a blip moves nobody')
+  assert.equal(far.link.isConnected, true, 'one failed heartbeat is no reason to leave')
   await clock.advance(1_000)
   await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
   assert.equal(far.link.isConnected, false)
-  assert.ok(far.link.disconnectedMs > 4_000, 'answers without the store do not count')
+  assert.ok(far.link.disconnectedMs > 4_000, 'replies without the store do not count')
   await clock.advance(1_500)
   assert.deepEqual(far.joins, [first, other])
   assert.equal(await clock.finish(far.beat()), 'ok')
   assert.ok(far.link.disconnectedMs < 1_000)
 })
 
-test('with no server that reaches the store an agent is cut off, and joins when one does', async () => {
+test('an agent is disconnected while no server reaches the store, and joins when one does', async () => {
   const {agent, servers, clock} = await aCluster('one', 'two')
   const far = await agent()
-  for (const server of Object.values(servers)) server.isCutOff = true
+  for (const server of Object.values(servers)) server.isDisconnected = true
   for (let beat = 0; beat < 3; beat += 1) {
     await clock.advance(3_000)
     await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
   }
   await clock.advance(10_000)
-  assert.ok(far.link.disconnectedMs > 12_000, `cut off for ${far.link.disconnectedMs} ms`)
-  servers.two.isCutOff = false
+  assert.ok(far.link.disconnectedMs > 12_000, `disconnected for ${far.link.disconnectedMs} ms`)
+  servers.two.isDisconnected = false
   await clock.advance(20_000)
   assert.equal(far.joins.at(-1), 'two')
 })
 
-test('an agent that is about to end waits for no server', async () => {
+test('an agent that shuts down does not wait for a server', async () => {
   const {agent, servers, clock} = await aCluster('one')
   const far = await agent()
   servers.one.die()
   await clock.advance(10)
-  const asked = far.beat()
+  const beat = far.beat()
   const before = clock.monotonicMs()
   far.link.leaving()
-  await assert.rejects(clock.finish(asked), StoreUnavailable)
+  await assert.rejects(clock.finish(beat), StoreUnavailable)
   await assert.rejects(clock.finish(far.beat()), StoreUnavailable)
   assert.ok(clock.monotonicMs() - before < 100)
 })
 
-test('without a server it dials for ever, ever more slowly, and says so once', async () => {
+test('without a server an agent retries with backoff for ever, and logs it once', async () => {
   const {agent, servers, clock} = await aCluster('one')
   const far = await agent()
   servers.one.die()
@@ -165,53 +165,53 @@ test('without a server it dials for ever, ever more slowly, and says so once', a
   assert.equal(far.reports.length, 1)
   const before = clock.fired
   await clock.advance(3_600_000)
-  assert.ok(clock.fired - before < 3_600 * 8, 'no more than some timers a second')
+  assert.ok(clock.fired - before < 3_600 * 8, 'a few timers a second')
   servers.one.isGone = false
   await clock.advance(16_000)
   assert.deepEqual(far.joins, ['one', 'one'])
   assert.ok(far.link.disconnectedMs < 20_000)
 })
 
-test('a claim whose answer was lost is repeated to another server and brings the same', async () => {
+test('a claim whose reply was lost is repeated at another server with the same result', async () => {
   const {agent, servers, clock, world} = await aCluster('one', 'two')
   const far = await agent()
   const first = far.joins[0] as 'one' | 'two'
   await world.runByHand('far')
   const claim = far.claim('token-1')
   await assert.rejects(async () => {
-    await clock.until(() => servers[first].heard.some((text) => text.includes('"claim"')))
+    await clock.until(() => servers[first].received.some((text) => text.includes('"claim"')))
     servers[first].die()
     await clock.finish(claim)
   }, OutcomeUnknown)
   await clock.advance(2_000)
-  assert.equal(await clock.finish(far.beat()), 'ok', 'it is no loss while the claim is open')
+  assert.equal(await clock.finish(far.beat()), 'ok', 'a pending claim is not lost')
   const again = await clock.finish(far.claim('token-1'))
   assert.equal(again.claimed.length, 1)
   assert.equal(await clock.finish(far.beat()), 'ok')
   assert.deepEqual(await world.statuses('far'), ['running'])
 })
 
-test('claimed and not held is lost; held and not known is to be ended', async () => {
+test('a claim missing at the agent becomes lost; one missing in the store is revoked', async () => {
   const {agent, claimed, clock, world} = await aCluster('one')
   const far = await agent()
   const mine = await claimed(far, 'token-1')
-  far.held.remove(mine.execution)
-  // The store is looked at before a list is made: what was claimed since is held against the next one.
+  far.claims.remove(mine.execution)
+  // The store is read before the agent makes its list: newer claims are compared with the next list.
   for (let beat = 0; beat < 2; beat += 1) assert.equal(await clock.finish(far.beat()), 'ok')
   const [lost] = await world.executions('far')
   assert.deepEqual([lost?.status, lost?.reason], ['lost', 'not_held'])
 
   const unknown = {...mine, token: 'nobodys'}
-  far.held.add([unknown])
+  far.claims.add([unknown])
   assert.equal(await clock.finish(far.beat()), 'ok')
-  assert.deepEqual(far.rings, ['to_end'])
+  assert.deepEqual(far.notified, ['revoked'])
   const {group, node, attempt} = mine.execution
-  assert.deepEqual(far.store.takenAway(), [{group, node, attempt}])
-  assert.deepEqual(far.store.takenAway(), [], 'said once')
+  assert.deepEqual(far.store.revokedClaims(), [{group, node, attempt}])
+  assert.deepEqual(far.store.revokedClaims(), [], 'returned once')
 })
 
-/** What an agent is told to end that hears of its cluster again after its run was given up. */
-async function endedAfterAbsence(over: Partial<JobSpec>): Promise<number> {
+/** Number of claims that are revoked when an agent is back after its run became lost. */
+async function revokedAfterAbsence(over: Partial<JobSpec>): Promise<number> {
   const {world, agent, claimed, clock, servers} = await aCluster('one')
   const {spec} = await world.job('far')
   await world.submit(aJob('far').with({...spec, ...over}))
@@ -224,29 +224,29 @@ async function endedAfterAbsence(over: Partial<JobSpec>): Promise<number> {
   servers.one.isSilent = false
   await clock.advance(20_000)
   assert.equal(await clock.finish(far.beat()), 'ok')
-  const ended = far.store.takenAway()
-  if (ended.length === 0) {
-    await clock.finish(far.store.finish([theEnd(mine)]))
+  const revoked = far.store.revokedClaims()
+  if (revoked.length === 0) {
+    await clock.finish(far.store.finish([aFinish(mine)]))
     const [execution] = await world.executions('far')
     assert.deepEqual(
       [execution?.status, execution?.lateResult],
       ['lost', 'succeeded, exit status 0'],
     )
   }
-  return ended.length
+  return revoked.length
 }
 
-test('a run that was given up works on when its agent is back, unless it is tried again', async () => {
-  assert.equal(await endedAfterAbsence({onDisconnect: 'keep'}), 0)
-  assert.equal(await endedAfterAbsence({onDisconnect: 'keep', retries: 1}), 1)
-  assert.equal(await endedAfterAbsence({onDisconnect: 'stop'}), 1)
+test('a lost run continues when its agent is back, unless a later attempt exists', async () => {
+  assert.equal(await revokedAfterAbsence({onDisconnect: 'keep'}), 0)
+  assert.equal(await revokedAfterAbsence({onDisconnect: 'keep', retries: 1}), 1)
+  assert.equal(await revokedAfterAbsence({onDisconnect: 'stop'}), 1)
 })
 
-test('the same happens on another server, with the first heartbeat there', async () => {
+test('a claim missing at the agent becomes lost with its first heartbeat at another server', async () => {
   const {agent, claimed, clock, world, servers} = await aCluster('one', 'two')
   const far = await agent()
   const mine = await claimed(far, 'token-1')
-  far.held.remove(mine.execution)
+  far.claims.remove(mine.execution)
   servers[far.joins[0] as 'one' | 'two'].die()
   await clock.advance(2_000)
   assert.equal(far.joins.length, 2)
@@ -254,14 +254,14 @@ test('the same happens on another server, with the first heartbeat there', async
   assert.deepEqual(await world.statuses('far'), ['lost'])
 })
 
-test('a heartbeat that a server looks at late ends nothing claimed through another since', async () => {
+test('a delayed heartbeat ends no execution claimed through another server since', async () => {
   const {agent, claimed, clock, world, servers} = await aCluster('one', 'two')
   const far = await agent()
   const near = servers[far.joins[0] as 'one' | 'two']
   near.isFrozen = true
-  const unanswered = assert.rejects(far.beat(), OutcomeUnknown)
+  const unacknowledged = assert.rejects(far.beat(), OutcomeUnknown)
   await clock.advance(8_000)
-  await unanswered
+  await unacknowledged
   assert.equal(far.joins.length, 2)
   await claimed(far, 'token-1')
   near.wake()
@@ -269,46 +269,46 @@ test('a heartbeat that a server looks at late ends nothing claimed through anoth
   assert.deepEqual(await world.statuses('far'), ['running'])
 })
 
-test('another identity does not get a name that is alive, and gets it once it is silent', async () => {
+test('another identity cannot take the name of an alive agent, and can once it is silent', async () => {
   const {agent, clock} = await aCluster('one')
   const far = await agent()
   const stranger = await agent({id: 'a-stranger-indeed'})
   assert.equal(stranger.joins.length, 0)
-  assert.match(stranger.refusals.join(), /^other: Another node is called agent-a and is alive/)
+  assert.match(stranger.refusals.join(), /^other: The node name agent-a cannot be used/)
   far.link.stop()
   await clock.advance(11_000)
   const later = await agent({id: 'a-stranger-indeed'})
   assert.deepEqual(later.joins, ['one'])
 })
 
-test('the same identity returns at once, and its earlier life is fenced and comes no more', async () => {
+test('the same identity joins again at once, and its previous incarnation is fenced for good', async () => {
   const {agent, claimed, clock, world} = await aCluster('one', 'two')
   const far = await agent()
   await claimed(far, 'token-1')
-  const next = await agent({incarnation: 'second-life'})
+  const next = await agent({incarnation: 'second-incarnation'})
   assert.equal(next.joins.length, 1)
   if (far.refusals.length === 0) assert.equal(await clock.finish(far.beat()), 'fenced')
   else assert.match(far.refusals[0]!, /^fenced: /)
   assert.deepEqual(await world.statuses('far'), ['running'])
-  await clock.finish(next.store.earlierOver([]))
+  await clock.finish(next.store.endPreviousIncarnations([]))
   const [lost] = await world.executions('far')
   assert.deepEqual([lost?.status, lost?.reason], ['lost', 'node_restarted'])
-  assert.equal(await clock.finish(next.beat()), 'ok', 'the new life stays')
+  assert.equal(await clock.finish(next.beat()), 'ok', 'the new incarnation stays')
 })
 
-test('what an earlier life had claimed and never begun is given back, the rest is lost', async () => {
+test('claims of a previous incarnation that never started are released, the others are lost', async () => {
   const {agent, claimed, clock, world, servers} = await aCluster('one')
   const far = await agent()
   for (const token of ['token-1', 'token-2', 'token-3']) await claimed(far, token)
-  const next = await agent({incarnation: 'second-life'})
+  const next = await agent({incarnation: 'second-incarnation'})
   const begun = new Set(['2-agent-a-1'])
-  const lives = [
+  const previous = [
     {incarnation: 'first-life', upTo: 1, begun},
     {incarnation: 'an-older-life', upTo: 0, begun: new Set<string>()},
   ]
-  assert.equal(await clock.finish(next.store.earlierOver(lives)), 1)
+  assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 1)
   assert.deepEqual(await world.statuses('far'), ['lost', 'lost', 'pending'])
-  assert.equal(await clock.finish(next.store.earlierOver(lives)), 0, 'asked again')
+  assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 0, 'repeated')
   const {claimed: again} = await clock.finish(next.claim('token-4'))
   assert.deepEqual(
     again.map(({execution: {group, attempt}}) => [group, attempt]),
@@ -317,22 +317,22 @@ test('what an earlier life had claimed and never begun is given back, the rest i
   assert.equal(servers.one.events.of('execution_changed').length, 1)
 })
 
-test('proof that no message could hold is not told: all of it is lost', async () => {
+test('start logs too large for one message are not sent, and their claims become lost', async () => {
   const {agent, claimed, clock, world, servers} = await aCluster('one')
   await claimed(await agent(), 'token-1')
-  const next = await agent({incarnation: 'second-life'})
-  const begun = new Set(Array.from({length: BEGUN_MAX + 1}, (_each, index) => `${index + 9}-a-1`))
-  const lives = [{incarnation: 'first-life', upTo: 0, begun}]
-  assert.equal(await clock.finish(next.store.earlierOver(lives)), 0)
+  const next = await agent({incarnation: 'second-incarnation'})
+  const begun = new Set(Array.from({length: STARTED_MAX + 1}, (_each, index) => `${index + 9}-a-1`))
+  const previous = [{incarnation: 'first-life', upTo: 0, begun}]
+  assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 0)
   assert.deepEqual(await world.statuses('far'), ['lost'])
-  assert.equal(servers.one.heard.at(-1)?.includes('lives'), false)
+  assert.equal(servers.one.received.at(-1)?.includes('lives'), false)
 })
 
-test('a returning link does not fence the life that replaced it', async () => {
+test('a replaced incarnation that reconnects does not fence its successor', async () => {
   const {agent, clock, servers} = await aCluster('one')
   const far = await agent()
   for (const wire of servers.one.wires) wire.connection?.closed()
-  const next = await agent({incarnation: 'second-life'})
+  const next = await agent({incarnation: 'second-incarnation'})
   servers.one.die()
   servers.one.isGone = false
   await clock.advance(5_000)
@@ -340,43 +340,46 @@ test('a returning link does not fence the life that replaced it', async () => {
   assert.equal(await clock.finish(next.beat()), 'ok')
 })
 
-test('a server of another cluster is refused by either side', async () => {
+test('a server of another cluster is refused', async () => {
   const {agent, servers} = await aCluster('one')
   const elsewhere = await agent({clusterId: 'another-cluster', name: 'agent-b'})
-  assert.match(elsewhere.refusals.join(), /^other: one belongs to another cluster/)
+  assert.match(
+    elsewhere.refusals.join(),
+    /^other: The server one cannot be joined: it belongs to another cluster/,
+  )
   assert.equal(servers.one.hub.agentCount, 0)
 })
 
-test('what cannot be read, what is not known, and what comes too early', async () => {
+test('malformed, unknown and premature messages are refused', async () => {
   const {servers, clock} = await aCluster('one')
-  const said: string[] = []
+  const sent: string[] = []
   let closed = 0
   const connect = () =>
     servers.one.hub.connect({
       address: '192.0.2.8',
       port: 1,
-      send: (message) => said.push(JSON.stringify(message)),
+      send: (message) => sent.push(JSON.stringify(message)),
       close: () => (closed += 1),
     })
   for (const text of ['nonsense', '[]', '{"kind":"claim","id":1,"token":"t","room":1}']) {
-    await clock.finish(connect().hear(text))
-    assert.match(said.pop()!, /"refused","code":"malformed"/)
+    await clock.finish(connect().receive(text))
+    assert.match(sent.pop()!, /"refused","code":"malformed"/)
   }
   assert.equal(closed, 3)
   const node = {id: 'an-id', incarnation: 'life', name: 'n', tags: {}, slots: 1, version: '1'}
   const hello = {kind: 'hello', protocol: PROTOCOL + 1, clusterId: null, node, joined: false}
   const whole = {...hello, status: 'alive', held: [], claiming: null, later: 'field'}
   const next = connect()
-  await clock.finish(next.hear(JSON.stringify(whole)))
-  assert.match(said.pop()!, /"welcome"/, 'one version later is understood')
-  await clock.finish(next.hear('{"kind":"dance","id":7}'))
-  assert.match(said.pop()!, /"failed","id":7,"failure":"unsupported"/)
-  assert.equal(closed, 3, 'and the link stays')
-  await clock.finish(connect().hear(JSON.stringify({...whole, protocol: PROTOCOL + 2})))
-  assert.match(said.pop()!, /"refused","code":"protocol"/)
+  await clock.finish(next.receive(JSON.stringify(whole)))
+  assert.match(sent.pop()!, /"welcome"/, 'one version later is compatible')
+  await clock.finish(next.receive('{"kind":"dance","id":7}'))
+  assert.match(sent.pop()!, /"failed","id":7,"failure":"unsupported"/)
+  assert.equal(closed, 3, 'the connection stays')
+  await clock.finish(connect().receive(JSON.stringify({...whole, protocol: PROTOCOL + 2})))
+  assert.match(sent.pop()!, /"refused","code":"protocol"/)
 })
 
-test('an agent cannot be a server', async () => {
+test('an agent with the node id of a server is refused', async () => {
   const {agent, world} = await aCluster('one')
   const [leader] = await world.store.members()
   const thief = await agent({id: leader!.id, name: 'thief'})

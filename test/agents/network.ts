@@ -1,10 +1,10 @@
 /**
- * Agents and servers in one process: the real link and the real hub over a wire that is a function call, with
- * a clock turned by hand. A server can be silenced or taken away, as a network does.
+ * Agents and servers in one process: the real link and hub, connected by function calls, on a virtual clock.
+ * A server can be silent, disconnected from its store, frozen or gone.
  */
 import {AgentLink} from '../../src/agents/client/link.ts'
 import type {AgentSocket, Dial, SocketHandlers} from '../../src/agents/client/socket.ts'
-import {HeldExecutions, RemoteNodeStore} from '../../src/agents/client/store.ts'
+import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import {type AgentConnection, AgentHub} from '../../src/agents/server/hub.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
 import {returnNode} from '../../src/node/recover.ts'
@@ -28,27 +28,28 @@ interface Wire {
   closed: boolean
 }
 
-/** A server as agents see it. */
 export class TestServer {
   readonly wakeup = new TestWakeup()
   readonly events = new RecordedEvents()
   readonly hub: AgentHub
-  /** Says nothing and hears nothing, as behind a cable that was pulled. */
+  /** Neither sends nor receives, as with a cut cable. */
   isSilent = false
-  /** Answers, and cannot reach the store. */
-  isCutOff = false
-  /** Hears nothing, and hears all of it when it wakes, as a process that was stopped. */
+  /** Replies, and cannot reach the store. */
+  isDisconnected = false
+  /** Handles nothing until `wake`, then everything, like a process after SIGSTOP and SIGCONT. */
   isFrozen = false
-  readonly #unheard: (() => void)[] = []
-  /** Refuses connections, as a process that is gone. */
+  readonly #delayed: (() => void)[] = []
+  /** Refuses connections, like a process that has ended. */
   isGone = false
   readonly wires = new Set<Wire>()
-  /** Every text it was sent. */
-  heard: string[] = []
+  /** Every text that agents sent. */
+  received: string[] = []
 
   constructor({clock, random, store}: Surroundings, clusterId: string, nodeName = 'server') {
     const {wakeup, events} = this
-    const reached = faultyStore(store, {fault: () => (this.isCutOff ? 'unavailable' : 'none')})
+    const reached = faultyStore(store, {
+      fault: () => (this.isDisconnected ? 'unavailable' : 'none'),
+    })
     this.hub = new AgentHub({
       store: reached,
       clock,
@@ -68,10 +69,10 @@ export class TestServer {
 
   wake(): void {
     this.isFrozen = false
-    for (const hear of this.#unheard.splice(0)) hear()
+    for (const handle of this.#delayed.splice(0)) handle()
   }
 
-  /** The process dies: its connections break. */
+  /** The process ends: its connections break. */
   die(): void {
     this.isGone = true
     for (const wire of this.wires) this.#close(wire, 'gone')
@@ -87,15 +88,15 @@ export class TestServer {
       send: (text) =>
         later(() => {
           if (this.isSilent) return
-          this.heard.push(text)
-          const hear = () => void wire.connection?.hear(text)
-          if (this.isFrozen) this.#unheard.push(hear)
-          else hear()
+          this.received.push(text)
+          const handle = () => void wire.connection?.receive(text)
+          if (this.isFrozen) this.#delayed.push(handle)
+          else handle()
         }),
-      // What arrived before it is heard first.
-      cut: () => {
-        if (this.isFrozen) this.#unheard.push(() => this.#close(wire, 'cut'))
-        else this.#close(wire, 'cut')
+      // Messages that arrived before are handled first.
+      terminate: () => {
+        if (this.isFrozen) this.#delayed.push(() => this.#close(wire, 'terminated'))
+        else this.#close(wire, 'terminated')
       },
     }
   }
@@ -105,10 +106,11 @@ export class TestServer {
     wire.connection = this.hub.connect({
       address: '192.0.2.7',
       port: 40_000,
-      send: (message) => later(() => this.isSilent || wire.handlers.heard(JSON.stringify(message))),
+      send: (message) =>
+        later(() => this.isSilent || wire.handlers.onMessage(JSON.stringify(message))),
       close: () => later(() => this.#close(wire, 'closed')),
     })
-    wire.handlers.opened()
+    wire.handlers.onOpen()
   }
 
   #close(wire: Wire, reason: string): void {
@@ -116,7 +118,7 @@ export class TestServer {
     wire.closed = true
     this.wires.delete(wire)
     wire.connection?.closed()
-    wire.handlers.closed({reason, status: null})
+    wire.handlers.onClose({reason, status: null})
   }
 }
 
@@ -127,12 +129,12 @@ export interface AgentSettings {
   readonly clusterId: string | null
 }
 
-/** One life of an agent: its link and its part of the store. */
+/** One incarnation of an agent: its link and its remote store. */
 export class TestAgent {
-  readonly held = new HeldExecutions()
+  readonly claims = new LocalClaims()
   readonly link: AgentLink
   readonly store: RemoteNodeStore
-  readonly rings: string[] = []
+  readonly notified: string[] = []
   readonly joins: string[] = []
   readonly reports: string[] = []
   readonly refusals: string[] = []
@@ -151,20 +153,20 @@ export class TestAgent {
       urls: Object.keys(servers),
       clock,
       random,
-      introduction: () => ({
+      describe: () => ({
         node: {id, incarnation, name, tags: {place: 'far'}, slots: 4, version: '1.0.0'},
         status: 'alive',
-        ...this.held.inHand(),
+        ...this.claims.encoded(),
       }),
       clusterId,
-      remember: async (cluster) => void (this.cluster = cluster),
-      silenceMs: 4_000,
-      rang: (bell) => this.rings.push(bell),
-      joined: (url) => this.joins.push(url),
-      report: (sentence) => this.reports.push(sentence),
-      refused: (sentence, kind) => this.refusals.push(`${kind}: ${sentence}`),
+      saveClusterId: async (cluster) => void (this.cluster = cluster),
+      ackTimeoutMs: 4_000,
+      onNotify: (topic) => this.notified.push(topic),
+      onJoined: (url) => this.joins.push(url),
+      onDisconnected: (sentence) => this.reports.push(sentence),
+      onRefused: (sentence, kind) => this.refusals.push(`${kind}: ${sentence}`),
     })
-    this.store = new RemoteNodeStore(this.link, this.held, () => this.rings.push('to_end'))
+    this.store = new RemoteNodeStore(this.link, this.claims, () => this.notified.push('revoked'))
     this.link.start()
   }
 

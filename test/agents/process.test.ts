@@ -1,4 +1,4 @@
-/** Real agents and a real server: joining, running, being killed on either side, leaving. */
+/** Agent and server processes: join, run, crash on either side, leave. */
 import assert from 'node:assert/strict'
 import {statSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -30,8 +30,8 @@ async function member(server: ServerProcess, name: string): Promise<Answer['json
   return json.find((each: Answer['json']) => each.Name === name)
 }
 
-describe('an agent', {concurrency: 2}, () => {
-  test('joins, runs a job by tag, streams its output, reports its end, and leaves', async (t) => {
+describe('agent process', {concurrency: 2}, () => {
+  test('joins, runs a job by tag, streams output, reports the end, and leaves', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url], far)
     assert.equal(agent.joined, server.url)
@@ -62,7 +62,7 @@ describe('an agent', {concurrency: 2}, () => {
     assert.equal((await member(server, 'agent-a')).Status, 3)
   })
 
-  test('is told of a cancel, and ends the whole tree', async (t) => {
+  test('ends the whole process tree of a cancelled execution', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url], far)
     await server.store({name: 'far', ...onAgent, executor_config: shell('sleep 600 & wait')})
@@ -71,10 +71,10 @@ describe('an agent', {concurrency: 2}, () => {
     await until('it runs', () => markedProcesses(agent.data).length > 0)
     assert.equal((await server.post(`/jobs/far/executions/${id}/cancel`)).status, 202)
     assert.equal((await server.execution('far', isOver)).status, 'cancelled')
-    await until('nothing is left', () => markedProcesses(agent.data).length === 0)
+    await until('no process is left', () => markedProcesses(agent.data).length === 0)
   })
 
-  test('works on while its server is dead, and delivers to the next life of it', async (t) => {
+  test('keeps running while its server is down, and delivers to the restarted server', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url], far)
     const go = join(temporaryDirectory(t), 'go')
@@ -92,7 +92,7 @@ describe('an agent', {concurrency: 2}, () => {
     assert.equal(isAlive(agent.program.pid), true)
   })
 
-  test('killed with results and with work in hand, its next life gives and ends them', async (t) => {
+  test('after SIGKILL delivers stored results and ends orphans at its next start', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url], far)
     const go = join(temporaryDirectory(t), 'go')
@@ -113,14 +113,14 @@ describe('an agent', {concurrency: 2}, () => {
     const {host} = new URL(server.url)
     const next = await aServer(t, {data: server.data, flags: ['--http', host]})
     await anAgent(t, [server.url], {...far, data: agent.data})
-    assert.deepEqual([...jobsOf(agent.data)], [], 'what was left has been ended')
+    assert.deepEqual([...jobsOf(agent.data)], [], 'orphans are ended')
     assert.equal((await next.execution('ends', isOver)).status, 'succeeded')
     const lost = await next.execution('stays', isOver)
     assert.equal(lost.status, 'lost')
     assert.match(lost.output, /the node went down while it ran, and has started again/)
   })
 
-  test('a flood of output while its server is frozen costs neither much memory', async (t) => {
+  test('300 MB of output while its server is frozen does not grow the memory of either', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url], far)
     const go = join(temporaryDirectory(t), 'go')
@@ -143,7 +143,7 @@ describe('an agent', {concurrency: 2}, () => {
     for (const bytes of grown) assert.ok(bytes < 150 * 2 ** 20, `${grown.join(' and ')} bytes more`)
   })
 
-  test('a name that is taken, a token that is wrong, another cluster: one sentence', async (t) => {
+  test('refuses to start on a name in use, a wrong token or another cluster, in one line', async (t) => {
     const flags = ['--token', TOKEN]
     const server = await aServer(t, {flags})
     const withToken = {flags: [...far.flags, ...flags]}
@@ -155,8 +155,16 @@ describe('an agent', {concurrency: 2}, () => {
       assert.match(program.stderr().trimEnd(), sentence)
       assert.equal(program.stdout(), '')
     }
-    await refused([server.url], withToken, /^belfry: Another node is called agent-a .*--name\.$/)
-    await refused([server.url], {name: 'b'}, /^belfry: \S+ refuses the token; give the right one/)
+    await refused(
+      [server.url],
+      withToken,
+      /^belfry: The node name agent-a cannot be used: .*--name\.$/,
+    )
+    await refused(
+      [server.url],
+      {name: 'b'},
+      /^belfry: The server \S+ cannot be joined: it refuses the token\. Set the right one/,
+    )
     await refused(
       [server.url],
       {name: 'b', data: agent.data},
@@ -165,10 +173,14 @@ describe('an agent', {concurrency: 2}, () => {
     agent.program.signal('SIGTERM')
     await agent.program.exit
     const other = await aServer(t)
-    await refused([other.url], {data: agent.data}, /^belfry: .* belongs to another cluster/)
+    await refused(
+      [other.url],
+      {data: agent.data},
+      /^belfry: The server \S+ cannot be joined: it belongs to another cluster/,
+    )
   })
 
-  test('speaks TLS, and trusts the authority it is told of and no other', async (t) => {
+  test('verifies the TLS certificate of its server against --tls-ca', async (t) => {
     const directory = temporaryDirectory(t)
     const [cert, key] = [join(directory, 'cert.pem'), join(directory, 'key.pem')]
     writeFileSync(cert, CERTIFICATE)
@@ -178,7 +190,7 @@ describe('an agent', {concurrency: 2}, () => {
     const trusting = await anAgent(t, [url], {flags: ['--tls-ca', cert]})
     assert.equal(trusting.joined, url)
     const {program} = startedAgent(t, [url], {name: 'b'})
-    await until('it says why', () => program.stderr().includes('certificate'))
+    await until('the reason is logged', () => program.stderr().includes('certificate'))
     assert.equal(program.stdout(), '')
   })
 })

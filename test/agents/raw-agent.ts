@@ -1,34 +1,34 @@
-/** A WebSocket to a server that says whatever a test wants, as an agent does that somebody else wrote. */
+/** WebSocket client that sends any message to a server, as a foreign or hostile agent may. */
 import {WebSocket} from 'ws'
 import {PROTOCOL} from '../../src/agents/protocol.ts'
 import type {Answer, Owner, ServerProcess} from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'
 
-export interface Farewell {
+export interface Closing {
   readonly code: number
   readonly reason: string
 }
 
-/** What a server says, whatever its shape. */
-type Heard = Answer['json']
+/** A message of a server, of any shape. */
+type Received = Answer['json']
 
 export class RawAgent {
   readonly socket: WebSocket
-  readonly heard: Heard[] = []
-  /** Resolves when the connection is over. */
-  readonly farewell: Promise<Farewell>
+  readonly received: Received[] = []
+  /** Resolves when the connection is closed. */
+  readonly closing: Promise<Closing>
 
   private constructor(socket: WebSocket) {
     this.socket = socket
-    socket.on('message', (data: Buffer) => this.heard.push(JSON.parse(data.toString())))
-    // What becomes of the connection, its end says.
+    socket.on('message', (data: Buffer) => this.received.push(JSON.parse(data.toString())))
+    // Every error ends the connection, and `closing` reports it.
     socket.on('error', () => undefined)
-    this.farewell = new Promise((resolve) =>
+    this.closing = new Promise((resolve) =>
       socket.once('close', (code, reason) => resolve({code, reason: reason.toString()})),
     )
   }
 
-  /** Connected, and nothing said. Cut with its test. */
+  /** Connects and sends nothing. Terminated with its test. */
   static async connect(t: Owner, {url}: ServerProcess, token: string): Promise<RawAgent> {
     const socket = new WebSocket(`${url.replace('http', 'ws')}/v1/agent`, {
       headers: {'x-service-token': token},
@@ -40,34 +40,34 @@ export class RawAgent {
     return agent
   }
 
-  say(message: unknown): void {
+  send(message: unknown): void {
     const isPlain = typeof message === 'string' || Buffer.isBuffer(message)
     this.socket.send(isPlain ? message : JSON.stringify(message))
   }
 
-  /** The first message that it has heard, or will, and that has these fields. */
-  hears(fields: Readonly<Record<string, unknown>>): Promise<Heard> {
+  /** Resolves with the first message, past or future, that has these fields. */
+  receives(fields: Readonly<Record<string, unknown>>): Promise<Received> {
     return until(JSON.stringify(fields), () =>
-      this.heard.find((message) =>
+      this.received.find((message) =>
         Object.entries(fields).every(([name, value]) => message[name] === value),
       ),
     )
   }
 
-  /** Asks, and answers what the server says to it. */
-  async ask(kind: string, id: number, body: Readonly<Record<string, unknown>>): Promise<Heard> {
-    this.say({kind, id, ...body})
-    return await this.hears({id})
+  /** Resolves with the reply. */
+  async request(kind: string, id: number, body: Readonly<Record<string, unknown>>) {
+    this.send({kind, id, ...body})
+    return await this.receives({id})
   }
 
-  /** Joins as an agent of that name, and answers when it is welcome. */
+  /** Joins as an agent of that name; resolves when it is welcomed. */
   async join(name: string): Promise<void> {
-    this.say(aHello(name))
-    await this.hears({kind: 'welcome'})
+    this.send(aHello(name))
+    await this.receives({kind: 'welcome'})
   }
 }
 
-/** A hello as an agent of that name sends it; `changes` spoil it. */
+/** Valid hello of an agent with that name, but for `changes`. */
 export function aHello(name: string, {node, ...changes}: Readonly<Record<string, unknown>> = {}) {
   return {
     kind: 'hello',

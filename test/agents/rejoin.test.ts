@@ -1,4 +1,4 @@
-/** Agents as real processes and their names: who may have one, and who is back after an absence. */
+/** Names of agents, with real processes: who may have one, and who gets it back after an absence. */
 import assert from 'node:assert/strict'
 import {writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -34,7 +34,7 @@ const becomes = (server: ServerProcess, name: string, status: string, ms?: numbe
     ms,
   )
 
-/** A job that runs at the agent until the file it is given is there. */
+/** A job that runs at the agent until the file `go` exists. */
 async function waitingJob(server: ServerProcess, name: string, go: string): Promise<void> {
   const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done`
   const executor = {executor: 'shell', executor_config: {shell: 'true', command}}
@@ -43,17 +43,17 @@ async function waitingJob(server: ServerProcess, name: string, go: string): Prom
   await server.execution(name, ({output}) => output.includes('begun'))
 }
 
-/** A start under a name that somebody else has. */
+/** Starts an agent under a name in use and expects the refusal. */
 async function refused(t: Owner, server: ServerProcess, name: string): Promise<void> {
   const {program} = startedAgent(t, [server.url], {name})
-  // Within five seconds on a machine that has time for it.
+  // Within five seconds on an idle machine.
   const {code} = await within(program.exit, `a second ${name} ends`, SOON_MS)
   assert.deepEqual([code, program.stdout()], [1, ''])
-  const sentence = `Another node is called ${name} and is alive; give this one another --name.`
+  const sentence = `The node name ${name} cannot be used: another node with this name is alive.`
   assert.ok(program.stderr().includes(sentence), program.stderr())
 }
 
-test('a name that a server or an agent has is refused; its own agent is back at once', async (t) => {
+test('a node name in use is refused, and its own agent gets it back at once', async (t) => {
   const server = await aServer(t, {flags: ['--name', 'tower']})
   const agent = await anAgent(t, [server.url], {name: 'press'})
   const [before] = await membersOf(server, 'press')
@@ -71,7 +71,7 @@ test('a name that a server or an agent has is refused; its own agent is back at 
   assert.deepEqual(await membersOf(server, 'press'), [before])
 })
 
-test('away: one that was removed joins again, one whose name was taken ends', async (t) => {
+test('after an absence a removed agent joins again, and one whose name is taken exits', async (t) => {
   const server = await aServer(t, {flags: ['--name', 'tower', '--no-run']})
   const start = (name: string) =>
     anAgent(t, [server.url], {name, flags: ['--tag', `at=${name}`, '--grace', '0']})

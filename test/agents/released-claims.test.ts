@@ -1,6 +1,6 @@
 /**
- * A real agent killed in the instant between its claim and the start, over either store: what it had not
- * started runs once after all, what it had is lost, what had ended is delivered.
+ * Agent process killed between its claim and the start, on both stores: unstarted executions still run once,
+ * started ones become lost, finished ones are delivered.
  */
 import assert from 'node:assert/strict'
 import {existsSync, readFileSync, writeFileSync} from 'node:fs'
@@ -21,7 +21,7 @@ const isRunning = ({status}: Answer['json']) => status === 'running'
 
 describe('an agent killed between a claim and the start', {concurrency: 2}, () => {
   for (const engine of ['SQLite', 'PostgreSQL'] as const)
-    test(`over ${engine} gives back what it did not start`, async (t) => {
+    test(`on ${engine} releases its claims that never started`, async (t) => {
       const store = engine === 'SQLite' ? [] : ['--store', await postgres.database()]
       const server = await aServer(t, {flags: ['--no-run', ...store]})
       const proxy = await CutProxy.open(Number(new URL(server.url).port))
@@ -42,11 +42,11 @@ describe('an agent killed between a claim and the start', {concurrency: 2}, () =
         await server.run(name)
         await server.execution(name, isRunning)
       }
-      await until('it works', () => existsSync(runs))
+      await until('it runs', () => existsSync(runs))
       await server.run('waiting')
       await server.execution('waiting', ({status}) => status === 'pending')
 
-      // A slot comes free and is claimed for; that it was, the agent does not hear.
+      // A slot becomes free and the agent claims; it never receives the reply.
       proxy.losesAnswers = true
       writeFileSync(go, '')
       await server.execution('waiting', isRunning)
@@ -65,6 +65,6 @@ describe('an agent killed between a claim and the start', {concurrency: 2}, () =
       )
       assert.equal(readFileSync(runs, 'utf8'), 'working\nwaiting\n')
       const said = `"executions":1,"msg":"gave back what an earlier life of this node had claimed`
-      await until('it says so', () => next.program.stderr().includes(said))
+      await until('the release is logged', () => next.program.stderr().includes(said))
     })
 })

@@ -1,12 +1,12 @@
-/** What a server answers too little of is not taken for done. */
+/** Remote store of an agent: a reply that covers too little is no success. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import type {Asking} from '../../src/agents/client/rpc.ts'
-import {HeldExecutions, RemoteNodeStore} from '../../src/agents/client/store.ts'
+import type {RpcClient} from '../../src/agents/client/rpc.ts'
+import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown} from '../../src/ports/store-errors.ts'
 
-function anEnd(group: number): FinishItem {
+function aFinish(group: number): FinishItem {
   return {
     key: {group, node: 'far', attempt: 1},
     token: 'token',
@@ -22,11 +22,13 @@ function anEnd(group: number): FinishItem {
   }
 }
 
-test('ends that a server does not answer for are not delivered', async () => {
-  const {key} = anEnd(1)
+test('a finish that the reply of the server does not cover is not delivered', async () => {
+  const {key} = aFinish(1)
   const outcomes = [{kind: 'already', key, status: 'succeeded'}]
-  const link = {ask: () => Promise.resolve({kind: 'finish', id: 1, outcomes})} as unknown as Asking
-  const store = new RemoteNodeStore(link, new HeldExecutions(), () => undefined)
-  await assert.rejects(store.finish([anEnd(1), anEnd(2)]), OutcomeUnknown)
-  assert.deepEqual(await store.finish([anEnd(1)]), outcomes)
+  const link = {
+    request: () => Promise.resolve({kind: 'finish', id: 1, outcomes}),
+  } as unknown as RpcClient
+  const store = new RemoteNodeStore(link, new LocalClaims(), () => undefined)
+  await assert.rejects(store.finish([aFinish(1), aFinish(2)]), OutcomeUnknown)
+  assert.deepEqual(await store.finish([aFinish(1)]), outcomes)
 })

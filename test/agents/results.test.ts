@@ -1,4 +1,4 @@
-/** Results on an agent's disk: there before they are offered, gone when a server has them. */
+/** Result log of an agent: on disk before a result is sent, removed when a server has it. */
 import assert from 'node:assert/strict'
 import {
   appendFileSync,
@@ -15,7 +15,7 @@ import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {finishingKept} from '../../src/app/agent.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
-import {ResultJournal} from '../../src/agents/client/result-log.ts'
+import {ResultLog} from '../../src/agents/client/result-log.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {aServer, isOver} from '../support/server-process.ts'
@@ -24,7 +24,7 @@ import {anAgent, startedAgent} from './agent-process.ts'
 
 const clock = systemClock()
 const FILE = 'results'
-/** Some milliseconds on a machine with nothing else to do; it was two seconds while it waited for output. */
+/** Some milliseconds on an idle machine; two seconds would mean that it waits for output. */
 const AT_ONCE_MS = 1_000
 
 function aDirectory(t: TestContext): string {
@@ -33,7 +33,7 @@ function aDirectory(t: TestContext): string {
   return directory
 }
 
-function anEnd(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255])): FinishItem {
+function aFinish(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255])): FinishItem {
   return {
     key: {group, node: 'agent-a', attempt: 1},
     token: `token-${group}`,
@@ -49,40 +49,40 @@ function anEnd(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255]))
   }
 }
 
-test('what no server has is there for the next life, whole and in order', async (t) => {
+test('undelivered results survive a restart, complete and in order', async (t) => {
   const directory = aDirectory(t)
-  const first = await ResultJournal.open(directory, clock)
+  const first = await ResultLog.open(directory, clock)
   assert.deepEqual(first.left, [])
-  await Promise.all([1, 2, 3].map((group) => first.journal.keep(anEnd(group))))
-  await first.journal.delivered([anEnd(2).key])
-  // Nothing is closed: this life was killed.
-  const second = await ResultJournal.open(directory, clock)
+  await Promise.all([1, 2, 3].map((group) => first.results.keep(aFinish(group))))
+  await first.results.delivered([aFinish(2).key])
+  // Not closed: as after SIGKILL.
+  const second = await ResultLog.open(directory, clock)
   assert.deepEqual(
-    second.left.map(({output, ...end}) => ({
-      ...end,
+    second.left.map(({output, ...finish}) => ({
+      ...finish,
       output: {...output, bytes: Uint8Array.from(output.bytes)},
     })),
-    [anEnd(1), anEnd(3)],
+    [aFinish(1), aFinish(3)],
   )
-  await second.journal.delivered(second.left.map(({key}) => key))
+  await second.results.delivered(second.left.map(({key}) => key))
   assert.equal(statSync(join(directory, FILE)).size, 0)
-  const third = await ResultJournal.open(directory, clock)
+  const third = await ResultLog.open(directory, clock)
   assert.deepEqual(third.left, [])
-  await third.journal.close()
-  await first.journal.close()
-  await second.journal.close()
+  await third.results.close()
+  await first.results.close()
+  await second.results.close()
 })
 
-test('a torn line costs its own result at the most', async (t) => {
+test('a torn line loses at most its own result', async (t) => {
   const directory = aDirectory(t)
-  const {journal} = await ResultJournal.open(directory, clock)
-  await journal.keep(anEnd(1))
-  await journal.close()
+  const {results} = await ResultLog.open(directory, clock)
+  await results.keep(aFinish(1))
+  await results.close()
   appendFileSync(join(directory, FILE), '{"finish":{"key":{"group":2,')
-  const next = await ResultJournal.open(directory, clock)
-  await next.journal.keep(anEnd(3))
-  await next.journal.close()
-  const {left, journal: last} = await ResultJournal.open(directory, clock)
+  const next = await ResultLog.open(directory, clock)
+  await next.results.keep(aFinish(3))
+  await next.results.close()
+  const {left, results: last} = await ResultLog.open(directory, clock)
   assert.deepEqual(
     left.map(({key}) => key.group),
     [1, 3],
@@ -90,31 +90,31 @@ test('a torn line costs its own result at the most', async (t) => {
   await last.close()
 })
 
-test('it is for its owner only, and holds no more than what waits', async (t) => {
+test('the result log has mode 0600 and drops delivered results', async (t) => {
   const directory = aDirectory(t)
-  const {journal} = await ResultJournal.open(directory, clock)
+  const {results} = await ResultLog.open(directory, clock)
   assert.equal(statSync(join(directory, FILE)).mode & 0o777, 0o600)
   const large = new Uint8Array(256 * 1024)
-  await journal.keep(anEnd(1))
+  await results.keep(aFinish(1))
   for (let group = 2; group < 130; group += 1) {
-    await journal.keep(anEnd(group, large))
-    await journal.delivered([anEnd(group).key])
+    await results.keep(aFinish(group, large))
+    await results.delivered([aFinish(group).key])
   }
   const {size} = statSync(join(directory, FILE))
   assert.ok(size < 20 * 2 ** 20, `${size} bytes for one small result`)
-  assert.equal(journal.waitingCount, 1)
-  await journal.close()
+  assert.equal(results.waitingCount, 1)
+  await results.close()
 })
 
-test('with very many waiting, results are kept without their output', async (t) => {
+test('beyond 64 MiB of undelivered results, the rest is kept without output', async (t) => {
   const directory = aDirectory(t)
-  const {journal} = await ResultJournal.open(directory, clock)
+  const {results} = await ResultLog.open(directory, clock)
   const large = new Uint8Array(256 * 1024)
-  for (let group = 1; group <= 240; group += 1) await journal.keep(anEnd(group, large))
+  for (let group = 1; group <= 240; group += 1) await results.keep(aFinish(group, large))
   const {size} = statSync(join(directory, FILE))
   assert.ok(size < 70 * 2 ** 20, `${size} bytes`)
-  await journal.close()
-  const {left, journal: next} = await ResultJournal.open(directory, clock)
+  await results.close()
+  const {left, results: next} = await ResultLog.open(directory, clock)
   assert.equal(left.length, 240)
   const last = left.at(-1)!
   assert.deepEqual([last.output.bytes.length, last.output.totalBytes], [0, 7 + large.length])
@@ -122,62 +122,62 @@ test('with very many waiting, results are kept without their output', async (t) 
   await next.close()
 })
 
-test('what cannot be read is counted and left out; the rest is delivered', async (t) => {
+test('unreadable lines are counted and skipped, and the other results are delivered', async (t) => {
   const directory = aDirectory(t)
-  const {journal} = await ResultJournal.open(directory, clock)
-  await journal.keep(anEnd(1))
-  await journal.keep(anEnd(2))
-  await journal.close()
+  const {results} = await ResultLog.open(directory, clock)
+  await results.keep(aFinish(1))
+  await results.keep(aFinish(2))
+  await results.close()
   const path = join(directory, FILE)
   const whole = readFileSync(path)
   const torn = whole.subarray(0, whole.length - 40)
   const garbage = Buffer.from([0, 255, 10, 0x7b, 0x7d, 10, 0xc3])
   writeFileSync(path, Buffer.concat([garbage, Buffer.from('\n{"finish":{"key":7}}\n'), torn]))
-  const next = await ResultJournal.open(directory, clock)
+  const next = await ResultLog.open(directory, clock)
   assert.deepEqual(
     next.left.map(({key}) => key.group),
     [1],
   )
-  // "{}" says nothing, and is no damage.
+  // "{}" has no result and is no damage.
   assert.equal(next.unreadable, 4)
-  await next.journal.close()
-  const last = await ResultJournal.open(directory, clock)
-  assert.equal(last.unreadable, 0, 'told once')
-  await last.journal.close()
+  await next.results.close()
+  const last = await ResultLog.open(directory, clock)
+  assert.equal(last.unreadable, 0, 'reported once')
+  await last.results.close()
 })
 
-test('a disk without room for a fresh file costs nothing: the old one is written on', async (t) => {
+test('a result log that cannot be rewritten is appended to, and loses nothing', async (t) => {
   const directory = aDirectory(t)
-  const {journal} = await ResultJournal.open(directory, clock)
-  await journal.keep(anEnd(1))
-  await journal.close()
-  // Where the fresh file would be.
+  const {results} = await ResultLog.open(directory, clock)
+  await results.keep(aFinish(1))
+  await results.close()
+  // A directory where the draft would be.
   mkdirSync(join(directory, `${FILE}.new`, 'in-the-way'), {recursive: true})
-  const next = await ResultJournal.open(directory, clock)
+  const next = await ResultLog.open(directory, clock)
   assert.equal(next.left.length, 1)
-  await next.journal.keep(anEnd(2))
-  await next.journal.delivered([anEnd(1).key])
-  await next.journal.close()
-  const last = await ResultJournal.open(directory, clock)
+  await next.results.keep(aFinish(2))
+  await next.results.delivered([aFinish(1).key])
+  await next.results.close()
+  const last = await ResultLog.open(directory, clock)
   assert.deepEqual(
     last.left.map(({key}) => key.group),
     [2],
   )
-  await last.journal.close()
+  await last.results.close()
 })
 
-test('a result that the disk does not take is offered all the same, and that is told', async () => {
+test('a result that cannot be written to disk is still sent, and step_failed is emitted', async () => {
   const events = new RecordedEvents()
-  const said: string[] = []
+  const calls: string[] = []
   const finishing = finishingKept(
     {
       keep: () => Promise.reject(new Error('ENOSPC: no space left on device')),
-      delivered: async () => void said.push('delivered'),
+      delivered: async () => void calls.push('delivered'),
     },
     events,
   )
-  await finishing(anEnd(1), async () => said.push('offered'))
-  assert.deepEqual(said, ['offered', 'delivered'])
+  await finishing(aFinish(1), async () => calls.push('sent'))
+  assert.deepEqual(calls, ['sent', 'delivered'])
   const [failed] = events.of('step_failed')
   assert.deepEqual(failed, {
     step: 'keep_result',
@@ -185,24 +185,24 @@ test('a result that the disk does not take is offered all the same, and that is 
   })
 })
 
-test('a result is on disk at once, also while output waits for a server, and outlives a kill', async (t) => {
+test('a result is on disk at once, also while output waits for a server, and survives SIGKILL', async (t) => {
   const server = await aServer(t)
   const flags = ['--tag', 'place=far']
   const agent = await anAgent(t, [server.url], {flags})
   const [go, ended] = ['go', 'ended'].map((file) => join(aDirectory(t), file)) as [string, string]
-  // Talks for longer than output is gathered for, so that some of it is under way when it ends.
+  // Prints for longer than output is batched, so that some output is pending when it ends.
   const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done
     for tick in 1 2 3 4 5 6; do echo $tick; sleep 0.25; done; echo > ${ended}`
   const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
   await server.store({name: 'far', ...onAgent, executor_config: {shell: 'true', command}})
   await server.run('far')
   await server.execution('far', ({output}) => output.includes('begun'))
-  // Frozen, it answers nothing and its connections stay.
+  // A frozen server sends nothing and keeps its connections.
   server.program.signal('SIGSTOP')
   writeFileSync(go, '')
   await until('the command ends', () => existsSync(ended))
   const endedAt = clock.monotonicMs()
-  await until('its result is kept', () => statSync(join(agent.data, FILE)).size > 0)
+  await until('the result is on disk', () => statSync(join(agent.data, FILE)).size > 0)
   const lastedMs = clock.monotonicMs() - endedAt
   agent.program.signal('SIGKILL')
   await agent.program.gone
@@ -220,13 +220,13 @@ const DAMAGED: readonly (readonly [file: string, sentence: RegExp])[] = [
   ['cluster-id', /EISDIR/],
 ]
 for (const [file, sentence] of DAMAGED)
-  test(`an agent does not start with a directory for its ${file}, and says so`, async (t) => {
+  test(`an agent with a directory in place of its ${file} refuses to start`, async (t) => {
     const data = join(aDirectory(t), 'data')
     mkdirSync(join(data, file), {recursive: true})
     await refused(t, data, sentence)
   })
 
-test('nor with a file for the directory of its executions', async (t) => {
+test('an agent with a file in place of its executions directory refuses to start', async (t) => {
   const data = aDirectory(t)
   writeFileSync(join(data, 'executions'), '')
   await refused(t, data, /Commands cannot be run from the data directory \S+: E\w+/)

@@ -1,4 +1,4 @@
-/** What a server believes its agent to run, which decides whether the agent is told of new work. */
+/** Running count of a session: it decides whether the agent is notified of new work. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {AgentSession, type SessionStore} from '../../src/agents/server/session.ts'
@@ -7,10 +7,10 @@ import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
 const KEY = {group: 1, node: 'press', attempt: 1}
-const HELD = [{key: KEY, token: 't1'}]
+const CLAIMS = [{key: KEY, token: 't1'}]
 
-test('what ends while a heartbeat is on its way to the store does not run any more', async () => {
-  const beaten = Promise.withResolvers<'ok'>()
+test('an execution that ends while a heartbeat is being stored does not count as running', async () => {
+  const stored = Promise.withResolvers<'ok'>()
   const store: Partial<SessionStore> = {
     finish: async () => [{kind: 'unknown', key: KEY}],
     activeClaims: async () => [],
@@ -23,22 +23,22 @@ test('what ends while a heartbeat is on its way to the store does not run any mo
       events: new RecordedEvents(),
       node: {id: 'press-id', incarnation: 'life', name: 'press'},
       send: () => undefined,
-      beat: () => beaten.promise,
+      beat: () => stored.promise,
       rejoin: async () => 'ok',
-      endEarlierLives: async () => 0,
+      endPreviousIncarnations: async () => 0,
       announce: () => undefined,
     },
     [],
   )
-  const beat = {kind: 'beat', id: 1, status: 'alive', held: HELD, claiming: null} as const
-  const answered = session.answer(beat)
+  const beat = {kind: 'beat', id: 1, status: 'alive', held: CLAIMS, claiming: null} as const
+  const replied = session.handle(beat)
   assert.equal(session.runningCount, 1)
-  await session.answer({
+  await session.handle({
     kind: 'finish',
     id: 2,
     items: [
       {
-        ...HELD[0]!,
+        ...CLAIMS[0]!,
         status: 'succeeded',
         durationMs: 1,
         exitCode: 0,
@@ -52,7 +52,7 @@ test('what ends while a heartbeat is on its way to the store does not run any mo
     ],
   })
   assert.equal(session.runningCount, 0)
-  beaten.resolve('ok')
-  await answered
+  stored.resolve('ok')
+  await replied
   assert.equal(session.runningCount, 0)
 })

@@ -1,4 +1,4 @@
-/** The settings of an agent: what they come to, what is refused, and that the page tells them as they are. */
+/** Settings of an agent: values and defaults, refusals, and that docs/agents.md lists them all. */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -8,7 +8,7 @@ import {CONFIG_OPTION} from '../../src/config/options.ts'
 import type {Host} from '../../src/config/read.ts'
 import {SETTLING_PER_SLOT_MAX} from '../../src/node/runner.ts'
 import {agentUrl} from '../../src/agents/client/socket.ts'
-import {HELD_MAX} from '../../src/agents/protocol.ts'
+import {CLAIMS_MAX} from '../../src/agents/protocol.ts'
 import {settingRow} from '../docs/rows.ts'
 
 const HOST: Host = {
@@ -28,15 +28,15 @@ function loaded(argv: readonly string[], env: Readonly<Record<string, string>> =
   return result.config
 }
 
-test('what an agent of most slots may have in hand fits into a heartbeat', () => {
-  // What runs, and the ends no server has taken yet.
-  assert.ok(AGENT_SLOTS_MAX * (1 + SETTLING_PER_SLOT_MAX) <= HELD_MAX)
+test('the claims of an agent with the most slots fit into a heartbeat', () => {
+  // Running executions and undelivered results.
+  assert.ok(AGENT_SLOTS_MAX * (1 + SETTLING_PER_SLOT_MAX) <= CLAIMS_MAX)
   assert.equal(loaded(['--slots', `${AGENT_SLOTS_MAX}`]).slots, AGENT_SLOTS_MAX)
   const more = loadAgentConfig(['--slots', `${AGENT_SLOTS_MAX + 1}`], {}, HOST)
   assert.ok(!more.ok && more.problem.includes(`${AGENT_SLOTS_MAX}`))
 })
 
-test('without a word it joins the server of this machine', () => {
+test('an agent without settings joins the server of this machine', () => {
   const config = loaded([])
   assert.deepEqual(config.servers, ['http://127.0.0.1:8080'])
   assert.deepEqual([config.nodeName, config.slots], ['press-room', 16])
@@ -68,7 +68,7 @@ for (const [argv, sentence] of REFUSED)
     assert.match(result.ok ? '' : result.problem, sentence)
   })
 
-test('a token in the clear to another machine is warned of', () => {
+test('a token sent unencrypted to another machine causes a warning', () => {
   const token = ['--token', 'a-token-of-the-tests']
   const warned = (url: string) => loaded(['--server', url, ...token]).warnings.length
   assert.deepEqual(
@@ -79,13 +79,16 @@ test('a token in the clear to another machine is warned of', () => {
   )
 })
 
-test('the address of the WebSocket follows from the URL', () => {
+test('the WebSocket address is derived from the server URL', () => {
   assert.equal(agentUrl('http://host:8080'), 'ws://host:8080/v1/agent')
   assert.equal(agentUrl('https://host'), 'wss://host/v1/agent')
 })
 
-test('every setting stands in agents.md as it is', () => {
-  const page = readFileSync(join(import.meta.dirname, '..', '..', 'docs', 'agents.md'), 'utf8')
+test('the reference of the agent lists every setting with its text and default', () => {
+  const page = readFileSync(
+    join(import.meta.dirname, '..', '..', 'docs', 'reference', 'agents.md'),
+    'utf8',
+  )
   const rows = page.split('\n').filter((line) => line.startsWith('| `--'))
   assert.deepEqual(rows, [...AGENT_OPTIONS, CONFIG_OPTION].map(settingRow))
 })

@@ -1,4 +1,4 @@
-/** How long a real agent takes to end: as long as its work may take, and not as long as nobody answers. */
+/** Shutdown time of an agent process: bounded by its work, not by absent servers. */
 import assert from 'node:assert/strict'
 import {copyFileSync, mkdirSync, statSync} from 'node:fs'
 import {join} from 'node:path'
@@ -10,10 +10,10 @@ import {anAgent, type AgentProcess} from './agent-process.ts'
 
 const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
 const STUBBORN = 'trap "" TERM; sleep 600 & while :; do sleep 1; done'
-/** Generous: the work of a second or two on a machine that has nothing else to do. */
+/** Generous: a second or two on an idle machine. */
 const PROMPTLY_MS = 12_000
 
-/** An agent with one run in hand that does not obey TERM. */
+/** An agent with one running execution that ignores TERM. */
 async function busy(t: Owner, ...flags: readonly string[]) {
   const server = await aServer(t)
   const agent = await anAgent(t, [server.url], {flags: ['--tag', 'place=far', ...flags]})
@@ -30,8 +30,8 @@ async function ends(agent: AgentProcess, code: number): Promise<void> {
   assert.deepEqual(markedProcesses(agent.data), [])
 }
 
-describe('an agent that is told to end', {concurrency: 2}, () => {
-  test('with no work and no server is gone at once', async (t) => {
+describe('agent shutdown', {concurrency: 2}, () => {
+  test('without work and without a server ends at once', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url])
     await server.crash()
@@ -39,7 +39,7 @@ describe('an agent that is told to end', {concurrency: 2}, () => {
     await ends(agent, 0)
   })
 
-  test('with no work and a frozen server waits no longer than for a heartbeat', async (t) => {
+  test('without work and with a frozen server waits no longer than for a heartbeat', async (t) => {
     const server = await aServer(t)
     const agent = await anAgent(t, [server.url])
     server.program.signal('SIGSTOP')
@@ -47,16 +47,16 @@ describe('an agent that is told to end', {concurrency: 2}, () => {
     await ends(agent, 0)
   })
 
-  test('without any grace kills its work and keeps the result, server or not', async (t) => {
+  test('with --grace 0 and no server kills its work and keeps the result on disk', async (t) => {
     const {server, agent} = await busy(t, '--grace', '0')
     await server.crash()
     agent.program.signal('SIGTERM')
     await ends(agent, 0)
-    assert.ok(statSync(join(agent.data, 'results')).size > 0, 'the next life delivers it')
+    assert.ok(statSync(join(agent.data, 'results')).size > 0, 'the next start delivers it')
     assert.match(agent.program.stderr(), /no server took these/)
   })
 
-  test('twice does not wait for its work', async (t) => {
+  test('on a second signal does not wait for its work', async (t) => {
     const {server, agent} = await busy(t, '--grace', 'infinite')
     agent.program.signal('SIGTERM')
     await until('it is leaving', async () => {
@@ -65,7 +65,7 @@ describe('an agent that is told to end', {concurrency: 2}, () => {
         return Name === 'agent-a' && Status === 2
       })
     })
-    // Signals that come within half a second are one.
+    // Signals within half a second count as one.
     await until('the second one counts', () => {
       agent.program.signal('SIGTERM')
       return markedProcesses(agent.data).length === 0
@@ -75,14 +75,14 @@ describe('an agent that is told to end', {concurrency: 2}, () => {
     assert.equal(status, 'lost')
   })
 
-  test('by another life of itself kills everything and is gone', async (t) => {
+  test('when another incarnation joins kills its work and exits with code 1', async (t) => {
     const {server, agent} = await busy(t, '--grace', 'infinite')
     const data = join(temporaryDirectory(t), 'copy')
     mkdirSync(data)
     for (const file of ['node-id', 'cluster-id'])
       copyFileSync(join(agent.data, file), join(data, file))
     const next = await anAgent(t, [server.url], {data, flags: ['--tag', 'place=far']})
-    const exit = await within(agent.program.exit, 'the earlier life ends', PROMPTLY_MS)
+    const exit = await within(agent.program.exit, 'the replaced incarnation ends', PROMPTLY_MS)
     assert.equal(exit.code, 1)
     assert.match(agent.program.stderr(), /Another process has joined as agent-a/)
     assert.deepEqual(markedProcesses(agent.data), [])

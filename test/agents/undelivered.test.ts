@@ -1,4 +1,4 @@
-/** An agent that leaves with a result no server took has not left: its next life delivers it. */
+/** Shutdown with an undelivered result: the agent stays `leaving`, and its next start delivers the result. */
 import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import type {AddressInfo} from 'node:net'
@@ -10,11 +10,11 @@ import {anAgent} from './agent-process.ts'
 
 interface Relay {
   readonly url: string
-  /** Ends of executions that were refused. */
+  /** Number of finishes that it refused. */
   refused: number
 }
 
-/** A server as an agent sees it, whose store takes no ends of executions. */
+/** Relay to a server that refuses every finish as if the store were unavailable. */
 async function aRelay(t: Owner, {url}: ServerProcess): Promise<Relay> {
   const listener = new WebSocketServer({host: '127.0.0.1', port: 0})
   const sockets = new Set<WebSocket>()
@@ -34,7 +34,7 @@ async function aRelay(t: Owner, {url}: ServerProcess): Promise<Relay> {
     ] as const) {
       sockets.add(from)
       from.on('close', () => to.terminate())
-      // What becomes of the connection, its end says.
+      // Every error ends the connection, which is handled above.
       from.on('error', () => undefined)
     }
     server.on('message', (data: Buffer) => agent.send(data.toString()))
@@ -42,14 +42,14 @@ async function aRelay(t: Owner, {url}: ServerProcess): Promise<Relay> {
       const {kind, id} = JSON.parse(data.toString()) as {kind: string; id: number}
       if (kind !== 'finish') return void opened.then(() => server.send(data.toString()))
       relay.refused += 1
-      const failed = {kind: 'failed', id, failure: 'unavailable', message: 'the store is away'}
+      const failed = {kind: 'failed', id, failure: 'unavailable', message: 'the store is down'}
       agent.send(JSON.stringify(failed))
     })
   })
   return relay
 }
 
-test('an agent that ends with a result on its disk says it is leaving, and not that it left', async (t) => {
+test('an agent that exits with an undelivered result stays leaving and delivers it next time', async (t) => {
   const server = await aServer(t)
   const relay = await aRelay(t, server)
   const flags = ['--tag', 'place=far']
@@ -57,16 +57,16 @@ test('an agent that ends with a result on its disk says it is leaving, and not t
   const job = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}, retries: 1}
   await server.store({name: 'far', ...job, executor_config: {command: 'true'}})
   await server.run('far')
-  await until('its end is offered', () => relay.refused > 0)
+  await until('the result is sent', () => relay.refused > 0)
   agent.program.signal('SIGTERM')
   const statusOfAgent = async () => {
     const {json} = await server.get('/members')
     return json.find(({Name}: {Name: string}) => Name === 'agent-a').statusText
   }
   await until('it is leaving', async () => (await statusOfAgent()) === 'leaving')
-  // Signals that come within half a second are one. The second one does not wait for the store for long.
+  // Signals within half a second count as one. The second one does not wait for the store for long.
   const {refused} = relay
-  await until('it is offered again and again', () => relay.refused > refused + 2)
+  await until('the result is sent again and again', () => relay.refused > refused + 2)
   agent.program.signal('SIGTERM')
   const exit = await within(agent.program.exit, 'the agent ends', 20_000)
   assert.equal(exit.code, 0, agent.program.stderr())

@@ -1,4 +1,4 @@
-/** What a connected agent hears when the store knows it no more, or another has its name; time by hand. */
+/** Connected agent whose membership was removed, or whose name another node has taken. Virtual time. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {MemberStatus} from '../../src/core/node.ts'
@@ -7,14 +7,14 @@ import {TestAgent, TestServer} from './network.ts'
 import {beatAs} from '../support/single-calls.ts'
 
 const ID = 'id-of-far'
-const LIFE = 'first-life'
+const INCARNATION = 'first-life'
 
-/** An agent that has joined, and what may become of it meanwhile. */
+/** An agent that has joined, and changes to its membership. */
 async function anAbsence() {
   const world = new World()
   const {clock, store} = world
   const servers = {one: new TestServer(world, 'the-cluster', 'one')}
-  const agent = new TestAgent(world, servers, {name: 'far', id: ID, incarnation: LIFE})
+  const agent = new TestAgent(world, servers, {name: 'far', id: ID, incarnation: INCARNATION})
   await clock.advance(1_000)
   assert.equal(agent.joins.length, 1)
   const [self] = await store.members()
@@ -23,9 +23,9 @@ async function anAbsence() {
     clock,
     server: servers.one,
     beat: (status: MemberStatus = 'alive') =>
-      clock.finish(beatAs(agent.store, {nodeId: ID, incarnation: LIFE, status})),
+      clock.finish(beatAs(agent.store, {nodeId: ID, incarnation: INCARNATION, status})),
     isRemoved: async () => {
-      await beatAs(store, {nodeId: ID, incarnation: LIFE, status: 'failed'})
+      await beatAs(store, {nodeId: ID, incarnation: INCARNATION, status: 'failed'})
       const {kind} = await store.removeMember({nodeId: ID, limit: 9, jitter: 0})
       assert.equal(kind, 'removed')
     },
@@ -41,28 +41,28 @@ async function anAbsence() {
 }
 
 describe('an agent that was removed', () => {
-  it('is a member again with its next heartbeat', async () => {
+  it('joins again with its next heartbeat', async () => {
     const {isRemoved, beat, present} = await anAbsence()
     await isRemoved()
     assert.equal(await beat(), 'ok')
     assert.deepEqual(await present(), [`${ID} alive`])
   })
 
-  it('is a member again as it is, when it leaves', async () => {
+  it('joins again as leaving when it leaves', async () => {
     const {isRemoved, beat, present} = await anAbsence()
     await isRemoved()
     assert.equal(await beat('leaving'), 'ok')
     assert.deepEqual(await present(), [`${ID} leaving`])
   })
 
-  it('is not missed when it has left', async () => {
+  it('does not join again when it has left', async () => {
     const {isRemoved, beat, present} = await anAbsence()
     await isRemoved()
     assert.equal(await beat('left'), 'ok')
     assert.deepEqual(await present(), [])
   })
 
-  it('is told when another has its name by then', async () => {
+  it('is refused when another node has taken its name since', async () => {
     const {isRemoved, isReplaced, beat, present} = await anAbsence()
     await isRemoved()
     await isReplaced()
@@ -71,15 +71,15 @@ describe('an agent that was removed', () => {
   })
 })
 
-describe('an agent whose name another has taken over', () => {
-  it('is told with its next heartbeat', async () => {
+describe('an agent whose name another node has taken', () => {
+  it('is refused with its next heartbeat', async () => {
     const {isReplaced, beat, present} = await anAbsence()
     await isReplaced()
     assert.equal(await beat(), 'taken')
     assert.deepEqual(await present(), ['another-disk alive'])
   })
 
-  it('is told when it comes by a new connection, and does not try again', async () => {
+  it('is refused on a new connection and does not retry', async () => {
     const {agent, clock, server, isReplaced, present} = await anAbsence()
     server.die()
     server.isGone = false

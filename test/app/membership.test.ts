@@ -116,7 +116,10 @@ test('a stranger under a name that is held is refused in one sentence', async (t
   // Within five seconds on a machine that has time for it.
   assert.ok(performance.now() - beganAt < SOON_MS)
   assert.deepEqual([code, stdout], [1, ''])
-  assert.match(stderr, /Another node is called east and is alive; give this one another --name/)
+  assert.match(
+    stderr,
+    /The node name east cannot be used: another node .* is alive\. Set another --name/,
+  )
   assert.equal((await cluster.statuses(cluster.server('north')))['east'], ALIVE)
 })
 

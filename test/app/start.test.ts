@@ -158,7 +158,7 @@ describe('a start', {concurrency: 2}, () => {
   test('data directory held by another server', async (t) => {
     const server = await aServer(t)
     const argv = ['--http', '127.0.0.1:0', '--data', server.data]
-    await refused(t, argv, /held by another Belfry server/)
+    await refused(t, argv, /held by another Belfry process/)
     assert.equal((await server.get('/jobs')).status, 200, 'the first one is not disturbed')
     assert.equal(markedProcesses(server.data).length, 0)
   })

@@ -1,7 +1,4 @@
-/**
- * The pieces of the benchmark count what they say they count. Nothing here looks at how long anything
- * took.
- */
+/** The parts of the benchmark count correctly. No test here asserts a duration. */
 import assert from 'node:assert/strict'
 import {test, type TestContext} from 'node:test'
 import type {handlers as Flow} from '../../tools/bench/children/flow.ts'
@@ -21,7 +18,7 @@ function scratchOf(context: TestContext): Scratch {
   return scratch
 }
 
-test('a figure is the median of its samples and keeps their spread', () => {
+test('a figure shows the median of its samples and keeps their spread', () => {
   assert.deepEqual(summarise([3, 1, 10]), {median: 3, low: 1, high: 10})
   assert.equal(quantile([0, 10], 0.5), 5)
   assert.equal(quantile([4], 0.99), 4)
@@ -31,7 +28,7 @@ test('a figure is the median of its samples and keeps their spread', () => {
   assert.equal(meets({samples: [1], target: null}), null)
 })
 
-test('the table has a line for each figure and says which target was missed', () => {
+test('the table has a line for each figure and marks missed targets', () => {
   const figures = new Figures('starts')
   for (const sample of [100, 300, 200]) figures.add('server', '/s', sample, {atLeast: 250})
   figures.add('loop', '/s', 1234.5)
@@ -45,7 +42,7 @@ test('the table has a line for each figure and says which target was missed', ()
   )
 })
 
-test('a burst without processes is launched, finished and counted whole', async (context) => {
+test('a burst without processes is launched, finished and counted completely', async (context) => {
   const scratch = scratchOf(context)
   const dataDir = await scratch.folder()
   const flow = Link.start<typeof Flow>(scratch, 'flow.ts')
@@ -57,7 +54,7 @@ test('a burst without processes is launched, finished and counted whole', async 
   assert.equal(startLags(dataDir, 'another-').length, 0)
 })
 
-test('a burst of real processes ends well one by one', async (context) => {
+test('every real process of a burst succeeds', async (context) => {
   const scratch = scratchOf(context)
   const flow = Link.start<typeof Flow>(scratch, 'flow.ts')
   const choice = {dataDir: await scratch.folder(), slots: 4, jobs: 20}
@@ -67,7 +64,7 @@ test('a burst of real processes ends well one by one', async (context) => {
   await flow.end()
 })
 
-test('passes over a filled store: one launches the one job that is due, the other none', async (context) => {
+test('a pass over a filled store launches the one due job, or none', async (context) => {
   const scratch = scratchOf(context)
   const dataDir = await scratch.folder()
   const store = Link.start<typeof BareStore>(scratch, 'store.ts')
@@ -83,7 +80,7 @@ test('passes over a filled store: one launches the one job that is due, the othe
   assert.equal(startLags(dataDir, 'the-one-that-is-due').length, 3)
 })
 
-test('a week off: every planned second is covered, by few rows', async (context) => {
+test('after a week of downtime few rows cover every planned second', async (context) => {
   const scratch = scratchOf(context)
   const passes = Link.start<typeof Passes>(scratch, 'passes.ts')
   for (const schedule of ['@every 1s', '* * * * * *']) {
@@ -95,7 +92,7 @@ test('a week off: every planned second is covered, by few rows', async (context)
   await passes.end()
 })
 
-test('a child that fails fails its question, and one that ended says so', async (context) => {
+test('a failed or ended child rejects its requests with the reason', async (context) => {
   const scratch = scratchOf(context)
   const store = Link.start<typeof BareStore>(scratch, 'store.ts')
   await assert.rejects(store.ask('open', {dataDir: '/nowhere/at/all'}), /store\.ts open/)

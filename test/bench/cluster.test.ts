@@ -1,6 +1,6 @@
 /**
- * The sections on PostgreSQL run to their end, at sizes that measure nothing, and what they count is right.
- * Nothing here looks at how long anything took. Left out is the one that wants all of the machine.
+ * The sections on PostgreSQL run at minimal sizes and count correctly. No test here asserts a duration. The
+ * end-to-end section is left out: it needs the whole machine.
  */
 import assert from 'node:assert/strict'
 import {join} from 'node:path'
@@ -10,7 +10,7 @@ import {QUICK, type Plan} from '../../tools/bench/plan.ts'
 import {Scratch} from '../../tools/bench/scratch.ts'
 import {SECTIONS} from '../../tools/bench/sections.ts'
 
-// The servers' own compiling would be most of what this takes.
+// Without a shared compile cache, compiling the servers would take most of the time.
 process.env['NODE_COMPILE_CACHE'] ??= join(
   import.meta.dirname,
   '../../node_modules/.cache/compiled',
@@ -38,7 +38,7 @@ const TINY: Plan = {
   },
 }
 
-/** What a section measured, by the names of the figures. */
+/** Figures of a section by name. */
 async function measured(name: string, servers: readonly number[]): Promise<Map<string, Figure>> {
   const section = SECTIONS['postgres']!.find((section) => section.name === name)!
   const scratch = new Scratch()
@@ -70,13 +70,13 @@ describe('sections on PostgreSQL', {concurrency: true}, () => {
     sizes: ['20 jobs, pass with nothing due, p50', '20 jobs, pass with one due, p99'],
   }
   for (const [name, figures] of Object.entries(expected))
-    it(`${name}: measures what it says`, async () => {
+    it(`${name}: records its figures`, async () => {
       const found = await measured(name, [1])
       for (const figure of figures)
         assert.ok(found.has(figure), `${figure} is not among ${[...found.keys()].join(', ')}`)
     })
 
-  it('takeover: another leads, and nothing is missing or doubled', async () => {
+  it('takeover: another server leads, and no planned time is missing or doubled', async () => {
     const found = await measured('takeover', [2])
     const value = (what: string) => found.get(`1 × SIGKILL and 1 × SIGTERM: ${what}`)!.samples[0]!
     assert.ok(value('planned times') > 0)

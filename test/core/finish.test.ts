@@ -18,8 +18,7 @@ function decide(status: FinalStatus, changes: Partial<FinishInput> = {}) {
   return decideFinish({
     execution: anExecution().running().record,
     launch: aLaunch().record,
-    others: [],
-    job: {retries: 2, ephemeral: false},
+    job: {retries: 2},
     status,
     reason: '',
     now: NOON,
@@ -47,7 +46,7 @@ describe('a retry', () => {
       notBefore: NOON + 2_000,
     })
     assert.equal(decide('failed', {execution: execution(3)}).retry, null)
-    assert.equal(decide('failed', {job: {retries: 0, ephemeral: false}}).retry, null)
+    assert.equal(decide('failed', {job: {retries: 0}}).retry, null)
   })
 
   const none: readonly [why: string, changes: Partial<FinishInput>][] = [

@@ -1,11 +1,8 @@
-/**
- * Rows of the tables in docs/configuration.md, made from the tables in the code: the page must hold
- * exactly these.
- */
+/** Rows of the tables of settings and limits in docs/reference, generated from the tables in the code. */
 import {environmentName, type Option} from '../../src/config/options.ts'
 import {formatDuration} from '../../src/lib/duration.ts'
 
-/** What is filled in from the machine. */
+/** Defaults that come from the machine. */
 const FROM_MACHINE: Readonly<Record<string, string>> = {
   name: 'the host name',
   timezone: "the host's zone",
@@ -30,7 +27,7 @@ export function limitRow(
   return `| \`${name}\` | ${limitText(name, limit.value)} | ${limit.reason} |`
 }
 
-/** In the unit that the name ends with. */
+/** A value in the unit of its name. */
 function limitText(name: string, value: number): string {
   if (name.endsWith('Ms')) return formatDuration(value)
   if (!/Bytes(Max)?$/.test(name)) return value.toLocaleString('en-US')

@@ -6,7 +6,7 @@ import {test} from 'node:test'
 import {createExecutors} from '../../src/executors/registry.ts'
 import {realClock} from './support.ts'
 
-const PAGE = readFileSync(new URL('../../docs/executors.md', import.meta.url), 'utf8')
+const PAGE = readFileSync(new URL('../../docs/reference/executors.md', import.meta.url), 'utf8')
 
 const executors = createExecutors({
   dataDir: '/nowhere',
@@ -26,7 +26,7 @@ const executors = createExecutors({
 test('each executor has a section with exactly its parameters', () => {
   for (const name of executors.names()) {
     const section = PAGE.split(/^## /m).find((text) => text.startsWith(`${name}\n`))
-    assert.ok(section !== undefined, `docs/executors.md has no section ${name}`)
+    assert.ok(section !== undefined, `docs/reference/executors.md has no section ${name}`)
     const table = section.slice(section.indexOf('| Parameter |')).split('\n\n')[0]!
     const rows = [...table.matchAll(/^\| `(\w+)` \| ([^|]*)\|/gm)]
     const parameters = executors.get(name)!.parameters

@@ -116,7 +116,7 @@ describe('orphans', ON_LINUX, () => {
   )
 
   test(
-    'a journal of an earlier boot, a torn one and a strange one end nothing',
+    'a process journal of an earlier boot, a torn one and a foreign file end no process',
     inTemporary(async (dataDir) => {
       const bystander = spawn('sleep', ['60'], {detached: true})
       const started = readLinuxProcess(bystander.pid!)!.started
@@ -165,7 +165,7 @@ describe('orphans', ON_LINUX, () => {
 })
 
 test(
-  'the journal stays small however many ran, and remembers what runs',
+  'the process journal stays bounded after 20,000 runs and keeps what still runs',
   inTemporary(async (dataDir) => {
     const journal = new Journal(dataDir, {helper: 7, started: 8, boot: 'b', node: 'me'})
     journal.started({executionId: 'long-1', pid: 5, started: 6})

@@ -1,6 +1,6 @@
 /**
- * Work on nodes that go away and come back, and what the cluster keeps over its own ends. Real processes:
- * three servers, two agents, one PostgreSQL.
+ * Nodes that leave and return, and the state a cluster keeps across restarts. Real processes: three
+ * servers, two agents, one PostgreSQL.
  */
 import assert from 'node:assert/strict'
 import {writeFileSync} from 'node:fs'
@@ -11,7 +11,7 @@ import {until} from '../support/waiting.ts'
 import {Marks} from '../../tools/faults/marks.ts'
 import {byHand, nodesOf, SERVERS, settled, sharedCluster, turns} from './shared-cluster.ts'
 
-/** Short, so that a launch that nobody can run is given up within the test. */
+/** Short, so that a launch without a matching node ends within the test. */
 const TARGET_WAIT = '4s'
 const cluster = sharedCluster({
   flags: ['--target-wait', TARGET_WAIT, '--default-target', 'all', '--no-run'],
@@ -19,7 +19,7 @@ const cluster = sharedCluster({
 /** Any one agent. */
 const ONE_AGENT = {tags: {server: 'false:1'}}
 
-/** A command that lasts until `end` is called, and marks that it was there. */
+/** A command that runs until `end` is called, and leaves a mark. */
 function lasting(t: Parameters<typeof temporaryDirectory>[0], marks: Marks) {
   const go = join(temporaryDirectory(t), 'go')
   const command = marks.command(`while [ ! -e ${go} ]; do sleep 0.05; done`)
@@ -30,7 +30,7 @@ function running({status}: Answer['json']): boolean {
   return status === 'running'
 }
 
-test('servers that run nothing are no targets, by default all others are', async () => {
+test('servers with --no-run are no targets; all other nodes are by default', async () => {
   const {first, others} = turns(cluster(), 0)
   for (const job of [byHand('all'), byHand('belfry', 'true', {tags: {role: 'belfry'}})]) {
     await first.store(job)
@@ -43,7 +43,7 @@ test('servers that run nothing are no targets, by default all others are', async
   for (const name of ['all', 'belfry', 'none']) await first.ask('DELETE', `/jobs/${name}`)
 })
 
-test('what a paused agent does not take runs on the other', async () => {
+test('executions for a frozen agent run on the other agent', async () => {
   const {first, others} = turns(cluster(), 1)
   const {program} = cluster().agent('press')
   await first.store(byHand('moved', 'true', ONE_AGENT))
@@ -55,7 +55,7 @@ test('what a paused agent does not take runs on the other', async () => {
   await first.ask('DELETE', '/jobs/moved')
 })
 
-test('a node without room is passed over while another has some', async (t) => {
+test('a node without free slots is skipped while another has some', async (t) => {
   const {first, others} = turns(cluster(), 0)
   const {command, end} = lasting(t, new Marks(t))
   const narrow = await cluster().startAgent('narrow', {flags: ['--tag', 'desk=1', '--slots', '1']})
@@ -76,7 +76,7 @@ test('a node without room is passed over while another has some', async (t) => {
   }
 })
 
-test('a deleted job ends on an agent that was paused, and its successor waits for that', async (t) => {
+test('a deleted job ends on an agent that was frozen, and a new job of that name waits for it', async (t) => {
   const {first, others} = turns(cluster(), 2)
   const marks = new Marks(t)
   const {command} = lasting(t, marks)
@@ -103,7 +103,7 @@ test('a deleted job ends on an agent that was paused, and its successor waits fo
   await first.ask('DELETE', '/jobs/deleted')
 })
 
-test('a planned time without a node takes the first that comes, or is given up', async () => {
+test('a launch without a matching node takes the first that joins, or is skipped', async () => {
   const {first, others} = turns(cluster(), 0)
   const soon = new Date(Date.now() + 500).toISOString()
   const planned = (name: string, room: string) => ({
@@ -124,7 +124,7 @@ test('a planned time without a node takes the first that comes, or is given up',
   await until('it is given up', async () => (await row('given-up')).decision === 'skipped')
   assert.equal((await row('given-up')).reason, 'no_target')
 
-  // Other tags on the next start: the old ones match no more.
+  // Restarted with other tags: the old ones no longer match.
   attic.program.signal('SIGTERM')
   await attic.program.gone
   const moved = await cluster().startAgent('attic', {flags: ['--tag', 'room=cellar']})
@@ -138,7 +138,7 @@ test('a planned time without a node takes the first that comes, or is given up',
     await first.ask('DELETE', `/jobs/${name}`)
 })
 
-test('an agent killed amid a run ends it when it is back: lost once, tried again there', async (t) => {
+test('an agent killed during a run ends it after its restart: lost once, retried there', async (t) => {
   const {first, others} = turns(cluster(), 1)
   const marks = new Marks(t)
   const {command, end} = lasting(t, marks)
@@ -162,7 +162,7 @@ test('an agent killed amid a run ends it when it is back: lost once, tried again
   await first.ask('DELETE', '/jobs/killed')
 })
 
-test('a parent that ends without a leader is followed by its child once', async (t) => {
+test('a parent that finishes without a leader launches its child once', async (t) => {
   const marks = new Marks(t)
   const {command, end} = lasting(t, marks)
   const leader = await cluster().leader()
@@ -177,7 +177,7 @@ test('a parent that ends without a leader is followed by its child once', async 
   await asked!.execution('ends', running)
   await leader.crash()
   end()
-  // Stored without a leader, decided by the next.
+  // Stored without a leader, decided by the next one.
   const group = await asked!.run('asked-for')
   await until('the child has run', async () => (await asked!.executions('follows')).some(isOver))
   await settled(asked!, 'asked-for', group)
@@ -189,7 +189,7 @@ test('a parent that ends without a leader is followed by its child once', async 
   for (const job of ['follows', 'ends', 'asked-for']) await asked!.ask('DELETE', `/jobs/${job}`)
 })
 
-test('paused is paused after all servers were started anew', async () => {
+test('paused submissions stay paused after all servers restart', async () => {
   const {first} = turns(cluster(), 0)
   await first.store(byHand('kept'))
   await first.post('/pause')

@@ -1,5 +1,5 @@
 /**
- * Whichever server is asked: what one of them acknowledged, the next read of every other shows. Real
+ * Consistency between servers: a write acknowledged by one is visible to the next read on every other. Real
  * processes: three servers, two agents, one PostgreSQL.
  */
 import assert from 'node:assert/strict'
@@ -11,7 +11,7 @@ import {askAll, byHand, NODES, sameOnAll, SERVERS, sharedCluster, turns} from '.
 const cluster = sharedCluster()
 const ROUNDS = 15
 
-/** Each of the others, asked once and at once, answers as `expected` says. */
+/** Asserts that each other server replies as `expected`, at the first read. */
 async function seen(
   others: readonly ServerProcess[],
   path: string,
@@ -27,7 +27,7 @@ async function restore(server: ServerProcess, jobs: readonly unknown[]): Promise
   return fetch(`${server.url}/v1/restore`, {method: 'POST', body: form})
 }
 
-test('a definition acknowledged by one server is what the others show next', async () => {
+test('a definition acknowledged by one server is visible on the others at once', async () => {
   for (let round = 0; round < ROUNDS; round += 1) {
     const {first, others} = turns(cluster(), round)
     const displayname = `round ${round}`
@@ -47,7 +47,7 @@ test('a definition acknowledged by one server is what the others show next', asy
   }
 })
 
-test('the switch, policies and restored jobs are the same everywhere at once', async () => {
+test('pause, policies and restored jobs are visible on all servers at once', async () => {
   for (let round = 0; round < ROUNDS; round += 1) {
     const {first, others} = turns(cluster(), round)
     await first.post('/pause')
@@ -80,7 +80,7 @@ function rulesOf(round: number): string {
   return `rules of round ${round}`
 }
 
-test('of writes with one condition on three servers, one is made', async () => {
+test('of three conditional writes on three servers, exactly one succeeds', async () => {
   const created = await onAll((server, index) =>
     server.ask('POST', '/jobs', byHand('raced', 'true', {displayname: `by ${index}`}), {
       'if-none-match': '*',
@@ -98,7 +98,7 @@ test('of writes with one condition on three servers, one is made', async () => {
   assert.deepEqual(statusesOf(changed), [201, 412, 412])
 })
 
-test('one key on three servers is one request', async () => {
+test('one idempotency key on three servers is one request', async () => {
   await cluster().server('north').store(byHand('keyed'))
   const keyed = (server: ServerProcess, path: string) =>
     server.ask('POST', path, undefined, {'idempotency-key': 'the same'})
@@ -112,7 +112,7 @@ test('one key on three servers is one request', async () => {
   assert.equal((await sameOnAll(cluster(), '/jobs/keyed/launches')).length, 1)
 })
 
-test('exactly one server leads, and all say which', async () => {
+test('exactly one server leads, and all servers name it', async () => {
   const leader = await cluster().leaderName()
   const leading = await askAll(cluster(), '/isleader')
   for (const [index, answer] of leading.entries()) {
@@ -136,7 +136,7 @@ test('exactly one server leads, and all say which', async () => {
   }
 })
 
-test('what runs, history and statistics are the same on all, whoever runs it', async () => {
+test('running executions, history and statistics are the same on all servers', async () => {
   const {first} = turns(cluster(), 0)
   for (const node of NODES) await first.store(byHand(`on-${node}`, 'exec sleep 60', {tags: {node}}))
   const ids = new Map<string, string>()

@@ -1,6 +1,6 @@
 /**
- * Where work runs, who can watch and end it, and what follows it. Real processes: three servers, two agents,
- * one PostgreSQL.
+ * Targets, live output, cancellation and chains across nodes. Real processes: three servers, two agents, one
+ * PostgreSQL.
  */
 import assert from 'node:assert/strict'
 import {existsSync, readFileSync} from 'node:fs'
@@ -20,10 +20,10 @@ import {
 } from './shared-cluster.ts'
 import {Stream} from '../../tools/faults/stream.ts'
 
-/** All launches of a job are counted, so none may be let go meanwhile. */
+/** Keeps all launches: the tests count them. */
 const cluster = sharedCluster({flags: ['--keep-launches', '1000']})
 
-/** Stores a job, runs it once, and removes it; answers where it ran, or the code of the refusal. */
+/** Submits a job, runs it once, deletes it; returns its nodes, or the code of the refusal. */
 async function placesOf(tags: Readonly<Record<string, string>>): Promise<string> {
   const {first, others} = turns(cluster(), 0)
   const stored = await first.post('/jobs', byHand('placed', 'true', {tags}))
@@ -61,13 +61,13 @@ for (const [tags, expected] of [
   })
 }
 
-test('the smallest count wins, and no tags are one node', async () => {
+test('the smallest count of several tags applies; a job without tags runs on one node', async () => {
   assert.match(await placesOf({role: 'belfry:4', server: 'true:2'}), /^\w+ \w+$/)
   assert.match(await placesOf({role: 'belfry:1', server: 'true:2'}), /^(north|east|west)$/)
   assert.ok(NODES.includes(await placesOf({})))
 })
 
-test('equal nodes get equal shares', async () => {
+test('nodes with equal load get equal shares', async () => {
   const {first} = turns(cluster(), 0)
   const launches = 300
   await first.store(byHand('shared', 'true'))
@@ -82,12 +82,12 @@ test('equal nodes get equal shares', async () => {
   const shares = new Map<string, number>()
   for (const launch of await first.launches('shared'))
     for (const node of nodesOf(launch)) shares.set(node, (shares.get(node) ?? 0) + 1)
-  // 60 each; by mere dice one of five is below 30 once in a hundred thousand times.
+  // 60 each on average; by chance one of five is below 30 once in a hundred thousand runs.
   for (const node of NODES) assert.ok((shares.get(node) ?? 0) > 30, JSON.stringify([...shares]))
   await first.ask('DELETE', '/jobs/shared')
 })
 
-test('any server shows the output of any node while it is written', async (t) => {
+test('any server streams the output of any node while it is written', async (t) => {
   const {first} = turns(cluster(), 0)
   for (const node of ['north', 'press']) {
     await first.store(
@@ -109,7 +109,7 @@ test('any server shows the output of any node while it is written', async (t) =>
   }
 })
 
-test('the event stream of a server has what happened in it', async (t) => {
+test('the event stream of a server reports its own events', async (t) => {
   const leader = await cluster().leaderName()
   const followers = SERVERS.filter((name) => name !== leader)
   const [asked, other] = followers.map((name) => cluster().server(name)) as [
@@ -129,7 +129,7 @@ test('the event stream of a server has what happened in it', async (t) => {
   await asked.ask('DELETE', '/jobs/heard')
 })
 
-test('children run once for each success of their parent, wherever that was', async () => {
+test('a child runs once for each success of its parent, on any node', async () => {
   const {first, others} = turns(cluster(), 1)
   const runs = 5
   await first.store(byHand('parent', 'true', {tags: {room: 'printing'}}))
@@ -159,7 +159,7 @@ test('children run once for each success of their parent, wherever that was', as
     assert.equal((await others[1].ask('DELETE', `/jobs/${name}`)).status, 200)
 })
 
-test('run on create, ephemeral, and forbid hold over all nodes', async () => {
+test('run on create, ephemeral and forbid hold across all nodes', async () => {
   const {first, others} = turns(cluster(), 2)
   const once = byHand('once', 'true', {ephemeral: true, tags: {room: 'kitchen'}})
   const created = await first.post('/jobs?runoncreate', once)
@@ -213,7 +213,7 @@ test('processors and the http executor work on an agent', async () => {
   assert.deepEqual([fetched.status, fetched.node_name], ['succeeded', 'press'])
 })
 
-test('a follower gives an image and takes a file', async () => {
+test('a follower serves a backup and accepts a restore', async () => {
   const leader = await cluster().leaderName()
   const follower = cluster().server(SERVERS.find((name) => name !== leader)!)
   const answer = await fetch(`${follower.url}/v1/backup`)

@@ -1,4 +1,4 @@
-/** Starts that must be refused, and servers that were told other things than the cluster they join. */
+/** Refused starts, and servers whose settings differ from those of their cluster. */
 import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {createServer, type AddressInfo} from 'node:net'
@@ -8,7 +8,7 @@ import {TestPostgres} from '../support/postgres.ts'
 import {byHand} from './shared-cluster.ts'
 
 const SECRET = 'never-to-be-told'
-/** Well above what a start takes, well below what anybody would wait. */
+/** Far above the time of a start, far below a user's waiting time. */
 const REFUSED_WITHIN_MS = 15_000
 
 let postgres: TestPostgres
@@ -21,7 +21,7 @@ before(async () => {
 })
 after(() => postgres.close())
 
-/** The server wants the password of this role, whose password is another than the secret. */
+/** Makes the database require a password for this role, and sets one that is not the secret. */
 async function wantPasswordsOf(role: string): Promise<void> {
   await postgres.run(`CREATE ROLE ${role} LOGIN PASSWORD 'another'`)
   const [row] = await postgres.run(`SELECT current_setting('hba_file') AS file,
@@ -48,7 +48,7 @@ async function refused(t: TestContext, flags: readonly string[], says: RegExp): 
   assert.ok(tookMs < REFUSED_WITHIN_MS, `refused after ${tookMs} ms`)
 }
 
-describe('a store that cannot be had is refused in a sentence:', {concurrency: 2}, () => {
+describe('an unusable store is refused with one sentence:', {concurrency: 2}, () => {
   const at = (account: string, rest: string) => `postgres://${account}@${rest}`
   const here = (database: string) => `127.0.0.1:${postgres.port}/${database}`
   const cases: [string, () => string, RegExp][] = [
@@ -63,7 +63,7 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
       /has no database "nowhere"/,
     ],
     ['no such role', () => at(`nobody:${SECRET}`, here('test_1')), /"nobody" does not exist/],
-    ['nobody listens', () => at(`belfry:${SECRET}`, '127.0.0.1:1/x'), /ECONNREFUSED/],
+    ['no listener', () => at(`belfry:${SECRET}`, '127.0.0.1:1/x'), /ECONNREFUSED/],
     ['no such host', () => at(`belfry:${SECRET}`, 'nowhere.invalid/x'), /nowhere\.invalid/],
     ['no TLS there', () => `${at('belfry', here('test_1'))}?sslmode=require`, /SSL/],
     ['no database named', () => at(`belfry:${SECRET}`, '127.0.0.1:5432'), /names no database/],
@@ -74,7 +74,7 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
   ]
   for (const [what, url, says] of cases) test(what, (t) => refused(t, ['--store', url()], says))
 
-  test('one whose synchronous standby is gone, so that no write is acknowledged', async (t) => {
+  test('a database without its synchronous standby, which acknowledges no write', async (t) => {
     const waiting = await TestPostgres.start()
     t.after(() => waiting.close())
     await (await aServer(t, {flags: ['--store', waiting.url()]})).stop()
@@ -83,7 +83,7 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
     await refused(t, ['--store', waiting.url()], /stopped answering .*start it again/)
   })
 
-  test('somebody who takes connections and never answers', async (t) => {
+  test('a peer that accepts connections and never replies', async (t) => {
     const silent = createServer((socket) => socket.on('error', () => undefined))
     t.after(() => silent.close())
     await once(silent.listen(0, '127.0.0.1'), 'listening')
@@ -92,12 +92,12 @@ describe('a store that cannot be had is refused in a sentence:', {concurrency: 2
   })
 })
 
-test('tags that Belfry sets itself cannot be set', async (t) => {
+test('system tags cannot be set', async (t) => {
   for (const tag of ['role', 'server', 'node', 'region', 'dc', 'version', 'rpc_addr'])
     await refused(t, ['--tag', `${tag}=mine`], new RegExp(`tag "${tag}", which Belfry sets itself`))
 })
 
-test('the first server settles the default time zone; each wants its own token', async (t) => {
+test('the first server sets the default time zone; each server has its own token', async (t) => {
   const tokens = {one: 'token-of-the-first-one', two: 'token-of-the-other-one'}
   const start = (name: 'one' | 'two', timezone: string) => {
     const flags = [

@@ -1,10 +1,10 @@
 /**
- * The leader killed, stopped and frozen under load: nothing is missing, nothing doubled.
- * `BELFRY_FAULT_ROUNDS` asks for more rounds; `npm run faults` does it for as long as one likes.
+ * The leader killed, stopped and frozen under load: no planned time is missing or doubled.
+ * `BELFRY_FAULT_ROUNDS` sets the number of rounds; `npm run faults` runs for any time.
  */
 import {test} from 'node:test'
 import {RunningTrial} from '../../tools/faults/trial.ts'
-import {assertAllLaunched, assertSound, told} from '../../tools/faults/verdict.ts'
+import {assertAllLaunched, assertSound, summaryOf} from '../../tools/faults/audit.ts'
 
 const ROUNDS = Number(process.env['BELFRY_FAULT_ROUNDS'] ?? 1)
 
@@ -18,8 +18,8 @@ test(`${ROUNDS} × the leader killed, stopped, frozen under load`, async (t) => 
     const frozen = await cluster.agreedLeader()
     await faults.freeze(frozen, trial.replaced(frozen))
   }
-  const {verdict} = await trial.end()
-  assertSound(verdict)
-  assertAllLaunched(verdict)
-  t.diagnostic(told(verdict))
+  const {audit} = await trial.end()
+  assertSound(audit)
+  assertAllLaunched(audit)
+  t.diagnostic(summaryOf(audit))
 })

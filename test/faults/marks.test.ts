@@ -1,7 +1,7 @@
-/** The judge itself: each thing that must not be is seen, and nothing else is. */
+/** The ledger audit itself: it reports each kind of violation, and nothing else. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {judge, type Mark, type Verdict} from '../../tools/faults/marks.ts'
+import {auditLedger, type Mark, type LedgerAudit} from '../../tools/faults/marks.ts'
 
 const FROM = Date.UTC(2026, 0, 1)
 const NAME = 'job'
@@ -9,7 +9,7 @@ const NAME = 'job'
 interface Ran {
   readonly id: string
   readonly status?: string
-  /** What it marked, in order. */
+  /** Marks of the execution, in order. */
   readonly marks?: readonly Mark['what'][]
 }
 
@@ -32,7 +32,7 @@ const cases: readonly (readonly [
   what: string,
   launches: readonly object[],
   ran: readonly Ran[],
-  found: readonly (keyof Verdict)[],
+  found: readonly (keyof LedgerAudit)[],
 ])[] = [
   ['a run as it should be', [row([GOOD])], [GOOD], []],
   ['no row at all', [], [], ['missing']],
@@ -59,10 +59,10 @@ const cases: readonly (readonly [
 for (const [what, launches, ran, expected] of cases)
   test(`${what}: ${expected.length === 0 ? 'nothing wrong' : expected.join(', ')}`, () => {
     const marks = ran.flatMap(marksOf)
-    const verdict = judge({name: NAME, launches, marks, from: FROM, to: FROM + 1_000})
+    const audit = auditLedger({name: NAME, launches, marks, from: FROM, to: FROM + 1_000})
     const found = (['missing', 'doubled', 'repeated', 'incomplete'] as const).filter(
-      (kind) => verdict[kind].length > 0,
+      (kind) => audit[kind].length > 0,
     )
     assert.deepEqual(found, expected)
-    assert.equal(verdict.planned, 1)
+    assert.equal(audit.planned, 1)
   })

@@ -1,4 +1,4 @@
-/** One cluster of three servers and two agents for all tests of a file, and the words they have in common. */
+/** One cluster of three servers and two agents for all tests of a file, and helpers they share. */
 import assert from 'node:assert/strict'
 import {after, before} from 'node:test'
 import {isOver, type Answer, type Owner, type ServerProcess} from '../support/server-process.ts'
@@ -13,7 +13,7 @@ const AGENTS = {
 }
 export const NODES = [...SERVERS, ...Object.keys(AGENTS)]
 
-/** Called where a file begins; the answer inside its tests. */
+/** Starts the cluster for a file; call the returned function inside its tests. */
 export function sharedCluster(options: ClusterOptions = {}): () => ClusterProcess {
   let cluster: ClusterProcess | null = null
   const cleanups: (() => unknown)[] = []
@@ -33,7 +33,7 @@ export function sharedCluster(options: ClusterOptions = {}): () => ClusterProces
   }
 }
 
-/** A job of the shell executor that runs only when asked to; `more` replaces fields. */
+/** Shell job without a schedule; `more` replaces fields. */
 export function byHand(
   name: string,
   command = 'true',
@@ -43,26 +43,26 @@ export function byHand(
   return {name, schedule: '@manually', executor: 'shell', executor_config, ...more}
 }
 
-/** The three servers, each turn another one first. */
+/** The three servers, rotated by `turn`. */
 export function turns(cluster: ClusterProcess, turn: number) {
   const servers = SERVERS.map((name) => cluster.server(name))
   const at = (offset: number) => servers[(turn + offset) % servers.length]!
   return {first: at(0), others: [at(1), at(2)] as const}
 }
 
-/** What all three servers answer to a read, in the order of `SERVERS`. */
+/** Replies of all three servers to a read, in the order of `SERVERS`. */
 export function askAll(cluster: ClusterProcess, path: string): Promise<Answer[]> {
   return Promise.all(SERVERS.map((name) => cluster.server(name).get(path)))
 }
 
-/** All three servers answer a read with the same bytes; answers them read. */
+/** Asserts that all three servers reply with the same bytes; returns the JSON. */
 export async function sameOnAll(cluster: ClusterProcess, path: string): Promise<Answer['json']> {
   const [one, ...others] = await askAll(cluster, path)
   for (const other of others) assert.equal(other.text, one!.text, path)
   return one!.json
 }
 
-/** A launch once it was decided and nothing of it is pending or running. */
+/** Waits until a launch is decided and has no pending or running execution. */
 export function settled(
   server: ServerProcess,
   job: string,

@@ -1,6 +1,6 @@
 /**
- * The store killed under load, and away for longer than a silent node is given: what was planned is decided
- * once, what runs goes on, and nobody is taken for dead because nobody could be heard.
+ * The store killed under load, and unreachable for longer than the failure timeout: every planned time is
+ * decided once, running executions continue, and no node is marked as failed for lack of heartbeats.
  */
 import assert from 'node:assert/strict'
 import {existsSync, writeFileSync} from 'node:fs'
@@ -12,28 +12,28 @@ import {ClusterProcess} from '../../tools/faults/cluster-process.ts'
 import {Faults} from '../../tools/faults/faults.ts'
 import {AGENT_FLAGS, elapse} from '../../tools/faults/load.ts'
 import {RunningTrial} from '../../tools/faults/trial.ts'
-import {assertAllLaunched, assertSound, told} from '../../tools/faults/verdict.ts'
+import {assertAllLaunched, assertSound, summaryOf} from '../../tools/faults/audit.ts'
 
 const AWAY_MS = 8_000
-/** A node that is silent for 25 s is given up, while anybody can hear it. */
+/** Longer than the 25 s after which a reachable leader marks a node without heartbeats as failed. */
 const LONG_AWAY_MS = 27_000
 const NODES = {server: ['north', 'east', 'west'], agent: ['agent-1']}
 
-describe('a store that is away', {concurrency: true}, () => {
-  test('from all, then from the leader alone: nothing is missing, nothing doubled', async (t) => {
+describe('an unreachable store', {concurrency: true}, () => {
+  test('for all servers, then for the leader alone: no planned time is missing or doubled', async (t) => {
     const trial = await RunningTrial.start(t, {agents: ['agent-1', 'agent-2']})
     await trial.faults.killStore(() => elapse(AWAY_MS))
     const leader = await trial.cluster.agreedLeader()
-    // What it had sent arrives all the same, when another leads.
+    // Packets of the old leader arrive after another one leads.
     await trial.faults.cut(leader, trial.replaced(leader), 'brings')
-    const {verdict} = await trial.end()
-    assertSound(verdict)
-    assertAllLaunched(verdict)
-    assert.equal(verdict.lost, 0)
-    t.diagnostic(told(verdict))
+    const {audit} = await trial.end()
+    assertSound(audit)
+    assertAllLaunched(audit)
+    assert.equal(audit.lost, 0)
+    t.diagnostic(summaryOf(audit))
   })
 
-  test('for longer than silence lasts: what runs goes on, its ends come after', async (t) => {
+  test('for longer than the failure timeout: executions continue, results follow', async (t) => {
     const cluster = await ClusterProcess.start(t, {isCuttable: true})
     for (const name of NODES.agent) await cluster.startAgent(name, {flags: AGENT_FLAGS})
     const server = cluster.server('north')
@@ -59,7 +59,7 @@ describe('a store that is away', {concurrency: true}, () => {
   })
 })
 
-/** On each node a run that is let end while the store is away, and one that is let end after. */
+/** On each node, one run that ends during the outage and one that ends after it. */
 async function runEverywhere(t: TestContext, cluster: ClusterProcess, folder: string) {
   const server = cluster.server('north')
   const names = {ending: [] as string[], staying: [] as string[]}

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {REFUSALS} from '../../src/core/errors.ts'
+import {REFUSAL_STATUSES} from '../../src/http/errors.ts'
 import {startApi, type Api} from './harness.ts'
 
 interface Operation {
@@ -100,7 +100,7 @@ test('operations have ids, summaries and refusals; every reference leads somewhe
   const operations = operationsOf(document)
   const ids = operations.map(({operation}) => operation.operationId)
   assert.equal(new Set(ids).size, ids.length)
-  const statuses = new Set(Object.values(REFUSALS).map(({status}) => String(status)))
+  const statuses = new Set(Object.values(REFUSAL_STATUSES).map(String))
   for (const {path, operation} of operations) {
     assert.notEqual(operation.summary ?? '', '', path)
     for (const {name, description} of operation.parameters ?? [])

@@ -1,7 +1,4 @@
-/**
- * The record of what was begun: whatever becomes of the file, nothing that was begun is ever taken for never
- * started.
- */
+/** Start log: whatever happens to the file, a started execution never counts as never started. */
 import assert from 'node:assert/strict'
 import {execFileSync} from 'node:child_process'
 import {
@@ -27,31 +24,32 @@ import {
 import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
 import {bootId} from '../../src/platform/boot-id.ts'
 
-const root = mkdtempSync(join(tmpdir(), 'belfry-begun-'))
+const root = mkdtempSync(join(tmpdir(), 'belfry-start-log-'))
 after(() => rmSync(root, {recursive: true, force: true}))
 
 const key = (group: number): ExecutionKey => ({group, node: 'web', attempt: 1})
 
-function aLife(directory = join(mkdtempSync(join(root, 'node-')), 'executions')) {
+function aLog(directory = join(mkdtempSync(join(root, 'node-')), 'executions')) {
   const reports: string[] = []
   const report = (sentence: string) => void reports.push(sentence)
-  const file = new StartLog({directory, incarnation: 'a-life', report})
+  const log = new StartLog({directory, incarnation: 'a-life', report})
   const path = join(directory, 'begun-a-life')
-  return {directory, path, file, reports}
+  return {directory, path, log, reports}
 }
 
-/** What the next life may take for never started, of launches 1 to `last`; `null` = there is no proof. */
+/** Launches of 1 to `last` that are proved never started; `null` = there is no proof. */
 function unstarted(directory: string, last: number): number[] | null {
-  const [life] = readPreviousIncarnations(directory)
-  if (life === undefined) return null
+  const [previous] = readPreviousIncarnations(directory)
+  if (previous === undefined) return null
   const groups = Array.from({length: last}, (_each, index) => index + 1)
-  return groups.filter((group) => group > life.upTo && !life.begun.has(executionId(key(group))))
+  const {upTo, begun} = previous
+  return groups.filter((group) => group > upTo && !begun.has(executionId(key(group))))
 }
 
-describe('the record of what was begun', {skip: bootId() === '' && 'no boot is named'}, () => {
-  it('proves what is not in it, and nothing of other lives', async () => {
-    const {directory, file, reports} = aLife()
-    await Promise.all([file.begin(key(1)), file.begin(key(3))])
+describe('start log', {skip: bootId() === '' && 'the system has no boot id'}, () => {
+  it('proves that an absent execution never started, for its own incarnation only', async () => {
+    const {directory, log, reports} = aLog()
+    await Promise.all([log.begin(key(1)), log.begin(key(3))])
     assert.deepEqual(unstarted(directory, 4), [2, 4])
     assert.deepEqual(
       readPreviousIncarnations(directory).map(({incarnation}) => incarnation),
@@ -63,24 +61,24 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     assert.deepEqual(readdirSync(directory), [])
   })
 
-  it('is written once for all that begin in one turn, before they do', async () => {
-    const {path, file} = aLife()
+  it('executions of one turn are recorded by one write, before any of them starts', async () => {
+    const {path, log} = aLog()
     const empty = statSync(path).size
-    const begun = [1, 2, 3].map((group) => file.begin(key(group)))
+    const writes = [1, 2, 3].map((group) => log.begin(key(group)))
     assert.equal(statSync(path).size, empty)
-    await begun[0]
+    await writes[0]
     assert.equal(
       readFileSync(path, 'utf8').split('\n').slice(1).join(' '),
       '1-web-1 2-web-1 3-web-1 ',
     )
-    assert.equal(new Set(begun).size, 1, 'they wait for the same write')
+    assert.equal(new Set(writes).size, 1, 'one write')
   })
 
-  it('torn at any byte takes nothing whole away, and without a whole head proves nothing', async () => {
-    const {directory, path, file} = aLife()
+  it('a log torn at any byte keeps its whole lines; without a whole header it proves nothing', async () => {
+    const {directory, path, log} = aLog()
     const ends: number[] = []
     for (const group of [1, 2, 3]) {
-      await file.begin(key(group))
+      await log.begin(key(group))
       ends.push(statSync(path).size)
     }
     const head = readFileSync(path, 'utf8').indexOf('\n')
@@ -93,9 +91,9 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     }
   })
 
-  it('of another boot, another life, or copied proves nothing; moved it does', async () => {
-    const {directory, path, file} = aLife()
-    await file.begin(key(1))
+  it('a log of another boot, of another incarnation or copied proves nothing; a moved one does', async () => {
+    const {directory, path, log} = aLog()
+    await log.begin(key(1))
     const text = readFileSync(path, 'utf8')
     const rewritten = (from: string, to: string) => writeFileSync(path, text.replace(from, to))
     rewritten(bootId(), 'another boot')
@@ -111,26 +109,26 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     assert.deepEqual(unstarted(`${directory}-moved`, 2), [2])
   })
 
-  it('is rewritten with what is in hand, and proves nothing of launches that left it', async () => {
-    const {directory, path, file} = aLife()
-    await file.begin(key(5))
+  it('a rewrite keeps running executions, and proves nothing for launches that have left', async () => {
+    const {directory, path, log} = aLog()
+    await log.begin(key(5))
     let largest = 0
     for (let group = 10; group < 30_000; group += 1) {
-      await file.begin(key(group))
-      if (group % 100 !== 0) file.ended(key(group))
+      await log.begin(key(group))
+      if (group % 100 !== 0) log.ended(key(group))
       largest = Math.max(largest, statSync(path).size)
     }
     assert.ok(largest < 100_000, `${largest} bytes`)
-    const [life] = readPreviousIncarnations(directory)
-    assert.ok(life!.begun.has('5-web-1') && life!.begun.has('1000-web-1'), 'in hand')
-    assert.ok(!life!.begun.has('11-web-1'), 'ended')
+    const [previous] = readPreviousIncarnations(directory)
+    assert.ok(previous!.begun.has('5-web-1') && previous!.begun.has('1000-web-1'), 'running')
+    assert.ok(!previous!.begun.has('11-web-1'), 'ended')
     assert.deepEqual(unstarted(directory, 30_001), [30_000, 30_001])
     assert.deepEqual(readdirSync(directory), ['begun-a-life'])
   })
 
-  it('killed while it is rewritten is the old one still', async () => {
-    const {directory, path, file} = aLife()
-    await file.begin(key(1))
+  it('a crash within a rewrite leaves the old log in force', async () => {
+    const {directory, path, log} = aLog()
+    await log.begin(key(1))
     copyFileSync(path, `${path}.new`)
     truncateSync(`${path}.new`, 20)
     assert.deepEqual(unstarted(directory, 2), [2])
@@ -140,41 +138,41 @@ describe('the record of what was begun', {skip: bootId() === '' && 'no boot is n
     assert.deepEqual(readdirSync(directory), [])
   })
 
-  it('that cannot be rewritten grows on and stays true', async () => {
-    const {directory, path, file, reports} = aLife()
-    // Neither a file nor removed like one.
+  it('a log that cannot be rewritten keeps growing and stays correct', async () => {
+    const {directory, path, log, reports} = aLog()
+    // A directory where the draft would be.
     mkdirSync(`${path}.new`)
     for (let group = 1; group < 6_000; group += 1) {
-      await file.begin(key(group))
-      file.ended(key(group))
+      await log.begin(key(group))
+      log.ended(key(group))
     }
     assert.deepEqual(unstarted(directory, 6_000), [6_000])
     assert.deepEqual(reports, [])
   })
 
-  it('that cannot be made is said once, and work goes on', async () => {
+  it('a log that cannot be created is reported once, and executions still start', async () => {
     const nowhere = join(mkdtempSync(join(root, 'file-')), 'taken')
     writeFileSync(nowhere, '')
-    const {directory, file, reports} = aLife(join(nowhere, 'executions'))
-    await file.begin(key(1))
-    file.ended(key(1))
+    const {directory, log, reports} = aLog(join(nowhere, 'executions'))
+    await log.begin(key(1))
+    log.ended(key(1))
     assert.deepEqual(readPreviousIncarnations(directory), [])
     assert.equal(reports.length, 1)
     assert.match(
       reports[0]!,
-      /^what is begun cannot be recorded \(.+\); should this node be killed/,
+      /^started executions cannot be recorded \(.+\): if this node is killed/,
     )
   })
 
-  it('on a disk that is full proves nothing any more, and work goes on', () => {
+  it('a full disk makes the log prove nothing, and executions still start', () => {
     const directory = join(mkdtempSync(join(root, 'full-')), 'executions')
-    const writer = join(import.meta.dirname, 'begun-writer.ts')
-    // A file may be so many blocks long, no longer: what a full disk does, without one.
+    const writer = join(import.meta.dirname, 'start-log-writer.ts')
+    // Limits the length of a file, which acts like a full disk.
     const script = `ulimit -f 2 && exec "${process.execPath}" "${writer}" "${directory}"`
     const said = execFileSync('/bin/sh', ['-c', script], {encoding: 'utf8', timeout: 20_000})
-    const {begun, reports} = JSON.parse(said) as {begun: number; reports: string[]}
-    assert.ok(begun > 10 && begun < 1_000, `${begun} were begun before the disk was full`)
+    const {started, reports} = JSON.parse(said) as {started: number; reports: string[]}
+    assert.ok(started > 10 && started < 1_000, `${started} started before the disk was full`)
     assert.equal(reports.length, 1)
-    assert.equal(unstarted(directory, begun), null)
+    assert.equal(unstarted(directory, started), null)
   })
 })

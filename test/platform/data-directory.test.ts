@@ -17,28 +17,31 @@ async function problemOf(path: string): Promise<string> {
   return prepared.problem
 }
 
-test('it is created for its owner only, with its parents', async () => {
+test('a missing data directory is created with its parents, mode 0700', async () => {
   const path = join(directory, 'a', 'b')
   assert.deepEqual(await prepareDataDirectory(path), {ok: true})
   assert.equal((await stat(path)).mode & 0o777, 0o700)
-  assert.deepEqual(await prepareDataDirectory(path), {ok: true}, 'and accepted as it is')
+  assert.deepEqual(await prepareDataDirectory(path), {ok: true}, 'an existing one is accepted')
 })
 
-test('a file in its place, or above it, is refused with a sentence', async () => {
+test('a file at the path of the data directory, or above it, is refused', async () => {
   const file = join(directory, 'file')
   await writeFile(file, '')
-  assert.match(await problemOf(file), /file is not a directory; choose another with --data/)
-  assert.match(await problemOf(join(file, 'data')), /lies under something that is not a directory/)
+  assert.match(
+    await problemOf(file),
+    /cannot be used: it is not a directory\. Choose another with --data/,
+  )
+  assert.match(await problemOf(join(file, 'data')), /a part of its path is not a directory/)
 })
 
-test('a directory this user may not write is refused with a sentence', async () => {
+test('a data directory without write permission is refused', async () => {
   if (process.getuid?.() === 0) {
-    // Root may write anywhere, except where nobody can.
+    // Root has write permission everywhere but in /proc.
     assert.match(await problemOf('/proc/belfry-data'), /^The data directory \/proc\/belfry-data /)
     return
   }
   const path = join(directory, 'locked')
   await mkdir(path)
   await chmod(path, 0o500)
-  assert.match(await problemOf(path), /may not be written by this user/)
+  assert.match(await problemOf(path), /this user may not write to it/)
 })

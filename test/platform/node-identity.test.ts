@@ -13,7 +13,7 @@ beforeEach(async () => {
 })
 afterEach(() => rm(directory, {recursive: true, force: true}))
 
-test('the id is minted once, private, and the same ever after', async () => {
+test('the node id is created once, mode 0600, and read at every later start', async () => {
   const first = await nodeIdentity(directory, random)
   const second = await nodeIdentity(directory, random)
   assert.ok(first.ok)
@@ -24,24 +24,24 @@ test('the id is minted once, private, and the same ever after', async () => {
   assert.deepEqual(await readdir(directory), [NODE_ID_FILE], 'no draft is left')
 })
 
-test('processes that start at once agree on one id', async () => {
+test('processes that start at the same time use one node id', async () => {
   const all = await Promise.all(Array.from({length: 20}, () => nodeIdentity(directory, random)))
   assert.equal(new Set(all.map((identity) => identity.ok && identity.id)).size, 1)
   assert.deepEqual(await readdir(directory), [NODE_ID_FILE])
 })
 
-test('a damaged file is refused, not replaced', async () => {
+test('a damaged node id file is refused and left unchanged', async () => {
   const file = join(directory, NODE_ID_FILE)
   for (const content of ['', 'short', 'two words that are long enough', '\0'.repeat(30)]) {
     await writeFile(file, content)
     const identity = await nodeIdentity(directory, random)
     assert.ok(!identity.ok)
-    assert.match(identity.problem, /does not hold a node id; remove it/)
+    assert.match(identity.problem, /must contain a node id: it is damaged\. Remove it/)
     assert.equal(await readFile(file, 'utf8'), content)
   }
 })
 
-test('a directory that is not there is a sentence, not a throw', async () => {
+test('a missing data directory is reported, not thrown', async () => {
   const identity = await nodeIdentity(join(directory, 'absent'), random)
   assert.ok(!identity.ok)
   assert.match(identity.problem, /^The node id in .* cannot be used: ENOENT/)

@@ -3,41 +3,41 @@ import {test} from 'node:test'
 import {setImmediate as turn} from 'node:timers/promises'
 import {localWakeup} from '../../src/platform/wakeup.ts'
 
-test('a ring is heard later, and many rings before it are one', async () => {
+test('a notification arrives after the turn, and many notifications of one turn arrive once', async () => {
   const wakeup = localWakeup()
-  let heard = 0
-  wakeup.subscribe('run', () => heard++)
+  let count = 0
+  wakeup.subscribe('run', () => count++)
   for (let i = 0; i < 1000; i++) wakeup.notify('run')
-  assert.equal(heard, 0, 'not from inside the caller')
+  assert.equal(count, 0, 'not from inside the caller')
   await turn()
-  assert.equal(heard, 1)
+  assert.equal(count, 1)
   wakeup.notify('run')
   await turn()
-  assert.equal(heard, 2)
+  assert.equal(count, 2)
 })
 
-test('bells do not mix, and a ring from inside a listener is not lost', async () => {
+test('topics are separate, and a notification from inside a subscriber is not lost', async () => {
   const wakeup = localWakeup()
-  const heard: string[] = []
+  const notified: string[] = []
   wakeup.subscribe('launch', () => {
-    heard.push('launch')
-    if (heard.length < 3) wakeup.notify('launch')
+    notified.push('launch')
+    if (notified.length < 3) wakeup.notify('launch')
   })
-  wakeup.subscribe('cancel', () => heard.push('cancel'))
+  wakeup.subscribe('cancel', () => notified.push('cancel'))
   wakeup.notify('launch')
   for (let i = 0; i < 5; i++) await turn()
-  assert.deepEqual(heard, ['launch', 'launch', 'launch'])
+  assert.deepEqual(notified, ['launch', 'launch', 'launch'])
 })
 
-test('a listener that stopped hears nothing, its twin still does', async () => {
+test('after unsubscribing, a second subscription of the same function stays', async () => {
   const wakeup = localWakeup()
-  let heard = 0
-  const listener = () => heard++
-  const stop = wakeup.subscribe('run', listener)
-  wakeup.subscribe('run', listener)
-  stop()
-  stop()
+  let count = 0
+  const subscriber = () => count++
+  const unsubscribe = wakeup.subscribe('run', subscriber)
+  wakeup.subscribe('run', subscriber)
+  unsubscribe()
+  unsubscribe()
   wakeup.notify('run')
   await turn()
-  assert.equal(heard, 1)
+  assert.equal(count, 1)
 })

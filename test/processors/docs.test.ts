@@ -6,7 +6,7 @@ import {test} from 'node:test'
 import {createProcessors} from '../../src/processors/registry.ts'
 import {realClock} from './support.ts'
 
-const PAGE = readFileSync(new URL('../../docs/processors.md', import.meta.url), 'utf8')
+const PAGE = readFileSync(new URL('../../docs/reference/processors.md', import.meta.url), 'utf8')
 
 const processors = createProcessors({
   dataDir: '/nowhere',
@@ -21,7 +21,7 @@ const processors = createProcessors({
 test('each processor has a section with exactly its parameters', () => {
   for (const name of processors.names()) {
     const section = PAGE.split(/^## /m).find((text) => text.startsWith(`${name}\n`))
-    assert.ok(section !== undefined, `docs/processors.md has no section ${name}`)
+    assert.ok(section !== undefined, `docs/reference/processors.md has no section ${name}`)
     const rows = [...section.matchAll(/^\| `(\w+)` +\|/gm)]
     assert.deepEqual(
       rows.map((row) => row[1]!).toSorted(),

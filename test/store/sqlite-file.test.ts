@@ -42,7 +42,7 @@ describe('ownership', () => {
     const dataDir = folder(context)
     const {store} = await open(dataDir)
     const problem = await refusal(dataDir)
-    assert.match(problem, /is held by another Belfry server/)
+    assert.match(problem, /is held by another Belfry process/)
     assert(problem.includes(dataDir))
     await store.probe()
     await store.close()

@@ -1,6 +1,6 @@
 /**
- * A certificate for `localhost` and 127.0.0.1 with its key, and a key it does not fit. For tests only: the
- * keys are public.
+ * A certificate for `localhost` and 127.0.0.1, its key, and a key of another. For tests only: keys are
+ * public.
  */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUc9lTO6tgvk6R7OVcyaP1Wi3cdwgwCgYIKoZIzj0EAwIw

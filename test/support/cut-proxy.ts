@@ -1,20 +1,20 @@
 /**
- * A stretch of network between a client and a server, which a test can cut at the worst moment: just before
- * a commit reaches the server, just before its answer reaches the client, or silently in both directions.
+ * A proxy between a client and a server that a test cuts at the worst moment: just before a commit reaches
+ * the server, just before its reply reaches the client, or in both directions without an error.
  */
 import {once} from 'node:events'
 import {createServer, connect, type AddressInfo, type Server, type Socket} from 'node:net'
 
-/** `request`: the commit never arrives. `answer`: it is carried out, and the answer never arrives. */
+/** `request`: the commit never arrives. `answer`: it is carried out, but the reply never arrives. */
 export type LostPart = 'request' | 'answer'
 
 export class CutProxy {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #toLose: LostPart[] = []
-  /** Nothing passes any more, and nobody is told. */
+  /** Drops all data in both directions without closing a connection. */
   isSilent = false
-  /** What the server says does not come through; what it is told does. */
+  /** Drops data from the server; data to the server passes. */
   losesAnswers = false
 
   private constructor(targetPort: number) {
@@ -23,7 +23,7 @@ export class CutProxy {
       for (const socket of [client, server]) {
         this.#sockets.add(socket)
         socket.on('close', () => this.#sockets.delete(socket))
-        // Broken connections are what this is for.
+        // Broken connections are the purpose of this proxy.
         socket.on('error', () => socket.destroy())
       }
       client.on('close', () => server.destroy())
@@ -43,12 +43,12 @@ export class CutProxy {
     return (this.#server.address() as AddressInfo).port
   }
 
-  /** Of the next commits, one after the other, loses a part. */
+  /** Parts to lose, one for each of the next commits. */
   loseOfCommits(...parts: readonly LostPart[]): void {
     this.#toLose.push(...parts)
   }
 
-  /** How many commits are still to be hit. */
+  /** Number of commits still to be hit. */
   get commitsToLose(): number {
     return this.#toLose.length
   }

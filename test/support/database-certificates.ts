@@ -1,6 +1,6 @@
 /**
- * An authority; a certificate of its for a database server called `localhost` (and by no address), and one
- * for a client that is the role `certified`. For tests only: the keys are public.
+ * A certificate authority, a certificate it issued for a database server `localhost` (no IP address), and one
+ * for a client with role `certified`. For tests only: the keys are public.
  */
 export const AUTHORITY = `-----BEGIN CERTIFICATE-----
 MIIBljCCAT2gAwIBAgIUEFnPybpVgHtjASUeZJCS8HCxcoYwCgYIKoZIzj0EAwIw

@@ -1,16 +1,16 @@
 /**
- * Jobs, launches, executions and nodes with a method per state. Every method answers a new builder,
- * so a fixture can be shared and varied; `spec`, `record` and `candidate` give the plain data.
+ * Jobs, launches, executions and nodes with a method per state. Every method returns a new builder,
+ * so a fixture can be shared and varied; `spec`, `record` and `candidate` return the plain data.
  */
 import type {ExecutionRecord, FinalStatus} from '../../src/core/execution.ts'
 import type {CatchUp, JobCounters, JobRecord, JobSpec, StringMap} from '../../src/core/job.ts'
 import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../src/core/launch-record.ts'
 import type {Candidate, MemberRecord, MemberStatus} from '../../src/core/node.ts'
 
-/** 2026-03-01T12:00:00Z, a Sunday: where fixtures live unless told otherwise. */
+/** 2026-03-01T12:00:00Z, a Sunday: the default time of fixtures. */
 export const NOON = Date.parse('2026-03-01T12:00:00Z')
 
-/** Whatever the interface leaves unset, and no more. */
+/** The defaults of the API. */
 export const PLAIN_SPEC: JobSpec = {
   name: 'job',
   displayname: '',
@@ -183,7 +183,7 @@ export class ExecutionFixture {
     return this.with({status: 'running', startedAt: NOON, revision: 1})
   }
 
-  /** Somebody asked for its end while it runs. */
+  /** Running, with a cancel request. */
   cancelling(): ExecutionFixture {
     return this.running().with({cancelRequestedAt: NOON})
   }
@@ -248,7 +248,7 @@ export class LaunchFixture {
     return new LaunchFixture({...this.record, ...changes})
   }
 
-  /** Stored and not decided yet. */
+  /** Stored, not decided yet. */
   waiting(cause: LaunchCause, reason = ''): LaunchFixture {
     return this.with({cause, decision: 'pending', reason, decidedAt: null, term: null})
   }
@@ -261,7 +261,7 @@ export class LaunchFixture {
     return this.with({decision, reason, open: decision === 'pending' || decision === 'launched'})
   }
 
-  /** Somebody cancelled one of its executions. */
+  /** One of its executions was cancelled. */
   cancelled(): LaunchFixture {
     return this.with({retriesEnded: true})
   }
@@ -325,7 +325,7 @@ export class NodeFixture {
     return this.with({status})
   }
 
-  /** Its process was started again. */
+  /** Its process restarted: a new incarnation. */
   returned(incarnation: string): NodeFixture {
     return this.with({incarnation})
   }

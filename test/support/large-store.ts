@@ -1,4 +1,4 @@
-/** A store on SQLite with a long history, written straight into its file: what takes days to run. */
+/** A SQLite store with a long history, written directly into the file instead of running for days. */
 import assert from 'node:assert/strict'
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {Connection} from '../../src/store/sqlite/connection.ts'
@@ -10,10 +10,7 @@ import {aSpec} from '../store/exercise-store/scene.ts'
 const JOBS = 100
 const FIRST_AT = Date.UTC(2026, 0, 1)
 
-/**
- * Makes a stopped store in `dataDir`: a hundred jobs, and so many launches, a multiple of that, with one
- * execution and output each.
- */
+/** Fills a stopped store in `dataDir` with a hundred jobs and `executions` launches, each with output. */
 export async function aLargeStore(
   dataDir: string,
   executions: number,

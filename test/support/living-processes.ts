@@ -1,7 +1,6 @@
 /**
- * What the operating system says about processes: whose jobs started them, who their parent is, how much
- * memory they took. Read from /proc, hence Linux only; elsewhere there is nothing to be seen. Beside
- * `server-process.ts`, which knows how to start and end a server and asks here what it left running.
+ * Processes as the operating system reports them: the job that started them, parent, memory. Read from /proc,
+ * hence Linux only; elsewhere the lists are empty. `server-process.ts` uses it to clean up after a server.
  */
 import {readdirSync, readFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -13,10 +12,7 @@ export interface MarkedProcess {
   readonly job: string
 }
 
-/**
- * Living processes that jobs of the node on that data directory have started, wherever they went. Linux
- * only.
- */
+/** Processes started by jobs of the node on a data directory, in any session or group. Linux only. */
 export function markedProcesses(data: string): readonly MarkedProcess[] {
   const nodeId = readNodeId(data)
   if (nodeId === null || process.platform !== 'linux') return []
@@ -25,7 +21,7 @@ export function markedProcesses(data: string): readonly MarkedProcess[] {
     if (!Number.isInteger(pid)) return []
     const environment = readProc(pid, 'environ').split('\0')
     if (!environment.includes(`BELFRY_NODE_ID=${nodeId}`)) return []
-    // A zombie is dead: it waits for its parent.
+    // A zombie has exited and waits for its parent.
     if (/\) [ZX] /.test(readProc(pid, 'stat'))) return []
     const variable = (name: string) =>
       environment.find((text) => text.startsWith(`${name}=`))?.slice(name.length + 1) ?? ''
@@ -49,12 +45,12 @@ function readNodeId(data: string): string | null {
   }
 }
 
-/** Ends them. */
+/** Kills them. */
 export function endMarked(data: string): void {
   for (const {pid} of markedProcesses(data)) endProcess(pid)
 }
 
-/** At once; one that has ended already is no error. */
+/** Sends SIGKILL; a process that has exited already is no error. */
 export function endProcess(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL')
@@ -63,13 +59,13 @@ export function endProcess(pid: number): void {
   }
 }
 
-/** The most memory a process has had resident, in bytes; Linux only. */
+/** Peak resident memory of a process, bytes; Linux only. */
 export function peakResidentBytes(pid: number): number {
   const match = /VmHWM:\s+(\d+) kB/.exec(readProc(pid, 'status'))
   return Number(match?.[1] ?? 0) * 1024
 }
 
-/** Pids of the processes a process has started itself; Linux only. */
+/** Pids of the direct children of a process; Linux only. */
 export function childrenOf(parent: number): readonly number[] {
   return readdirSync('/proc')
     .map(Number)
@@ -77,7 +73,7 @@ export function childrenOf(parent: number): readonly number[] {
 }
 
 function parentOf(pid: number): number {
-  // The name, in brackets, may hold anything.
+  // The name, in brackets, may contain any character.
   return Number(/^.*\) \S (\d+) /s.exec(readProc(pid, 'stat'))?.[1])
 }
 

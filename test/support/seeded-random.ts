@@ -1,4 +1,4 @@
-/** Dice and ids that are the same for the same seed. Ids are guessable, so this never leaves the tests. */
+/** Random numbers and ids that repeat for the same seed. Ids are guessable: for tests only. */
 import type {Random} from '../../src/ports/runtime.ts'
 
 export class SeededRandom implements Random {
@@ -11,7 +11,7 @@ export class SeededRandom implements Random {
     this.#state = seed | 0
   }
 
-  /** Mulberry32: small, and good enough to shuffle a test. */
+  /** Mulberry32: small, and good enough for tests. */
   fraction(): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state)

@@ -1,8 +1,7 @@
 /**
- * A real server as a process of its own, as a person starts it: flags in, one ready line out, an API to
- * ask, signals to send. Stands apart from the tests because every one of them must give back what it
- * started: the process, whatever it left running when it was killed, and its data directory. Knows
- * nothing of Belfry's inside.
+ * A real server as a separate process, used as a user does: flags, the ready line, the API, signals. Every
+ * test must clean up the process, the commands it left running, and its data directory; that is done here.
+ * Uses nothing of Belfry's internals.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {mkdtempSync, rmSync} from 'node:fs'
@@ -13,7 +12,7 @@ import {childrenOf, endMarked, endProcess} from './living-processes.ts'
 import {SOON_MS, until, within} from './waiting.ts'
 
 const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
-/** What one start has compiled the next ones find again, which halves the time until a server is ready. */
+/** Shared compile cache of Node: halves the time until a server is ready. */
 const COMPILED = join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'compiled')
 const READY_WITHIN_MS = 30_000
 const EXIT_WITHIN_MS = 30_000
@@ -23,46 +22,46 @@ export interface Exit {
   readonly signal: NodeJS.Signals | null
 }
 
-/** What a client gets back; `json` is `undefined` when the body is none. */
+/** Reply of the API; `json` is `undefined` if the body is not JSON. */
 export interface Answer {
   readonly status: number
   readonly headers: Headers
   readonly text: string
-  // eslint-disable-next-line -- the tests read what came over the wire, whatever its shape
+  // eslint-disable-next-line -- tests read JSON of any shape
   readonly json: any
 }
 
 export interface ServerOptions {
-  /** Kept when the server ends, so that a next one can be started on it. Default: a new one. */
+  /** Data directory, kept when the server ends so that the next one can use it. Default: a new one. */
   readonly data?: string
-  /** After `server --http 127.0.0.1:0 --data …`. */
+  /** Flags after `server --http 127.0.0.1:0 --data …`. */
   readonly flags?: readonly string[]
-  /** Added to this process's environment without its `BELFRY_…`. */
+  /** Environment, added to this process's own without its `BELFRY_…` variables. */
   readonly env?: Readonly<Record<string, string>>
 }
 
 export interface Program {
-  /** The process is gone and so is everything that shared its standard streams. */
+  /** Resolves when the process and everything that shared its standard streams have exited. */
   readonly exit: Promise<Exit>
-  /** The process itself is gone; its helper may still be about. */
+  /** Resolves when the process has exited; its helper may still run. */
   readonly gone: Promise<Exit>
   readonly pid: number
   isGone(): boolean
   stdout(): string
   stderr(): string
   signal(signal: NodeJS.Signals): void
-  /** Nobody reads its standard output any more. */
+  /** Closes the reading end of its standard output. */
   closeStdout(): void
 }
 
-/** Whose end takes what was started with it: a test, or a suite. */
+/** Scope of a resource: a test or a suite, whose end cleans up what it started. */
 export interface Owner {
   after(cleanup: () => unknown): void
 }
 
 const cleanups = new WeakMap<Owner, (() => unknown)[]>()
 
-/** What came last goes first: a server ends before its directory does. */
+/** Registers a cleanup. The newest runs first: a server ends before its directory is removed. */
 export function atEnd(owner: Owner, cleanup: () => unknown): void {
   const known = cleanups.get(owner)
   if (known !== undefined) return void known.push(cleanup)
@@ -73,7 +72,7 @@ export function atEnd(owner: Owner, cleanup: () => unknown): void {
   })
 }
 
-/** Runs Belfry with these arguments; killed with the test at the latest. */
+/** Runs Belfry with these arguments; killed at the end of the test at the latest. */
 export function runProgram(
   t: Owner,
   argv: readonly string[],
@@ -126,7 +125,7 @@ function endNow(child: ChildProcess): void {
   if (child.exitCode === null && child.signalCode === null) child.kill('SIGKILL')
 }
 
-/** A directory that goes with the test. */
+/** A directory that is removed at the end of the test. */
 export function temporaryDirectory(t: Owner): string {
   const directory = mkdtempSync(join(tmpdir(), 'belfry-server-'))
   atEnd(t, () => rmSync(directory, {recursive: true, force: true, maxRetries: 5}))
@@ -149,8 +148,8 @@ export class ServerProcess {
   }
 
   /**
-   * `path` begins with `/`; below `/v1` unless it begins with `//`. A body that is no text is sent as
-   * JSON.
+   * Calls the API. `path` starts with `/` and is below `/v1`, unless it starts with `//`. A body that is
+   * not a string is sent as JSON.
    */
   async ask(
     method: string,
@@ -181,14 +180,14 @@ export class ServerProcess {
     return this.ask('POST', path, body)
   }
 
-  /** Stores a shell job; throws what the server says when it does not take it. */
+  /** Submits a job; throws with the server's reply if it is refused. */
   async store(job: {readonly name: string} & Readonly<Record<string, unknown>>): Promise<Answer> {
     const answer = await this.post('/jobs', job)
     if (answer.status !== 201) throw new Error(`${job.name}: ${answer.status} ${answer.text}`)
     return answer
   }
 
-  /** Asks for a run; answers the launch number. */
+  /** Runs a job now; returns the launch number. */
   async run(name: string, query = ''): Promise<number> {
     const answer = await this.post(`/jobs/${name}/run${query}`)
     if (answer.status !== 202) throw new Error(`${name}: ${answer.status} ${answer.text}`)
@@ -211,7 +210,7 @@ export class ServerProcess {
     }
   }
 
-  /** The newest execution of a job once `accepts` says yes. */
+  /** Newest execution of a job, once `accepts` returns true. */
   execution(
     name: string,
     accepts: (execution: Answer['json']) => boolean = isOver,
@@ -224,13 +223,13 @@ export class ServerProcess {
     )
   }
 
-  /** Ends it as a crash does; resolves when it is gone. */
+  /** Kills the server with SIGKILL; resolves when it has exited. */
   async crash(): Promise<void> {
     this.program.signal('SIGKILL')
     await this.program.gone
   }
 
-  /** Asks it to end and waits. */
+  /** Graceful shutdown with SIGTERM; resolves with the exit code. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<Exit> {
     this.program.signal(signal)
     return within(this.program.exit, 'the server ends', EXIT_WITHIN_MS)
@@ -241,7 +240,7 @@ export function isOver(execution: Answer['json']): boolean {
   return execution.status !== 'pending' && execution.status !== 'running'
 }
 
-/** Resolves when it is ready. What it leaves running is ended with the test. */
+/** Starts a server; resolves when it is ready. The end of the test ends what it leaves running. */
 export async function aServer(t: Owner, options: ServerOptions = {}): Promise<ServerProcess> {
   const data = options.data ?? join(temporaryDirectory(t), 'data')
   const argv = ['server', '--http', '127.0.0.1:0', '--data', data, ...(options.flags ?? [])]
@@ -261,7 +260,7 @@ export async function aServer(t: Owner, options: ServerOptions = {}): Promise<Se
     },
     READY_WITHIN_MS,
   ).catch((error: unknown) => {
-    // A next one may be started on its directory.
+    // The next server may use its directory.
     program.signal('SIGKILL')
     throw new Error(`${String(error)}: ${program.stderr()}`, {cause: error})
   })
@@ -270,9 +269,9 @@ export async function aServer(t: Owner, options: ServerOptions = {}): Promise<Se
   return new ServerProcess(url, data, program)
 }
 
-/** The server as a crash ends it, then its helper, then what that had started. */
+/** Kills the server, then its helper, then the commands that the helper started. */
 async function endWhole(program: Program, data: string): Promise<void> {
-  // A pid that is gone may be another's by now.
+  // A pid may have been reused.
   const helpers = program.isGone() ? [] : childrenOf(program.pid)
   program.signal('SIGKILL')
   await program.gone
@@ -280,7 +279,7 @@ async function endWhole(program: Program, data: string): Promise<void> {
   endMarked(data)
 }
 
-/** One server for all tests of a suite. Called where the suite is described; the answer inside its tests. */
+/** One server for all tests of a suite. Call it in the suite; call the returned function in its tests. */
 export function sharedServer(options: ServerOptions = {}): () => ServerProcess {
   let server: ServerProcess | null = null
   let end: () => unknown = () => undefined
@@ -294,12 +293,12 @@ export function sharedServer(options: ServerOptions = {}): () => ServerProcess {
   })
   after(() => end())
   return () => {
-    if (server === null) throw new Error('the server of the suite is not there yet')
+    if (server === null) throw new Error('the server of the suite has not started yet')
     return server
   }
 }
 
-/** A start that must be refused. */
+/** Starts a server that must be refused; returns its exit code and messages. */
 export async function refusedStart(
   t: Owner,
   argv: readonly string[],

@@ -1,14 +1,14 @@
 /**
- * Waiting for what another process does, bounded: looks again until it is there, and says what was not
- * there in time. For real processes only; whoever has a clock to turn needs none of it.
+ * Bounded waits for other processes: poll until a condition holds, and name it on timeout. For real processes
+ * only; tests with a virtual clock advance it instead.
  */
 import {setTimeout as pause} from 'node:timers/promises'
 
 const LOOK_EVERY_MS = 25
-/** Nothing a test asks for takes longer, however busy the machine. */
+/** Default limit: generous, for a busy machine. */
 export const SOON_MS = 20_000
 
-/** Asks again and again until there is an answer other than `undefined` or `false`. */
+/** Polls `probe` until it returns something other than `undefined` or `false`. */
 export async function until<Value>(
   what: string,
   probe: () => Value | undefined | false | Promise<Value | undefined | false>,

@@ -1,4 +1,7 @@
-/** Banned calls: clocks, timers, random numbers and the process belong to a few files. Each message names the replacement. */
+/**
+ * Banned calls: clocks, timers, random numbers and the process belong to a few files. Each message names
+ * the replacement.
+ */
 import {dotted, finding, isNode, walk, type Finding, type Node, type Source} from './source.ts'
 
 const CLOCK = 'take a Clock (src/ports/runtime.ts) as an argument'

@@ -1,4 +1,4 @@
-/** Lags from the ledger on PostgreSQL, every one of them, by the database's clock. */
+/** Lags of all launches, read from the ledger on PostgreSQL, by the database's clock. */
 import type {Cluster} from './cluster.ts'
 
 export interface Lags {
@@ -9,8 +9,8 @@ export interface Lags {
 }
 
 /**
- * Of launches by schedule of the jobs whose names begin so, planned at `from` or later and before `to`.
- * Throws when a planned time did not become a launch.
+ * Lags of scheduled launches of the jobs whose names start with `prefix`, planned at `from` <= time < `to`.
+ * Throws if a planned time was not launched.
  */
 export async function clusterLags(
   cluster: Cluster,

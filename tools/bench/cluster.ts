@@ -1,7 +1,6 @@
 /**
- * A PostgreSQL of the run's own, as durable as one that is meant to keep what it acknowledged, and real
- * servers that share a database on it. Spoken to through their API; the ledger is read from the database,
- * since only that has every instant of it.
+ * A durable PostgreSQL for the run, and real servers that share a database on it. Servers are used through
+ * their API; the ledger is read from the database, which has every instant.
  */
 import {Client} from 'pg'
 import {TestPostgres} from '../../test/support/postgres.ts'
@@ -16,10 +15,10 @@ const DURABLE = {
   shared_buffers: '128MB',
   max_wal_size: '1GB',
 }
-/** Where a server keeps what is its own. */
+/** Data directory of a server. */
 const SCHEMA = 'belfry'
 
-/** Starts one that ends with the section at the latest. */
+/** Starts PostgreSQL; it ends with the section at the latest. */
 export async function startPostgres(scratch: Scratch): Promise<TestPostgres> {
   const postgres = await TestPostgres.start(DURABLE)
   scratch.after(() => postgres.close())
@@ -30,12 +29,12 @@ export interface ClusterChoice {
   readonly servers: number
   /** Of each server. */
   readonly slots: number
-  /** Connection string of a database that was filled before; absent = an empty one. */
+  /** Connection string of a database with data; absent = an empty one. */
   readonly store?: string
   readonly flags?: readonly string[]
 }
 
-/** What a server of a cluster is started with, again too. */
+/** Start options of a server, also for a restart. */
 interface Start {
   readonly scratch: Scratch
   readonly store: string
@@ -76,7 +75,7 @@ export class Cluster {
     const servers: ServerProcess[] = []
     for (const index of folders.keys()) servers.push(await startServer(start, index))
     const client = new Client({connectionString: store})
-    // What is asked of a connection that is gone says so itself.
+    // Statements on a lost connection report the error themselves.
     client.on('error', () => undefined)
     await client.connect()
     await client.query(`SET search_path TO ${SCHEMA}`)
@@ -84,7 +83,7 @@ export class Cluster {
     return new Cluster(start, servers, client, Number.parseInt(rows[0]!.pid, 10))
   }
 
-  /** Starts a server again that has ended, on what it left. Resolves when it is ready. */
+  /** Restarts a server on its data directory. Resolves when it is ready. */
   async restart(index: number): Promise<void> {
     this.#servers[index] = await startServer(this.#start, index)
   }
@@ -97,7 +96,7 @@ export class Cluster {
     return (await this.#client.query<Row>(sql, [...values])).rows
   }
 
-  /** The term in force and the place of its leader in `servers`; `null` while nobody leads. */
+  /** Current term and the index of its leader in `servers`; `null` without a leader. */
   async leader(): Promise<{readonly term: number; readonly index: number} | null> {
     const [row] = await this.rows<{term: number; name: string}>(
       `SELECT term::int, name FROM leader JOIN members ON id = node_id AND incarnation = holder`,
@@ -106,14 +105,14 @@ export class Cluster {
     return {term: row.term, index: this.servers.findIndex((_, index) => nameOf(index) === row.name)}
   }
 
-  /** Of all servers and of PostgreSQL, with everything they started; `null` where that cannot be known. */
+  /** Processor time of all servers and PostgreSQL with their children, ms; `null` without /proc. */
   processorTimeMs(): number | null {
     const pids = [...this.servers.map(({pid}) => pid), this.postgresPid]
     const times = pids.map((pid) => processorTimeMs(pid))
     return times.reduce((sum, each) => (sum === null || each === null ? null : sum + each), 0)
   }
 
-  /** Ends the servers, in good order or as a crash does; their database stays. */
+  /** Ends the servers, gracefully or by SIGKILL; their database stays. */
   async end(how: 'stop' | 'kill' = 'stop'): Promise<void> {
     await this.#client.end()
     await Promise.all(this.servers.map((server) => server[how]()))
@@ -121,7 +120,7 @@ export class Cluster {
   }
 }
 
-/** The name of the server at that place. */
+/** Name of the server at an index. */
 function nameOf(index: number): string {
   return `server-${index + 1}`
 }

@@ -1,9 +1,9 @@
-/** Jobs that run `true` at chosen instants, and waiting for those. */
+/** Jobs that run `true` at chosen instants, and waits for these instants. */
 import type {JobBody} from './server-process.ts'
 
 export const SECOND_MS = 1000
 
-/** So many jobs, each every second from `startAt` on, at that instant or spread over the second. */
+/** Jobs that fire every second from `startAt` on, at that instant or spread over the second. */
 export function steady(count: number, startAt: number, spread: boolean): JobBody[] {
   return Array.from({length: count}, (_, index) => {
     const starts_at = new Date(startAt + phaseMs(spread ? index : 0, count)).toISOString()
@@ -11,12 +11,12 @@ export function steady(count: number, startAt: number, spread: boolean): JobBody
   })
 }
 
-/** How far into the second the job at this place of so many is due. */
+/** Offset of a job within the second, ms, if the jobs are spread evenly. */
 export function phaseMs(index: number, count: number): number {
   return Math.floor((index * SECOND_MS) / count)
 }
 
-/** So many jobs, all of them planned for one instant. */
+/** Jobs that are all planned for one instant. */
 export function atOnce(count: number, dueAt: number): JobBody[] {
   const schedule = `@at ${new Date(dueAt).toISOString()}`
   return Array.from({length: count}, (_, index) => ({...plain(`burst-${index}`), schedule}))
@@ -26,7 +26,7 @@ function plain(name: string): JobBody {
   return {name, executor: 'shell', executor_config: {command: 'true'}}
 }
 
-/** The first whole second that is at least so far ahead, ms since the epoch. */
+/** First whole second that is at least this far ahead, ms since the epoch. */
 export function nextSecond(aheadMs: number): number {
   return Math.ceil((Date.now() + aheadMs) / SECOND_MS) * SECOND_MS
 }

@@ -1,6 +1,6 @@
 /**
- * What a benchmark has to say: figures, each with every sample it was made from, so that nobody has to
- * trust a single number from a noisy machine. Knows nothing of how they are measured or printed.
+ * Benchmark figures, each with all its samples, because a single number from a noisy machine proves little.
+ * Independent of how figures are measured and printed.
  */
 
 export type Target = {readonly atLeast: number} | {readonly atMost: number}
@@ -10,7 +10,7 @@ export interface Figure {
   readonly name: string
   /** `/s`, `ms`, `MiB`, `×` (a ratio within this run) or `''` (a count). */
   readonly unit: string
-  /** One for each round, in the order they were taken; of a latency the named quantile of that round. */
+  /** One sample for each round, in order; for a latency, the named quantile of that round. */
   readonly samples: readonly number[]
   readonly target: Target | null
 }
@@ -21,7 +21,7 @@ export interface Summary {
   readonly high: number
 }
 
-/** Takes figures as they come; what has the same section and name is one figure with several samples. */
+/** Collects samples: the same section and name form one figure. */
 export class Figures {
   readonly #byName = new Map<string, {figure: Omit<Figure, 'samples'>; samples: number[]}>()
   readonly #section: string
@@ -51,8 +51,7 @@ export function summarise(samples: readonly number[]): Summary {
 }
 
 /**
- * The value below which the part `q` of the samples lies; between two samples the line through them.
- * `NaN` of none.
+ * Quantile `q` of the samples, with linear interpolation; `NaN` without samples.
  */
 export function quantile(samples: readonly number[], q: number): number {
   const sorted = samples.toSorted((a, b) => a - b)
@@ -62,7 +61,7 @@ export function quantile(samples: readonly number[], q: number): number {
   return below + (above - below) * (position - Math.floor(position))
 }
 
-/** Whether the median is where it should be; `null` when nobody said where that is. */
+/** True if the median meets the target; `null` without a target. */
 export function meets({samples, target}: Pick<Figure, 'samples' | 'target'>): boolean | null {
   if (target === null) return null
   const {median} = summarise(samples)

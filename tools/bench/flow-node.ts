@@ -1,7 +1,6 @@
 /**
- * The flow of one server without its HTTP side: the real services, wired by the server's own
- * `server-flow.ts` over the real store on disk, with an executor of the benchmark's choice and a clock
- * that can be set forward, so that work planned for later is due now.
+ * A server without HTTP: the real services, wired by the server's own `app/node.ts` over a real store on
+ * disk, with a chosen executor and a clock that can be advanced, so that work planned for later is due now.
  */
 import {availableParallelism} from 'node:os'
 import {Membership} from '../../src/node/membership.ts'
@@ -29,11 +28,11 @@ import {systemRandom} from '../../src/platform/random.ts'
 import {PLAIN_SPEC} from '../../test/support/fixtures.ts'
 
 const NODE = {id: 'id-of-bench', incarnation: 'first-life'} as const
-/** No run of the benchmark lasts so long, however far its clock is set. */
+/** Longer than any run, even with the clock advanced. */
 const LEASE_MS = 50 * 365 * 86_400_000
 const FRESH_MS = 10_000
 
-/** The machine's clock, set forward at will. Lengths and timers are not touched by that. */
+/** The system clock with an offset. Durations and timers ignore the offset. */
 export class SetClock implements Clock {
   readonly #clock = systemClock()
   #aheadMs = 0
@@ -54,13 +53,13 @@ export class SetClock implements Clock {
     this.#aheadMs += Math.max(0, instant - this.now())
   }
 
-  /** The time of another clock, set forward as far as this one. */
+  /** Another clock's time plus this clock's offset. */
   ahead(instant: number): number {
     return instant + this.#aheadMs
   }
 }
 
-/** Ends well at once and starts nothing. */
+/** Executor that succeeds at once and starts no process. */
 const NOTHING: Executor = {
   name: 'shell',
   parameters: [],
@@ -114,7 +113,7 @@ export class FlowNode {
     this.wakeup = wakeup
   }
 
-  /** The store of a node that does nothing yet. */
+  /** Opens a node that does nothing yet. */
   static async open({dataDir, slots, store: url}: FlowChoice): Promise<FlowNode> {
     const config = configOf(dataDir, slots)
     const clock = new SetClock()
@@ -134,7 +133,7 @@ export class FlowNode {
     return new FlowNode({config, clock, events, store, wakeup})
   }
 
-  /** Joins, and starts everything a server runs beside its API. */
+  /** Joins, and starts everything a server runs except its API. */
   async start(executors: ExecutorRegistry): Promise<void> {
     const parts = this.#parts()
     const term = await this.lead()
@@ -163,14 +162,14 @@ export class FlowNode {
     this.#running.push(...services)
   }
 
-  /** Only what decides launches; there is a node to launch on, but it runs nothing. */
+  /** Starts only the launcher; a node to launch on exists, but runs nothing. */
   async startLaunching(): Promise<void> {
     const [launching] = leaderServices(this.#parts(), 'UTC', await this.lead(), over)
     launching!.start()
     this.#running.push(launching!)
   }
 
-  /** Joins as the one node and takes the lease; answers the term. */
+  /** Joins as the only node and takes the lease; returns the term. */
   async lead(): Promise<number> {
     await this.store.join({member: this.#member()}, FRESH_MS)
     const lease = await this.store.acquireLease({
@@ -250,7 +249,7 @@ export function submitting(spec: JobSpec): SubmitRequest {
   return {spec, ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
 }
 
-/** New jobs in one transaction; one of very many would exceed what a statement may take. */
+/** Jobs in one transaction: a statement limits the number of its parameters. */
 const STORED_AT_ONCE = 5_000
 const NEVER_RUN = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
 

@@ -1,7 +1,4 @@
-/**
- * Start lags from the ledger of a stopped server: read straight from its database, since it is whole
- * and still.
- */
+/** Start lags from the ledger of a stopped server, read directly from its database. */
 import {DatabaseSync} from 'node:sqlite'
 import {storeFiles} from '../../src/store/sqlite/files.ts'
 
@@ -11,9 +8,8 @@ interface LagRow {
 }
 
 /**
- * From the planned time to the decision, in ms, for every launch by schedule of the jobs whose names
- * begin so. Planned times before `from` do not count. Throws when a planned time did not become a
- * launch.
+ * Delay from planned time to decision, ms, of every scheduled launch of the jobs whose names start with
+ * `prefix`, planned at `from` or later. Throws if a planned time was not launched.
  */
 export function startLags(dataDir: string, prefix: string, from = 0): number[] {
   const {database: file} = storeFiles(dataDir)
@@ -22,7 +18,7 @@ export function startLags(dataDir: string, prefix: string, from = 0): number[] {
     const range = [prefix, `${prefix}~`, from] as const
     const select = `FROM launches WHERE cause = 'schedule' AND job_name >= ? AND job_name < ?
       AND scheduled_at >= ?`
-    // What a statement answers has no type; these are the columns selected.
+    // Rows have no static type; these are the selected columns.
     const others = database
       .prepare(`SELECT count(*) AS count ${select} AND decision <> 'launched'`)
       .get(...range) as unknown as LagRow

@@ -1,14 +1,12 @@
 /**
- * Questions and answers between the benchmark and its helper processes: what is measured in a process
- * of its own is started here and asked over the channel that Node gives it. A child ends when the
- * benchmark does, however that ends.
+ * Requests and replies between the benchmark and its child processes, over Node's IPC channel. A child ends
+ * when the benchmark ends, even if that is killed.
  */
 import {fork, type ChildProcess} from 'node:child_process'
 import type {Scratch} from './scratch.ts'
 
 /**
- * Longer than any single question takes on a slow machine; a child that hangs fails its section, not
- * the run.
+ * Longer than any request on a slow machine; a child that hangs fails its section, not the run.
  */
 const ANSWER_LIMIT_MS = 180_000
 
@@ -28,7 +26,7 @@ type Handlers = Readonly<Record<string, (input: never) => unknown>>
 type InputOf<Handler> = Handler extends (input: infer Input) => unknown ? Input : never
 type ResultOf<Handler> = Handler extends (input: never) => infer Result ? Awaited<Result> : never
 
-/** A helper process whose questions have the names and shapes of `Answers`. */
+/** A child process that handles the requests named in `Answers`. */
 export class Link<Answers extends Handlers> {
   readonly #child: ChildProcess
   readonly #entry: string
@@ -67,7 +65,7 @@ export class Link<Answers extends Handlers> {
     return this.#child.pid!
   }
 
-  /** Rejects when the child fails, ends, or takes too long. */
+  /** Sends a request. Rejects if the child fails, exits, or exceeds the time limit. */
   async ask<Name extends keyof Answers & string>(
     name: Name,
     input: InputOf<Answers[Name]>,
@@ -97,7 +95,7 @@ export class Link<Answers extends Handlers> {
     })
   }
 
-  /** Resolves when the child has ended. */
+  /** Resolves when the child has exited. */
   async end(): Promise<void> {
     if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
     const ended = new Promise<void>((resolve) => this.#child.once('exit', () => resolve()))
@@ -106,7 +104,7 @@ export class Link<Answers extends Handlers> {
   }
 }
 
-/** The child's side. `closed` runs when the benchmark is done with it, or gone. */
+/** The child's side. `closed` runs when the benchmark closes the link or has ended. */
 export function answerQuestions(
   handlers: Handlers,
   closed: () => Promise<void> = () => Promise.resolve(),
@@ -139,7 +137,7 @@ async function answer(
   }
 }
 
-/** The caller's environment without settings of a Belfry it may also run. */
+/** The caller's environment without `BELFRY_` variables. */
 export function cleanEnvironment(): NodeJS.ProcessEnv {
   const entries = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
   return Object.fromEntries(entries)

@@ -1,7 +1,7 @@
 /**
- * `npm run bench`: measures, prints one table, writes every sample as JSON. Figures are to be compared
- * within a run; docs/benchmark.md says what each means. Loopback only; ends by itself and leaves
- * nothing behind but the JSON.
+ * `npm run bench`: measures, prints one table, writes every sample as JSON. Compare figures within one run
+ * only; docs/explanation/benchmark.md explains them. Uses only the loopback, ends by itself, and leaves
+ * only the JSON.
  */
 import {arch, availableParallelism, loadavg, platform, totalmem} from 'node:os'
 import {join} from 'node:path'

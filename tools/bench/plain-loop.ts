@@ -1,7 +1,7 @@
 /**
- * The plain loop that executions are compared with: `child_process.spawn('true')`, as many at a time, in a
- * process of its own that does nothing else. It runs before and after each thing it is compared with, and
- * beside it a bare HTTP server is asked: how noisy this machine is without us.
+ * The baseline for executions: `child_process.spawn('true')` with the same parallelism, in a separate
+ * process. It runs before and after each measurement. A bare HTTP server measured beside it shows the noise
+ * of the machine.
  */
 import type {handlers as BareHttp} from './children/bare-http.ts'
 import type {handlers as Client} from './children/http-client.ts'
@@ -11,7 +11,7 @@ import type {Bench} from './section.ts'
 
 export const PROBE_EVERY_MS = 20
 
-/** What `children/spawn-loop.js` answers. */
+/** Requests of `children/spawn-loop.js`. */
 type SpawnLoop = {
   run(input: {readonly parallel: number; readonly ms: number; readonly stdio: 'pipe' | 'ignore'}): {
     readonly count: number
@@ -19,17 +19,17 @@ type SpawnLoop = {
   }
 }
 
-/** Something that started processes and awaited their ends. */
+/** A measured rate of started and finished processes. */
 export interface Rate {
   readonly label: string
   readonly perSecond: number
-  /** Of one core, all processes together; `null` where that cannot be known. */
+  /** Processor use of all processes, as a share of one core; `null` without /proc. */
   readonly processorMsEach: number | null
-  /** Of the plain loop's rate; `null` = whatever it is. */
+  /** Target ratio to the plain loop; `null` = none. */
   readonly atLeast: number | null
 }
 
-/** The processes that it takes; the client also asks what is compared. */
+/** Child processes of the baseline; the client also queries the measured server. */
 export class PlainLoop {
   readonly bench: Bench
   readonly loop: Link<SpawnLoop>
@@ -56,7 +56,7 @@ export class PlainLoop {
   }
 }
 
-/** Holds it against the loop before and after it. */
+/** Compares a rate with the loop before and after it. */
 export function addRatios(
   {figures}: Bench,
   rate: Rate,
@@ -73,7 +73,7 @@ export function addRatios(
   figures.add(`${label}, processor time / plain loop`, '×', processorMsEach / loopMs)
 }
 
-/** The plain loop, and what a bare HTTP server answers beside it. */
+/** Measures the plain loop, and a bare HTTP server beside it. */
 export async function measureLoop({bench, loop, client, bareUrl}: PlainLoop): Promise<Rate> {
   const {parallel, spawnLoopMs: ms} = bench.plan
   const used = stopwatch(() => processorTimeMs(loop.pid))
@@ -89,7 +89,7 @@ export async function measureLoop({bench, loop, client, bareUrl}: PlainLoop): Pr
   return {label: 'plain loop', perSecond, processorMsEach, atLeast: null}
 }
 
-/** Answers what processor time was used since, by what `read` tells, for each of so many. */
+/** Starts measuring processor time with `read`; returns a function for the time used for each of `count`. */
 export function stopwatch(read: () => number | null): (count: number) => number | null {
   const before = read()
   return (count) => {

@@ -1,19 +1,16 @@
-/**
- * How much each section does: little in a quick run, more in a full one. Everything that takes time
- * stands here.
- */
+/** Sizes and durations of each section, for quick and full runs. */
 import {availableParallelism} from 'node:os'
 
 export interface Plan {
   readonly mode: 'quick' | 'full'
-  /** Times each comparison is repeated; what is compared takes turns within a round. */
+  /** Rounds of each comparison; the compared things alternate within a round. */
   readonly rounds: number
-  /** After so long a section begins no further round: a busy machine gets fewer samples, not a longer run. */
+  /** A section starts no round after this time: a busy machine gets fewer samples, not a longer run. */
   readonly sectionLimitMs: number
-  /** Commands running at once: the default slots of a server here, and the width of the plain loop. */
+  /** Parallel commands: slots of the server, and parallelism of the plain loop. */
   readonly parallel: number
   readonly spawnLoopMs: number
-  /** Measured stretch of a saturated server. */
+  /** Measured time of a saturated server. */
   readonly windowMs: number
   /** Rounds in which the server that holds memory is measured too. */
   readonly heldRounds: number
@@ -39,7 +36,7 @@ export interface Plan {
   readonly cluster: ClusterPlan
 }
 
-/** What is done with servers on a PostgreSQL, where it is not what is done with one on its own. */
+/** Sizes that differ for servers on PostgreSQL. */
 export interface ClusterPlan {
   /** Numbers of servers that are compared. */
   readonly servers: readonly number[]

@@ -1,17 +1,18 @@
 /**
- * Processor time of a process, its threads and everything it started, from /proc. On a machine that
- * others use at the same time this says more than the clock on the wall: it counts only what the
- * measured processes used themselves.
+ * Processor time of a process, its threads and its descendants, from /proc. On a busy machine this is more
+ * reliable than wall time: it counts only what the measured processes used.
  */
 import {readdirSync, readFileSync} from 'node:fs'
 
 /** The unit of /proc/<pid>/stat on every Linux that Node runs on. */
 const TICK_MS = 10
-/** Where the fields after the program's name begin; the name may hold anything, so it is cut off first. */
+/**
+ * Index of the first field after the program's name, which may contain any character and is cut off first.
+ */
 const AFTER_NAME = 3
 const FIELDS = {utime: 14, stime: 15, cutime: 16, cstime: 17} as const
 
-/** In ms, ended and awaited children included; `null` where there is no /proc. */
+/** Processor time in ms, including children that were waited for; `null` without /proc. */
 export function processorTimeMs(pid: number): number | null {
   try {
     return familyOf(pid).reduce((sum, each) => sum + ownMs(each), 0)
@@ -21,7 +22,7 @@ export function processorTimeMs(pid: number): number | null {
   }
 }
 
-/** The process and those of its descendants that are alive. */
+/** The process and its living descendants. */
 function familyOf(pid: number): number[] {
   const threads = readdirSync(`/proc/${pid}/task`)
   const children = threads.flatMap((thread) =>
@@ -31,8 +32,8 @@ function familyOf(pid: number): number[] {
 }
 
 /**
- * A short-lived command may end while it is looked at; what it used is with its parent then, or in the
- * next look.
+ * A short-lived command may exit during the reading; its parent then accounts for it, or the next reading
+ * does.
  */
 function familyOfAlive(pid: number): number[] {
   try {

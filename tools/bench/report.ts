@@ -14,8 +14,7 @@ export interface RunFacts {
   readonly cores: number
   readonly memoryMiB: number
   /**
-   * Average number of processes that wanted a core in the minute before the run; more than 0 is noise
-   * in every figure.
+   * Load average of the minute before the run; more than 0 is noise in every figure.
    */
   readonly loadBefore: number
   /** Sections that could not be measured, and why. */
@@ -24,7 +23,7 @@ export interface RunFacts {
 
 const HEADINGS = ['figure', 'median', 'low', 'high', 'n', 'target', ''] as const
 
-/** The table: a line for each figure, under the name of its section. */
+/** Table for the terminal: a line for each figure, grouped by section. */
 export function tableOf(figures: readonly Figure[]): string {
   const rows = figures.map(rowOf)
   const widths = HEADINGS.map((heading, column) =>
@@ -48,7 +47,7 @@ export function tableOf(figures: readonly Figure[]): string {
   return lines.join('\n')
 }
 
-/** The same for a page: a table for each section. */
+/** Markdown: a table for each section. */
 export function markdownOf(figures: readonly Figure[]): string {
   const sections = Map.groupBy(figures, ({section}) => section)
   const tables = [...sections].map(([section, ofSection]) => {
@@ -83,7 +82,7 @@ function targetText(target: Target): string {
   return 'atLeast' in target ? `≥ ${shown(target.atLeast)}` : `≤ ${shown(target.atMost)}`
 }
 
-/** Three digits that mean something, and no exponent. */
+/** Three significant digits, without exponent. */
 export function shown(value: number): string {
   if (!Number.isFinite(value)) return '–'
   const size = Math.abs(value)
@@ -91,7 +90,7 @@ export function shown(value: number): string {
   return value.toFixed(size >= 10 ? 1 : 2)
 }
 
-/** Writes everything, every sample included; answers the file's path. */
+/** Writes all figures with their samples; returns the file's path. */
 export function writeJson(directory: string, facts: RunFacts, figures: readonly Figure[]): string {
   mkdirSync(directory, {recursive: true})
   const file = join(directory, `${facts.startedAt.replaceAll(/[:.]/g, '-')}.json`)

@@ -1,12 +1,11 @@
-/** Brings a server to where it always has more to do than it can: the state in which its rate is measured. */
+/** Saturates a server: it always has more work than it can do, so that its maximum rate can be measured. */
 import type {JobBody, ServerProcess} from './server-process.ts'
 
 const SECOND_MS = 1000
-/** Just before the next second's jobs are due: what waits now is more than a second's work. */
+/** Just before the next second's jobs are due: work waiting now exceeds one second's capacity. */
 const LOOK_AT_MS = 900
 /**
- * Of the jobs that are due each second: so much still waiting a moment before the next second means
- * saturation.
+ * Share of the jobs of one second that must still wait just before the next second to count as saturated.
  */
 const SATURATED_SHARE = 0.1
 const GROWTH = 0.25
@@ -14,12 +13,12 @@ const RAMP_SECONDS_MAX = 20
 
 /**
  * Stores `atFirst` jobs that run `true` every second, and more until work is left when the next second
- * begins. Answers how many it took.
+ * starts. Returns the number of jobs.
  */
 export async function saturate(server: ServerProcess, atFirst: number): Promise<number> {
   let jobs = atFirst
   await server.store(everySecond(0, jobs))
-  // The first second of the jobs, which is that of the compiler too, says nothing.
+  // The first second is not representative: code is still being compiled.
   await untilWithinSecond(LOOK_AT_MS)
   await untilWithinSecond(LOOK_AT_MS)
   for (let second = 0; second < RAMP_SECONDS_MAX; second += 1) {
@@ -33,7 +32,7 @@ export async function saturate(server: ServerProcess, atFirst: number): Promise<
   throw new Error(`not saturated by ${jobs} jobs a second`)
 }
 
-/** Waits until so many ms of a second have gone, in this second or the next. */
+/** Waits until `ms` into this second or the next. */
 async function untilWithinSecond(ms: number): Promise<void> {
   const gone = Date.now() % SECOND_MS
   const waitMs = gone < ms ? ms - gone : SECOND_MS - gone + ms

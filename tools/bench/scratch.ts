@@ -1,6 +1,6 @@
 /**
- * Everything a run of the benchmark leaves in the world while it lasts: folders, processes and what else
- * says how it ends. Nothing outlives `clear`, which is also what happens when somebody interrupts the run.
+ * Resources of a benchmark run: folders, processes and other cleanups. `clear` removes all of them, also
+ * when the run is interrupted.
  */
 import type {ChildProcess} from 'node:child_process'
 import {mkdtemp, rm} from 'node:fs/promises'
@@ -12,7 +12,7 @@ export class Scratch {
   readonly #processes = new Set<ChildProcess>()
   readonly #cleanups: (() => unknown)[] = []
 
-  /** An empty folder. */
+  /** Creates an empty folder. */
   async folder(): Promise<string> {
     const folder = await mkdtemp(join(tmpdir(), 'belfry-bench-'))
     this.#folders.add(folder)
@@ -24,19 +24,19 @@ export class Scratch {
     this.#folders.delete(folder)
   }
 
-  /** Has `cleanup` called once, after the processes have ended; what came last goes first. */
+  /** Registers a cleanup that runs once, after the processes have ended, newest first. */
   after(cleanup: () => unknown): void {
     this.#cleanups.push(cleanup)
   }
 
-  /** Sees to it that the process ends with the run, at the latest. */
+  /** Registers a process that must end with the run at the latest. */
   watch<Child extends ChildProcess>(child: Child): Child {
     this.#processes.add(child)
     child.once('exit', () => this.#processes.delete(child))
     return child
   }
 
-  /** Ends what still runs and removes what still lies about. */
+  /** Ends all processes and removes all folders. */
   async clear(): Promise<void> {
     const ends = [...this.#processes].map((child) => {
       const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))

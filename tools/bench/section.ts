@@ -1,4 +1,4 @@
-/** What every section is given and what it fills. */
+/** Input and output of a benchmark section. */
 import type {Figures} from './figures.ts'
 import type {Plan} from './plan.ts'
 import type {Scratch} from './scratch.ts'
@@ -7,9 +7,9 @@ export interface Bench {
   readonly plan: Plan
   readonly scratch: Scratch
   readonly figures: Figures
-  /** Whether there is time for another of so many, rounds or sizes; for the first there always is. */
+  /** True if there is time for another round or size; always for the first. */
   again(round: number, rounds: number): boolean
-  /** One line on what is being done, for whoever waits. */
+  /** Prints one line of progress. */
   say(line: string): void
 }
 

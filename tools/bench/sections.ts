@@ -1,4 +1,4 @@
-/** Everything that can be measured, by the store that the servers have, in the order of a run. */
+/** All sections by store engine, in the order of a run. */
 import type {Section} from './section.ts'
 import {bookkeeping} from './sections/bookkeeping.ts'
 import {clusterBookkeeping} from './sections/cluster-bookkeeping.ts'

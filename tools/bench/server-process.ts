@@ -1,6 +1,6 @@
 /**
- * A real server for a section: `src/main.ts server` in a process of its own on a free port, or the same
- * server in a process that holds memory. Spoken to only through its API.
+ * A real server for a section: `src/main.ts server` as a separate process on a free port, or the same
+ * server in a process that holds memory. Used only through its API.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {fileURLToPath} from 'node:url'
@@ -20,24 +20,24 @@ export interface ServerChoice {
   readonly heldMiB?: number
   /** Connection string of the PostgreSQL that it shares; absent = SQLite in the data directory. */
   readonly store?: string
-  /** Of the node; servers that share a store have one each. */
+  /** Node name; servers that share a store need different ones. */
   readonly name?: string
-  /** More of them, e.g. `--keep-launches=1000`. */
+  /** Additional flags, e.g. `--keep-launches=1000`. */
   readonly flags?: readonly string[]
 }
 
 export interface ServerFigures {
-  /** Executions that are launched and not started. */
+  /** Executions launched but not started. */
   readonly waiting: number
-  /** Launches by schedule since the start. */
+  /** Scheduled launches since the start. */
   readonly launched: number
-  /** Since the reading before. */
+  /** Since the previous reading. */
   readonly loopLagP99Ms: number
   readonly loopLagMaxMs: number
   readonly residentMiB: number
 }
 
-/** A job as the API takes it. */
+/** Job definition of the API. */
 export type JobBody = Readonly<Record<string, unknown>> & {readonly name: string}
 
 interface Started {
@@ -49,7 +49,7 @@ interface Started {
 
 export class ServerProcess {
   readonly url: string
-  /** From the start of the process to its ready line. */
+  /** Time from process start to the ready line, ms. */
   readonly readyMs: number
   readonly pid: number
   readonly #end: () => Promise<void>
@@ -92,12 +92,12 @@ export class ServerProcess {
     return new ServerProcess({url, readyMs, pid: child.pid!, end: () => terminated(child)})
   }
 
-  /** Ends it and what it runs. */
+  /** Ends the server and its commands. */
   async stop(): Promise<void> {
     await this.#end()
   }
 
-  /** Ends it as a crash does; resolves when it is gone. */
+  /** Kills the server; resolves when it has exited. */
   async kill(): Promise<void> {
     process.kill(this.pid, 'SIGKILL')
     await this.#end()
@@ -109,7 +109,7 @@ export class ServerProcess {
     return response
   }
 
-  /** Stores jobs, all in one transaction. */
+  /** Stores jobs in one transaction. */
   async store(jobs: readonly JobBody[]): Promise<void> {
     const form = new FormData()
     form.set('file', new Blob([JSON.stringify(jobs)]), 'jobs.json')
@@ -119,8 +119,8 @@ export class ServerProcess {
   }
 
   /**
-   * Executions that ended well, from the statistics that their own transactions wrote; with the instant
-   * of the answer.
+   * Successful executions, from the statistics that their own transactions wrote, and the instant of the
+   * reply.
    */
   async succeeded(): Promise<{readonly count: number; readonly atMs: number}> {
     const response = await this.get('/v1/stats?days=2')
@@ -145,7 +145,7 @@ export class ServerProcess {
       value(`belfry_event_loop_lag_seconds{quantile="${quantile}"}`) * MS_PER_SECOND
     return {
       waiting: value('belfry_executions_waiting'),
-      // There is no such series before the first launch.
+      // The series does not exist before the first launch.
       launched: find(launched) === undefined ? 0 : value(launched),
       loopLagP99Ms: lag('0.99'),
       loopLagMaxMs: lag('1'),

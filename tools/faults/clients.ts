@@ -1,15 +1,15 @@
 /**
- * Clients that submit, run and delete jobs on all servers while these die: what was acknowledged to them is
- * remembered, and must be true at the end, and already at the next read on any other server.
+ * Clients that submit, run and delete jobs on all servers while faults happen. Every acknowledged change must
+ * be visible at the next read on any other server, and at the end.
  */
 import type {Answer, ServerProcess} from '../../test/support/server-process.ts'
 import type {ClusterProcess} from './cluster-process.ts'
 import {elapse} from './load.ts'
 import type {Mark, Marks} from './marks.ts'
 
-/** Between two rounds of one client: a steady trickle, not a benchmark. */
+/** Pause between two rounds of one client: steady traffic, not a benchmark. */
 const ROUND_MS = 250
-/** Each so many rounds a job is deleted again. */
+/** One round in so many deletes its job again. */
 const DELETES_EVERY = 4
 
 export class Clients {
@@ -21,33 +21,33 @@ export class Clients {
   readonly #broken: string[] = []
   readonly #ending = new AbortController()
   readonly #all: Promise<unknown>
-  /** Answers that promised something, and calls that did not get that far. */
+  /** Calls acknowledged with 2xx, and all others. */
   acknowledged = 0
   refused = 0
 
-  /** They begin at once. */
+  /** Starts the clients. */
   constructor(cluster: ClusterProcess, marks: Marks, count: number) {
     this.#cluster = cluster
     this.#command = marks.command()
     this.#all = Promise.all(Array.from({length: count}, (_, index) => this.#client(index)))
   }
 
-  /** Resolves when none has a call under way. */
+  /** Stops the clients; resolves when no call is in flight. */
   async end(): Promise<void> {
     this.#ending.abort()
     await this.#all
   }
 
-  /** What was promised and is not so, by the word of that server. */
+  /** Acknowledged changes that `server` does not show. */
   async problems(server: ServerProcess, marks: readonly Mark[]): Promise<string[]> {
     const problems = [...this.#broken]
     const {json} = await server.get('/jobs')
     const jobs = new Map<string, Answer['json']>(json.map((job: Answer['json']) => [job.name, job]))
     for (const [name, text] of this.#stored)
       if (jobs.get(name)?.displayname !== text)
-        problems.push(`${name} was acknowledged and is gone`)
+        problems.push(`${name} was acknowledged, but no longer exists`)
     for (const name of this.#deleted)
-      if (jobs.has(name)) problems.push(`${name} was deleted and is there`)
+      if (jobs.has(name)) problems.push(`${name} was deleted, but still exists`)
     for (const {job, group} of this.#runs) {
       if (!this.#stored.has(job)) continue
       const {status, json: launch} = await server.get(`/jobs/${job}/launches/${group}`)
@@ -56,7 +56,8 @@ export class Clients {
       else problems.push(...unmarked(launch, marks))
     }
     const numbers = this.#runs.map(({group}) => group)
-    if (new Set(numbers).size !== numbers.length) problems.push('a launch number was given twice')
+    if (new Set(numbers).size !== numbers.length)
+      problems.push('a launch number was assigned twice')
     return problems
   }
 
@@ -68,7 +69,7 @@ export class Clients {
   }
 
   async #round(name: string, turn: number): Promise<void> {
-    const servers = this.#cluster.awake()
+    const servers = this.#cluster.responsive()
     const server = servers[turn % servers.length]
     const other = servers[(turn + 1) % servers.length]
     if (server === undefined || other === undefined) return
@@ -80,18 +81,18 @@ export class Clients {
     this.#stored.set(name, text)
     const read = await this.#ask(other, 'GET', `/jobs/${name}`)
     if (read?.status === 404 || (read?.status === 200 && read.json.displayname !== text))
-      this.#broken.push(`${name} was acknowledged and another server does not show it`)
+      this.#broken.push(`${name} was acknowledged, but another server does not show it`)
     const ran = await this.#ask(other, 'POST', `/jobs/${name}/run`)
     if (ran?.status === 202)
       this.#runs.push({job: name, group: Number(ran.headers.get('x-launch-id'))})
     if (turn % DELETES_EVERY !== 0) return
-    // Until the answer comes nobody knows whether it is still there.
+    // Until the reply arrives, the job may or may not exist.
     this.#stored.delete(name)
     const deleted = await this.#ask(server, 'DELETE', `/jobs/${name}`)
     if (deleted?.status === 200) this.#deleted.add(name)
   }
 
-  /** `null` = no answer came: what was asked for may have happened or not. */
+  /** `null` = no reply: the change may have happened or not. */
   async #ask(
     server: ServerProcess,
     method: string,
@@ -107,7 +108,7 @@ export class Clients {
       if (answer.status === 500) this.#broken.push(`${method} ${path}: 500 ${answer.text}`)
       return answer
     } catch (error) {
-      // The server was killed under us, or is frozen.
+      // The server was killed or frozen during the call.
       if (error instanceof TypeError || (error as Error).name === 'TimeoutError') {
         this.refused += 1
         return null
@@ -117,7 +118,7 @@ export class Clients {
   }
 }
 
-/** Executions that are recorded as run and left no mark, or not just one. */
+/** Executions recorded as run without exactly one start mark. */
 function unmarked(launch: Answer['json'], marks: readonly Mark[]): string[] {
   return launch.executions.flatMap(({id, status}: {id: string; status: string}) => {
     const starts = marks.filter(({execution, what}) => execution === id && what === 'start').length

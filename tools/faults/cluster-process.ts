@@ -1,6 +1,6 @@
 /**
- * A real cluster: a PostgreSQL, servers and agents, each a process of its own as a person starts it. All of
- * it ends with its test. Knows nothing of Belfry's inside.
+ * A real cluster: PostgreSQL, servers and agents as separate processes, started as a user starts them. All
+ * end with their test. Uses only flags, signals and the API.
  */
 import {join} from 'node:path'
 import {anAgent, type AgentProcess} from '../../test/agents/agent-process.ts'
@@ -15,30 +15,30 @@ import {
   type ServerProcess,
 } from '../../test/support/server-process.ts'
 import {until} from '../../test/support/waiting.ts'
-import {Stretch} from './network.ts'
+import {CuttableLink} from './network.ts'
 
-/** A killed leader is replaced within 10 s; this leaves room for a busy machine. */
+/** A killed leader is replaced within 10 s; the rest is margin for a busy machine. */
 const LEADER_WITHIN_MS = 20_000
 
 export interface ClusterOptions {
-  /** Their names; the first is ready before the others start, so that it makes the schema. */
+  /** Names. The first is ready before the others start, so that it creates the schema. */
   readonly servers?: readonly string[]
   /** For every server. */
   readonly flags?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
   /** Settings of PostgreSQL, e.g. `{fsync: 'on'}`. */
   readonly settings?: Readonly<Record<string, string>>
-  /** Connection string of a store that somebody else looks after; by default the cluster has its own. */
+  /** Connection string of an external store; by default the cluster starts its own. */
   readonly store?: string
   /**
-   * Every server reaches the store, and every agent each server, over a stretch of network that can be cut
-   * and stays where it is when its ends are started again.
+   * Connects servers to the store and agents to servers through links that can be cut. A link keeps its
+   * port when its ends restart.
    */
   readonly isCuttable?: boolean
 }
 
-/** One process of a node, from its start to its end. */
-export interface Life {
+/** One process of a node, from start to exit. */
+export interface NodeProcess {
   readonly name: string
   readonly program: Program
 }
@@ -55,14 +55,14 @@ export class ClusterProcess {
   readonly #owner: Owner
   readonly #options: ClusterOptions
   readonly #home: string
-  /** By name: the newest process of each. */
+  /** Newest process by name. */
   readonly #servers = new Map<string, ServerProcess>()
   readonly #agents = new Map<string, AgentProcess>()
-  /** By whom they lead from and to. */
-  readonly #stretches = new Map<string, Stretch>()
+  /** Links by `from to`. */
+  readonly #links = new Map<string, CuttableLink>()
   readonly #frozen = new Set<string>()
-  /** Every process there ever was, oldest first. */
-  readonly lives: Life[] = []
+  /** All processes ever started, oldest first. */
+  readonly processes: NodeProcess[] = []
 
   private constructor(
     owner: Owner,
@@ -94,13 +94,13 @@ export class ClusterProcess {
     return new ClusterProcess(owner, options, postgres, await postgres.database())
   }
 
-  /** Of a cluster that has its own. */
+  /** The cluster's own PostgreSQL; throws with an external store. */
   get postgres(): TestPostgres {
-    if (this.#postgres === null) throw new Error('the store of this cluster is not its own')
+    if (this.#postgres === null) throw new Error('the cluster uses an external store')
     return this.#postgres
   }
 
-  /** Starts a server, or starts it again on its data directory. Resolves when it is ready. */
+  /** Starts or restarts a server on its data directory. Resolves when it is ready. */
   async startServer(
     name: string,
     {flags = [], env = {}}: NodeOptions = {},
@@ -113,11 +113,11 @@ export class ClusterProcess {
       env: {...this.#options.env, ...env},
     })
     this.#servers.set(name, server)
-    this.lives.push({name, program: server.program})
+    this.processes.push({name, program: server.program})
     return server
   }
 
-  /** Starts an agent that knows every server, or starts it again. Resolves when it has joined. */
+  /** Starts or restarts an agent that knows every server. Resolves when it has joined. */
   async startAgent(
     name: string,
     {flags = []}: Pick<NodeOptions, 'flags'> = {},
@@ -125,7 +125,7 @@ export class ClusterProcess {
     const urls = await this.#serversFor(name)
     const agent = await anAgent(this.#owner, urls, {name, data: join(this.#home, name), flags})
     this.#agents.set(name, agent)
-    this.lives.push({name, program: agent.program})
+    this.processes.push({name, program: agent.program})
     return agent
   }
 
@@ -154,19 +154,19 @@ export class ClusterProcess {
     return (this.#servers.get(name) ?? this.agent(name)).program
   }
 
-  /** Servers whose process is there (a frozen one is, too). */
+  /** Servers whose process exists, frozen ones included. */
   running(): ServerProcess[] {
     return [...this.#servers.values()].filter(({program}) => !program.isGone())
   }
 
-  /** Servers whose process is there and not frozen. */
-  awake(): ServerProcess[] {
+  /** Servers whose process exists and is not frozen. */
+  responsive(): ServerProcess[] {
     return [...this.#servers]
       .filter(([name, {program}]) => !program.isGone() && !this.#frozen.has(name))
       .map(([, server]) => server)
   }
 
-  /** Stops a server or an agent where it stands; what it has started goes on. */
+  /** Freezes a server or an agent with SIGSTOP; its commands continue. */
   freeze(name: string): void {
     this.#frozen.add(name)
     this.program(name).signal('SIGSTOP')
@@ -177,32 +177,32 @@ export class ClusterProcess {
     this.program(name).signal('SIGCONT')
   }
 
-  /** Sends every process of PostgreSQL a signal, the one that would start others first. Linux only. */
+  /** Signals every process of PostgreSQL, the postmaster first. Linux only. */
   signalStore(signal: 'SIGSTOP' | 'SIGCONT'): void {
     const tree = childrenOf(this.postgres.pid).flatMap((pid) => [pid, ...childrenOf(pid)])
     for (const pid of tree) process.kill(pid, signal)
   }
 
-  /** Between a server and the store; of a cluster that is cuttable. */
-  toStore(server: string): Promise<Stretch> {
-    return this.#stretch(`${server} store`, () => this.postgres.port)
+  /** Link between a server and the store; requires `isCuttable`. */
+  toStore(server: string): Promise<CuttableLink> {
+    return this.#link(`${server} store`, () => this.postgres.port)
   }
 
-  /** Between an agent and each server; of a cluster that is cuttable. */
-  toServers(agent: string): Promise<Stretch[]> {
+  /** Links between an agent and each server; requires `isCuttable`. */
+  toServers(agent: string): Promise<CuttableLink[]> {
     const port = (server: string) => Number(new URL(this.server(server).url).port)
     return Promise.all(
-      this.serverNames.map((server) => this.#stretch(`${agent} ${server}`, () => port(server))),
+      this.serverNames.map((server) => this.#link(`${agent} ${server}`, () => port(server))),
     )
   }
 
-  async #stretch(way: string, target: () => number): Promise<Stretch> {
-    const known = this.#stretches.get(way)
+  async #link(way: string, target: () => number): Promise<CuttableLink> {
+    const known = this.#links.get(way)
     if (known !== undefined) return known
-    const stretch = await Stretch.to(target)
-    this.#stretches.set(way, stretch)
-    atEnd(this.#owner, () => stretch.close())
-    return stretch
+    const link = await CuttableLink.to(target)
+    this.#links.set(way, link)
+    atEnd(this.#owner, () => link.close())
+    return link
   }
 
   async #storeFor(server: string): Promise<string> {
@@ -217,12 +217,12 @@ export class ClusterProcess {
     return (await this.toServers(agent)).map(({port}) => `http://127.0.0.1:${port}`)
   }
 
-  /** Name of the leader by the word of `asked`; by default of any server that answers. */
+  /** Name of the leader according to `asked`; by default according to any server that answers. */
   async leaderName(asked?: ServerProcess): Promise<string> {
     return until(
       'a leader',
       async () => {
-        for (const server of asked === undefined ? this.awake() : [asked]) {
+        for (const server of asked === undefined ? this.responsive() : [asked]) {
           const answer = await server.get('/leader').catch(() => null)
           if (answer?.status === 200) return String(answer.json.Name)
         }
@@ -232,13 +232,13 @@ export class ClusterProcess {
     )
   }
 
-  /** Resolves with the leader's name once all servers that are awake name it, and it alone says it leads. */
+  /** Resolves with the leader's name when all responsive servers agree and only it claims to lead. */
   async agreedLeader(): Promise<string> {
     return until(
-      'one leader by the word of all servers',
+      'one leader according to all servers',
       async () => {
         const words = await Promise.all(
-          this.awake().map(async (server) => {
+          this.responsive().map(async (server) => {
             const answers = await Promise.all([server.get('/leader'), server.get('/isleader')])
             return answers.map(({status, json}) => [status, json?.Name])
           }),
@@ -256,7 +256,7 @@ export class ClusterProcess {
     return this.server(await this.leaderName(asked))
   }
 
-  /** Status codes of the members by name, as `asked` shows them: 1 alive, 2 leaving, 3 left, 4 failed. */
+  /** Member status by name, according to `asked`: 1 alive, 2 leaving, 3 left, 4 failed. */
   async statuses(asked: ServerProcess): Promise<Record<string, number>> {
     const {json} = await asked.get('/members')
     return Object.fromEntries(
@@ -264,10 +264,10 @@ export class ClusterProcess {
     )
   }
 
-  /** Resolves when nothing is pending, running or undecided. */
+  /** Resolves when no execution is pending or running and no launch is undecided. */
   async idle(asked: ServerProcess, withinMs?: number): Promise<void> {
     await until(
-      'everything has ended',
+      'the cluster is idle',
       async () => {
         const {json} = await asked.get('/')
         const {running, pending, undecided} = json.gossip

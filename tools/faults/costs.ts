@@ -1,25 +1,24 @@
 /**
- * What faults cost, read from the ledger: how long nobody launched after a leader was gone, and how long it
- * took until work started on time again. All times are of one machine, hence of one clock.
+ * Cost of each fault, from the ledger: time without launches after a leader died, and time until executions
+ * start on time again. All times are from one machine, hence one clock.
  */
 import type {Answer} from '../../test/support/server-process.ts'
 import type {Fault} from './faults.ts'
 
 type Json = Answer['json']
 
-/** A first attempt that starts later than this was disturbed. */
+/** First attempts that start later than this count as delayed by the fault. */
 const DISTURBED_MS = 2_000
 
 export interface Cost {
   readonly fault: Fault
   /**
-   * From the fault of a leader to the first launch under a new term, ms; `null` = none began before the next
-   * fault.
+   * From the fault of a leader to the first launch under a new term, ms; `null` = none before the next fault.
    */
   readonly takeoverMs: number | null
   /**
-   * From the fault (from its end, when it lasts) until what was planned before the next one had started, ms;
-   * 0 = nothing was late.
+   * From the fault (from its end, if it lasts) until everything planned before the next one had started, ms;
+   * 0 = no delay.
    */
   readonly recoveryMs: number
 }
@@ -31,7 +30,7 @@ interface Started {
   readonly term: number
 }
 
-/** `rows` = those of all jobs that fire by schedule. */
+/** Costs of `faults`; `rows` = ledger rows of all jobs with a schedule. */
 export function costsOf(faults: readonly Fault[], rows: readonly Json[]): readonly Cost[] {
   const started = rows.flatMap(startedOf).toSorted((a, b) => a.plannedAt - b.plannedAt)
   return faults.map((fault, index): Cost => {

@@ -1,14 +1,14 @@
 /**
- * What goes wrong: processes killed, stopped, frozen, networks cut, the store away. Each fault is carried out
- * whole, its end included, and written down with its times, so that a verdict can say what it cost and
- * whether a lost execution is explained by the death of its node.
+ * Faults: processes killed, stopped or frozen, network links cut, the store stopped. Each is injected and
+ * reverted, and recorded with its times, so that the audit can compute its cost and match lost executions
+ * to the death of their node.
  */
 import assert from 'node:assert/strict'
 import {until, within} from '../../test/support/waiting.ts'
 import {AGENT_FLAGS, elapse} from './load.ts'
 import type {ClusterProcess} from './cluster-process.ts'
 
-/** How often a node is started until it is there: the store may be away, or its place still taken. */
+/** Limit for restarting a node: the store may be down, or the node's name still taken. */
 const START_WITHIN_MS = 120_000
 const STOP_WITHIN_MS = 60_000
 
@@ -25,21 +25,21 @@ export interface Fault {
   readonly kind: FaultKind
   /** As a report names it, e.g. `leader: kill`. */
   readonly title: string
-  /** Whom it meets; `null` = the store, hence all. */
+  /** Affected node; `null` = the store, which affects all. */
   readonly node: string | null
   readonly wasLeader: boolean
-  /** ms since the epoch; `to` = when what was wrong was right again, `Infinity` until then. */
+  /** ms since the epoch; `to` = when the fault was reverted, `Infinity` until then. */
   readonly from: number
   to: number
 }
 
-/** Ends what a fault keeps up: after some time, or after something that a test waits for. */
+/** How long a fault lasts: resolves after some time, or on an event that a test waits for. */
 export type Hold = () => Promise<unknown>
 
 export class Faults {
   readonly #cluster: ClusterProcess
   readonly happened: Fault[] = []
-  /** What a node did that no fault explains. */
+  /** Behaviour of a node that no fault explains. */
   readonly problems: string[] = []
 
   constructor(cluster: ClusterProcess) {
@@ -63,7 +63,8 @@ export class Faults {
       const program = this.#cluster.program(name)
       program.signal('SIGTERM')
       const {code, signal} = await within(program.exit, `${name} ends`, STOP_WITHIN_MS)
-      if (code !== 0) this.problems.push(`${name} was told to end, and ended by ${code ?? signal}`)
+      if (code !== 0)
+        this.problems.push(`${name} received SIGTERM and exited with ${code ?? signal}`)
       await hold()
       await this.#startAgain(name)
     })
@@ -81,20 +82,20 @@ export class Faults {
     })
   }
 
-  /** A server does not reach the store, or an agent no server, and nobody is told. */
+  /** Partition: a server cannot reach the store, or an agent any server; packets are dropped silently. */
   async cut(name: string, hold: Hold, heal: 'brings' | 'breaks'): Promise<void> {
     const isServer = this.#cluster.serverNames.includes(name)
-    const stretches = isServer
+    const links = isServer
       ? [await this.#cluster.toStore(name)]
       : await this.#cluster.toServers(name)
     await this.#during(isServer ? 'cut from the store' : 'cut from the servers', name, async () => {
-      for (const stretch of stretches) stretch.cut()
+      for (const link of links) link.cut()
       await hold()
-      for (const stretch of stretches) stretch.heal(heal)
+      for (const link of links) link.heal(heal)
     })
   }
 
-  /** PostgreSQL ends at once, and is started again after `hold`. */
+  /** Kills PostgreSQL; starts it again after `hold`. */
   async killStore(hold: Hold): Promise<void> {
     await this.#during('store killed', null, async () => {
       await this.#cluster.postgres.kill()
@@ -114,12 +115,12 @@ export class Faults {
     })
   }
 
-  /** Nodes whose process is gone though nothing has ended it: that must not be. Starts them again. */
+  /** Restarts nodes that exited without a fault, and records that as a problem. */
   async startDead(): Promise<void> {
     for (const name of [...this.#cluster.serverNames, ...this.#cluster.agentNames]) {
       const program = this.#cluster.program(name)
       if (!program.isGone()) continue
-      this.problems.push(`${name} has ended by itself: ${program.stderr().slice(-2_000)}`)
+      this.problems.push(`${name} exited without a fault: ${program.stderr().slice(-2_000)}`)
       await this.#startAgain(name)
     }
   }
@@ -137,16 +138,16 @@ export class Faults {
     fault.to = Date.now()
   }
 
-  /** `null` while there is none, or none can say. */
+  /** Name of the leader; `null` without one, or if no server answers. */
   async #leader(): Promise<string | null> {
-    for (const server of this.#cluster.awake()) {
+    for (const server of this.#cluster.responsive()) {
       const answer = await server.get('/leader').catch(() => null)
       if (answer?.status === 200) return String(answer.json.Name)
     }
     return null
   }
 
-  /** As a supervisor does: until it stays. */
+  /** Restarts a node as a supervisor does: repeatedly until it stays up. */
   async #startAgain(name: string): Promise<void> {
     const isServer = this.#cluster.serverNames.includes(name)
     const start = (): Promise<unknown> =>

@@ -1,6 +1,6 @@
 /**
- * Thirty jobs that fire every second, on servers and on agents, with every catch-up rule, with and without
- * retries, and a chain: what a verdict is passed on. Knows which planned times there must have been of each.
+ * The load that the audit checks: thirty jobs that fire every second, on servers and agents, with every
+ * catch-up rule, with and without retries, and a chain. Knows the planned times of each job.
  */
 import {setTimeout as pause} from 'node:timers/promises'
 import type {ServerProcess} from '../../test/support/server-process.ts'
@@ -9,9 +9,9 @@ import type {Marks} from './marks.ts'
 
 const SECOND_MS = 1_000
 const JOBS = 30
-/** Agents that take part are started with this tag. */
+/** Flags of the agents, with the tag that the jobs target. */
 export const AGENT_FLAGS = ['--tag', 'place=far', '--log-level', 'info']
-/** The work of a job, by its number: most are short, some are likely to run when their node dies. */
+/** Shell command by job number: most are short, some are likely to run when their node dies. */
 const BODIES = ['true', 'sleep 0.1', 'true', 'sleep 0.5', 'true', 'sleep 1.5']
 const CATCH_UP = ['latest', 'skip', 'all'] as const
 
@@ -19,34 +19,37 @@ export interface LoadJob {
   readonly name: string
   readonly retries: number
   readonly forbids: boolean
-  /** Planned times that must be accounted for: `from` <= time < `to`, each second, ms since the epoch. */
+  /**
+   * Range of planned times that must be in the ledger: `from` <= time < `to`, each second, ms since the
+   * epoch.
+   */
   readonly from: number
   to: number
 }
 
 export class Load {
   readonly jobs: LoadJob[] = []
-  /** Launched by each success of `parent`. */
+  /** `child` is launched after each success of `parent`. */
   readonly chain = {parent: 'any-00', child: 'after-any-00'}
 
-  /** Stores all of it by that server. */
+  /** Submits all jobs to `server`. */
   static async start(server: ServerProcess, marks: Marks): Promise<Load> {
     const load = new Load()
     const {parent, child} = load.chain
     const work = {executor: 'shell', executor_config: {shell: 'true', command: marks.command()}}
-    // Its first launch must find its dependent.
+    // The parent stays disabled until its dependent exists.
     await server.store({...marks.everySecond(parent), disabled: true})
     await server.store({name: child, parent_job: parent, ...work})
     for (let index = 0; index < JOBS; index += 1) await load.#store(server, marks, index)
     return load
   }
 
-  /** Disables all of it; from then on nothing more is planned. */
+  /** Disables all jobs; nothing is planned after that. */
   async end(server: ServerProcess): Promise<void> {
     for (const job of this.jobs) {
       const {disabled} = (await server.get(`/jobs/${job.name}`)).json
       job.to = floorToSecond(Date.now())
-      // It may have been taken for what kills its nodes.
+      // Quarantine may have disabled it: its executions were on nodes that died.
       if (disabled === true) continue
       const {status, text} = await server.post(`/jobs/${job.name}/toggle`)
       if (status !== 200) throw new Error(`${job.name} cannot be disabled: ${status} ${text}`)
@@ -87,7 +90,7 @@ export async function elapse(ms: number, stop?: AbortSignal): Promise<void> {
   }
 }
 
-/** Resolves once the load fires on time again: a launch that was decided in the second it was planned for. */
+/** Resolves when a launch is decided in the second it was planned for. */
 export async function untilOnTime(server: ServerProcess, withinMs?: number): Promise<void> {
   const since = Date.now()
   await until(

@@ -1,6 +1,7 @@
 /**
- * `npm run faults`: a real cluster under load, faults by seed for some minutes, and a report. Exit code 1
- * when anything is missing, doubled or otherwise not as promised. Ends all that it started, however it ends.
+ * `npm run faults`: injects seeded faults into a real cluster under load for some minutes, then prints a
+ * report. Exit code 1 if anything is missing, doubled or otherwise not as promised. Cleans up all processes
+ * it started, also when it is interrupted.
  */
 import {mkdirSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -11,25 +12,25 @@ import {costsOf} from './costs.ts'
 import {FaultPlan} from './plan.ts'
 import {reportOf} from './report.ts'
 import {RunningTrial} from './trial.ts'
-import {isSound} from './verdict.ts'
+import {isSound} from './audit.ts'
 
 const USAGE = `npm run faults -- [--minutes 5] [--seed 1] [--agents 5] [--minute-without-store]
                   [--logs folder]
 
-  --minutes n               how long faults go on, 0.5 to 600
-  --seed n                  draws the same faults as before
+  --minutes n               duration of the faults, 0.5 to 600
+  --seed n                  the same seed draws the same faults
   --agents n                1 to 20
-  --minute-without-store    begins with the store away for a minute
-  --logs folder             keeps what every server and agent logged there`
+  --minute-without-store    starts with a store outage of one minute
+  --logs folder             keeps the logs of all servers and agents in this folder`
 
 const MINUTE_MS = 60_000
-/** Starting, the last fault, what is left to do, and looking at all of it. */
+/** Time for startup, the last fault, remaining work and the audit. */
 const MARGIN_MS = 6 * MINUTE_MS
 const REST_MS = 3 * MINUTE_MS
-/** As a database is run that is meant to keep what it acknowledged. */
+/** PostgreSQL settings of a durable production database. */
 const DURABLE = {fsync: 'on', synchronous_commit: 'on', full_page_writes: 'on'}
 
-interface Asked {
+interface Options {
   readonly minutes: number
   readonly seed: number
   readonly agents: number
@@ -37,8 +38,8 @@ interface Asked {
   readonly logs: string | null
 }
 
-/** `null` when it makes no sense. */
-function asked(): Asked | null {
+/** Options of the command line; `null` if they are invalid. */
+function readOptions(): Options | null {
   try {
     const {values} = parseArgs({
       options: {
@@ -65,8 +66,8 @@ function asked(): Asked | null {
   }
 }
 
-/** What is to be ended, newest last. */
-class Ending implements Owner {
+/** Cleanup functions, run newest first. */
+class Cleanups implements Owner {
   readonly #cleanups: (() => unknown)[] = []
 
   after(cleanup: () => unknown): void {
@@ -78,32 +79,32 @@ class Ending implements Owner {
   }
 }
 
-function say(text: string): void {
+function print(text: string): void {
   process.stdout.write(`${text}\n`)
 }
 
-/** True when all is as promised. */
-async function faultRun(owner: Owner, options: Asked, stop: AbortSignal): Promise<boolean> {
+/** Runs the faults and the audit; true if the audit is sound. */
+async function faultRun(owner: Owner, options: Options, stop: AbortSignal): Promise<boolean> {
   const {minutes, seed, logs} = options
   const agents = Array.from({length: options.agents}, (_, index) => `agent-${index + 1}`)
-  say(`Seed ${seed}: 3 servers, ${agents.length} agents, 30 jobs a second, ${minutes} minutes`)
+  print(`Seed ${seed}: 3 servers, ${agents.length} agents, 30 jobs a second, ${minutes} minutes`)
   const trial = await RunningTrial.start(owner, {agents, settings: DURABLE, restMs: REST_MS})
   const {cluster, faults, clients} = trial
   try {
     const random = new SeededRandom(seed)
     const plan = new FaultPlan(cluster, faults, random, stop)
     const beganAt = performance.now()
-    const tell = (sentence: string) => {
+    const report = (sentence: string) => {
       const minute = ((performance.now() - beganAt) / MINUTE_MS).toFixed(1)
-      say(`${minute.padStart(6)} min  ${sentence}`)
+      print(`${minute.padStart(6)} min  ${sentence}`)
     }
-    if (options.minuteWithoutStore) await plan.minuteWithoutStore(tell)
-    await plan.run(beganAt + minutes * MINUTE_MS, tell)
+    if (options.minuteWithoutStore) await plan.minuteWithoutStore(report)
+    await plan.run(beganAt + minutes * MINUTE_MS, report)
     if (stop.aborted) return false
-    const {verdict} = await trial.end()
-    say(`\n${reportOf(verdict, costsOf(faults.happened, verdict.rows))}`)
-    say(`${clients.acknowledged} calls of clients acknowledged, ${clients.refused} not`)
-    return isSound(verdict)
+    const {audit} = await trial.end()
+    print(`\n${reportOf(audit, costsOf(faults.happened, audit.rows))}`)
+    print(`${clients.acknowledged} client calls acknowledged, ${clients.refused} refused`)
+    return isSound(audit)
   } finally {
     if (logs !== null) keepLogs(logs, trial)
   }
@@ -111,19 +112,19 @@ async function faultRun(owner: Owner, options: Asked, stop: AbortSignal): Promis
 
 function keepLogs(folder: string, {cluster, marks}: RunningTrial): void {
   mkdirSync(folder, {recursive: true})
-  for (const [index, {name, program}] of cluster.lives.entries())
+  for (const [index, {name, program}] of cluster.processes.entries())
     writeFileSync(join(folder, `${String(index).padStart(3, '0')}-${name}.log`), program.stderr())
   writeFileSync(join(folder, 'marks.json'), JSON.stringify(marks.read(), null, 1))
 }
 
-const options = asked()
+const options = readOptions()
 if (options === null) {
   process.stderr.write(`${USAGE}\n`)
   process.exitCode = 2
 } else {
   const stop = new AbortController()
-  const ending = new Ending()
-  // Whatever hangs, it ends: what it started first, then it.
+  const ending = new Cleanups()
+  // Ends even if something hangs: first the processes it started, then itself.
   const end = async (code: number) => {
     stop.abort()
     process.exitCode = code
@@ -134,7 +135,9 @@ if (options === null) {
     process.once(signal, () => void end(signal === 'SIGINT' ? 130 : 143))
   const limitMs = options.minutes * MINUTE_MS + MARGIN_MS
   const timer = setTimeout(() => {
-    process.stderr.write(`not done ${MARGIN_MS / MINUTE_MS} minutes after its time\n`)
+    process.stderr.write(
+      `not finished ${MARGIN_MS / MINUTE_MS} minutes after the end of the faults\n`,
+    )
     void end(1)
   }, limitMs)
   try {

@@ -1,7 +1,7 @@
 /**
- * What jobs themselves wrote down, outside of Belfry: the truth that its ledger is held against. Every
- * execution appends one line when it starts and one when it ends; a verdict matches planned times with
- * these by identity.
+ * Marks that the jobs themselves write to a file, outside of Belfry: the ground truth for the audit of the
+ * ledger. Every execution appends one line at its start and one at its end; the audit matches them with
+ * planned times by identity.
  */
 import {existsSync, readFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -17,7 +17,7 @@ export interface Mark {
   readonly what: 'start' | 'end'
 }
 
-/** One file for all jobs of a test; lines this short are appended whole. */
+/** One file for all jobs of a test; appends of lines this short are atomic. */
 export class Marks {
   readonly #file: string
 
@@ -25,7 +25,7 @@ export class Marks {
     this.#file = join(temporaryDirectory(owner), 'marks')
   }
 
-  /** A shell command that marks its start, runs `body`, and marks its end if it gets there. */
+  /** Shell command that marks its start, runs `body`, and marks its end unless it is killed. */
   command(body = 'true'): string {
     const identity =
       '$BELFRY_JOB $BELFRY_SCHEDULED_AT $BELFRY_ATTEMPT $BELFRY_NODE $BELFRY_EXECUTION'
@@ -33,7 +33,7 @@ export class Marks {
     return `${mark('start')}; ${body}; status=$?; ${mark('end')}; exit $status`
   }
 
-  /** A job of the shell executor that fires each second and marks its runs; `more` replaces fields. */
+  /** Job that fires every second and marks its runs; `more` replaces fields. */
   everySecond(name: string, more: Readonly<Record<string, unknown>> = {}) {
     return {
       name,
@@ -47,7 +47,7 @@ export class Marks {
   read(): Mark[] {
     if (!existsSync(this.#file)) return []
     const lines = readFileSync(this.#file, 'utf8').split('\n')
-    // The last line may be under way.
+    // The last line may be incomplete.
     return lines.slice(0, -1).map((line) => {
       const [job, scheduledAt, attempt, node, execution, what] = line.split(' ')
       return {
@@ -62,42 +62,49 @@ export class Marks {
   }
 }
 
-export interface Verdict {
-  /** Planned times in the range that was judged. */
+export interface LedgerAudit {
+  /** Planned times in the audited range. */
   readonly planned: number
-  /** How many of them were launched, started at least once, and skipped or missed with a reason. */
+  /** Of these: launched, started at least once, and skipped or missed with a reason. */
   readonly launched: number
   readonly started: number
   readonly refused: number
-  /** Planned times without a launch row, or launched without a mark and not lost. */
+  /** Planned times without a row, or launched without a mark and without a `lost` execution. */
   readonly missing: readonly string[]
   /** Planned times with two launch rows, and executions that started twice. */
   readonly doubled: readonly string[]
-  /** Planned times of which more than one execution started, though none of them was lost. */
+  /** Planned times with more than one started execution, none of them `lost`. */
   readonly repeated: readonly string[]
-  /** Executions that are recorded as succeeded without having marked both their start and their end. */
+  /** Executions recorded as succeeded without both marks. */
   readonly incomplete: readonly string[]
-  /** From planned to decided, of what was launched, in ms, ascending. */
+  /** Delay from planned time to decision of each launch, ms, ascending. */
   readonly lagsMs: readonly number[]
 }
 
-export interface JudgedJob {
+export interface AuditedJob {
   readonly name: string
-  /** The whole ledger of the job; rows of other causes are left out of account. */
+  /** Ledger of the job; rows with another cause than `schedule` are ignored. */
   readonly launches: readonly Answer['json'][]
   readonly marks: readonly Mark[]
-  /** Planned times judged, ms since the epoch: `from` <= time < `to`, one every `stepMs`. */
+  /** Audited planned times, ms since the epoch: `from` <= time < `to`, one every `stepMs`. */
   readonly from: number
   readonly to: number
   readonly stepMs?: number
 }
 
-/** Holds one job, which runs on one node a time, against its marks. */
-export function judge({name, launches, marks, from, to, stepMs = 1_000}: JudgedJob): Verdict {
+/** Compares the ledger of a job that runs on one node at a time with its marks. */
+export function auditLedger({
+  name,
+  launches,
+  marks,
+  from,
+  to,
+  stepMs = 1_000,
+}: AuditedJob): LedgerAudit {
   const starts = startsOf(name, marks)
   const ended = new Set(marks.flatMap(({what, execution}) => (what === 'end' ? execution : [])))
   const rowsAt = rowsByTime(launches, stepMs)
-  const verdict = {
+  const audit = {
     planned: 0,
     launched: 0,
     started: 0,
@@ -109,49 +116,50 @@ export function judge({name, launches, marks, from, to, stepMs = 1_000}: JudgedJ
     lagsMs: [] as number[],
   }
   for (let time = from; time < to; time += stepMs) {
-    verdict.planned += 1
+    audit.planned += 1
     const at = `${name} ${new Date(time).toISOString()}`
     const rows = rowsAt.get(time) ?? []
-    if (rows.length > 1) verdict.doubled.push(`${at}: ${rows.length} rows`)
+    if (rows.length > 1) audit.doubled.push(`${at}: ${rows.length} rows`)
     const [row] = rows
     if (row === undefined) {
-      verdict.missing.push(`${at}: no row`)
+      audit.missing.push(`${at}: no row`)
       continue
     }
     if (row.decision !== 'launched') {
-      verdict.refused += 1
+      audit.refused += 1
       continue
     }
-    verdict.launched += 1
-    verdict.lagsMs.push(Date.parse(row.decided_at) - time)
-    const began = starts.get(time) ?? new Map<string, number>()
+    audit.launched += 1
+    audit.lagsMs.push(Date.parse(row.decided_at) - time)
+    const startsAt = starts.get(time) ?? new Map<string, number>()
     const isLost = row.executions.some(({status}: Answer['json']) => status === 'lost')
-    if (began.size > 0) verdict.started += 1
-    else if (!isLost) verdict.missing.push(`${at}: launched, not started`)
-    if (began.size > 1 && !isLost) verdict.repeated.push(`${at}: ${[...began.keys()].join(' ')}`)
+    if (startsAt.size > 0) audit.started += 1
+    else if (!isLost) audit.missing.push(`${at}: launched, not started`)
+    if (startsAt.size > 1 && !isLost)
+      audit.repeated.push(`${at}: ${[...startsAt.keys()].join(' ')}`)
     for (const {id, status} of row.executions)
-      if (status === 'succeeded' && !(began.has(id) && ended.has(id)))
-        verdict.incomplete.push(`${at}: ${id} has not marked its start and its end`)
-    for (const [execution, times] of began)
-      if (times > 1) verdict.doubled.push(`${at}: ${execution} started ${times} times`)
+      if (status === 'succeeded' && !(startsAt.has(id) && ended.has(id)))
+        audit.incomplete.push(`${at}: ${id} lacks a start or end mark`)
+    for (const [execution, times] of startsAt)
+      if (times > 1) audit.doubled.push(`${at}: ${execution} started ${times} times`)
   }
-  verdict.lagsMs.sort((a, b) => a - b)
-  return verdict
+  audit.lagsMs.sort((a, b) => a - b)
+  return audit
 }
 
-/** By planned time: executions that said they started, with how often each did. */
+/** Start marks by planned time: execution id and number of starts. */
 function startsOf(name: string, marks: readonly Mark[]): Map<number, Map<string, number>> {
   const starts = new Map<number, Map<string, number>>()
   for (const {job, scheduledAt, execution, what} of marks) {
     if (job !== name || what !== 'start') continue
-    const began = starts.get(scheduledAt) ?? new Map<string, number>()
-    starts.set(scheduledAt, began)
-    began.set(execution, (began.get(execution) ?? 0) + 1)
+    const startsAt = starts.get(scheduledAt) ?? new Map<string, number>()
+    starts.set(scheduledAt, startsAt)
+    startsAt.set(execution, (startsAt.get(execution) ?? 0) + 1)
   }
   return starts
 }
 
-/** A row that did not launch may stand for many planned times. */
+/** Rows by planned time; a skipped or missed row may cover many. */
 function rowsByTime(launches: readonly Answer['json'][], stepMs: number) {
   const rows = new Map<number, Answer['json'][]>()
   for (const row of launches) {

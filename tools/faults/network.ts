@@ -1,12 +1,12 @@
 /**
- * A stretch of network that can be cut: what was sent meanwhile waits, as a network stack holds it, and
- * nobody is told. Healed, it brings what waited, late and in order, or the connections turn out to be broken.
- * Beside `cut-proxy.ts`, which cuts at chosen commits.
+ * A TCP proxy that simulates a network partition. While it is cut, data waits as in a network stack and
+ * neither end is notified. When it heals, the data arrives late and in order, or the connections turn out
+ * broken. For a cut at a chosen commit, see `cut-proxy.ts`.
  */
 import {once} from 'node:events'
 import {connect, createServer, type AddressInfo, type Server, type Socket} from 'node:net'
 
-export class Stretch {
+export class CuttableLink {
   readonly #server: Server
   readonly #sockets = new Set<Socket>()
   #isCut = false
@@ -19,12 +19,12 @@ export class Stretch {
     })
   }
 
-  /** On a port of its own; `target` is asked for the other end's at each connection. */
-  static async to(target: () => number): Promise<Stretch> {
-    const stretch = new Stretch(target)
-    stretch.#server.listen(0, '127.0.0.1')
-    await once(stretch.#server, 'listening')
-    return stretch
+  /** Listens on its own port; `target` returns the port of the other end for each connection. */
+  static async to(target: () => number): Promise<CuttableLink> {
+    const link = new CuttableLink(target)
+    link.#server.listen(0, '127.0.0.1')
+    await once(link.#server, 'listening')
+    return link
   }
 
   get port(): number {
@@ -54,11 +54,11 @@ export class Stretch {
     this.#sockets.add(from)
     from.on('data', (bytes) => to.write(bytes))
     from.on('end', () => to.end())
-    // Broken connections are what this is for.
+    // Broken connections are the purpose of this proxy.
     from.on('error', () => from.destroy())
     from.on('close', () => {
       this.#sockets.delete(from)
-      // What the other end still sends has nobody to go to; what is on its way to it may arrive.
+      // Data already on its way may still arrive; data from the other end has no receiver.
       if (to.writableLength > 0) to.end()
       else to.destroy()
     })

@@ -1,15 +1,15 @@
-/** Which fault comes next, by seed: the same seed draws the same faults, though not the same moments. */
+/** Draws the next fault by seed: the same seed draws the same faults, but not at the same moments. */
 import type {SeededRandom} from '../../test/support/seeded-random.ts'
 import type {ClusterProcess} from './cluster-process.ts'
 import type {Faults} from './faults.ts'
 import {elapse} from './load.ts'
 
 const SECOND_MS = 1_000
-/** Between two faults: time for some to have settled, and for others to meet the next one. */
+/** Pause between two faults: some have recovered by then, others overlap the next one. */
 const CALM_MS = {least: SECOND_MS, most: 8 * SECOND_MS}
 
 interface Draw {
-  /** How often, compared with the others. */
+  /** Relative probability. */
   readonly weight: number
   readonly go: (random: SeededRandom) => Promise<void>
 }
@@ -20,7 +20,7 @@ export class FaultPlan {
   readonly #random: SeededRandom
   readonly #stop: AbortSignal
   readonly #draws: readonly Draw[]
-  readonly #met = new Set<string>()
+  readonly #busyNodes = new Set<string>()
 
   constructor(cluster: ClusterProcess, faults: Faults, random: SeededRandom, stop: AbortSignal) {
     this.#cluster = cluster
@@ -30,14 +30,14 @@ export class FaultPlan {
     this.#draws = this.#everything()
   }
 
-  /** One fault after the other until that monotonic instant, ms; now and then two at once. */
-  async run(until: number, tell: (sentence: string) => void): Promise<void> {
+  /** Runs one fault after the other, sometimes two at once, until `until` (monotonic ms). */
+  async run(until: number, report: (sentence: string) => void): Promise<void> {
     while (performance.now() < until && !this.#stop.aborted) {
       const count = this.#random.chance(0.2) ? 2 : 1
       const before = this.#faults.happened.length
       await Promise.all(Array.from({length: count}, () => this.#one()))
       for (const {title, node, from, to} of this.#faults.happened.slice(before))
-        tell(
+        report(
           `${title}${node === null ? '' : ` (${node})`}, ${((to - from) / SECOND_MS).toFixed(1)} s`,
         )
       await this.#faults.startDead()
@@ -45,10 +45,10 @@ export class FaultPlan {
     }
   }
 
-  /** The store away for a minute, once, whatever was drawn. */
-  async minuteWithoutStore(tell: (sentence: string) => void): Promise<void> {
+  /** Stops the store for one minute, independent of the draws. */
+  async minuteWithoutStore(report: (sentence: string) => void): Promise<void> {
     await this.#faults.killStore(() => this.#elapse(60 * SECOND_MS))
-    tell('the store was away for a minute')
+    report('the store was unreachable for a minute')
   }
 
   async #one(): Promise<void> {
@@ -59,7 +59,7 @@ export class FaultPlan {
 
   #everything(): readonly Draw[] {
     const faults = this.#faults
-    // There may be none: the store is away.
+    // No leader while the store is unreachable.
     const leader = () => this.#cluster.leaderName().catch(() => null)
     const server = (random: SeededRandom) => random.pick(this.#cluster.serverNames)
     const agent = (random: SeededRandom) => random.pick(this.#cluster.agentNames)
@@ -67,46 +67,49 @@ export class FaultPlan {
       const ms = this.#random.between(least * SECOND_MS, most * SECOND_MS)
       return () => this.#elapse(ms)
     }
-    const meet = (name: string | null, work: (name: string) => Promise<void>) =>
-      name === null ? Promise.resolve() : this.#meet(name, () => work(name))
+    const onNode = (name: string | null, work: (name: string) => Promise<void>) =>
+      name === null ? Promise.resolve() : this.#onFreeNode(name, () => work(name))
     return [
-      {weight: 3, go: async () => meet(await leader(), (name) => faults.kill(name, hold(0, 12)))},
+      {weight: 3, go: async () => onNode(await leader(), (name) => faults.kill(name, hold(0, 12)))},
       {
         weight: 2,
-        go: async (random) => meet(server(random), (name) => faults.kill(name, hold(0, 30))),
+        go: async (random) => onNode(server(random), (name) => faults.kill(name, hold(0, 30))),
       },
       {
         weight: 2,
-        go: async (random) => meet(agent(random), (name) => faults.kill(name, hold(0, 40))),
+        go: async (random) => onNode(agent(random), (name) => faults.kill(name, hold(0, 40))),
       },
-      // Back within two seconds.
-      {weight: 2, go: async (random) => meet(server(random), (name) => faults.kill(name))},
-      {weight: 1, go: async (random) => meet(agent(random), (name) => faults.kill(name))},
-      {weight: 2, go: async () => meet(await leader(), (name) => faults.stop(name))},
+      // Restarted within two seconds.
+      {weight: 2, go: async (random) => onNode(server(random), (name) => faults.kill(name))},
+      {weight: 1, go: async (random) => onNode(agent(random), (name) => faults.kill(name))},
+      {weight: 2, go: async () => onNode(await leader(), (name) => faults.stop(name))},
       {
         weight: 1,
-        go: async (random) => meet(server(random), (name) => faults.stop(name, hold(0, 5))),
+        go: async (random) => onNode(server(random), (name) => faults.stop(name, hold(0, 5))),
       },
       {
         weight: 1,
-        go: async (random) => meet(agent(random), (name) => faults.stop(name, hold(0, 5))),
-      },
-      {weight: 3, go: async () => meet(await leader(), (name) => faults.freeze(name, hold(1, 60)))},
-      {
-        weight: 2,
-        go: async (random) => meet(agent(random), (name) => faults.freeze(name, hold(1, 60))),
+        go: async (random) => onNode(agent(random), (name) => faults.stop(name, hold(0, 5))),
       },
       {
-        weight: 2,
-        go: async (random) => meet(server(random), (name) => this.#cut(name, hold(1, 45))),
+        weight: 3,
+        go: async () => onNode(await leader(), (name) => faults.freeze(name, hold(1, 60))),
       },
-      {weight: 2, go: async () => meet(await leader(), (name) => this.#cut(name, hold(1, 20)))},
       {
         weight: 2,
-        go: async (random) => meet(agent(random), (name) => this.#cut(name, hold(1, 45))),
+        go: async (random) => onNode(agent(random), (name) => faults.freeze(name, hold(1, 60))),
       },
-      {weight: 2, go: () => this.#meet('the store', () => faults.killStore(hold(1, 60)))},
-      {weight: 2, go: () => this.#meet('the store', () => faults.freezeStore(hold(1, 20)))},
+      {
+        weight: 2,
+        go: async (random) => onNode(server(random), (name) => this.#cut(name, hold(1, 45))),
+      },
+      {weight: 2, go: async () => onNode(await leader(), (name) => this.#cut(name, hold(1, 20)))},
+      {
+        weight: 2,
+        go: async (random) => onNode(agent(random), (name) => this.#cut(name, hold(1, 45))),
+      },
+      {weight: 2, go: () => this.#onFreeNode('the store', () => faults.killStore(hold(1, 60)))},
+      {weight: 2, go: () => this.#onFreeNode('the store', () => faults.freezeStore(hold(1, 20)))},
     ]
   }
 
@@ -114,12 +117,12 @@ export class FaultPlan {
     return this.#faults.cut(name, hold, this.#random.chance(0.5) ? 'brings' : 'breaks')
   }
 
-  /** Two faults at once never meet the same node. */
-  async #meet(name: string, work: () => Promise<void>): Promise<void> {
-    if (this.#met.has(name)) return
-    this.#met.add(name)
+  /** Skips the fault if another one is active on the same node. */
+  async #onFreeNode(name: string, work: () => Promise<void>): Promise<void> {
+    if (this.#busyNodes.has(name)) return
+    this.#busyNodes.add(name)
     await work()
-    this.#met.delete(name)
+    this.#busyNodes.delete(name)
   }
 
   #elapse(ms: number): Promise<void> {

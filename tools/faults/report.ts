@@ -1,22 +1,22 @@
-/** The report of a fault run, for people: what went wrong, what it cost, and the verdict. */
+/** Text report of a fault run: the faults, their cost, and the audit. */
 import type {Cost} from './costs.ts'
-import {isSound, type ClusterVerdict} from './verdict.ts'
+import {isSound, type ClusterAudit} from './audit.ts'
 
 const LAG_BOUNDS_MS = [50, 100, 500, 1_000, 2_000, 5_000, 8_000, 10_000, 30_000, 60_000]
-/** Of a list of what is wrong, at most so many are shown. */
+/** Lines shown of each list of problems. */
 const SHOWN_MAX = 40
 
-export function reportOf(verdict: ClusterVerdict, costs: readonly Cost[]): string {
+export function reportOf(audit: ClusterAudit, costs: readonly Cost[]): string {
   return [
     'Faults, and what each cost (s: median, worst)',
     ...costLines(costs),
     '',
-    ...verdictLines(verdict),
+    ...auditLines(audit),
     '',
     'From planned to launched',
-    ...lagLines(verdict.lagsMs),
+    ...lagLines(audit.lagsMs),
     '',
-    isSound(verdict) ? 'PASSED: nothing missing, nothing doubled' : 'FAILED',
+    isSound(audit) ? 'PASSED: nothing missing, nothing doubled' : 'FAILED',
   ].join('\n')
 }
 
@@ -39,17 +39,17 @@ function spread(lengthsMs: readonly number[]): string {
   return `${seconds(sorted[Math.floor(sorted.length / 2)])}, ${seconds(sorted.at(-1))}`
 }
 
-function verdictLines(verdict: ClusterVerdict): string[] {
-  const {planned, launched, started, lost, lostAfterTheirEnd, refused} = verdict
+function auditLines(audit: ClusterAudit): string[] {
+  const {planned, launched, started, lost, lostAfterWork, refused} = audit
   const reasons = [...refused].map(([reason, count]) => `${reason} ${count}`).join(', ')
   const lists = ['missing', 'doubled', 'repeated', 'problems'] as const
   return [
     `planned ${planned}, launched ${launched}, started ${started}`,
     `skipped or missed, by reason: ${reasons === '' ? 'none' : reasons}`,
-    `executions lost with their node: ${lost}, of which ${lostAfterTheirEnd} had done their work`,
+    `executions lost with their node: ${lost}, of which ${lostAfterWork} had done their work`,
     ...lists.flatMap((name) => [
-      `${name}: ${verdict[name].length}`,
-      ...verdict[name].slice(0, SHOWN_MAX).map((line) => `  ${line}`),
+      `${name}: ${audit[name].length}`,
+      ...audit[name].slice(0, SHOWN_MAX).map((line) => `  ${line}`),
     ]),
   ]
 }

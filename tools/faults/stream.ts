@@ -1,12 +1,12 @@
-/** A stream of server-sent events, read as it comes and kept as text. Closed with its test. */
+/** A client of server-sent events that keeps the received text. Closed at the end of its test. */
 import {atEnd, type Owner, type ServerProcess} from '../../test/support/server-process.ts'
 import {until} from '../../test/support/waiting.ts'
 
 export class Stream {
-  /** Everything that came. */
+  /** Text received so far. */
   text = ''
 
-  /** Resolves when the server has begun to answer. */
+  /** Resolves when the response headers have arrived. */
   static async open(owner: Owner, server: ServerProcess, path: string): Promise<Stream> {
     const closing = new AbortController()
     const headers = {accept: 'text/event-stream'}
@@ -29,12 +29,12 @@ export class Stream {
     for await (const part of body) this.text += decoder.decode(part, {stream: true})
   }
 
-  /** Resolves when `pattern` has come. */
+  /** Resolves when the received text matches `pattern`. */
   async says(pattern: RegExp): Promise<void> {
     await until(`the stream says ${pattern.source}`, () => pattern.test(this.text))
   }
 
-  /** The `text` of each event that has one. */
+  /** The `text` field of each event that has one. */
   texts(): string[] {
     const lines = this.text.split('\n').filter((line) => line.startsWith('data: '))
     const data = lines.map((line): {text?: string} => JSON.parse(line.slice('data: '.length)))

@@ -1,6 +1,6 @@
 /**
- * A whole trial, as the tests and the fault run have it: a cluster with servers and agents under load and
- * with clients, something that goes wrong, and the verdict once all has come to rest.
+ * A trial, shared by the tests and `npm run faults`: a cluster of servers and agents under load, with
+ * clients, faults, and an audit once the cluster is idle.
  */
 import type {Owner, ServerProcess} from '../../test/support/server-process.ts'
 import {until} from '../../test/support/waiting.ts'
@@ -9,15 +9,15 @@ import {ClusterProcess, type ClusterOptions} from './cluster-process.ts'
 import {Faults} from './faults.ts'
 import {AGENT_FLAGS, Load, untilOnTime} from './load.ts'
 import {Marks} from './marks.ts'
-import {verdictOn, type ClusterVerdict} from './verdict.ts'
+import {auditCluster, type ClusterAudit} from './audit.ts'
 
 const CLIENTS = 3
-/** Nothing of the ledger is pruned before it was looked at; what runs when its node is to end may end. */
+/** Keeps the whole ledger for the audit; running executions may finish during a shutdown. */
 const FLAGS = ['--keep-launches', '100000', '--grace', '10s']
 
 export interface TrialOptions extends Pick<ClusterOptions, 'settings'> {
   readonly agents: readonly string[]
-  /** How long what is left to do at the end may take. */
+  /** Limit for the remaining work at the end. */
   readonly restMs?: number
 }
 
@@ -43,7 +43,7 @@ export class RunningTrial {
     this.#restMs = restMs
   }
 
-  /** Resolves when the load is on. */
+  /** Resolves when all jobs fire. */
   static async start(owner: Owner, options: TrialOptions): Promise<RunningTrial> {
     const {settings = {}, agents} = options
     const cluster = await ClusterProcess.start(owner, {flags: FLAGS, isCuttable: true, settings})
@@ -55,18 +55,18 @@ export class RunningTrial {
     return new RunningTrial(cluster, marks, load, options)
   }
 
-  /** Resolves when another server leads by the word of the others, and launches on time. */
+  /** Resolves when another server leads, according to the others, and launches on time. */
   replaced(old: string): () => Promise<void> {
     const {cluster} = this
     return async () => {
       const other = cluster.server(cluster.serverNames.find((name) => name !== old)!)
-      await until(`${old} leads no more`, async () => (await cluster.leaderName(other)) !== old)
+      await until(`${old} no longer leads`, async () => (await cluster.leaderName(other)) !== old)
       await untilOnTime(other)
     }
   }
 
-  /** Ends clients and load, lets everything that is still to be done be done, and judges. */
-  async end(): Promise<{readonly verdict: ClusterVerdict; readonly server: ServerProcess}> {
+  /** Stops clients and load, waits until the cluster is idle, and audits it. */
+  async end(): Promise<{readonly audit: ClusterAudit; readonly server: ServerProcess}> {
     const {cluster, faults, clients, load} = this
     await cluster.agreedLeader()
     await untilOnTime(await cluster.leader(), this.#restMs)
@@ -75,13 +75,13 @@ export class RunningTrial {
     const server = cluster.server(await cluster.agreedLeader())
     await load.end(server)
     await cluster.idle(server, this.#restMs)
-    const verdict = await verdictOn(server, {
+    const audit = await auditCluster(server, {
       load,
       marks: this.marks.read(),
       clients,
       faults: faults.happened,
-      noticed: faults.problems,
+      nodeProblems: faults.problems,
     })
-    return {verdict, server}
+    return {audit, server}
   }
 }

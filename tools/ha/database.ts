@@ -1,7 +1,6 @@
 /**
- * One PostgreSQL server of a replicated pair, on disk as a database is that must keep what it acknowledged:
- * started, killed with all its processes, promoted, and made the other's standby again, with the programs an
- * operator has. Decides nothing: when to promote whom is the scenario's.
+ * One PostgreSQL server of a replicated pair, configured for durability: start, kill, promote and rebuild
+ * as a standby, with the programs an operator uses. The scenario decides when to promote which.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -18,14 +17,14 @@ const SYNCHRONOUS_WITHIN_MS = 60_000
 const ASK_WITHIN_MS = 5_000
 
 /**
- * What nothing acknowledged can be lost with; the rest fits a small machine. In the file of the data, which
- * copies and pg_rewind take along.
+ * Settings for full durability on a small machine. Written to the data folder, so that copies and pg_rewind
+ * include them.
  */
 const SETTINGS: Readonly<Record<string, string>> = {
   fsync: 'on',
   full_page_writes: 'on',
   synchronous_commit: 'on',
-  // What pg_rewind needs, of the pages and of the log since the two parted.
+  // pg_rewind needs page hints and the WAL since the timelines diverged.
   wal_log_hints: 'on',
   wal_keep_size: '1GB',
   listen_addresses: '127.0.0.1',
@@ -48,7 +47,7 @@ export class Database {
     this.#home = home
   }
 
-  /** A new one without data. `home` is a folder that the account of the programs may write to. */
+  /** Initialises an empty server. The account of the programs may write to the folder `home`. */
   static async prepare(name: string, programs: Programs, home: string): Promise<Database> {
     return new Database(name, await freePort(), programs, home)
   }
@@ -60,7 +59,7 @@ export class Database {
     appendFileSync(join(this.#data, 'postgresql.conf'), lines.join(''))
   }
 
-  /** A copy of `primary` that follows it; to be started. */
+  /** Creates a standby as a copy of `primary`; not started yet. */
   async copy(primary: Database): Promise<void> {
     const source = ['-h', '127.0.0.1', '-p', `${primary.port}`, '-U', ROLE]
     await this.#run('pg_basebackup', [
@@ -75,7 +74,7 @@ export class Database {
     ])
   }
 
-  /** Takes back what it has written since it and `primary` parted; to be started as a standby. */
+  /** Rewinds the data to the point where it diverged from `primary`; then it can start as a standby. */
   async rewind(primary: Database): Promise<void> {
     // Before 16 pg_rewind believes the control file, which knows of a promotion only after a checkpoint.
     await primary.query('CHECKPOINT')
@@ -83,12 +82,12 @@ export class Database {
     await this.#run('pg_rewind', ['-D', this.#data, `--source-server=${source}`, '-R'])
   }
 
-  /** Resolves when it answers, as a primary or as a standby. */
+  /** Starts the server; resolves when it accepts queries, as a primary or a standby. */
   async start(): Promise<void> {
     const own = ['-c', `port=${this.port}`, '-c', `cluster_name=${this.name}`]
     const command = [join(this.#programs.folder, 'postgres'), '-D', this.#data, ...own]
     const log = openSync(this.#log, 'a')
-    // The keeper ends the server when this process is gone, however that came.
+    // The keeper ends the server when this process exits, even if it is killed.
     this.#keeper = spawn('sh', ['-c', KEEPER, 'keeper', ...command], {
       stdio: ['pipe', log, log],
       detached: true,
@@ -109,7 +108,7 @@ export class Database {
     })
   }
 
-  /** kill -9 for every one of its processes, as when the machine is gone. */
+  /** Kills all its processes with SIGKILL, as if the machine failed. */
   async kill(): Promise<void> {
     const keeper = this.#keeper
     if (keeper === null) return
@@ -123,12 +122,12 @@ export class Database {
     if (keeper.exitCode === null && keeper.signalCode === null) await once(keeper, 'exit')
   }
 
-  /** Resolves when it takes writes. */
+  /** Promotes the server; resolves when it accepts writes. */
   async promote(): Promise<void> {
     await this.#run('pg_ctl', ['promote', '-D', this.#data, '-w'])
   }
 
-  /** One statement on a connection of its own. */
+  /** Runs one statement on a new connection. */
   async query(sql: string, database = 'postgres'): Promise<Record<string, unknown>[]> {
     const client = new Client({
       host: '127.0.0.1',
@@ -138,7 +137,7 @@ export class Database {
       connectionTimeoutMillis: ASK_WITHIN_MS,
       query_timeout: ASK_WITHIN_MS,
     })
-    // A server that is killed under us answers by the query's own error.
+    // If the server is killed meanwhile, the query itself reports the error.
     client.on('error', () => undefined)
     try {
       await client.connect()
@@ -148,13 +147,13 @@ export class Database {
     }
   }
 
-  /** Sets `synchronous_standby_names`; commits follow it from the next one on. */
+  /** Sets `synchronous_standby_names`, effective from the next commit on. */
   async waitFor(names: string): Promise<void> {
     await this.query(`ALTER SYSTEM SET synchronous_standby_names = '${names}'`)
     await this.query('SELECT pg_reload_conf()')
   }
 
-  /** Resolves when a synchronous standby holds everything this primary has. */
+  /** Resolves when a synchronous standby has caught up. */
   async untilSynchronous(): Promise<void> {
     const sql = `SELECT 1 AS here FROM pg_stat_replication
       WHERE sync_state IN ('sync', 'quorum') AND state = 'streaming'`

@@ -1,9 +1,9 @@
 /**
- * Belfry on a replicated PostgreSQL while that fails over: `npm run ha`. On demand, since it takes minutes
- * and needs packages of the system. Flags: `--rounds n` (failovers in a row), `--only failover`,
- * `standby-gone` or `split-brain`, `--patroni` (Patroni keeps the database; only failovers are played).
- * Ends with 0 when nothing planned is missing or doubled and everything acknowledged is there, with 1
- * otherwise, with 2 when something is missing on this machine.
+ * `npm run ha`: Belfry during failovers of a replicated PostgreSQL. Not part of the tests: it takes minutes
+ * and needs system packages. Flags: `--rounds n` (failovers in a row), `--only failover`, `standby-gone` or
+ * `split-brain`, `--patroni` (Patroni manages the database; failovers only). Exit code 0: no planned time
+ * is missing or doubled and every acknowledged write exists. 1: otherwise. 2: a package is missing on this
+ * machine.
  */
 import {chmodSync, chownSync, mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -22,7 +22,7 @@ const SCENARIOS: Readonly<Record<string, Scenario>> = {
   'split-brain': splitBrain,
 }
 
-/** What was started, in order; ended in the other. */
+/** Cleanup functions in the order of starting; run in reverse. */
 class Ending implements Owner {
   readonly #cleanups: (() => unknown)[] = []
 
@@ -42,7 +42,7 @@ interface Play {
   readonly isPatroni: boolean
 }
 
-/** Whether nothing was wrong. */
+/** True if the audit is sound. */
 async function play(ending: Ending, {names, rounds, isPatroni}: Play): Promise<boolean> {
   const programs = new Programs()
   const home = mkdtempSync(join(tmpdir(), 'belfry-ha-'))
@@ -52,8 +52,8 @@ async function play(ending: Ending, {names, rounds, isPatroni}: Play): Promise<b
   const stage = isPatroni
     ? await playPatroni(ending, programs, home, rounds)
     : await playPair(ending, programs, home, {names, rounds})
-  say('Verdict')
-  return await stage.verdict()
+  say('Audit')
+  return await stage.audit()
 }
 
 async function playPair(
@@ -79,7 +79,7 @@ async function playPatroni(
   home: string,
   rounds: number,
 ): Promise<Stage> {
-  say(`PostgreSQL of ${programs.folder}: three servers kept by Patroni, with etcd`)
+  say(`PostgreSQL of ${programs.folder}: three servers managed by Patroni, with etcd`)
   const patroni = await Patroni.open(ending, programs, home)
   const stage = await openStage(ending, patroni.store)
   for (let round = 1; round <= rounds; round += 1) {
@@ -94,11 +94,11 @@ function openStage(ending: Ending, store: string): Promise<Stage> {
   return Stage.open(ending, store)
 }
 
-/** Rejects on Ctrl-C. */
+/** Rejects on Ctrl-C or SIGTERM. */
 function interrupted(): Promise<never> {
   return new Promise((_, reject) => {
     for (const signal of ['SIGINT', 'SIGTERM'] as const)
-      process.on(signal, () => reject(new Error(`ended by ${signal}`)))
+      process.on(signal, () => reject(new Error(`interrupted by ${signal}`)))
   })
 }
 
@@ -133,5 +133,5 @@ async function main(): Promise<number> {
   }
 }
 
-// What was under way when it was interrupted would go on.
+// Exits explicitly: work in flight would keep the process alive after an interrupt.
 process.exit(await main())

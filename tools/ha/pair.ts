@@ -1,4 +1,4 @@
-/** A primary and its synchronous standby, which change places with every failover. */
+/** A primary and its synchronous standby, which swap roles with every failover. */
 import {atEnd, type Owner} from '../../test/support/server-process.ts'
 import {ROLE} from '../../test/support/postgres.ts'
 import {until} from '../../test/support/waiting.ts'
@@ -18,7 +18,7 @@ export class Pair {
     this.standby = standby
   }
 
-  /** Both are there, and no commit is acknowledged before both have it. */
+  /** Starts both; no commit is acknowledged before both have it. */
   static async open(owner: Owner, programs: Programs, home: string): Promise<Pair> {
     const one = await Database.prepare('one', programs, home)
     const two = await Database.prepare('two', programs, home)
@@ -33,21 +33,21 @@ export class Pair {
     return pair
   }
 
-  /** Connection string with both hosts, in an order that says nothing about who is the primary. */
+  /** Connection string with both hosts; the order is independent of the roles. */
   get store(): string {
     const hosts = [this.primary, this.standby].map(({port}) => `127.0.0.1:${port}`).toSorted()
     return `postgres://${ROLE}@${hosts.join(',')}/${DATABASE}`
   }
 
-  /** From now on commits wait for the standby, which is connected. */
+  /** Makes commits wait for the connected standby. */
   async synchronise(): Promise<void> {
     await this.primary.waitFor(this.standby.name)
     await this.primary.untilSynchronous()
   }
 
   /**
-   * The standby becomes the primary, whatever the other is doing. It waits for nobody: it is alone, and what
-   * it acknowledges until the other follows it is on one machine only.
+   * Promotes the standby, whatever state the primary is in. It has no standby then: until the other follows
+   * it, acknowledged writes are on one machine only.
    */
   async promote(): Promise<void> {
     await this.standby.promote()
@@ -56,14 +56,14 @@ export class Pair {
     this.standby = primary
   }
 
-  /** The old primary, which is down, follows the new one. */
+  /** Rebuilds the old primary, which is down, as a standby of the new one. */
   async rebuild(): Promise<void> {
     await this.standby.rewind(this.primary)
     await this.standby.start()
     await this.synchronise()
   }
 
-  /** Of one of the two, asked itself: connections of Belfry, and rows of its ledger. */
+  /** Belfry's connections to one server, and ledger rows on it. */
   async traces(of: Database): Promise<{readonly connections: number; readonly launches: number}> {
     const [row] = await of.query(
       `SELECT (SELECT count(*)::int FROM pg_stat_activity WHERE application_name LIKE 'belfry%')
@@ -73,18 +73,18 @@ export class Pair {
     return row as {connections: number; launches: number}
   }
 
-  /** Resolves when Belfry uses one of the two no more. Commits that wait there in vain are nobody's. */
+  /** Resolves when Belfry has no connection to a server, apart from commits that wait for a standby. */
   async deserted(of: Database): Promise<void> {
     const sql = `SELECT 1 AS used FROM pg_stat_activity WHERE application_name LIKE 'belfry%'
       AND wait_event IS DISTINCT FROM 'SyncRep'`
     await until(
-      `nobody uses ${of.name}`,
+      `Belfry has left ${of.name}`,
       async () => (await of.query(sql)).length === 0,
       DESERTED_WITHIN_MS,
     )
   }
 
-  /** When the primary itself, whatever the other does, first decided a launch after `since` (both ms). */
+  /** Instant of the first launch after `since` on the primary itself (both ms). */
   async launchAfter(since: number): Promise<number> {
     const sql = `SELECT min(decided_at)::float8 AS at FROM belfry.launches WHERE decided_at > ${since}`
     return await until(
@@ -97,7 +97,7 @@ export class Pair {
     )
   }
 
-  /** Commits on the primary that wait for a standby. */
+  /** Number of commits on the primary that wait for a standby. */
   async waiting(): Promise<number> {
     const sql = `SELECT count(*)::int AS waiting FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
     return Number((await this.primary.query(sql))[0]!['waiting'])

@@ -1,6 +1,6 @@
 /**
- * Three PostgreSQL servers kept by Patroni with etcd, as `docs/cluster.md` shows it: Patroni decides who is
- * the primary, Belfry follows. Here only processes are started and killed, and asked who they are.
+ * Three PostgreSQL servers managed by Patroni with etcd, as docs/how-to/postgresql.md shows: Patroni elects
+ * the primary, Belfry follows. This file only starts, kills and queries processes.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
@@ -16,11 +16,11 @@ import {needOnPath, type Programs} from './programs.ts'
 
 const NAMES = ['one', 'two', 'three']
 const DATABASE = 'belfry'
-/** A first start makes the data of all three. */
+/** Limit of the first start, which initialises all three. */
 const WHOLE_WITHIN_MS = 120_000
 const ASK_WITHIN_MS = 1_000
 
-/** What all three agree on; the section `bootstrap.dcs` of docs/cluster.md. */
+/** Shared settings: the section `bootstrap.dcs`. */
 const AGREED = {
   ttl: 20,
   loop_wait: 5,
@@ -58,7 +58,7 @@ export class Patroni {
     this.#home = home
   }
 
-  /** Throws `Missing`. Resolves when there is a primary with a synchronous standby. */
+  /** Starts everything; resolves with a primary and a synchronous standby. Throws `Missing`. */
   static async open(owner: Owner, programs: Programs, home: string): Promise<Patroni> {
     needOnPath({patroni: 'patroni', etcd: 'etcd-server'})
     const patroni = new Patroni(owner, programs, home)
@@ -84,7 +84,7 @@ export class Patroni {
     atEnd(this.#owner, () => this.kill(name))
   }
 
-  /** kill -9 for Patroni and every process of its PostgreSQL, as when the machine is gone. */
+  /** Kills Patroni and all processes of its PostgreSQL with SIGKILL, as if the machine failed. */
   async kill(name: string): Promise<void> {
     const patroni = this.#processes.get(name)
     this.#processes.delete(name)
@@ -93,12 +93,12 @@ export class Patroni {
     if (!existsSync(file)) return
     const postmaster = Number(readFileSync(file, 'utf8').split('\n')[0])
     const processes = childrenOf(postmaster)
-    // A pid in a file may be another's by now: only what says that it is ours is ended.
+    // A pid from a file may have been reused: only processes that are provably ours are killed.
     if (!this.#isOurs(postmaster, name)) return
     for (const pid of [postmaster, ...processes]) endProcess(pid)
   }
 
-  /** Name of the one that takes writes. */
+  /** Name of the server that accepts writes. */
   async primary(): Promise<string> {
     return await until(
       'a primary',
@@ -110,7 +110,7 @@ export class Patroni {
     )
   }
 
-  /** Resolves when a commit there was acknowledged. */
+  /** Resolves when a commit on that server was acknowledged. */
   async commit(name: string): Promise<void> {
     await this.#query(name, `SELECT pg_logical_emit_message(true, 'belfry', '')`)
   }
@@ -143,7 +143,7 @@ export class Patroni {
       database: 'postgres',
       connectionTimeoutMillis: ASK_WITHIN_MS,
     })
-    // A server that is killed under us answers by the query's own error.
+    // If the server is killed meanwhile, the query itself reports the error.
     client.on('error', () => undefined)
     try {
       await client.connect()

@@ -1,6 +1,6 @@
 /**
- * What the run needs of the machine: PostgreSQL as Debian packages it, with all its programs, and an account
- * that is not root. Says which packages are missing; installs nothing.
+ * System requirements: Debian's PostgreSQL with all its programs, and an account other than root. Names
+ * missing packages; installs nothing.
  */
 import {execFile} from 'node:child_process'
 import {existsSync, readdirSync} from 'node:fs'
@@ -12,15 +12,15 @@ const DEBIAN = '/usr/lib/postgresql'
 const NEEDED = ['initdb', 'pg_basebackup', 'pg_ctl', 'pg_rewind', 'postgres']
 const OUTPUT_BYTES_MAX = 16 * 1024 * 1024
 
-/** Something that the machine lacks, with how to get it. */
+/** A missing program, with the package to install. */
 export class Missing extends Error {
   override readonly name = 'Missing'
 }
 
 export class Programs {
-  /** Folder of PostgreSQL's programs, of the newest release that is there. */
+  /** Folder of the programs of the newest installed PostgreSQL. */
   readonly folder: string
-  /** Whom they run as; `null` = whoever runs this. */
+  /** Account of the programs; `null` = the current one. */
   readonly account: Account | null
 
   /** Throws `Missing`. */
@@ -28,13 +28,13 @@ export class Programs {
     const folder = releases().find((bin) => NEEDED.every((name) => existsSync(join(bin, name))))
     if (folder === undefined)
       throw new Missing(
-        `${NEEDED.join(', ')} are not there under ${DEBIAN}/<release>/bin: apt-get install postgresql`,
+        `${NEEDED.join(', ')} were not found under ${DEBIAN}/<release>/bin: apt-get install postgresql`,
       )
     this.folder = folder
     this.account = accountOf()
   }
 
-  /** Runs one of them to its end in `home`; answers what it printed. Throws what it said when it failed. */
+  /** Runs a program in `home`; returns its output. Throws with its messages if it fails. */
   async run(name: string, flags: readonly string[], home: string): Promise<string> {
     const {stdout} = await promisify(execFile)(join(this.folder, name), flags, {
       cwd: home,
@@ -53,7 +53,7 @@ function releases(): string[] {
     .map((release) => join(DEBIAN, release, 'bin'))
 }
 
-/** Programs of other packages, on the path. Throws `Missing`. */
+/** Checks that programs of other packages are in PATH. Throws `Missing`. */
 export function needOnPath(packages: Readonly<Record<string, string>>): void {
   const folders = ['/usr/bin', '/usr/local/bin', ...(process.env['PATH'] ?? '').split(':')]
   const missing = Object.entries(packages).filter(
@@ -62,6 +62,6 @@ export function needOnPath(packages: Readonly<Record<string, string>>): void {
   if (missing.length > 0) {
     const names = missing.map(([program]) => program).join(', ')
     const install = missing.map(([, name]) => name).join(' ')
-    throw new Missing(`${names} are not there: apt-get install ${install}`)
+    throw new Missing(`${names} were not found: apt-get install ${install}`)
   }
 }

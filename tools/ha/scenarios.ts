@@ -1,6 +1,6 @@
 /**
- * What goes wrong with a replicated PostgreSQL: its primary dies, its synchronous standby is gone, and an old
- * primary comes back though another has taken its place. Each ends with everything healthy again.
+ * Failure scenarios of a replicated PostgreSQL: the primary dies, the synchronous standby fails, an old
+ * primary returns after a promotion. Each ends with all servers healthy.
  */
 import {elapse} from '../faults/load.ts'
 import type {Pair} from './pair.ts'
@@ -9,16 +9,16 @@ import {say, seconds, type Stage} from './stage.ts'
 
 /** Load before and after each fault. */
 const CALM_MS = 8_000
-/** What finds out that a primary is gone takes so long; then it promotes. */
+/** Time that a failover manager takes to detect a dead primary, before it promotes. */
 const DETECTION_MS = 5_000
-/** Longer than any limit of Belfry's for one commit. */
+/** Longer than any commit timeout of Belfry. */
 const GONE_MS = 20_000
 /** Belfry's share of a failover. */
 const RESUMED_WITHIN_MS = 5_000
 
 export type Scenario = (stage: Stage, pair: Pair) => Promise<void>
 
-/** kill -9 for the primary under load, the standby is promoted, and the old one made its standby. */
+/** Kills the primary under load, promotes the standby, and rebuilds the old primary as a standby. */
 export async function failover(stage: Stage, pair: Pair): Promise<void> {
   await elapse(CALM_MS)
   await loseThePrimary(stage, pair)
@@ -44,8 +44,8 @@ async function loseThePrimary(stage: Stage, pair: Pair): Promise<void> {
 }
 
 /**
- * Tells how soon Belfry went on. The store's own part of a failover, which began at `since`, is over at
- * `writableAt`, both ms since the epoch.
+ * Prints how soon Belfry resumed. The database's part of the failover lasted from `since` to `writableAt`,
+ * both ms since the epoch.
  */
 async function resumed(
   stage: Stage,
@@ -62,7 +62,7 @@ async function resumed(
   if (launchedMs > RESUMED_WITHIN_MS) stage.note(`launching resumed only after ${launchedMs} ms`)
 }
 
-/** kill -9 for the primary and its Patroni under load; the others find a new one, and it comes back. */
+/** Kills the primary and its Patroni under load; the others elect a new primary, and the old one returns. */
 export async function patroniFailover(stage: Stage, patroni: Patroni): Promise<void> {
   await elapse(CALM_MS)
   const old = await patroni.primary()
@@ -83,7 +83,7 @@ export async function patroniFailover(stage: Stage, patroni: Patroni): Promise<v
   await stage.ready()
 }
 
-/** The only synchronous standby is gone: nothing is acknowledged until it is back, or not waited for. */
+/** Kills the only synchronous standby: no write is acknowledged until it returns or is no longer required. */
 export async function standbyGone(stage: Stage, pair: Pair): Promise<void> {
   for (const remedy of ['it is back', 'it is taken out of synchronous_standby_names'] as const) {
     await elapse(CALM_MS)
@@ -95,7 +95,9 @@ export async function standbyGone(stage: Stage, pair: Pair): Promise<void> {
     const {status} = await stage.cluster.running()[0]!.get('/jobs')
     if (status !== 200) stage.note(`jobs cannot be read: ${status}`)
     const waiting = await pair.waiting()
-    say(`  no standby for ${seconds(GONE_MS)}: ${stage.starts() - startsBefore} executions began,`)
+    say(
+      `  no standby for ${seconds(GONE_MS)}: ${stage.starts() - startsBefore} executions started,`,
+    )
     say(
       `  ${now.acknowledged - calls.acknowledged} calls acknowledged, ` +
         `${now.refused - calls.refused} refused, ${waiting} commits wait in the database`,
@@ -120,9 +122,8 @@ function numbers({calls: {acknowledged, refused}}: Stage) {
 }
 
 /**
- * The standby is promoted though the primary is well. Then that is started again as a primary, by mistake,
- * and the promoted one is away for a while, so that the old one is all there is; at last the old one does
- * not even wait for a standby.
+ * Split brain: the standby is promoted although the primary is healthy. Then the old one restarts as a
+ * primary by mistake while the promoted one is down, finally without waiting for a standby.
  */
 export async function splitBrain(stage: Stage, pair: Pair): Promise<void> {
   await elapse(CALM_MS)
@@ -146,11 +147,11 @@ export async function splitBrain(stage: Stage, pair: Pair): Promise<void> {
     const name = stage.cluster.serverNames.at(-1)!
     await stage.cluster.server(name).stop()
     await stage.cluster.startServer(name)
-    say(`  a server started anew while both are there`)
+    say(`  a Belfry server started while both are up`)
     await pair.primary.kill()
     await elapse(DETECTION_MS)
     await pair.primary.start()
-    say(`  the promoted one was away for ${seconds(DETECTION_MS)}`)
+    say(`  the promoted one was down for ${seconds(DETECTION_MS)}`)
     await stage.firstLaunch(Date.now())
     await stage.ready()
     const after = await pair.traces(old)

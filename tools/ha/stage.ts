@@ -1,7 +1,4 @@
-/**
- * A cluster of Belfry on a replicated PostgreSQL, under load: what every scenario plays on, and the verdict
- * that is passed on it at the end.
- */
+/** A Belfry cluster under load on a replicated PostgreSQL, shared by all scenarios, and its final audit. */
 import assert from 'node:assert/strict'
 import type {Owner, ServerProcess} from '../../test/support/server-process.ts'
 import {until} from '../../test/support/waiting.ts'
@@ -9,7 +6,7 @@ import {Clients} from '../faults/clients.ts'
 import {ClusterProcess} from '../faults/cluster-process.ts'
 import {AGENT_FLAGS, Load} from '../faults/load.ts'
 import {Marks} from '../faults/marks.ts'
-import {isSound, verdictOn} from '../faults/verdict.ts'
+import {isSound, auditCluster} from '../faults/audit.ts'
 
 const CLIENTS = 4
 const FLAGS = ['--keep-launches', '10000', '--grace', '10s']
@@ -21,7 +18,7 @@ export class Stage {
   readonly #marks: Marks
   readonly #load: Load
   readonly #clients: Clients
-  /** What was wrong on the way. */
+  /** Problems found during the scenarios. */
   readonly #noticed: string[] = []
 
   private constructor(cluster: ClusterProcess, marks: Marks, load: Load) {
@@ -31,7 +28,7 @@ export class Stage {
     this.#clients = new Clients(cluster, marks, CLIENTS)
   }
 
-  /** Three servers on that store, two agents, thirty jobs that fire each second, and clients. */
+  /** Starts three servers on that store, two agents, thirty jobs that fire every second, and clients. */
   static async open(owner: Owner, store: string): Promise<Stage> {
     const cluster = await ClusterProcess.start(owner, {flags: FLAGS, store})
     for (const name of ['agent-1', 'agent-2']) await cluster.startAgent(name, {flags: AGENT_FLAGS})
@@ -42,12 +39,12 @@ export class Stage {
     return stage
   }
 
-  /** Writes that were acknowledged to clients so far, and those that were not. */
+  /** Client calls acknowledged so far, and refused ones. */
   get calls(): {readonly acknowledged: number; readonly refused: number} {
     return this.#clients
   }
 
-  /** How many executions have said that they began. */
+  /** Number of start marks. */
   starts(): number {
     return this.#marks.read().filter(({what}) => what === 'start').length
   }
@@ -57,10 +54,10 @@ export class Stage {
     say(`  PROBLEM: ${problem}`)
   }
 
-  /** When the first launch after `since` was decided, both ms since the epoch. */
+  /** Instant of the first launch after `since`, both ms since the epoch. */
   async firstLaunch(since: number): Promise<number> {
     return await until(
-      'launches go on',
+      'launches resume',
       async () => {
         const decided = await this.#decidedAfter(since)
         return decided.length > 0 && Math.min(...decided)
@@ -69,7 +66,7 @@ export class Stage {
     )
   }
 
-  /** Writes until a server acknowledges it; answers when that was, ms since the epoch. */
+  /** Retries a write until a server acknowledges it; returns that instant, ms since the epoch. */
   async write(): Promise<number> {
     const job = {name: 'written', schedule: '@manually', executor: 'shell'}
     await until(
@@ -89,7 +86,7 @@ export class Stage {
     return Date.now()
   }
 
-  /** Resolves when every server that is there is ready. */
+  /** Resolves when every running server is ready. */
   async ready(): Promise<void> {
     let unready: string[] = []
     await until(
@@ -111,31 +108,31 @@ export class Stage {
     })
   }
 
-  /** Ends the load and tells what became of it; true = nothing is wrong. */
-  async verdict(): Promise<boolean> {
+  /** Stops the load, audits the cluster and prints the result; true = sound. */
+  async audit(): Promise<boolean> {
     await this.#clients.end()
     const server = this.cluster.server(await this.cluster.agreedLeader())
     await this.#load.end(server)
     await this.cluster.idle(server)
-    const verdict = await verdictOn(server, {
+    const audit = await auditCluster(server, {
       load: this.#load,
       marks: this.#marks.read(),
       clients: this.#clients,
       faults: [],
-      noticed: this.#noticed,
+      nodeProblems: this.#noticed,
     })
-    const {planned, launched, lost, lagsMs, missing, doubled, repeated, problems} = verdict
-    const refused = [...verdict.refused].map(([reason, count]) => `, ${count} ${reason}`).join('')
+    const {planned, launched, lost, lagsMs, missing, doubled, repeated, problems} = audit
+    const refused = [...audit.refused].map(([reason, count]) => `, ${count} ${reason}`).join('')
     say(`  ${planned} planned times: ${launched} launched${refused}; ${lost} executions lost`)
     say(`  latest launch ${lagsMs.at(-1)} ms after its time`)
     say(`  ${this.calls.acknowledged} calls acknowledged, ${this.calls.refused} refused`)
     say(`  missing ${missing.length}, doubled ${doubled.length}, repeated ${repeated.length}`)
     for (const problem of [...missing, ...doubled, ...repeated, ...problems]) say(`  ${problem}`)
     assert(planned > 0, 'something was planned')
-    return isSound(verdict)
+    return isSound(audit)
   }
 
-  /** Of the newest launches of one job: when they were decided, if after `since`. */
+  /** Decision instants of the newest launches of one job, if after `since`. */
   async #decidedAfter(since: number): Promise<number[]> {
     for (const server of this.cluster.running()) {
       const answer = await newest(server)

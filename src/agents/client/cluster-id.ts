@@ -1,16 +1,16 @@
 /**
- * Which cluster this agent belongs to: the first it met, kept in its data directory. A server of another
- * cluster is never given anything, so that a slip in a URL cannot mix two of them.
+ * Id of the cluster this agent belongs to: the first one it joined, kept in its data directory. The agent
+ * sends nothing to a server of another cluster, so a mistake in a URL cannot mix two clusters.
  */
-import {open, readFile, rename} from 'node:fs/promises'
+import {readFile} from 'node:fs/promises'
 import {join} from 'node:path'
-import {syncDirectory} from '../../platform/durable-file.ts'
+import {replaceFile} from '../../platform/durable-file.ts'
 
 const FILE = 'cluster-id'
 const CLUSTER_ID = /^[A-Za-z0-9._:-]{1,256}$/
 
-/** `null` before the first. Throws a sentence when the file holds something else. */
-export async function knownCluster(directory: string): Promise<string | null> {
+/** `null` before the first join. Throws when the file cannot be read or contains anything else. */
+export async function readClusterId(directory: string): Promise<string | null> {
   const file = join(directory, FILE)
   let text: string
   try {
@@ -19,20 +19,12 @@ export async function knownCluster(directory: string): Promise<string | null> {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null
     throw error
   }
-  if (!CLUSTER_ID.test(text)) throw new Error(`${file} holds no id of a cluster; remove it`)
+  if (!CLUSTER_ID.test(text))
+    throw new Error(`The file ${file} must contain a cluster id: it is damaged. Remove it`)
   return text
 }
 
 /** Durable when it resolves. A crash leaves the old state or the new one. */
-export async function rememberCluster(directory: string, id: string): Promise<void> {
-  const file = join(directory, FILE)
-  const handle = await open(`${file}.new`, 'w', 0o600)
-  try {
-    await handle.writeFile(`${id}\n`)
-    await handle.sync()
-  } finally {
-    await handle.close()
-  }
-  await rename(`${file}.new`, file)
-  await syncDirectory(directory)
+export async function writeClusterId(directory: string, id: string): Promise<void> {
+  await replaceFile(join(directory, FILE), `${id}\n`)
 }

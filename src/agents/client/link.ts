@@ -1,24 +1,27 @@
 /**
- * An agent's link to its cluster: one connection to any server, made again for ever. It introduces the agent,
- * matches answers to questions, passes on the server's rings, and goes to another server when this one is
- * silent or cut off from the store itself. What is asked while there is no connection waits a little for one.
+ * Link of an agent to its cluster: one connection to any server, re-established for ever. It sends the
+ * hello, matches replies to requests, passes on notifications, and moves to another server when this one is
+ * silent or disconnected from the store. Requests without a connection wait a little for one.
  */
+import {backoffMs} from '../../lib/backoff.ts'
 import type {Clock, Random, Timer} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {
-  type AnswerMessage,
-  type AnswerOf,
+  type AgentTopic,
   type BodyOf,
   decodeServerMessage,
   type FailedMessage,
   type HelloMessage,
-  isSpoken,
+  isCompatible,
   PROTOCOL,
-  type QuestionKind,
-  type ServerMessage,
+  type ReplyMessage,
+  type ReplyOf,
+  type RequestKind,
+  type RequestOf,
+  type WelcomeMessage,
 } from '../protocol.ts'
-import {type Asking, Questions} from './rpc.ts'
-import {type AgentSocket, type Closed, type Dial, lastingRefusal} from './socket.ts'
+import {PendingRequests, type RpcClient} from './rpc.ts'
+import {type AgentSocket, type Dial, permanentRefusal, type SocketClosed} from './socket.ts'
 
 export interface LinkOptions {
   readonly dial: Dial
@@ -26,57 +29,56 @@ export interface LinkOptions {
   readonly urls: readonly string[]
   readonly clock: Clock
   readonly random: Random
-  /** What the agent says of itself and has in hand, at this moment. */
-  readonly introduction: () => Pick<HelloMessage, 'node' | 'status' | 'held' | 'claiming'>
-  /** `null` before the first cluster was met. */
+  /** The agent and its claims at this moment. */
+  readonly describe: () => Pick<HelloMessage, 'node' | 'status' | 'held' | 'claiming'>
+  /** `null` before the first join. */
   readonly clusterId: string | null
-  /** Makes durable which cluster this agent belongs to; waited for before anything else is said. */
-  readonly remember: (clusterId: string) => Promise<void>
-  /** A heartbeat not acknowledged for this long: the server is gone, or its store is. */
-  readonly silenceMs: number
-  readonly rang: (bell: 'run' | 'cancel') => void
-  /** A server has taken the agent in. */
-  readonly joined: (url: string) => void
-  /** Why there is no connection, for the log; told once until the next join. */
-  readonly report: (sentence: string) => void
-  /** What trying again cannot mend; `fenced` = another life of this node replaced it. */
-  readonly refused: (sentence: string, kind: 'fenced' | 'other') => void
+  /** Makes the cluster of this agent durable; awaited before anything else is sent. */
+  readonly saveClusterId: (clusterId: string) => Promise<void>
+  /** After this time without an acknowledged heartbeat the server, or its store, is down. */
+  readonly ackTimeoutMs: number
+  readonly onNotify: (topic: AgentTopic) => void
+  readonly onJoined: (url: string) => void
+  /** Receives a sentence for the log: why there is no connection. Once until the next join. */
+  readonly onDisconnected: (sentence: string) => void
+  /** A permanent refusal; `fenced` = another incarnation of this node replaced it. */
+  readonly onRefused: (sentence: string, kind: 'fenced' | 'other') => void
 }
 
-/** From dialling until the server has answered the hello. */
+/** From dialling until the server has replied to the hello. */
 const HANDSHAKE_MS = 5_000
-/** A server whose store is slow answers late; longer than that store's own patience. */
-const ANSWER_MS = 30_000
-/** What is asked without a connection waits for one this long. */
-const WAIT_MS = 5_000
+/** Longer than the deadline of the server's store: a slow store means a late reply. */
+const REPLY_TIMEOUT_MS = 30_000
+/** How long a request waits for a connection. */
+const CONNECTION_WAIT_MS = 5_000
 
 interface Connection {
   readonly url: string
   readonly socket: AgentSocket
-  readonly questions: Questions
+  readonly requests: PendingRequests
   readonly helloAt: number
   handshake: Timer | null
-  welcomed: boolean
+  isWelcomed: boolean
 }
 
-export class AgentLink implements Asking {
+export class AgentLink implements RpcClient {
   readonly #options: LinkOptions
-  readonly #redial: Redial
+  readonly #reconnect: ReconnectPolicy
   #clusterId: string | null
   #connection: Connection | null = null
-  #redialling: Timer | null = null
+  #reconnectTimer: Timer | null = null
   #waiting = new Set<(connection: Connection | null) => void>()
   #hasJoined = false
   #isReported = false
-  #stopped = false
+  #isStopped = false
   #isLeaving = false
-  /** When the newest word was sent that a server has answered from the store. */
+  /** Sending time of the newest message to which a server replied out of the store. */
   #acknowledgedAt: number
 
   constructor(options: LinkOptions) {
     this.#options = options
     this.#clusterId = options.clusterId
-    this.#redial = new Redial(options.urls, options.random)
+    this.#reconnect = new ReconnectPolicy(options.urls, options.random)
     this.#acknowledgedAt = options.clock.monotonicMs()
   }
 
@@ -84,43 +86,46 @@ export class AgentLink implements Asking {
     this.#dial()
   }
 
-  /** Closes the connection; nothing is asked or heard any more. Idempotent. */
+  /** Closes the connection for good. Idempotent. */
   stop(): void {
-    this.#stopped = true
-    this.#redialling?.cancel()
+    this.#isStopped = true
+    this.#reconnectTimer?.cancel()
     if (this.#connection !== null) this.#drop(this.#connection)
-    this.#tellWaiting(null)
+    this.#resumeWaiting(null)
   }
 
   get isConnected(): boolean {
-    return this.#connection?.welcomed === true
+    return this.#connection?.isWelcomed === true
   }
 
   /**
-   * For how long no server has acknowledged this agent out of the store. One that answers and cannot reach
-   * the store does not count: the cluster hears as little of the agent as if the cable were cut.
+   * Time since a server last acknowledged this agent out of the store. A server that replies without its
+   * store does not count: to the cluster the agent is as silent as with a cut cable.
    */
   get disconnectedMs(): number {
     return Math.max(0, this.#options.clock.monotonicMs() - this.#acknowledgedAt)
   }
 
-  /** This agent is about to end: what is asked without a connection does not wait for one any more. */
+  /** The agent shuts down: from now on requests do not wait for a connection. */
   leaving(): void {
     this.#isLeaving = true
-    this.#tellWaiting(null)
+    this.#resumeWaiting(null)
   }
 
-  async ask<Kind extends QuestionKind>(kind: Kind, body: BodyOf<Kind>): Promise<AnswerOf<Kind>> {
+  async request<Kind extends RequestKind>(
+    kind: Kind,
+    body: BodyOf<RequestOf<Kind>>,
+  ): Promise<ReplyOf<Kind>> {
     const connection = this.#joinedConnection() ?? (await this.#waitForConnection())
-    const isBeat = kind === 'beat'
-    const answer = await connection.questions.ask(kind, body, {
-      waitMs: isBeat ? this.#options.silenceMs : ANSWER_MS,
-      late: () => {
-        if (isBeat) this.#leave(connection, 'it did not answer a heartbeat')
+    const isHeartbeat = kind === 'beat'
+    const reply = await connection.requests.request(kind, body, {
+      timeoutMs: isHeartbeat ? this.#options.ackTimeoutMs : REPLY_TIMEOUT_MS,
+      onTimeout: () => {
+        if (isHeartbeat) this.#leave(connection, 'no reply to a heartbeat')
       },
     })
-    // Which answers belong to which question is checked where they are matched.
-    return answer as AnswerOf<Kind>
+    // That the reply has the kind of its request is checked where they are matched.
+    return reply as ReplyOf<Kind>
   }
 
   #joinedConnection(): Connection | null {
@@ -129,216 +134,214 @@ export class AgentLink implements Asking {
 
   async #waitForConnection(): Promise<Connection> {
     const connection = await new Promise<Connection | null>((resolve) => {
-      if (this.#stopped || this.#isLeaving) return resolve(null)
-      const timer = this.#options.clock.after(WAIT_MS, () => done(null))
-      const done = (found: Connection | null) => {
+      if (this.#isStopped || this.#isLeaving) return resolve(null)
+      const timer = this.#options.clock.after(CONNECTION_WAIT_MS, () => resume(null))
+      const resume = (found: Connection | null) => {
         timer.cancel()
-        this.#waiting.delete(done)
+        this.#waiting.delete(resume)
         resolve(found)
       }
-      this.#waiting.add(done)
+      this.#waiting.add(resume)
     })
-    if (connection === null) throw new StoreUnavailable('no server can be reached')
+    if (connection === null) throw new StoreUnavailable('no server is reachable')
     return connection
   }
 
-  #tellWaiting(connection: Connection | null): void {
-    for (const done of this.#waiting) done(connection)
+  #resumeWaiting(connection: Connection | null): void {
+    for (const resume of this.#waiting) resume(connection)
   }
 
   #dial(): void {
-    if (this.#stopped) return
+    if (this.#isStopped) return
     const {dial, clock} = this.#options
-    const url = this.#redial.url()
+    const url = this.#reconnect.nextUrl()
     const socket = dial(url, {
-      opened: () => this.#introduce(connection),
-      heard: (text) => this.#heard(connection, text),
-      closed: (why) => this.#closed(connection, why),
+      onOpen: () => this.#sendHello(connection),
+      onMessage: (text) => this.#onMessage(connection, text),
+      onClose: (why) => this.#onClose(connection, why),
     })
     const connection: Connection = {
       url,
       socket,
-      questions: new Questions(clock, socket),
+      requests: new PendingRequests(clock, socket),
       helloAt: clock.monotonicMs(),
-      welcomed: false,
+      isWelcomed: false,
       handshake: null,
     }
     this.#connection = connection
     connection.handshake = clock.after(HANDSHAKE_MS, () =>
-      this.#leave(connection, 'it did not answer in time'),
+      this.#leave(connection, 'no reply to the hello'),
     )
   }
 
-  #introduce(connection: Connection): void {
+  #sendHello(connection: Connection): void {
     const hello: HelloMessage = {
       kind: 'hello',
       protocol: PROTOCOL,
       clusterId: this.#clusterId,
       joined: this.#hasJoined,
-      ...this.#options.introduction(),
+      ...this.#options.describe(),
     }
     connection.socket.send(JSON.stringify(hello))
   }
 
-  #heard(connection: Connection, text: string): void {
+  #onMessage(connection: Connection, text: string): void {
     if (this.#connection !== connection) return
     const decoded = decodeServerMessage(text)
     if (!decoded.ok) {
-      // A later version may say more than this one understands; what is broken is not talked to.
-      if (decoded.why === 'malformed') this.#leave(connection, 'it sent what cannot be read')
+      // A later version may send kinds that this one does not know.
+      if (decoded.why === 'malformed') this.#leave(connection, 'it sent a malformed message')
       return
     }
     const {message} = decoded
-    if (message.kind === 'welcome') void this.#welcome(connection, message)
-    else if (message.kind === 'refused') this.#refused(connection, message)
-    else if (message.kind === 'goodbye') this.#leave(connection, 'it ends')
-    else if (message.kind === 'ring') this.#options.rang(message.bell)
-    else this.#answered(connection, message)
+    if (message.kind === 'welcome') void this.#onWelcome(connection, message)
+    else if (message.kind === 'refused') this.#onRefused(connection, message)
+    else if (message.kind === 'goodbye') this.#leave(connection, 'it shuts down')
+    else if (message.kind === 'ring') this.#options.onNotify(message.bell)
+    else this.#onReply(connection, message)
   }
 
-  async #welcome(
-    connection: Connection,
-    {clusterId, protocol}: Extract<ServerMessage, {kind: 'welcome'}>,
-  ): Promise<void> {
-    const {joined, remember, refused} = this.#options
-    if (connection.welcomed) return
-    if (!isSpoken(protocol)) {
-      const what = `${connection.url} speaks version ${protocol} of the agents' protocol`
-      return this.#notOurs(connection, `${what}, this agent ${PROTOCOL}; update the older of them.`)
+  async #onWelcome(connection: Connection, welcome: WelcomeMessage): Promise<void> {
+    const {onJoined, saveClusterId, onRefused} = this.#options
+    const {clusterId, protocol} = welcome
+    if (connection.isWelcomed) return
+    if (!isCompatible(protocol)) {
+      const versions = `it speaks version ${protocol} of the agent protocol, this agent ${PROTOCOL}`
+      const why = `${versions}. Update the older of them`
+      return this.#refuse(connection, cannotJoin(connection.url, why))
     }
     if (this.#clusterId !== null && this.#clusterId !== clusterId)
-      return this.#notOurs(connection, otherCluster(connection.url))
+      return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER))
     if (this.#clusterId === null) {
       try {
-        await remember(clusterId)
+        await saveClusterId(clusterId)
       } catch (error) {
-        return refused(`The cluster's id cannot be kept: ${messageOf(error)}.`, 'other')
+        return onRefused(`The cluster id cannot be saved: ${messageOf(error)}.`, 'other')
       }
       this.#clusterId = clusterId
       if (this.#connection !== connection) return
     }
     connection.handshake?.cancel()
-    connection.welcomed = true
+    connection.isWelcomed = true
     this.#hasJoined = true
     this.#isReported = false
-    this.#acknowledged(connection.helloAt)
-    this.#redial.succeeded()
-    joined(connection.url)
-    this.#tellWaiting(connection)
+    this.#acknowledge(connection.helloAt)
+    this.#reconnect.reset()
+    onJoined(connection.url)
+    this.#resumeWaiting(connection)
   }
 
-  #refused(connection: Connection, {code, message}: {code: string; message: string}): void {
-    // A name that another has taken since this agent joined does not come free while it waits.
+  #onRefused(connection: Connection, {code, message}: {code: string; message: string}): void {
+    // A name that another node took after this agent joined does not become free.
     if (code === 'fenced' || (code === 'name_taken' && this.#hasJoined)) {
       this.stop()
-      return this.#options.refused(message, 'fenced')
+      return this.#options.onRefused(message, 'fenced')
     }
-    if (code === 'cluster') return this.#notOurs(connection, otherCluster(connection.url))
-    if (code === 'protocol' || code === 'name_taken') return this.#notOurs(connection, message)
+    if (code === 'cluster')
+      return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER))
+    if (code === 'protocol' || code === 'name_taken') return this.#refuse(connection, message)
     this.#leave(connection, message)
   }
 
-  /** Before the first join nothing is at stake and a person is looking; after it, another server may do. */
-  #notOurs(connection: Connection, sentence: string): void {
+  /** Before the first join it is an operator's mistake, so it ends. Later another server may work. */
+  #refuse(connection: Connection, sentence: string): void {
     if (this.#hasJoined) return this.#leave(connection, sentence)
     this.stop()
-    this.#options.refused(sentence, 'other')
+    this.#options.onRefused(sentence, 'other')
   }
 
-  #answered(connection: Connection, answer: AnswerMessage | FailedMessage): void {
-    const settled = connection.questions.settle(answer)
+  #onReply(connection: Connection, reply: ReplyMessage | FailedMessage): void {
+    const settled = connection.requests.settle(reply)
     if (settled === null) return
-    const {kind, sentAt, how} = settled
-    if (how === 'foreign') return this.#leave(connection, 'it answers what was not asked')
+    const {kind, sentAt, result} = settled
+    if (result === 'mismatched')
+      return this.#leave(connection, 'its reply does not match the request')
     if (kind !== 'beat') return
-    if (how === 'answered') return this.#acknowledged(sentAt)
-    // It hears us and cannot reach the store; another server may.
-    if (this.disconnectedMs >= this.#options.silenceMs)
+    if (result === 'replied') return this.#acknowledge(sentAt)
+    // It replies and cannot reach the store; another server may.
+    if (this.disconnectedMs >= this.#options.ackTimeoutMs)
       this.#leave(connection, 'it cannot reach its store')
   }
 
-  #acknowledged(sentAt: number): void {
+  #acknowledge(sentAt: number): void {
     this.#acknowledgedAt = Math.max(this.#acknowledgedAt, sentAt)
   }
 
-  #closed(connection: Connection, {reason, status}: Closed): void {
+  #onClose(connection: Connection, {reason, status}: SocketClosed): void {
     if (this.#connection !== connection) return
-    const lasting = lastingRefusal(status)
-    if (lasting !== null) return this.#notOurs(connection, `${connection.url} ${lasting}.`)
+    const permanent = permanentRefusal(status)
+    if (permanent !== null) return this.#refuse(connection, cannotJoin(connection.url, permanent))
     this.#leave(connection, reason)
   }
 
-  /** Gives up this connection and dials another server after a while. */
+  /** Drops this connection and dials another server after a backoff. */
   #leave(connection: Connection, why: string): void {
     if (this.#connection !== connection) return
     this.#drop(connection)
     if (!this.#isReported) {
       this.#isReported = true
-      const what = connection.welcomed ? 'lost the link to' : 'cannot join through'
-      this.#options.report(`${what} ${connection.url}: ${why}; trying until a server answers`)
+      const what = connection.isWelcomed ? 'lost the connection to' : 'cannot join through'
+      this.#options.onDisconnected(`${what} ${connection.url}: ${why}; retrying all servers`)
     }
-    if (this.#stopped) return
-    this.#redialling?.cancel()
-    this.#redialling = this.#options.clock.after(this.#redial.failedMs(), () => this.#dial())
+    if (this.#isStopped) return
+    this.#reconnectTimer?.cancel()
+    this.#reconnectTimer = this.#options.clock.after(this.#reconnect.failedMs(), () => this.#dial())
   }
 
   #drop(connection: Connection): void {
     this.#connection = null
     connection.handshake?.cancel()
-    connection.socket.cut()
-    connection.questions.giveUp(`the link to ${connection.url} was lost before the answer`)
+    connection.socket.terminate()
+    connection.requests.failAll(`the connection to ${connection.url} was lost before the reply`)
   }
 }
 
-function otherCluster(url: string): string {
-  return `${url} belongs to another cluster than the one this agent joined first; use another --data.`
+const OTHER_CLUSTER =
+  'it belongs to another cluster than the one this agent joined first. Use another --data'
+
+function cannotJoin(url: string, why: string): string {
+  return `The server ${url} cannot be joined: ${why}.`
 }
 
 function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/*
- * When and where an agent dials next: another server each time, after a wait that doubles and is never the
- * same for two agents. Five hundred of them that lost their server at once come back spread out.
+/**
+ * Agents of a server that died reconnect over about a second. At the longest delay a server that returns is
+ * found within 15 s and is not overrun. The jitter spreads five hundred agents that lost it at once.
  */
+const BACKOFF = {firstMs: 1_000, maxMs: 15_000, jitter: {min: 0.1, max: 1}}
 
-/** The first wait: agents of a server that died come back over about a second. */
-const FIRST_MS = 1_000
-/** The longest: a server that returns is found again this soon, and is not run over meanwhile. */
-const LONGEST_MS = 15_000
-
-export class Redial {
+/** Order of the servers to dial, and the exponential backoff between dials. */
+class ReconnectPolicy {
   readonly #urls: readonly string[]
   readonly #random: Pick<Random, 'fraction'>
   #next: number
   #failures = 0
 
-  /** `urls` is not empty. Where it begins is a throw of the dice, so that servers share the agents. */
+  /** `urls` is not empty. Begins at a random one, so that servers share the agents. */
   constructor(urls: readonly string[], random: Pick<Random, 'fraction'>) {
     this.#urls = urls
     this.#random = random
     this.#next = Math.floor(random.fraction() * urls.length)
   }
 
-  /** The server to dial now; the next call answers another, if there is one. */
-  url(): string {
+  /** Round robin. */
+  nextUrl(): string {
     const url = this.#urls[this.#next % this.#urls.length]!
     this.#next += 1
     return url
   }
 
-  /** How long to wait before the next dial, after one that came to nothing. */
+  /** Delay before the next dial, after one that failed. It grows once all servers have been dialled. */
   failedMs(): number {
-    // With several servers one round is made before the wait grows.
     const rounds = Math.floor(this.#failures / this.#urls.length)
     this.#failures += 1
-    const most = Math.min(LONGEST_MS, FIRST_MS * 2 ** Math.min(rounds, 10))
-    return most * (0.1 + 0.9 * this.#random.fraction())
+    return backoffMs(BACKOFF, rounds + 1, this.#random.fraction())
   }
 
-  /** A server took us in. */
-  succeeded(): void {
+  reset(): void {
     this.#failures = 0
   }
 }

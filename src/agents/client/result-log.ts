@@ -1,32 +1,34 @@
 /**
- * Results that no server has acknowledged, on this agent's disk: each is there, synced, before it is first
- * offered, and goes when a server has it. One file of lines, written at its end only and emptied when nothing
- * waits, which is nearly always:
+ * Results that no server has acknowledged, on the agent's disk. Each is written and synced before it is first
+ * sent, and removed when a server has it. One file of lines, append-only, emptied when no result waits, which
+ * is nearly always:
  *
- *   {"finish":{…}}           an end, to be delivered
+ *   {"finish":{…}}           a result to deliver
  *   {"done":["12-a-1",…]}    a server has these
  *
- * A crash leaves at worst a torn last line, whose execution was not offered yet. A lost `done` only means
- * that an end is delivered twice, which changes nothing.
+ * Not on `AppendLog`, which neither syncs nor writes asynchronously: see there.
+ *
+ * Crash points: within a line, that result was not sent yet. A lost `done` means that a result is delivered
+ * twice, which changes nothing. Within a rewrite, the old file or the new one stands, whole.
  */
-import {open, readFile, rename, rm, type FileHandle} from 'node:fs/promises'
+import {open, readFile, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import Type from 'typebox'
 import {Compile} from 'typebox/compile'
 import {executionId, type ExecutionKey} from '../../core/execution.ts'
-import type {Clock} from '../../ports/runtime.ts'
-import type {FinishItem} from '../../ports/node-store.ts'
 import {Batcher} from '../../lib/batcher.ts'
-import {Finish, type FinishJson} from '../protocol.ts'
-import {finishItem, finishJson} from './store.ts'
-import {syncDirectory} from '../../platform/durable-file.ts'
+import {parseRecord} from '../../platform/append-log.ts'
+import {openReplacement, syncDirectory} from '../../platform/durable-file.ts'
+import type {FinishItem} from '../../ports/node-store.ts'
+import type {Clock} from '../../ports/runtime.ts'
+import {decodeFinish, encodeFinish, Finish, type FinishJson} from '../protocol.ts'
 
 const FILE = 'results'
-/** Beyond this results are kept without their output: what became of a run matters more than what it said. */
-const FULL_BYTES = 64 * 2 ** 20
-/** Beyond this and mostly of delivered results, the file is written anew. */
-const COMPACT_BYTES = 16 * 2 ** 20
-/** Ends that come together are synced together. */
+/** Beyond this, results are kept without their output: the status of a run matters more than its output. */
+const OUTPUT_BYTES_MAX = 64 * 2 ** 20
+/** Beyond this and mostly of delivered results, the file is rewritten. */
+const REWRITE_BYTES = 16 * 2 ** 20
+/** Results that arrive together share one sync. */
 const SYNC_WAIT_MS = 2
 const SYNC_ITEMS_MAX = 256
 
@@ -34,24 +36,24 @@ const Line = Compile(
   Type.Object({finish: Type.Optional(Finish), done: Type.Optional(Type.Array(Type.String()))}),
 )
 
-export interface OpenedJournal {
-  readonly journal: ResultJournal
-  /** Results of earlier lives that no server has yet, oldest first. */
+export interface OpenedResultLog {
+  readonly results: ResultLog
+  /** Results of previous incarnations that no server has yet, oldest first. */
   readonly left: readonly FinishItem[]
-  /** Lines that could not be read. */
+  /** Number of lines that could not be read. */
   readonly unreadable: number
 }
 
-export class ResultJournal {
+export class ResultLog {
   readonly #path: string
   readonly #writes: Batcher<FinishItem, void>
-  /** What waits for a server: bytes of its line, and the line itself for writing the file anew. */
+  /** Lines of the results that no server has, by execution. */
   readonly #waiting = new Map<string, string>()
   #waitingBytes = 0
   #file: FileHandle
   #fileBytes = 0
-  /** One change of the file at a time. */
-  #turn: Promise<unknown> = Promise.resolve()
+  /** Serializes changes of the file. */
+  #queue: Promise<unknown> = Promise.resolve()
 
   private constructor(path: string, file: FileHandle, clock: Pick<Clock, 'after'>) {
     this.#path = path
@@ -60,19 +62,19 @@ export class ResultJournal {
       clock,
       waitMs: SYNC_WAIT_MS,
       itemsMax: SYNC_ITEMS_MAX,
-      flush: (items) => this.#inTurn(() => this.#append(items)),
+      flush: (items) => this.#enqueue(() => this.#append(items)),
     })
   }
 
-  /** Opens the journal in `directory`. Throws the error of the file system. */
-  static async open(directory: string, clock: Pick<Clock, 'after'>): Promise<OpenedJournal> {
+  /** Opens the log in `directory`. Throws the error of the file system. */
+  static async open(directory: string, clock: Pick<Clock, 'after'>): Promise<OpenedResultLog> {
     const path = join(directory, FILE)
-    const {waiting, unreadable} = await readJournal(path)
+    const {waiting, unreadable} = await readLog(path)
     const file = await open(path, 'a', 0o600)
-    const journal = new ResultJournal(path, file, clock)
-    for (const json of waiting.values()) journal.#remember(json)
-    await journal.#tidy()
-    return {journal, left: [...waiting.values()].map(finishItem), unreadable}
+    const results = new ResultLog(path, file, clock)
+    for (const json of waiting.values()) results.#add(json)
+    await results.#compact()
+    return {results, left: [...waiting.values()].map(decodeFinish), unreadable}
   }
 
   /** Resolves when the result is on disk. Throws the error of the file system. */
@@ -80,74 +82,74 @@ export class ResultJournal {
     await this.#writes.add(item)
   }
 
-  /** A server has these. Never rejects: at worst they are delivered once more. */
+  /** A server has these. Never rejects: on failure they are delivered once more. */
   async delivered(keys: readonly ExecutionKey[]): Promise<void> {
-    await this.#inTurn(() => this.#forget(keys.map(executionId)))
+    await this.#enqueue(() => this.#removeAll(keys.map(executionId)))
   }
 
-  /** Results that no server has. */
+  /** Number of results that no server has. */
   get waitingCount(): number {
     return this.#waiting.size
   }
 
   async close(): Promise<void> {
-    await this.#inTurn(() => this.#file.close())
+    await this.#enqueue(() => this.#file.close())
   }
 
-  #inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-    const result = this.#turn.then(work)
-    this.#turn = Promise.allSettled([result])
+  #enqueue<Result>(work: () => Promise<Result>): Promise<Result> {
+    const result = this.#queue.then(work)
+    this.#queue = Promise.allSettled([result])
     return result
   }
 
   async #append(items: readonly FinishItem[]): Promise<readonly void[]> {
     const lines = items.map((item) => {
-      const json = finishJson(item)
-      return this.#remember(this.#waitingBytes < FULL_BYTES ? json : withoutOutput(json))
+      const json = encodeFinish(item)
+      return this.#add(this.#waitingBytes < OUTPUT_BYTES_MAX ? json : withoutOutput(json))
     })
     await this.#write(lines.join(''))
     await this.#file.datasync()
     return items.map(() => undefined)
   }
 
-  #remember(json: FinishJson): string {
+  #add(json: FinishJson): string {
     const id = executionId(json.key)
     const line = `${JSON.stringify({finish: json})}\n`
-    this.#release(id)
+    this.#remove(id)
     this.#waiting.set(id, line)
     this.#waitingBytes += line.length
     return line
   }
 
-  #release(id: string): void {
+  #remove(id: string): void {
     this.#waitingBytes -= this.#waiting.get(id)?.length ?? 0
     this.#waiting.delete(id)
   }
 
-  async #forget(ids: readonly string[]): Promise<void> {
-    for (const id of ids) this.#release(id)
+  async #removeAll(ids: readonly string[]): Promise<void> {
+    for (const id of ids) this.#remove(id)
     try {
       if (this.#waiting.size === 0) return await this.#empty()
       await this.#write(`${JSON.stringify({done: ids})}\n`)
-      const isMostlyOld = this.#fileBytes > 2 * this.#waitingBytes
-      if (this.#fileBytes > COMPACT_BYTES && isMostlyOld) await this.#rewrite()
+      const isMostlyDelivered = this.#fileBytes > 2 * this.#waitingBytes
+      if (this.#fileBytes > REWRITE_BYTES && isMostlyDelivered) await this.#rewrite()
     } catch {
-      // A full disk: the results stay there as not delivered, and are delivered once more by the next life.
+      // A full disk: the file still lists these results, and the next incarnation delivers them once more.
     }
   }
 
-  /** Begins a life with a file of nothing but what waits. */
-  async #tidy(): Promise<void> {
+  /** At the start: drops everything but the waiting results from the file. */
+  async #compact(): Promise<void> {
     try {
       await this.#rewrite()
     } catch {
-      // A full disk: the old file stays, says the same in more lines, and is written on.
+      // A full disk: the old file has the same results in more lines, and is appended to.
       this.#fileBytes = (await this.#file.stat()).size
     }
   }
 
   async #write(text: string): Promise<void> {
-    // Begins on a line of its own, also after one that a full disk has torn.
+    // On a line of its own, also after a line that a full disk has torn.
     const whole = `\n${text}`
     await this.#file.appendFile(whole)
     this.#fileBytes += whole.length
@@ -159,26 +161,11 @@ export class ResultJournal {
     this.#fileBytes = 0
   }
 
-  /** A crash here leaves the old file or the new one, whole: the rename is the switch. */
   async #rewrite(): Promise<void> {
-    const fresh = `${this.#path}.new`
-    await rm(fresh, {force: true})
-    const file = await open(fresh, 'a', 0o600)
-    let bytes = 0
-    try {
-      for (const line of this.#waiting.values()) {
-        await file.appendFile(line)
-        bytes += line.length
-      }
-      await file.sync()
-      await rename(fresh, this.#path)
-    } catch (error) {
-      await file.close()
-      throw error
-    }
+    const file = await openReplacement(this.#path, this.#waiting.values())
     const old = this.#file
     this.#file = file
-    this.#fileBytes = bytes
+    this.#fileBytes = this.#waitingBytes
     await old.close()
     await syncDirectory(dirname(this.#path))
   }
@@ -189,15 +176,15 @@ function withoutOutput(json: FinishJson): FinishJson {
   return {...json, output: {offset: totalBytes, bytes: '', totalBytes}}
 }
 
-/** What cannot be read is most likely a torn line, whose result was never offered. */
-async function readJournal(
+/** A line that cannot be read is most likely torn, so its result was never sent. */
+async function readLog(
   path: string,
 ): Promise<{readonly waiting: ReadonlyMap<string, FinishJson>; readonly unreadable: number}> {
   const waiting = new Map<string, FinishJson>()
   let unreadable = 0
   for (const text of (await readText(path)).split('\n')) {
     if (text === '') continue
-    const line = parse(text)
+    const line = parseRecord(text)
     if (!Line.Check(line)) {
       unreadable += 1
       continue
@@ -214,13 +201,5 @@ async function readText(path: string): Promise<string> {
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return ''
     throw error
-  }
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text)
-  } catch {
-    return null // torn by a crash
   }
 }

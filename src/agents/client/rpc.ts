@@ -1,46 +1,57 @@
 /**
- * The questions that are open on one connection: each has a number that its answer repeats, and an end to
- * the wait for it. Knows nothing of servers and of what an answer means; the link does.
+ * Requests of an agent to a server. `RpcClient` is what the remote store needs of the link; `PendingRequests`
+ * matches replies to requests on one connection. A request has an id that its reply repeats, and a timeout.
  */
 import type {Clock, Timer} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import {
   AGENT_MESSAGE_BYTES_MAX,
-  type AnswerMessage,
-  type AnswerOf,
   type BodyOf,
   type FailedMessage,
-  type QuestionKind,
+  type ReplyMessage,
+  type ReplyOf,
+  type RequestKind,
+  type RequestOf,
 } from '../protocol.ts'
 import type {AgentSocket} from './socket.ts'
 
-/** Asked and not answered: the flow has a handful, whatever there is to do. */
-const OPEN_MAX = 1_000
-/** Not gone out yet; beyond this a server that does not read is not sent more. */
+export interface RpcClient {
+  /**
+   * Resolves with the reply. Throws `StoreUnavailable` when the request was not sent or changed nothing, and
+   * `OutcomeUnknown` when it was sent and no reply arrived.
+   */
+  request<Kind extends RequestKind>(
+    kind: Kind,
+    body: BodyOf<RequestOf<Kind>>,
+  ): Promise<ReplyOf<Kind>>
+}
+
+/** A node has a handful of requests pending at a time, however much work it has. */
+const PENDING_MAX = 1_000
+/** Unsent bytes. Beyond this limit a server that does not read gets no more requests. */
 const BUFFERED_BYTES_MAX = 4 * AGENT_MESSAGE_BYTES_MAX
 
-interface Question {
-  readonly kind: QuestionKind
-  readonly answered: (answer: AnswerMessage) => void
-  readonly failed: (error: Error) => void
+interface PendingRequest {
+  readonly kind: RequestKind
+  readonly resolve: (reply: ReplyMessage) => void
+  readonly reject: (error: Error) => void
   readonly timer: Timer
   readonly sentAt: number
 }
 
-/** What became of a question. */
-export interface Settled {
-  readonly kind: QuestionKind
-  /** Monotonic instant at which it was asked. */
+export interface SettledRequest {
+  readonly kind: RequestKind
+  /** Monotonic. */
   readonly sentAt: number
-  /** `foreign`: the answer is that of another kind of question. */
-  readonly how: 'answered' | 'failed' | 'foreign'
+  /** `mismatched`: the reply is of another kind than the request. */
+  readonly result: 'replied' | 'failed' | 'mismatched'
 }
 
-export class Questions {
+export class PendingRequests {
   readonly #clock: Clock
   readonly #socket: Pick<AgentSocket, 'send' | 'bufferedBytes'>
-  readonly #open = new Map<number, Question>()
-  #newest = 0
+  readonly #pending = new Map<number, PendingRequest>()
+  #lastId = 0
 
   constructor(clock: Clock, socket: Pick<AgentSocket, 'send' | 'bufferedBytes'>) {
     this.#clock = clock
@@ -48,68 +59,57 @@ export class Questions {
   }
 
   /**
-   * Resolves with the answer, which has the same kind. Throws `StoreUnavailable` when it was not asked or
-   * could do nothing, `OutcomeUnknown` when the answer does not come; `late` is called when it did not come
-   * within `waitMs`.
+   * Sends a request and resolves with its reply, which has the same kind. Errors as in `RpcClient`.
+   * `onTimeout` is called when no reply arrives within `timeoutMs`.
    */
-  async ask<Kind extends QuestionKind>(
+  async request<Kind extends RequestKind>(
     kind: Kind,
-    body: BodyOf<Kind>,
-    {waitMs, late}: {readonly waitMs: number; readonly late: () => void},
-  ): Promise<AnswerMessage> {
-    if (this.#open.size >= OPEN_MAX || this.#socket.bufferedBytes > BUFFERED_BYTES_MAX)
-      throw new StoreUnavailable('the server does not keep up with what it is asked')
-    const id = ++this.#newest
-    const answer = new Promise<AnswerMessage>((answered, failed) => {
-      const timer = this.#clock.after(waitMs, () => {
-        this.#open.delete(id)
-        failed(new OutcomeUnknown('the server did not answer in time'))
-        late()
+    body: BodyOf<RequestOf<Kind>>,
+    {timeoutMs, onTimeout}: {readonly timeoutMs: number; readonly onTimeout: () => void},
+  ): Promise<ReplyMessage> {
+    if (this.#pending.size >= PENDING_MAX || this.#socket.bufferedBytes > BUFFERED_BYTES_MAX)
+      throw new StoreUnavailable('the server does not keep up with the requests of this agent')
+    const id = ++this.#lastId
+    const reply = new Promise<ReplyMessage>((resolve, reject) => {
+      const timer = this.#clock.after(timeoutMs, () => {
+        this.#pending.delete(id)
+        reject(new OutcomeUnknown('the server did not reply in time'))
+        onTimeout()
       })
-      this.#open.set(id, {kind, answered, failed, timer, sentAt: this.#clock.monotonicMs()})
+      this.#pending.set(id, {kind, resolve, reject, timer, sentAt: this.#clock.monotonicMs()})
     })
     this.#socket.send(JSON.stringify({kind, id, ...body}))
-    return await answer
+    return await reply
   }
 
-  /** Hands an answer to who asked; `null` when nobody waits for it any more. */
-  settle(answer: AnswerMessage | FailedMessage): Settled | null {
-    const question = this.#open.get(answer.id)
-    if (question === undefined) return null
-    this.#open.delete(answer.id)
-    question.timer.cancel()
-    const {kind, sentAt} = question
-    if (answer.kind === kind) {
-      question.answered(answer)
-      return {kind, sentAt, how: 'answered'}
+  /** Settles the request of this reply; `null` when it is not pending any more. */
+  settle(reply: ReplyMessage | FailedMessage): SettledRequest | null {
+    const request = this.#pending.get(reply.id)
+    if (request === undefined) return null
+    this.#pending.delete(reply.id)
+    request.timer.cancel()
+    const {kind, sentAt} = request
+    if (reply.kind === kind) {
+      request.resolve(reply)
+      return {kind, sentAt, result: 'replied'}
     }
-    if (answer.kind !== 'failed') {
-      question.failed(new OutcomeUnknown('the server answered what was not asked'))
-      return {kind, sentAt, how: 'foreign'}
+    if (reply.kind !== 'failed') {
+      request.reject(new OutcomeUnknown('the reply of the server does not match the request'))
+      return {kind, sentAt, result: 'mismatched'}
     }
-    const {failure, message} = answer
-    question.failed(
+    const {failure, message} = reply
+    request.reject(
       failure === 'unknown' ? new OutcomeUnknown(message) : new StoreUnavailable(message),
     )
-    return {kind, sentAt, how: 'failed'}
+    return {kind, sentAt, result: 'failed'}
   }
 
-  /** The connection is over: none of them will be answered. */
-  giveUp(why: string): void {
-    for (const {timer, failed} of this.#open.values()) {
+  /** Fails all pending requests: the connection is closed. */
+  failAll(why: string): void {
+    for (const {timer, reject} of this.#pending.values()) {
       timer.cancel()
-      failed(new OutcomeUnknown(why))
+      reject(new OutcomeUnknown(why))
     }
-    this.#open.clear()
+    this.#pending.clear()
   }
-}
-
-/* How the remote store asks a server, whatever carries the question: the link to it is one such way. */
-
-export interface Asking {
-  /**
-   * Resolves with the server's answer. Throws `StoreUnavailable` when it was not asked, or could do nothing;
-   * `OutcomeUnknown` when it was asked and the answer did not come.
-   */
-  ask<Kind extends QuestionKind>(kind: Kind, body: BodyOf<Kind>): Promise<AnswerOf<Kind>>
 }

@@ -1,36 +1,36 @@
 /**
- * One WebSocket to a server: the only place of an agent that knows the `ws` package. It opens, carries texts
- * and says once why it closed; when to dial again is for the link.
+ * WebSocket to a server: the only place of an agent that knows the `ws` package. It opens, transports texts
+ * and reports once why it closed. The link decides when to dial again.
  */
 import {WebSocket, type RawData} from 'ws'
 import {AGENT_PATH, SERVER_MESSAGE_BYTES_MAX} from '../protocol.ts'
 
-export interface Closed {
+export interface SocketClosed {
   readonly reason: string
-  /** The HTTP status with which the server refused the connection; `null` = it was not refused. */
+  /** HTTP status with which the server refused the connection; `null` = it was not refused. */
   readonly status: number | null
 }
 
 export interface SocketHandlers {
-  opened(): void
-  heard(text: string): void
-  /** Once, whatever happened; nothing is heard afterwards. */
-  closed(why: Closed): void
+  onOpen(): void
+  onMessage(text: string): void
+  /** Called once, and no message follows. */
+  onClose(why: SocketClosed): void
 }
 
 export interface AgentSocket {
   send(text: string): void
-  /** Sent and not gone out yet. */
+  /** Bytes accepted by `send` and not sent yet. */
   readonly bufferedBytes: number
-  /** Cuts it at once. */
-  cut(): void
+  /** Closes the connection at once, without the closing handshake. */
+  terminate(): void
 }
 
 export type Dial = (url: string, handlers: SocketHandlers) => AgentSocket
 
 export interface DialOptions {
   readonly token: string | null
-  /** PEM text of the authorities that are trusted instead of the usual ones; `null` = those. */
+  /** PEM text of the trusted certificate authorities; `null` = those of the platform. */
   readonly ca: string | null
   readonly handshakeMs: number
   readonly version: string
@@ -50,49 +50,49 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
       ...(ca === null ? {} : {ca}),
     })
     let isClosed = false
-    const closed = (reason: string, status: number | null = null) => {
+    const close = (reason: string, status: number | null = null) => {
       if (isClosed) return
       isClosed = true
-      handlers.closed({reason, status})
+      handlers.onClose({reason, status})
     }
-    socket.on('open', () => isClosed || handlers.opened())
+    socket.on('open', () => isClosed || handlers.onOpen())
     socket.on('message', (data: RawData, isBinary: boolean) => {
       if (isClosed) return
       if (isBinary) return socket.terminate()
-      handlers.heard(textOf(data))
+      handlers.onMessage(textOf(data))
     })
     socket.on('unexpected-response', (_request, response) => {
-      closed(`it answered ${response.statusCode}`, response.statusCode ?? null)
+      close(`HTTP status ${response.statusCode}`, response.statusCode ?? null)
       response.resume()
       socket.terminate()
     })
-    socket.on('error', (error) => closed(error.message))
-    socket.on('close', (code, reason) => closed(reason.toString() || `closed (${code})`))
+    socket.on('error', (error) => close(error.message))
+    socket.on('close', (code, reason) => close(reason.toString() || `closed (${code})`))
     return {
       send: (text) => socket.send(text),
       get bufferedBytes() {
         return socket.bufferedAmount
       },
-      cut: () => {
-        closed('cut')
+      terminate: () => {
+        close('terminated')
         socket.terminate()
       },
     }
   }
 }
 
-/** Statuses that the same request meets again: a wrong token, host name or address. */
-const LASTING_REFUSALS: Readonly<Record<number, string>> = {
-  400: 'does not understand agents',
-  401: 'refuses the token; give the right one with --token or --token-file',
-  403: 'refuses this agent; it needs a token, given to both with --token',
-  404: 'knows no agents; it is no Belfry server, or of an older version',
-  421: 'does not answer under that host name; start it with --allow-host',
+/** HTTP statuses that a second attempt meets again: a wrong token, host name or address. */
+const PERMANENT_REFUSALS: Readonly<Record<number, string>> = {
+  400: 'it does not support agents',
+  401: 'it refuses the token. Set the right one with --token or --token-file',
+  403: 'it refuses this agent without a token. Set the same --token on both',
+  404: 'it has no endpoint for agents, so it is no Belfry server or an older version',
+  421: 'it refuses that host name. Start it with --allow-host',
 }
 
-/** Why dialling that server again is of no use, as a sentence without its subject; `null` = it may be. */
-export function lastingRefusal(status: number | null): string | null {
-  return (status === null ? undefined : LASTING_REFUSALS[status]) ?? null
+/** Why dialling this server again is useless, and the fix; `null` = it may succeed. */
+export function permanentRefusal(status: number | null): string | null {
+  return (status === null ? undefined : PERMANENT_REFUSALS[status]) ?? null
 }
 
 /** `http://host:8080` → `ws://host:8080/v1/agent`. */

@@ -1,7 +1,7 @@
 /**
- * The node's part of the store, asked of a server over the link. It splits what is too large for one message,
- * keeps the list of what this node holds, and passes on what the server wants ended. It decides nothing: a
- * server that cannot be reached is a store that is away, which the flow knows how to live with.
+ * Remote store of an agent: the node's part of the store over requests to a server. It splits what is too
+ * large for one message, tracks the claims that this node holds, and passes on the claims that the server
+ * revokes. It decides nothing: an unreachable server is an unavailable store, which the runner handles.
  */
 import {executionId, type ExecutionKey} from '../../core/execution.ts'
 import type {
@@ -10,177 +10,141 @@ import type {
   ClaimRequest,
   ClaimResult,
   ClaimStatus,
-  PreviousIncarnation,
   FinishItem,
   FinishOutcome,
   Heartbeat,
   NodeStore,
   OutputAppend,
+  PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
 import {
-  ADDED_TEXT_MAX,
-  BEGUN_MAX,
-  type BodyOf,
-  type FinishJson,
+  type ActiveClaimsJson,
+  encodeClaim,
+  encodeFinish,
+  encodeIncarnations,
   ITEMS_MAX,
-  LIVES_MAX,
-  REASON_MAX,
 } from '../protocol.ts'
-import type {Asking} from './rpc.ts'
+import type {RpcClient} from './rpc.ts'
 
-/** Output in one question: as text a third more, which leaves room below what a message may hold. */
-const QUESTION_BYTES_MAX = 1024 * 1024
-/** What an item costs beside its output, at the least. */
+/** Output in one request: base64 adds a third, which still fits into a message. */
+const REQUEST_BYTES_MAX = 1024 * 1024
+/** Lower bound of an item without its output. */
 const ITEM_BYTES = 512
 
 type Claim = Parameters<NodeStore['verifyClaims']>[0][number]
 
 export class RemoteNodeStore implements NodeStore {
-  readonly #link: Asking
-  readonly #held: HeldExecutions
-  readonly #rung: () => void
-  #takenAway: readonly ExecutionKey[] = []
+  readonly #rpc: RpcClient
+  readonly #claims: LocalClaims
+  readonly #onRevoked: () => void
+  #revoked: readonly ExecutionKey[] = []
 
-  /** `rung` is called when there is something new for `takenAway` to answer. */
-  constructor(link: Asking, held: HeldExecutions, rung: () => void) {
-    this.#link = link
-    this.#held = held
-    this.#rung = rung
+  /** `onRevoked` is called when `revokedClaims` has something new. */
+  constructor(rpc: RpcClient, claims: LocalClaims, onRevoked: () => void) {
+    this.#rpc = rpc
+    this.#claims = claims
+    this.#onRevoked = onRevoked
   }
 
   /** An agent claims only for itself: one request. */
   async claim([request]: readonly ClaimRequest[]): Promise<readonly ClaimResult[]> {
     const {token, room} = request!
-    // Stays after a failure: the claim may have been made, and is repeated with the same token.
-    this.#held.claiming = token
-    const after = this.#held.newest
-    const question = {token, room, ...(after === null ? {} : {after})}
-    const {claimed, waiting, nextDueInMs, newest} = await this.#link.ask('claim', question)
-    this.#held.add(claimed)
-    this.#held.newest = newest ?? null
-    this.#held.claiming = null
+    // Kept after a failure: the claim may be stored, and is repeated with the same token.
+    this.#claims.pendingToken = token
+    const after = this.#claims.newest
+    const body = {token, room, ...(after === null ? {} : {after})}
+    const {claimed, waiting, nextDueInMs, newest} = await this.#rpc.request('claim', body)
+    this.#claims.add(claimed)
+    this.#claims.newest = newest ?? null
+    this.#claims.pendingToken = null
     return [{claimed, waiting, nextDueInMs}]
   }
 
-  /** Answers `active` or `revoked`: what was given up and may go on, servers see with each heartbeat. */
+  /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */
   async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStatus[]> {
-    const answers: ClaimStatus[] = []
+    const statuses: ClaimStatus[] = []
     for (const part of split(claims, () => 0)) {
-      const {hold} = await this.#link.ask('verify', {claims: part.map(claimOf)})
-      answers.push(...part.map((_claim, index) => (hold[index] === true ? 'active' : 'revoked')))
+      const {hold} = await this.#rpc.request('verify', {claims: part.map(encodeClaim)})
+      statuses.push(...part.map((_claim, index) => (hold[index] === true ? 'active' : 'revoked')))
     }
-    claims.forEach(({key}, index) => answers[index] === 'active' || this.#held.remove(key))
-    return answers
+    claims.forEach(({key}, index) => statuses[index] === 'active' || this.#claims.remove(key))
+    return statuses
   }
 
   async appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]> {
-    const answers: boolean[] = []
+    const accepted: boolean[] = []
     for (const part of split(items, ({bytes}) => bytes.length)) {
-      const {taken} = await this.#link.ask('append', {
+      const {taken} = await this.#rpc.request('append', {
         items: part.map((item) => ({
-          ...claimOf(item),
-          job: this.#held.get(item.key)?.job ?? '',
+          ...encodeClaim(item),
+          job: this.#claims.get(item.key)?.job ?? '',
           offset: item.offset,
           bytes: item.bytes.toBase64(),
         })),
       })
-      answers.push(...part.map((_item, index) => taken[index] === true))
+      accepted.push(...part.map((_item, index) => taken[index] === true))
     }
-    return answers
+    return accepted
   }
 
   async finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]> {
-    const answers: FinishOutcome[] = []
-    for (const part of split(items, sizeOfFinish)) {
-      const {outcomes} = await this.#link.ask('finish', {items: part.map(finishJson)})
+    const all: FinishOutcome[] = []
+    for (const part of split(items, finishBytes)) {
+      const {outcomes} = await this.#rpc.request('finish', {items: part.map(encodeFinish)})
       if (outcomes.length < part.length)
-        throw new OutcomeUnknown('the server did not answer for every end it was told')
-      part.forEach(({key}) => this.#held.remove(key))
-      answers.push(...outcomes)
+        throw new OutcomeUnknown('the reply of the server does not cover every finish')
+      part.forEach(({key}) => this.#claims.remove(key))
+      all.push(...outcomes)
     }
-    return answers
+    return all
   }
 
-  /** What a server said with a heartbeat is not ours any more; said once. */
-  takenAway(): readonly ExecutionKey[] {
-    const taken = this.#takenAway.filter((key) => this.#held.get(key) !== null)
-    this.#takenAway = []
-    return taken
+  /** Claims that a server revoked with a heartbeat; each is returned once. */
+  revokedClaims(): readonly ExecutionKey[] {
+    const revoked = this.#revoked.filter((key) => this.#claims.get(key) !== null)
+    this.#revoked = []
+    return revoked
   }
 
   async cancelled(_nodeId: string): Promise<readonly ExecutionKey[]> {
-    return (await this.#link.ask('cancelled', {})).keys
+    return (await this.#rpc.request('cancelled', {})).keys
   }
 
   /** An agent sends only its own heartbeat. */
   async beat([heartbeat]: readonly Heartbeat[]): Promise<readonly Exclude<BeatReply, 'unknown'>[]> {
     const {status} = heartbeat!
-    const {answer, end} = await this.#link.ask('beat', {status, ...this.#held.inHand()})
+    const body = {status, ...this.#claims.encoded()}
+    const {answer, end} = await this.#rpc.request('beat', body)
     if (end.length > 0) {
-      this.#takenAway = end
-      this.#rung()
+      this.#revoked = end
+      this.#onRevoked()
     }
     return [answer]
   }
 
   /**
-   * All of earlier lives of this node is over and delivered: what the store still has of them and they never
-   * started is given back, the rest is lost. Answers how many were given back.
+   * Ends the previous incarnations of this node: no process of them runs, and their results are delivered.
+   * Their claims are released if they never started, and lost otherwise. Resolves with the number released.
    */
-  async earlierOver(earlier: readonly PreviousIncarnation[]): Promise<number> {
-    const {givenBack} = await this.#link.ask('earlier_over', livesOf(earlier))
+  async endPreviousIncarnations(previous: readonly PreviousIncarnation[]): Promise<number> {
+    const {givenBack} = await this.#rpc.request('earlier_over', encodeIncarnations(previous))
     return givenBack ?? 0
   }
 }
 
-/** More than a message may hold is not told: then all of them is lost. */
-function livesOf(earlier: readonly PreviousIncarnation[]): BodyOf<'earlier_over'> {
-  const count = earlier.reduce((sum, {begun}) => sum + begun.size, 0)
-  if (earlier.length > LIVES_MAX || count > BEGUN_MAX) return {}
-  return {lives: earlier.map((life) => ({...life, begun: [...life.begun]}))}
-}
-
-function claimOf({key: {group, node, attempt}, token}: Claim): Claim & {key: ExecutionKey} {
-  return {key: {group, node, attempt}, token}
-}
-
-/** One end as it travels, and as it is kept on disk until a server has it. */
-export function finishJson(item: FinishItem): FinishJson {
-  const {status, durationMs, exitCode, reason, outputHead, outputFoot, output, dropOutput, jitter} =
-    item
-  return {
-    ...claimOf(item),
-    status,
-    durationMs,
-    exitCode,
-    reason: reason.slice(0, REASON_MAX),
-    outputHead: outputHead.slice(0, ADDED_TEXT_MAX),
-    // Its end says how the run ended.
-    outputFoot: outputFoot.slice(-ADDED_TEXT_MAX),
-    output: {...output, bytes: output.bytes.toBase64()},
-    dropOutput,
-    dice: jitter,
-  }
-}
-
-/** The inverse of `finishJson`. */
-export function finishItem({dice: jitter, output, ...json}: FinishJson): FinishItem {
-  return {...json, jitter, output: {...output, bytes: Uint8Array.fromBase64(output.bytes)}}
-}
-
-function sizeOfFinish({output, outputHead, outputFoot}: FinishItem): number {
+function finishBytes({output, outputHead, outputFoot}: FinishItem): number {
   return output.bytes.length + outputHead.length + outputFoot.length
 }
 
-/** In order, each part small enough for one question. */
+/** In order, each part small enough for one request. */
 function split<Item>(items: readonly Item[], bytesOf: (item: Item) => number): Item[][] {
   const parts: Item[][] = []
   let size = Infinity
   for (const item of items) {
     const bytes = ITEM_BYTES + bytesOf(item)
     const last = parts.at(-1)
-    if (last === undefined || size + bytes > QUESTION_BYTES_MAX || last.length === ITEMS_MAX) {
+    if (last === undefined || size + bytes > REQUEST_BYTES_MAX || last.length === ITEMS_MAX) {
       parts.push([item])
       size = bytes
     } else {
@@ -191,49 +155,46 @@ function split<Item>(items: readonly Item[], bytesOf: (item: Item) => number): I
   return parts
 }
 
-/*
- * What this node has in hand: executions it claimed and has not finished, and the claim that is under way.
- * Every heartbeat tells the server, which compares it with the store. Kept by the remote store, which sees
- * every claim and every finish; the flow knows nothing of it.
- */
-
-export interface HeldExecution {
+export interface LocalClaim {
   readonly key: ExecutionKey
   readonly token: string
   readonly job: string
 }
 
-export class HeldExecutions {
-  readonly #held = new Map<string, HeldExecution>()
-  /** Token of the claim whose answer has not come yet: what it took is not lost. */
-  claiming: string | null = null
-  /** What the store last called the newest claim of this node; `null` before its first answer. */
+/**
+ * Claims of this node that are not finished, and the claim request that is pending. Every heartbeat carries
+ * them, and the server compares them with the store. Maintained by the remote store, which sees every claim
+ * and every finish; the runner does not know it.
+ */
+export class LocalClaims {
+  readonly #claims = new Map<string, LocalClaim>()
+  /** Token of the claim without a reply yet: the executions it took are not lost. */
+  pendingToken: string | null = null
+  /** Newest claim of this node by the last reply of the store; `null` before the first. */
   newest: string | null = null
 
-  /** A claim was answered. */
   add(claimed: readonly ClaimedExecution[]): void {
     for (const {execution, token} of claimed) {
       const {group, node, attempt, jobName: job} = execution
-      this.#held.set(executionId(execution), {key: {group, node, attempt}, token, job})
+      this.#claims.set(executionId(execution), {key: {group, node, attempt}, token, job})
     }
   }
 
-  /** Finished, or not ours after all. */
+  /** Call when the execution is finished or its claim revoked. */
   remove(key: ExecutionKey): void {
-    this.#held.delete(executionId(key))
+    this.#claims.delete(executionId(key))
   }
 
-  get(key: ExecutionKey): HeldExecution | null {
-    return this.#held.get(executionId(key)) ?? null
+  get(key: ExecutionKey): LocalClaim | null {
+    return this.#claims.get(executionId(key)) ?? null
   }
 
   get size(): number {
-    return this.#held.size
+    return this.#claims.size
   }
 
-  /** As a heartbeat carries it. */
-  inHand() {
-    const held = [...this.#held.values()].map(({key, token}) => ({key, token}))
-    return {held, claiming: this.claiming}
+  /** As a hello or a heartbeat carries them. */
+  encoded(): ActiveClaimsJson {
+    return {held: [...this.#claims.values()].map(encodeClaim), claiming: this.pendingToken}
   }
 }

@@ -1,19 +1,19 @@
 /**
- * Whether an agent may become a member of the cluster, and making it one. Stands apart from the hub, which
- * holds the connections. What is refused is refused in one sentence for people and a code for the agent.
+ * Admission of agents: whether an agent may join the cluster, and the join. A refusal has a code for the
+ * agent and a text for operators. The hub holds the connections.
  */
 import {systemTags} from '../../core/node.ts'
+import {replacedSentence} from '../../node/membership.ts'
 import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
-import {isSpoken, PROTOCOL, type HelloMessage, type RefusalKind} from '../protocol.ts'
-import {replacedSentence} from '../../node/membership.ts'
+import {type HelloMessage, isCompatible, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
 export interface Refusal {
   readonly code: RefusalKind
   readonly message: string
 }
 
-/** Where a connection comes from. */
+/** Remote end of a connection. */
 export interface Origin {
   readonly address: string
   readonly port: number
@@ -25,7 +25,7 @@ export interface AdmissionOptions {
   /** Of this server. */
   readonly nodeName: string
   readonly clusterId: string
-  /** A member heard of within this time holds its name. */
+  /** A member with a heartbeat within this time owns its name. */
   readonly freshMs: number
 }
 
@@ -36,18 +36,18 @@ export class Admission {
     this.#options = options
   }
 
-  /** Makes it a member; `null` = it is one now. Throws what the store throws. */
+  /** Makes the agent a member; `null` = it is one now. Throws the errors of the store. */
   async admit(hello: HelloMessage, origin: Origin): Promise<Refusal | null> {
-    const strange = this.#strange(hello)
-    if (strange !== null) return strange
+    const incompatible = this.#incompatibility(hello)
+    if (incompatible !== null) return incompatible
     const {node, status, joined} = hello
-    // A life that another has replaced must be told so, and not replace it in turn.
-    const known = joined ? await this.#options.beat({...lifeOf(hello), status}) : 'unknown'
+    // An incarnation that was replaced must be refused, and must not replace the other in turn.
+    const known = joined ? await this.#options.beat({...incarnationOf(hello), status}) : 'unknown'
     if (known === 'ok') return null
-    if (known !== 'unknown') return replaced(known, node.name)
+    if (known !== 'unknown') return replacedRefusal(known, node.name)
     const refusal = await this.join(hello, origin)
     if (refusal !== null) return refusal
-    if (status !== 'alive') await this.#options.beat({...lifeOf(hello), status})
+    if (status !== 'alive') await this.#options.beat({...incarnationOf(hello), status})
     return null
   }
 
@@ -55,38 +55,39 @@ export class Admission {
     const {store, freshMs} = this.#options
     const members = await store.members()
     if (members.some(({id, server}) => server && id === node.id)) {
-      const message = 'A server has that identity; an agent has its own --data.'
-      return {code: 'malformed', message}
+      const why = 'a server of the cluster has its node id. Set its own --data'
+      return {code: 'malformed', message: `The agent ${node.name} cannot join: ${why}.`}
     }
-    const answer = await store.join({member: memberOf(node, origin)}, freshMs)
-    if (answer.kind === 'joined') return null
-    const message = `Another node is called ${node.name} and is alive; give this one another --name.`
-    return {code: 'name_taken', message}
+    const result = await store.join({member: memberOf(node, origin)}, freshMs)
+    if (result.kind === 'joined') return null
+    const why = 'another node with this name is alive. Set another --name'
+    return {code: 'name_taken', message: `The node name ${node.name} cannot be used: ${why}.`}
   }
 
-  #strange({protocol, clusterId}: HelloMessage): Refusal | null {
+  #incompatibility({protocol, clusterId}: HelloMessage): Refusal | null {
     const {nodeName} = this.#options
-    if (!isSpoken(protocol)) {
-      const spoken = `This agent speaks version ${protocol} of the agents' protocol`
-      const message = `${spoken}, ${nodeName} version ${PROTOCOL}; update the older of them.`
+    if (!isCompatible(protocol)) {
+      const versions = `it speaks version ${protocol} of the agent protocol, ${nodeName} version ${PROTOCOL}`
+      const message = `The agent cannot join: ${versions}. Update the older of them.`
       return {code: 'protocol', message}
     }
     if (clusterId === null || clusterId === this.#options.clusterId) return null
-    return {code: 'cluster', message: `${nodeName} belongs to another cluster than this agent.`}
+    const why = `${nodeName} belongs to another cluster than the one the agent joined first`
+    return {code: 'cluster', message: `The agent cannot join: ${why}. Set another --data.`}
   }
 }
 
-export function lifeOf({node}: HelloMessage): {nodeId: string; incarnation: string} {
+export function incarnationOf({node}: HelloMessage): {nodeId: string; incarnation: string} {
   return {nodeId: node.id, incarnation: node.incarnation}
 }
 
-/** What a life is told that another life, or another node under its name, has replaced. */
-export function replaced(why: 'fenced' | 'taken', name: string): Refusal {
+/** For an incarnation that another one, or another node under its name, has replaced. */
+export function replacedRefusal(why: 'fenced' | 'taken', name: string): Refusal {
   const code = why === 'fenced' ? 'fenced' : 'name_taken'
   return {code, message: replacedSentence(why, name)}
 }
 
-/** The agent's own tags, and over them the ones every node has. */
+/** System tags override the agent's own. */
 function memberOf(
   {id, incarnation, name, version, slots, tags: own}: HelloMessage['node'],
   {address, port}: Origin,

@@ -1,7 +1,7 @@
 /**
- * The agents connected to this server: admitting them, gathering their heartbeats into few transactions,
- * ringing those that have work, and letting go of those that fell silent. Which server an agent is connected
- * to means nothing: everything it must not lose stands in the store.
+ * Hub of the agents that are connected to this server: admits them, batches their heartbeats, notifies those
+ * that have work, and closes silent connections. To which server an agent is connected does not matter:
+ * everything that must not be lost is in the store.
  */
 import {AssertionFailed} from '../../lib/assert.ts'
 import {Batcher} from '../../lib/batcher.ts'
@@ -9,20 +9,27 @@ import {Loop, type Service} from '../../lib/loop.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
   BeatReply,
-  PreviousIncarnation,
   FinishOutcome,
   Heartbeat,
+  PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {decodeAgentMessage, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
-import {Admission, lifeOf, type Origin, type Refusal, replaced} from './admission.ts'
+import {
+  type AgentTopic,
+  decodeAgentMessage,
+  encodeNotification,
+  type HelloMessage,
+  PROTOCOL,
+  type ServerMessage,
+} from '../protocol.ts'
+import {Admission, incarnationOf, type Origin, type Refusal, replacedRefusal} from './admission.ts'
 import {AgentSession, type SessionStore} from './session.ts'
 
-/** The connection as the hub sees it. */
+/** The remote end of a connection, for the hub. */
 export interface AgentPeer extends Origin {
   send(message: ServerMessage): void
-  /** `why` is for people, on the other side too. */
+  /** `why` is for operators, on the other side too. */
   close(why: string): void
 }
 
@@ -35,14 +42,14 @@ export interface AgentHubOptions {
   /** Of this server. */
   readonly nodeName: string
   readonly clusterId: string
-  /** A member heard of within this time holds its name. */
+  /** A member with a heartbeat within this time owns its name. */
   readonly freshMs: number
-  /** An agent not heard of for this long is not there any more. */
+  /** A connection without a message for this long is closed. */
   readonly silentMs: number
-  /** Answers how many executions were given back. */
+  /** Resolves with the number of released claims. */
   readonly endPreviousIncarnations: (
     node: {readonly nodeId: string; readonly incarnation: string},
-    earlier: readonly PreviousIncarnation[],
+    previous: readonly PreviousIncarnation[],
   ) => Promise<number>
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
@@ -52,152 +59,156 @@ export interface AgentHubOptions {
  * queue of the store does not wait: it would commit nearly every heartbeat alone. An agent waits far longer
  * for the reply.
  */
-const BEATS_WAIT_MS = 200
-const BEATS_MAX = 1_000
-/** Rings are passed on together: launches come in bursts, and looking who has work is a query. */
-const RINGS_WAIT_MS = 20
+const HEARTBEAT_WAIT_MS = 200
+const HEARTBEATS_MAX = 1_000
+/** Wait for other notifications: launches come in bursts, and finding who has work is a query. */
+const NOTIFY_WAIT_MS = 20
 const SWEEP_MS = 1_000
 
 /** One connection, admitted or not. */
-class Connected {
+class Connection {
   readonly peer: AgentPeer
-  hasGreeted = false
+  hasSentHello = false
+  /** `null` until it is admitted. */
   session: AgentSession | null = null
-  heardAt: number
-  isOver = false
+  /** Monotonic. */
+  lastMessageAt: number
+  isClosed = false
 
-  constructor(peer: AgentPeer, heardAt: number) {
+  constructor(peer: AgentPeer, now: number) {
     this.peer = peer
-    this.heardAt = heardAt
+    this.lastMessageAt = now
   }
 }
 
 export interface AgentConnection {
-  /** Takes in one text of the agent; resolves when it has been dealt with. Rejects for broken invariants. */
-  hear(text: string): Promise<void>
+  /** Handles one text of the agent; resolves when it is done. Rejects for broken invariants. */
+  receive(text: string): Promise<void>
   closed(): void
 }
 
 export class AgentHub implements Service {
   readonly #options: AgentHubOptions
-  readonly #connected = new Set<Connected>()
+  readonly #connections = new Set<Connection>()
   readonly #admission: Admission
-  readonly #beats: Batcher<Heartbeat, PromiseSettledResult<BeatReply>>
+  readonly #heartbeats: Batcher<Heartbeat, PromiseSettledResult<BeatReply>>
   readonly #sweep: Loop
-  readonly #rings: Loop
-  readonly #rung = new Set<'run' | 'cancel'>()
-  #deaf: (() => void)[] = []
-  #stopped = false
+  readonly #notify: Loop
+  readonly #queuedTopics = new Set<AgentTopic>()
+  #unsubscribes: (() => void)[] = []
+  #isStopped = false
 
   constructor(options: AgentHubOptions) {
     this.#options = options
     const {clock, events, store} = options
     const failed = (step: string) => (error: unknown) =>
       events.emit('step_failed', {step, message: String(error)})
-    this.#beats = new Batcher({
+    this.#heartbeats = new Batcher({
       clock,
-      waitMs: BEATS_WAIT_MS,
-      itemsMax: BEATS_MAX,
+      waitMs: HEARTBEAT_WAIT_MS,
+      itemsMax: HEARTBEATS_MAX,
       // Calls of one turn are one commit. Separate calls: one that fails does not fail the others.
-      flush: (beats) => {
-        const replies = beats.map((beat) => store.beat([beat]).then(([reply]) => reply!))
+      flush: (heartbeats) => {
+        const replies = heartbeats.map((each) => store.beat([each]).then(([reply]) => reply!))
         return Promise.allSettled(replies)
       },
     })
-    this.#admission = new Admission({...options, beat: (beat) => this.#beat(beat)})
-    this.#sweep = new Loop({clock, step: () => this.#sweepSilent(), failed: failed('agent_sweep')})
-    this.#rings = new Loop({clock, step: () => this.#passRings(), failed: failed('agent_ring')})
+    this.#admission = new Admission({...options, beat: (heartbeat) => this.#beat(heartbeat)})
+    this.#sweep = new Loop({clock, step: () => this.#closeSilent(), failed: failed('agent_sweep')})
+    this.#notify = new Loop({clock, step: () => this.#notifyAgents(), failed: failed('agent_ring')})
   }
 
   start(): void {
     const {wakeup, clock} = this.#options
-    const pass = (bell: 'run' | 'cancel') => () => {
-      if (this.#connected.size === 0) return
-      if (this.#rung.size === 0) clock.after(RINGS_WAIT_MS, () => this.#rings.wake())
-      this.#rung.add(bell)
+    const forward = (topic: AgentTopic) => () => {
+      if (this.#connections.size === 0) return
+      if (this.#queuedTopics.size === 0) clock.after(NOTIFY_WAIT_MS, () => this.#notify.wake())
+      this.#queuedTopics.add(topic)
     }
-    this.#deaf = [wakeup.subscribe('run', pass('run')), wakeup.subscribe('cancel', pass('cancel'))]
+    this.#unsubscribes = (['run', 'cancel'] as const).map((topic) =>
+      wakeup.subscribe(topic, forward(topic)),
+    )
     this.#sweep.start()
-    this.#rings.start()
+    this.#notify.start()
   }
 
   /** Sends every agent to another server. Idempotent. */
   async stop(): Promise<void> {
-    this.#stopped = true
-    for (const stop of this.#deaf.splice(0)) stop()
-    await Promise.all([this.#sweep.stop(), this.#rings.stop()])
-    for (const connected of this.#connected) {
-      connected.peer.send({kind: 'goodbye'})
-      this.#close(connected, `${this.#options.nodeName} ends`)
+    this.#isStopped = true
+    for (const unsubscribe of this.#unsubscribes.splice(0)) unsubscribe()
+    await Promise.all([this.#sweep.stop(), this.#notify.stop()])
+    for (const connection of this.#connections) {
+      connection.peer.send({kind: 'goodbye'})
+      this.#close(connection, `${this.#options.nodeName} shuts down`)
     }
   }
 
-  /** Agents admitted and connected here. */
+  /** Number of admitted agents on this server. */
   get agentCount(): number {
     let count = 0
-    for (const {session} of this.#connected) if (session !== null) count += 1
+    for (const {session} of this.#connections) if (session !== null) count += 1
     return count
   }
 
-  /** A connection that the door has let in. */
+  /** A connection whose HTTP request was authorized. */
   connect(peer: AgentPeer): AgentConnection {
-    const connected = new Connected(peer, this.#options.clock.monotonicMs())
-    this.#connected.add(connected)
+    const connection = new Connection(peer, this.#options.clock.monotonicMs())
+    this.#connections.add(connection)
     return {
-      hear: (text) => this.#hear(connected, text),
+      receive: (text) => this.#onMessage(connection, text),
       closed: () => {
-        connected.isOver = true
-        this.#connected.delete(connected)
+        connection.isClosed = true
+        this.#connections.delete(connection)
       },
     }
   }
 
-  async #hear(connected: Connected, text: string): Promise<void> {
-    if (connected.isOver) return
-    connected.heardAt = this.#options.clock.monotonicMs()
+  async #onMessage(connection: Connection, text: string): Promise<void> {
+    if (connection.isClosed) return
+    connection.lastMessageAt = this.#options.clock.monotonicMs()
     const decoded = decodeAgentMessage(text)
-    const {session} = connected
+    const {session} = connection
     if (!decoded.ok) {
       if (decoded.why === 'malformed' || decoded.id === null || session === null)
-        return this.#refuse(connected, malformed('The agent sent what this server cannot read.'))
-      const message = `this server, of protocol ${PROTOCOL}, does not know that question`
+        return this.#refuse(connection, malformed('the message cannot be read'))
+      const message = `this server, of protocol ${PROTOCOL}, does not support that request`
       return session.send({kind: 'failed', id: decoded.id, failure: 'unsupported', message})
     }
     const {message} = decoded
     if (message.kind === 'hello') {
-      if (connected.hasGreeted)
-        return this.#refuse(connected, malformed('The agent introduced itself twice.'))
-      connected.hasGreeted = true
-      return await this.#greet(connected, message)
+      if (connection.hasSentHello)
+        return this.#refuse(connection, malformed('the agent introduced itself twice'))
+      connection.hasSentHello = true
+      return await this.#onHello(connection, message)
     }
     if (session === null)
-      return this.#refuse(connected, malformed('The agent did not introduce itself.'))
-    await session.answer(message)
+      return this.#refuse(connection, malformed('the agent did not introduce itself'))
+    await session.handle(message)
   }
 
-  async #greet(connected: Connected, hello: HelloMessage): Promise<void> {
+  async #onHello(connection: Connection, hello: HelloMessage): Promise<void> {
     const {clusterId, nodeName, events} = this.#options
-    if (this.#stopped) return this.#refuse(connected, unavailable(`${nodeName} is about to end`))
+    if (this.#isStopped) return this.#refuse(connection, unavailable(`${nodeName} shuts down`))
     const {node, status} = hello
-    const session = this.#sessionOf(connected, hello)
+    const session = this.#sessionOf(connection, hello)
     try {
-      const refusal = await this.#admission.admit(hello, connected.peer)
-      if (refusal !== null) return this.#refuse(connected, refusal)
-      await session.open()
-      if (connected.isOver) return
-      this.#closeEarlier(node)
-      connected.session = session
-      connected.peer.send({kind: 'welcome', protocol: PROTOCOL, clusterId, server: nodeName})
+      const refusal = await this.#admission.admit(hello, connection.peer)
+      if (refusal !== null) return this.#refuse(connection, refusal)
+      await session.loadActiveClaims()
+      if (connection.isClosed) return
+      this.#closePrevious(node)
+      connection.session = session
+      connection.peer.send({kind: 'welcome', protocol: PROTOCOL, clusterId, server: nodeName})
       events.emit('member_changed', {node: node.name, status})
     } catch (error) {
       if (error instanceof AssertionFailed) throw error
       events.emit('step_failed', {step: 'agent_hello', message: String(error)})
-      const message = `${nodeName} cannot reach its store at the moment`
-      if (connected.session === null) this.#refuse(connected, unavailable(message))
+      if (connection.session === null)
+        this.#refuse(connection, unavailable(`${nodeName} cannot reach its store`))
     }
   }
 
-  #sessionOf(connected: Connected, hello: HelloMessage): AgentSession {
+  #sessionOf(connection: Connection, hello: HelloMessage): AgentSession {
     const {store, clock, random, events, announce, endPreviousIncarnations} = this.#options
     const {id, incarnation, name} = hello.node
     return new AgentSession(
@@ -209,79 +220,80 @@ export class AgentHub implements Service {
         announce,
         node: {id, incarnation, name},
         send: (message) => {
-          if (!connected.isOver) connected.peer.send(message)
+          if (!connection.isClosed) connection.peer.send(message)
         },
-        beat: (status) => this.#beat({...lifeOf(hello), status}),
+        beat: (status) => this.#beat({...incarnationOf(hello), status}),
         rejoin: async (status) => {
-          const refusal = await this.#admission.join(hello, connected.peer)
+          const refusal = await this.#admission.join(hello, connection.peer)
           if (refusal?.code === 'name_taken') return 'taken'
-          const answer = await this.#beat({...lifeOf(hello), status})
-          return answer === 'unknown' ? 'fenced' : answer
+          const reply = await this.#beat({...incarnationOf(hello), status})
+          return reply === 'unknown' ? 'fenced' : reply
         },
-        endEarlierLives: (earlier) => endPreviousIncarnations({nodeId: id, incarnation}, earlier),
+        endPreviousIncarnations: (previous) =>
+          endPreviousIncarnations({nodeId: id, incarnation}, previous),
       },
       hello.held,
     )
   }
 
-  async #beat(beat: Heartbeat): Promise<BeatReply> {
-    const result = await this.#beats.add(beat)
+  async #beat(heartbeat: Heartbeat): Promise<BeatReply> {
+    const result = await this.#heartbeats.add(heartbeat)
     if (result.status === 'rejected') throw result.reason
     return result.value
   }
 
-  /** A connection that the same node had before is over; an earlier life of it learns why. */
-  #closeEarlier(node: {readonly id: string; readonly incarnation: string}): void {
-    for (const other of this.#connected) {
+  /** Closes an older connection of the same node. A previous incarnation receives the reason. */
+  #closePrevious(node: {readonly id: string; readonly incarnation: string}): void {
+    for (const other of this.#connections) {
       if (other.session?.node.id !== node.id) continue
       if (other.session.node.incarnation === node.incarnation)
         this.#close(other, 'this agent has connected again')
-      else this.#refuse(other, replaced('fenced', other.session.node.name))
+      else this.#refuse(other, replacedRefusal('fenced', other.session.node.name))
     }
   }
 
-  #refuse(connected: Connected, {code, message}: Refusal): void {
-    connected.peer.send({kind: 'refused', code, message})
-    this.#close(connected, message)
+  #refuse(connection: Connection, {code, message}: Refusal): void {
+    connection.peer.send({kind: 'refused', code, message})
+    this.#close(connection, message)
   }
 
-  #close(connected: Connected, why: string): void {
-    connected.isOver = true
-    this.#connected.delete(connected)
-    connected.peer.close(why)
+  #close(connection: Connection, why: string): void {
+    connection.isClosed = true
+    this.#connections.delete(connection)
+    connection.peer.close(why)
   }
 
-  async #sweepSilent(): Promise<number> {
+  async #closeSilent(): Promise<number> {
     const {clock, silentMs} = this.#options
     const now = clock.monotonicMs()
-    for (const connected of this.#connected)
-      if (now - connected.heardAt > silentMs)
-        this.#close(connected, `nothing was heard of this agent for ${silentMs / 1_000} s`)
+    for (const connection of this.#connections)
+      if (now - connection.lastMessageAt > silentMs)
+        this.#close(connection, `no message of this agent for ${silentMs / 1_000} s`)
     return SWEEP_MS
   }
 
-  /** A ring that meets nobody is no loss: every agent also looks by itself. */
-  async #passRings(): Promise<number> {
-    const rung = new Set(this.#rung)
-    this.#rung.clear()
-    const sessions = [...this.#connected].flatMap(({session}) => session ?? [])
+  /** A lost notification is harmless: every agent also polls. */
+  async #notifyAgents(): Promise<number> {
+    const topics = new Set(this.#queuedTopics)
+    this.#queuedTopics.clear()
+    const sessions = [...this.#connections].flatMap(({session}) => session ?? [])
     if (sessions.length === 0) return Infinity
-    if (rung.has('cancel'))
+    if (topics.has('cancel'))
       for (const session of sessions)
-        if (session.runningCount > 0) session.send({kind: 'ring', bell: 'cancel'})
-    if (rung.has('run')) {
+        if (session.runningCount > 0) session.send(encodeNotification('cancel'))
+    if (topics.has('run')) {
       const candidates = await this.#options.store.candidates()
       const loads = new Map(candidates.map(({id, load}) => [id, load]))
       for (const session of sessions)
         if ((loads.get(session.node.id) ?? 0) > session.runningCount)
-          session.send({kind: 'ring', bell: 'run'})
+          session.send(encodeNotification('run'))
     }
     return Infinity
   }
 }
 
-function malformed(message: string): Refusal {
-  return {code: 'malformed', message}
+function malformed(why: string): Refusal {
+  return {code: 'malformed', message: `The connection must follow the agent protocol: ${why}.`}
 }
 
 function unavailable(message: string): Refusal {

@@ -1,29 +1,31 @@
 /**
- * What one connected agent may do: the node's part of the store, as itself and nobody else. Questions are
- * carried to the store under the identity the agent was admitted with; executions are reached by the token of
- * their claim alone. Decides nothing about jobs, keeps nothing that a lost connection would lose.
+ * Session of one connected agent: the node's part of the store under the identity that the agent was admitted
+ * with. Executions are reached only by the token of their claim. It decides nothing about jobs and keeps
+ * nothing that a lost connection would lose.
  */
 import {executionId, type ExecutionKey, lostLine} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
-  BeatReply,
-  PreviousIncarnation,
-  FinishItem,
-  FinishOutcome,
   ActiveClaim,
+  BeatReply,
+  FinishOutcome,
+  PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Store} from '../../ports/store.ts'
 import {
-  type AnswerOf,
+  type ActiveClaimsJson,
+  type BodyOf,
   CLAIM_ROOM_MAX,
-  type InHandJson,
-  type QuestionKind,
-  type QuestionMessage,
-  type QuestionOf,
+  decodeFinish,
+  decodeIncarnations,
+  type ReplyOf,
+  type RequestKind,
+  type RequestMessage,
+  type RequestOf,
   type ServerMessage,
 } from '../protocol.ts'
 
@@ -39,50 +41,51 @@ export interface SessionOptions {
   readonly events: Events
   readonly node: {readonly id: string; readonly incarnation: string; readonly name: string}
   readonly send: (message: ServerMessage) => void
-  /** One of many: carried to the store together with those of other agents. */
+  /** Batched with the heartbeats of other agents. */
   readonly beat: (status: MemberStatus) => Promise<BeatReply>
-  /** The store has forgotten this member, after a long absence: joins it again. */
+  /** Joins again a member that the store removed during a long absence. */
   readonly rejoin: (status: MemberStatus) => Promise<Exclude<BeatReply, 'unknown'>>
   /**
-   * Gives back what earlier lives of this node hold in the store and never started, and ends the rest;
-   * answers how many were given back.
+   * Releases claims of previous incarnations that never started and ends their other executions. Resolves
+   * with the number released.
    */
-  readonly endEarlierLives: (earlier: readonly PreviousIncarnation[]) => Promise<number>
-  /** Events and bells of ends, as for any other node's. */
+  readonly endPreviousIncarnations: (previous: readonly PreviousIncarnation[]) => Promise<number>
+  /** Emits the events and notifications of finishes, as for any other node. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
 
-type Answering<Kind extends QuestionKind> = (
-  question: QuestionOf<Kind>,
-) => Promise<Omit<AnswerOf<Kind>, 'kind' | 'id'>>
+type Handler<Kind extends RequestKind> = (
+  request: RequestOf<Kind>,
+) => Promise<BodyOf<ReplyOf<Kind>>>
 
 export class AgentSession {
   readonly #options: SessionOptions
-  readonly #answering: {readonly [Kind in QuestionKind]: Answering<Kind>}
-  /** Ids of what it runs, as far as this server saw: for telling which agents to ring. */
+  readonly #handlers: {readonly [Kind in RequestKind]: Handler<Kind>}
+  /** Ids of its executions, as far as this server has seen: decides which agents to notify. */
   #running: Set<string>
   /**
-   * What the store said before the agent made its next list of what it has in hand. That list, however late
-   * it is looked at, is held against nothing newer: the agent may have claimed through another server since.
+   * Active claims in the store before the agent made its next list. That list, however late it arrives, is
+   * not compared with anything newer: the agent may have claimed through another server since.
    */
-  #standing: readonly ActiveClaim[] = []
+  #activeClaims: readonly ActiveClaim[] = []
 
-  constructor(options: SessionOptions, held: InHandJson['held']) {
+  constructor(options: SessionOptions, claims: ActiveClaimsJson['held']) {
     this.#options = options
-    this.#running = new Set(held.map(({key}) => executionId(key)))
-    this.#answering = {
-      claim: (question) => this.#claim(question),
-      verify: async ({claims}) => {
-        const standings = await options.store.verifyClaims(claims)
-        return {hold: standings.map((standing) => standing === 'active')}
+    this.#running = new Set(claims.map(({key}) => executionId(key)))
+    const {store, node} = options
+    this.#handlers = {
+      claim: (request) => this.#claim(request),
+      verify: async ({claims: verified}) => {
+        const statuses = await store.verifyClaims(verified)
+        return {hold: statuses.map((status) => status === 'active')}
       },
-      append: (question) => this.#append(question),
-      finish: (question) => this.#finish(question),
-      cancelled: async () => ({keys: [...(await options.store.cancelled(options.node.id))]}),
-      beat: (question) => this.#beat(question),
-      earlier_over: async ({lives = []}) => {
-        const earlier = lives.map((life) => ({...life, begun: new Set(life.begun)}))
-        return {givenBack: await options.endEarlierLives(earlier)}
+      append: (request) => this.#append(request),
+      finish: (request) => this.#finish(request),
+      cancelled: async () => ({keys: [...(await store.cancelled(node.id))]}),
+      beat: (request) => this.#beat(request),
+      earlier_over: async (request) => {
+        const released = await options.endPreviousIncarnations(decodeIncarnations(request))
+        return {givenBack: released}
       },
     }
   }
@@ -91,7 +94,7 @@ export class AgentSession {
     return this.#options.node
   }
 
-  /** How many executions it runs, as far as this server saw. */
+  /** Number of its executions, as far as this server has seen. */
   get runningCount(): number {
     return this.#running.size
   }
@@ -100,25 +103,31 @@ export class AgentSession {
     this.#options.send(message)
   }
 
-  /** Answers one question. Rejects only for a broken invariant. */
-  async answer(question: QuestionMessage): Promise<void> {
-    const {id, kind} = question
+  /** Handles one request and sends the reply. Rejects only for a broken invariant. */
+  async handle(request: RequestMessage): Promise<void> {
+    const {id, kind} = request
     try {
-      // Each kind of question has the answering of that kind.
-      const answering = this.#answering[kind] as unknown as Answering<QuestionKind>
-      this.send({...(await answering(question)), kind, id} as ServerMessage)
+      // Each kind of request has the handler of that kind.
+      const handler = this.#handlers[kind] as unknown as Handler<RequestKind>
+      this.send({...(await handler(request)), kind, id} as ServerMessage)
     } catch (error) {
       if (error instanceof AssertionFailed) throw error
       const isUnknown = error instanceof OutcomeUnknown
       if (!isUnknown && !(error instanceof StoreUnavailable))
         this.#options.events.emit('step_failed', {step: `agent_${kind}`, message: String(error)})
       const failure = isUnknown ? 'unknown' : 'unavailable'
-      const message = 'the store of the server cannot be reached at the moment'
-      this.send({kind: 'failed', id, failure, message})
+      this.send({kind: 'failed', id, failure, message: 'the server cannot reach its store'})
     }
   }
 
-  async #claim({token, room, after}: QuestionOf<'claim'>) {
+  /** Reads the active claims; call before the welcome, hence before the agent's next list. */
+  async loadActiveClaims(): Promise<void> {
+    const {store, node} = this.#options
+    const {id: nodeId, incarnation} = node
+    this.#activeClaims = await store.activeClaims({nodeId, incarnation})
+  }
+
+  async #claim({token, room, after}: RequestOf<'claim'>) {
     const {store, events, node} = this.#options
     const request = {
       nodeId: node.id,
@@ -135,10 +144,10 @@ export class AgentSession {
       const {node: name, attempt} = execution
       events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
     }
-    return plain<AnswerOf<'claim'>>({...result!, claimed: [...claimed]})
+    return mutable<ReplyOf<'claim'>>({...result!, claimed: [...claimed]})
   }
 
-  async #append({items}: QuestionOf<'append'>) {
+  async #append({items}: RequestOf<'append'>) {
     const {store, events} = this.#options
     const decoded = items.map((item) => ({...item, bytes: Uint8Array.fromBase64(item.bytes)}))
     const taken = await store.appendOutput(decoded)
@@ -150,57 +159,45 @@ export class AgentSession {
     return {taken: [...taken]}
   }
 
-  async #finish({items}: QuestionOf<'finish'>) {
-    const decoded = items.map(({dice: jitter, output, ...item}): FinishItem => ({
-      ...item,
-      jitter,
-      output: {...output, bytes: Uint8Array.fromBase64(output.bytes)},
-    }))
-    const outcomes = await this.#options.store.finish(decoded)
+  async #finish({items}: RequestOf<'finish'>) {
+    const outcomes = await this.#options.store.finish(items.map(decodeFinish))
     for (const {key} of items) this.#running.delete(executionId(key))
     this.#options.announce(outcomes)
-    return plain<AnswerOf<'finish'>>({outcomes: [...outcomes]})
+    return mutable<ReplyOf<'finish'>>({outcomes: [...outcomes]})
   }
 
-  async #beat({status, held, claiming}: QuestionOf<'beat'>) {
-    // Now, not once the beat is stored: by then some of these may have ended, and others begun.
+  async #beat({status, held, claiming}: RequestOf<'beat'>) {
+    // Before the heartbeat is stored: by then some of these may have ended, and others started.
     this.#running = new Set(held.map(({key}) => executionId(key)))
     let answer = await this.#options.beat(status)
-    // One that has left is not missed.
+    // An agent that has left need not be a member.
     if (answer === 'unknown') answer = status === 'left' ? 'ok' : await this.#options.rejoin(status)
     if (answer !== 'ok') return {answer, end: []}
-    return {answer: 'ok' as const, end: await this.#compare({held, claiming})}
-  }
-
-  /** Before the agent is welcomed, hence before its next list. */
-  async open(): Promise<void> {
-    const {store, node} = this.#options
-    const {id: nodeId, incarnation} = node
-    this.#standing = await store.activeClaims({nodeId, incarnation})
+    return {answer: 'ok' as const, end: await this.#reconcile({held, claiming})}
   }
 
   /**
-   * What the agent has in hand against what the store says: what it had claimed and does not have becomes
-   * lost; answers what it has and is to end, being given up for good or never known.
+   * Compares the claims of the agent with those of the store. Claims that only the store has become lost.
+   * Resolves with claims that only the agent has and whose processes it must stop.
    */
-  async #compare({held, claiming}: InHandJson): Promise<ExecutionKey[]> {
-    const inHand = new Set(held.map(claimText))
-    const unheld = this.#standing.filter(
-      (claim) => !inHand.has(claimText(claim)) && claim.token !== claiming,
+  async #reconcile({held, claiming}: ActiveClaimsJson): Promise<ExecutionKey[]> {
+    const reported = new Set(held.map(claimId))
+    const missing = this.#activeClaims.filter(
+      (claim) => !reported.has(claimId(claim)) && claim.token !== claiming,
     )
-    if (unheld.length > 0) await this.#lose(unheld)
-    await this.open()
-    const known = new Set(this.#standing.map(claimText))
-    const unknown = held.filter((claim) => !known.has(claimText(claim)))
-    if (unknown.length === 0) return []
-    const standings = await this.#options.store.verifyClaims(unknown)
-    // What is held by somebody else is not this agent's either.
-    return unknown
-      .filter((_claim, index) => standings[index] !== 'lost_may_continue')
+    if (missing.length > 0) await this.#markLost(missing)
+    await this.loadActiveClaims()
+    const active = new Set(this.#activeClaims.map(claimId))
+    const unconfirmed = held.filter((claim) => !active.has(claimId(claim)))
+    if (unconfirmed.length === 0) return []
+    const statuses = await this.#options.store.verifyClaims(unconfirmed)
+    // `active` here means a claim of another node.
+    return unconfirmed
+      .filter((_claim, index) => statuses[index] !== 'lost_may_continue')
       .map(({key}) => key)
   }
 
-  async #lose(claims: readonly ActiveClaim[]): Promise<void> {
+  async #markLost(claims: readonly ActiveClaim[]): Promise<void> {
     const {store, random, announce} = this.#options
     const reason = 'not_held'
     const outcomes = await store.finish(
@@ -222,14 +219,11 @@ export class AgentSession {
   }
 }
 
-function claimText({key, token}: {readonly key: ExecutionKey; readonly token: string}): string {
+function claimId({key, token}: {readonly key: ExecutionKey; readonly token: string}): string {
   return `${executionId(key)} ${token}`
 }
 
-/**
- * The ports give their data for reading only, and what is sent is a plain copy of it: the same shape, which
- * the schema of the answer describes without the word `readonly`.
- */
-function plain<Answer>(value: unknown): Omit<Answer, 'kind' | 'id'> {
-  return value as Omit<Answer, 'kind' | 'id'>
+/** The ports return readonly data; the schema of a reply has the same shape without `readonly`. */
+function mutable<Reply>(value: unknown): BodyOf<Reply> {
+  return value as BodyOf<Reply>
 }

@@ -3,6 +3,7 @@ import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
 import {codeOf, CommandFailed, printJson, type Session, type Use} from '../session.ts'
+import {formatByteSize} from '../../lib/byte-size.ts'
 import type {Terminal} from '../format.ts'
 
 /** Makes a store of an image in a data directory; `problem` is one sentence. */
@@ -68,7 +69,7 @@ async function backup(session: Session, file: string | undefined): Promise<void>
   const target = file ?? nameOf(response)
   const bytes = await save(response, target, terminal)
   if (session.json) printJson(session, {file: target, bytes})
-  else terminal.out(`saved ${target} (${(bytes / MIB).toFixed(1)} MiB)\n`)
+  else terminal.out(`saved ${target} (${formatByteSize(bytes)})\n`)
 }
 
 /** As the server proposes, but never a path. */

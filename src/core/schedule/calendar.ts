@@ -1,8 +1,32 @@
 /**
- * The calendar in whole numbers: days since 1970-01-01 to year, month and day, and back, in the
- * proleptic Gregorian calendar. Date and Temporal make an object for every question; the searches
- * here ask thousands.
+ * The base of all schedules: the contract they implement, the range of years, and the proleptic
+ * Gregorian calendar in whole numbers. Date and Temporal create an object for every question; the
+ * searches here ask thousands.
  */
+
+/** The planned times of one job. Instants in ms since the epoch. */
+export interface Schedule {
+  readonly kind: 'cron' | 'every' | 'at' | 'manual'
+  /** First planned time strictly after `after`, or `null` when there is none. */
+  next(after: number): number | null
+  /**
+   * Last planned time strictly before `before`, or `null`; `every` has none before its anchor. As
+   * cheap as `next`.
+   */
+  previous(before: number): number | null
+  /** How many planned times lie in [from, until). Computed, not enumerated. */
+  count(from: number, until: number): number
+}
+
+export type ScheduleResult =
+  | {readonly ok: true; readonly schedule: Schedule}
+  /** One sentence that names the field of the expression, the cause and the fix. */
+  | {readonly ok: false; readonly problem: string}
+
+/** 0001-01-01T00:00:00Z, which clients read as "never". */
+export const PLANNED_MIN = -62_135_596_800_000
+/** 9999-12-31T23:59:59.999Z: RFC 3339 has no later year. */
+export const PLANNED_MAX = 253_402_300_799_999
 
 export interface CivilDate {
   readonly year: number
@@ -13,13 +37,14 @@ export interface CivilDate {
 }
 
 const DAYS_IN_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const
-/**
- * Days of 400, 100, 4 years; years are counted from March, so that the leap day is the last of
- * them.
- */
+/** Days of 400 years. Years are counted from March here, so that the leap day is the last day. */
 const DAYS_IN_ERA = 146_097
 /** From 0000-03-01 to 1970-01-01. */
 const DAYS_BEFORE_EPOCH = 719_468
+
+/** Values of `weekdayOf`. */
+export const SUNDAY = 0
+export const SATURDAY = 6
 
 export function daysInMonth(year: number, month: number): number {
   return month === 2 && isLeapYear(year) ? 29 : DAYS_IN_MONTH[month - 1]!
@@ -34,7 +59,7 @@ export function weekdayOf(dayNumber: number): number {
   return (((dayNumber + 4) % 7) + 7) % 7
 }
 
-/** Days from 1970-01-01 to that date. */
+/** The number of a date; 1970-01-01 is day 0. */
 export function dayNumberOf(year: number, month: number, dayOfMonth: number): number {
   const shifted = month <= 2 ? year - 1 : year
   const era = Math.floor(shifted / 400)
@@ -46,7 +71,7 @@ export function dayNumberOf(year: number, month: number, dayOfMonth: number): nu
   return era * DAYS_IN_ERA + dayOfEra - DAYS_BEFORE_EPOCH
 }
 
-/** The date of a day numbered from 1970-01-01 = 0. */
+/** The inverse of `dayNumberOf`. */
 export function civilOf(dayNumber: number): CivilDate {
   const shifted = dayNumber + DAYS_BEFORE_EPOCH
   const era = Math.floor(shifted / DAYS_IN_ERA)
@@ -61,29 +86,3 @@ export function civilOf(dayNumber: number): CivilDate {
   const month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
   return {year: yearOfEra + era * 400 + (month <= 2 ? 1 : 0), month, dayOfMonth}
 }
-
-/*
- * What a schedule answers, and the years it answers for. Apart from schedule.ts so that every kind
- * can be built on it.
- */
-
-/** The planned times of one job. Instants in ms since the epoch. */
-export interface Schedule {
-  readonly kind: 'cron' | 'every' | 'at' | 'manual'
-  /** First planned time strictly after `after`, or `null` when there is none. */
-  next(after: number): number | null
-  /**
-   * Last planned time strictly before `before`, or `null`. As cheap as `next`. For `every` nothing
-   * lies before the anchor.
-   */
-  previous(before: number): number | null
-  /** How many planned times lie in [from, until). Computed, not enumerated. */
-  count(from: number, until: number): number
-}
-
-/**
- * 0001-01-01T00:00:00Z and 9999-12-31T23:59:59.999Z: RFC 3339 can write no later year, and 0001
- * means "never" to clients.
- */
-export const PLANNED_MIN = -62_135_596_800_000
-export const PLANNED_MAX = 253_402_300_799_999

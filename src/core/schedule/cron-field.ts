@@ -1,23 +1,23 @@
 /**
  * The grammar of one cron field: lists of `*`, `?`, numbers, names, ranges, steps, `~`, and `L`,
- * `W`, `#` in the day fields. It stands apart because every refusal must name the field and the
- * fix, which no library's errors do. It never looks at dates; which days `L`, `W` and `#` mean is
- * the business of cron-days.ts.
+ * `W`, `#` in the day fields. Every error names the field and the fix. The days that `L`, `W` and
+ * `#` mean are computed in month-days.ts.
  */
 
-/** What a field may hold. */
+/** What a field may contain. */
 export interface FieldShape {
-  /** As the refusals call it. */
+  /** Name of the field in errors. */
   readonly title: string
   readonly min: number
   /** Largest value of `*` and of `N/step`. */
   readonly max: number
   /** Largest number that may be written; 7 for the second name of Sunday. */
   readonly writtenMax: number
-  /** First three letters of each value from `min` on, in capitals; empty where there are none. */
+  /** First three letters of each value from `min` on, in capitals; empty = the field has no names. */
   readonly names: readonly string[]
   /** How many values `~` chooses from, beginning at `min`. */
   readonly spread: number
+  /** Which of the forms with `L`, `W` and `#` the field has. */
   readonly marks: 'none' | 'day-of-month' | 'day-of-week'
 }
 
@@ -29,7 +29,7 @@ function plain(title: string, min: number, max: number): FieldShape {
   return {title, min, max, writtenMax: max, names: [], spread, marks: 'none'}
 }
 
-/** In the order of a six-field expression. `~` keeps to days every month has. */
+/** In the order of a six-field expression. `~` in day-of-month uses only days that every month has. */
 export const FIELD_SHAPES = {
   second: plain('second', 0, 59),
   minute: plain('minute', 0, 59),
@@ -39,20 +39,29 @@ export const FIELD_SHAPES = {
   dayOfWeek: {...plain('day-of-week', 0, 6), writtenMax: 7, names: WEEKDAYS, marks: 'day-of-week'},
 } as const satisfies Record<string, FieldShape>
 
-/** One entry of a field's list, with names, `~` and `*` already turned into numbers. */
-export type FieldItem =
+/**
+ * One entry of a field's list, with names, `~` and `*` already turned into numbers. Weekdays are 0
+ * to 7, both Sunday. A workday is Monday to Friday.
+ */
+type FieldItem =
   | {readonly kind: 'span'; readonly from: number; readonly to: number; readonly step: number}
-  /** Canonical spelling: `L`, `LW`, `15W`, `5L`, `5#2`. */
-  | {readonly kind: 'mark'; readonly text: string}
+  /** `L` */
+  | {readonly kind: 'last-day'}
+  /** `LW` */
+  | {readonly kind: 'last-workday'}
+  /** `15W` */
+  | {readonly kind: 'nearest-workday'; readonly day: number}
+  /** `5L` */
+  | {readonly kind: 'last-weekday'; readonly weekday: number}
+  /** `5#2` */
+  | {readonly kind: 'nth-weekday'; readonly weekday: number; readonly nth: number}
 
-/** One field, understood. */
+/** One parsed field. */
 export interface Field {
   readonly items: readonly FieldItem[]
   /** The whole field is `*` or `?`. */
   readonly unrestricted: boolean
-  /**
-   * Some entry has a `*`, a `?` or a step: what decides how an hour field meets daylight saving.
-   */
+  /** Some entry has a `*`, a `?` or a step. In the hour field this selects the rule for daylight saving. */
   readonly wild: boolean
 }
 
@@ -61,38 +70,29 @@ export type FieldResult =
 
 type ItemResult =
   | {readonly item: FieldItem; readonly wild: boolean}
-  /** A clause that goes on after `the minute field "61" `. */
+  /** Clause that follows `the minute field "61" `. */
   | {readonly problem: string}
 
-/**
- * Reads one field. `nameSum` is what `~` stands for, before it is brought into the field's range.
- */
+/** Parses one field. `nameSum` is the number behind `~`, before it is reduced to the field's range. */
 export function parseField(shape: FieldShape, text: string, nameSum: number): FieldResult {
   const items: FieldItem[] = []
   let wild = false
   for (const entry of text.toUpperCase().split(',')) {
     const result = parseItem(shape, entry, nameSum)
-    if ('problem' in result) return fieldProblem(shape, text, result.problem)
+    if ('problem' in result) {
+      return {ok: false, problem: `the ${shape.title} field ${quoted(text)} ${result.problem}`}
+    }
     items.push(result.item)
     wild ||= result.wild
   }
   return {ok: true, field: {items, unrestricted: text === '*' || text === '?', wild}}
 }
 
-/** A refusal about a whole field: `the minute field "61" …`. */
-export function fieldProblem(
-  shape: FieldShape,
-  text: string,
-  clause: string,
-): {readonly ok: false; readonly problem: string} {
-  return {ok: false, problem: `the ${shape.title} field ${JSON.stringify(text)} ${clause}`}
-}
-
-/** The numbers the spans of a field stand for; marks have none. */
+/** The numbers a field without marks stands for. */
 export function valuesOf(field: Field): number[] {
   const values: number[] = []
   for (const item of field.items) {
-    if (item.kind === 'mark') continue
+    if (item.kind !== 'span') continue
     for (let value = item.from; value <= item.to; value += item.step) values.push(value)
   }
   return values
@@ -100,7 +100,7 @@ export function valuesOf(field: Field): number[] {
 
 function parseItem(shape: FieldShape, entry: string, nameSum: number): ItemResult {
   if (entry === '') return {problem: 'has an empty entry in its list: remove the extra comma'}
-  const mark = shape.marks === 'none' ? null : parseMark(shape, entry)
+  const mark = parseMark(shape, entry)
   if (mark !== null) return mark
   const parts = entry.split('/')
   if (parts.length > 2) return {problem: 'has two steps in one entry: write a single /step'}
@@ -114,10 +114,7 @@ function parseItem(shape: FieldShape, entry: string, nameSum: number): ItemResul
   return parseSpan(shape, base, stepText === undefined ? null : step, nameSum)
 }
 
-/**
- * `step` is `null` when there is none, which is not the same as `/1`: `5` is one value, `5/1` is
- * all from 5 on.
- */
+/** `step` is `null` when none is written: `5` is one value, but `5/1` is every value from 5 on. */
 function parseSpan(
   shape: FieldShape,
   base: string,
@@ -141,7 +138,7 @@ function parseSpan(
   const from = parseValue(shape, ends[0]!, false)
   if (typeof from === 'string') return {problem: from}
   if (ends.length === 1) {
-    // Sunday written as 7 begins a stepped entry like 0 does: there is no day after it in the week.
+    // `7/2` starts on Sunday, as `0/2` does: no weekday follows 7.
     const start = stepped && from > max ? min : from
     return {
       item: {kind: 'span', from: start, to: stepped ? max : start, step: step ?? 1},
@@ -154,7 +151,7 @@ function parseSpan(
   return {item: {kind: 'span', from, to, step: step ?? 1}, wild: stepped}
 }
 
-/** The number that was written or named; a clause saying what is wrong otherwise. */
+/** Returns the number written or named, or the clause of an error. */
 function parseValue(shape: FieldShape, text: string, isRangeEnd: boolean): number | string {
   const {min, writtenMax, names, title} = shape
   if (/^\d+$/.test(text)) {
@@ -177,10 +174,10 @@ function stepProblem(shape: FieldShape, text: string): string | null {
   const size = shape.max - shape.min + 1
   if (!/^\d+$/.test(text)) return `has the step ${quoted(text)}: use a whole number after the slash`
   const step = Number(text)
-  if (step === 0) return `has a step of 0, which goes nowhere: use 1 to ${size}`
+  if (step === 0) return `has a step of 0: use 1 to ${size}`
   if (step <= size) return null
   return (
-    `has a step of ${quoted(text)}, more than the field is long: use 1 to ${size}, ` +
+    `has a step of ${quoted(text)}, larger than the field: use 1 to ${size}, ` +
     'or @every for an interval of its own'
   )
 }
@@ -194,37 +191,47 @@ function wrapProblem(shape: FieldShape, from: string, to: string): string {
   )
 }
 
-/**
- * `L`, `LW`, `15W` in day-of-month, `5#2` and `5L` in day-of-week; `null` when the entry is
- * something else.
- */
+/** `L`, `LW`, `15W` in day-of-month, `5#2` and `5L` in day-of-week; `null` for any other entry. */
 function parseMark(shape: FieldShape, entry: string): ItemResult | null {
-  if (shape.marks === 'day-of-month') {
-    if (entry === 'L' || entry === 'LW') return {item: {kind: 'mark', text: entry}, wild: false}
-    const day = /^(\d+)W$/.exec(entry)?.[1]
-    if (day !== undefined) return markOf(parseValue(shape, day, false), 'W')
-    if (!/[LW]/.test(entry)) return null
-    return {problem: `holds ${quoted(entry)}: the forms are L, LW and a day with W such as 15W`}
+  if (shape.marks === 'none') return null
+  return shape.marks === 'day-of-month' ? parseMonthMark(shape, entry) : parseWeekMark(shape, entry)
+}
+
+function parseMonthMark(shape: FieldShape, entry: string): ItemResult | null {
+  if (entry === 'L') return {item: {kind: 'last-day'}, wild: false}
+  if (entry === 'LW') return {item: {kind: 'last-workday'}, wild: false}
+  const near = /^(\d+)W$/.exec(entry)?.[1]
+  if (near !== undefined) {
+    return markOf(parseValue(shape, near, false), (day) => ({kind: 'nearest-workday', day}))
   }
+  if (!/[LW]/.test(entry)) return null
+  return {problem: `holds ${quoted(entry)}: the forms are L, LW and a day with W such as 15W`}
+}
+
+function parseWeekMark(shape: FieldShape, entry: string): ItemResult | null {
   const last = /^(\w+?)#?L$/.exec(entry)?.[1]
-  if (last !== undefined) return markOf(parseValue(shape, last, false), 'L')
+  if (last !== undefined) {
+    return markOf(parseValue(shape, last, false), (weekday) => ({kind: 'last-weekday', weekday}))
+  }
   if (entry.includes('#')) {
     const parts = /^(\w+)#([1-5])$/.exec(entry)
     if (parts === null) {
       return {problem: `holds ${quoted(entry)}: write a day, # and 1 to 5, such as 5#2`}
     }
-    return markOf(parseValue(shape, parts[1]!, false), `#${parts[2]}`)
+    const nth = Number(parts[2])
+    return markOf(parseValue(shape, parts[1]!, false), (weekday) => {
+      return {kind: 'nth-weekday', weekday, nth}
+    })
   }
   if (entry !== 'L') return null
   return {problem: 'holds "L" without a day: write 5L for the last Friday of the month'}
 }
 
-function markOf(value: number | string, suffix: string): ItemResult {
-  if (typeof value === 'string') return {problem: value}
-  return {item: {kind: 'mark', text: `${value}${suffix}`}, wild: false}
+function markOf(value: number | string, item: (value: number) => FieldItem): ItemResult {
+  return typeof value === 'string' ? {problem: value} : {item: item(value), wild: false}
 }
 
-/** What the user wrote, quoted; control characters come out escaped. */
+/** The user's text, quoted, with control characters escaped. */
 function quoted(text: string): string {
   return JSON.stringify(text)
 }

@@ -1,14 +1,13 @@
 /**
- * Cron in a time zone: which instants the wall clock readings of an expression become. The
- * daylight-saving rule is here and nowhere else. It stands on two facts about each stretch of
- * constant offset (zone.ts): the wall clock it shows, and how far the wall clock had come before
- * it.
+ * Cron expressions in a time zone: five or six fields, compiled to a schedule. This file contains the
+ * rule for daylight saving. Each stretch of constant offset (zone.ts) has the wall clock time it shows
+ * and the wall clock time reached before it.
  *
- * - Fixed hour field: a reading fires at the first instant at which the wall clock has come to it.
- *   For one that does not exist that is the first instant after the gap; for one that exists twice
- *   it is the first pass.
- * - Wild hour field (`*` or a step): every instant whose wall clock matches. Gaps add nothing, both
- *   passes match.
+ * - Fixed hour field: a wall time fires once, at the first instant at which the wall clock has reached
+ *   it. A wall time in a gap fires at the first instant after the gap. A repeated wall time fires in
+ *   the first pass.
+ * - Wild hour field (`*` or a step): every instant whose wall time matches fires. Gaps add nothing,
+ *   and both passes match.
  */
 import {assert} from '../../lib/assert.ts'
 import {
@@ -19,129 +18,28 @@ import {
   nextMember,
   previousMember,
 } from '../../lib/bit-set.ts'
-import {PLANNED_MAX, PLANNED_MIN, type Schedule} from './calendar.ts'
+import {PLANNED_MAX, PLANNED_MIN, type Schedule, type ScheduleResult} from './calendar.ts'
 import {type Field, FIELD_SHAPES, type FieldShape, parseField, valuesOf} from './cron-field.ts'
 import {CronDays} from './month-days.ts'
 import {OFFSET_MAX_MS, type Zone, type ZoneStretch} from './zone.ts'
 
+/** An instant as `@at` expects it, for errors. */
+export const EXAMPLE_INSTANT = '2030-01-31T08:00:00Z'
+
 const SECOND_MS = 1000
-
-export class CronSchedule implements Schedule {
-  readonly kind = 'cron'
-  readonly #walls: WallTimes
-  readonly #zone: Zone
-  readonly #fixedHour: boolean
-
-  constructor(walls: WallTimes, zone: Zone, fixedHour: boolean) {
-    this.#walls = walls
-    this.#zone = zone
-    this.#fixedHour = fixedHour
-  }
-
-  next(after: number): number | null {
-    assert(!Number.isNaN(after), 'after is a time')
-    if (after >= PLANNED_MAX) return null
-    let instant = wholeSecondAfter(Math.max(after, PLANNED_MIN - 1))
-    for (;;) {
-      const stretch = this.#zone.stretchAt(instant)
-      const {from, until, offsetMs} = stretch
-      if (from >= instant && this.#firesAtStart(stretch)) return within(from)
-      const wall = this.#walls.next(Math.max(instant + offsetMs, this.#lowestWall(stretch)))
-      if (wall === null) return null
-      if (wall < until + offsetMs) return within(wall - offsetMs)
-      // No reading before `wall` matches, so nothing fires while the wall clock cannot yet have come near it.
-      instant = Math.max(until, wall - OFFSET_MAX_MS)
-      if (instant > PLANNED_MAX) return null
-    }
-  }
-
-  previous(before: number): number | null {
-    assert(!Number.isNaN(before), 'before is a time')
-    if (before <= PLANNED_MIN) return null
-    let instant = wholeSecondBefore(Math.min(before, PLANNED_MAX + 1))
-    for (;;) {
-      const stretch = this.#zone.stretchAt(instant)
-      const {from, offsetMs} = stretch
-      const wall = this.#walls.previous(instant + offsetMs)
-      if (wall !== null && wall >= this.#lowestWall(stretch)) return within(wall - offsetMs)
-      if (this.#firesAtStart(stretch)) return within(from)
-      if (wall === null) return null
-      instant = Math.min(from - SECOND_MS, wall + OFFSET_MAX_MS)
-      if (instant < PLANNED_MIN) return null
-    }
-  }
-
-  count(from: number, until: number): number {
-    assert(!Number.isNaN(from) && !Number.isNaN(until), 'from and until are times')
-    const first = wholeSecondAt(Math.max(from, PLANNED_MIN))
-    const end = wholeSecondAt(Math.min(until, PLANNED_MAX + 1))
-    let count = 0
-    let instant = first
-    while (instant < end) {
-      const stretch = this.#zone.stretchAt(instant)
-      const {offsetMs} = stretch
-      let wallFrom = Math.max(instant + offsetMs, this.#lowestWall(stretch))
-      if (stretch.from >= first && this.#firesAtStart(stretch)) {
-        count += 1
-        // The first second of the stretch has fired, whether or not its own reading matches as well.
-        wallFrom = Math.max(wallFrom, stretch.from + offsetMs + SECOND_MS)
-      }
-      instant = Math.min(end, stretch.until)
-      count += this.#walls.count(wallFrom, instant + offsetMs)
-    }
-    return count
-  }
-
-  /** The lowest reading that may fire at its own instant within the stretch. */
-  #lowestWall({from, offsetMs, reachedWall}: ZoneStretch): number {
-    return this.#fixedHour ? Math.max(from + offsetMs, reachedWall) : from + offsetMs
-  }
-
-  /**
-   * True when readings of the gap before the stretch fall on its first instant, where they are one
-   * fire.
-   */
-  #firesAtStart({from, offsetMs, reachedWall}: ZoneStretch): boolean {
-    if (!this.#fixedHour || reachedWall >= from + offsetMs) return false
-    const wall = this.#walls.next(reachedWall)
-    return wall !== null && wall < from + offsetMs
-  }
-}
-
-/** First whole second strictly after the instant. */
-function wholeSecondAfter(instant: number): number {
-  return Math.floor(instant / SECOND_MS) * SECOND_MS + SECOND_MS
-}
-
-/** Last whole second strictly before the instant. */
-function wholeSecondBefore(instant: number): number {
-  return Math.ceil(instant / SECOND_MS) * SECOND_MS - SECOND_MS
-}
-
-/** First whole second at the instant or after. */
-function wholeSecondAt(instant: number): number {
-  return Math.ceil(instant / SECOND_MS) * SECOND_MS
-}
-
-function within(instant: number): number | null {
-  return instant >= PLANNED_MIN && instant <= PLANNED_MAX ? instant : null
-}
-
-/*
- * From the text of a cron expression to a schedule: five or six fields, each read by
- * cron-fields.ts, put together for one zone. It never sees descriptors or a `TZ=` prefix;
- * schedule.ts has taken those off.
- */
-
-export type ExpressionResult =
-  {readonly ok: true; readonly schedule: Schedule} | {readonly ok: false; readonly problem: string}
+const DAY_MS = 86_400_000
+const HOUR_S = 3600
+const MINUTE_S = 60
+const DAY_S = 86_400
 
 type SixFields = [Field, Field, Field, Field, Field, Field]
 
 const SHAPES_IN_ORDER: readonly FieldShape[] = Object.values(FIELD_SHAPES)
 
-/** Compiles a trimmed expression. `nameSum` is what `~` stands for. */
-export function compileExpression(text: string, zone: Zone, nameSum: number): ExpressionResult {
+/**
+ * Compiles a trimmed expression without descriptor or `TZ=` prefix. `nameSum` is the number behind `~`.
+ */
+export function compileExpression(text: string, zone: Zone, nameSum: number): ScheduleResult {
   const texts = text.split(/\s+/)
   if (texts.length === SHAPES_IN_ORDER.length - 1) texts.unshift('0')
   if (texts.length !== SHAPES_IN_ORDER.length) return {ok: false, problem: countProblem(text)}
@@ -183,22 +81,110 @@ function countProblem(text: string): string {
   )
 }
 
-/** For refusals: an instant as `@at` wants it. */
-export const EXAMPLE_INSTANT = '2030-01-31T08:00:00Z'
+class CronSchedule implements Schedule {
+  readonly kind = 'cron'
+  readonly #walls: WallTimes
+  readonly #zone: Zone
+  readonly #fixedHour: boolean
 
-/*
- * The wall clock readings a cron expression names, on an ideal clock without zones. A wall is ms
- * since 1970-01-01 00:00 as the clock on the wall shows it; all walls here are whole seconds.
- * Nothing is walked through second by second: the next reading comes from bit sets, and whole days
- * are counted by multiplication.
+  constructor(walls: WallTimes, zone: Zone, fixedHour: boolean) {
+    this.#walls = walls
+    this.#zone = zone
+    this.#fixedHour = fixedHour
+  }
+
+  next(after: number): number | null {
+    assert(!Number.isNaN(after), 'after must be a time')
+    if (after >= PLANNED_MAX) return null
+    let instant = wholeSecondAfter(Math.max(after, PLANNED_MIN - 1))
+    for (;;) {
+      const stretch = this.#zone.stretchAt(instant)
+      const {from, until, offsetMs} = stretch
+      if (from >= instant && this.#firesAtStart(stretch)) return within(from)
+      const wall = this.#walls.next(Math.max(instant + offsetMs, this.#lowestWall(stretch)))
+      if (wall === null) return null
+      if (wall < until + offsetMs) return within(wall - offsetMs)
+      // No wall time before `wall` matches: skip the stretches that end before the clock can reach it.
+      instant = Math.max(until, wall - OFFSET_MAX_MS)
+      if (instant > PLANNED_MAX) return null
+    }
+  }
+
+  previous(before: number): number | null {
+    assert(!Number.isNaN(before), 'before must be a time')
+    if (before <= PLANNED_MIN) return null
+    let instant = wholeSecondBefore(Math.min(before, PLANNED_MAX + 1))
+    for (;;) {
+      const stretch = this.#zone.stretchAt(instant)
+      const {from, offsetMs} = stretch
+      const wall = this.#walls.previous(instant + offsetMs)
+      if (wall !== null && wall >= this.#lowestWall(stretch)) return within(wall - offsetMs)
+      if (this.#firesAtStart(stretch)) return within(from)
+      if (wall === null) return null
+      instant = Math.min(from - SECOND_MS, wall + OFFSET_MAX_MS)
+      if (instant < PLANNED_MIN) return null
+    }
+  }
+
+  count(from: number, until: number): number {
+    assert(!Number.isNaN(from) && !Number.isNaN(until), 'from and until must be times')
+    const first = wholeSecondAt(Math.max(from, PLANNED_MIN))
+    const end = wholeSecondAt(Math.min(until, PLANNED_MAX + 1))
+    let count = 0
+    let instant = first
+    while (instant < end) {
+      const stretch = this.#zone.stretchAt(instant)
+      const {offsetMs} = stretch
+      let wallFrom = Math.max(instant + offsetMs, this.#lowestWall(stretch))
+      if (stretch.from >= first && this.#firesAtStart(stretch)) {
+        count += 1
+        // The first second of the stretch is counted already, also if its own wall time matches.
+        wallFrom = Math.max(wallFrom, stretch.from + offsetMs + SECOND_MS)
+      }
+      instant = Math.min(end, stretch.until)
+      count += this.#walls.count(wallFrom, instant + offsetMs)
+    }
+    return count
+  }
+
+  /** The lowest wall time that may fire at its own instant within the stretch. */
+  #lowestWall({from, offsetMs, reachedWall}: ZoneStretch): number {
+    return this.#fixedHour ? Math.max(from + offsetMs, reachedWall) : from + offsetMs
+  }
+
+  /** True when wall times in the gap before the stretch match. They fire once, at its first instant. */
+  #firesAtStart({from, offsetMs, reachedWall}: ZoneStretch): boolean {
+    if (!this.#fixedHour || reachedWall >= from + offsetMs) return false
+    const wall = this.#walls.next(reachedWall)
+    return wall !== null && wall < from + offsetMs
+  }
+}
+
+/** First whole second strictly after the instant. */
+function wholeSecondAfter(instant: number): number {
+  return Math.floor(instant / SECOND_MS) * SECOND_MS + SECOND_MS
+}
+
+/** Last whole second strictly before the instant. */
+function wholeSecondBefore(instant: number): number {
+  return Math.ceil(instant / SECOND_MS) * SECOND_MS - SECOND_MS
+}
+
+/** First whole second at the instant or after. */
+function wholeSecondAt(instant: number): number {
+  return Math.ceil(instant / SECOND_MS) * SECOND_MS
+}
+
+function within(instant: number): number | null {
+  return instant >= PLANNED_MIN && instant <= PLANNED_MAX ? instant : null
+}
+
+/**
+ * The wall times that an expression matches, on an ideal clock without zones. A wall time is ms since
+ * 1970-01-01 00:00 as the wall clock shows it, in whole seconds. Bit sets give the next match, and
+ * whole days are counted by multiplication: nothing steps second by second.
  */
-
-const DAY_MS = 86_400_000
-const HOUR_S = 3600
-const MINUTE_S = 60
-const DAY_S = 86_400
-
-export class WallTimes {
+class WallTimes {
   readonly #days: CronDays
   readonly #hours: BitSet
   readonly #minutes: BitSet
@@ -222,7 +208,7 @@ export class WallTimes {
     this.#lastOfDay = this.#previousInDay(DAY_S - 1)
   }
 
-  /** First named wall ≥ `wall`; `null` when there is none. */
+  /** First match ≥ `wall`; `null` when there is none. */
   next(wall: number): number | null {
     const day = Math.floor(wall / DAY_MS)
     const found = this.#days.next(day)
@@ -234,7 +220,7 @@ export class WallTimes {
     return later === null ? null : later * DAY_MS + this.#firstOfDay * SECOND_MS
   }
 
-  /** Last named wall ≤ `wall`; `null` when there is none. */
+  /** Last match ≤ `wall`; `null` when there is none. */
   previous(wall: number): number | null {
     const day = Math.floor(wall / DAY_MS)
     const found = this.#days.previous(day)
@@ -246,12 +232,12 @@ export class WallTimes {
     return earlier === null ? null : earlier * DAY_MS + this.#lastOfDay * SECOND_MS
   }
 
-  /** How many named walls lie in [from, until). */
+  /** How many matches lie in [from, until). */
   count(from: number, until: number): number {
     if (from >= until) return 0
     const firstDay = Math.floor(from / DAY_MS)
     const lastDay = Math.floor(until / DAY_MS)
-    // Whole days up to the last; less what lies before `from`, and what the last day has before `until`.
+    // Whole days before the last, minus the matches before `from`, plus those of the last day before `until`.
     return (
       this.#days.count(firstDay, lastDay) * this.#timesADay -
       this.#countInDay(firstDay, (from - firstDay * DAY_MS) / SECOND_MS) +
@@ -259,7 +245,7 @@ export class WallTimes {
     )
   }
 
-  /** How many named walls of `day` lie before `second` of it. */
+  /** How many matches of `day` lie before its second `second`. */
   #countInDay(day: number, second: number): number {
     if (second === 0 || this.#days.count(day, day + 1) === 0) return 0
     const hour = Math.floor(second / HOUR_S)
@@ -271,7 +257,7 @@ export class WallTimes {
     return count
   }
 
-  /** First named second of the day ≥ `from`, or -1. */
+  /** First matching second of a day ≥ `from`, or -1. */
   #nextInDay(from: number): number {
     const hour = Math.floor(from / HOUR_S)
     if (has(this.#hours, hour)) {
@@ -288,7 +274,7 @@ export class WallTimes {
     return later * HOUR_S + nextMember(this.#minutes, 0) * MINUTE_S + nextMember(this.#seconds, 0)
   }
 
-  /** Last named second of the day ≤ `from`, or -1. */
+  /** Last matching second of a day ≤ `from`, or -1. */
   #previousInDay(from: number): number {
     const hour = Math.floor(from / HOUR_S)
     if (has(this.#hours, hour)) {

@@ -1,50 +1,40 @@
 /**
- * Which days of a month a pair of day fields means. A month is one of 28 shapes (28 to 31 days,
- * beginning on one of seven weekdays), and croner is asked once about every day of each: afterwards
- * a day costs one bit test. It never hears of zones or hours, and it keeps no croner object: each
- * holds 80 KB.
+ * The days on which a pair of day fields matches. A month has one of 28 shapes: 28 to 31 days, and
+ * one of seven first weekdays. The matching days of each shape are computed once as a bit mask;
+ * afterwards a day costs one bit test. Zones and hours play no part here.
  */
-import {Cron} from 'croner'
 import {bitsBelow, countBits, nextBit, previousBit} from '../../lib/bit-set.ts'
-import {BoundedCache} from '../../lib/lru.ts'
-import {civilOf, dayNumberOf, daysInMonth, weekdayOf} from './calendar.ts'
+import {civilOf, dayNumberOf, daysInMonth, SUNDAY, SATURDAY, weekdayOf} from './calendar.ts'
 import type {Field} from './cron-field.ts'
 
 /** After 400 years the calendar repeats: a day not found within as many months does not exist. */
 const MONTHS_SEARCHED_MAX = 400 * 12
 
-/**
- * Distinct pairs of day fields that are remembered, at some 300 bytes each. Most schedules share `*
- * *`.
- */
-const TABLES_MAX = 5000
-
-const DAY_MS = 86_400_000
 const MONTHS_A_YEAR = 12
+const SHORTEST_MONTH = 28
+const LONGEST_MONTH = 31
 
-const tables = new BoundedCache<Int32Array>(TABLES_MAX)
-
-/** The days a cron expression runs on. Days are numbered from 1970-01-01 = 0. */
+/** The days a cron expression matches. Days are numbered from 1970-01-01 = 0. */
 export class CronDays {
   /** Bit `m` for month 1 to 12. */
   readonly #months: number
   /** By `shapeIndex`: bit `d` for day of the month 1 to 31. */
-  readonly #table: Int32Array
+  readonly #masks: Int32Array
 
+  /** Bit `m` of `months` stands for month 1 to 12. */
   constructor(dayOfMonth: Field, dayOfWeek: Field, months: number) {
     this.#months = months
-    this.#table = tableFor(dayOfMonth, dayOfWeek)
+    this.#masks = masksOf(dayOfMonth, dayOfWeek)
   }
 
   /** True when no day of any year matches, such as 30 February. */
   isNever(): boolean {
     for (let month = 1; month <= MONTHS_A_YEAR; month += 1) {
       if (((this.#months >>> month) & 1) === 0) continue
-      // The leap year 2000 has every month at its longest; each weekday begins each of them in some year.
-      const shape = shapeIndex(daysInMonth(2000, month), 0)
-      for (let weekday = 0; weekday < 7; weekday += 1) {
-        if (this.#table[shape + weekday] !== 0) return false
-        if (month === 2 && this.#table[shapeIndex(28, weekday)] !== 0) return false
+      // 1999 is a common year and 2000 a leap year. Over the years a month begins on every weekday.
+      for (const days of [daysInMonth(1999, month), daysInMonth(2000, month)]) {
+        const first = shapeIndex(days, SUNDAY)
+        if (this.#masks.subarray(first, first + 7).some((mask) => mask !== 0)) return false
       }
     }
     return true
@@ -72,7 +62,7 @@ export class CronDays {
     for (let searched = 0; searched <= MONTHS_SEARCHED_MAX; searched += 1) {
       const found = previousBit(this.#mask(year, month), dayOfMonth)
       if (found >= 0) return dayNumberOf(year, month, found)
-      dayOfMonth = 31
+      dayOfMonth = LONGEST_MONTH
       month -= 1
       if (month < 1) {
         month = MONTHS_A_YEAR
@@ -102,82 +92,82 @@ export class CronDays {
   #mask(year: number, month: number): number {
     if (((this.#months >>> month) & 1) === 0) return 0
     const firstWeekday = weekdayOf(dayNumberOf(year, month, 1))
-    return this.#table[shapeIndex(daysInMonth(year, month), firstWeekday)]!
+    return this.#masks[shapeIndex(daysInMonth(year, month), firstWeekday)]!
   }
 }
 
-/** Months of 28 to 31 days, each beginning on Sunday (0) to Saturday (6). */
-function shapeIndex(days: number, firstWeekday: number): number {
-  return (days - 28) * 7 + firstWeekday
-}
-
-function tableFor(dayOfMonth: Field, dayOfWeek: Field): Int32Array {
-  const patterns = cronerPatterns(dayOfMonth, dayOfWeek)
-  const key = patterns.join('|')
-  const known = tables.get(key)
-  if (known !== undefined) return known
-  const table = new Int32Array(4 * 7)
-  for (const pattern of patterns) addPattern(table, pattern)
-  tables.set(key, table)
-  return table
-}
-
-/** The days of each shape of month on which `pattern` (day-of-month, `*`, day-of-week) matches. */
-function addPattern(table: Int32Array, pattern: string): void {
-  const cron = new Cron(`0 0 0 ${pattern}`, {mode: '6-part', utcOffset: 0, paused: true})
-  for (const sample of SAMPLE_MONTHS) {
-    const first = dayNumberOf(sample.year, sample.month, 1)
-    const index = shapeIndex(sample.days, weekdayOf(first))
-    for (let day = 0; day < sample.days; day += 1) {
-      if (cron.match(new Date((first + day) * DAY_MS))) table[index]! |= 1 << (day + 1)
-    }
-  }
-}
-
-interface SampleMonth {
-  readonly year: number
-  readonly month: number
+/** What decides the matching days of a month. */
+interface MonthShape {
+  /** 28 to 31. */
   readonly days: number
+  /** 0 for Sunday to 6 for Saturday. */
+  readonly firstWeekday: number
 }
 
-/** One month of each shape, found in the 28 years after which weekdays and leap years repeat. */
-const SAMPLE_MONTHS: readonly SampleMonth[] = sampleMonths()
+function shapeIndex(days: number, firstWeekday: number): number {
+  return (days - SHORTEST_MONTH) * 7 + firstWeekday
+}
 
-function sampleMonths(): SampleMonth[] {
-  const found = new Map<number, SampleMonth>()
-  for (let year = 1972; year < 2000; year += 1) {
-    for (const month of [1, 2, 4]) {
-      const days = daysInMonth(year, month)
-      const index = shapeIndex(days, weekdayOf(dayNumberOf(year, month, 1)))
-      if (!found.has(index)) found.set(index, {year, month, days})
+/** A lone `*` restricts nothing. With two restricted fields a day matches when either does. */
+function masksOf(dayOfMonth: Field, dayOfWeek: Field): Int32Array {
+  const needsBoth = dayOfMonth.unrestricted || dayOfWeek.unrestricted
+  const masks = new Int32Array(shapeIndex(LONGEST_MONTH, SATURDAY) + 1)
+  for (let days = SHORTEST_MONTH; days <= LONGEST_MONTH; days += 1) {
+    for (let firstWeekday = SUNDAY; firstWeekday <= SATURDAY; firstWeekday += 1) {
+      const shape = {days, firstWeekday}
+      const [dates, weekdays] = [dayOfMonthMask(dayOfMonth, shape), dayOfWeekMask(dayOfWeek, shape)]
+      masks[shapeIndex(days, firstWeekday)] = needsBoth ? dates & weekdays : dates | weekdays
     }
   }
-  return [...found.values()]
+  return masks
 }
 
-/**
- * The day fields as croner reads them. It treats a lone `*` as unrestricted and everything else as
- * restricted, as we do. `LW` it knows only alone, so a list with `LW` becomes two patterns, whose
- * days are united.
- */
-function cronerPatterns(dayOfMonth: Field, dayOfWeek: Field): string[] {
-  const weekdays = cronerText(dayOfWeek)
-  if (dayOfMonth.unrestricted) return [`* * ${weekdays}`]
-  const isLastWeekday = (item: Field['items'][number]) => item.kind === 'mark' && item.text === 'LW'
-  const rest = dayOfMonth.items.filter((item) => !isLastWeekday(item))
-  const patterns =
-    rest.length > 0 ? [`${cronerText({...dayOfMonth, items: rest})} * ${weekdays}`] : []
-  if (rest.length < dayOfMonth.items.length) patterns.push(`LW * ${weekdays}`)
-  return patterns
+function dayOfMonthMask({items}: Field, shape: MonthShape): number {
+  let mask = 0
+  const add = (day: number) => {
+    if (day <= shape.days) mask |= 1 << day
+  }
+  for (const item of items) {
+    if (item.kind === 'span') {
+      for (let day = item.from; day <= item.to; day += item.step) add(day)
+    } else if (item.kind === 'last-day') {
+      add(shape.days)
+    } else if (item.kind === 'last-workday') {
+      add(nearestWorkday(shape.days, shape))
+    } else if (item.kind === 'nearest-workday' && item.day <= shape.days) {
+      add(nearestWorkday(item.day, shape))
+    }
+  }
+  return mask
 }
 
-function cronerText(field: Field): string {
-  if (field.unrestricted) return '*'
-  return field.items
-    .map((item) => {
-      if (item.kind === 'mark') return item.text
-      if (item.from === item.to) return `${item.from}`
-      return `${item.from}-${item.to}${item.step === 1 ? '' : `/${item.step}`}`
-    })
-    .join(',')
+/** Monday to Friday nearest to `day`, in the same month: a weekend at its edge moves inwards. */
+function nearestWorkday(day: number, {days, firstWeekday}: MonthShape): number {
+  const weekday = (firstWeekday + day - 1) % 7
+  if (weekday === SATURDAY) return day === 1 ? day + 2 : day - 1
+  if (weekday === SUNDAY) return day === days ? day - 2 : day + 1
+  return day
+}
+
+function dayOfWeekMask({items}: Field, {days, firstWeekday}: MonthShape): number {
+  let mask = 0
+  for (const item of items) {
+    if (item.kind === 'span') {
+      for (let weekday = item.from; weekday <= item.to; weekday += item.step) {
+        for (let day = firstOf(weekday, firstWeekday); day <= days; day += 7) mask |= 1 << day
+      }
+    } else if (item.kind === 'nth-weekday') {
+      const day = firstOf(item.weekday, firstWeekday) + (item.nth - 1) * 7
+      if (day <= days) mask |= 1 << day
+    } else if (item.kind === 'last-weekday') {
+      const fifth = firstOf(item.weekday, firstWeekday) + 4 * 7
+      mask |= 1 << (fifth <= days ? fifth : fifth - 7)
+    }
+  }
+  return mask
+}
+
+/** First day of a month on which `weekday` (0 to 7, both Sunday) falls. */
+function firstOf(weekday: number, firstWeekday: number): number {
+  return 1 + ((weekday - firstWeekday + 7) % 7)
 }

@@ -1,46 +1,40 @@
 /**
- * The schedule of a job, from its text to its planned times: cron expressions, descriptors,
- * `@every`, `@at`. The one entry to everything about schedules; the parts stand in schedule/. It
- * decides nothing about lateness or catch-up, and takes the current time from nowhere: every answer
- * depends on the arguments alone.
+ * The schedule of a job, from its text to its planned times: cron expressions, descriptors, `@every`
+ * and `@at`. The only entry to this folder. Lateness and catch-up are decided elsewhere. The current
+ * time is never read: every result depends on the arguments alone.
  */
 import {formatDuration, parseDuration} from '../../lib/duration.ts'
 import {BoundedCache} from '../../lib/lru.ts'
-import {daysInMonth, PLANNED_MAX, PLANNED_MIN, type Schedule} from './calendar.ts'
+import {
+  daysInMonth,
+  PLANNED_MAX,
+  PLANNED_MIN,
+  type Schedule,
+  type ScheduleResult,
+} from './calendar.ts'
 import {compileExpression, EXAMPLE_INSTANT} from './cron.ts'
 import {InstantSchedule, IntervalSchedule, MANUAL_SCHEDULE} from './interval.ts'
 import {findZone} from './zone.ts'
 
 export type {Schedule}
 
-/** What besides its text decides a schedule. */
+/** The inputs of a schedule besides its text. */
 export interface ScheduleContext {
   /** IANA name, never `''`. */
   readonly timezone: string
-  /** The job's name: what `~` is computed from. */
+  /** The job's name: `~` is computed from it. */
   readonly name: string
   /** Phase of `@every`, ms since the epoch. */
   readonly anchorAt: number
 }
 
-export type ScheduleResult =
-  | {readonly ok: true; readonly schedule: Schedule}
-  /** One sentence that names the field of the expression, what is wrong with it, and the fix. */
-  | {readonly ok: false; readonly problem: string}
-
-/** Far above any real expression; keeps refusals readable and parsing cheap. */
+/** In characters. Far above any real expression; keeps errors readable and parsing cheap. */
 export const SCHEDULE_LENGTH_MAX = 256
 
-/**
- * A second is what the clock of a scheduler can promise; a shorter interval belongs into the job
- * itself.
- */
+/** A scheduler's clock can promise a second. A shorter interval belongs in the job itself. */
 export const INTERVAL_MIN_MS = 1000
 
-/**
- * Compiled schedules that are remembered, at about 1 KB each: a launch pass asks for the same ones
- * again and again.
- */
+/** Compiled schedules in the cache, about 1 KB each. Every launch pass uses the same ones. */
 const COMPILED_MAX = 20_000
 
 const DESCRIPTORS: Readonly<Record<string, string>> = {
@@ -57,8 +51,8 @@ const DESCRIPTORS: Readonly<Record<string, string>> = {
 const compiled = new BoundedCache<ScheduleResult>(COMPILED_MAX)
 
 /**
- * Reads a schedule. The same text, zone, name and anchor always give the same planned times, in any
- * process. A text seen before costs about a microsecond.
+ * Parses a schedule. The same text, zone, name and anchor give the same planned times in any process.
+ * A cached text costs about a microsecond.
  */
 export function parseSchedule(text: string, context: ScheduleContext): ScheduleResult {
   if (text.length > SCHEDULE_LENGTH_MAX) {
@@ -66,24 +60,24 @@ export function parseSchedule(text: string, context: ScheduleContext): ScheduleR
     return {ok: false, problem: `${what}: use at most ${SCHEDULE_LENGTH_MAX}`}
   }
   const nameSum = text.includes('~') ? sumOfCodePoints(context.name) : 0
-  // With its length the zone ends where it ends: no two questions share a key.
+  // The length of the zone separates it from the text: no two inputs share a key.
   const key = `${nameSum} ${context.timezone.length} ${context.timezone}${text}`
   const known = compiled.get(key)
   if (known !== undefined) return known
-  const result = parseAnew(text, context, nameSum)
-  // An interval also depends on its anchor, and costs next to nothing to read again.
+  const result = parseUncached(text, context, nameSum)
+  // An interval also depends on its anchor, and is cheap to parse again.
   if (result.ok && result.schedule.kind !== 'every') compiled.set(key, result)
   return result
 }
 
 const ZONE_PREFIX = /^\s*(TZ|CRON_TZ)=(\S*)(.*)$/s
 
-/** The zone in which `text` is read: that of its `TZ=` prefix, else `timezone`. */
+/** The zone of the schedule `text`: its `TZ=` prefix, else `timezone`. */
 export function zoneOf(text: string, timezone: string): string {
   return ZONE_PREFIX.exec(text)?.[2] ?? timezone
 }
 
-function parseAnew(text: string, context: ScheduleContext, nameSum: number): ScheduleResult {
+function parseUncached(text: string, context: ScheduleContext, nameSum: number): ScheduleResult {
   const prefix = ZONE_PREFIX.exec(text)
   const zoneName = prefix === null ? context.timezone : prefix[2]!
   const zone = findZone(zoneName)
@@ -117,9 +111,7 @@ function parseAnew(text: string, context: ScheduleContext, nameSum: number): Sch
   return {ok: false, problem: `${JSON.stringify(body)} is not a descriptor: there are ${all}`}
 }
 
-/**
- * `@every  1h30m` → `['@every', '1h30m']`. Only the descriptor itself may be written in any case.
- */
+/** `@every  1h30m` → `['@every', '1h30m']`. Only the descriptor is case-insensitive. */
 function splitDescriptor(body: string): [descriptor: string, argument: string] {
   const blank = body.search(/\s/)
   if (blank < 0) return [body.toLowerCase(), '']
@@ -154,8 +146,8 @@ const INSTANT_SHAPE =
   /^(\d{4}-\d\d-\d\d)[Tt]([01]\d|2[0-3])(:[0-5]\d:[0-5]\d)(\.\d+)?([Zz]|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/
 
 /**
- * RFC 3339 with any offset, to the ms; `null` for anything else, leap seconds too: no clock here
- * can show them.
+ * RFC 3339 with any offset, to the ms; `null` for anything else. Leap seconds are rejected: no clock
+ * here has them.
  */
 function readInstant(text: string): number | null {
   const match = INSTANT_SHAPE.exec(text)
@@ -172,7 +164,7 @@ function isDate(year: number, month: number, day: number): boolean {
   return month >= 1 && month <= 12 && day >= 1 && day <= daysInMonth(year, month)
 }
 
-/** What `~` is made from: stable everywhere, and different for most names. */
+/** The number behind `~`: stable in every process, and different for most names. */
 function sumOfCodePoints(name: string): number {
   let sum = 0
   for (const character of name) sum += character.codePointAt(0)!

@@ -1,16 +1,12 @@
 /**
- * Time zones as tables of stretches with one offset each, read once from the runtime's own rules
- * through Temporal. It stands apart because asking Temporal costs microseconds per question and a
- * table a few nanoseconds. It knows nothing of schedules, and never knows an offset such as
- * `+02:00` as a zone: an offset has no rules.
+ * Time zones as tables of stretches with one offset each, read once from the runtime's rules through
+ * Temporal. A question to Temporal costs microseconds, a table lookup a few nanoseconds. Offsets such
+ * as `+02:00` are not zones: they have no rules.
  */
 import {assert} from '../../lib/assert.ts'
 import {BoundedCache} from '../../lib/lru.ts'
 
-/**
- * A stretch of time with one offset. Instants and lengths in ms; walls are wall clock readings as
- * if they were UTC.
- */
+/** A stretch of time with one offset, in ms. A wall time is a wall clock reading taken as if it were UTC. */
 export interface ZoneStretch {
   /** First instant; whole seconds. */
   readonly from: number
@@ -19,24 +15,21 @@ export interface ZoneStretch {
   /** Wall clock minus UTC. */
   readonly offsetMs: number
   /**
-   * The wall clock had come this far (exclusive) before `from`. Below `from + offsetMs`: the walls
-   * between do not exist. Above it: the walls from `from + offsetMs` up to here are being repeated.
+   * Highest wall time (exclusive) that the clock showed before `from`. If it is below `from + offsetMs`,
+   * the wall times between do not exist. If it is above, the wall times between are repeated.
    */
   readonly reachedWall: number
 }
 
-/** A zone's offsets, for instants of the years 1 to 9999 and some centuries around. */
+/** The offsets of a zone, for the years 1 to 9999 and some centuries around. */
 export interface Zone {
-  /** Canonical spelling of the name that was asked for. */
+  /** Canonical spelling. */
   readonly name: string
-  /** The stretch that holds the instant. Long stretches may come in several pieces. */
+  /** The stretch that contains the instant. A long stretch may come in several pieces. */
   stretchAt(instant: number): ZoneStretch
 }
 
-/**
- * No zone of the IANA database was ever further from UTC than 16 hours; two days leave room for any
- * rule to come.
- */
+/** No IANA zone was ever more than 16 hours from UTC; two days leave room for future rules. */
 export const OFFSET_MAX_MS = 48 * 3600 * 1000
 
 /** Transitions are read in blocks of 34 years: some 70 of them, tens of microseconds, a few KB. */
@@ -44,30 +37,23 @@ const BLOCK_MS = 2 ** 30 * 1000
 
 const NS_PER_MS = 1_000_000
 
-/**
- * More than there are names in the IANA database; the bound only matters for odd spellings of them.
- */
+/** Names in the cache: more than the IANA database has. Only unusual spellings reach the limit. */
 const NAMES_MAX = 1000
 
-/**
- * `Area/Place` and the old single names. Shuts out offsets and ISO texts with a zone in brackets.
- */
+/** `Area/Place` and the old single names. Excludes offsets and ISO texts with a zone in brackets. */
 const NAME_SHAPE = /^[A-Za-z][A-Za-z0-9_+-]*(?:\/[A-Za-z0-9_+-]+)*$/
 const NAME_LENGTH_MAX = 64
 
 const zones = new BoundedCache<Zone>(NAMES_MAX)
 
-/**
- * True for the IANA names this runtime knows (`UTC` too), in any case; false for offsets such as
- * `+02:00`.
- */
+/** True for IANA names of this runtime and `UTC`, in any case; false for offsets such as `+02:00`. */
 export function isKnownZone(zone: string): boolean {
   return findZone(zone) !== null
 }
 
 /**
- * The zone of that name; `null` when this runtime does not know it. Remembered, so a repeated call
- * costs 0.1 µs.
+ * The zone of that name; `null` when this runtime does not know it. Cached: a repeated call costs
+ * 0.1 µs.
  */
 export function findZone(name: string): Zone | null {
   const known = zones.get(name)
@@ -85,7 +71,7 @@ function canonicalName(name: string): string | null {
   try {
     return new Temporal.ZonedDateTime(0n, name).timeZoneId
   } catch (error) {
-    // The only way to ask Temporal whether it knows a name; anything but its refusal is a fault of ours.
+    // Temporal has no other test for a name. Any other error is an internal fault.
     if (error instanceof RangeError) return null
     throw error
   }
@@ -94,21 +80,21 @@ function canonicalName(name: string): string | null {
 class ZoneTable implements Zone {
   readonly name: string
   readonly #blocks = new Map<number, readonly ZoneStretch[]>()
-  /** The last answer. Most questions are about now. */
+  /** The last result. Most calls are about now. */
   #latest: ZoneStretch
 
   constructor(name: string) {
     this.name = name
-    this.#latest = this.#look(0)
+    this.#latest = this.#find(0)
   }
 
   stretchAt(instant: number): ZoneStretch {
     const latest = this.#latest
     if (instant >= latest.from && instant < latest.until) return latest
-    return (this.#latest = this.#look(instant))
+    return (this.#latest = this.#find(instant))
   }
 
-  #look(instant: number): ZoneStretch {
+  #find(instant: number): ZoneStretch {
     const index = Math.floor(instant / BLOCK_MS)
     let block = this.#blocks.get(index)
     if (block === undefined) {
@@ -127,12 +113,12 @@ class ZoneTable implements Zone {
 }
 
 /**
- * The stretches that cover [from, until), cut at both ends. Reading starts earlier, so that a
- * repeated hour which began before `from` is still known as repeated.
+ * The stretches that cover [from, until), cut at both ends. Reading starts earlier, to find a repeated
+ * hour that began before `from`.
  */
 function readBlock(name: string, from: number, until: number): ZoneStretch[] {
   let cursor = zonedAt(from - 2 * OFFSET_MAX_MS, name)
-  // Never given out: the first piece ends, or is cut, before anything is added to the block.
+  // Never part of a result: the first piece ends, or is cut, before the block gets its first entry.
   let reachedWall = -Infinity
   const block: ZoneStretch[] = []
   for (;;) {
@@ -140,7 +126,7 @@ function readBlock(name: string, from: number, until: number): ZoneStretch[] {
     const offsetMs = cursor.offsetNanoseconds / NS_PER_MS
     const next: Temporal.ZonedDateTime | null = cursor.getTimeZoneTransition('next')
     const ends = next === null ? Infinity : next.epochMilliseconds
-    assert(ends > starts, `transitions of ${name} move forward`)
+    assert(ends > starts, `transitions of ${name} must move forward`)
     if (ends > from) {
       const cut = Math.max(starts, from)
       if (cut > starts) reachedWall = Math.max(reachedWall, cut + offsetMs)

@@ -1,20 +1,19 @@
 /**
- * What the helper started and what has ended, on disk, so that a later life can end what an earlier one
- * left running. Written without fsync: after a power cut nothing is running, and every lesser crash keeps
- * what the kernel was given. One file a helper life; the first line says whose. Never sends a signal.
+ * Process journal of the helper: which executions it started and which have ended. The next helper reads it
+ * to end the processes that a crash left running. Written without fsync: after a power cut no process runs,
+ * and every lesser crash keeps what the kernel was given. One file for each helper process; the first line
+ * identifies it. Never sends a signal.
  *
  *   {"helper":120,"started":8812,"boot":"…","node":"…"}
  *   {"i":"12-web-1"}                       about to start
  *   {"s":"12-web-1","p":4711,"t":8890}     started: pid, start time
  *   {"e":"12-web-1"}                       ended
  */
-import {closeSync, openSync, readFileSync, renameSync, writeFileSync, writeSync} from 'node:fs'
+import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
+import {AppendLog, parseRecord} from '../../platform/append-log.ts'
 
 export const JOURNAL_PREFIX = 'journal-'
-
-/** Rewritten with only what runs once it has this many lines: some 200 KiB. */
-const LINES_MAX = 4096
 
 export interface JournalHead {
   readonly helper: number
@@ -23,10 +22,7 @@ export interface JournalHead {
   readonly node: string
 }
 
-/**
- * An execution that was begun and not recorded as ended. `pid` is 0 when the crash came before it was
- * known.
- */
+/** An execution without a recorded end. `pid` is 0 when the crash came before the pid was known. */
 export interface JournalEntry {
   readonly executionId: string
   readonly pid: number
@@ -35,101 +31,59 @@ export interface JournalEntry {
 }
 
 export class Journal {
-  readonly #path: string
-  readonly #head: JournalHead
-  readonly #open = new Map<string, JournalEntry>()
-  #file: number
-  #lines = 1
-  #torn = false
+  readonly #running = new Map<string, JournalEntry>()
+  readonly #log: AppendLog<JournalEntry>
 
-  /**
-   * Begins the journal of a helper's life in `directory`, which is there. Throws the error of the file
-   * system.
-   */
+  /** Creates the journal of this helper. `directory` must exist. Throws the error of the file system. */
   constructor(directory: string, head: JournalHead) {
-    this.#path = join(directory, `${JOURNAL_PREFIX}${head.helper}-${head.started}`)
-    this.#head = head
-    this.#file = openSync(this.#path, 'w', 0o600)
-    writeSync(this.#file, line(head))
+    this.#log = new AppendLog({
+      path: join(directory, `${JOURNAL_PREFIX}${head.helper}-${head.started}`),
+      header: () => JSON.stringify(head),
+      live: this.#running,
+      lineOf: (_id, entry) => lineOf(entry),
+    })
   }
 
-  /** Throws the error of the file system: what cannot be recorded is not started. */
+  /** Throws the error of the file system: an execution that cannot be recorded must not start. */
   beginning(executionId: string): void {
-    this.#append({i: executionId})
-    this.#open.set(executionId, {executionId, pid: 0, started: 0})
+    const entry = {executionId, pid: 0, started: 0}
+    this.#log.append([lineOf(entry)])
+    this.#running.set(executionId, entry)
   }
 
-  /** On a full disk the record is missing, and the process is found by its environment only. */
+  /** On a full disk the record is missing; the process can then be found by its environment only. */
   started(entry: JournalEntry): void {
-    this.#open.set(entry.executionId, entry)
-    this.#tryAppend({s: entry.executionId, p: entry.pid, t: entry.started})
+    this.#running.set(entry.executionId, entry)
+    this.#tryAppend(lineOf(entry))
   }
 
-  /**
-   * On a full disk the record is missing, which is harmless: the next life looks for a process that is not
-   * there.
-   */
+  /** On a full disk the record is missing. Harmless: the next helper finds no such process. */
   ended(executionId: string): void {
-    if (!this.#open.delete(executionId)) return
-    this.#tryAppend({e: executionId})
+    if (!this.#running.delete(executionId)) return
+    this.#tryAppend(JSON.stringify({e: executionId}))
   }
 
-  #tryAppend(record: object): void {
+  #tryAppend(line: string): void {
     try {
-      this.#append(record)
+      this.#log.append([line])
     } catch {
-      this.#torn = true
+      // The callers say what a missing record costs.
     }
   }
-
-  #append(record: object): void {
-    if (this.#lines >= LINES_MAX + 2 * this.#open.size) this.#compact()
-    // A disk that filled up may have taken half a line: the next begins afresh.
-    const text = this.#torn ? `\n${line(record)}` : line(record)
-    this.#torn = true
-    if (writeSync(this.#file, text) < Buffer.byteLength(text)) {
-      throw new Error('the journal of what runs could not be written: the disk is full')
-    }
-    this.#torn = false
-    this.#lines += 1
-  }
-
-  /** A crash here leaves either the old file or the new one, whole: the rename is the switch. */
-  #compact(): void {
-    // Tried again only after as many lines, should it fail.
-    this.#lines = 1 + this.#open.size
-    const fresh = `${this.#path}.new`
-    let text = line(this.#head)
-    for (const entry of this.#open.values()) text += lineOf(entry)
-    writeFileSync(fresh, text, {mode: 0o600})
-    const file = openSync(fresh, 'a')
-    renameSync(fresh, this.#path)
-    closeSync(this.#file)
-    this.#file = file
-    this.#torn = false
-  }
 }
 
-function lineOf(entry: JournalEntry): string {
-  if (entry.pid === 0) return line({i: entry.executionId})
-  return line({s: entry.executionId, p: entry.pid, t: entry.started})
+function lineOf({executionId, pid, started}: JournalEntry): string {
+  return JSON.stringify(pid === 0 ? {i: executionId} : {s: executionId, p: pid, t: started})
 }
 
-function line(record: object): string {
-  return `${JSON.stringify(record)}\n`
-}
-
-/**
- * What a journal says was left; `null` when it has no readable head. A torn last line, as a crash leaves
- * it, is ignored.
- */
+/** Entries without an end. `null` when the header cannot be read; lines that cannot be read are skipped. */
 export function readJournal(path: string): {head: JournalHead; left: JournalEntry[]} | null {
   const lines = readFileSync(path, 'utf8').split('\n')
-  const head = parse(lines[0]!)
+  const head = parseRecord(lines[0]!)
   if (head === null || typeof head['helper'] !== 'number') return null
   const left = new Map<string, JournalEntry>()
-  for (const text of lines.slice(1)) {
-    const record = parse(text)
+  for (const line of lines.slice(1)) {
+    const record = parseRecord(line)
     if (record === null) continue
     const {i, s, e, p, t} = record
     if (typeof i === 'string') left.set(i, {executionId: i, pid: 0, started: 0})
@@ -138,13 +92,4 @@ export function readJournal(path: string): {head: JournalHead; left: JournalEntr
   }
   // A first line with that field was written here, and whole: lines are cut at their end only.
   return {head: head as unknown as JournalHead, left: [...left.values()]}
-}
-
-function parse(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
-  } catch {
-    return null // torn by a crash: the line before it stands
-  }
 }

@@ -48,7 +48,7 @@ export interface ImportRequest {
   /** Called for each batch. */
   readonly progress: (progress: TableProgress) => void
   /** Called after all rows are written and compared. If it throws, the target stays empty. */
-  readonly beforeCommit: () => void
+  readonly beforeCommit: () => void | Promise<void>
 }
 
 export type ImportResult =
@@ -74,7 +74,7 @@ export async function importStore(request: ImportRequest): Promise<ImportResult>
     const differing = compared.filter(({source, target}) => source !== target)
     if (differing.length > 0)
       return refused(`${where} was left empty: ${describeDifferences(differing)}.`)
-    request.beforeCommit()
+    await request.beforeCommit()
     return await commit(session, where, compared)
   } catch (error) {
     if (error instanceof AssertionFailed) throw error

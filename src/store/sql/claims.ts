@@ -15,7 +15,7 @@ import type {
   ClaimStatus,
   ActiveClaim,
 } from '../../ports/node-store.ts'
-import type {FinishBatch} from './finish-ledger.ts'
+import type {FinishBatch} from '../../core/finish-batch.ts'
 import {loadFinishBatch} from './finish-rows.ts'
 import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {

@@ -12,7 +12,7 @@ import {
 } from '../../core/execution.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
-import type {FinishBatch, BatchExecution} from './finish-ledger.ts'
+import type {FinishBatch, BatchExecution} from '../../core/finish-batch.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from './lease.ts'
 import {dropOutput, extendOutput, type Stretch} from './output.ts'

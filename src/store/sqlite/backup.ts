@@ -11,7 +11,7 @@ import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {startNewIncarnation} from '../sql/restore-backup.ts'
 import {Connection, sqliteDialect} from './connection.ts'
 import {failureOf} from './errors.ts'
-import {Ownership, storeFiles} from './files.ts'
+import {StoreLock, storeFiles} from './files.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
 
 /** All pages in one step: one snapshot, which concurrent writes do not restart. */
@@ -61,9 +61,9 @@ export function restoreStore(
       ok: false,
       problem: `The data directory ${dataDir} is not empty; restore into a new one.`,
     }
-  const claimed = Ownership.claim(dataDir)
-  if (!claimed.ok) return claimed
-  // A crash before the rename leaves a draft but no store; the next restore refuses: not empty.
+  const locked = StoreLock.acquire(dataDir)
+  if (!locked.ok) return locked
+  // A crash before the rename leaves a directory without a store, which is refused as not empty.
   const draft = join(dataDir, 'belfry.restoring')
   try {
     copyFileSync(backupFile, draft)
@@ -73,7 +73,7 @@ export function restoreStore(
     return {ok: true}
   } finally {
     for (const ending of ['', '-wal', '-shm']) rmSync(`${draft}${ending}`, {force: true})
-    claimed.ownership.release({clean: true})
+    locked.lock.release({clean: true})
   }
 }
 

@@ -1,101 +1,80 @@
 /**
- * Who may open the store in a data directory: one at a time. The lock is a transaction held open on a
- * database of its own, so the kernel gives it back however the process ends. Beside it a marker tells an
- * orderly end from any other.
+ * Files of the store in a data directory. The directory lock admits one owner at a time; the open marker
+ * tells a clean stop from any other; the migrated marker says that the store has moved to PostgreSQL.
  */
-import {
-  closeSync,
-  existsSync,
-  fsyncSync,
-  openSync,
-  readFileSync,
-  rmSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
+import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
-import {DatabaseSync} from 'node:sqlite'
-import {failureOf, resultCode} from './errors.ts'
-
-const BUSY = 5
+import {type DirectoryLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
+import {replaceFile} from '../../platform/durable-file.ts'
 
 export interface StoreFiles {
   readonly database: string
-  /**
-   * Holds nothing; whoever has it locked owns the store. Never opened by anything but SQLite, or the lock
-   * would be lost.
-   */
+  /** See `LOCK_FILE`: for SQLite only. */
   readonly lock: string
-  /** There while the store is open, and after an unclean stop. */
+  /** Present while the store is open, and after an unclean stop. */
   readonly marker: string
 }
 
 export function storeFiles(dataDir: string): StoreFiles {
   return {
     database: join(dataDir, 'belfry.sqlite'),
-    lock: join(dataDir, 'belfry.lock'),
+    lock: join(dataDir, LOCK_FILE),
     marker: join(dataDir, 'belfry.open'),
   }
 }
 
-export type Claimed =
-  | {readonly ok: true; readonly ownership: Ownership}
-  /** `problem` is one sentence. */
+export type StoreLockResult =
+  | {readonly ok: true; readonly lock: StoreLock}
+  /** `problem` is a text for people. */
   | {readonly ok: false; readonly problem: string}
 
-export class Ownership {
+/** The directory lock together with the open marker. */
+export class StoreLock {
+  /** The last owner did not release it cleanly: the store needs a check. */
   readonly uncleanStop: boolean
-  readonly #lock: DatabaseSync
+  readonly #lock: Extract<DirectoryLock, {ok: true}>
   readonly #marker: string
 
-  private constructor(lock: DatabaseSync, marker: string) {
+  private constructor(lock: Extract<DirectoryLock, {ok: true}>, marker: string) {
     this.#lock = lock
     this.#marker = marker
     this.uncleanStop = existsSync(marker)
     writeFileSync(marker, '')
   }
 
-  static claim(dataDir: string): Claimed {
-    const {lock: file, marker} = storeFiles(dataDir)
+  static acquire(dataDir: string): StoreLockResult {
+    const lock = lockDirectory(dataDir)
+    if (!lock.ok) return lock
     try {
-      const lock = new DatabaseSync(file, {timeout: 0})
-      try {
-        lock.exec('BEGIN EXCLUSIVE')
-        return {ok: true, ownership: new Ownership(lock, marker)}
-      } catch (error) {
-        lock.close()
-        throw error
-      }
+      return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir).marker)}
     } catch (error) {
-      const held = resultCode(error) === BUSY
-      const why = held
-        ? 'is held by another Belfry server; stop that one or choose another with --data'
-        : `cannot be used: ${failureOf(error).message}`
-      return {ok: false, problem: `The data directory ${dataDir} ${why}.`}
+      lock.release()
+      const why = error instanceof Error ? error.message : String(error)
+      return {ok: false, problem: `The data directory ${dataDir} cannot be used: ${why}.`}
     }
   }
 
-  /** `clean`: the store was closed in good order and needs no check next time. */
+  /** `clean`: the store was closed in order and needs no check at the next start. */
   release({clean}: {readonly clean: boolean}): void {
     if (clean) rmSync(this.#marker, {force: true})
-    this.#lock.close()
+    this.#lock.release()
   }
 }
 
 /*
- * The sign in a data directory that its store has moved to a database: two stores of one cluster must not
- * both launch. It stands from just before the move is committed, so that a crash never leaves two stores that
- * start; a server refuses to start on the old one until somebody removes it.
+ * Migrated marker: two stores of one cluster must not both launch. It is written just before the import is
+ * committed, so that a crash never leaves two stores that start. A server refuses to start on the old store
+ * until an operator removes the file.
  */
 
-/** The server that must heed it may run as another user; the directory is closed to everybody else. */
-const READABLE = 0o644
+/** The server that must read it may run as another user; the directory itself is closed to others. */
+const READABLE_MODE = 0o644
 
 export function migratedMarker(dataDir: string): string {
   return join(dataDir, 'belfry.moved')
 }
 
-/** Where the store has moved to, or `null`. Throws when the sign cannot be read. */
+/** Where the store has moved to, or `null`. Throws when the marker cannot be read. */
 export function migratedTo(dataDir: string): string | null {
   try {
     return readFileSync(migratedMarker(dataDir), 'utf8').split('\n')[0] ?? ''
@@ -105,30 +84,19 @@ export function migratedTo(dataDir: string): string | null {
   }
 }
 
-/** Durable when it returns. `where` is one line without anything secret. */
-export function writeMigratedMarker(dataDir: string, where: string): void {
-  writeDurably(migratedMarker(dataDir), 'w', `${where}\n`)
-  writeDurably(dataDir, 'r', '')
+/** Durable when it resolves. `where` is one line without secrets. */
+export async function writeMigratedMarker(dataDir: string, where: string): Promise<void> {
+  await replaceFile(migratedMarker(dataDir), `${where}\n`, READABLE_MODE)
 }
 
 export function removeMigratedMarker(dataDir: string): void {
   rmSync(migratedMarker(dataDir), {force: true})
 }
 
-/** One sentence for whoever starts a server on the store that was left. */
+/** For the operator who starts a server on the old store. */
 export function migratedProblem(dataDir: string, where: string): string {
   return (
     `The store in ${dataDir} has moved to ${where}; start with --store and its URL, ` +
-    `or remove ${migratedMarker(dataDir)} to go on with the old one.`
+    `or remove ${migratedMarker(dataDir)} to continue on the old store.`
   )
-}
-
-function writeDurably(path: string, flags: 'r' | 'w', text: string): void {
-  const handle = openSync(path, flags, READABLE)
-  try {
-    if (text !== '') writeSync(handle, text)
-    fsyncSync(handle)
-  } finally {
-    closeSync(handle)
-  }
 }

@@ -13,7 +13,7 @@ import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
 import {Engine} from './engine.ts'
 import {failureOf} from './errors.ts'
-import {Ownership, storeFiles} from './files.ts'
+import {StoreLock, storeFiles} from './files.ts'
 import {FileReader, type Reader, SharedReader} from './reader.ts'
 import {type EngineInfo, prepareSchema} from './schema.ts'
 import {type Committer, WriteQueue, WriterThread} from './writer.ts'
@@ -53,16 +53,16 @@ export type OpenedStore =
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<OpenedStore> {
   const {dataDir, clock} = options
   const limits = limitsOf(options)
-  const claimed = Ownership.claim(dataDir)
-  if (!claimed.ok) return claimed
-  const {ownership} = claimed
-  const {uncleanStop} = ownership
+  const locked = StoreLock.acquire(dataDir)
+  if (!locked.ok) return locked
+  const {lock} = locked
+  const {uncleanStop} = lock
   const {database: file} = storeFiles(dataDir)
   const schema = {fresh: freshIdentity(options), check: uncleanStop, now: clock.now()}
   const {thread, result} = await WriterThread.open({file, schema, limits})
   if (!result.ok) {
-    // The next start must repeat a check that failed after an unclean shutdown.
-    ownership.release({clean: !uncleanStop})
+    // What was found wrong after an unclean stop must be looked at again next time.
+    lock.release({clean: !uncleanStop})
     return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
   }
   let reader: FileReader
@@ -70,14 +70,14 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
     reader = new FileReader(file, clock, limits)
   } catch (error) {
     await thread.close()
-    ownership.release({clean: true})
+    lock.release({clean: true})
     return {
       ok: false,
       problem: `The store in ${dataDir} cannot be read: ${failureOf(error).message}.`,
     }
   }
   const parts = {options, reader, committer: thread, facts: result.facts, file}
-  const store = assemble({...parts, closed: () => ownership.release({clean: thread.isSound})})
+  const store = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
   return {ok: true, store, recovered: {uncleanStop}}
 }
 

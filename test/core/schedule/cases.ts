@@ -59,10 +59,7 @@ export interface DayCase {
   readonly isDay: (date: Temporal.PlainDate) => boolean
 }
 
-/**
- * The nearest Monday to Friday of the same month, written down independently of how croner finds
- * it.
- */
+/** The nearest Monday to Friday of the same month, by search instead of arithmetic. */
 function isNearestWeekday(date: Temporal.PlainDate, target: number): boolean {
   if (target > date.daysInMonth) return false
   const candidates = [0, -1, 1, -2, 2].map((by) => target + by)

@@ -1,13 +1,12 @@
 /**
- * The examples of docs/schedules.md, run as they stand there: every table with planned times is read
- * and checked, and every descriptor and refused expression the page names is one.
+ * Checks the examples of docs/reference/schedules.md: every planned time in its tables, and every descriptor.
  */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {test} from 'node:test'
 import {parseSchedule} from '../../../src/core/schedule/parse.ts'
 
-const PAGE = readFileSync(new URL('../../../docs/schedules.md', import.meta.url), 'utf8')
+const PAGE = readFileSync(new URL('../../../docs/reference/schedules.md', import.meta.url), 'utf8')
 
 /** The rows of the tables that have these columns, by column. */
 function rowsWith(columns: readonly string[]): Record<string, string>[] {

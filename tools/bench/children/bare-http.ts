@@ -1,7 +1,4 @@
-/**
- * The bare HTTP server of the runtime: reads a JSON body, answers a small JSON object. What any API
- * costs at least.
- */
+/** Baseline for the API: Node's bare HTTP server reads a JSON body and replies with a small JSON object. */
 import {createServer} from 'node:http'
 import type {AddressInfo} from 'node:net'
 import {answerQuestions} from '../link.ts'

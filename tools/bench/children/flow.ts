@@ -1,7 +1,6 @@
 /**
- * Bursts through the whole flow without HTTP: so many jobs planned for one instant, timed from that
- * instant until the last end and its counters are committed. What is executed may be nothing, so that
- * only the bookkeeping is left, or the command `true` in one way of starting processes.
+ * Bursts through the whole flow without HTTP: jobs planned for one instant, timed until the last result and
+ * its counters are committed. The executor does nothing (bookkeeping only) or starts `true` in one way.
  */
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {createExecutors, type ExecutorRegistry} from '../../../src/executors/registry.ts'
@@ -25,7 +24,7 @@ interface Opened {
   readonly node: FlowNode
   readonly executors: ExecutorRegistry
   readonly jobs: number
-  /** The next instant all jobs are planned for. */
+  /** Next instant of all jobs. */
   dueAt: number
   bursts: number
 }
@@ -33,7 +32,7 @@ interface Opened {
 let opened: Opened | null = null
 
 export const handlers = {
-  /** Answers how processes are really started: `''` when none are. */
+  /** Returns how processes are started; `''` = none are. */
   open: async (input: OpenInput): Promise<{spawn: string}> => {
     const {dataDir, slots, executing, jobs, store} = input
     const node = await FlowNode.open({dataDir, slots, store})
@@ -66,7 +65,7 @@ export const handlers = {
     return {perSecond, loopLagP99Ms}
   },
 
-  /** Rejects unless every execution of every burst is counted with its job. */
+  /** Rejects unless the counters of the jobs include every execution of every burst. */
   close: async (_: null): Promise<{counted: number}> => {
     const {node, executors, jobs, bursts} = held()
     const counted = await countedSuccesses(node)

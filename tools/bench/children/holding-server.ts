@@ -1,7 +1,6 @@
 /**
- * A whole server in a process that holds memory before the server starts: half of it small objects on
- * the collected heap, half of it buffers beside it, both really touched. What a node with much going on
- * looks like to the system.
+ * A server in a process that allocates memory before the server starts: half small objects on the heap, half
+ * buffers outside it, all touched. To the system it looks like a busy node.
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism} from 'node:os'
@@ -11,7 +10,7 @@ import {parseAddress} from '../../../src/store/postgres/url.ts'
 import {answerQuestions} from '../link.ts'
 
 const MIB = 2 ** 20
-/** About what one entry of the list below takes on the heap: an object of four fields, a text, a number. */
+/** Approximate heap size of one entry of the list below: an object of four fields, a string, a number. */
 const OBJECT_BYTES = 96
 
 const held: unknown[] = []

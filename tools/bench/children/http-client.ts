@@ -1,12 +1,12 @@
 /**
- * Clients of the API, in a process of their own so that what they cost does not delay the server's
- * loop. They share the machine's cores with it all the same: a latency measured here is an upper bound.
+ * Clients of the API in a separate process, so that they do not delay the server's event loop. They still
+ * share the cores: a latency measured here is an upper bound.
  */
 import {Agent, request} from 'node:http'
 import {quantile} from '../figures.ts'
 import {answerQuestions} from '../link.ts'
 
-/** One connection for each client, kept. */
+/** One keep-alive connection for each client. */
 const agent = new Agent({keepAlive: true, maxSockets: 256})
 
 export interface Latencies {
@@ -25,12 +25,12 @@ export interface SubmitInput {
   readonly url: string
   readonly clients: number
   readonly ms: number
-  /** Makes the names of this flood its own. */
+  /** Prefix that makes the job names unique. */
   readonly prefix: string
 }
 
 export const handlers = {
-  /** Asks for `url` at a steady pace, whether or not the answer before has come. */
+  /** Requests `url` at a steady pace, without waiting for the previous reply. */
   probe: async ({url, everyMs, ms}: ProbeInput): Promise<Latencies> => {
     const asked: Promise<number>[] = []
     const beganAt = performance.now()
@@ -42,7 +42,7 @@ export const handlers = {
     return latencies(await Promise.all(asked))
   },
 
-  /** Asks for the URLs in turn, one at a time, `count` requests in all. */
+  /** Requests the URLs in turn, one at a time, `count` requests in all. */
   walk: async ({urls, count}: {urls: readonly string[]; count: number}): Promise<Latencies> => {
     const durations: number[] = []
     for (let index = 0; index < count; index += 1) {
@@ -52,7 +52,7 @@ export const handlers = {
     return latencies(durations)
   },
 
-  /** Submits new jobs, each client one after another. */
+  /** Submits new jobs; each client submits one after another. */
   submit: async ({url, clients, ms, prefix}: SubmitInput) => {
     const durations: number[] = []
     const beganAt = performance.now()
@@ -91,7 +91,7 @@ function latencies(durations: readonly number[]): Latencies {
   }
 }
 
-/** Resolves when the whole answer was read; rejects when it is not the one expected. */
+/** Resolves when the whole reply was read; rejects on another status than expected. */
 function call(method: string, url: string, body: string | null, expected: number): Promise<void> {
   const headers =
     body === null

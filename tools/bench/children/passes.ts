@@ -1,4 +1,4 @@
-/** The launch loop alone over a store on disk: what one pass costs, and what an outage of a week costs. */
+/** The launcher alone over a store on disk: cost of one pass, and of catching up after a week of downtime. */
 import type {CatchUp} from '../../../src/core/job.ts'
 import type {BelfryEvent} from '../../../src/ports/events.ts'
 import {aSpec, FlowNode, submitting} from '../flow-node.ts'
@@ -29,17 +29,17 @@ export interface OutageInput {
 }
 
 export interface OutageCost {
-  /** Until nothing is due any more, commits included. */
+  /** Time until nothing is due, commits included, ms. */
   readonly ms: number
   readonly passes: number
   readonly rows: number
-  /** Planned times those rows stand for. */
+  /** Planned times covered by these rows. */
   readonly plannedTimes: number
   readonly launched: number
 }
 
 export const handlers = {
-  /** In a store that other jobs may be in, none of them due. */
+  /** In a store with other jobs, none of them due. */
   passes: async ({dataDir, count, store}: PassesInput): Promise<PassCosts> => {
     const node = await FlowNode.open({dataDir, slots: 1, store})
     const name = 'the-one-that-is-due'
@@ -60,7 +60,7 @@ export const handlers = {
     return {idleMs, oneMs}
   },
 
-  /** In an empty store: one job, nobody there to launch it for a week, then somebody is. */
+  /** In an empty store: one job, no leader for a week, then one. */
   outage: async ({dataDir, schedule, catchUp}: OutageInput): Promise<OutageCost> => {
     const node = await FlowNode.open({dataDir, slots: 1})
     const name = 'every-second'
@@ -92,7 +92,7 @@ export const handlers = {
 
 type Pass = Extract<BelfryEvent, {name: 'launch_pass_done'}>['data']
 
-/** The next pass with so many due; others are let by. */
+/** Waits for the next pass with `due` due jobs. */
 async function pass(node: FlowNode, due: number): Promise<Pass> {
   for (;;) {
     const done = await anyPass(node)

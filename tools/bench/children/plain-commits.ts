@@ -1,6 +1,5 @@
 /**
- * The plain database: clients that do nothing but change a row of their own and commit, one change after
- * another. What anything that keeps its word on this PostgreSQL costs at least.
+ * Baseline for durable writes: clients that update a row of their own and commit, one update after another.
  */
 import {Client} from 'pg'
 import {answerQuestions} from '../link.ts'
@@ -16,7 +15,7 @@ const ROW = 'INSERT INTO plain (id, changes) VALUES ($1, 0) ON CONFLICT DO NOTHI
 const CHANGE = 'UPDATE plain SET changes = changes + 1 WHERE id = $1'
 
 export const handlers = {
-  /** Answers how many commits a second all clients together got acknowledged. */
+  /** Acknowledged commits a second of all clients together. */
   commits: async ({url, clients: count, ms}: CommitsInput): Promise<{perSecond: number}> => {
     const clients = Array.from({length: count}, () => new Client({connectionString: url}))
     await Promise.all(clients.map((client) => client.connect()))

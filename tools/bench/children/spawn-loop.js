@@ -1,13 +1,12 @@
 /**
- * The plain spawn loop: `true`, started and awaited by child_process again and again, so many at a
- * time. No scheduler. Plain JavaScript, because the machinery that strips types takes memory, and a
- * process that forks pays for all it has: about a fifth more for each start, which would flatter
- * whoever is compared with it.
+ * The plain spawn loop: starts `true` with child_process again and again, a fixed number at a time, without
+ * a scheduler. Plain JavaScript, because type stripping takes memory and the cost of fork grows with
+ * memory: about a fifth more for each start, which would make the measured server look better than it is.
  */
 import {spawn} from 'node:child_process'
 
 /**
- * Answers how many were started and ended in about `ms`. `stdio` is `pipe`, as child_process comes, or
+ * Processes started and finished in about `ms`. `stdio` is `pipe`, the default of child_process, or
  * `ignore`.
  * @param {{parallel: number, ms: number, stdio: 'pipe' | 'ignore'}} input
  */
@@ -33,7 +32,7 @@ function runTrue(stdio) {
   })
 }
 
-// The other end is `Link` in ../link.ts.
+// The peer is `Link` in ../link.ts.
 process.on('message', ({id, input}) => {
   run(input).then(
     (result) => process.send({id, result}),

@@ -1,4 +1,4 @@
-/** The bare store: submits straight into it, and filling it for other sections. */
+/** The bare store without a server: measures submits, and fills it for other sections. */
 import {aSpec, FlowNode, storeAll, submitting} from '../flow-node.ts'
 import type {JobSpec} from '../../../src/core/job.ts'
 import {answerQuestions} from '../link.ts'
@@ -15,7 +15,7 @@ export const handlers = {
     node = await FlowNode.open({dataDir, slots: 1, store})
   },
 
-  /** New jobs, each a write of its own, `inFlight` of them waiting for a commit at any time. */
+  /** New jobs, one write each, `inFlight` of them waiting for a commit at any time. */
   submit: async ({inFlight, ms}: {inFlight: number; ms: number}): Promise<{perSecond: number}> => {
     const {store} = node!
     const beganAt = performance.now()
@@ -31,7 +31,7 @@ export const handlers = {
     return {perSecond: (count * 1000) / (performance.now() - beganAt)}
   },
 
-  /** Stores jobs as people have them, none of which is due within a year. */
+  /** Stores realistic jobs, none of them due within a year. */
   fill: async ({jobs}: {jobs: number}): Promise<void> => {
     const specs = Array.from({length: jobs}, (_, index) => aJob(index))
     await storeAll(node!.store, specs)

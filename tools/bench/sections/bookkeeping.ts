@@ -1,13 +1,10 @@
-/**
- * What the scheduler itself can keep up with: everything but starting processes, down to the committed
- * counters.
- */
+/** Rate of the scheduler itself: everything except starting processes, up to the committed counters. */
 import type {handlers as Flow} from '../children/flow.ts'
 import {Link} from '../link.ts'
 import type {Section} from '../section.ts'
 
 const TARGET_PER_SECOND = 10_000
-/** As many at once as a large node would have. */
+/** Slots of a large node. */
 const WIDE = 256
 
 export const bookkeeping: Section = {

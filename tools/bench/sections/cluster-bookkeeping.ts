@@ -1,6 +1,6 @@
 /**
- * What the scheduler itself can keep up with on PostgreSQL: everything but starting processes, down to the
- * committed counters, against what one client of the same PostgreSQL can commit that does nothing else.
+ * Rate of the scheduler itself on PostgreSQL: everything except starting processes, up to the committed
+ * counters, compared with the commits of one plain client of the same PostgreSQL.
  */
 import type {handlers as Flow} from '../children/flow.ts'
 import type {handlers as PlainCommits} from '../children/plain-commits.ts'
@@ -8,7 +8,7 @@ import {startPostgres} from '../cluster.ts'
 import {Link} from '../link.ts'
 import type {Section} from '../section.ts'
 
-/** As many at once as a large node would have. */
+/** Slots of a large node. */
 const WIDE = 256
 const WITHIN_MS = 10_000
 const SECOND_MS = 1000

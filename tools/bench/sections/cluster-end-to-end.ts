@@ -1,7 +1,7 @@
 /**
- * Servers on one PostgreSQL under more work than they can do, compared with the plain loop: planned,
- * launched, `true` run, finished, counted. Everything shares the cores of this machine: more servers are
- * not faster here, but what they cost each other shows.
+ * Saturated servers on one PostgreSQL, compared with the plain loop: planned, launched, `true` run, finished,
+ * counted. Everything shares the cores of this machine, so more servers are not faster: the section shows
+ * their overhead.
  */
 import {Cluster, startPostgres} from '../cluster.ts'
 import {
@@ -17,7 +17,7 @@ import type {Section} from '../section.ts'
 import type {TestPostgres} from '../../../test/support/postgres.ts'
 
 const SECOND_MS = 1000
-/** A first guess at how much of the plain loop's rate saturates a cluster. */
+/** Initial guess: share of the plain loop's rate that saturates a cluster. */
 const FIRST_GUESS = 0.8
 const GET_MAX_MS = 50
 
@@ -44,7 +44,7 @@ export const clusterEndToEnd: Section = {
   },
 }
 
-/** Also answers how many jobs of every second it took to saturate them. */
+/** Measures; returns the number of jobs a second that saturated the servers. */
 async function measureServers(
   {bench, client}: PlainLoop,
   postgres: TestPostgres,
@@ -55,7 +55,7 @@ async function measureServers(
   const label = servers === 1 ? '1 server' : `${servers} servers`
   say(label)
   const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
-  // The last one does not lead, if there are others.
+  // The last server is a follower, if there are several.
   const asked = cluster.servers.at(-1)!
   const jobs = await saturate(asked, jobsAtFirst)
   const used = stopwatch(() => cluster.processorTimeMs())

@@ -1,6 +1,6 @@
 /**
- * What stored jobs cost on PostgreSQL that are not due: a pass of the launch loop, and the processor time
- * of servers and database that have nothing to do.
+ * Cost of stored jobs on PostgreSQL that are not due: a pass of the launcher, and the processor time of idle
+ * servers and their database.
  */
 import type {handlers as Passes} from '../children/passes.ts'
 import type {handlers as BareStore} from '../children/store.ts'
@@ -12,7 +12,7 @@ import type {Bench, Section} from '../section.ts'
 import type {TestPostgres} from '../../../test/support/postgres.ts'
 
 const MINUTE_MS = 60_000
-/** The first seconds of a process are those of its compiler. */
+/** Warm-up: in its first seconds a process compiles its code. */
 const WARM_UP_MS = 2_000
 
 export const clusterSizes: Section = {
@@ -34,7 +34,7 @@ async function measureSize(bench: Bench, postgres: TestPostgres, jobs: number): 
   await filler.ask('fill', {jobs})
   await filler.ask('close', null)
   await filler.end()
-  // One size is enough: nothing that is done while idle looks at the jobs.
+  // One size is enough: idle work does not read jobs.
   if (jobs === plan.cluster.sizes.at(-1)) await measureIdle(bench, postgres, store, label)
   say(`${label}: passes`)
   const child = Link.start<typeof Passes>(scratch, 'passes.ts')
@@ -47,7 +47,7 @@ async function measureSize(bench: Bench, postgres: TestPostgres, jobs: number): 
   await scratch.remove(dataDir)
 }
 
-/** In seconds of one core each minute: polls, heartbeats, the lease, pruning. */
+/** Idle cost in core seconds a minute: polls, heartbeats, the lease, retention. */
 async function measureIdle(
   {plan, scratch, figures, say}: Bench,
   postgres: TestPostgres,

@@ -1,7 +1,7 @@
 /**
- * How late launches are decided and executions are claimed on PostgreSQL: at a steady rate, when many jobs
- * are due in the same second, and when so many are that only their launches are awaited. The commands are
- * real; servers, PostgreSQL and commands share the cores.
+ * Lag of launches and claims on PostgreSQL: at a steady rate, with many jobs due in the same second, and
+ * with so many that only their launches are awaited. Commands are real; servers, PostgreSQL and commands
+ * share the cores.
  */
 import type {TestPostgres} from '../../../test/support/postgres.ts'
 import type {handlers as Client} from '../children/http-client.ts'
@@ -12,10 +12,10 @@ import {quantile, type Target} from '../figures.ts'
 import {Link} from '../link.ts'
 import type {Bench, Section} from '../section.ts'
 
-/** For the jobs to be stored before the instant. */
+/** Time for storing the jobs before they are due. */
 const AHEAD_MS = 2_000
 const AHEAD_PER_JOB_MS = 0.3
-/** Jobs in one request: they are one transaction, and a statement has its limit. */
+/** Jobs in one request, which is one transaction: a statement limits the number of its parameters. */
 const STORED_AT_ONCE = 10_000
 const WARM_UP_MS = 2_000
 const LOOK_EVERY_MS = 100
@@ -38,7 +38,7 @@ export const clusterStartLag: Section = {
   },
 }
 
-/** So many jobs, each every second, spread over it. */
+/** Jobs that fire every second, spread over the second. */
 async function measureSteady(bench: Bench, postgres: TestPostgres, servers: number): Promise<void> {
   const {plan, scratch, say} = bench
   const {steadyPerSecond: rate} = plan
@@ -51,7 +51,7 @@ async function measureSteady(bench: Bench, postgres: TestPostgres, servers: numb
   const from = startAt + WARM_UP_MS
   const to = from + steadyMs
   await until(to)
-  // Also what is late: it would be missing just where it counts.
+  // Late launches included: they are the ones that matter.
   await noneLeft(
     cluster,
     `SELECT (SELECT count(*) FROM jobs WHERE next_at < ${to})::int
@@ -66,7 +66,7 @@ async function measureSteady(bench: Bench, postgres: TestPostgres, servers: numb
   await cluster.end()
 }
 
-/** All of them planned for one instant, awaited until the last one has started. */
+/** Jobs planned for one instant; waits until the last one has started. */
 async function measureBurst(bench: Bench, postgres: TestPostgres, servers: number): Promise<void> {
   const {burstDue: jobs} = bench.plan.cluster
   const label = `${servers} × server, ${jobs.toLocaleString('en-GB')} due at once`
@@ -81,7 +81,7 @@ async function measureBurst(bench: Bench, postgres: TestPostgres, servers: numbe
   await cluster.end()
 }
 
-/** More than can be started within a while: the launches alone, and what a caller feels of it. */
+/** More jobs than can start in reasonable time: measures their launches, and API latency meanwhile. */
 async function measureFlood(bench: Bench, postgres: TestPostgres, servers: number): Promise<void> {
   const {floodDue: jobs} = bench.plan.cluster
   const label = `${servers} × server, ${jobs.toLocaleString('en-GB')} due at once`
@@ -103,11 +103,11 @@ async function measureFlood(bench: Bench, postgres: TestPostgres, servers: numbe
   bench.figures.add(`${label}: GET a job meanwhile, p50`, 'ms', p50Ms)
   bench.figures.add(`${label}: GET a job meanwhile, p99`, 'ms', p99Ms, {atMost: GET_MAX_MS})
   await client.end()
-  // What it still has to run nobody waits for.
+  // The remaining executions are not measured.
   await cluster.end('kill')
 }
 
-/** A cluster with so many jobs stored that are due at one instant, when that has come. */
+/** Starts a cluster with `jobs` jobs due at one instant; resolves at that instant. */
 async function stored(bench: Bench, postgres: TestPostgres, servers: number, count: number) {
   const {plan, scratch} = bench
   const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
@@ -120,7 +120,7 @@ async function stored(bench: Bench, postgres: TestPostgres, servers: number, cou
   return {cluster, dueAt}
 }
 
-/** Asks how many are left until none is. */
+/** Polls the number of remaining rows until it is 0. */
 async function noneLeft(cluster: Cluster, sql: string): Promise<void> {
   const beganAt = performance.now()
   for (;;) {

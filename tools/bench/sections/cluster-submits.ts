@@ -1,6 +1,6 @@
 /**
- * New jobs a second by many clients over HTTP, to one server and to several, against what the bare store
- * commits one at a time and what a plain client of the same PostgreSQL does.
+ * Submits a second of many HTTP clients, to one server and to several, compared with the bare store (one at a
+ * time) and with a plain client of the same PostgreSQL.
  */
 import type {handlers as Client} from '../children/http-client.ts'
 import type {handlers as PlainCommits} from '../children/plain-commits.ts'
@@ -10,7 +10,7 @@ import {quantile} from '../figures.ts'
 import {Link} from '../link.ts'
 import type {Bench, Section} from '../section.ts'
 
-/** The first statements of a connection are parsed and planned. */
+/** Warm-up: the first statements of a connection are parsed and planned. */
 const WARM_UP_MS = 500
 
 export const clusterSubmits: Section = {
@@ -72,7 +72,7 @@ async function measureRound(parts: Parts, cluster: Cluster, prefix: string): Pro
   figures.add(`${label} / one plain client`, '×', api.perSecond / commits.perSecond)
 }
 
-/** The clients share the servers evenly. Latencies are those of the server where they are longest. */
+/** Clients are spread evenly over the servers. Latencies are those of the slowest server. */
 async function flood(
   {bench, client}: Parts,
   {servers}: Cluster,

@@ -1,10 +1,10 @@
 /**
- * How long nobody launches when the leader ends: jobs that fire spread over each second, and the leader of
- * a cluster killed, or asked to end, again and again. Each time from the signal to the first launch that its
- * successor commits, by the ledger. Then every planned time is held against what the commands wrote down
- * themselves: a fast takeover that loses or doubles anything would be worth nothing.
+ * Takeover time: jobs fire spread over each second while the leader is killed, or stopped with SIGTERM,
+ * again and again. Measures from the signal to the first launch that the next leader commits, from the
+ * ledger. Then audits every planned time against the marks of the commands: a takeover that loses or
+ * doubles work is worthless.
  */
-import {judge, Marks, type Mark, type Verdict} from '../../faults/marks.ts'
+import {auditLedger, Marks, type Mark, type LedgerAudit} from '../../faults/marks.ts'
 import {Cluster, startPostgres} from '../cluster.ts'
 import {nextSecond, phaseMs, SECOND_MS, until} from '../due.ts'
 import {quantile} from '../figures.ts'
@@ -14,12 +14,12 @@ import type {ServerProcess} from '../server-process.ts'
 const AHEAD_MS = 2_000
 const LOOK_EVERY_MS = 50
 const LIMIT_MS = 30_000
-/** Ends at any moment of the time between two renewals of the lease. */
+/** Random offset, so that the leader ends at any point between two lease renewals. */
 const PAUSE_MAX_MS = 2_000
 const P99_MAX_MS = 8_000
 const MAX_MS = 10_000
 const ASKED_MAX_MS = 1_000
-/** The first planned times fall into the start of the servers. */
+/** Excludes planned times during the start of the servers. */
 const FLAGS = ['--keep-launches=100000']
 const PAGE = 1_000
 
@@ -36,7 +36,7 @@ export const clusterTakeover: Section = {
     await until(startAt + SECOND_MS)
     await measureTakeovers(bench, cluster, 'SIGKILL')
     await measureTakeovers(bench, cluster, 'SIGTERM')
-    await addVerdict(bench, cluster, marks, startAt)
+    await addAudit(bench, cluster, marks, startAt)
     await cluster.end()
   },
 }
@@ -63,7 +63,7 @@ async function measureTakeovers({plan, figures, say}: Bench, cluster: Cluster, s
   figures.add(`${label}, max`, 'ms', quantile(takeoversMs, 1), targets.max)
 }
 
-/** Each fires every second, at a phase of its own, and marks its runs. */
+/** Jobs that fire every second, each at its own offset, and mark their runs. */
 function markedJobs(marks: Marks, count: number, startAt: number) {
   return Array.from({length: count}, (_, index) => ({
     name: nameOf(index),
@@ -78,7 +78,7 @@ function nameOf(index: number): string {
   return `mark-${index}`
 }
 
-/** Ends the leader and starts it again; ms from the signal to the first launch of another term. */
+/** Ends and restarts the leader; ms from the signal to the first launch of another term. */
 async function takeover(cluster: Cluster, signal: Signal): Promise<number> {
   const leader = await found('a leader', () => cluster.leader())
   const server = cluster.servers[leader.index]!
@@ -106,8 +106,8 @@ async function found<Result>(what: string, look: () => Promise<Result | null>): 
   }
 }
 
-/** Holds every planned time until now against what the commands wrote down. */
-async function addVerdict(
+/** Audits every planned time until now against the marks of the commands. */
+async function addAudit(
   {plan, figures}: Bench,
   cluster: Cluster,
   marks: Marks,
@@ -125,15 +125,15 @@ async function addVerdict(
     return row!.open === 0 ? true : null
   })
   const written: readonly Mark[] = marks.read()
-  const verdicts: Verdict[] = []
+  const audits: LedgerAudit[] = []
   for (let index = 0; index < jobs; index += 1) {
     const from = startAt + phaseMs(index, jobs)
     const to = endAt - SECOND_MS
     const launches = await launchesOf(asked!, nameOf(index))
-    verdicts.push(judge({name: nameOf(index), launches, marks: written, from, to}))
+    audits.push(auditLedger({name: nameOf(index), launches, marks: written, from, to}))
   }
-  const sum = (count: (verdict: Verdict) => number) =>
-    verdicts.reduce((total, verdict) => total + count(verdict), 0)
+  const sum = (count: (audit: LedgerAudit) => number) =>
+    audits.reduce((total, audit) => total + count(audit), 0)
   figures.add(
     `${label}: planned times`,
     '',
@@ -165,9 +165,9 @@ async function disable(server: ServerProcess, name: string): Promise<void> {
   if (!response.ok) throw new Error(`toggle answered ${response.status}`)
 }
 
-/** The whole ledger of a job, as the API shows it. */
+/** All launches of a job, from the API. */
 async function launchesOf(server: ServerProcess, name: string) {
-  const rows: Parameters<typeof judge>[0]['launches'][number][] = []
+  const rows: Parameters<typeof auditLedger>[0]['launches'][number][] = []
   for (;;) {
     const range = `_start=${rows.length}&_end=${rows.length + PAGE}`
     const page = (await (

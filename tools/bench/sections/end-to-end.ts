@@ -1,8 +1,7 @@
 /**
- * A real server under more work than it can do: planned, launched, `true` run, finished, counted,
- * compared with a plain loop that starts `true` in the same runtime. The loop runs before and after
- * each thing it is compared with, because the machine is not the same from one moment to the next.
- * Meanwhile somebody reads a job over HTTP.
+ * A saturated real server, compared with a plain loop that starts `true` in the same runtime: planned,
+ * launched, `true` run, finished, counted. The loop runs before and after each measurement, because the
+ * speed of the machine varies. A client reads a job over HTTP meanwhile.
  */
 import type {handlers as Flow, OpenInput} from '../children/flow.ts'
 import {Link} from '../link.ts'
@@ -21,8 +20,8 @@ import {ServerProcess} from '../server-process.ts'
 
 const SECOND_MS = 1000
 /**
- * A first guess at how many jobs of every second saturate it: posix_spawn starts about twice as many
- * as the loop.
+ * Initial guess of the jobs a second that saturate the server: posix_spawn starts about twice as many as
+ * the loop.
  */
 const FIRST_GUESS = 1.6
 const LOOP_LAG_MAX_MS = 20
@@ -67,7 +66,7 @@ async function measureLoopWithoutOutput({bench, loop}: PlainLoop): Promise<void>
   bench.figures.add('plain loop that reads no output', '/s', perSecond)
 }
 
-/** Also answers how many jobs of every second it took to saturate it. */
+/** Measures; returns the number of jobs a second that saturated the server. */
 async function measureServer(
   {bench, client}: PlainLoop,
   jobsAtFirst: number,
@@ -101,8 +100,8 @@ async function measureServer(
 }
 
 /**
- * The flow without HTTP, with one way of starting processes forced: the real server takes what the
- * machine offers. `null` = the machine does not offer it.
+ * The flow without HTTP, with a fixed way of starting processes; the real server uses what the machine
+ * offers. `null` = not available on this machine.
  */
 async function measureFlow(
   {plan, scratch, figures, say}: Bench,
@@ -114,7 +113,7 @@ async function measureFlow(
   const dataDir = await scratch.folder()
   const flow = Link.start<typeof Flow>(scratch, 'flow.ts')
   const {spawn} = await flow.ask('open', {dataDir, slots: plan.parallel, executing, jobs})
-  // The first burst is the compiler's.
+  // The first burst warms up the compiler.
   await flow.ask('burst', null)
   const used = stopwatch(() => processorTimeMs(flow.pid))
   const {perSecond} = await flow.ask('burst', null)

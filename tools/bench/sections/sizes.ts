@@ -1,6 +1,6 @@
 /**
- * What more stored jobs cost: a pass of the launch loop, a page of the list, memory, the start. And
- * what a job of every second costs when nobody was there for a week.
+ * Cost of many stored jobs: a pass of the launcher, a page of the list, memory, start-up. And the cost of
+ * catching up a job that fires every second after a week of downtime.
  */
 import type {handlers as Client} from '../children/http-client.ts'
 import type {handlers as Passes} from '../children/passes.ts'
@@ -71,7 +71,7 @@ interface Filled {
   readonly dataDir: string
 }
 
-/** Starts a server over the jobs again and again; the last one is asked for lists. */
+/** Starts a server over the jobs repeatedly; queries lists on the last one. */
 async function measureServer(bench: Bench, {jobs, label, dataDir}: Filled): Promise<void> {
   const {plan, scratch, figures, say} = bench
   say(`${label}: starts`)
@@ -101,7 +101,7 @@ async function measureServer(bench: Bench, {jobs, label, dataDir}: Filled): Prom
   await server.stop()
 }
 
-/** What a server costs that has nothing to do: polls, heartbeats, pruning. Of one core, in percent. */
+/** Processor use of an idle server (polls, heartbeats, retention), percent of one core. */
 async function measureIdle({plan, figures, say}: Bench, server: ServerProcess, label: string) {
   say(`${label}: idle`)
   const beganAt = performance.now()

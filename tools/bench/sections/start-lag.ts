@@ -1,7 +1,6 @@
 /**
- * How late launches are decided, from the ledger: at a steady rate, spread over each second and all at
- * its beginning, and when very many jobs are due in the same second. The commands are real, and run on
- * the same cores.
+ * Lag of launches, from the ledger: at a steady rate, spread over each second or all at its start, and with
+ * very many jobs due in the same second. Commands are real and run on the same cores.
  */
 import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
 import {quantile} from '../figures.ts'
@@ -9,10 +8,10 @@ import {startLags} from '../ledger.ts'
 import type {Bench, Section} from '../section.ts'
 import {ServerProcess} from '../server-process.ts'
 
-/** For the file to be stored before the instant. */
+/** Time for storing the jobs before they are due. */
 const AHEAD_MS = 2_000
 const AHEAD_PER_JOB_MS = 0.25
-/** The first seconds of a process are those of its compiler. */
+/** Warm-up: in its first seconds a process compiles its code. */
 const WARM_UP_MS = 2_000
 const LOOK_EVERY_MS = 250
 const LIMIT_MS = 60_000
@@ -29,7 +28,7 @@ export const startLag: Section = {
   },
 }
 
-/** So many jobs, each every second. */
+/** Jobs that fire every second. */
 async function measureSteady({plan, scratch, figures, say}: Bench, spread: boolean) {
   const {steadyPerSecond: rate, steadyMs} = plan
   const how = spread ? 'spread over the second' : 'all on the second'
@@ -50,7 +49,7 @@ async function measureSteady({plan, scratch, figures, say}: Bench, spread: boole
   await scratch.remove(dataDir)
 }
 
-/** All of them planned for one instant. */
+/** Jobs planned for one instant. */
 async function measureBurst({plan, scratch, figures, say}: Bench, jobs: number) {
   say(`${jobs} jobs due in the same second`)
   const dataDir = await scratch.folder()
@@ -73,7 +72,7 @@ async function measureBurst({plan, scratch, figures, say}: Bench, jobs: number) 
   await scratch.remove(dataDir)
 }
 
-/** Answers the longest delay of the main loop meanwhile. */
+/** Resolves when all are launched, with the longest event-loop delay meanwhile, ms. */
 async function untilAllLaunched(server: ServerProcess, jobs: number): Promise<number> {
   const beganAt = performance.now()
   let longestMs = 0

@@ -1,7 +1,4 @@
-/**
- * New jobs a second by many clients over HTTP, against what the bare store commits and a bare HTTP
- * server answers.
- */
+/** Submits a second of many HTTP clients, compared with the bare store and a bare HTTP server. */
 import type {handlers as BareHttp} from '../children/bare-http.ts'
 import type {handlers as Client} from '../children/http-client.ts'
 import type {handlers as BareStore} from '../children/store.ts'
@@ -9,7 +6,7 @@ import {Link} from '../link.ts'
 import type {Section} from '../section.ts'
 import {ServerProcess} from '../server-process.ts'
 
-/** Rates over a file that is still small are not yet those of one in use. */
+/** Warm-up: rates over a small file differ from those of one in use. */
 const WARM_UP_MS = 300
 
 export const submits: Section = {

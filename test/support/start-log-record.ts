@@ -1,6 +1,6 @@
 /**
- * What the lives of one node had begun, as its disk would keep it over a `kill -9`: in memory, and whole
- * unless a test says that the disk lost it.
+ * The start log of one node in memory: survives a simulated `kill -9`, complete unless a test says that the
+ * disk lost it.
  */
 import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
 import type {StartRecorder} from '../../src/node/execution-run.ts'
@@ -13,12 +13,12 @@ export class BegunRecord {
     return [...this.#lives].map(([incarnation, begun]) => ({incarnation, upTo: 0, begun}))
   }
 
-  /** The disk is new, or the machine was started again. */
+  /** Simulates a new disk or a reboot. */
   lose(): void {
     this.#lives.clear()
   }
 
-  /** The record of a life; `isDead` = it begins nothing any more. */
+  /** Start log of one incarnation; `isDead` = it starts nothing any more. */
   life(incarnation: string, isDead: () => boolean): StartRecorder {
     this.#lives.clear()
     const begun = new Set<string>()

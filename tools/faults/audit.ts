@@ -1,68 +1,71 @@
 /**
- * The verdict on a whole cluster that has come to rest: every planned time of every job held against the
- * marks that the jobs left, every `lost` execution against the faults that could explain it, counters against
- * executions, and what clients were promised against what is there.
+ * Audit of an idle cluster: compares every planned time with the marks of the jobs, every `lost` execution
+ * with the faults that could explain it, counters with executions, and acknowledged client calls with the
+ * store.
  */
 import assert from 'node:assert/strict'
 import type {Answer, ServerProcess} from '../../test/support/server-process.ts'
 import type {Clients} from './clients.ts'
 import type {Fault} from './faults.ts'
 import type {Load, LoadJob} from './load.ts'
-import {judge, type Mark} from './marks.ts'
+import {auditLedger, type Mark} from './marks.ts'
 
 type Json = Answer['json']
 
-/** A node is given up after 25 s of silence; a frozen one may have spoken just before. */
-const GIVEN_UP_AFTER_MS = 20_000
-/** What must not overlap is ended sooner by a node that is cut off. */
-const ENDED_AFTER_MS = 10_000
-/** What is decided within this is never missed. */
+/** A node fails after 25 s without heartbeats; a frozen one may have sent one just before. */
+const FAILED_AFTER_MS = 20_000
+/** A disconnected node ends executions that must not overlap sooner. */
+const DISCONNECTED_AFTER_MS = 10_000
+/** A decision within this time is never `missed`. */
 const LATE_AFTER_MS = 30_000
 const MISSED_REASONS = new Set(['catch_up_latest', 'catch_up_skip', 'catch_up_cap'])
 
-export interface Trial {
+export interface AuditInput {
   readonly load: Load
   readonly marks: readonly Mark[]
   readonly clients: Clients
   readonly faults: readonly Fault[]
-  /** What was noticed while it went on. */
-  readonly noticed: readonly string[]
+  /** Unexplained behaviour of nodes during the run. */
+  readonly nodeProblems: readonly string[]
 }
 
-export interface ClusterVerdict {
+export interface ClusterAudit {
   planned: number
   launched: number
   started: number
-  /** Executions; every one of them had a node that died, or was silent for long. */
+  /** `lost` executions; the node of each died or sent no heartbeats for long. */
   lost: number
-  /** Lost ones that had marked their end: the work was done, and nobody could be told. */
-  lostAfterTheirEnd: number
+  /** `lost` executions with an end mark: the work was done, but the result could not be reported. */
+  lostAfterWork: number
   /** Planned times that were skipped or missed, by reason. */
   readonly refused: Map<string, number>
   readonly missing: string[]
   readonly doubled: string[]
   readonly repeated: string[]
-  /** All else that must not be. */
+  /** All other violations. */
   readonly problems: string[]
-  /** From planned to decided, ms, ascending. */
+  /** Delay from planned time to decision, ms, ascending. */
   lagsMs: number[]
-  /** Rows of the ledger of all jobs that fire by schedule. */
+  /** Ledger rows of all jobs with a schedule. */
   readonly rows: Json[]
 }
 
-export async function verdictOn(server: ServerProcess, trial: Trial): Promise<ClusterVerdict> {
+export async function auditCluster(
+  server: ServerProcess,
+  trial: AuditInput,
+): Promise<ClusterAudit> {
   const {load, marks, clients} = trial
-  const verdict: ClusterVerdict = {
+  const audit: ClusterAudit = {
     planned: 0,
     launched: 0,
     started: 0,
     lost: 0,
-    lostAfterTheirEnd: 0,
+    lostAfterWork: 0,
     refused: new Map(),
     missing: [],
     doubled: [],
     repeated: [],
-    problems: [...trial.noticed],
+    problems: [...trial.nodeProblems],
     lagsMs: [],
     rows: [],
   }
@@ -70,29 +73,29 @@ export async function verdictOn(server: ServerProcess, trial: Trial): Promise<Cl
   for (const job of load.jobs) {
     const launches = await server.launches(job.name)
     ledgers.set(job.name, launches)
-    add(verdict, {...job, to: endOf(job, launches)}, launches, trial)
-    await checkCounters(verdict, server, job.name, launches)
+    add(audit, {...job, to: endOf(job, launches)}, launches, trial)
+    await checkCounters(audit, server, job.name, launches)
   }
-  await checkChain(verdict, server, load, ledgers)
-  verdict.problems.push(...(await clients.problems(server, marks)))
-  verdict.lagsMs.sort((a, b) => a - b)
-  return verdict
+  await checkChain(audit, server, load, ledgers)
+  audit.problems.push(...(await clients.problems(server, marks)))
+  audit.lagsMs.sort((a, b) => a - b)
+  return audit
 }
 
-/** Throws with everything that is wrong, unless nothing is. */
-export function assertSound({missing, doubled, repeated, problems, planned}: ClusterVerdict): void {
+/** Throws with all violations, if there are any. */
+export function assertSound({missing, doubled, repeated, problems, planned}: ClusterAudit): void {
   assert.deepEqual({missing, doubled, repeated, problems}, NOTHING)
   assert(planned > 0)
 }
 
-/** Throws unless every planned time ran, but for those that a job forbids itself, and the last ones. */
-export function assertAllLaunched({refused}: ClusterVerdict): void {
+/** Throws unless every planned time was launched, except for `forbid` and the final disabling. */
+export function assertAllLaunched({refused}: ClusterAudit): void {
   const others = [...refused.keys()].filter((reason) => !['forbid', 'disabled'].includes(reason))
   assert.deepEqual(others, [])
 }
 
-/** One line. */
-export function told({planned, launched, started, lost, lagsMs}: ClusterVerdict): string {
+/** One-line summary. */
+export function summaryOf({planned, launched, started, lost, lagsMs}: ClusterAudit): string {
   const worst = lagsMs.at(-1) ?? 0
   const counts = `${planned} planned, ${launched} launched, ${started} started, ${lost} lost`
   return `${counts}; launched at most ${worst} ms late`
@@ -100,79 +103,86 @@ export function told({planned, launched, started, lost, lagsMs}: ClusterVerdict)
 
 const NOTHING = {missing: [], doubled: [], repeated: [], problems: []}
 
-export function isSound({missing, doubled, repeated, problems}: ClusterVerdict): boolean {
+export function isSound({missing, doubled, repeated, problems}: ClusterAudit): boolean {
   return [missing, doubled, repeated, problems].every(({length}) => length === 0)
 }
 
-/** A job that is taken for what kills its nodes is disabled; nothing is planned from then on. */
+/** End of the audited range: a quarantined job is disabled, and nothing is planned after that. */
 function endOf(job: LoadJob, launches: readonly Json[]): number {
   const quarantine = launches.find(({reason}) => reason.startsWith('quarantined'))
   if (quarantine === undefined) return job.to
   return Math.min(job.to, Math.floor(Date.parse(quarantine.decided_at) / 1_000) * 1_000)
 }
 
-function add(verdict: ClusterVerdict, job: LoadJob, launches: readonly Json[], trial: Trial): void {
+function add(
+  audit: ClusterAudit,
+  job: LoadJob,
+  launches: readonly Json[],
+  trial: AuditInput,
+): void {
   const {marks, faults} = trial
-  const judged = judge({name: job.name, launches, marks, from: job.from, to: job.to})
-  verdict.planned += judged.planned
-  verdict.launched += judged.launched
-  verdict.started += judged.started
-  verdict.missing.push(...judged.missing)
-  verdict.doubled.push(...judged.doubled)
-  verdict.repeated.push(...judged.repeated)
-  verdict.problems.push(...judged.incomplete)
-  verdict.lagsMs.push(...judged.lagsMs)
+  const ledger = auditLedger({name: job.name, launches, marks, from: job.from, to: job.to})
+  audit.planned += ledger.planned
+  audit.launched += ledger.launched
+  audit.started += ledger.started
+  audit.missing.push(...ledger.missing)
+  audit.doubled.push(...ledger.doubled)
+  audit.repeated.push(...ledger.repeated)
+  audit.problems.push(...ledger.incomplete)
+  audit.lagsMs.push(...ledger.lagsMs)
   const ended = new Set(marks.flatMap(({what, execution}) => (what === 'end' ? execution : [])))
   for (const row of launches) {
     if (row.cause !== 'schedule') continue
-    verdict.rows.push(row)
-    if (row.decision !== 'launched') addRefused(verdict, job, row)
+    audit.rows.push(row)
+    if (row.decision !== 'launched') addRefused(audit, job, row)
     for (const execution of row.executions) {
       const {id, status} = execution
       if (status === 'lost') {
-        verdict.lost += 1
-        if (ended.has(id)) verdict.lostAfterTheirEnd += 1
+        audit.lost += 1
+        if (ended.has(id)) audit.lostAfterWork += 1
         if (!faults.some((fault) => explains(fault, job, execution)))
-          verdict.problems.push(
-            `${job.name} ${id} is lost, and its node did not die: ${spanOf(execution)}`,
+          audit.problems.push(
+            `${job.name} ${id} is lost, but its node did not die: ${spanOf(execution)}`,
           )
         if (!isRetriedAsAsked(job, row, execution, launches))
-          verdict.problems.push(`${job.name} ${id} is lost and was not tried again`)
-      } else if (status !== 'succeeded') verdict.problems.push(`${job.name} ${id}: ${status}`)
+          audit.problems.push(`${job.name} ${id} is lost, but was not retried`)
+      } else if (status !== 'succeeded') audit.problems.push(`${job.name} ${id}: ${status}`)
     }
   }
 }
 
 function spanOf({started_at: from, finished_at: to}: Json): string {
-  return `claimed ${from}, given up ${to}`
+  return `claimed ${from}, lost ${to}`
 }
 
-/** Neighbouring planned times share a row; only what lies in the range that is judged is counted. */
-function addRefused(verdict: ClusterVerdict, job: LoadJob, row: Json): void {
+/** Counts the planned times of a skipped or missed row that are in the audited range. */
+function addRefused(audit: ClusterAudit, job: LoadJob, row: Json): void {
   const [reason] = row.reason.split(':') as [string]
   const [first, last] = [Date.parse(row.scheduled_at), Date.parse(row.scheduled_until)]
   for (let time = Math.max(first, job.from); time <= last && time < job.to; time += 1_000)
-    verdict.refused.set(reason, (verdict.refused.get(reason) ?? 0) + 1)
+    audit.refused.set(reason, (audit.refused.get(reason) ?? 0) + 1)
   const isLate = Date.parse(row.decided_at) - last >= LATE_AFTER_MS
   const isMissed = row.decision === 'missed' && isLate && MISSED_REASONS.has(reason)
   const isForbidden = row.decision === 'skipped' && job.forbids && reason === 'forbid'
-  // A launch loop that is behind leaves due times that the disabling itself then decides.
+  // If the launcher is behind, disabling the job decides its overdue times.
   const isDisabled = reason === 'disabled' && Date.parse(row.decided_at) >= job.to
   if (!isMissed && !isForbidden && !isDisabled && first < job.to)
-    verdict.problems.push(
+    audit.problems.push(
       `${job.name} ${row.scheduled_at}: ${row.decision} by ${row.reason} at ${row.decided_at}`,
     )
 }
 
-/** Whether a fault can have cost that execution. */
+/** True if the fault explains why the execution is `lost`. */
 function explains(fault: Fault, job: LoadJob, execution: Json): boolean {
   if (fault.node !== execution.node_name) return false
   const claimedAt = Date.parse(execution.started_at)
-  const givenUpAt = Date.parse(execution.finished_at)
-  if (claimedAt > fault.to || givenUpAt < fault.from) return false
+  const lostAt = Date.parse(execution.finished_at)
+  if (claimedAt > fault.to || lostAt < fault.from) return false
   if (fault.kind === 'kill') return true
   const silentMs = fault.to - fault.from
-  return fault.kind !== 'stop' && silentMs >= (job.forbids ? ENDED_AFTER_MS : GIVEN_UP_AFTER_MS)
+  return (
+    fault.kind !== 'stop' && silentMs >= (job.forbids ? DISCONNECTED_AFTER_MS : FAILED_AFTER_MS)
+  )
 }
 
 function isRetriedAsAsked(
@@ -188,7 +198,7 @@ function isRetriedAsAsked(
 }
 
 async function checkCounters(
-  verdict: ClusterVerdict,
+  audit: ClusterAudit,
   server: ServerProcess,
   name: string,
   launches: readonly Json[],
@@ -197,14 +207,14 @@ async function checkCounters(
   const succeeded = statuses.filter((status) => status === 'succeeded').length
   const {success_count: success, error_count: error} = (await server.get(`/jobs/${name}`)).json
   if (success !== succeeded || error !== statuses.length - succeeded)
-    verdict.problems.push(
-      `${name} counts ${success} and ${error} of ${succeeded} and ${statuses.length - succeeded}`,
+    audit.problems.push(
+      `${name} has counters ${success} and ${error}, but ${succeeded} and ${statuses.length - succeeded}`,
     )
 }
 
-/** Each launch of the parent that ended well launched the child once. */
+/** Each successful launch of the parent launched the child exactly once. */
 async function checkChain(
-  verdict: ClusterVerdict,
+  audit: ClusterAudit,
   server: ServerProcess,
   {chain}: Load,
   ledgers: ReadonlyMap<string, readonly Json[]>,
@@ -216,7 +226,7 @@ async function checkChain(
   const children = await server.launches(chain.child)
   const launched = children.filter(({decision}) => decision === 'launched')
   if (launched.length !== parents.length || children.length !== launched.length)
-    verdict.problems.push(
+    audit.problems.push(
       `${parents.length} successes of ${chain.parent} launched ${chain.child} ` +
         `${launched.length} times of ${children.length}`,
     )
