@@ -66,7 +66,7 @@ export interface HistoryStore {
   ): Promise<Page<LaunchView> | null>
   /** `null` = no such job, or no such launch of it. */
   launch(name: string, group: number): Promise<LaunchView | null>
-  /** One row a day of the last `days` days (today included), oldest first, zeros included. */
+  /** One row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Counts for metrics and the status page. Cheap. */
   totals(): Promise<{

@@ -172,7 +172,7 @@ export type RemoveResult =
 
 export interface MemberStore {
   /** Running executions that this incarnation of the node has claimed. */
-  activeClaims(life: {
+  activeClaims(node: {
     readonly nodeId: string
     readonly incarnation: string
   }): Promise<readonly ActiveClaim[]>

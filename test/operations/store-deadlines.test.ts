@@ -67,8 +67,8 @@ test('a list without an end has a longer deadline than a page', async () => {
 test('failures of the store become refusals that keep their cause', async () => {
   const away = new StoreUnavailable('away')
   const lost = new OutcomeUnknown('lost')
-  const failing = (error: Error) => {
-    const fail = () => Promise.reject(error)
+  const failing = (cause: Error) => {
+    const fail = () => Promise.reject(cause)
     return storeOf({paused: fail, setPaused: fail})
   }
   await assert.rejects(failing(away).paused(), refusal('store_unavailable', away))

@@ -1,4 +1,4 @@
-/** The writer itself: what it does when the disk is full, and that a batch is one transaction. */
+/** Writer of the SQLite store: a full disk, failed writes and locked files within one batch. */
 import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -36,8 +36,8 @@ function stored(connection: Connection): string[] {
   return connection.snapshot(policies(tx)).map(({name}) => name)
 }
 
-describe('the writer', () => {
-  it('refuses only what the disk has no room for, and works again when it has', (context) => {
+describe('the SQLite engine', () => {
+  it('a full disk rejects only the write that is too large, and accepts it once there is room', (context) => {
     const {engine, connection} = engineOn(context)
     const pages = Number(connection.pragma('page_count'))
     connection.execute(`PRAGMA max_page_count = ${pages + 4}`)
@@ -53,7 +53,7 @@ describe('the writer', () => {
     assert.deepEqual(stored(connection), ['a', 'b', 'huge'])
   })
 
-  it('undoes a failed step alone, whatever it had written before', (context) => {
+  it('a failed write is rolled back alone, with all it has written', (context) => {
     const {engine, connection} = engineOn(context)
     const bad: WriteRequest = {
       name: 'putPolicy',
@@ -70,7 +70,7 @@ describe('the writer', () => {
     assert.deepEqual(stored(connection), ['a', 'b'])
   })
 
-  it('answers every step when another connection holds the file', (context) => {
+  it('a file locked by another connection rejects every write as unavailable', (context) => {
     const {engine, connection} = engineOn(context)
     connection.execute('PRAGMA busy_timeout = 0')
     const other = new Connection(connection.database.location()!, {readOnly: false})

@@ -1,6 +1,6 @@
 /**
- * The store contract on a real PostgreSQL: the same cases, unchanged, on this release's schema and on the
- * next one's. They share one schema each, which is emptied between them.
+ * The store contract on a real PostgreSQL, on the schema of this release and on that of the next one. The
+ * cases share one schema each, emptied before each case.
  */
 import assert from 'node:assert/strict'
 import {after, before} from 'node:test'
@@ -14,7 +14,7 @@ import type {OpenStore} from './exercise-store/scene.ts'
 import {migrateToNextRelease} from './next-release.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
-/** As the migrations leave it. */
+/** Restores the state after the migrations. */
 const empty = (schema: string) => `DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT tablename FROM pg_tables
     WHERE schemaname = '${schema}' AND tablename NOT IN ('schema_version', 'leader')
@@ -26,7 +26,7 @@ let postgres: TestPostgres
 let janitor: Client
 
 before(async () => {
-  // The contract asks for a store that loses nothing, and so says no warning.
+  // The contract requires a durable store, without warnings.
   postgres = await TestPostgres.start({fsync: 'on', full_page_writes: 'on'})
   janitor = new Client({connectionString: postgres.url()})
   await janitor.connect()

@@ -1,6 +1,6 @@
 /**
- * The store contract on SQLite: on a file with the writer in its own thread, on one that the next release has
- * migrated, and in memory.
+ * The store contract on SQLite: on a file with the writer in its own thread, on a file that the next release
+ * has migrated, and in memory.
  */
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'

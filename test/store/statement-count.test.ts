@@ -1,6 +1,6 @@
 /**
- * Some steps take as many statements for a thousand things as for one: on a database that is far away each
- * statement is a round trip, and others wait meanwhile for what is locked, or in the same lane.
+ * Number of statements of a query: set-based queries need as many for a thousand rows as for one. On a remote
+ * database each statement is a round trip, during which other writes wait for locks or in the same queue.
  */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
@@ -17,20 +17,20 @@ import {restore} from '../../src/store/sql/restore-jobs.ts'
 import {Connection, sqliteDialect} from '../../src/store/sqlite/connection.ts'
 import {aSpec, HOUR} from './exercise-store/scene.ts'
 
-function* counting<Result>(step: Query<Result>): Query<number> {
-  let commands = 0
-  for (let next = step.next(); next.done !== true; next = step.next(yield next.value)) commands += 1
-  return commands
+function* counting<Result>(query: Query<Result>): Query<number> {
+  let count = 0
+  for (let next = query.next(); next.done !== true; next = query.next(yield next.value)) count += 1
+  return count
 }
 
-/** How many statements each of the steps takes, done one after the other on a store of their own. */
-function statements(steps: readonly ((tx: Transaction) => Query<unknown>)[]): number[] {
+/** Number of statements of each query, run one after another on a new store. */
+function statements(queries: readonly ((tx: Transaction) => Query<unknown>)[]): number[] {
   const connection = new Connection(':memory:', {readOnly: false})
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) connection.execute(statement)
-  const counts = steps.map((step, index) => {
+  const counts = queries.map((query, index) => {
     const tx = {now: (index + 1) * HOUR, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
-    return connection.run(counting(step(tx)))
+    return connection.run(counting(query(tx)))
   })
   connection.close()
   return counts
@@ -38,7 +38,7 @@ function statements(steps: readonly ((tx: Transaction) => Query<unknown>)[]): nu
 
 const COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
 
-test('a restore of many jobs takes as many as one of a single job', () => {
+test('a restore of many jobs takes as many statements as a restore of one', () => {
   const restoring = (count: number, over: Partial<JobSpec>) => (tx: Transaction) => {
     const entries = Array.from({length: count}, (_, index) => {
       return {spec: aSpec(`job-${index}`, over), counters: COUNTERS}
@@ -59,7 +59,7 @@ function aMember(id: string) {
   return {...fixed, id, name: id, incarnation: 'life', slots: 8}
 }
 
-test('heartbeats and claims of many nodes that have nothing to run take as many as those of one', () => {
+test('heartbeats and empty claims of many nodes take as many statements as those of one', () => {
   const counted = (count: number) => {
     const ids = Array.from({length: count}, (_, index) => `n${index}`)
     const joins = ids.map((id) => (tx: Transaction) => join(tx, {member: aMember(id)}, 10_000))
@@ -72,7 +72,7 @@ test('heartbeats and claims of many nodes that have nothing to run take as many 
   assert.deepEqual(counted(1), [1, 3])
 })
 
-test('of two heartbeats of one node each has a statement, so that the last one stands', () => {
+test('two heartbeats of one node take a statement each, and the last one is stored', () => {
   const life = {nodeId: 'n1', incarnation: 'life'}
   const both = [{...life, status: 'alive'} as const, {...life, status: 'leaving'} as const]
   const joining = (tx: Transaction) => join(tx, {member: aMember('n1')}, 10_000)

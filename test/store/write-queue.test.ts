@@ -1,12 +1,12 @@
-/** Group commit: what goes together, in which order, and what callers hear when the writer dies. */
+/** Group commit of the SQLite store: batches, their order, and results after the death of the writer. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {OutcomeUnknown} from '../../src/ports/store-errors.ts'
 import type {WriteAnswer, WriteRequest} from '../../src/store/sqlite/engine.ts'
 import {WriteQueue, type Committer} from '../../src/store/sqlite/writer.ts'
 
-/** Commits when told to. */
-class HeldCommitter implements Committer {
+/** Commits at `answer`. */
+class ManualCommitter implements Committer {
   readonly batches: (readonly WriteRequest[])[] = []
   readonly #answers: ((answers: readonly WriteAnswer[]) => void)[] = []
   readonly #deaths: ((error: Error) => void)[] = []
@@ -48,9 +48,9 @@ function queueOf(committer: Committer, batchMax = 3) {
 /** Lets everything that is ready run. */
 const settle = () => new Promise<void>((resolve) => setImmediate(resolve))
 
-describe('the write queue', () => {
-  it('sends what was asked together together, two batches at a time, in order', async () => {
-    const committer = new HeldCommitter()
+describe('the SQLite write queue', () => {
+  it('writes requested together are sent together, at most two batches at a time, in order', async () => {
+    const committer = new ManualCommitter()
     const {write, commits} = queueOf(committer)
     const writes = [1, 2, 3, 4, 5, 6, 7, 8].map(write)
     await settle()
@@ -66,8 +66,8 @@ describe('the write queue', () => {
     assert.deepEqual(commits, [3, 3, 2])
   })
 
-  it('a writer that died leaves the outcome of its batch unknown, and only that', async () => {
-    const committer = new HeldCommitter()
+  it('a dead writer leaves only the batch it had received with an unknown outcome', async () => {
+    const committer = new ManualCommitter()
     const {write} = queueOf(committer)
     const writes = Promise.allSettled([1, 2, 3, 4].map(write))
     await settle()
@@ -80,8 +80,8 @@ describe('the write queue', () => {
     )
   })
 
-  it('draining answers everything accepted and accepts nothing more', async () => {
-    const committer = new HeldCommitter()
+  it('draining resolves every accepted write and rejects new ones', async () => {
+    const committer = new ManualCommitter()
     const {queue, write} = queueOf(committer)
     const accepted = write(1)
     let drained = false
@@ -92,11 +92,11 @@ describe('the write queue', () => {
     committer.answer(0)
     assert.equal(await accepted, 1)
     await draining
-    assert.equal(committer.closed, false, 'closing the writer is its owner’s business')
+    assert.equal(committer.closed, false, 'draining does not close the writer')
   })
 
-  it('refuses when too many wait, instead of growing', async () => {
-    const committer = new HeldCommitter()
+  it('writes beyond the limit of the queue are rejected as unavailable', async () => {
+    const committer = new ManualCommitter()
     const {write} = queueOf(committer)
     const writes = Array.from({length: 20_010}, (_, index) => write(index))
     const refused = Promise.allSettled(writes.slice(20_000))

@@ -61,7 +61,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
   const schema = {fresh: freshIdentity(options), check: uncleanStop, now: clock.now()}
   const {thread, result} = await WriterThread.open({file, schema, limits})
   if (!result.ok) {
-    // What was found wrong after an unclean stop must be looked at again next time.
+    // The next start must repeat a check that failed after an unclean shutdown.
     lock.release({clean: !uncleanStop})
     return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
   }

@@ -1,4 +1,4 @@
-/** What a batch of writes is told when its transactions end as a script says. */
+/** Outcomes of a batch of writes whose transactions end as scripted. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {OutcomeUnknown, StoreUnavailable} from '../../../src/ports/store-errors.ts'
@@ -18,7 +18,7 @@ function writesOf(count: number): Write[] {
 
 const LOST: TransactResult = {
   kind: 'unknown',
-  error: new Error('the connection broke amid the commit'),
+  error: new Error('the connection broke during the commit'),
 }
 const AWAY: TransactResult = {
   kind: 'failed',
@@ -27,16 +27,13 @@ const AWAY: TransactResult = {
 }
 
 interface Committed {
-  /** What each write was told. */
-  readonly told: unknown[]
+  /** Result or error class of each write. */
+  readonly outcomes: unknown[]
   readonly tries: number
   readonly elapsedMs: number
 }
 
-/**
- * A committer whose transactions end like this, one after the other, the last one again and again; each of
- * them takes as long.
- */
+/** Commits a batch whose transactions end like `ends`, the last one repeated; each takes `tryMs`. */
 async function committed(
   ends: readonly TransactResult[],
   {count = 2, tryMs = 0} = {},
@@ -47,45 +44,45 @@ async function committed(
     elapsedMs += tryMs
     return Promise.resolve(ends[Math.min(tries++, ends.length - 1)]!)
   }
-  // What carries a transaction out is never reached.
+  // The scripted pool never reaches the other parts.
   const parts = {clock: {monotonicMs: () => elapsedMs}} as TransactParts
   const committer = new Committer(parts, {use} as unknown as SessionPool)
   const writes = writesOf(count)
-  const outcomes = await committer.commit(writes)
-  const told = writes.map((write) => {
-    const outcome = outcomes.get(write)!
+  const found = await committer.commit(writes)
+  const outcomes = writes.map((write) => {
+    const outcome = found.get(write)!
     return outcome.ok ? outcome.result : outcome.error.constructor
   })
-  return {told, tries, elapsedMs}
+  return {outcomes, tries, elapsedMs}
 }
 
-describe('a batch', () => {
-  it('that fails is tried write by write, and each is told its own end', async () => {
+describe('a batch of writes', () => {
+  it('that fails is tried write by write, and each write has its own outcome', async () => {
     const alone: TransactResult = {kind: 'committed', results: [['ok']]}
-    const {told} = await committed([AWAY, alone, AWAY])
-    assert.deepEqual(told, [['ok'], StoreUnavailable])
+    const {outcomes} = await committed([AWAY, alone, AWAY])
+    assert.deepEqual(outcomes, [['ok'], StoreUnavailable])
   })
 
-  it('whose first commit may have happened never says that nothing was stored', async () => {
-    assert.deepEqual((await committed([LOST, AWAY])).told, [OutcomeUnknown, OutcomeUnknown])
-    const {told} = await committed([LOST, AWAY], {count: 256, tryMs: 2_000})
-    assert.deepEqual(new Set(told), new Set([OutcomeUnknown]))
+  it('whose commit may have happened is never reported as not stored', async () => {
+    assert.deepEqual((await committed([LOST, AWAY])).outcomes, [OutcomeUnknown, OutcomeUnknown])
+    const {outcomes} = await committed([LOST, AWAY], {count: 256, tryMs: 2_000})
+    assert.deepEqual(new Set(outcomes), new Set([OutcomeUnknown]))
   })
 
-  it('that fails slowly is given up in time, each of its writes being told', async () => {
-    const {told, tries, elapsedMs} = await committed([AWAY], {count: 256, tryMs: 2_000})
-    assert.deepEqual(new Set(told), new Set([StoreUnavailable]))
+  it('that fails slowly is rejected within the time limit', async () => {
+    const {outcomes, tries, elapsedMs} = await committed([AWAY], {count: 256, tryMs: 2_000})
+    assert.deepEqual(new Set(outcomes), new Set([StoreUnavailable]))
     assert(elapsedMs <= 8_000, `${tries} tries in ${elapsedMs} ms`)
   })
 
-  it('with one write that fails is cut smaller only where that one is', async () => {
+  it('with one bad write is split only around that write', async () => {
     const piece: TransactResult = {
       kind: 'committed',
       results: [Array.from({length: 32}, () => 'ok')],
     }
-    // Together, as one of 8 pieces of 32, as one of 8 of 4, alone; the rest is in pieces as they were cut.
-    const {told, tries} = await committed([AWAY, AWAY, AWAY, AWAY, piece], {count: 256})
-    assert.deepEqual(told, [StoreUnavailable, ...Array.from({length: 255}, () => ['ok'])])
+    // The batch, one of 8 pieces of 32, one of 8 of 4, the write alone; then the remaining pieces.
+    const {outcomes, tries} = await committed([AWAY, AWAY, AWAY, AWAY, piece], {count: 256})
+    assert.deepEqual(outcomes, [StoreUnavailable, ...Array.from({length: 255}, () => ['ok'])])
     assert.equal(tries, 4 + 3 + 7 + 7)
   })
 })

@@ -1,6 +1,6 @@
 /**
- * A launch number is taken before the commit that shows its row: a smaller one may appear after a larger.
- * Whoever pages by numbers still finds it.
+ * Launch numbers are taken before the commit: a smaller number may appear after a larger one. Readers that
+ * page by numbers still find it.
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
@@ -17,7 +17,7 @@ let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
 after(() => postgres.close())
 
-/** Inserting a dependent's request waits for whoever holds this advisory lock, its number taken by then. */
+/** Inserting a dependent's request, whose number is taken by then, waits for this advisory lock. */
 const GATE = 4711
 const GATED = `CREATE FUNCTION gate() RETURNS trigger LANGUAGE plpgsql AS $$
   BEGIN PERFORM pg_advisory_xact_lock(${GATE}); RETURN NEW; END $$;
@@ -31,7 +31,7 @@ interface OutOfOrder {
   commitSmaller(): Promise<void>
 }
 
-/** The end of `a` has taken a number for `child` and is not committed; a later request of `b` is. */
+/** The finish of `a` has taken a number for `child` without a commit; a later request of `b` is committed. */
 async function outOfOrder({
   scene,
   first,
@@ -60,8 +60,8 @@ async function outOfOrder({
   }
 }
 
-describe('a request whose number is smaller than one that was committed before', () => {
-  it('is decided by a leader that had seen the larger one', async () => {
+describe('a request with a smaller number than one committed before', () => {
+  it('is decided by a leader that has read the larger one', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first} = cluster
       const events = new RecordedEvents()
@@ -86,7 +86,7 @@ describe('a request whose number is smaller than one that was committed before',
         targetWaitMs: MINUTE,
         catchUpMax: 100,
         batchMax: 1_000,
-        // It must not take a poll.
+        // The test must not depend on polling.
         pollMs: 10 * MINUTE,
       })
       const {larger, commitSmaller} = await outOfOrder(cluster)
@@ -101,7 +101,7 @@ describe('a request whose number is smaller than one that was committed before',
     })
   })
 
-  it('is there for whoever begins at 0, though not above the larger one', async () => {
+  it('is read from 0, but not after the larger one', async () => {
     await withCluster(postgres, async (cluster) => {
       const {second} = cluster
       const {larger, commitSmaller} = await outOfOrder(cluster)

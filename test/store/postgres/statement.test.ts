@@ -1,4 +1,4 @@
-/** The steps' texts as PostgreSQL wants them. That they do the same, the store's contract shows. */
+/** SQL texts rewritten for PostgreSQL. The store's contract tests their effect. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {numbered, setBased} from '../../../src/store/postgres/statements.ts'
@@ -31,7 +31,7 @@ describe('a statement for many rows', () => {
     )
   })
 
-  it('an insert takes its values from the rows, and keeps what follows', () => {
+  it('an insert takes its values from the rows and keeps its conflict clause', () => {
     check(
       `INSERT INTO t (a, b, c) VALUES (?, lower(?), 'x)') ON CONFLICT (a) DO UPDATE SET b = excluded.b`,
       ['bigint', 'text'],
@@ -50,7 +50,7 @@ describe('a statement for many rows', () => {
     )
   })
 
-  it('a delete says for which row of values it deleted', () => {
+  it('a delete returns the index of its row of values', () => {
     check(
       'DELETE FROM t WHERE a = ? RETURNING length(b) AS size',
       ['bigint'],
@@ -59,7 +59,7 @@ describe('a statement for many rows', () => {
     )
   })
 
-  it('anything else is refused', () => {
+  it('a statement without a form for many rows is refused', () => {
     assert.throws(() => setBased('VALUES (?)', ['text']), TypeError)
     assert.throws(() => setBased('DELETE FROM t', []), {name: 'AssertionFailed'})
     assert.throws(() => setBased('SELECT ?', []), {name: 'AssertionFailed'})

@@ -1,4 +1,4 @@
-/** The fence where two leaders meet: a deposed one is held off, or held out, wherever it stands. */
+/** Fencing of a deposed leader by its term, at each point of its write, and the races for the lease. */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import {systemClock} from '../../../src/platform/clock.ts'
@@ -14,8 +14,8 @@ import {TestPostgres} from '../../support/postgres.ts'
 import {aRow} from '../exercise-store/scene.ts'
 
 const TTL_MS = 6_000
-/** A leader that launches waits for it: with its jobs locked, before its rows are written. */
-const HELD_UP = 'LOCK TABLE launches IN SHARE MODE'
+/** Blocks a leader that launches, after it has locked its jobs and before it writes rows. */
+const BLOCK_LAUNCHES = 'LOCK TABLE launches IN SHARE MODE'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -30,12 +30,12 @@ function renew({scene, first}: Cluster) {
 }
 
 describe('taking over', () => {
-  it('waits for a write the old leader is in the middle of, which counts', async () => {
+  it('waits for an open write of the old leader, which is committed', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, second, hold, waiting} = cluster
       const job = await scene.submit('a')
       scene.advance(TTL_MS)
-      const holder = await hold(HELD_UP)
+      const holder = await hold(BLOCK_LAUNCHES)
       const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], job.nextAt! + 60_000)
       await waiting(1)
       const taking = takeOver(cluster)
@@ -54,7 +54,7 @@ describe('taking over', () => {
     })
   })
 
-  it('a write that begins while another takes over finds its term gone', async () => {
+  it('a write that starts during a takeover throws TermOver', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, hold, waiting, first, rows} = cluster
       const job = await scene.submit('a')
@@ -81,7 +81,7 @@ describe('taking over', () => {
     })
   })
 
-  it('a leader frozen inside a transaction holds it up for a second and not longer', async () => {
+  it('a leader frozen inside a transaction delays it by about a second', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, url} = cluster
       const parsed = parseAddress(url)
@@ -96,20 +96,20 @@ describe('taking over', () => {
       const tx = {now, dialect: postgresDialect, limits: DEFAULT_LIMITS}
       await new Statements().run(frozen, fence(tx, scene.term))
       scene.advance(TTL_MS)
-      const beganAt = performance.now()
+      const startedAt = performance.now()
       const lease = await takeOver(cluster)
-      const heldUpMs = performance.now() - beganAt
+      const delayedMs = performance.now() - startedAt
       assert(lease !== null && lease.term > scene.term)
-      assert(heldUpMs > 500 && heldUpMs < 5_000, `held up for ${heldUpMs} ms`)
+      assert(delayedMs > 500 && delayedMs < 5_000, `delayed by ${delayedMs} ms`)
       await assert.rejects(frozen.run('COMMIT'))
     })
   })
 
-  it('a renewal never waits for the leader’s own writes', async () => {
+  it('a renewal does not wait for writes of the leader', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, hold, waiting} = cluster
       const job = await scene.submit('a')
-      const holder = await hold(HELD_UP)
+      const holder = await hold(BLOCK_LAUNCHES)
       const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], null)
       await waiting(1)
       assert.equal(await renew(cluster), true)
@@ -119,7 +119,7 @@ describe('taking over', () => {
     })
   })
 
-  it('a renewal that comes too late finds the term gone', async () => {
+  it('a renewal after a takeover returns false', async () => {
     await withCluster(postgres, async (cluster) => {
       const {hold, waiting} = cluster
       const holder = await hold(`UPDATE leader SET term = term + 1, holder = 'successor'`)
@@ -130,7 +130,7 @@ describe('taking over', () => {
     })
   })
 
-  it('a renewal that comes just in time keeps the lease', async () => {
+  it('a renewal just before a takeover keeps the lease', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, hold, waiting} = cluster
       scene.advance(TTL_MS)
@@ -143,12 +143,12 @@ describe('taking over', () => {
     })
   })
 
-  it('what was seen unchanged and its renewal at one moment: whoever comes second is refused', async () => {
+  it('of a takeover of an unchanged lease and its renewal at once, the second is refused', async () => {
     for (const isRenewedFirst of [true, false])
       await withCluster(postgres, async (cluster) => {
         const {scene, second, hold, waiting} = cluster
         const unchanged = await second.heldLease()
-        // Else the renewal would change nothing.
+        // Otherwise the renewal would not change the lease.
         scene.advance(1)
         const request = {holder: 'successor', nodeId: 'n2', ttlMs: TTL_MS, unchanged}
         const take = () => second.acquireLease(request)
@@ -164,17 +164,17 @@ describe('taking over', () => {
       })
   })
 
-  it('of many that want it one gets it', async () => {
+  it('of many candidates one acquires the lease', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first, second} = cluster
       scene.advance(TTL_MS)
-      const wanting = Array.from({length: 10}, (_, index) => {
+      const candidates = Array.from({length: 10}, (_, index) => {
         const store = index % 2 === 0 ? first : second
         return store.acquireLease({holder: `h${index}`, nodeId: `n${index}`, ttlMs: TTL_MS})
       })
-      const got = (await Promise.all(wanting)).filter((lease) => lease !== null)
-      assert.equal(got.length, 1)
-      assert.equal(got[0]!.term, scene.term + 1)
+      const leases = (await Promise.all(candidates)).filter((lease) => lease !== null)
+      assert.equal(leases.length, 1)
+      assert.equal(leases[0]!.term, scene.term + 1)
     })
   })
 })

@@ -1,4 +1,4 @@
-/** A lane of writes, and the pool of sessions below it: what goes together, what waits, and for how long. */
+/** Write queue of the PostgreSQL store, and the pool of sessions below it: batches, limits and timeouts. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {setImmediate as nextTurn} from 'node:timers/promises'
@@ -10,8 +10,8 @@ import {SessionPool, type Lender} from '../../../src/store/postgres/pool.ts'
 import type {Write} from '../../../src/store/postgres/write-plan.ts'
 import {VirtualClock} from '../../support/virtual-clock.ts'
 
-/** Commits when told to; each write is answered by its first input. */
-class HeldCommitter {
+/** Commits at `answer`; the result of each write is its first argument. */
+class ManualCommitter {
   readonly batches: (readonly Write[])[] = []
   #proceed: (() => void)[] = []
 
@@ -37,18 +37,18 @@ class HeldCommitter {
   }
 }
 
-function laneOf(batchMax = 3) {
-  const committer = new HeldCommitter()
+function queueOf(batchMax = 3) {
+  const committer = new ManualCommitter()
   const commits: number[] = []
   const committed = (items: number) => void commits.push(items)
-  const lane = new WriteQueue({committer, clock: new VirtualClock(), batchMax, committed})
-  const submit = (answer: unknown) => lane.write({name: 'submit', input: [answer]})
-  return {committer, commits, lane, submit}
+  const queue = new WriteQueue({committer, clock: new VirtualClock(), batchMax, committed})
+  const submit = (answer: unknown) => queue.write({name: 'submit', input: [answer]})
+  return {committer, commits, queue, submit}
 }
 
-describe('a lane', () => {
-  it('takes what came meanwhile together, one transaction at a time, in order', async () => {
-    const {committer, commits, submit} = laneOf()
+describe('a write queue', () => {
+  it('writes requested during a transaction share the next one, in order', async () => {
+    const {committer, commits, submit} = queueOf()
     const writes = [1, 2, 3, 4, 5].map(submit)
     await nextTurn()
     assert.deepEqual(committer.sizes, [3])
@@ -59,11 +59,11 @@ describe('a lane', () => {
     assert.deepEqual(commits, [3, 2])
   })
 
-  it('gives a write that shares with nobody a transaction of its own', async () => {
-    const {committer, lane, submit} = laneOf()
+  it('a write that cannot share has its own transaction', async () => {
+    const {committer, queue, submit} = queueOf()
     const answers = Promise.all([
       submit(1),
-      lane.write({name: 'deleteJob', input: ['a']}),
+      queue.write({name: 'deleteJob', input: ['a']}),
       submit(2),
       submit(3),
     ])
@@ -73,9 +73,9 @@ describe('a lane', () => {
     assert.deepEqual(await answers, [1, 'a', 2, 3])
   })
 
-  it('counts the items of lists, and lets a long one through alone', async () => {
-    const {committer, lane} = laneOf(100)
-    const list = (length: number) => lane.write({name: 'finish', input: [Array.from({length})]})
+  it('the items of merged lists are limited, and a longer list has its own transaction', async () => {
+    const {committer, queue} = queueOf(100)
+    const list = (length: number) => queue.write({name: 'finish', input: [Array.from({length})]})
     const answers = Promise.all([list(600), list(400), list(1), list(5_000)])
     await nextTurn()
     for (const _ of [1, 2, 3]) await committer.answer()
@@ -83,8 +83,8 @@ describe('a lane', () => {
     await answers
   })
 
-  it('tells each caller of its own write only', async () => {
-    const {committer, submit} = laneOf()
+  it('a failed write rejects only its own caller', async () => {
+    const {committer, submit} = queueOf()
     const answers = Promise.allSettled([submit(1), submit(new StoreUnavailable('away')), submit(3)])
     await nextTurn()
     await committer.answer()
@@ -92,37 +92,37 @@ describe('a lane', () => {
     assert.deepEqual(statuses, ['fulfilled', 'rejected', 'fulfilled'])
   })
 
-  it('answers everything accepted before it is drained, and accepts nothing after', async () => {
-    const {committer, lane, submit} = laneOf()
+  it('draining resolves every accepted write and rejects new ones', async () => {
+    const {committer, queue, submit} = queueOf()
     const accepted = submit(1)
     let isDrained = false
-    const draining = lane.drain().then(() => (isDrained = true))
+    const draining = queue.drain().then(() => (isDrained = true))
     await assert.rejects(submit(2), StoreUnavailable)
     await nextTurn()
     assert.equal(isDrained, false)
     await committer.answer()
     assert.equal(await accepted, 1)
     await draining
-    await laneOf().lane.drain()
+    await queueOf().queue.drain()
   })
 
-  it('refuses when too many wait, instead of growing', async () => {
-    const {lane, submit} = laneOf()
+  it('writes beyond the limit of the queue are rejected as unavailable', async () => {
+    const {queue, submit} = queueOf()
     const writes = Array.from({length: 20_000}, () => submit(0))
     await assert.rejects(submit(0), StoreUnavailable)
     void Promise.allSettled(writes)
-    void lane
+    void queue
   })
 })
 
-/** A session that only knows whether it is open. */
+/** A session without a connection. */
 function fakeSession(): Session & {isOpen: boolean} {
   const session = {
     isOpen: true,
     close: async () => void (session.isOpen = false),
     destroy: () => void (session.isOpen = false),
   }
-  // The pool asks nothing else of it.
+  // The pool uses only these members.
   return session as unknown as Session & {isOpen: boolean}
 }
 
@@ -141,36 +141,36 @@ function poolOf(sessionsMax: number) {
   return {pool, opened, primary, clock}
 }
 
-/** Lends a session until it is let go. */
+/** Keeps a session of the pool until `release`. */
 function borrow(pool: SessionPool) {
-  let letGo: () => void = () => {}
+  let release: () => void = () => {}
   const lent = new Promise<Session>((resolve, reject) => {
     pool
       .use((session) => {
         resolve(session)
-        return new Promise<void>((done) => (letGo = done))
+        return new Promise<void>((done) => (release = done))
       })
       .catch(reject)
   })
-  return {lent, letGo: () => letGo()}
+  return {lent, release: () => release()}
 }
 
 describe('a pool of sessions', () => {
-  it('lends each to one at a time, and opens no more than it may', async () => {
+  it('a session has one user at a time, and no more than the maximum are opened', async () => {
     const {pool, opened} = poolOf(2)
     const [one, two, three] = [borrow(pool), borrow(pool), borrow(pool)]
     const first = await one.lent
     assert.notEqual(first, await two.lent)
-    one.letGo()
+    one.release()
     assert.equal(await three.lent, first)
     assert.equal(opened.length, 2)
-    two.letGo()
-    three.letGo()
+    two.release()
+    three.release()
     await pool.close()
     assert(opened.every(({isOpen}) => !isOpen))
   })
 
-  it('lends none that is broken, or was opened before the primary came into doubt', async () => {
+  it('broken sessions, and those older than a doubt about the primary, are not used again', async () => {
     const {pool, opened, primary} = poolOf(1)
     await pool.use(async (session) => session.destroy())
     await pool.use(async () => {})
@@ -185,7 +185,7 @@ describe('a pool of sessions', () => {
     await pool.close()
   })
 
-  it('lets nobody wait for ever, and nobody in when it is closed', async () => {
+  it('waiting for a session times out, and a closed pool rejects', async () => {
     const {pool, clock} = poolOf(1)
     const holder = borrow(pool)
     await holder.lent
@@ -207,18 +207,18 @@ describe('a pool of sessions', () => {
       pool.use(async () => {}),
       StoreUnavailable,
     )
-    holder.letGo()
+    holder.release()
     await closing
     assert.equal(clock.waiting, 0)
   })
 
-  it('a place is free again when no session could be opened', async () => {
+  it('a failed connect frees its place in the pool', async () => {
     const {pool, primary} = poolOf(1)
     const {connect} = primary
-    primary.connect = () => Promise.reject(new Error('nobody answers'))
+    primary.connect = () => Promise.reject(new Error('no answer'))
     await assert.rejects(
       pool.use(async () => {}),
-      {message: 'nobody answers'},
+      {message: 'no answer'},
     )
     primary.connect = connect
     await pool.use(async () => {})
