@@ -1,7 +1,7 @@
 /**
- * A process that writes as fast as it can until it is killed, telling on standard output what was
- * acknowledged to it, one line each. Started by the crash test with a data directory; goes on from whatever
- * is stored there. With `once` as the second argument it only opens and closes the store.
+ * A process that writes as fast as it can until it is killed. It prints one line for each acknowledged write.
+ * The crash test starts it with a data directory, whose store it continues. With `once` as the second argument
+ * it only opens and closes the store.
  */
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {systemClock} from '../../src/platform/clock.ts'
@@ -26,7 +26,7 @@ const {store, recovered} = opened
 tell(`opened ${recovered.uncleanStop}`)
 let tokens = 0
 
-/** Replaces one text over and over. */
+/** Replaces one text repeatedly. */
 async function rewrite(lane: number): Promise<never> {
   const name = `text-${lane}`
   for (let count = Number((await store.policy(name))?.rules ?? 0) + 1; ; count += 1) {
@@ -35,7 +35,7 @@ async function rewrite(lane: number): Promise<never> {
   }
 }
 
-/** Runs one job over and over through its whole life. */
+/** Creates, runs and deletes one job repeatedly. */
 async function run(lane: number): Promise<never> {
   const name = `job-${lane}`
   const node = `n-${lane}`
