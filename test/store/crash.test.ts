@@ -48,8 +48,8 @@ describe('SQLite after kill -9', {concurrency: true}, () => {
       for (let round = 0; round < rounds; round += 1) {
         // Some are killed while they open the store, before they print anything.
         const lines = round % 10 === 9 ? 1 : 1 + Math.floor(Math.random() * LINES_MAX)
-        const heard = await writeUntilKilled(dataDir, lines)
-        for (const line of heard) note(known, line)
+        const acknowledged = await writeUntilKilled(dataDir, lines)
+        for (const line of acknowledged) note(known, line)
         verify(dataDir, known, `round ${round}, killed after ${lines} lines`)
       }
       assert(known.ended.size > 0 && known.texts.size > 0, 'something was written')
@@ -65,13 +65,13 @@ async function writeUntilKilled(dataDir: string, lines: number): Promise<string[
   })
   const complaints: Buffer[] = []
   child.stderr.on('data', (data: Buffer) => complaints.push(data))
-  const heard: string[] = []
+  const acknowledged: string[] = []
   const ended = new Promise<NodeJS.Signals | null>((resolve) => {
     child.once('close', (_code, signal) => resolve(signal))
   })
   for await (const line of createInterface({input: child.stdout})) {
-    heard.push(line)
-    if (heard.length === lines) child.kill('SIGKILL')
+    acknowledged.push(line)
+    if (acknowledged.length === lines) child.kill('SIGKILL')
   }
   const signal = await ended
   assert.equal(
@@ -79,7 +79,7 @@ async function writeUntilKilled(dataDir: string, lines: number): Promise<string[
     'SIGKILL',
     `the writer ran until it was killed: ${Buffer.concat(complaints).toString()}`,
   )
-  return heard
+  return acknowledged
 }
 
 function note(known: Acknowledged, line: string): void {

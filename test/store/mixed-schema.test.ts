@@ -55,7 +55,7 @@ function found(dataDir: string): [version: unknown, hasNext: boolean] {
 }
 
 describe('a store on a file', () => {
-  it('that the next release has migrated can be used by this one, and so can its backups', async (context) => {
+  it('that the next release migrated can be used by this one, and so can its backups', async (context) => {
     const dataDir = folder(context)
     const before = await sceneOn(context, dataDir)
     await before.submit('a')

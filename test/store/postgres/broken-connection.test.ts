@@ -175,7 +175,7 @@ describe('a database server', () => {
       await assert.rejects(scene.store.probe(), StoreUnavailable)
       await assert.rejects(other.store.totals(), StoreUnavailable)
       assert(performance.now() - beganAt < PATIENCE_MS)
-      const rung = new Promise<void>((resolve) => wakeup.subscribe('run', resolve))
+      const notified = new Promise<void>((resolve) => wakeup.subscribe('run', resolve))
       await postgres.resume()
       await untilItWorks(scene.store)
       assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
@@ -184,7 +184,7 @@ describe('a database server', () => {
       assert.equal(await renewed, true)
       await other.store.totals()
       // After a reconnect it notifies every topic, for the notifications it missed.
-      await rung
+      await notified
       await wakeup.close()
       await other.store.close()
     })

@@ -91,13 +91,13 @@ describe('an address of several hosts', () => {
     while (acknowledged.length < 20) await store.probe()
     await primary.kill()
     await assert.rejects(store.job('a'), StoreUnavailable)
-    const rung = new Promise<void>((resolve) => wakeup.subscribe('launch', resolve))
+    const notified = new Promise<void>((resolve) => wakeup.subscribe('launch', resolve))
     await standby.run('SELECT pg_promote()')
     const before = acknowledged.length
     while (acknowledged.length < before + 20) await store.totals().catch(isUnavailable)
     work.isOver = true
     await submitting
-    await rung
+    await notified
     const all = {start: 0, end: null, metadata: [], text: '', status: null, disabled: null} as const
     const {rows} = await store.jobs({...all, sort: 'name', order: 'asc'})
     const names = new Set(rows.map(({spec}) => spec.name))

@@ -202,7 +202,7 @@ describe('a target', () => {
     ['request', 'moves'],
     ['answer', 'holds this store already'],
   ] as const)
-    it(`whose commit loses its ${part} is told by the next try`, async () => {
+    it(`whose commit loses its ${part} is reported by the next try`, async () => {
       const proxy = await CutProxy.open(postgres.port)
       const url = freshSchema(postgres.url().replace(`:${postgres.port}`, `:${proxy.port}`))
       const beforeCommit = () => proxy.loseOfCommits(part)

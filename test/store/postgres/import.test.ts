@@ -76,8 +76,8 @@ describe('an imported store', () => {
     const digest = () => createHash('sha256').update(readFileSync(file)).digest('hex')
     const before = digest()
     const url = freshSchema(postgres.url())
-    const heard: TableProgress[] = []
-    const moved = await move(dataDir, url, {progress: (progress) => heard.push(progress)})
+    const reports: TableProgress[] = []
+    const moved = await move(dataDir, url, {progress: (progress) => reports.push(progress)})
     assert(moved.ok, moved.ok ? '' : moved.problem)
     assert.equal(digest(), before)
     const source = new DatabaseSync(file, {readOnly: true})
@@ -91,7 +91,7 @@ describe('an imported store', () => {
       // An imported store has no leader.
       if (name === 'leader') continue
       assert.deepEqual(comparable(await rowsIn(url, name)), comparable(rows), name)
-      assert.deepEqual(heard.findLast(({table}) => table === name)?.done, rows.length, name)
+      assert.deepEqual(reports.findLast(({table}) => table === name)?.done, rows.length, name)
     }
     source.close()
     assert.deepEqual(
@@ -106,7 +106,7 @@ describe('an imported store', () => {
     )
   })
 
-  it('is the same store: planned, requested and running work continues, with its numbers', async (context) => {
+  it('is the same store: planned, requested and running work continues', async (context) => {
     const dataDir = folder(context)
     const clock = new TurnedClock()
     const {scene, running, claimed, request, asked} = await aFullScene(dataDir, clock)
@@ -130,7 +130,7 @@ describe('an imported store', () => {
     assert.equal(await store.agreeTimezone('Europe/Berlin'), 'UTC')
     assert.deepEqual(await store.requestRun(request), asked)
     const lease = await store.acquireLease({holder: 'holder-2', nodeId: 'n1', ttlMs: 6_000})
-    assert(lease !== null && lease.term > scene.term, 'nobody has to wait for a lease of the past')
+    assert(lease !== null && lease.term > scene.term, 'an old lease delays no leader')
     const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
     assert(asked.kind === 'accepted' && next.kind === 'accepted')
     assert.equal(next.group, asked.group + 1)
@@ -200,12 +200,14 @@ describe('an imported store', () => {
     const dataDir = folder(context)
     await aLargeStore(dataDir, 5_000, 4_000)
     const url = freshSchema(postgres.url())
-    const heard: TableProgress[] = []
-    const moved = await move(dataDir, url, {progress: (progress) => heard.push(progress)})
+    const reports: TableProgress[] = []
+    const moved = await move(dataDir, url, {progress: (progress) => reports.push(progress)})
     assert(moved.ok, moved.ok ? '' : moved.problem)
-    const done = heard.filter(({table}) => table === 'executions').map((progress) => progress.done)
+    const done = reports
+      .filter(({table}) => table === 'executions')
+      .map((progress) => progress.done)
     assert.deepEqual(done, [0, 2_000, 4_000, 5_000])
-    const output = heard.filter(({table}) => table === 'output')
+    const output = reports.filter(({table}) => table === 'output')
     assert(output.length > 4, 'pieces of output are limited by their bytes')
     assert.deepEqual(output.at(-1), {table: 'output', done: 5_000, total: 5_000})
     const count = moved.compared.find(({what}) => what === 'bytes of output')

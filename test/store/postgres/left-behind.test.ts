@@ -17,7 +17,7 @@ for (const when of ['while its server runs', 'while its server is down'])
     const script = `import {TestPostgres} from ${JSON.stringify(SUPPORT)}
       const postgres = await TestPostgres.start()
       if (${when.includes('down')}) await postgres.kill()
-      console.log('begun')
+      console.log('started')
       process.stdin.once('data', () => { throw new Error('uncaught') })`
     const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
       env: {...process.env, TMPDIR: folder},

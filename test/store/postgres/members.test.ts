@@ -19,7 +19,7 @@ const beat = (store: Store): Promise<BeatReply> => beatAs(store, {...LIFE, statu
 const remove = (store: Store) => store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
 const claim = (store: Store, token: string) => claimAs(store, {...LIFE, token, room: 9})
 
-const forget = (store: Store, term: number) =>
+const prune = (store: Store, term: number) =>
   store.pruneMembers({term, leftAfterMs: HOUR, failedAfterMs: HOUR, limit: 9})
 
 /** `n2` has one pending execution and failed long ago. */
@@ -48,21 +48,21 @@ async function nothingIsOrphaned({first}: Cluster): Promise<void> {
 
 describe('removing a member', () => {
   it('during its heartbeat keeps it, or its node joins again', async () => {
-    for (const isHeardFirst of [true, false])
+    for (const isBeatFirst of [true, false])
       await withFailed(async (cluster) => {
         const {scene, first, second, hold, waiting} = cluster
         await scene.setStatus('n2', 'n2-life-1', 'failed')
         const holder = await hold(OF_N2)
-        const early = isHeardFirst ? beat(first) : remove(first)
+        const early = isBeatFirst ? beat(first) : remove(first)
         await waiting(1)
-        const late = isHeardFirst ? remove(second) : beat(second)
+        const late = isBeatFirst ? remove(second) : beat(second)
         await waiting(2)
         await holder.release()
         const answers = [await early, await late]
-        const [heard, removal] = isHeardFirst ? answers : answers.toReversed()
+        const [beaten, removal] = isBeatFirst ? answers : answers.toReversed()
         const kind = (removal as Awaited<ReturnType<typeof remove>>).kind
-        assert.deepEqual([heard, kind], isHeardFirst ? ['ok', 'present'] : ['unknown', 'removed'])
-        assert.equal((await statusesOf(cluster))['n2'], isHeardFirst ? 'alive' : undefined)
+        assert.deepEqual([beaten, kind], isBeatFirst ? ['ok', 'present'] : ['unknown', 'removed'])
+        assert.equal((await statusesOf(cluster))['n2'], isBeatFirst ? 'alive' : undefined)
       })
   })
 
@@ -148,12 +148,12 @@ describe('retention of members', () => {
       })
       await scene.setStatus('n2', 'n2-life-1', 'failed')
       const holder = await hold(OF_N2)
-      const heard = beat(first)
+      const beaten = beat(first)
       await waiting(1)
-      assert.deepEqual(await forget(second, scene.term), [], 'it is not waited for either')
+      assert.deepEqual(await prune(second, scene.term), [], 'it is not waited for either')
       await holder.release()
-      assert.equal(await heard, 'ok')
-      assert.deepEqual(await forget(second, scene.term), [])
+      assert.equal(await beaten, 'ok')
+      assert.deepEqual(await prune(second, scene.term), [])
       assert.equal((await statusesOf(cluster))['n2'], 'alive')
     })
   })
@@ -165,10 +165,10 @@ describe('retention of members', () => {
       const claiming = claim(first, 'just now')
       await waiting(1)
       await scene.setStatus('n2', 'n2-life-1', 'failed')
-      assert.deepEqual(await forget(second, scene.term), [])
+      assert.deepEqual(await prune(second, scene.term), [])
       await holder.release()
       assert.equal((await claiming).claimed.length, 1)
-      assert.deepEqual(await forget(second, scene.term), [])
+      assert.deepEqual(await prune(second, scene.term), [])
       await nothingIsOrphaned(cluster)
     })
   })
@@ -198,8 +198,8 @@ describe('a name', () => {
   it('that is being taken over belongs to its old holder or the new one, never both', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first, second, hold, waiting} = cluster
-      for (const isHeardFirst of [true, false]) {
-        const old = isHeardFirst ? 'n3' : 'n4'
+      for (const isBeatFirst of [true, false]) {
+        const old = isBeatFirst ? 'n3' : 'n4'
         const name = `of-${old}`
         await scene.join(old, 'life', name)
         scene.advance(20_000)
@@ -207,17 +207,17 @@ describe('a name', () => {
         const life = {nodeId: old, incarnation: 'life', status: 'alive'} as const
         const join = (store: Store) => store.join({member: {...member, id: `new-${old}`}}, 10_000)
         const holder = await hold(`SELECT FROM members WHERE id = '${old}' FOR UPDATE`)
-        const early = isHeardFirst ? beatAs(first, life) : join(first)
+        const early = isBeatFirst ? beatAs(first, life) : join(first)
         await waiting(1)
-        const late = isHeardFirst ? join(second) : beatAs(second, life)
+        const late = isBeatFirst ? join(second) : beatAs(second, life)
         await waiting(2)
         await holder.release()
         const answers = [await early, await late]
-        const [heard, joined] = isHeardFirst ? answers : answers.toReversed()
-        const expected = isHeardFirst
+        const [beaten, joined] = isBeatFirst ? answers : answers.toReversed()
+        const expected = isBeatFirst
           ? ['ok', {kind: 'taken', by: old}]
           : ['taken', {kind: 'joined'}]
-        assert.deepEqual([heard, joined], expected)
+        assert.deepEqual([beaten, joined], expected)
         const present = (await first.members()).filter(
           (each) => each.name === name && each.status === 'alive',
         )

@@ -141,20 +141,20 @@ describe('notifications', () => {
     const url = freshSchema(postgres.url())
     const opened = await Promise.all([openAt(url), openAt(url)])
     const [here, there] = opened.map(({wakeupOver}) => wakeupOver(localWakeup()))
-    let heardHere = 0
+    let receivedHere = 0
     const listening = new Promise<void>((resolve) => there!.subscribe('cancel', resolve))
     // A new connection notifies every topic once, for notifications it missed.
     await Promise.all([
       listening,
       new Promise<void>((resolve) => here!.subscribe('cancel', resolve)),
     ])
-    here!.subscribe('run', () => (heardHere += 1))
-    const heard = new Promise<void>((resolve) => there!.subscribe('run', resolve))
+    here!.subscribe('run', () => (receivedHere += 1))
+    const notified = new Promise<void>((resolve) => there!.subscribe('run', resolve))
     here!.notify('run')
-    await heard
+    await notified
     there!.notify('launch')
     await new Promise<void>((resolve) => here!.subscribe('launch', resolve))
-    assert.equal(heardHere, 1)
+    assert.equal(receivedHere, 1)
     await Promise.all([here!.close(), there!.close()])
     await Promise.all(opened.map(({store}) => store.close()))
   })
@@ -165,16 +165,16 @@ describe('notifications', () => {
     const other = await openAt(url)
     const here = opened.wakeupOver(localWakeup())
     const local = localWakeup()
-    const heard = {rings: 0}
-    const counting = {...local, ring: () => void (heard.rings += 1)}
+    const received = {count: 0}
+    const counting = {...local, notify: () => void (received.count += 1)}
     const there = other.wakeupOver(counting)
     await new Promise<void>((resolve) => here.subscribe('cancel', resolve))
     // Every topic once, for notifications missed before the connection.
-    while (heard.rings < 4) await other.store.paused()
-    for (let ring = 0; ring < 1_000; ring += 1) here.notify(ring % 2 === 0 ? 'run' : 'launch')
-    while (heard.rings < 6) await other.store.paused()
+    while (received.count < 4) await other.store.paused()
+    for (let sent = 0; sent < 1_000; sent += 1) here.notify(sent % 2 === 0 ? 'run' : 'launch')
+    while (received.count < 6) await other.store.paused()
     for (let look = 0; look < 50; look += 1) await other.store.paused()
-    assert.equal(heard.rings, 6)
+    assert.equal(received.count, 6)
     await Promise.all([here.close(), there.close()])
     await Promise.all([opened.store.close(), other.store.close()])
   })

@@ -35,12 +35,12 @@ describe('the end of an execution that no node may run', () => {
   it('waits for a node whose heartbeat is being stored, which keeps it', async () => {
     await withStray(async ({second, hold, waiting}, end) => {
       const holder = await hold(`SELECT FROM members WHERE id = 'n2' FOR UPDATE`)
-      const heard = beat(second)
+      const beaten = beat(second)
       await waiting(1)
       const ended = end()
       await waiting(2)
       await holder.release()
-      assert.deepEqual([await heard, await ended, await claim(second)], ['ok', 0, 1])
+      assert.deepEqual([await beaten, await ended, await claim(second)], ['ok', 0, 1])
     })
   })
 
@@ -49,10 +49,10 @@ describe('the end of an execution that no node may run', () => {
       const holder = await hold(`SELECT FROM launches FOR UPDATE`)
       const ended = end()
       await waiting(1)
-      const heard = beat(second)
+      const beaten = beat(second)
       await waiting(2)
       await holder.release()
-      assert.deepEqual([await ended, await heard, await claim(second)], [1, 'ok', 0])
+      assert.deepEqual([await ended, await beaten, await claim(second)], [1, 'ok', 0])
     })
   })
 

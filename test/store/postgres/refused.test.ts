@@ -9,7 +9,7 @@ import {systemRandom} from '../../../src/platform/random.ts'
 import {freePort, TestPostgres} from '../../support/postgres.ts'
 
 /** Some roles need a password, by different methods of authentication. */
-const DOOR = `host all strict 127.0.0.1/32 scram-sha-256
+const ACCESS_RULES = `host all strict 127.0.0.1/32 scram-sha-256
 host all old 127.0.0.1/32 md5
 host all plain 127.0.0.1/32 password
 host all stranger 127.0.0.1/32 reject
@@ -31,7 +31,7 @@ const ROLES = [
 
 let postgres: TestPostgres
 before(async () => {
-  postgres = await TestPostgres.start({}, {'pg_hba.conf': DOOR})
+  postgres = await TestPostgres.start({}, {'pg_hba.conf': ACCESS_RULES})
   for (const statements of ROLES) await postgres.run(statements)
 })
 after(() => postgres.close())

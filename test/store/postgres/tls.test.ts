@@ -22,7 +22,7 @@ import {TestPostgres} from '../../support/postgres.ts'
 import {beatAs} from '../../support/single-calls.ts'
 
 /** The rules of pg_hba.conf. A certificate must name the role that connects. */
-const DOOR = `host all belfry 127.0.0.1/32 trust
+const ACCESS_RULES = `host all belfry 127.0.0.1/32 trust
 hostssl all all 127.0.0.1/32 cert
 `
 
@@ -49,7 +49,7 @@ before(async () => {
     'server.crt': SERVER_CERTIFICATE,
     'server.key': SERVER_KEY,
     'authority.crt': AUTHORITY,
-    'pg_hba.conf': DOOR,
+    'pg_hba.conf': ACCESS_RULES,
   })
   plain = await TestPostgres.start()
 })
@@ -147,15 +147,15 @@ describe('a client’s certificate', () => {
   it('is sent on every connection, also after all were broken', async () => {
     const result = await opened('localhost', parameters, who)
     const local = localWakeup()
-    const rung = () => new Promise<void>((resolve) => local.subscribe('run', resolve))
+    const notified = () => new Promise<void>((resolve) => local.subscribe('run', resolve))
     // A new connection for notifications notifies.
-    const first = rung()
+    const first = notified()
     const wakeup = result.wakeupOver(local)
     await Promise.all([useAll(result), first])
     const expected = PURPOSES.map((purpose) => [purpose, true, '/CN=certified'])
     assert.deepEqual(await connections(), expected)
 
-    const again = rung()
+    const again = notified()
     await postgres.run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE application_name LIKE 'belfry %'`)
     await Promise.all([useAll(result), again])

@@ -21,25 +21,28 @@ describe('notifications over a real database', () => {
   })
   after(() => postgres.close())
 
-  for (const bell of ['launch', 'run', 'cancel', 'lead'] as const)
-    it(`${bell} is heard by another server`, async () => {
+  for (const topic of ['launch', 'run', 'cancel', 'lead'] as const)
+    it(`${topic} reaches another server`, async () => {
       const url = freshSchema(postgres.url())
       const [one, other] = [await openAt(url), await openAt(url)]
-      const bells = [one.wakeupOver(localWakeup()), other.wakeupOver(localWakeup())] as const
+      const wakeups = [one.wakeupOver(localWakeup()), other.wakeupOver(localWakeup())] as const
       // Both notify every topic after they connect.
-      await Promise.all(bells.map((wakeup) => heard(wakeup.subscribe, bell)))
-      const rung = heard(bells[1].subscribe, bell)
-      bells[0].notify(bell)
-      await rung
-      await Promise.all(bells.map((wakeup) => wakeup.close()))
+      await Promise.all(wakeups.map((wakeup) => nextNotification(wakeup.subscribe, topic)))
+      const notified = nextNotification(wakeups[1].subscribe, topic)
+      wakeups[0].notify(topic)
+      await notified
+      await Promise.all(wakeups.map((wakeup) => wakeup.close()))
       await Promise.all([one.store.close(), other.store.close()])
     })
 })
 
-function heard(listen: (bell: Topic, heard: () => void) => () => void, bell: Topic): Promise<void> {
+function nextNotification(
+  subscribe: (topic: Topic, listener: () => void) => () => void,
+  topic: Topic,
+): Promise<void> {
   return new Promise((resolve) => {
-    const deaf = listen(bell, () => {
-      deaf()
+    const unsubscribe = subscribe(topic, () => {
+      unsubscribe()
       resolve()
     })
   })
@@ -88,8 +91,8 @@ it('topics notified during a request are sent together with the next one', async
   const options = {primary, schema: 'one', clock, random: systemRandom(), local: localWakeup()}
   const wakeup = postgresWakeup(options)
   await clock.settle()
-  for (const bell of ['launch', 'run', 'cancel', 'run'] as const) {
-    wakeup.notify(bell)
+  for (const topic of ['launch', 'run', 'cancel', 'run'] as const) {
+    wakeup.notify(topic)
     await clock.advance(10)
   }
   assert.deepEqual(slow.asked, ['LISTEN "belfry_one"'])
