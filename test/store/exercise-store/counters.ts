@@ -30,7 +30,7 @@ interface Model {
 
 export function countersCases(when: Case): void {
   for (const seed of SEEDS) {
-    when(`a random history keeps the books (seed ${seed})`, async (scene) => {
+    when(`counters and statistics match a random history (seed ${seed})`, async (scene) => {
       const roll = rollsOf(seed)
       const model: Model = {held: [], uncounted: new Map(JOBS.map((name) => [name, new Set()]))}
       await scene.join('n2')

@@ -7,7 +7,7 @@ import {MINUTE, type Scene} from './scene.ts'
 
 const UNCLAIMED = {unclaimedMs: 3_000, after: null, limit: 10}
 
-async function strayNodes(scene: Scene): Promise<string[]> {
+async function stuckNodes(scene: Scene): Promise<string[]> {
   const {strays} = await scene.store.loadStuck(UNCLAIMED)
   return strays.map(({execution}) => execution.node)
 }
@@ -104,9 +104,9 @@ function movingCases(when: Case): void {
       const job = await scene.submit('a')
       const group = await scene.run('a', ['n1', 'n2', 'n3', 'n4'])
       await scene.setStatus('n4', 'n4-life-1', 'failed')
-      assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
+      assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
       scene.advance(2_999)
-      assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
+      assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
       await scene.claim('n2')
       scene.advance(1)
       const {strays, now} = await scene.store.loadStuck(UNCLAIMED)
@@ -161,7 +161,7 @@ function movingCases(when: Case): void {
       'applied',
       'conflict',
     ])
-    assert.deepEqual(await strayNodes(scene), [])
+    assert.deepEqual(await stuckNodes(scene), [])
     assert.deepEqual(await scene.claim('n1'), [])
     const {execution} = await scene.claimOne('n2')
     assert.deepEqual([execution.node, execution.slot], ['node-2', 0])
