@@ -1,6 +1,5 @@
 /**
- * A clock that stands until a test turns it. Pauses of zero length still end, as soon as other work has had
- * its turn.
+ * A clock that only a test advances. Pauses of zero length still end, after other work has run.
  */
 import type {Clock, Random, Timer} from '../../src/ports/runtime.ts'
 
@@ -26,7 +25,7 @@ export class TurnedClock implements Clock {
   }
 }
 
-/** Ids that differ and repeat from run to run. */
+/** Different ids, the same in every run. */
 export function countingIds(): Pick<Random, 'id'> {
   let count = 0
   return {id: () => `id-${(count += 1)}`}

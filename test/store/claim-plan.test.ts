@@ -1,6 +1,6 @@
 /**
- * A claim reads what it takes and not what waits behind it: thousands of executions may wait for a node,
- * all since the same instant, and each claim of a few of them must not sort them all.
+ * The query plan of a claim: it reads only the rows it takes. Thousands of executions may be pending for a
+ * node since the same instant, and a claim of a few must not sort them all.
  */
 import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
@@ -15,11 +15,11 @@ import {
 } from '../../src/store/sql/query.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
-/** The claim's statement that looks for what it takes. */
+/** The statement of the claim that selects executions. */
 function taking(tx: Transaction): RunAll {
   const request = {nodeId: 'n', incarnation: 'i', token: 't', room: 16}
   const step = claim(tx, [request])
-  // Of the member, of its newest claim and of what is due.
+  // The statements for the member, its newest claim and its due work.
   const found: StatementResult = [
     [{incarnation: 'i', status: 'alive', token: '', is_due: 1, next_at: null}],
   ]
@@ -30,7 +30,7 @@ function taking(tx: Transaction): RunAll {
   assert.fail('the claim looked for nothing')
 }
 
-test('a claim finds what waits in the order in which it takes it', () => {
+test('a claim reads pending executions from an index in claim order', () => {
   const database = new DatabaseSync(':memory:')
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) database.exec(statement)

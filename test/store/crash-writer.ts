@@ -1,14 +1,14 @@
 /**
- * A process that writes as fast as it can until it is killed, telling on standard output what was
- * acknowledged to it, one line each. Started by the crash test with a data directory; goes on from whatever
- * is stored there. With `once` as the second argument it only opens and closes the store.
+ * A process that writes as fast as it can until it is killed. It prints one line for each acknowledged write.
+ * The crash test starts it with a data directory, whose store it continues. With `once` as the second
+ * argument it only opens and closes the store.
  */
 import {openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {systemClock} from '../../src/platform/clock.ts'
 import {anEnd, aSpec} from './exercise-store/scene.ts'
 import {claimAs} from '../support/single-calls.ts'
 
-const LANES = 6
+const WRITERS = 6
 const [dataDir, mode] = process.argv.slice(2)
 
 function tell(line: string): void {
@@ -26,19 +26,19 @@ const {store, recovered} = opened
 tell(`opened ${recovered.uncleanStop}`)
 let tokens = 0
 
-/** Replaces one text over and over. */
-async function rewrite(lane: number): Promise<never> {
-  const name = `text-${lane}`
+/** Replaces one text repeatedly. */
+async function rewrite(writer: number): Promise<never> {
+  const name = `text-${writer}`
   for (let count = Number((await store.policy(name))?.rules ?? 0) + 1; ; count += 1) {
     await store.putPolicy({name, rules: String(count)})
     tell(`text ${name} ${count}`)
   }
 }
 
-/** Runs one job over and over through its whole life. */
-async function run(lane: number): Promise<never> {
-  const name = `job-${lane}`
-  const node = `n-${lane}`
+/** Creates, runs and deletes one job repeatedly. */
+async function run(writer: number): Promise<never> {
+  const name = `job-${writer}`
+  const node = `n-${writer}`
   const incarnation = String(process.pid)
   const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
   const member = {...place, id: node, name: node, incarnation, version: '1', slots: 9}
@@ -77,4 +77,6 @@ await store.agreeTimezone('UTC')
 const lease = await store.acquireLease({holder: 'writer', nodeId: 'n1', ttlMs: 60_000})
 if (lease === null) throw new Error('the lease of the killed writer was not vacated')
 const {term} = lease
-await Promise.all(Array.from({length: LANES}, (_, lane) => [rewrite(lane), run(lane)]).flat())
+await Promise.all(
+  Array.from({length: WRITERS}, (_, writer) => [rewrite(writer), run(writer)]).flat(),
+)

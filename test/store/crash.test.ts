@@ -1,7 +1,6 @@
 /**
- * A writer killed with SIGKILL at random moments, again and again on the same store: everything it was told
- * is stored must be there, the file must be sound, and the books must balance. `BELFRY_CRASH_ROUNDS` asks
- * for more rounds.
+ * A writer killed with SIGKILL at random moments, repeatedly on the same store: every acknowledged write must
+ * be there, the file must be undamaged, and counters must match. `BELFRY_CRASH_ROUNDS` sets the rounds.
  */
 import assert from 'node:assert/strict'
 import {execFileSync, spawn} from 'node:child_process'
@@ -14,26 +13,26 @@ import {after, before, describe, it} from 'node:test'
 import {fileURLToPath} from 'node:url'
 
 const ROUNDS = Number(process.env['BELFRY_CRASH_ROUNDS'] ?? 40)
-/** Stores worked on at the same time. */
+/** Stores tested at the same time. */
 const STORES = 2
-/** The writer is killed after hearing at most this many acknowledgements. */
+/** The writer is killed after at most this many acknowledgements. */
 const LINES_MAX = 200
 const WRITER = fileURLToPath(new URL('./crash-writer.ts', import.meta.url))
 
-/** What writers of one store were told is stored. */
+/** Writes of one store that were acknowledged. */
 interface Acknowledged {
   readonly texts: Map<string, number>
   readonly asked: Set<number>
   readonly ended: Set<number>
 }
 
-/** Compiled code of the writers: most of a round would be spent compiling it again. */
+/** Compile cache of the writers, which saves most of the time of a round. */
 const CODE_CACHE = mkdtempSync(join(tmpdir(), 'belfry-crash-code-'))
 const ENVIRONMENT = {...process.env, NODE_COMPILE_CACHE: CODE_CACHE}
 
 describe('SQLite after kill -9', {concurrency: true}, () => {
   before(() => {
-    // A process that is killed does not keep what it compiled, so one is let end.
+    // A killed process does not save its compile cache, so one process ends normally first.
     const dataDir = join(CODE_CACHE, 'store')
     mkdirSync(dataDir)
     execFileSync(process.execPath, [WRITER, dataDir, 'once'], {env: ENVIRONMENT})
@@ -47,10 +46,10 @@ describe('SQLite after kill -9', {concurrency: true}, () => {
       after(() => rmSync(dataDir, {recursive: true, force: true}))
       const known: Acknowledged = {texts: new Map(), asked: new Set(), ended: new Set()}
       for (let round = 0; round < rounds; round += 1) {
-        // Some are killed while they open the store, before they could say anything.
+        // Some are killed while they open the store, before they print anything.
         const lines = round % 10 === 9 ? 1 : 1 + Math.floor(Math.random() * LINES_MAX)
-        const heard = await writeUntilKilled(dataDir, lines)
-        for (const line of heard) note(known, line)
+        const acknowledged = await writeUntilKilled(dataDir, lines)
+        for (const line of acknowledged) note(known, line)
         verify(dataDir, known, `round ${round}, killed after ${lines} lines`)
       }
       assert(known.ended.size > 0 && known.texts.size > 0, 'something was written')
@@ -58,7 +57,7 @@ describe('SQLite after kill -9', {concurrency: true}, () => {
   }
 })
 
-/** Starts a writer and kills it after so many lines; answers every whole line it wrote before it died. */
+/** Starts a writer and kills it after `lines` lines; returns every complete line it printed. */
 async function writeUntilKilled(dataDir: string, lines: number): Promise<string[]> {
   const child = spawn(process.execPath, [WRITER, dataDir], {
     env: ENVIRONMENT,
@@ -66,13 +65,13 @@ async function writeUntilKilled(dataDir: string, lines: number): Promise<string[
   })
   const complaints: Buffer[] = []
   child.stderr.on('data', (data: Buffer) => complaints.push(data))
-  const heard: string[] = []
+  const acknowledged: string[] = []
   const ended = new Promise<NodeJS.Signals | null>((resolve) => {
     child.once('close', (_code, signal) => resolve(signal))
   })
   for await (const line of createInterface({input: child.stdout})) {
-    heard.push(line)
-    if (heard.length === lines) child.kill('SIGKILL')
+    acknowledged.push(line)
+    if (acknowledged.length === lines) child.kill('SIGKILL')
   }
   const signal = await ended
   assert.equal(
@@ -80,7 +79,7 @@ async function writeUntilKilled(dataDir: string, lines: number): Promise<string[
     'SIGKILL',
     `the writer ran until it was killed: ${Buffer.concat(complaints).toString()}`,
   )
-  return heard
+  return acknowledged
 }
 
 function note(known: Acknowledged, line: string): void {
@@ -98,7 +97,7 @@ interface Books {
   readonly failed: number
 }
 
-/** Looks into the file itself, as the next owner will find it. */
+/** Checks the file itself, as the next process will open it. */
 function verify(dataDir: string, known: Acknowledged, when: string): void {
   const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
   try {

@@ -1,4 +1,4 @@
-/** Lists of executions: however many rows there are, their output is read with a few commands. */
+/** Lists of executions: the output of any number of rows is read with a few statements. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {METHODS} from '../../src/store/sql/methods.ts'
@@ -14,12 +14,12 @@ function aRow(index: number): Row {
     node_name: 'node-1',
     attempt: 1,
     status: 'running',
-    // Every second one has written something.
+    // Every second one has output.
     output_bytes: index % 2 === 0 ? 5 : 0,
   }
 }
 
-/** Answers as an engine would: every execution has the number of its launch as output. */
+/** Replies as an engine: every execution has its launch number as output. */
 function answer(command: Statement): StatementResult {
   if (command.kind === 'yield') return undefined
   if (command.kind === 'each') {
@@ -31,7 +31,7 @@ function answer(command: Statement): StatementResult {
   return Array.from({length: ROWS}, (_, index) => aRow(index))
 }
 
-test('each execution has its own output, from a few commands', () => {
+test('a list reads the output of all its executions with a few statements', () => {
   const commands: Statement[] = []
   const step = METHODS.busy.query(TX, {start: 0, end: null, outputBytes: 1_000})
   let next = step.next()

@@ -1,6 +1,6 @@
 /**
- * A store on a file that the next release has migrated: this one may go back to it, a release older still may
- * not, and a migration happens whole or not at all.
+ * A store on a file that the next release has migrated: this release may open it, an older one may not, and a
+ * migration is atomic.
  */
 import assert from 'node:assert/strict'
 import {spawn} from 'node:child_process'
@@ -17,7 +17,7 @@ import {openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {runProgram} from '../support/server-process.ts'
 import {Scene} from './exercise-store/scene.ts'
 import {
-  diesAmid,
+  endsDuring,
   LATER_MIGRATIONS,
   migrateFile,
   migrateFileToNextRelease,
@@ -31,7 +31,7 @@ function folder(context: TestContext): string {
   return path
 }
 
-/** Closed with the test at the latest. */
+/** Closed after the test at the latest. */
 function sceneOn(context: TestContext, dataDir: string): Promise<Scene> {
   return Scene.open(async () => {
     const clock = new TurnedClock()
@@ -44,7 +44,7 @@ function sceneOn(context: TestContext, dataDir: string): Promise<Scene> {
   })
 }
 
-/** The schema's version, and whether anything of the next release's is there. */
+/** The version of the schema, and whether it has anything of the next release. */
 function found(dataDir: string): [version: unknown, hasNext: boolean] {
   const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
   const version = database.prepare('PRAGMA user_version').get()?.['user_version']
@@ -55,7 +55,7 @@ function found(dataDir: string): [version: unknown, hasNext: boolean] {
 }
 
 describe('a store on a file', () => {
-  it('that the next release had is worked on again by this one, and so are its images', async (context) => {
+  it('that the next release migrated can be used by this one, and so can its backups', async (context) => {
     const dataDir = folder(context)
     const before = await sceneOn(context, dataDir)
     await before.submit('a')
@@ -84,7 +84,7 @@ describe('a store on a file', () => {
     migrateFileToNextRelease(restoredDir)
   })
 
-  it('of the release after the next is refused with a sentence, by a server that ends', async (context) => {
+  it('of the release after the next is refused with a sentence, and the server exits', async (context) => {
     const dataDir = folder(context)
     migrateFile(dataDir, LATER_MIGRATIONS)
     const server = runProgram(context, ['server', '--data', dataDir, '--http', '127.0.0.1:0'])
@@ -103,16 +103,16 @@ describe('a store on a file', () => {
     assert.match(restored.problem, /was written by a newer Belfry/)
   })
 
-  it('is as it was when a migration fails at its end', (context) => {
+  it('is unchanged if a migration fails at its end', (context) => {
     const dataDir = folder(context)
     migrateFile(dataDir, MIGRATIONS)
-    assert.throws(() => migrateFile(dataDir, diesAmid('SELECT no_such_function()')))
+    assert.throws(() => migrateFile(dataDir, endsDuring('SELECT no_such_function()')))
     assert.deepEqual(found(dataDir), [SCHEMA_VERSION, false])
     migrateFile(dataDir, NEXT_MIGRATIONS)
     assert.deepEqual(found(dataDir), [SCHEMA_VERSION + 1, true])
   })
 
-  it('is as it was when the process is killed amid a migration', async (context) => {
+  it('is unchanged if the process is killed during a migration', async (context) => {
     const dataDir = folder(context)
     migrateFile(dataDir, MIGRATIONS)
     const victim = spawn(process.execPath, [
@@ -127,23 +127,23 @@ describe('a store on a file', () => {
   })
 })
 
-describe('what lets this release work on the next one’s schema', () => {
+describe('the schema of the next release works for this one', () => {
   const folders = ['sql', 'sqlite', 'postgres'].map((name) => {
     return join(import.meta.dirname, '..', '..', 'src', 'store', name)
   })
   const sources = folders.flatMap((path) => readdirSync(path).map((file) => join(path, file)))
 
-  it('statements name their columns', () => {
+  it('because statements name their columns', () => {
     for (const source of sources) {
       const text = readFileSync(source, 'utf8')
-      // A statement around another one answers what that one names.
+      // An outer statement returns the columns that the inner one names.
       const statements = text.replaceAll('SELECT * FROM (${text})', '')
       assert.doesNotMatch(statements, /SELECT\s+(\w+\.)?\*/, source)
       assert.doesNotMatch(text, /INSERT INTO [\w${}]+\s+(?!\()/, source)
     }
   })
 
-  it('a migration after the first only adds', () => {
+  it('because a migration after the first only adds', () => {
     const adding =
       /^(CREATE TABLE |CREATE INDEX |ALTER TABLE \w+ ADD COLUMN \w+ [^,]*$|INSERT INTO |CREATE SEQUENCE )/
     for (const {version, statements} of MIGRATIONS.slice(1))
@@ -151,7 +151,7 @@ describe('what lets this release work on the next one’s schema', () => {
         assert.match(sql, adding, `migration ${version}: an older server may not work on this`)
   })
 
-  it('a release has one migration, and their numbers follow each other', () => {
+  it('because a release has one migration, with consecutive numbers', () => {
     const versions = MIGRATIONS.map(({version}) => version)
     assert.deepEqual(
       versions,

@@ -1,6 +1,6 @@
 /**
- * The release after this one, as far as a store of this one may meet it: its schema. It does to every table
- * all that a migration may do, so that a statement here that minds one of it shows.
+ * The schema of a next release. Its migration does everything that a migration may do to every table, so that
+ * tests find statements of this release that would fail on it.
  */
 import assert from 'node:assert/strict'
 import {parseAddress} from '../../src/store/postgres/url.ts'
@@ -44,25 +44,25 @@ const next: Migration = {
   ],
 }
 
-/** The schema's history as the next release knows it. */
+/** The migrations of the next release. */
 export const NEXT_MIGRATIONS: readonly Migration[] = [...MIGRATIONS, next]
 
-/** As the one after it does. */
+/** The migrations of the release after the next. */
 export const LATER_MIGRATIONS: readonly Migration[] = [
   ...NEXT_MIGRATIONS,
   {version: SCHEMA_VERSION + 2, statements: () => [`DROP TABLE next_things`]},
 ]
 
-/** The next release's, with a statement that ends whoever migrates when everything but the commit is done. */
-export function diesAmid(deadly: string): readonly Migration[] {
+/** The migrations of the next release, with a statement before the commit that ends the process. */
+export function endsDuring(deadly: string): readonly Migration[] {
   const {version, statements} = next
   return [...MIGRATIONS, {version, statements: (dialect) => [...statements(dialect), deadly]}]
 }
 
-/** Who made the store, if it was not there. */
-const fresh = {clusterId: 'made by the next release', incarnation: 'its first life'}
+/** Identity of the store if it is new. */
+const fresh = {clusterId: 'made by the next release', incarnation: 'first'}
 
-/** What a server with these migrations does to the database when it starts. */
+/** Migrates the database like a starting server with these migrations. */
 export async function migrate(
   url: string,
   migrations: readonly Migration[],
@@ -84,7 +84,7 @@ export async function migrateToNextRelease(url: string): Promise<void> {
   assert.deepEqual(await migrate(url, NEXT_MIGRATIONS), {ok: true})
 }
 
-/** What a server with these migrations does to the store in a data directory; throws when refused. */
+/** Migrates the store of a data directory like a starting server; throws if it is refused. */
 export function migrateFile(dataDir: string, migrations: readonly Migration[]): void {
   const connection = new Connection(storeFiles(dataDir).database, {readOnly: false})
   try {

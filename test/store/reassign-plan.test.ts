@@ -1,6 +1,6 @@
 /**
- * Strays are looked for every second, beside a history of millions of executions and perhaps many thousands
- * that wait: the look reads what waits, in the order in which it goes through it, and nothing else.
+ * The query plan of the search for stuck executions, which runs every second beside millions of ended and
+ * thousands of pending executions: it reads only pending ones, from an index in the order of its pages.
  */
 import assert from 'node:assert/strict'
 import {DatabaseSync} from 'node:sqlite'
@@ -10,7 +10,7 @@ import {loadStuck} from '../../src/store/sql/reassign.ts'
 import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
 import {sqliteDialect} from '../../src/store/sqlite/connection.ts'
 
-test('strays are found among what waits, in order', () => {
+test('the search for stuck executions reads only pending ones, in index order', () => {
   const database = new DatabaseSync(':memory:')
   for (const migration of MIGRATIONS)
     for (const statement of migration.statements(sqliteDialect)) database.exec(statement)

@@ -1,55 +1,54 @@
 /**
- * Cases of cancelling: a pending execution ends at once, a running one is flagged, and no retry follows
- * either way.
+ * Cancelling: a pending execution ends at once, a running one gets a cancel request. Neither is retried.
  */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS} from './scene.ts'
 
 export function cancelCases(when: Case): void {
-  when('a pending execution is cancelled at once and counts', async (scene) => {
-    await scene.submit('a', {retries: 3})
-    const group = await scene.run('a')
-    const key = {group, node: 'node-1', attempt: 1}
-    const result = await scene.store.cancelExecution('a', key)
-    assert(result.kind === 'requested')
-    const [ended] = result.ended
-    assert(ended?.kind === 'finished')
-    assert.deepEqual([ended.execution, ended.closed!.status], [result.execution, 'failed'])
-    const {status, startedAt, finishedAt} = result.execution
-    assert.deepEqual([status, startedAt, finishedAt], ['cancelled', null, scene.now])
-    assert.deepEqual(await scene.claim(), [])
-    const launch = (await scene.store.launch('a', group))!
-    assert.deepEqual([launch.open, launch.retriesEnded], [false, true])
-    const job = await scene.job('a')
-    assert.deepEqual([job.counters.errorCount, job.status], [1, 'failed'])
-    const again = await scene.store.cancelExecution('a', key)
-    assert.deepEqual(again, {kind: 'over', status: 'cancelled'})
-  })
-
   when(
-    'a running execution is flagged until its node ends it; nothing is retried',
+    'cancelling a pending execution ends it at once and counts it as an error',
     async (scene) => {
       await scene.submit('a', {retries: 3})
       const group = await scene.run('a')
-      const claimed = await scene.claimOne()
       const key = {group, node: 'node-1', attempt: 1}
-      assert.deepEqual(await scene.store.cancelled('n1'), [])
-      const asked = scene.now
-      const first = await scene.store.cancelExecution('a', key)
-      scene.advance(10)
-      const second = await scene.store.cancelExecution('a', key)
-      assert(first.kind === 'requested' && second.kind === 'requested')
-      assert.equal(first.execution.status, 'running')
-      assert.equal(second.execution.cancelRequestedAt, asked)
-      assert.deepEqual(await scene.store.cancelled('n1'), [key])
-      assert.deepEqual(await scene.store.cancelled('n2'), [])
-      const outcome = await scene.end(claimed, 'failed')
-      assert(outcome.kind === 'finished')
-      assert.deepEqual([outcome.retry, outcome.closed!.status], [null, 'failed'])
-      assert.deepEqual(await scene.store.cancelled('n1'), [])
+      const result = await scene.store.cancelExecution('a', key)
+      assert(result.kind === 'requested')
+      const [ended] = result.ended
+      assert(ended?.kind === 'finished')
+      assert.deepEqual([ended.execution, ended.closed!.status], [result.execution, 'failed'])
+      const {status, startedAt, finishedAt} = result.execution
+      assert.deepEqual([status, startedAt, finishedAt], ['cancelled', null, scene.now])
+      assert.deepEqual(await scene.claim(), [])
+      const launch = (await scene.store.launch('a', group))!
+      assert.deepEqual([launch.open, launch.retriesEnded], [false, true])
+      const job = await scene.job('a')
+      assert.deepEqual([job.counters.errorCount, job.status], [1, 'failed'])
+      const again = await scene.store.cancelExecution('a', key)
+      assert.deepEqual(again, {kind: 'over', status: 'cancelled'})
     },
   )
+
+  when('cancelling a running execution waits for its node and prevents retries', async (scene) => {
+    await scene.submit('a', {retries: 3})
+    const group = await scene.run('a')
+    const claimed = await scene.claimOne()
+    const key = {group, node: 'node-1', attempt: 1}
+    assert.deepEqual(await scene.store.cancelled('n1'), [])
+    const asked = scene.now
+    const first = await scene.store.cancelExecution('a', key)
+    scene.advance(10)
+    const second = await scene.store.cancelExecution('a', key)
+    assert(first.kind === 'requested' && second.kind === 'requested')
+    assert.equal(first.execution.status, 'running')
+    assert.equal(second.execution.cancelRequestedAt, asked)
+    assert.deepEqual(await scene.store.cancelled('n1'), [key])
+    assert.deepEqual(await scene.store.cancelled('n2'), [])
+    const outcome = await scene.end(claimed, 'failed')
+    assert(outcome.kind === 'finished')
+    assert.deepEqual([outcome.retry, outcome.closed!.status], [null, 'failed'])
+    assert.deepEqual(await scene.store.cancelled('n1'), [])
+  })
 
   when(
     'a cancel ends the retries of the launch’s other targets, not their first attempts',
@@ -89,7 +88,7 @@ export function cancelCases(when: Case): void {
     },
   )
 
-  when('the end of a cancelled execution tells which retries ended with it', async (scene) => {
+  when('the end of a cancelled execution reports the retries that ended with it', async (scene) => {
     await scene.submit('a', {retries: 3})
     const group = await scene.run('a', ['n1', 'n2', 'n3'])
     const one = await scene.claimOne('n1')
@@ -106,7 +105,7 @@ export function cancelCases(when: Case): void {
     assert.equal(pending.ended[0].endedRetries, undefined)
   })
 
-  when('what is not the job’s own is unknown', async (scene) => {
+  when('cancelling an execution of another job is refused as unknown', async (scene) => {
     await scene.submit('a')
     await scene.submit('b')
     const group = await scene.run('a')

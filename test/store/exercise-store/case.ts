@@ -1,6 +1,5 @@
 /**
- * How a contract case is declared: a name and what happens on a scene of its own, which is closed
- * afterwards.
+ * Declares contract cases: a name and a function, which gets a scene of its own that is closed afterwards.
  */
 import {it} from 'node:test'
 import {Scene, type OpenStore} from './scene.ts'

@@ -1,9 +1,9 @@
-/** Cases of dependents: one launch for each launch of the parent that ended well. */
+/** Dependent jobs: one launch for each successful launch of the parent. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 
 export function chainCases(when: Case): void {
-  when('success of the parent asks for each dependent once', async (scene) => {
+  when('a successful parent requests each dependent once', async (scene) => {
     await scene.submit('a')
     await scene.submit('c', {parentJob: 'a', schedule: '', disabled: true})
     await scene.submit('b', {parentJob: 'a', schedule: ''})
@@ -25,7 +25,7 @@ export function chainCases(when: Case): void {
     assert.deepEqual(parents, [group, group, again, again])
   })
 
-  when('failure, partial failure and cancel ask for nothing', async (scene) => {
+  when('a failed, partially failed or cancelled parent requests no dependent', async (scene) => {
     await scene.join('n2')
     await scene.submit('a')
     await scene.submit('b', {parentJob: 'a', schedule: ''})
@@ -37,7 +37,7 @@ export function chainCases(when: Case): void {
     assert.deepEqual((await scene.store.loadRequests({afterGroup: 0, limit: 10})).requests, [])
   })
 
-  when('a chain goes on when the dependent ends well', async (scene) => {
+  when('a successful dependent requests its own dependents', async (scene) => {
     await scene.submit('a')
     await scene.submit('b', {parentJob: 'a', schedule: ''})
     await scene.submit('c', {parentJob: 'b', schedule: ''})

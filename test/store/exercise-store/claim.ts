@@ -1,11 +1,11 @@
-/** Cases of claiming: once, oldest first, by its own node, and repeatable by token. */
+/** Claims: oldest first, only by the assigned node, never twice, and idempotent by token. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {aSpec} from './scene.ts'
 import {claimAs} from '../../support/single-calls.ts'
 
 export function claimCases(when: Case): void {
-  when('a claim takes the oldest first, as many as there is room for', async (scene) => {
+  when('a claim takes the oldest executions first, up to its free slots', async (scene) => {
     await scene.submit('a')
     const groups: number[] = []
     for (let index = 0; index < 4; index += 1) {
@@ -29,19 +29,22 @@ export function claimCases(when: Case): void {
     assert.deepEqual([full.claimed, full.waiting], [[], 1])
   })
 
-  when('the same token answers the same executions, another token others', async (scene) => {
-    await scene.submit('a')
-    await scene.run('a')
-    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
-    const first = await claimAs(scene.store, request)
-    await scene.run('a')
-    assert.deepEqual((await claimAs(scene.store, request)).claimed, first.claimed)
-    const second = await claimAs(scene.store, {...request, token: 't2'})
-    assert.equal(second.claimed.length, 1)
-    assert.notEqual(second.claimed[0]!.execution.group, first.claimed[0]!.execution.group)
-  })
+  when(
+    'a repeated claim token returns the same executions, another token others',
+    async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 5}
+      const first = await claimAs(scene.store, request)
+      await scene.run('a')
+      assert.deepEqual((await claimAs(scene.store, request)).claimed, first.claimed)
+      const second = await claimAs(scene.store, {...request, token: 't2'})
+      assert.equal(second.claimed.length, 1)
+      assert.notEqual(second.claimed[0]!.execution.group, first.claimed[0]!.execution.group)
+    },
+  )
 
-  when('claims asked for at once never share an execution', async (scene) => {
+  when('concurrent claims never share an execution', async (scene) => {
     await scene.submit('a')
     for (let index = 0; index < 10; index += 1) await scene.run('a')
     const results = await Promise.all(
@@ -55,7 +58,7 @@ export function claimCases(when: Case): void {
     assert.equal(new Set(groups).size, 10)
   })
 
-  when('standing claims are those of one life, and only what still runs', async (scene) => {
+  when('active claims are the running executions of one incarnation', async (scene) => {
     await scene.submit('a')
     for (let index = 0; index < 3; index += 1) await scene.run('a')
     const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
@@ -70,7 +73,7 @@ export function claimCases(when: Case): void {
     assert.deepEqual(await scene.store.activeClaims(life), standing.slice(1))
   })
 
-  when('a node claims its own work only, and not before its time', async (scene) => {
+  when('a node claims only its own executions, and none before it is due', async (scene) => {
     await scene.submit('a', {retries: 1})
     await scene.run('a', ['n2'])
     assert.deepEqual(await scene.claim('n1'), [])
@@ -86,7 +89,7 @@ export function claimCases(when: Case): void {
     assert.deepEqual([retry.execution.attempt, retry.execution.slot], [2, 0])
   })
 
-  when('a claim gets the definition as it stands now', async (scene) => {
+  when('a claim returns the current definition', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
     await scene.submit('a', {executorConfig: {command: 'false'}})
@@ -94,7 +97,7 @@ export function claimCases(when: Case): void {
     assert.deepEqual([spec.executorConfig, execution.revision], [{command: 'false'}, 2])
   })
 
-  when('an earlier life of the node claims nothing', async (scene) => {
+  when('a previous incarnation of the node claims nothing', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
     await scene.join('n1', 'n1-life-2')
@@ -105,26 +108,23 @@ export function claimCases(when: Case): void {
     assert.equal(now.claimed.length, 1)
   })
 
-  when(
-    'a claim that another one has overtaken takes nothing, and tells the newest',
-    async (scene) => {
-      await scene.submit('a')
-      const life = {nodeId: 'n1', incarnation: 'n1-life-1', room: 1}
-      for (let index = 0; index < 3; index += 1) await scene.run('a')
-      const first = await claimAs(scene.store, {...life, token: 't1'})
-      assert.equal(first.newest, 't1')
-      const second = await claimAs(scene.store, {...life, token: 't2', after: 't1'})
-      assert.deepEqual([second.claimed.length, second.newest], [1, 't2'])
-      const late = await claimAs(scene.store, {...life, token: 't3', after: 't1'})
-      assert.deepEqual([late.claimed, late.newest], [[], 't2'])
-      const repeated = await claimAs(scene.store, {...life, token: 't2', after: 't1'})
-      assert.equal(repeated.claimed.length, 1)
-      const third = await claimAs(scene.store, {...life, token: 't3', after: 't2'})
-      assert.equal(third.claimed.length, 1)
-    },
-  )
+  when('a stale claim takes nothing and returns the newest token', async (scene) => {
+    await scene.submit('a')
+    const life = {nodeId: 'n1', incarnation: 'n1-life-1', room: 1}
+    for (let index = 0; index < 3; index += 1) await scene.run('a')
+    const first = await claimAs(scene.store, {...life, token: 't1'})
+    assert.equal(first.newest, 't1')
+    const second = await claimAs(scene.store, {...life, token: 't2', after: 't1'})
+    assert.deepEqual([second.claimed.length, second.newest], [1, 't2'])
+    const late = await claimAs(scene.store, {...life, token: 't3', after: 't1'})
+    assert.deepEqual([late.claimed, late.newest], [[], 't2'])
+    const repeated = await claimAs(scene.store, {...life, token: 't2', after: 't1'})
+    assert.equal(repeated.claimed.length, 1)
+    const third = await claimAs(scene.store, {...life, token: 't3', after: 't2'})
+    assert.equal(third.claimed.length, 1)
+  })
 
-  when('verifying tells whether each still runs under its token', async (scene) => {
+  when('verifying claims returns for each whether it still runs under its token', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const {token} = await scene.claimOne()

@@ -1,11 +1,11 @@
-/** Cases of what many nodes ask at the same moment: an engine may answer it at once, but each its own. */
+/** Concurrent requests of many nodes, which an engine may batch: each node gets its own reply. */
 import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
 
-export function togetherCases(when: Case): void {
-  when('claims of many nodes take each what is theirs', async (scene) => {
+export function concurrencyCases(when: Case): void {
+  when('batched claims of many nodes give each node only its own executions', async (scene) => {
     await scene.submit('a', {retries: 1})
     for (const id of ['n2', 'n3']) await scene.join(id)
     await scene.run('a', ['n2'])
@@ -35,32 +35,35 @@ export function togetherCases(when: Case): void {
     assert.deepEqual([due.claimed.length, none.claimed.length], [1, 0])
   })
 
-  when('heartbeats of many nodes are heard each, and what one says last stands', async (scene) => {
-    for (const id of ['n2', 'n3']) await scene.join(id)
-    const beat = (nodeId: string, status: MemberStatus, incarnation = `${nodeId}-life-1`) => {
-      // A node never says of itself that it failed.
-      assert(status !== 'failed')
-      return beatAs(scene.store, {nodeId, incarnation, status})
-    }
-    assert.equal(await beat('n3', 'left'), 'ok')
-    scene.advance(5_000)
-    const answers = await Promise.all([
-      beat('n3', 'alive'),
-      beat('n2', 'alive'),
-      beat('n4', 'alive'),
-      beat('n1', 'alive'),
-      beat('n1', 'leaving', 'n1-life-0'),
-      beat('n2', 'leaving'),
-    ])
-    assert.deepEqual(answers, ['ok', 'ok', 'unknown', 'ok', 'fenced', 'ok'])
-    const members = await scene.store.members()
-    assert.deepEqual(
-      members.map(({id, status, heartbeatAt}) => [id, status, scene.now - heartbeatAt]),
-      [
-        ['n1', 'alive', 0],
-        ['n2', 'leaving', 0],
-        ['n3', 'alive', 0],
-      ],
-    )
-  })
+  when(
+    'batched heartbeats of many nodes are all stored, and the last status of each wins',
+    async (scene) => {
+      for (const id of ['n2', 'n3']) await scene.join(id)
+      const beat = (nodeId: string, status: MemberStatus, incarnation = `${nodeId}-life-1`) => {
+        // A node never reports itself as failed.
+        assert(status !== 'failed')
+        return beatAs(scene.store, {nodeId, incarnation, status})
+      }
+      assert.equal(await beat('n3', 'left'), 'ok')
+      scene.advance(5_000)
+      const answers = await Promise.all([
+        beat('n3', 'alive'),
+        beat('n2', 'alive'),
+        beat('n4', 'alive'),
+        beat('n1', 'alive'),
+        beat('n1', 'leaving', 'n1-life-0'),
+        beat('n2', 'leaving'),
+      ])
+      assert.deepEqual(answers, ['ok', 'ok', 'unknown', 'ok', 'fenced', 'ok'])
+      const members = await scene.store.members()
+      assert.deepEqual(
+        members.map(({id, status, heartbeatAt}) => [id, status, scene.now - heartbeatAt]),
+        [
+          ['n1', 'alive', 0],
+          ['n2', 'leaving', 0],
+          ['n3', 'alive', 0],
+        ],
+      )
+    },
+  )
 }

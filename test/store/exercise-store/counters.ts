@@ -1,6 +1,6 @@
 /**
- * Random histories: counters, status, statistics and openness must equal what follows from the executions
- * themselves, whatever was run, ended, cancelled, lost or reset in whatever order.
+ * Random histories of runs, ends, cancellations, losses and resets: counters, status, statistics and open
+ * launches must equal those computed from the executions.
  */
 import assert from 'node:assert/strict'
 import {launchStatus} from '../../../src/core/finish.ts'
@@ -13,7 +13,7 @@ const MOVES = 120
 const JOBS = ['a', 'b', 'c']
 const NODES = ['n1', 'n2']
 
-/** A small generator of roll: the same seed throws the same. */
+/** A pseudo-random generator; the same seed gives the same numbers. */
 function rollsOf(seed: number): (sides: number) => number {
   let state = seed
   return (sides) => {
@@ -24,15 +24,15 @@ function rollsOf(seed: number): (sides: number) => number {
 
 interface Model {
   readonly held: ClaimedExecution[]
-  /** Ends counted before the job's last reset: no longer in its counters. */
-  readonly forgotten: Map<string, Set<string>>
+  /** Ends counted before the job's last reset, which its counters exclude. */
+  readonly uncounted: Map<string, Set<string>>
 }
 
 export function countersCases(when: Case): void {
   for (const seed of SEEDS) {
-    when(`a random history keeps the books (seed ${seed})`, async (scene) => {
+    when(`counters and statistics match a random history (seed ${seed})`, async (scene) => {
       const roll = rollsOf(seed)
-      const model: Model = {held: [], forgotten: new Map(JOBS.map((name) => [name, new Set()]))}
+      const model: Model = {held: [], uncounted: new Map(JOBS.map((name) => [name, new Set()]))}
       await scene.join('n2')
       await scene.submit('a', {retries: 2})
       await scene.submit('b', {retries: 0})
@@ -99,14 +99,14 @@ async function reset(scene: Scene, model: Model, name: string): Promise<void> {
   await scene.store.resetHistory(name)
   const page = await scene.store.executions(name, ALL_EXECUTIONS)
   for (const {group, node, attempt, finishedAt} of page!.rows)
-    if (finishedAt !== null) model.forgotten.get(name)!.add(`${group}-${node}-${attempt}`)
+    if (finishedAt !== null) model.uncounted.get(name)!.add(`${group}-${node}-${attempt}`)
 }
 
 async function check(scene: Scene, model: Model): Promise<void> {
   for (const name of JOBS) {
     const page = await scene.store.executions(name, ALL_EXECUTIONS)
     const ended = page!.rows.filter(({group, node, attempt, finishedAt}) => {
-      return finishedAt !== null && !model.forgotten.get(name)!.has(`${group}-${node}-${attempt}`)
+      return finishedAt !== null && !model.uncounted.get(name)!.has(`${group}-${node}-${attempt}`)
     })
     const well = ended.filter(({status}) => status === 'succeeded')
     const badly = ended.filter(({status}) => status !== 'succeeded')

@@ -1,10 +1,10 @@
-/** Cases of deleting jobs and forgetting their history. */
+/** Deleting jobs and resetting their history. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, ALL_JOBS, ALL_ROWS, anEnd} from './scene.ts'
 
 export function deleteCases(when: Case): void {
-  when('a job with dependents is not deleted', async (scene) => {
+  when('deleting a job with dependents is refused', async (scene) => {
     await scene.submit('a')
     await scene.submit('c', {parentJob: 'a'})
     await scene.submit('b', {parentJob: 'a'})
@@ -14,7 +14,7 @@ export function deleteCases(when: Case): void {
     assert.deepEqual(await scene.store.deleteJob('nobody'), {kind: 'unknown'})
   })
 
-  when('a deleted job and its history are gone from every answer at once', async (scene) => {
+  when('a deleted job and its history disappear from every reply at once', async (scene) => {
     const job = await scene.submit('a', {metadata: {k: 'v'}})
     await scene.submit('ab')
     const group = await scene.complete('a', 'succeeded', {output: 'hello'})
@@ -57,7 +57,7 @@ export function deleteCases(when: Case): void {
   })
 
   when(
-    'a deleted job does not count: statistics and a later namesake stay clean',
+    'ends of a deleted job count neither in statistics nor in a later job of the same name',
     async (scene) => {
       const first = await scene.submit('a')
       await scene.run('a')
@@ -74,7 +74,7 @@ export function deleteCases(when: Case): void {
   )
 
   when(
-    'a namesake that forbids overlap waits for what the deleted job still runs',
+    'a new job with forbid waits for running executions of a deleted job of the same name',
     async (scene) => {
       await scene.submit('a')
       const old = await scene.run('a')
@@ -96,49 +96,49 @@ export function deleteCases(when: Case): void {
     },
   )
 
-  when('forbid names a launch of its own before one of a deleted namesake', async (scene) => {
-    await scene.submit('a')
-    await scene.run('a')
-    await scene.claimOne()
-    await scene.store.deleteJob('a')
-    await scene.submit('a', {concurrency: 'forbid'})
-    const request = {name: 'a', forced: false, idempotency: null}
-    const own = await scene.store.requestRun({...request, forced: true})
-    assert(own.kind === 'accepted')
-    const refused = {kind: 'forbidden', openGroup: own.group}
-    assert.deepEqual(await scene.store.requestRun(request), refused)
-  })
-
   when(
-    'resetting the history keeps open launches, the ledger and the statistics',
+    'a run refused by forbid names a launch of the job itself before one of a deleted job',
     async (scene) => {
-      await scene.submit('a', {retries: 1})
-      await scene.complete('a', 'succeeded', {output: 'x'})
-      const failed = await scene.complete('a', 'failed')
-      const open = await scene.run('a')
-      const claimed = await scene.claimOne()
-      const job = await scene.store.resetHistory('a')
-      const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
-      assert.deepEqual([job!.counters, job!.status, job!.revision], [counters, '', 1])
-      const left = await scene.store.executions('a', ALL_EXECUTIONS)
-      assert.deepEqual(
-        left!.rows.map(({group, attempt, status}) => [group, attempt, status]),
-        [
-          [open, 1, 'running'],
-          [failed, 2, 'pending'],
-          [failed, 1, 'failed'],
-        ],
-      )
-      const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'launched'})
-      assert.equal(ledger!.total, 3)
-      await scene.end(claimed, 'succeeded')
-      const after = await scene.job('a')
-      assert.deepEqual([after.counters.successCount, after.status], [1, 'success'])
-      const [today] = await scene.store.statistics(1)
-      assert.deepEqual([today!.successCount, today!.failedCount], [2, 1])
-      assert.equal(await scene.store.resetHistory('nobody'), null)
+      await scene.submit('a')
+      await scene.run('a')
+      await scene.claimOne()
+      await scene.store.deleteJob('a')
+      await scene.submit('a', {concurrency: 'forbid'})
+      const request = {name: 'a', forced: false, idempotency: null}
+      const own = await scene.store.requestRun({...request, forced: true})
+      assert(own.kind === 'accepted')
+      const refused = {kind: 'forbidden', openGroup: own.group}
+      assert.deepEqual(await scene.store.requestRun(request), refused)
     },
   )
+
+  when('resetting the history keeps open launches, launch rows and statistics', async (scene) => {
+    await scene.submit('a', {retries: 1})
+    await scene.complete('a', 'succeeded', {output: 'x'})
+    const failed = await scene.complete('a', 'failed')
+    const open = await scene.run('a')
+    const claimed = await scene.claimOne()
+    const job = await scene.store.resetHistory('a')
+    const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+    assert.deepEqual([job!.counters, job!.status, job!.revision], [counters, '', 1])
+    const left = await scene.store.executions('a', ALL_EXECUTIONS)
+    assert.deepEqual(
+      left!.rows.map(({group, attempt, status}) => [group, attempt, status]),
+      [
+        [open, 1, 'running'],
+        [failed, 2, 'pending'],
+        [failed, 1, 'failed'],
+      ],
+    )
+    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'launched'})
+    assert.equal(ledger!.total, 3)
+    await scene.end(claimed, 'succeeded')
+    const after = await scene.job('a')
+    assert.deepEqual([after.counters.successCount, after.status], [1, 'success'])
+    const [today] = await scene.store.statistics(1)
+    assert.deepEqual([today!.successCount, today!.failedCount], [2, 1])
+    assert.equal(await scene.store.resetHistory('nobody'), null)
+  })
 }
 
 function held({execution, token}: Parameters<typeof anEnd>[0]) {

@@ -1,10 +1,10 @@
-/** Cases of ephemeral jobs: gone after their first success, their last launch readable for a day. */
+/** Ephemeral jobs: deleted after the first success, with the last launch readable for a day. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, ALL_ROWS, DAY, textOf} from './scene.ts'
 
 export function ephemeralCases(when: Case): void {
-  when('a failure keeps the job, the first success takes it', async (scene) => {
+  when('an ephemeral job survives a failure and is deleted by its first success', async (scene) => {
     await scene.submit('once', {ephemeral: true})
     await scene.complete('once', 'failed')
     assert.notEqual(await scene.store.job('once'), null)
@@ -29,27 +29,30 @@ export function ephemeralCases(when: Case): void {
     assert.equal(await scene.store.launch('once', group), null)
   })
 
-  when('whatever else of it runs or waits is ended', async (scene) => {
-    await scene.submit('once', {ephemeral: true, retries: 1})
-    const first = await scene.run('once')
-    const second = await scene.run('once')
-    await scene.run('once', ['n2'])
-    const [one, two] = await scene.claim()
-    await scene.end(one!, 'succeeded')
-    assert.deepEqual(await scene.store.cancelled('n1'), [
-      {group: second, node: 'node-1', attempt: 1},
-    ])
-    assert.deepEqual(await scene.claim('n2'), [])
-    assert.equal((await scene.end(two!, 'failed')).kind, 'unknown')
-    const page = await scene.store.executions('once', ALL_EXECUTIONS)
-    assert.deepEqual(
-      page!.rows.map(({group}) => group),
-      [first],
-    )
-    assert.equal((await scene.store.totals()).pending, 0)
-  })
+  when(
+    'the success of an ephemeral job ends its other running and pending executions',
+    async (scene) => {
+      await scene.submit('once', {ephemeral: true, retries: 1})
+      const first = await scene.run('once')
+      const second = await scene.run('once')
+      await scene.run('once', ['n2'])
+      const [one, two] = await scene.claim()
+      await scene.end(one!, 'succeeded')
+      assert.deepEqual(await scene.store.cancelled('n1'), [
+        {group: second, node: 'node-1', attempt: 1},
+      ])
+      assert.deepEqual(await scene.claim('n2'), [])
+      assert.equal((await scene.end(two!, 'failed')).kind, 'unknown')
+      const page = await scene.store.executions('once', ALL_EXECUTIONS)
+      assert.deepEqual(
+        page!.rows.map(({group}) => group),
+        [first],
+      )
+      assert.equal((await scene.store.totals()).pending, 0)
+    },
+  )
 
-  when('two successes in one batch: the first counts, the second is dropped', async (scene) => {
+  when('of two successes of an ephemeral job in one batch only the first counts', async (scene) => {
     await scene.submit('once', {ephemeral: true})
     await scene.run('once')
     await scene.run('once')

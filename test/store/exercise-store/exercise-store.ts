@@ -1,4 +1,4 @@
-/** The contract of the `Store` port as cases, one file a step; every engine runs all of them. */
+/** Contract of the `Store` port: one file of cases for each subject, all run on every engine. */
 import {describe} from 'node:test'
 import {caseWith, type Case} from './case.ts'
 import {cancelCases} from './cancel.ts'
@@ -8,8 +8,8 @@ import {countersCases} from './counters.ts'
 import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
 import {finishCases} from './finish.ts'
-import {forgetCases} from './member-retention.ts'
-import {giveBackCases} from './release-claims.ts'
+import {memberRetentionCases} from './member-retention.ts'
+import {releaseClaimsCases} from './release-claims.ts'
 import {historyCases} from './history.ts'
 import {jobListCases} from './job-list.ts'
 import {launchCases} from './launch.ts'
@@ -18,43 +18,43 @@ import {memberCases} from './member.ts'
 import {outputCases} from './output.ts'
 import {pruneCases} from './prune.ts'
 import {requestCases} from './request.ts'
-import {rescueCases} from './lost.ts'
+import {lostCases} from './lost.ts'
 import {restoreCases} from './restore.ts'
-import {strayCases} from './reassign.ts'
+import {reassignCases} from './reassign.ts'
 import {submitCases} from './submit.ts'
-import {togetherCases} from './concurrency.ts'
-import {wholeCases} from './settings.ts'
+import {concurrencyCases} from './concurrency.ts'
+import {settingsCases} from './settings.ts'
 import type {OpenStore} from './scene.ts'
 
-const STEPS: readonly (readonly [string, (when: Case) => void])[] = [
+const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['submit', submitCases],
   ['restore', restoreCases],
   ['delete', deleteCases],
   ['request', requestCases],
   ['lease', leaseCases],
   ['launch', launchCases],
-  ['stray', strayCases],
+  ['reassign', reassignCases],
   ['claim', claimCases],
-  ['together', togetherCases],
+  ['concurrency', concurrencyCases],
   ['output', outputCases],
   ['finish', finishCases],
   ['chain', chainCases],
   ['ephemeral', ephemeralCases],
   ['cancel', cancelCases],
-  ['rescue', rescueCases],
-  ['give back', giveBackCases],
+  ['lost', lostCases],
+  ['release claims', releaseClaimsCases],
   ['counters', countersCases],
   ['prune', pruneCases],
   ['history', historyCases],
   ['job list', jobListCases],
-  ['members', memberCases],
-  ['forget', forgetCases],
-  ['the whole', wholeCases],
+  ['member', memberCases],
+  ['member retention', memberRetentionCases],
+  ['settings', settingsCases],
 ]
 
-/** Runs every case against stores made by `open`. */
+/** Runs every case on a fresh store from `open`. */
 export function exerciseStore(name: string, open: OpenStore): void {
   describe(name, () => {
-    for (const [step, cases] of STEPS) describe(step, () => cases(caseWith(open)))
+    for (const [subject, cases] of SUBJECTS) describe(subject, () => cases(caseWith(open)))
   })
 }

@@ -1,40 +1,43 @@
-/** Cases of ending executions: once, by token, with everything that follows in the same transaction. */
+/** Finishing executions: once, by token, with all consequences in the same transaction. */
 import assert from 'node:assert/strict'
 import {retryDelayMs} from '../../../src/core/finish.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, anEnd, DAY, HOUR} from './scene.ts'
 
 export function finishCases(when: Case): void {
-  when('an end is stored whole; finished_at is the claim plus the duration', async (scene) => {
-    await scene.submit('a')
-    const group = await scene.run('a')
-    const claimed = await scene.claimOne()
-    scene.advance(60_000)
-    const outcome = await scene.end(claimed, 'failed', {
-      durationMs: 1234.4,
-      exitCode: 3,
-      reason: 'because',
-      head: 'exit status 3\n',
-      foot: 'note',
-      output: 'out',
-    })
-    assert(outcome.kind === 'finished')
-    const {execution, retry, closed, jobDisabled, jobDeleted} = outcome
-    assert.equal(execution.finishedAt, execution.startedAt! + 1234)
-    assert.deepEqual([retry, jobDisabled, jobDeleted], [null, false, false])
-    assert.deepEqual(closed, {status: 'failed', dependents: []})
-    const found = await scene.store.execution('a', {group, node: 'node-1', attempt: 1}, 100)
-    const {output, outputTruncated, ...record} = found!
-    assert.deepEqual(record, execution)
-    assert.deepEqual([record.exitCode, record.reason, record.outputBytes], [3, 'because', 3])
-    assert.deepEqual([output.length, outputTruncated], [3, false])
-    const job = await scene.job('a')
-    assert.deepEqual([job.status, job.counters.errorCount], ['failed', 1])
-    assert.equal(job.counters.lastError, execution.finishedAt)
-    assert.equal((await scene.store.launch('a', group))!.open, false)
-  })
+  when(
+    'a finish stores every field, and finished_at is the claim time plus the duration',
+    async (scene) => {
+      await scene.submit('a')
+      const group = await scene.run('a')
+      const claimed = await scene.claimOne()
+      scene.advance(60_000)
+      const outcome = await scene.end(claimed, 'failed', {
+        durationMs: 1234.4,
+        exitCode: 3,
+        reason: 'because',
+        head: 'exit status 3\n',
+        foot: 'note',
+        output: 'out',
+      })
+      assert(outcome.kind === 'finished')
+      const {execution, retry, closed, jobDisabled, jobDeleted} = outcome
+      assert.equal(execution.finishedAt, execution.startedAt! + 1234)
+      assert.deepEqual([retry, jobDisabled, jobDeleted], [null, false, false])
+      assert.deepEqual(closed, {status: 'failed', dependents: []})
+      const found = await scene.store.execution('a', {group, node: 'node-1', attempt: 1}, 100)
+      const {output, outputTruncated, ...record} = found!
+      assert.deepEqual(record, execution)
+      assert.deepEqual([record.exitCode, record.reason, record.outputBytes], [3, 'because', 3])
+      assert.deepEqual([output.length, outputTruncated], [3, false])
+      const job = await scene.job('a')
+      assert.deepEqual([job.status, job.counters.errorCount], ['failed', 1])
+      assert.equal(job.counters.lastError, execution.finishedAt)
+      assert.equal((await scene.store.launch('a', group))!.open, false)
+    },
+  )
 
-  when('ending twice changes nothing', async (scene) => {
+  when('a repeated finish changes nothing', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const claimed = await scene.claimOne()
@@ -55,22 +58,19 @@ export function finishCases(when: Case): void {
     assert.equal(found!.lateResult, '')
   })
 
-  when(
-    'a node that gave its execution up itself changes nothing when it says so again',
-    async (scene) => {
-      await scene.submit('a')
-      const group = await scene.run('a')
-      const item = {...anEnd(await scene.claimOne(), 'lost'), reason: 'node_stopped' as const}
-      const [first] = await scene.store.finish([item])
-      assert.equal(first!.kind, 'finished')
-      const key = {group, node: 'node-1', attempt: 1}
-      const before = await scene.store.execution('a', key, 0)
-      assert.deepEqual(await scene.store.finish([item]), [{kind: 'already', key, status: 'lost'}])
-      assert.deepEqual(await scene.store.execution('a', key, 0), before)
-    },
-  )
+  when('a node that repeats its own report of a lost execution changes nothing', async (scene) => {
+    await scene.submit('a')
+    const group = await scene.run('a')
+    const item = {...anEnd(await scene.claimOne(), 'lost'), reason: 'node_stopped' as const}
+    const [first] = await scene.store.finish([item])
+    assert.equal(first!.kind, 'finished')
+    const key = {group, node: 'node-1', attempt: 1}
+    const before = await scene.store.execution('a', key, 0)
+    assert.deepEqual(await scene.store.finish([item]), [{kind: 'already', key, status: 'lost'}])
+    assert.deepEqual(await scene.store.execution('a', key, 0), before)
+  })
 
-  when('without the claim’s token nothing ends', async (scene) => {
+  when('a finish without the token of the claim is refused', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const key = {group, node: 'node-1', attempt: 1}
@@ -87,53 +87,59 @@ export function finishCases(when: Case): void {
     )
   })
 
-  when('a failure is tried again on its slot, after its backoff, up to retries', async (scene) => {
-    await scene.submit('a', {retries: 2})
-    const group = await scene.run('a')
-    for (const attempt of [1, 2]) {
-      const claimed = await scene.claimOne()
-      assert.equal(claimed.execution.attempt, attempt)
-      const outcome = await scene.end(claimed, attempt === 1 ? 'failed' : 'timed_out')
-      const notBefore = scene.now + retryDelayMs(attempt, 0.5)
-      const key = {group, node: 'node-1', attempt: attempt + 1}
-      assert(outcome.kind === 'finished')
-      assert.deepEqual([outcome.retry, outcome.closed], [{key, notBefore}, null])
-      assert.equal((await scene.store.launch('a', group))!.open, true)
-      assert.equal((await scene.job('a')).status, '')
-      scene.advance(retryDelayMs(attempt, 0.5))
-    }
-    const last = await scene.end(await scene.claimOne(), 'failed')
-    assert(last.kind === 'finished' && last.retry === null)
-    assert.equal(last.closed!.status, 'failed')
-    assert.equal((await scene.job('a')).counters.errorCount, 3)
-  })
+  when(
+    'a failure is retried in its slot, after the backoff, up to the limit of retries',
+    async (scene) => {
+      await scene.submit('a', {retries: 2})
+      const group = await scene.run('a')
+      for (const attempt of [1, 2]) {
+        const claimed = await scene.claimOne()
+        assert.equal(claimed.execution.attempt, attempt)
+        const outcome = await scene.end(claimed, attempt === 1 ? 'failed' : 'timed_out')
+        const notBefore = scene.now + retryDelayMs(attempt, 0.5)
+        const key = {group, node: 'node-1', attempt: attempt + 1}
+        assert(outcome.kind === 'finished')
+        assert.deepEqual([outcome.retry, outcome.closed], [{key, notBefore}, null])
+        assert.equal((await scene.store.launch('a', group))!.open, true)
+        assert.equal((await scene.job('a')).status, '')
+        scene.advance(retryDelayMs(attempt, 0.5))
+      }
+      const last = await scene.end(await scene.claimOne(), 'failed')
+      assert(last.kind === 'finished' && last.retry === null)
+      assert.equal(last.closed!.status, 'failed')
+      assert.equal((await scene.job('a')).counters.errorCount, 3)
+    },
+  )
 
-  when('failed then retried well is success; targets that differ are partial', async (scene) => {
-    await scene.join('n2')
-    await scene.submit('a', {retries: 1})
-    await scene.run('a', ['n1', 'n2'])
-    const [one] = await scene.claim('n1')
-    const [two] = await scene.claim('n2')
-    await scene.end(one!, 'failed')
-    const second = await scene.end(two!, 'succeeded')
-    assert(second.kind === 'finished' && second.closed === null)
-    scene.advance(2_000)
-    const retried = await scene.end(await scene.claimOne('n1'), 'succeeded')
-    assert(retried.kind === 'finished')
-    assert.equal(retried.closed!.status, 'success')
-    await scene.submit('b')
-    await scene.run('b', ['n1', 'n2'])
-    const both = [...(await scene.claim('n1')), ...(await scene.claim('n2'))]
-    const outcomes = await scene.store.finish([
-      anEnd(both[0]!, 'succeeded'),
-      anEnd(both[1]!, 'failed'),
-    ])
-    const closed = outcomes.map((each) => (each.kind === 'finished' ? each.closed : null))
-    assert.deepEqual(closed, [null, {status: 'partially_failed', dependents: []}])
-    assert.equal((await scene.job('b')).status, 'partially_failed')
-  })
+  when(
+    'a launch succeeds after a successful retry, and targets that differ make it partially failed',
+    async (scene) => {
+      await scene.join('n2')
+      await scene.submit('a', {retries: 1})
+      await scene.run('a', ['n1', 'n2'])
+      const [one] = await scene.claim('n1')
+      const [two] = await scene.claim('n2')
+      await scene.end(one!, 'failed')
+      const second = await scene.end(two!, 'succeeded')
+      assert(second.kind === 'finished' && second.closed === null)
+      scene.advance(2_000)
+      const retried = await scene.end(await scene.claimOne('n1'), 'succeeded')
+      assert(retried.kind === 'finished')
+      assert.equal(retried.closed!.status, 'success')
+      await scene.submit('b')
+      await scene.run('b', ['n1', 'n2'])
+      const both = [...(await scene.claim('n1')), ...(await scene.claim('n2'))]
+      const outcomes = await scene.store.finish([
+        anEnd(both[0]!, 'succeeded'),
+        anEnd(both[1]!, 'failed'),
+      ])
+      const closed = outcomes.map((each) => (each.kind === 'finished' ? each.closed : null))
+      assert.deepEqual(closed, [null, {status: 'partially_failed', dependents: []}])
+      assert.equal((await scene.job('b')).status, 'partially_failed')
+    },
+  )
 
-  when('two nodes ending together close the launch once', async (scene) => {
+  when('two nodes that finish together close the launch once', async (scene) => {
     await scene.join('n2')
     await scene.submit('a')
     await scene.submit('child', {parentJob: 'a'})
@@ -146,20 +152,23 @@ export function finishCases(when: Case): void {
     assert.equal((await scene.store.loadRequests({afterGroup: 0, limit: 9})).requests.length, 1)
   })
 
-  when('an older launch that ends later does not overwrite a newer one’s status', async (scene) => {
-    await scene.submit('a')
-    await scene.run('a')
-    await scene.run('a')
-    const [older, newer] = await scene.claim()
-    await scene.end(newer!, 'succeeded')
-    const outcome = await scene.end(older!, 'failed')
-    assert(outcome.kind === 'finished' && outcome.closed !== null)
-    const job = await scene.job('a')
-    assert.equal(job.status, 'success')
-    assert.deepEqual([job.counters.successCount, job.counters.errorCount], [1, 1])
-  })
+  when(
+    'an older launch that ends later does not overwrite the status of a newer one',
+    async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      await scene.run('a')
+      const [older, newer] = await scene.claim()
+      await scene.end(newer!, 'succeeded')
+      const outcome = await scene.end(older!, 'failed')
+      assert(outcome.kind === 'finished' && outcome.closed !== null)
+      const job = await scene.job('a')
+      assert.equal(job.status, 'success')
+      assert.deepEqual([job.counters.successCount, job.counters.errorCount], [1, 1])
+    },
+  )
 
-  when('an execution counts on the UTC day it finished', async (scene) => {
+  when('statistics count an execution on the UTC day of its end', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
     const claimed = await scene.claimOne()
@@ -175,7 +184,7 @@ export function finishCases(when: Case): void {
   })
 
   when(
-    'last_success and last_error are the newest, whatever the order of arrival',
+    'last_success and last_error are the newest ends, in any order of arrival',
     async (scene) => {
       await scene.submit('a')
       await scene.run('a')
@@ -187,7 +196,7 @@ export function finishCases(when: Case): void {
     },
   )
 
-  when('a batch of ends of one job adds up', async (scene) => {
+  when('a batch of ends of one job counts each of them', async (scene) => {
     await scene.submit('a', {retries: 1})
     for (let index = 0; index < 20; index += 1) await scene.run('a')
     const claimed = await scene.claim()
@@ -201,7 +210,7 @@ export function finishCases(when: Case): void {
   })
 }
 
-/** What a node would hold that made its claim up. */
+/** A claim with an invented token. */
 async function fakeClaim(group: number) {
   const execution = {group, node: 'node-1', attempt: 1}
   return {execution, token: ''} as Parameters<typeof anEnd>[0]

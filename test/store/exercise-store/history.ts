@@ -1,4 +1,4 @@
-/** Cases of reading history: order, paging, filters. */
+/** Reading history: order, pages, filters. */
 import assert from 'node:assert/strict'
 import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
 import type {Case} from './case.ts'
@@ -10,7 +10,7 @@ async function groups(scene: Scene, query: Partial<ExecutionQuery>) {
 }
 
 export function historyCases(when: Case): void {
-  when('executions come newest first and can be sorted, filtered and sliced', async (scene) => {
+  when('executions are returned newest first, and by sort, filter and slice', async (scene) => {
     await scene.join('n2')
     await scene.submit('a', {retries: 1})
     const g1 = await scene.run('a', ['n1', 'n2'])
@@ -39,7 +39,7 @@ export function historyCases(when: Case): void {
     assert.equal(await scene.store.executions('nobody', ALL_EXECUTIONS), null)
   })
 
-  when('busy is every job’s running executions, oldest start first', async (scene) => {
+  when('busy returns the running executions of all jobs, oldest start first', async (scene) => {
     await scene.submit('b')
     await scene.submit('a')
     const older = await scene.run('b')
@@ -62,7 +62,7 @@ export function historyCases(when: Case): void {
     assert.deepEqual([second.total, second.rows[0]!.group], [2, newer])
   })
 
-  when('an execution is found under its own job only', async (scene) => {
+  when('an execution is found only under its own job', async (scene) => {
     await scene.submit('a')
     await scene.submit('b')
     const group = await scene.complete('a', 'succeeded')
@@ -74,7 +74,7 @@ export function historyCases(when: Case): void {
     assert.equal(await scene.store.outputSince('b', key, 0, 10), null)
   })
 
-  when('launches come newest first, by decision, in slices', async (scene) => {
+  when('launches are returned newest first, and by decision and slice', async (scene) => {
     await scene.submit('a')
     const run = [await scene.run('a'), await scene.run('a'), await scene.run('a')]
     await scene.store.requestRun({name: 'a', forced: false, idempotency: null})
@@ -88,7 +88,7 @@ export function historyCases(when: Case): void {
     assert.equal(await scene.store.launches('nobody', {...ALL_ROWS, decision: null}), null)
   })
 
-  when('launches carry their executions, by attempt and node', async (scene) => {
+  when('a page of launches has their executions, by attempt and node', async (scene) => {
     await scene.join('n2')
     await scene.submit('a', {retries: 1})
     const two = await scene.run('a', ['n1', 'n2'])
@@ -107,7 +107,7 @@ export function historyCases(when: Case): void {
     assert.deepEqual(page!.rows[2], await scene.store.launch('a', two))
   })
 
-  when('totals tell what is there, running, pending and undecided', async (scene) => {
+  when('totals count jobs and running, pending and undecided work', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
     await scene.claim()

@@ -1,4 +1,4 @@
-/** Cases of the list of jobs: filters, sorting, slices, one snapshot. */
+/** The list of jobs: filters, sorting, slices, one snapshot. */
 import assert from 'node:assert/strict'
 import type {JobQuery} from '../../../src/ports/job-store.ts'
 import type {Case} from './case.ts'
@@ -11,20 +11,23 @@ async function names(scene: Scene, query: Partial<JobQuery>): Promise<string[]> 
 }
 
 export function jobListCases(when: Case): void {
-  when('text is a substring of name or displayname, whatever its case', async (scene) => {
-    await scene.submit('backup_db', {displayname: 'Nightly 100% Straße'})
-    await scene.submit('backupxdb')
-    await scene.submit('other')
-    assert.deepEqual(await names(scene, {text: 'BACKUP'}), ['backup_db', 'backupxdb'])
-    assert.deepEqual(await names(scene, {text: 'backup_'}), ['backup_db'])
-    assert.deepEqual(await names(scene, {text: '100%'}), ['backup_db'])
-    assert.deepEqual(await names(scene, {text: '0% s'}), ['backup_db'])
-    assert.deepEqual(await names(scene, {text: '%'}), ['backup_db'])
-    assert.deepEqual(await names(scene, {text: '\\'}), [])
-  })
+  when(
+    'the text filter finds substrings of name and displayname without regard to case',
+    async (scene) => {
+      await scene.submit('backup_db', {displayname: 'Nightly 100% Straße'})
+      await scene.submit('backupxdb')
+      await scene.submit('other')
+      assert.deepEqual(await names(scene, {text: 'BACKUP'}), ['backup_db', 'backupxdb'])
+      assert.deepEqual(await names(scene, {text: 'backup_'}), ['backup_db'])
+      assert.deepEqual(await names(scene, {text: '100%'}), ['backup_db'])
+      assert.deepEqual(await names(scene, {text: '0% s'}), ['backup_db'])
+      assert.deepEqual(await names(scene, {text: '%'}), ['backup_db'])
+      assert.deepEqual(await names(scene, {text: '\\'}), [])
+    },
+  )
 
   when(
-    'metadata filters all must match: pairs, or a text that is a key or a value',
+    'a job must match all metadata filters: pairs, or a text that is a key or a value',
     async (scene) => {
       await scene.submit('a', {metadata: {team: 'ops', tier: 'gold'}})
       await scene.submit('b', {metadata: {team: 'dev', ops: 'yes'}})
@@ -41,7 +44,7 @@ export function jobListCases(when: Case): void {
     },
   )
 
-  when('status and disabled filter', async (scene) => {
+  when('the list filters by status and disabled', async (scene) => {
     for (const name of ['fine', 'broken', 'fresh', 'off'])
       await scene.submit(name, {disabled: name === 'off'})
     await scene.complete('fine', 'succeeded')
@@ -54,33 +57,37 @@ export function jobListCases(when: Case): void {
     assert.deepEqual(await names(scene, {disabled: false, status: 'untriggered'}), ['fresh'])
   })
 
-  when('every sort orders both ways, ties by name, unset times first', async (scene) => {
-    await scene.submit('b', {displayname: 'X', schedule: '@every 3m'})
-    await scene.submit('a', {displayname: 'X', schedule: '@every 2m'})
-    await scene.submit('c', {displayname: 'É', schedule: '@manually'})
-    await scene.complete('b', 'succeeded')
-    scene.advance(10)
-    await scene.complete('a', 'succeeded')
-    await scene.complete('a', 'failed')
-    const sorted = (sort: JobQuery['sort'], order: JobQuery['order']) => names(scene, {sort, order})
-    const rows: [JobQuery['sort'], string, string][] = [
-      ['name', 'abc', 'cba'],
-      ['displayname', 'abc', 'cab'],
-      ['schedule', 'abc', 'cba'],
-      ['success_count', 'cab', 'abc'],
-      ['error_count', 'bca', 'abc'],
-      ['last_success', 'cba', 'abc'],
-      ['last_error', 'bca', 'abc'],
-      ['next', 'cab', 'bac'],
-      ['status', 'cab', 'bac'],
-    ]
-    for (const [sort, ascending, descending] of rows) {
-      assert.equal((await sorted(sort, 'asc')).join(''), ascending, `${sort} ascending`)
-      assert.equal((await sorted(sort, 'desc')).join(''), descending, `${sort} descending`)
-    }
-  })
+  when(
+    'every sort works in both directions, with ties by name and missing times first',
+    async (scene) => {
+      await scene.submit('b', {displayname: 'X', schedule: '@every 3m'})
+      await scene.submit('a', {displayname: 'X', schedule: '@every 2m'})
+      await scene.submit('c', {displayname: 'É', schedule: '@manually'})
+      await scene.complete('b', 'succeeded')
+      scene.advance(10)
+      await scene.complete('a', 'succeeded')
+      await scene.complete('a', 'failed')
+      const sorted = (sort: JobQuery['sort'], order: JobQuery['order']) =>
+        names(scene, {sort, order})
+      const rows: [JobQuery['sort'], string, string][] = [
+        ['name', 'abc', 'cba'],
+        ['displayname', 'abc', 'cab'],
+        ['schedule', 'abc', 'cba'],
+        ['success_count', 'cab', 'abc'],
+        ['error_count', 'bca', 'abc'],
+        ['last_success', 'cba', 'abc'],
+        ['last_error', 'bca', 'abc'],
+        ['next', 'cab', 'bac'],
+        ['status', 'cab', 'bac'],
+      ]
+      for (const [sort, ascending, descending] of rows) {
+        assert.equal((await sorted(sort, 'asc')).join(''), ascending, `${sort} ascending`)
+        assert.equal((await sorted(sort, 'desc')).join(''), descending, `${sort} descending`)
+      }
+    },
+  )
 
-  when('slices clamp, and the total is that before slicing', async (scene) => {
+  when('slices are clamped, and the total is the number before slicing', async (scene) => {
     for (const name of ['a', 'b', 'c', 'd']) await scene.submit(name)
     const page = await scene.store.jobs({...ALL_JOBS, start: 1, end: 3})
     assert.deepEqual([page.total, page.rows.map(({spec}) => spec.name)], [4, ['b', 'c']])
@@ -91,7 +98,7 @@ export function jobListCases(when: Case): void {
     assert.deepEqual(page.rows[0], job)
   })
 
-  when('a long list is whole and of one moment', async (scene) => {
+  when('a long list is complete and from one snapshot', async (scene) => {
     const many = Array.from({length: 1_200}, (_, index) => `job-${String(index).padStart(4, '0')}`)
     await Promise.all(many.map((name) => scene.submit(name, {schedule: '@manually'})))
     const list = scene.store.jobs(ALL_JOBS)
@@ -100,7 +107,7 @@ export function jobListCases(when: Case): void {
     await deletions
     const found = page.rows.map(({spec}) => spec.name)
     assert.equal(page.total, found.length)
-    // They go one after the other: a moment has all but the first few of them.
+    // Jobs are deleted one by one, so a snapshot misses only the first few.
     const gone = many.length - found.length
     assert.deepEqual(found, [...many.slice(0, 600), ...many.slice(600 + gone)])
   })

@@ -1,50 +1,56 @@
-/** Cases of planned times: what is due, and the leader's decisions applied by compare-and-set. */
+/** Planned times: due jobs, and the leader's decisions applied by compare-and-set. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_ROWS, aRow, aSpec, MINUTE, targets} from './scene.ts'
 
 export function launchCases(when: Case): void {
-  when('due jobs come oldest first with the store’s now and the next time after', async (scene) => {
-    const later = await scene.submit('later', {schedule: '@every 2m'})
-    await scene.submit('sooner')
-    const far = await scene.submit('far', {schedule: '@every 10m'})
-    await scene.submit('off', {disabled: true})
-    await scene.submit('child', {parentJob: 'far'})
-    scene.advance(3 * MINUTE)
-    const due = await scene.store.loadDue({limit: 10})
-    assert.equal(due.now, scene.now)
-    assert.deepEqual(
-      due.jobs.map(({job}) => job.spec.name),
-      ['sooner', 'later'],
-    )
-    assert.deepEqual(due.jobs[1]!.job, later)
-    assert.equal(due.nextDueAt, far.nextAt)
-    assert.equal((await scene.store.loadDue({limit: 1})).jobs.length, 1)
-  })
+  when(
+    'due jobs are returned oldest first, with the store’s time and the next due time',
+    async (scene) => {
+      const later = await scene.submit('later', {schedule: '@every 2m'})
+      await scene.submit('sooner')
+      const far = await scene.submit('far', {schedule: '@every 10m'})
+      await scene.submit('off', {disabled: true})
+      await scene.submit('child', {parentJob: 'far'})
+      scene.advance(3 * MINUTE)
+      const due = await scene.store.loadDue({limit: 10})
+      assert.equal(due.now, scene.now)
+      assert.deepEqual(
+        due.jobs.map(({job}) => job.spec.name),
+        ['sooner', 'later'],
+      )
+      assert.deepEqual(due.jobs[1]!.job, later)
+      assert.equal(due.nextDueAt, far.nextAt)
+      assert.equal((await scene.store.loadDue({limit: 1})).jobs.length, 1)
+    },
+  )
 
-  when('a launched time is one row and one execution a target; next moves on', async (scene) => {
-    const job = await scene.submit('a')
-    const at = job.nextAt!
-    scene.advance(2 * MINUTE)
-    const row = aRow(at, 'launched', {targets: targets(['n1', 'n2'])})
-    const {dues, decided, now} = await scene.decide(job, [row], at + MINUTE)
-    assert.deepEqual([dues, now], [['applied'], scene.now])
-    const {launch} = decided[0]!
-    assert.deepEqual(decided[0]!.targets, ['node-1', 'node-2'])
-    assert.deepEqual(
-      [launch.cause, launch.decision, launch.scheduledAt, launch.count, launch.open, launch.term],
-      ['schedule', 'launched', at, 1, true, scene.term],
-    )
-    assert.deepEqual([launch.decidedAt, launch.storedAt], [scene.now, scene.now])
-    const after = await scene.job('a')
-    assert.deepEqual([after.nextAt, after.decidedUntil], [at + MINUTE, at])
-    assert.equal(after.revision, job.revision)
-    const shown = await scene.store.launch('a', launch.group)
-    const {executions, ...stored} = shown!
-    assert.deepEqual([stored, executions.length], [launch, 2])
-  })
+  when(
+    'a launched time stores one row and one execution for each target, and moves next',
+    async (scene) => {
+      const job = await scene.submit('a')
+      const at = job.nextAt!
+      scene.advance(2 * MINUTE)
+      const row = aRow(at, 'launched', {targets: targets(['n1', 'n2'])})
+      const {dues, decided, now} = await scene.decide(job, [row], at + MINUTE)
+      assert.deepEqual([dues, now], [['applied'], scene.now])
+      const {launch} = decided[0]!
+      assert.deepEqual(decided[0]!.targets, ['node-1', 'node-2'])
+      assert.deepEqual(
+        [launch.cause, launch.decision, launch.scheduledAt, launch.count, launch.open, launch.term],
+        ['schedule', 'launched', at, 1, true, scene.term],
+      )
+      assert.deepEqual([launch.decidedAt, launch.storedAt], [scene.now, scene.now])
+      const after = await scene.job('a')
+      assert.deepEqual([after.nextAt, after.decidedUntil], [at + MINUTE, at])
+      assert.equal(after.revision, job.revision)
+      const shown = await scene.store.launch('a', launch.group)
+      const {executions, ...stored} = shown!
+      assert.deepEqual([stored, executions.length], [launch, 2])
+    },
+  )
 
-  when('the same decision twice is a conflict the second time', async (scene) => {
+  when('a repeated decision is a conflict', async (scene) => {
     const job = await scene.submit('a')
     scene.advance(MINUTE)
     const rows = [aRow(job.nextAt!, 'launched')]
@@ -110,7 +116,7 @@ export function launchCases(when: Case): void {
     },
   )
 
-  when('neighbours that say the same and did not launch are one row', async (scene) => {
+  when('neighbouring times that did not launch for the same reason are one row', async (scene) => {
     const job = await scene.submit('a')
     const at = (index: number) => job.nextAt! + index * MINUTE
     scene.advance(10 * MINUTE)
@@ -177,7 +183,7 @@ export function launchCases(when: Case): void {
     assert.equal((await scene.store.totals()).pending, 1_000)
   })
 
-  when('candidates are alive nodes that run jobs, with what they have to do', async (scene) => {
+  when('candidates are alive nodes that run jobs, with their load', async (scene) => {
     await scene.join('n2')
     await scene.join('n3')
     await scene.setStatus('n3', 'n3-life-1', 'leaving')

@@ -1,4 +1,4 @@
-/** Cases of the lease: one holder at a time, terms that only grow, and writes of a deposed leader refused. */
+/** The lease: one holder at a time, growing terms, and no writes of a deposed leader. */
 import assert from 'node:assert/strict'
 import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
@@ -9,7 +9,7 @@ function acquire(scene: Scene, holder: string) {
 }
 
 export function leaseCases(when: Case): void {
-  when('a lease in force is not taken; one that is over is, under a larger term', async (scene) => {
+  when('a valid lease cannot be taken, an expired one can, with a higher term', async (scene) => {
     assert.equal(await acquire(scene, 'other'), null)
     scene.advance(5_999)
     assert.equal(await acquire(scene, 'other'), null)
@@ -23,7 +23,7 @@ export function leaseCases(when: Case): void {
   })
 
   when(
-    'a lease in force is taken by who saw it unchanged, unless it changed since',
+    'a valid lease can be taken by a node that observed it unchanged, unless it changed since',
     async (scene) => {
       const {store, term} = scene
       const request = {holder: 'other', nodeId: 'n2', ttlMs: 6_000}
@@ -46,13 +46,13 @@ export function leaseCases(when: Case): void {
     },
   )
 
-  when('a lease that is over stands in the row until another takes it', async (scene) => {
+  when('an expired lease stays in the row until it is taken', async (scene) => {
     const held = await scene.store.heldLease()
     scene.advance(60_000)
     assert.deepEqual(await scene.store.heldLease(), held)
   })
 
-  when('renewing keeps the term while nobody took it, even late', async (scene) => {
+  when('a late renewal keeps the term if no other node took the lease', async (scene) => {
     const {term} = scene
     const renew = () => scene.store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})
     scene.advance(5_000)
@@ -68,9 +68,9 @@ export function leaseCases(when: Case): void {
     assert.equal(wrong, false)
   })
 
-  when('resigning frees the lease at once and ends the term', async (scene) => {
+  when('resigning releases the lease at once and ends the term', async (scene) => {
     const {term} = scene
-    await scene.store.resignLease({term, holder: 'somebody else'})
+    await scene.store.resignLease({term, holder: 'another holder'})
     assert.equal(await acquire(scene, 'other'), null)
     await scene.store.resignLease({term, holder: 'holder-1'})
     assert.equal(await scene.store.leader(), null)
@@ -79,7 +79,7 @@ export function leaseCases(when: Case): void {
     assert(lease !== null && lease.term > term)
   })
 
-  when('every write of a deposed leader is refused and changes nothing', async (scene) => {
+  when('every write of a deposed leader is fenced and changes nothing', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const claimed = await scene.claimOne()

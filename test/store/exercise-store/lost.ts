@@ -1,6 +1,5 @@
 /**
- * Cases of executions whose node is gone: lost once, retried by the same rule, their late results only
- * noted.
+ * Executions of a failed node: lost once, retried by the usual rule, with late results only recorded.
  */
 import assert from 'node:assert/strict'
 import type {JobSpec} from '../../../src/core/job.ts'
@@ -20,8 +19,8 @@ function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>
   return scene.store.rescue({...request, reason: 'node_lost', ...over})
 }
 
-export function rescueCases(when: Case): void {
-  when('running executions of the node become lost and are retried', async (scene) => {
+export function lostCases(when: Case): void {
+  when('running executions of a failed node become lost and are retried', async (scene) => {
     await scene.submit('a', {retries: 1})
     const group = await scene.run('a', ['n1', 'n2'])
     await scene.claim('n1')
@@ -39,7 +38,7 @@ export function rescueCases(when: Case): void {
     assert.deepEqual((await rescue(scene)).finished, [])
   })
 
-  when('a late result of a lost execution is a note', async (scene) => {
+  when('a late result of a lost execution is recorded and changes nothing else', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const claimed = await scene.claimOne()
@@ -55,7 +54,7 @@ export function rescueCases(when: Case): void {
   })
 
   when(
-    'what was given up may go on where its job works on and nothing took its place',
+    'a lost execution may continue if its job keeps running and no later attempt exists',
     async (scene) => {
       const standing = async (over: Partial<JobSpec>, meanwhile?: 'cancel') => {
         await scene.submit('a', over)
@@ -80,46 +79,52 @@ export function rescueCases(when: Case): void {
     },
   )
 
-  when('a starting node ends what its earlier lives hold, without a term', async (scene) => {
-    await scene.submit('a')
-    await scene.run('a')
-    await scene.claimOne()
-    await scene.run('a')
-    await scene.join('n1', 'n1-life-2')
-    const life = {nodeId: 'n1', incarnation: 'n1-life-2'}
-    const {claimed} = await claimAs(scene.store, {...life, token: 'new life', room: 5})
-    assert.equal(claimed.length, 1)
-    const own = {
-      term: null,
-      exceptIncarnation: 'n1-life-2',
-      observed: null,
-      reason: 'node_restarted',
-    } as const
-    const {finished} = await rescue(scene, own)
-    assert.equal(finished.length, 1)
-    const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
-    assert.deepEqual(
-      busy.rows.map(({group}) => group),
-      [claimed[0]!.execution.group],
-    )
-  })
+  when(
+    'a starting node ends the claims of its previous incarnations without a term',
+    async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      await scene.claimOne()
+      await scene.run('a')
+      await scene.join('n1', 'n1-life-2')
+      const life = {nodeId: 'n1', incarnation: 'n1-life-2'}
+      const {claimed} = await claimAs(scene.store, {...life, token: 'new token', room: 5})
+      assert.equal(claimed.length, 1)
+      const own = {
+        term: null,
+        exceptIncarnation: 'n1-life-2',
+        observed: null,
+        reason: 'node_restarted',
+      } as const
+      const {finished} = await rescue(scene, own)
+      assert.equal(finished.length, 1)
+      const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
+      assert.deepEqual(
+        busy.rows.map(({group}) => group),
+        [claimed[0]!.execution.group],
+      )
+    },
+  )
 
-  when('a verdict about a node that was heard again, or came back, ends nothing', async (scene) => {
-    await scene.submit('a')
-    await scene.run('a')
-    await scene.claimOne()
-    const [seen] = await scene.store.members()
-    const observed = {incarnation: seen!.incarnation, heartbeatAt: seen!.heartbeatAt}
-    const other = {...observed, incarnation: 'another life'}
-    assert.deepEqual((await rescue(scene, {observed: other})).finished, [])
-    scene.advance(1)
-    await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
-    assert.deepEqual(await rescue(scene, {observed}), {finished: [], more: false})
-    const fresh = {...observed, heartbeatAt: scene.now}
-    assert.equal((await rescue(scene, {observed: fresh})).finished.length, 1)
-  })
+  when(
+    'executions of a node are not ended if it sent a heartbeat or restarted meanwhile',
+    async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      await scene.claimOne()
+      const [seen] = await scene.store.members()
+      const observed = {incarnation: seen!.incarnation, heartbeatAt: seen!.heartbeatAt}
+      const other = {...observed, incarnation: 'another incarnation'}
+      assert.deepEqual((await rescue(scene, {observed: other})).finished, [])
+      scene.advance(1)
+      await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+      assert.deepEqual(await rescue(scene, {observed}), {finished: [], more: false})
+      const fresh = {...observed, heartbeatAt: scene.now}
+      assert.equal((await rescue(scene, {observed: fresh})).finished.length, 1)
+    },
+  )
 
-  when('many are ended a limited number at a time', async (scene) => {
+  when('the executions of a failed node are ended in bounded batches', async (scene) => {
     await scene.submit('a')
     for (let index = 0; index < 5; index += 1) await scene.run('a')
     await scene.claim()
@@ -136,42 +141,48 @@ export function rescueCases(when: Case): void {
     ])
   })
 
-  when('a job whose launch killed two nodes is disabled, and the ledger says so', async (scene) => {
-    await scene.join('n2')
-    const job = await scene.submit('a', {retries: 5})
-    const group = await scene.run('a', ['n1', 'n2'])
-    await scene.claim('n1')
-    await scene.claim('n2')
-    scene.advance(MINUTE)
-    const first = await rescue(scene)
-    assert(first.finished[0]!.kind === 'finished' && !first.finished[0]!.jobDisabled)
-    const second = await rescue(scene, {nodeId: 'n2'})
-    const outcome = second.finished[0]!
-    assert(outcome.kind === 'finished' && outcome.jobDisabled)
-    assert.equal(outcome.retry, null)
-    assert.deepEqual(
-      outcome.endedRetries!.map(({attempt, status}) => [attempt, status]),
-      [[2, 'cancelled']],
-    )
-    const after = await scene.job('a')
-    assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
-    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
-    const rows = ledger!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
-    assert.deepEqual(rows.toSorted(), ['launched ', 'missed disabled', 'skipped quarantined'])
-    assert.equal(ledger!.rows.find(({decision}) => decision === 'missed')!.scheduledAt, job.nextAt)
-    const launch = (await scene.store.launch('a', group))!
-    assert.deepEqual([launch.nodeDeaths, launch.open], [2, false])
-    assert.deepEqual(
-      launch.executions.map(({attempt, status}) => [attempt, status]),
-      [
-        [1, 'lost'],
-        [1, 'lost'],
-        [2, 'cancelled'],
-      ],
-    )
-  })
+  when(
+    'a job whose launch killed two nodes is disabled, with a launch row that says so',
+    async (scene) => {
+      await scene.join('n2')
+      const job = await scene.submit('a', {retries: 5})
+      const group = await scene.run('a', ['n1', 'n2'])
+      await scene.claim('n1')
+      await scene.claim('n2')
+      scene.advance(MINUTE)
+      const first = await rescue(scene)
+      assert(first.finished[0]!.kind === 'finished' && !first.finished[0]!.jobDisabled)
+      const second = await rescue(scene, {nodeId: 'n2'})
+      const outcome = second.finished[0]!
+      assert(outcome.kind === 'finished' && outcome.jobDisabled)
+      assert.equal(outcome.retry, null)
+      assert.deepEqual(
+        outcome.endedRetries!.map(({attempt, status}) => [attempt, status]),
+        [[2, 'cancelled']],
+      )
+      const after = await scene.job('a')
+      assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
+      const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+      const rows = ledger!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
+      assert.deepEqual(rows.toSorted(), ['launched ', 'missed disabled', 'skipped quarantined'])
+      assert.equal(
+        ledger!.rows.find(({decision}) => decision === 'missed')!.scheduledAt,
+        job.nextAt,
+      )
+      const launch = (await scene.store.launch('a', group))!
+      assert.deepEqual([launch.nodeDeaths, launch.open], [2, false])
+      assert.deepEqual(
+        launch.executions.map(({attempt, status}) => [attempt, status]),
+        [
+          [1, 'lost'],
+          [1, 'lost'],
+          [2, 'cancelled'],
+        ],
+      )
+    },
+  )
 
-  when('nodes stopped in good order are no deaths', async (scene) => {
+  when('nodes that shut down gracefully do not count as deaths', async (scene) => {
     await scene.submit('a', {retries: 5})
     for (let round = 1; round <= 3; round += 1) {
       if (round === 1) await scene.run('a')

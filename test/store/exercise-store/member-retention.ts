@@ -1,4 +1,4 @@
-/** Cases of members that go for good: forgotten after a long absence, or removed by somebody. */
+/** Members deleted by retention after a long absence, or removed by an operator. */
 import assert from 'node:assert/strict'
 import type {MemberRecord} from '../../../src/core/node.ts'
 import {TermOver} from '../../../src/ports/store-errors.ts'
@@ -9,7 +9,7 @@ import {beatAs, claimAs} from '../../support/single-calls.ts'
 const LEFT_AFTER_MS = HOUR
 const FAILED_AFTER_MS = 3 * HOUR
 
-function forget(scene: Scene, limit = 10): Promise<readonly MemberRecord[]> {
+function prune(scene: Scene, limit = 10): Promise<readonly MemberRecord[]> {
   const after = {leftAfterMs: LEFT_AFTER_MS, failedAfterMs: FAILED_AFTER_MS}
   return scene.store.pruneMembers({term: scene.term, ...after, limit})
 }
@@ -21,7 +21,7 @@ async function ids(scene: Scene): Promise<string[]> {
   return (await scene.store.members()).map(({id}) => id)
 }
 
-/** `n2` has what `job` launched on it, and is given up. */
+/** `n2` has an execution of `job` and has failed. */
 async function failedWhileRunning(scene: Scene, retries = 0): Promise<number> {
   await scene.join('n2')
   await scene.submit('a', {retries})
@@ -31,50 +31,50 @@ async function failedWhileRunning(scene: Scene, retries = 0): Promise<number> {
   return group
 }
 
-export function forgetCases(when: Case): void {
+export function memberRetentionCases(when: Case): void {
   forgettingCases(when)
   removingCases(when)
   afterwardsCases(when)
 }
 
 function forgettingCases(when: Case): void {
-  when('who left, or failed, is forgotten after its time, and nobody else', async (scene) => {
+  when('retention deletes members that left or failed long ago, and no others', async (scene) => {
     for (const id of ['n2', 'n3', 'n4']) await scene.join(id)
     await scene.setStatus('n2', 'n2-life-1', 'left')
     await scene.setStatus('n3', 'n3-life-1', 'failed')
     await scene.setStatus('n4', 'n4-life-1', 'leaving')
     scene.advance(LEFT_AFTER_MS - 1)
-    assert.deepEqual(await forget(scene), [])
+    assert.deepEqual(await prune(scene), [])
     scene.advance(1)
     const [left] = (await scene.store.members()).filter(({id}) => id === 'n2')
-    assert.deepEqual(await forget(scene), [left])
+    assert.deepEqual(await prune(scene), [left])
     assert.deepEqual(await ids(scene), ['n1', 'n3', 'n4'])
     scene.advance(FAILED_AFTER_MS - LEFT_AFTER_MS - 1)
-    assert.deepEqual(await forget(scene), [])
+    assert.deepEqual(await prune(scene), [])
     scene.advance(1)
     assert.deepEqual(
-      (await forget(scene)).map(({id}) => id),
+      (await prune(scene)).map(({id}) => id),
       ['n3'],
     )
     scene.advance(100 * FAILED_AFTER_MS)
-    assert.deepEqual(await forget(scene), [])
+    assert.deepEqual(await prune(scene), [])
     assert.deepEqual(await ids(scene), ['n1', 'n4'])
   })
 
-  when('its age counts from when it was last heard of', async (scene) => {
+  when('the age of a member counts from its last heartbeat', async (scene) => {
     await scene.join('n2')
     scene.advance(10 * FAILED_AFTER_MS)
     await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'left'})
-    assert.deepEqual(await forget(scene), [])
+    assert.deepEqual(await prune(scene), [])
     scene.advance(LEFT_AFTER_MS)
-    assert.equal((await forget(scene)).length, 1)
+    assert.equal((await prune(scene)).length, 1)
   })
 
-  when('nobody is forgotten with something to run', async (scene) => {
+  when('retention keeps members with pending or running executions', async (scene) => {
     const group = await failedWhileRunning(scene)
     await scene.run('a', ['n2'])
     scene.advance(FAILED_AFTER_MS)
-    assert.deepEqual(await forget(scene), [])
+    assert.deepEqual(await prune(scene), [])
     const {term} = scene
     const whole = {
       exceptIncarnation: null,
@@ -83,31 +83,34 @@ function forgettingCases(when: Case): void {
       jitter: 0.5,
     } as const
     await scene.store.rescue({term, nodeId: 'n2', limit: 10, ...whole})
-    assert.deepEqual(await forget(scene), [], 'one is still pending')
+    assert.deepEqual(await prune(scene), [], 'one is still pending')
     const key = {group: group + 1, node: 'node-2', attempt: 1}
     const to = {nodeId: 'n1', nodeName: 'node-1'}
     assert.deepEqual(await scene.store.applyReassignments({term, moves: [{key, to}]}), ['applied'])
-    assert.equal((await forget(scene)).length, 1)
+    assert.equal((await prune(scene)).length, 1)
     assert.equal((await scene.store.launch('a', group))!.executions[0]!.node, 'node-2')
   })
 
-  when('many are forgotten a few at a time, the longest silent first', async (scene) => {
-    for (const id of ['n5', 'n3', 'n4', 'n2']) {
-      await scene.join(id)
-      scene.advance(MINUTE)
-      await scene.setStatus(id, `${id}-life-1`, 'left')
-    }
-    scene.advance(LEFT_AFTER_MS)
-    const forgotten: string[][] = []
-    for (let more = true; more;) {
-      const batch = await forget(scene, 3)
-      forgotten.push(batch.map(({id}) => id))
-      more = batch.length === 3
-    }
-    assert.deepEqual(forgotten, [['n5', 'n3', 'n4'], ['n2']])
-  })
+  when(
+    'retention deletes members in bounded batches, the oldest heartbeat first',
+    async (scene) => {
+      for (const id of ['n5', 'n3', 'n4', 'n2']) {
+        await scene.join(id)
+        scene.advance(MINUTE)
+        await scene.setStatus(id, `${id}-life-1`, 'left')
+      }
+      scene.advance(LEFT_AFTER_MS)
+      const pruned: string[][] = []
+      for (let more = true; more;) {
+        const batch = await prune(scene, 3)
+        pruned.push(batch.map(({id}) => id))
+        more = batch.length === 3
+      }
+      assert.deepEqual(pruned, [['n5', 'n3', 'n4'], ['n2']])
+    },
+  )
 
-  when('nobody is forgotten under a term that is over', async (scene) => {
+  when('retention under an ended term deletes no member', async (scene) => {
     await scene.join('n2')
     await scene.setStatus('n2', 'n2-life-1', 'left')
     scene.advance(LEFT_AFTER_MS)
@@ -118,7 +121,7 @@ function forgettingCases(when: Case): void {
 }
 
 function removingCases(when: Case): void {
-  when('who is there is not removed; nobody is removed twice', async (scene) => {
+  when('removing a present or unknown member is refused', async (scene) => {
     for (const status of ['alive', 'leaving'] as const) {
       await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status})
       const [member] = await scene.store.members()
@@ -134,7 +137,7 @@ function removingCases(when: Case): void {
     assert.deepEqual(await ids(scene), ['n1'])
   })
 
-  when('what it ran is lost, counted and retried', async (scene) => {
+  when('executions of a removed member are lost, counted and retried', async (scene) => {
     const group = await failedWhileRunning(scene, 1)
     const removal = await remove(scene)
     assert(removal.kind === 'removed')
@@ -152,33 +155,39 @@ function removingCases(when: Case): void {
     )
   })
 
-  when('what ran on a node that had left was stopped, which is no death of it', async (scene) => {
-    await failedWhileRunning(scene)
-    await scene.setStatus('n2', 'n2-life-1', 'left')
-    const removal = await remove(scene)
-    assert(removal.kind === 'removed' && removal.finished[0]?.kind === 'finished')
-    assert.equal(removal.finished[0].execution.reason, 'node_stopped')
-  })
+  when(
+    'executions of a removed member that had left do not count as node deaths',
+    async (scene) => {
+      await failedWhileRunning(scene)
+      await scene.setStatus('n2', 'n2-life-1', 'left')
+      const removal = await remove(scene)
+      assert(removal.kind === 'removed' && removal.finished[0]?.kind === 'finished')
+      assert.equal(removal.finished[0].execution.reason, 'node_stopped')
+    },
+  )
 
-  when('much that it ran is ended a few at a time, and it goes with the last', async (scene) => {
-    await failedWhileRunning(scene)
-    await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
-    for (let count = 0; count < 3; count += 1) await scene.run('a', ['n2'])
-    assert.equal((await scene.claim('n2')).length, 3)
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
-    const first = await remove(scene, 'n2', 3)
-    assert(first.kind === 'ending')
-    assert.deepEqual([first.finished.length, await ids(scene)], [3, ['n1', 'n2']])
-    const second = await remove(scene, 'n2', 3)
-    assert(second.kind === 'removed')
-    assert.deepEqual([second.finished.length, await ids(scene)], [1, ['n1']])
-  })
+  when(
+    'a member with many executions is removed in bounded batches, itself in the last',
+    async (scene) => {
+      await failedWhileRunning(scene)
+      await beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
+      for (let count = 0; count < 3; count += 1) await scene.run('a', ['n2'])
+      assert.equal((await scene.claim('n2')).length, 3)
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      const first = await remove(scene, 'n2', 3)
+      assert(first.kind === 'ending')
+      assert.deepEqual([first.finished.length, await ids(scene)], [3, ['n1', 'n2']])
+      const second = await remove(scene, 'n2', 3)
+      assert(second.kind === 'removed')
+      assert.deepEqual([second.finished.length, await ids(scene)], [1, ['n1']])
+    },
+  )
 }
 
 function afterwardsCases(when: Case): void {
   const life = {nodeId: 'n2', incarnation: 'n2-life-1'}
 
-  when('who is removed is unknown, claims nothing, and may join again', async (scene) => {
+  when('a removed member is unknown, claims nothing, and may join again', async (scene) => {
     await failedWhileRunning(scene)
     await scene.run('a', ['n2'])
     await remove(scene)
@@ -190,7 +199,7 @@ function afterwardsCases(when: Case): void {
     assert.equal((await scene.claim('n2')).length, 1)
   })
 
-  when('the end of a run comes as a note from a node that was removed', async (scene) => {
+  when('a late result of a removed node is recorded on the lost execution', async (scene) => {
     await scene.join('n2')
     await scene.submit('a')
     await scene.run('a', ['n2'])
@@ -201,17 +210,20 @@ function afterwardsCases(when: Case): void {
     assert(outcome?.kind === 'already' && outcome.status === 'lost')
   })
 
-  when('a node that failed takes nothing new, and is told what it had taken', async (scene) => {
-    await scene.join('n2')
-    await scene.submit('a')
-    await scene.run('a', ['n2'])
-    const first = await claimAs(scene.store, {...life, token: 'first', room: 5})
-    await scene.run('a', ['n2'])
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
-    assert.deepEqual((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed, [])
-    const again = await claimAs(scene.store, {...life, token: 'first', room: 5})
-    assert.deepEqual(again.claimed, first.claimed)
-    await beatAs(scene.store, {...life, status: 'alive'})
-    assert.equal((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed.length, 1)
-  })
+  when(
+    'a failed node claims nothing new, and a repeated claim returns its executions',
+    async (scene) => {
+      await scene.join('n2')
+      await scene.submit('a')
+      await scene.run('a', ['n2'])
+      const first = await claimAs(scene.store, {...life, token: 'first', room: 5})
+      await scene.run('a', ['n2'])
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      assert.deepEqual((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed, [])
+      const again = await claimAs(scene.store, {...life, token: 'first', room: 5})
+      assert.deepEqual(again.claimed, first.claimed)
+      await beatAs(scene.store, {...life, status: 'alive'})
+      assert.equal((await claimAs(scene.store, {...life, token: 'new', room: 5})).claimed.length, 1)
+    },
+  )
 }

@@ -1,11 +1,11 @@
-/** Cases of membership: identities, names, heartbeats, fencing. */
+/** Membership: identities, names, heartbeats, fencing. */
 import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
 import {beatAs} from '../../support/single-calls.ts'
 
 export function memberCases(when: Case): void {
-  when('a member is stored whole', async (scene) => {
+  when('a member is stored with every field', async (scene) => {
     scene.advance(5_000)
     assert.deepEqual(await scene.join('n2'), {kind: 'joined'})
     const members = await scene.store.members()
@@ -26,7 +26,7 @@ export function memberCases(when: Case): void {
     })
   })
 
-  when('a name is one identity’s while its heartbeat is fresh', async (scene) => {
+  when('a name belongs to one identity while its heartbeat is fresh', async (scene) => {
     assert.deepEqual(await scene.join('n9', 'life', 'node-1'), {kind: 'taken', by: 'n1'})
     scene.advance(10_000)
     assert.deepEqual(await scene.join('n9', 'life', 'node-1'), {kind: 'joined'})
@@ -40,25 +40,28 @@ export function memberCases(when: Case): void {
     )
   })
 
-  when('a name is free at once when its holder left', async (scene) => {
+  when('a name is free at once after its holder left', async (scene) => {
     await scene.setStatus('n1', 'n1-life-1', 'left')
     assert.deepEqual(await scene.join('n9', 'life', 'node-1'), {kind: 'joined'})
   })
 
-  when('a returning identity is admitted at once and fences its earlier life', async (scene) => {
-    const beat = (incarnation: string) =>
-      beatAs(scene.store, {nodeId: 'n1', incarnation, status: 'alive'})
-    assert.equal(await beat('n1-life-1'), 'ok')
-    assert.deepEqual(await scene.join('n1', 'n1-life-2'), {kind: 'joined'})
-    assert.equal(await beat('n1-life-1'), 'fenced')
-    assert.equal(await beat('n1-life-2'), 'ok')
-    const stranger = {nodeId: 'n7', incarnation: 'x', status: 'alive'} as const
-    assert.equal(await beatAs(scene.store, stranger), 'unknown')
-    assert.equal((await scene.store.members()).length, 1)
-  })
+  when(
+    'a returning identity is admitted at once and fences its previous incarnation',
+    async (scene) => {
+      const beat = (incarnation: string) =>
+        beatAs(scene.store, {nodeId: 'n1', incarnation, status: 'alive'})
+      assert.equal(await beat('n1-life-1'), 'ok')
+      assert.deepEqual(await scene.join('n1', 'n1-life-2'), {kind: 'joined'})
+      assert.equal(await beat('n1-life-1'), 'fenced')
+      assert.equal(await beat('n1-life-2'), 'ok')
+      const stranger = {nodeId: 'n7', incarnation: 'x', status: 'alive'} as const
+      assert.equal(await beatAs(scene.store, stranger), 'unknown')
+      assert.equal((await scene.store.members()).length, 1)
+    },
+  )
 
   when(
-    'heartbeats carry the status; a verdict is about the life that was judged',
+    'a heartbeat stores the status, and a failure applies only to the observed incarnation',
     async (scene) => {
       scene.advance(2_000)
       assert.equal(await scene.fail('n1', 'n1-life-1'), true)
@@ -66,17 +69,17 @@ export function memberCases(when: Case): void {
       await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
       const [member] = await scene.store.members()
       assert.deepEqual([member!.status, member!.heartbeatAt], ['alive', scene.now])
-      assert.equal(await scene.fail('n1', 'another life'), false)
+      assert.equal(await scene.fail('n1', 'another incarnation'), false)
       assert.equal((await scene.store.members())[0]!.status, 'alive')
     },
   )
 
-  when('a verdict comes too late for a node that was heard again, or has left', async (scene) => {
+  when('a node that sent a heartbeat or left meanwhile is not marked as failed', async (scene) => {
     const {term, now: heartbeatAt} = scene
-    const verdict = {term, nodeId: 'n1', observed: {incarnation: 'n1-life-1', heartbeatAt}}
+    const failure = {term, nodeId: 'n1', observed: {incarnation: 'n1-life-1', heartbeatAt}}
     const statusAfter = async (status: 'alive' | 'leaving' | 'left') => {
       await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status})
-      assert.equal(await scene.store.failMember(verdict), false)
+      assert.equal(await scene.store.failMember(failure), false)
       return (await scene.store.members())[0]!.status
     }
     assert.equal(await statusAfter('left'), 'left')
@@ -86,7 +89,7 @@ export function memberCases(when: Case): void {
   })
 
   when(
-    'a name that another took is not the old holder’s again while that is there',
+    'a name that another node took does not return to its old holder while that node is present',
     async (scene) => {
       const beat = (nodeId: string, incarnation: string, status: MemberStatus = 'alive') =>
         beatAs(scene.store, {nodeId, incarnation, status})
@@ -104,7 +107,7 @@ export function memberCases(when: Case): void {
     },
   )
 
-  when('an old holder of a name may still say that it has left', async (scene) => {
+  when('an old holder of a name may still report that it left', async (scene) => {
     scene.advance(10_000)
     await scene.join('n9', 'n9-life', 'node-1')
     const left = {nodeId: 'n1', incarnation: 'n1-life-1', status: 'left'} as const
@@ -119,7 +122,7 @@ export function memberCases(when: Case): void {
   })
 
   when(
-    'a name of one that failed is free, and its own again when the next fails too',
+    'the name of a failed node is free, and returns to it if the next holder fails too',
     async (scene) => {
       await scene.setStatus('n1', 'n1-life-1', 'failed')
       assert.deepEqual(await scene.join('n9', 'n9-life', 'node-1'), {kind: 'joined'})
@@ -130,7 +133,7 @@ export function memberCases(when: Case): void {
     },
   )
 
-  when('an old holder of a name takes no work that waited for it', async (scene) => {
+  when('an old holder of a name claims no execution that waited for it', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
     scene.advance(10_000)

@@ -1,4 +1,4 @@
-/** Cases of output: the kept bytes are exactly the last ones written, appended once, told truly. */
+/** Output: the kept bytes are exactly the last ones written, appended once. */
 import assert from 'node:assert/strict'
 import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
 import type {Case} from './case.ts'
@@ -29,7 +29,7 @@ async function view(scene: Scene, claimed: ClaimedExecution, outputBytes = 1_000
 }
 
 export function outputCases(when: Case): void {
-  when('appends add up, and a repeated or overlapping one adds nothing twice', async (scene) => {
+  when('a repeated or overlapping append stores no byte twice', async (scene) => {
     const claimed = await start(scene)
     assert.deepEqual(await append(scene, claimed, 0, 'hello '), [true])
     assert.deepEqual(await append(scene, claimed, 0, 'hello '), [true])
@@ -46,7 +46,7 @@ export function outputCases(when: Case): void {
     assert.deepEqual(await append(scene, claimed, 12, 'late'), [false])
   })
 
-  when('several stretches of several executions in one call', async (scene) => {
+  when('one call appends several stretches to several executions', async (scene) => {
     await scene.submit('a')
     await scene.run('a')
     await scene.run('a')
@@ -71,7 +71,7 @@ export function outputCases(when: Case): void {
     for (const each of both) assert.equal((await view(scene, each)).text, 'abcd')
   })
 
-  when('a skipped stretch makes everything before it go', async (scene) => {
+  when('a gap deletes all older output', async (scene) => {
     const claimed = await start(scene)
     await append(scene, claimed, 0, 'old and gone')
     await append(scene, claimed, 1_000, 'tail')
@@ -80,7 +80,7 @@ export function outputCases(when: Case): void {
     assert.deepEqual(await view(scene, claimed), {text: 'end', truncated: true, written: 5_003})
   })
 
-  when('only the last bytes are kept, exactly', async (scene) => {
+  when('exactly the last bytes are kept', async (scene) => {
     const claimed = await start(scene)
     let written = ''
     for (let index = 0; written.length < KEPT_BYTES * 1.5; index += 1) {
@@ -95,7 +95,7 @@ export function outputCases(when: Case): void {
     assert((await view(scene, claimed)).text === written.slice(-KEPT_BYTES))
   })
 
-  when('a view of the last bytes never splits a character', async (scene) => {
+  when('the tail of an output never starts inside a character', async (scene) => {
     const claimed = await start(scene)
     await scene.end(claimed, 'succeeded', {output: 'aé€😀'})
     const last = async (bytes: number) => (await view(scene, claimed, bytes)).text
@@ -106,7 +106,7 @@ export function outputCases(when: Case): void {
     assert.deepEqual(await view(scene, claimed, 0), {text: '', truncated: true, written: 10})
   })
 
-  when('bytes that are no text come back as they were', async (scene) => {
+  when('binary output is returned unchanged', async (scene) => {
     const claimed = await start(scene)
     const bytes = Uint8Array.from({length: 512}, (_, index) => index % 256)
     const {token} = claimed
@@ -118,7 +118,7 @@ export function outputCases(when: Case): void {
     assert.deepEqual(Buffer.from(found!.output), Buffer.from(bytes))
   })
 
-  when('output can be followed by position', async (scene) => {
+  when('output can be read from a position', async (scene) => {
     const claimed = await start(scene)
     const since = async (from: number, limit = 100) => {
       const found = await scene.store.outputSince('a', keyOf(claimed), from, limit)
@@ -135,7 +135,7 @@ export function outputCases(when: Case): void {
     assert.deepEqual(await since(103), [103, '', 103, 'succeeded'])
   })
 
-  when('output that went elsewhere is dropped; head and foot stay', async (scene) => {
+  when('output that a processor consumed is deleted, while head and foot stay', async (scene) => {
     const claimed = await start(scene)
     await append(scene, claimed, 0, 'taken by a processor')
     const options = {dropOutput: true, foot: 'output in /logs/x', offset: 20, totalBytes: 20}

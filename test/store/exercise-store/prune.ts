@@ -1,4 +1,4 @@
-/** Cases of retention: the newest stay, open launches stay, each call is bounded. */
+/** Retention of history: the newest and the open launches stay, and each call is bounded. */
 import assert from 'node:assert/strict'
 import type {PruneRequest} from '../../../src/ports/leader-store.ts'
 import type {Case} from './case.ts'
@@ -26,7 +26,7 @@ async function launchesOf(scene: Scene, name: string): Promise<number[]> {
 
 export function pruneCases(when: Case): void {
   when(
-    'the newest launches stay, with their executions; an open one always does',
+    'retention keeps the newest launches with their executions, and every open one',
     async (scene) => {
       await scene.submit('a')
       const open = await scene.run('a')
@@ -47,7 +47,7 @@ export function pruneCases(when: Case): void {
     },
   )
 
-  when('rows that did not launch have a number of their own', async (scene) => {
+  when('rows without a launch have a limit of their own', async (scene) => {
     const job = await scene.submit('a')
     scene.advance(10 * MINUTE)
     const rows = Array.from({length: 6}, (_, index) =>
@@ -60,7 +60,7 @@ export function pruneCases(when: Case): void {
     assert.equal((await launchesOf(scene, 'a')).length, 3)
   })
 
-  when('age lets go whatever is old and over', async (scene) => {
+  when('retention by age deletes old closed launches', async (scene) => {
     await scene.submit('a')
     await scene.complete('a', 'succeeded')
     const open = await scene.run('a')
@@ -71,7 +71,7 @@ export function pruneCases(when: Case): void {
     assert.deepEqual(await launchesOf(scene, 'a'), [open, young])
   })
 
-  when('a call is bounded by rows and by jobs, and says where to go on', async (scene) => {
+  when('a call is bounded by rows and jobs, and returns where to continue', async (scene) => {
     const jobs = [await scene.submit('a'), await scene.submit('b'), await scene.submit('c')]
     for (const {spec} of jobs)
       for (let index = 0; index < 3; index += 1) await scene.complete(spec.name, 'succeeded')
@@ -93,56 +93,50 @@ export function pruneCases(when: Case): void {
     for (const {spec} of jobs) assert.deepEqual(await launchesOf(scene, spec.name), [])
   })
 
-  when(
-    'a round over what was launched looks at no other job, and ends where it may go on',
-    async (scene) => {
-      for (const name of ['a', 'b', 'c']) await scene.submit(name)
-      for (let index = 0; index < 2; index += 1) await scene.complete('a', 'succeeded')
-      const {newestGroup} = await prune(scene, {})
-      const none = {keepLaunches: 0, round: 'launched'} as const
-      const quiet = await prune(scene, {...none, after: newestGroup})
-      assert.deepEqual([quiet.rowsDeleted, quiet.next, quiet.isRoundOver], [0, newestGroup, true])
-      const [b1, c1, b2] = [
-        await scene.complete('b', 'succeeded'),
-        await scene.complete('c', 'succeeded'),
-        await scene.complete('b', 'failed'),
-      ]
-      const first = await prune(scene, {...none, after: newestGroup, jobLimit: 2})
-      assert.deepEqual([first.next, first.isRoundOver, first.rowsDeleted], [c1, false, 6])
-      const rest = await prune(scene, {...none, after: first.next, jobLimit: 2})
-      assert.deepEqual([rest.next, rest.isRoundOver, rest.rowsDeleted], [c1, true, 0])
-      assert(b1 < c1 && c1 < b2)
-      assert.equal((await launchesOf(scene, 'a')).length, 2)
-      const open = await scene.run('c')
-      await scene.store.deleteJob('b')
-      const last = await prune(scene, {...none, after: newestGroup})
-      assert.deepEqual([last.next, last.isRoundOver], [open, true])
-      assert.deepEqual(await launchesOf(scene, 'c'), [open])
-    },
-  )
+  when('a round over recent launches visits no other job, and can be continued', async (scene) => {
+    for (const name of ['a', 'b', 'c']) await scene.submit(name)
+    for (let index = 0; index < 2; index += 1) await scene.complete('a', 'succeeded')
+    const {newestGroup} = await prune(scene, {})
+    const none = {keepLaunches: 0, round: 'launched'} as const
+    const quiet = await prune(scene, {...none, after: newestGroup})
+    assert.deepEqual([quiet.rowsDeleted, quiet.next, quiet.isRoundOver], [0, newestGroup, true])
+    const [b1, c1, b2] = [
+      await scene.complete('b', 'succeeded'),
+      await scene.complete('c', 'succeeded'),
+      await scene.complete('b', 'failed'),
+    ]
+    const first = await prune(scene, {...none, after: newestGroup, jobLimit: 2})
+    assert.deepEqual([first.next, first.isRoundOver, first.rowsDeleted], [c1, false, 6])
+    const rest = await prune(scene, {...none, after: first.next, jobLimit: 2})
+    assert.deepEqual([rest.next, rest.isRoundOver, rest.rowsDeleted], [c1, true, 0])
+    assert(b1 < c1 && c1 < b2)
+    assert.equal((await launchesOf(scene, 'a')).length, 2)
+    const open = await scene.run('c')
+    await scene.store.deleteJob('b')
+    const last = await prune(scene, {...none, after: newestGroup})
+    assert.deepEqual([last.next, last.isRoundOver], [open, true])
+    assert.deepEqual(await launchesOf(scene, 'c'), [open])
+  })
 
-  when(
-    'age finds what is old behind launches that stay open, however much it is',
-    async (scene) => {
-      await scene.submit('a')
-      const open: number[] = []
-      for (let index = 0; index < 60; index += 1) open.push(await scene.run('a'))
-      for (let index = 0; index < 60; index += 1) await scene.run('a')
-      const claimed = (await scene.claim('n1', 120)).filter(({execution}) => {
-        return execution.group > open.at(-1)!
-      })
-      for (const one of claimed) await scene.end(one, 'succeeded')
-      scene.advance(3 * DAY)
-      const old = {keepMs: DAY, keepLaunches: 1_000}
-      const first = await prune(scene, old)
-      assert.deepEqual([first.rowsDeleted, first.more], [100, true])
-      const rest = await prune(scene, old)
-      assert.deepEqual([rest.rowsDeleted, rest.more], [20, false])
-      assert.deepEqual(await launchesOf(scene, 'a'), open)
-    },
-  )
+  when('retention by age finds any number of old launches behind open ones', async (scene) => {
+    await scene.submit('a')
+    const open: number[] = []
+    for (let index = 0; index < 60; index += 1) open.push(await scene.run('a'))
+    for (let index = 0; index < 60; index += 1) await scene.run('a')
+    const claimed = (await scene.claim('n1', 120)).filter(({execution}) => {
+      return execution.group > open.at(-1)!
+    })
+    for (const one of claimed) await scene.end(one, 'succeeded')
+    scene.advance(3 * DAY)
+    const old = {keepMs: DAY, keepLaunches: 1_000}
+    const first = await prune(scene, old)
+    assert.deepEqual([first.rowsDeleted, first.more], [100, true])
+    const rest = await prune(scene, old)
+    assert.deepEqual([rest.rowsDeleted, rest.more], [20, false])
+    assert.deepEqual(await launchesOf(scene, 'a'), open)
+  })
 
-  when('a launch larger than the bound still goes', async (scene) => {
+  when('a launch with more rows than the limit is still deleted', async (scene) => {
     await scene.join('n2')
     await scene.join('n3')
     await scene.submit('a')
@@ -152,32 +146,35 @@ export function pruneCases(when: Case): void {
     assert.deepEqual([result.rowsDeleted, result.more], [4, false])
   })
 
-  when('too much output: the oldest goes first, what runs keeps its own', async (scene) => {
-    await scene.submit('a')
-    const running = await scene.run('a')
-    const held = await scene.claimOne()
-    const bytes = new TextEncoder().encode('0123456789')
-    const key = {group: running, node: 'node-1', attempt: 1}
-    await scene.store.appendOutput([{key, token: held.token, offset: 0, bytes}])
-    const groups: number[] = []
-    for (let index = 0; index < 3; index += 1)
-      groups.push(await scene.complete('a', 'succeeded', {output: '0123456789'}))
-    const result = await prune(scene, {keepOutputBytes: 25})
-    assert.deepEqual([result.outputBytesCut, result.more], [20, false])
-    const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
-    assert.deepEqual(
-      page!.rows.map(({output, outputTruncated}) => [output.length, outputTruncated]),
-      [
-        [10, false],
-        [0, true],
-        [0, true],
-        [10, false],
-      ],
-    )
-    assert.equal((await prune(scene, {keepOutputBytes: 25})).outputBytesCut, 0)
-  })
+  when(
+    'too much output deletes the oldest first, and none of running executions',
+    async (scene) => {
+      await scene.submit('a')
+      const running = await scene.run('a')
+      const held = await scene.claimOne()
+      const bytes = new TextEncoder().encode('0123456789')
+      const key = {group: running, node: 'node-1', attempt: 1}
+      await scene.store.appendOutput([{key, token: held.token, offset: 0, bytes}])
+      const groups: number[] = []
+      for (let index = 0; index < 3; index += 1)
+        groups.push(await scene.complete('a', 'succeeded', {output: '0123456789'}))
+      const result = await prune(scene, {keepOutputBytes: 25})
+      assert.deepEqual([result.outputBytesCut, result.more], [20, false])
+      const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
+      assert.deepEqual(
+        page!.rows.map(({output, outputTruncated}) => [output.length, outputTruncated]),
+        [
+          [10, false],
+          [0, true],
+          [0, true],
+          [10, false],
+        ],
+      )
+      assert.equal((await prune(scene, {keepOutputBytes: 25})).outputBytesCut, 0)
+    },
+  )
 
-  when('deleted jobs leave nothing behind once nothing of them runs', async (scene) => {
+  when('a deleted job leaves no rows after its last execution has ended', async (scene) => {
     await scene.submit('a')
     await scene.complete('a', 'succeeded', {output: 'abc'})
     await scene.run('a')
@@ -190,17 +187,20 @@ export function pruneCases(when: Case): void {
     assert.equal((await prune(scene, {})).rowsDeleted, 0)
   })
 
-  when('an ephemeral job’s launch goes after a day; old keys and statistics go', async (scene) => {
-    await scene.submit('once', {ephemeral: true})
-    const group = await scene.complete('once', 'succeeded')
-    const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
-    await scene.trySubmit(aSpec('a'), {idempotency})
-    await prune(scene, {})
-    assert.notEqual(await scene.store.launch('once', group), null)
-    scene.advance(DAY)
-    // The launch, its execution, the tombstone and the key.
-    assert.equal((await prune(scene, {})).rowsDeleted, 4)
-    scene.advance(401 * DAY)
-    assert.equal((await prune(scene, {})).rowsDeleted, 1)
-  })
+  when(
+    'an ephemeral job’s launch expires after a day, and so do old keys and statistics',
+    async (scene) => {
+      await scene.submit('once', {ephemeral: true})
+      const group = await scene.complete('once', 'succeeded')
+      const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
+      await scene.trySubmit(aSpec('a'), {idempotency})
+      await prune(scene, {})
+      assert.notEqual(await scene.store.launch('once', group), null)
+      scene.advance(DAY)
+      // The launch, its execution, the deleted job and the key.
+      assert.equal((await prune(scene, {})).rowsDeleted, 4)
+      scene.advance(401 * DAY)
+      assert.equal((await prune(scene, {})).rowsDeleted, 1)
+    },
+  )
 }

@@ -1,4 +1,4 @@
-/** Cases of pending executions that nobody takes, and of giving them to other nodes. */
+/** Stuck executions: pending ones that no node claims, and their move to other nodes. */
 import assert from 'node:assert/strict'
 import {lostLine} from '../../../src/core/execution.ts'
 import type {StuckPosition} from '../../../src/ports/leader-store.ts'
@@ -7,12 +7,12 @@ import {MINUTE, type Scene} from './scene.ts'
 
 const UNCLAIMED = {unclaimedMs: 3_000, after: null, limit: 10}
 
-async function strayNodes(scene: Scene): Promise<string[]> {
+async function stuckNodes(scene: Scene): Promise<string[]> {
   const {strays} = await scene.store.loadStuck(UNCLAIMED)
   return strays.map(({execution}) => execution.node)
 }
 
-export function strayCases(when: Case): void {
+export function reassignCases(when: Case): void {
   movingCases(when)
   endingCases(when)
 }
@@ -31,7 +31,7 @@ async function waitingFor(scene: Scene, nodes: readonly string[] = ['n2']) {
 }
 
 function endingCases(when: Case): void {
-  when('what no node may take is lost, counted, and not tried again', async (scene) => {
+  when('an execution that no node may run is lost, counted, and not retried', async (scene) => {
     const {group, end} = await waitingFor(scene)
     await scene.setStatus('n2', 'n2-life-1', 'failed')
     scene.advance(MINUTE)
@@ -48,7 +48,7 @@ function endingCases(when: Case): void {
     assert.deepEqual(await end(), [], 'repeated, nothing is left to end')
   })
 
-  when('the other nodes of its launch are tried again as ever', async (scene) => {
+  when('executions of the same launch on other nodes are still retried', async (scene) => {
     const {group, end} = await waitingFor(scene, ['n2', 'n3'])
     await scene.setStatus('n2', 'n2-life-1', 'failed')
     const [outcome, ...others] = await end()
@@ -63,28 +63,31 @@ function endingCases(when: Case): void {
     assert.equal(last.closed!.status, 'partially_failed')
   })
 
-  when('who is back, or leaving, or took it, keeps it; who was removed does not', async (scene) => {
-    const {end} = await waitingFor(scene)
-    assert.deepEqual(await end(), [])
-    await scene.setStatus('n2', 'n2-life-1', 'leaving')
-    assert.deepEqual(await end(), [])
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
-    await scene.store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
-    await scene.join('n2')
-    assert.deepEqual(await end(), [])
-    assert.equal((await scene.claim('n2')).length, 1)
-    await scene.setStatus('n2', 'n2-life-1', 'failed')
-    assert.deepEqual(await end(), [])
-    await scene.run('a', ['n7'])
-    const {strays} = await scene.store.loadStuck(UNCLAIMED)
-    const [stray] = strays.map(({execution: key, nodeId}) => ({key, nodeId}))
-    const other = {...stray!, nodeId: 'n8'}
-    assert.deepEqual(await scene.store.endStuck({term: scene.term, strays: [other]}), [])
-    const ended = await scene.store.endStuck({term: scene.term, strays: [stray!]})
-    assert.equal(ended.length, 1)
-  })
+  when(
+    'a node that returned, is leaving or claimed keeps its execution; a removed one does not',
+    async (scene) => {
+      const {end} = await waitingFor(scene)
+      assert.deepEqual(await end(), [])
+      await scene.setStatus('n2', 'n2-life-1', 'leaving')
+      assert.deepEqual(await end(), [])
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      await scene.store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
+      await scene.join('n2')
+      assert.deepEqual(await end(), [])
+      assert.equal((await scene.claim('n2')).length, 1)
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      assert.deepEqual(await end(), [])
+      await scene.run('a', ['n7'])
+      const {strays} = await scene.store.loadStuck(UNCLAIMED)
+      const [stuck] = strays.map(({execution: key, nodeId}) => ({key, nodeId}))
+      const other = {...stuck!, nodeId: 'n8'}
+      assert.deepEqual(await scene.store.endStuck({term: scene.term, strays: [other]}), [])
+      const ended = await scene.store.endStuck({term: scene.term, strays: [stuck!]})
+      assert.equal(ended.length, 1)
+    },
+  )
 
-  when('a node that came back and runs no jobs any more does not keep it', async (scene) => {
+  when('a node that returned without running jobs does not keep its execution', async (scene) => {
     const {end} = await waitingFor(scene)
     const [member] = (await scene.store.members()).filter(({id}) => id === 'n2')
     await scene.store.join({member: {...member!, incarnation: 'n2-life-2', runs: false}}, 0)
@@ -93,34 +96,40 @@ function endingCases(when: Case): void {
 }
 
 function movingCases(when: Case): void {
-  when('an execution is stray when unclaimed for long, or its node is not alive', async (scene) => {
-    await scene.join('n2')
-    await scene.join('n4')
-    const job = await scene.submit('a')
-    const group = await scene.run('a', ['n1', 'n2', 'n3', 'n4'])
-    await scene.setStatus('n4', 'n4-life-1', 'failed')
-    assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
-    scene.advance(2_999)
-    assert.deepEqual(await strayNodes(scene), ['node-3', 'node-4'])
-    await scene.claim('n2')
-    scene.advance(1)
-    const {strays, now} = await scene.store.loadStuck(UNCLAIMED)
-    assert.equal(now, scene.now)
-    assert.deepEqual(
-      strays.map(({execution}) => execution.node),
-      ['node-1', 'node-3', 'node-4'],
-    )
-    const [stray, ofNobody, ofFailed] = [strays[0]!, strays[1]!, strays[2]!]
-    const heartbeatAt = scene.opened.startedAt
-    assert.deepEqual(stray.member, {status: 'alive', runs: true, heartbeatAt})
-    assert.deepEqual(ofNobody.member, null)
-    assert.deepEqual(ofFailed.member, {status: 'failed', runs: true, heartbeatAt})
-    assert.deepEqual([stray.nodeId, stray.cause, stray.execution.group], ['n1', 'manual', group])
-    assert.deepEqual(stray.usedNodes, ['node-1', 'node-2', 'node-3', 'node-4'])
-    assert.deepEqual(stray.job, job)
-  })
+  when(
+    'an execution is stuck if it is unclaimed for long or its node is not alive',
+    async (scene) => {
+      await scene.join('n2')
+      await scene.join('n4')
+      const job = await scene.submit('a')
+      const group = await scene.run('a', ['n1', 'n2', 'n3', 'n4'])
+      await scene.setStatus('n4', 'n4-life-1', 'failed')
+      assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
+      scene.advance(2_999)
+      assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
+      await scene.claim('n2')
+      scene.advance(1)
+      const {strays, now} = await scene.store.loadStuck(UNCLAIMED)
+      assert.equal(now, scene.now)
+      assert.deepEqual(
+        strays.map(({execution}) => execution.node),
+        ['node-1', 'node-3', 'node-4'],
+      )
+      const [unclaimed, ofNonMember, ofFailed] = [strays[0]!, strays[1]!, strays[2]!]
+      const heartbeatAt = scene.opened.startedAt
+      assert.deepEqual(unclaimed.member, {status: 'alive', runs: true, heartbeatAt})
+      assert.deepEqual(ofNonMember.member, null)
+      assert.deepEqual(ofFailed.member, {status: 'failed', runs: true, heartbeatAt})
+      assert.deepEqual(
+        [unclaimed.nodeId, unclaimed.cause, unclaimed.execution.group],
+        ['n1', 'manual', group],
+      )
+      assert.deepEqual(unclaimed.usedNodes, ['node-1', 'node-2', 'node-3', 'node-4'])
+      assert.deepEqual(unclaimed.job, job)
+    },
+  )
 
-  when('strays are read page by page, also those of one launch', async (scene) => {
+  when('stuck executions are read in pages, also those of one launch', async (scene) => {
     await scene.submit('a')
     const groups = [
       await scene.run('a'),
@@ -138,7 +147,7 @@ function movingCases(when: Case): void {
     assert.deepEqual(pages, [['0 node-1', '1 node-1'], ['1 node-2', '1 node-3'], ['2 node-1']])
   })
 
-  when('a moved execution is claimed by its new node only', async (scene) => {
+  when('only its new node claims a moved execution', async (scene) => {
     await scene.join('n2')
     await scene.submit('a')
     const group = await scene.run('a')
@@ -152,14 +161,14 @@ function movingCases(when: Case): void {
       'applied',
       'conflict',
     ])
-    assert.deepEqual(await strayNodes(scene), [])
+    assert.deepEqual(await stuckNodes(scene), [])
     assert.deepEqual(await scene.claim('n1'), [])
     const {execution} = await scene.claimOne('n2')
     assert.deepEqual([execution.node, execution.slot], ['node-2', 0])
   })
 
   when(
-    'what is claimed, or would meet another target of the launch, does not move',
+    'a claimed execution, or one that would collide with another target, does not move',
     async (scene) => {
       await scene.join('n2')
       await scene.submit('a')
@@ -174,7 +183,7 @@ function movingCases(when: Case): void {
     },
   )
 
-  when('another identity under the name of its node may have it', async (scene) => {
+  when('an execution may move to another identity with the name of its node', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     scene.advance(10_000)

@@ -1,4 +1,4 @@
-/** Cases of claims that are undone because nothing of them was started: as if they had never been made. */
+/** Released claims: an execution that was never started is pending again, as if it had not been claimed. */
 import assert from 'node:assert/strict'
 import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
 import type {Case} from './case.ts'
@@ -33,8 +33,8 @@ async function statusOf(scene: Scene, group: number) {
   return {open, deaths: nodeDeaths, is: executions.map(({status}) => status)}
 }
 
-export function giveBackCases(when: Case): void {
-  when('it is pending as if nobody had claimed it, due at once, and runs', async (scene) => {
+export function releaseClaimsCases(when: Case): void {
+  when('a released execution is pending again, due at once, and can run', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const fresh = await scene.store.execution('a', key(group), 0)
@@ -62,7 +62,7 @@ export function giveBackCases(when: Case): void {
     assert.equal((await scene.end(again.claimed[0]!, 'succeeded')).kind, 'finished')
   })
 
-  when('again, or under a claim that is over, nothing changes', async (scene) => {
+  when('a repeated release, or one of an ended claim, changes nothing', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const claimed = await scene.claimOne()
@@ -82,7 +82,7 @@ export function giveBackCases(when: Case): void {
     assert.deepEqual(await scene.store.releaseClaims([]), [])
   })
 
-  when('many at once go back each by itself, and the others are lost', async (scene) => {
+  when('several claims are released together, and the others are lost', async (scene) => {
     await scene.submit('a')
     const groups: number[] = []
     for (let index = 0; index < 4; index += 1) groups.push(await scene.run('a'))
@@ -104,7 +104,7 @@ export function giveBackCases(when: Case): void {
     assert.equal(third!.execution.group, groups[2])
   })
 
-  when('what is to be cancelled, or has lost its job, stays to be ended', async (scene) => {
+  when('a cancelled execution, or one of a deleted job, is not released', async (scene) => {
     await scene.submit('a')
     await scene.submit('b')
     const group = await scene.run('a')
@@ -118,7 +118,7 @@ export function giveBackCases(when: Case): void {
     assert.deepEqual((await rescued(scene)).toSorted(), ['', 'lost'])
   })
 
-  when('a retry of a launch whose retries have ended stays to be ended', async (scene) => {
+  when('a retry of a launch whose retries have ended is not released', async (scene) => {
     await scene.submit('a', {retries: 3})
     await scene.join('n2')
     const group = await scene.run('a', ['n1', 'n2'])
@@ -131,21 +131,24 @@ export function giveBackCases(when: Case): void {
     assert.deepEqual(await giveBack(scene, retry), [])
   })
 
-  when('it is no death of its node: the job is not disabled by two of them', async (scene) => {
-    await scene.submit('a', {retries: 5})
-    const group = await scene.run('a')
-    for (let life = 2; life < 6; life += 1) {
-      const incarnation = life === 2 ? 'n1-life-1' : `n1-life-${life - 1}`
-      const request = {nodeId: 'n1', incarnation, token: `token-${life}`, room: 5}
-      const {claimed} = await claimAs(scene.store, request)
-      await scene.join('n1', `n1-life-${life}`)
-      assert.equal((await giveBack(scene, claimed[0]!)).length, 1)
-    }
-    assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
-    assert.equal((await scene.job('a')).spec.disabled, false)
-  })
+  when(
+    'released claims do not count as node deaths, so they never disable the job',
+    async (scene) => {
+      await scene.submit('a', {retries: 5})
+      const group = await scene.run('a')
+      for (let life = 2; life < 6; life += 1) {
+        const incarnation = life === 2 ? 'n1-life-1' : `n1-life-${life - 1}`
+        const request = {nodeId: 'n1', incarnation, token: `token-${life}`, room: 5}
+        const {claimed} = await claimAs(scene.store, request)
+        await scene.join('n1', `n1-life-${life}`)
+        assert.equal((await giveBack(scene, claimed[0]!)).length, 1)
+      }
+      assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
+      assert.equal((await scene.job('a')).spec.disabled, false)
+    },
+  )
 
-  when('and its node does not take it, another one gets it', async (scene) => {
+  when('a released execution that its node does not claim moves to another node', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const claimed = await scene.claimOne()

@@ -1,4 +1,4 @@
-/** Cases of requests to run: by hand, on create, and what the leader makes of them. */
+/** Requests to run: by hand and on create, and the decisions of the leader about them. */
 import assert from 'node:assert/strict'
 import type {RequestDecision} from '../../../src/core/launch-record.ts'
 import type {Case} from './case.ts'
@@ -19,7 +19,7 @@ function decide(scene: Scene, requests: readonly RequestDecision[]) {
 }
 
 export function requestCases(when: Case): void {
-  when('a request is durable, numbered, and keeps its number when launched', async (scene) => {
+  when('a request gets a launch number and keeps it when launched', async (scene) => {
     const job = await scene.submit('a', {disabled: true})
     await scene.store.setPaused(true)
     const result = await ask(scene, 'a')
@@ -58,14 +58,14 @@ export function requestCases(when: Case): void {
     assert.deepEqual((await decide(scene, [skip])).requests, ['conflict'])
   })
 
-  when('forbid: a request is refused while a launch is open, unless forced', async (scene) => {
+  when('with forbid a request is refused while a launch is open, unless forced', async (scene) => {
     await scene.submit('a', {concurrency: 'forbid'})
     const first = await accepted(scene, 'a')
     assert.deepEqual(await ask(scene, 'a'), {kind: 'forbidden', openGroup: first})
     assert.equal((await ask(scene, 'a', true)).kind, 'accepted')
   })
 
-  when('a request under a key is found again by it, also when its job is gone', async (scene) => {
+  when('the reply to a request with a key is found after the job was deleted', async (scene) => {
     await scene.submit('a')
     const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
     assert.equal(await scene.store.earlierRun(idempotency), null)
@@ -76,7 +76,7 @@ export function requestCases(when: Case): void {
     assert.deepEqual(other, {kind: 'idempotency_mismatch'})
   })
 
-  when('forbid: of two requests decided together one is launched', async (scene) => {
+  when('with forbid only one of two requests decided together is launched', async (scene) => {
     await scene.submit('a', {concurrency: 'forbid'})
     const groups = [await accepted(scene, 'a'), await accepted(scene, 'a')]
     const launches = groups.map((group) => {
@@ -93,32 +93,35 @@ export function requestCases(when: Case): void {
     assert.notEqual(await scene.launchRequest(groups[1]!, ['n1'], false), null)
   })
 
-  when('forbid: waiting planned times go before later requests, not after', async (scene) => {
-    const job = await scene.submit('a', {concurrency: 'forbid'})
-    const before = await accepted(scene, 'a')
-    scene.advance(MINUTE)
-    const row = aRow(job.nextAt!, 'pending', {reason: 'waits_for_node'})
-    const {decided} = await scene.decide(job, [row], job.nextAt! + MINUTE, true)
-    const waiting = decided[0]!.launch
-    assert.deepEqual([waiting.decision, waiting.open, waiting.decidedAt], ['pending', true, null])
-    const after = await accepted(scene, 'a')
-    const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 10})
-    assert.deepEqual(
-      requests.map(({launch, openGroup}) => [launch.group, openGroup]),
-      [
-        [before, null],
-        [waiting.group, null],
-        [after, waiting.group],
-      ],
-    )
-    const page = await scene.store.loadRequests({afterGroup: waiting.group, limit: 10})
-    assert.deepEqual(
-      page.requests.map(({launch}) => launch.group),
-      [after],
-    )
-  })
+  when(
+    'with forbid a waiting planned time blocks later requests but not earlier ones',
+    async (scene) => {
+      const job = await scene.submit('a', {concurrency: 'forbid'})
+      const before = await accepted(scene, 'a')
+      scene.advance(MINUTE)
+      const row = aRow(job.nextAt!, 'pending', {reason: 'waits_for_node'})
+      const {decided} = await scene.decide(job, [row], job.nextAt! + MINUTE, true)
+      const waiting = decided[0]!.launch
+      assert.deepEqual([waiting.decision, waiting.open, waiting.decidedAt], ['pending', true, null])
+      const after = await accepted(scene, 'a')
+      const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 10})
+      assert.deepEqual(
+        requests.map(({launch, openGroup}) => [launch.group, openGroup]),
+        [
+          [before, null],
+          [waiting.group, null],
+          [after, waiting.group],
+        ],
+      )
+      const page = await scene.store.loadRequests({afterGroup: waiting.group, limit: 10})
+      assert.deepEqual(
+        page.requests.map(({launch}) => launch.group),
+        [after],
+      )
+    },
+  )
 
-  when('a request may wait with a reason, then be given up', async (scene) => {
+  when('a request may wait with a reason and then be skipped', async (scene) => {
     await scene.submit('a')
     const group = await accepted(scene, 'a')
     const stay = {group, kind: 'stay', reason: 'waits_for_node'} as const
@@ -140,7 +143,7 @@ export function requestCases(when: Case): void {
     assert.deepEqual((await scene.store.loadRequests({afterGroup: 0, limit: 10})).requests, [])
   })
 
-  when('planned times given up one after another become one row', async (scene) => {
+  when('neighbouring planned times that are skipped become one row', async (scene) => {
     const job = await scene.submit('a')
     const first = job.nextAt!
     const times = [first, first + MINUTE, first + 2 * MINUTE]
@@ -162,7 +165,7 @@ export function requestCases(when: Case): void {
     )
   })
 
-  when('an idempotency key asks once', async (scene) => {
+  when('a repeated idempotency key stores one request', async (scene) => {
     await scene.submit('a')
     const idempotency = {key: 'k', scope: 's', fingerprint: 'run a'}
     const request = {name: 'a', forced: false, idempotency}

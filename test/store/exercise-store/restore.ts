@@ -1,4 +1,4 @@
-/** Cases of importing jobs. */
+/** Importing jobs from a file. */
 import assert from 'node:assert/strict'
 import type {JobSpec} from '../../../src/core/job.ts'
 import type {Case} from './case.ts'
@@ -12,7 +12,7 @@ function restore(scene: Scene, specs: readonly JobSpec[], disabled = false) {
 }
 
 export function restoreCases(when: Case): void {
-  when('parents may stand anywhere; lines follow the file', async (scene) => {
+  when('parents may be anywhere in the file, and the report follows its order', async (scene) => {
     await scene.submit('kept')
     const result = await restore(scene, [
       aSpec('leaf', {schedule: '', parentJob: 'stem'}),
@@ -29,7 +29,7 @@ export function restoreCases(when: Case): void {
     )
   })
 
-  when('counters come from the file for new jobs only', async (scene) => {
+  when('counters are imported only for new jobs', async (scene) => {
     await scene.submit('old')
     const counters = {successCount: 5, errorCount: 2, lastSuccess: 1_000, lastError: 2_000}
     const entries = ['old', 'new'].map((name) => ({spec: aSpec(name), counters}))
@@ -38,29 +38,32 @@ export function restoreCases(when: Case): void {
     assert.deepEqual((await scene.job('old')).counters, NONE)
   })
 
-  when('any problem refuses all of it and names each bad entry', async (scene) => {
-    await scene.submit('stored')
-    const result = await restore(scene, [
-      aSpec('fine'),
-      aSpec('twice'),
-      aSpec('twice'),
-      aSpec('orphan', {parentJob: 'nobody'}),
-      aSpec('x', {parentJob: 'y'}),
-      aSpec('y', {parentJob: 'x'}),
-      aSpec('mayfly', {ephemeral: true}),
-      aSpec('child', {parentJob: 'mayfly'}),
-    ])
-    assert(result.kind === 'refused')
-    const named = new Set(result.problems.map(({name}) => name))
-    assert.deepEqual([...named].toSorted(), ['child', 'mayfly', 'orphan', 'twice', 'x', 'y'])
-    const {rows} = await scene.store.jobs(ALL_JOBS)
-    assert.deepEqual(
-      rows.map(({spec}) => spec.name),
-      ['stored'],
-    )
-  })
+  when(
+    'one invalid entry refuses the whole file, and every invalid entry is named',
+    async (scene) => {
+      await scene.submit('stored')
+      const result = await restore(scene, [
+        aSpec('fine'),
+        aSpec('twice'),
+        aSpec('twice'),
+        aSpec('orphan', {parentJob: 'nobody'}),
+        aSpec('x', {parentJob: 'y'}),
+        aSpec('y', {parentJob: 'x'}),
+        aSpec('mayfly', {ephemeral: true}),
+        aSpec('child', {parentJob: 'mayfly'}),
+      ])
+      assert(result.kind === 'refused')
+      const named = new Set(result.problems.map(({name}) => name))
+      assert.deepEqual([...named].toSorted(), ['child', 'mayfly', 'orphan', 'twice', 'x', 'y'])
+      const {rows} = await scene.store.jobs(ALL_JOBS)
+      assert.deepEqual(
+        rows.map(({spec}) => spec.name),
+        ['stored'],
+      )
+    },
+  )
 
-  when('a stored job that the file makes part of a circle is found', async (scene) => {
+  when('a cycle through stored jobs is refused', async (scene) => {
     await scene.submit('a')
     await scene.submit('b', {schedule: '', parentJob: 'a'})
     const result = await restore(scene, [aSpec('a', {parentJob: 'b'})])
@@ -68,16 +71,19 @@ export function restoreCases(when: Case): void {
     assert.equal((await scene.job('a')).spec.parentJob, '')
   })
 
-  when('disabled imports everything disabled; paused imports nothing', async (scene) => {
-    await restore(scene, [aSpec('a'), aSpec('b')], true)
-    const {rows} = await scene.store.jobs({...ALL_JOBS, disabled: true})
-    assert.equal(rows.length, 2)
-    assert.equal((await scene.job('a')).nextAt, null)
-    await scene.store.setPaused(true)
-    assert.deepEqual(await restore(scene, [aSpec('c')]), {kind: 'paused'})
-  })
+  when(
+    'an import as disabled disables all jobs, and a paused store imports none',
+    async (scene) => {
+      await restore(scene, [aSpec('a'), aSpec('b')], true)
+      const {rows} = await scene.store.jobs({...ALL_JOBS, disabled: true})
+      assert.equal(rows.length, 2)
+      assert.equal((await scene.job('a')).nextAt, null)
+      await scene.store.setPaused(true)
+      assert.deepEqual(await restore(scene, [aSpec('c')]), {kind: 'paused'})
+    },
+  )
 
-  when('the past is never planned', async (scene) => {
+  when('an import plans no past times', async (scene) => {
     const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
     await restore(scene, [aSpec('past', {schedule}), aSpec('future')])
     assert.equal((await scene.job('past')).nextAt, null)

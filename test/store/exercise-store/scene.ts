@@ -1,7 +1,6 @@
 /**
- * What the contract cases share: a store whose clock the case turns, a leader's term, nodes, and the few
- * moves a case is made of (submit, launch, claim, end). Written against the port only, so that every engine
- * passes the same cases.
+ * The scene of a contract case: a store with an adjustable clock, a leader's term, nodes, and the actions of
+ * cases (submit, launch, claim, end). Uses only the port, so that every engine runs the same cases.
  */
 import assert from 'node:assert/strict'
 import type {FinalStatus} from '../../../src/core/execution.ts'
@@ -16,14 +15,14 @@ import type {Store} from '../../../src/ports/store.ts'
 import {PLAIN_SPEC} from '../../support/fixtures.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
 
-/** A store of its own for one case. */
+/** A fresh store for one case. */
 export interface OpenedStore {
   readonly store: Store
-  /** The store's clock when it was opened: 2026-01-15T12:00:00Z. */
+  /** Time of the store's clock when it was opened: 2026-01-15T12:00:00Z. */
   readonly startedAt: number
-  /** Turns the store's clock forward. */
+  /** Advances the store's clock. */
   advance(ms: number): void
-  /** Closes the store and removes what it left. */
+  /** Closes the store and removes its data. */
   close(): Promise<void>
 }
 
@@ -90,7 +89,7 @@ export class Scene {
     return scene
   }
 
-  /** The store's clock. */
+  /** Time of the store's clock. */
   get now(): number {
     return this.opened.startedAt + this.#advancedMs
   }
@@ -113,14 +112,14 @@ export class Scene {
     return await this.store.join({member}, 10_000)
   }
 
-  /** The leader's verdict about a node, as it stands now. */
+  /** Marks a node as failed, with its current heartbeat as the observed one. */
   async fail(nodeId: string, incarnation: string): Promise<boolean> {
     const member = (await this.store.members()).find(({id}) => id === nodeId)
     const observed = {incarnation, heartbeatAt: member?.heartbeatAt ?? 0}
     return await this.store.failMember({term: this.term, nodeId, observed})
   }
 
-  /** By the leader's verdict or, where it is the node that says so, its own word. */
+  /** As the failure detector for `failed`, by a heartbeat of the node for every other status. */
   async setStatus(nodeId: string, incarnation: string, status: MemberStatus): Promise<void> {
     if (status === 'failed') assert(await this.fail(nodeId, incarnation), `${nodeId} is failed`)
     else assert.equal(await beatAs(this.store, {nodeId, incarnation, status}), 'ok')
@@ -147,7 +146,7 @@ export class Scene {
     return job
   }
 
-  /** Stores a request by hand and lets the leader launch it on these nodes; answers the launch number. */
+  /** Requests a run by hand and launches it on these nodes; returns the launch number. */
   async run(name: string, nodes: readonly string[] = ['n1']): Promise<number> {
     const result = await this.store.requestRun({name, forced: true, idempotency: null})
     assert(result.kind === 'accepted', `${name} is accepted`)
@@ -170,7 +169,7 @@ export class Scene {
     return applied.requests[0] === 'applied' ? applied.decided[0]! : null
   }
 
-  /** Applies rows to a job as the leader would, from its `next` on. */
+  /** Applies the leader's decisions about a job, from its `next` on. */
   async decide(job: JobRecord, rows: readonly LedgerRow[], nextAt: number | null, forbid = false) {
     const due = {jobId: job.id, revision: job.revision, expectedNextAt: job.nextAt!}
     return await this.store.applyLaunches({
@@ -180,7 +179,7 @@ export class Scene {
     })
   }
 
-  /** As the first life of the node, which joins if it never did. */
+  /** Claims as the first incarnation of the node, which joins first if needed. */
   async claim(nodeId = 'n1', room = 100): Promise<readonly ClaimedExecution[]> {
     if (!this.#joined.has(nodeId)) await this.join(nodeId)
     this.#tokens += 1
@@ -190,7 +189,7 @@ export class Scene {
     return claimed
   }
 
-  /** Claims the only waiting execution of the node. */
+  /** Claims the only pending execution of the node. */
   async claimOne(nodeId = 'n1'): Promise<ClaimedExecution> {
     const claimed = await this.claim(nodeId)
     assert.equal(claimed.length, 1)
@@ -206,7 +205,7 @@ export class Scene {
     return outcome!
   }
 
-  /** Launches, claims and ends the job once on one node; answers the launch number. */
+  /** Launches, claims and ends the job once on one node; returns the launch number. */
   async complete(name: string, status: FinalStatus, options: EndOptions = {}): Promise<number> {
     const group = await this.run(name)
     const outcome = await this.end(await this.claimOne(), status, options)

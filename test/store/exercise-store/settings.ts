@@ -1,27 +1,27 @@
-/** Cases of the store as a whole: what it says of itself, policies, the zone, that it works at all. */
+/** Settings of the whole store: its info, policies, the time zone, readiness, closing. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 
-export function wholeCases(when: Case): void {
-  when('facts name the engine, the schema, the identity and what could be lost', async (scene) => {
-    const facts = await scene.store.info()
-    assert.notEqual(facts.engineVersion, '')
-    assert(facts.schemaVersion >= 1)
-    assert.notEqual(facts.clusterId, '')
-    assert.notEqual(facts.incarnation, facts.clusterId)
-    assert.deepEqual(facts.warnings, [])
-    assert(Object.keys(facts.durability).length > 0)
+export function settingsCases(when: Case): void {
+  when('the info has engine, schema, identity and durability', async (scene) => {
+    const info = await scene.store.info()
+    assert.notEqual(info.engineVersion, '')
+    assert(info.schemaVersion >= 1)
+    assert.notEqual(info.clusterId, '')
+    assert.notEqual(info.incarnation, info.clusterId)
+    assert.deepEqual(info.warnings, [])
+    assert(Object.keys(info.durability).length > 0)
   })
 
-  when('the first zone stays', async (scene) => {
+  when('the first time zone stays', async (scene) => {
     assert.equal(await scene.store.agreeTimezone('Europe/Berlin'), 'UTC')
   })
 
-  when('a probe writes and reads', async (scene) => {
+  when('the readiness probe writes and reads', async (scene) => {
     await scene.store.probe()
   })
 
-  when('policies are texts by name', async (scene) => {
+  when('policies are stored by name', async (scene) => {
     const {store} = scene
     assert.deepEqual(await store.policies(), [])
     await store.putPolicy({name: 'b', rules: '{"x": 1}'})
@@ -37,14 +37,14 @@ export function wholeCases(when: Case): void {
     assert.equal(await store.deletePolicy('b'), null)
   })
 
-  when('what was acknowledged is in the next read', async (scene) => {
+  when('an acknowledged write is visible to the next read', async (scene) => {
     for (let index = 0; index < 50; index += 1) {
       await scene.store.putPolicy({name: 'p', rules: String(index)})
       assert.equal((await scene.store.policy('p'))!.rules, String(index))
     }
   })
 
-  when('launch numbers grow and are never used again', async (scene) => {
+  when('launch numbers grow and are never reused', async (scene) => {
     await scene.submit('a')
     const first = await scene.complete('a', 'succeeded')
     await scene.store.deleteJob('a')
@@ -55,7 +55,7 @@ export function wholeCases(when: Case): void {
     assert((await scene.run('a')) > first)
   })
 
-  when('a store that is closed refuses, and closing twice is one close', async (scene) => {
+  when('a closed store refuses requests, and can be closed twice', async (scene) => {
     const {store} = scene
     await Promise.all([store.putPolicy({name: 'last', rules: ''}), store.close()])
     await store.close()

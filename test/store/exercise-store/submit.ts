@@ -1,10 +1,10 @@
-/** Cases of storing definitions: submit and toggle. */
+/** Storing definitions: submit and toggle. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
 import {ALL_ROWS, aSpec, DAY, HOUR, MINUTE} from './scene.ts'
 
 export function submitCases(when: Case): void {
-  when('a new job is stored whole, planned, and read back equal', async (scene) => {
+  when('a new job is stored with every field and planned', async (scene) => {
     const spec = aSpec('backup', {
       displayname: 'Nightly "ÄÖ" backup',
       tags: {role: 'db:1'},
@@ -26,7 +26,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(await scene.store.job('backup'), result.job)
   })
 
-  when('the same definition again touches nothing', async (scene) => {
+  when('submitting the same definition again changes nothing', async (scene) => {
     const first = await scene.submit('a', {processors: {x: {}, y: {}}})
     await scene.complete('a', 'failed')
     const before = await scene.job('a')
@@ -41,7 +41,7 @@ export function submitCases(when: Case): void {
   })
 
   when(
-    'a change of another field keeps next, counters and id, and grows the revision',
+    'a change besides the schedule keeps next, counters and id, and increments the revision',
     async (scene) => {
       const first = await scene.submit('a')
       await scene.complete('a', 'succeeded')
@@ -56,25 +56,22 @@ export function submitCases(when: Case): void {
     },
   )
 
-  when(
-    'a changed schedule moves next past a due time, which is recorded as missed',
-    async (scene) => {
-      const first = await scene.submit('a')
-      scene.advance(3 * MINUTE + 1)
-      const changed = await scene.submit('a', {schedule: '@every 1h'})
-      assert(changed.nextAt! > scene.now)
-      const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
-      assert.equal(ledger!.total, 1)
-      const row = ledger!.rows[0]!
-      assert.deepEqual([row.decision, row.reason, row.cause], ['missed', 'edited', 'schedule'])
-      assert.deepEqual([row.scheduledAt, row.count], [first.nextAt, 3])
-      assert.equal(row.scheduledUntil, first.nextAt! + 2 * MINUTE)
-      assert.deepEqual([row.open, row.term, row.decidedAt], [false, null, scene.now])
-      assert.equal(changed.decidedUntil, row.scheduledUntil)
-    },
-  )
+  when('a changed schedule that moves next past a due time records it as missed', async (scene) => {
+    const first = await scene.submit('a')
+    scene.advance(3 * MINUTE + 1)
+    const changed = await scene.submit('a', {schedule: '@every 1h'})
+    assert(changed.nextAt! > scene.now)
+    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+    assert.equal(ledger!.total, 1)
+    const row = ledger!.rows[0]!
+    assert.deepEqual([row.decision, row.reason, row.cause], ['missed', 'edited', 'schedule'])
+    assert.deepEqual([row.scheduledAt, row.count], [first.nextAt, 3])
+    assert.equal(row.scheduledUntil, first.nextAt! + 2 * MINUTE)
+    assert.deepEqual([row.open, row.term, row.decidedAt], [false, null, scene.now])
+    assert.equal(changed.decidedUntil, row.scheduledUntil)
+  })
 
-  when('toggle flips disabled, records what it passes over, and comes back', async (scene) => {
+  when('toggle switches disabled both ways and records skipped times', async (scene) => {
     await scene.submit('a')
     scene.advance(MINUTE)
     const off = await scene.store.toggle('a')
@@ -92,7 +89,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(await scene.store.toggle('b'), {kind: 'unknown'})
   })
 
-  when('run on create stores a request, also when nothing changed', async (scene) => {
+  when('run on create stores a request, even if the definition is unchanged', async (scene) => {
     const created = await scene.trySubmit(aSpec('a', {disabled: true}), {runOnCreate: true})
     const again = await scene.trySubmit(aSpec('a', {disabled: true}), {runOnCreate: true})
     assert(created.kind === 'stored' && again.kind === 'stored')
@@ -107,7 +104,7 @@ export function submitCases(when: Case): void {
     )
   })
 
-  when('paused refuses submits, changes nothing, and lasts until unpaused', async (scene) => {
+  when('a paused store refuses submits until it is unpaused', async (scene) => {
     await scene.store.setPaused(true)
     assert.equal(await scene.store.paused(), true)
     assert.deepEqual(await scene.trySubmit(aSpec('a')), {kind: 'paused'})
@@ -116,7 +113,7 @@ export function submitCases(when: Case): void {
     await scene.submit('a')
   })
 
-  when('preconditions compare the revision', async (scene) => {
+  when('a submit with another revision in its precondition is refused', async (scene) => {
     const missing = await scene.trySubmit(aSpec('a'), {ifMatch: '*'})
     assert.deepEqual(missing, {kind: 'precondition', revision: null})
     assert.equal((await scene.trySubmit(aSpec('a'), {createOnly: true})).kind, 'stored')
@@ -129,26 +126,23 @@ export function submitCases(when: Case): void {
     assert.equal((await scene.job('a')).revision, 3)
   })
 
-  when(
-    'toggle and delete compare the revision, and change nothing when it is another',
-    async (scene) => {
-      const before = await scene.submit('a')
-      const stale = {kind: 'precondition', revision: 1}
-      assert.deepEqual(await scene.store.toggle('a', [7, 8]), stale)
-      assert.deepEqual(await scene.store.deleteJob('a', []), stale)
-      assert.deepEqual(await scene.job('a'), before)
-      for (const match of [[7, 1], [2], '*'] as const)
-        assert.equal((await scene.store.toggle('a', match)).kind, 'toggled')
-      assert.deepEqual(await scene.store.toggle('b', '*'), {kind: 'unknown'})
-      assert.deepEqual(await scene.store.deleteJob('b', [1]), {kind: 'unknown'})
-      const both = ['a', 'a'].map((name) => scene.store.toggle(name, [4]))
-      const kinds = (await Promise.all(both)).map(({kind}) => kind)
-      assert.deepEqual(kinds.toSorted(), ['precondition', 'toggled'])
-      assert.equal((await scene.store.deleteJob('a', [5])).kind, 'deleted')
-    },
-  )
+  when('a toggle or delete with another revision in its precondition is refused', async (scene) => {
+    const before = await scene.submit('a')
+    const stale = {kind: 'precondition', revision: 1}
+    assert.deepEqual(await scene.store.toggle('a', [7, 8]), stale)
+    assert.deepEqual(await scene.store.deleteJob('a', []), stale)
+    assert.deepEqual(await scene.job('a'), before)
+    for (const match of [[7, 1], [2], '*'] as const)
+      assert.equal((await scene.store.toggle('a', match)).kind, 'toggled')
+    assert.deepEqual(await scene.store.toggle('b', '*'), {kind: 'unknown'})
+    assert.deepEqual(await scene.store.deleteJob('b', [1]), {kind: 'unknown'})
+    const both = ['a', 'a'].map((name) => scene.store.toggle(name, [4]))
+    const kinds = (await Promise.all(both)).map(({kind}) => kind)
+    assert.deepEqual(kinds.toSorted(), ['precondition', 'toggled'])
+    assert.equal((await scene.store.deleteJob('a', [5])).kind, 'deleted')
+  })
 
-  when('of two writes that saw the same revision one wins', async (scene) => {
+  when('of two writes with the same expected revision one is refused', async (scene) => {
     await scene.submit('a')
     const results = await Promise.all(
       ['x', 'y'].map((owner) => scene.trySubmit(aSpec('a', {owner}), {ifMatch: [1]})),
@@ -156,7 +150,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(results.map(({kind}) => kind).toSorted(), ['precondition', 'stored'])
   })
 
-  when('a parent must exist, and the family must not be a circle', async (scene) => {
+  when('an unknown parent or a cycle of parents is refused', async (scene) => {
     const child = {schedule: '', parentJob: 'a'}
     const orphan = await scene.trySubmit(aSpec('b', child))
     assert.deepEqual(orphan, {kind: 'parent_unknown', parent: 'a'})
@@ -172,7 +166,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual((await scene.job('a')).dependentJobs, [])
   })
 
-  when('ephemeral and dependents exclude each other', async (scene) => {
+  when('an ephemeral job with dependents is refused', async (scene) => {
     await scene.submit('a')
     await scene.submit('b', {schedule: '', parentJob: 'a'})
     const parent = await scene.trySubmit(aSpec('a', {ephemeral: true}))
@@ -182,7 +176,7 @@ export function submitCases(when: Case): void {
     assert.deepEqual(child, {kind: 'ephemeral_parent', parent: 'once', dependents: ['c']})
   })
 
-  when('an idempotency key repeats the first answer for 24 h', async (scene) => {
+  when('an idempotency key returns the first reply for 24 h', async (scene) => {
     const key = (fingerprint: string, scope = 'token-a') => {
       return {idempotency: {key: 'k', scope, fingerprint}, runOnCreate: true}
     }
@@ -205,13 +199,10 @@ export function submitCases(when: Case): void {
     assert(later.kind === 'stored' && later.changed)
   })
 
-  when(
-    'a past @at of a job being created is due; of an existing one it is not planned',
-    async (scene) => {
-      const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
-      assert.equal((await scene.submit('a', {schedule})).nextAt, scene.now - HOUR)
-      await scene.submit('b', {schedule: '@manually'})
-      assert.equal((await scene.submit('b', {schedule})).nextAt, null)
-    },
-  )
+  when('a past @at is due for a new job and not planned for an existing one', async (scene) => {
+    const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
+    assert.equal((await scene.submit('a', {schedule})).nextAt, scene.now - HOUR)
+    await scene.submit('b', {schedule: '@manually'})
+    assert.equal((await scene.submit('b', {schedule})).nextAt, null)
+  })
 }

@@ -1,6 +1,6 @@
 /**
- * Connections that break where it hurts: around a commit, in a restart of the database, without a word.
- * Nothing is done twice, nothing acknowledged is lost, and everything goes on by itself afterwards.
+ * Connections that break around a commit, during a restart of the database, or silently. No write happens
+ * twice, no acknowledged write is lost, and the store recovers by itself.
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
@@ -13,7 +13,7 @@ import {TestPostgres} from '../../support/postgres.ts'
 import {ALL_ROWS, aRow, aSpec, Scene} from '../exercise-store/scene.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
-/** What a caller of the API waits at most. */
+/** Longest wait of a caller of the API. */
 const PATIENCE_MS = 5_000
 
 let postgres: TestPostgres
@@ -60,8 +60,8 @@ async function untilItWorks(store: Store): Promise<void> {
   }
 }
 
-describe('a commit whose answer is lost', () => {
-  it('of an end is not repeated blindly: it counts once', async () => {
+describe('a commit whose reply is lost', () => {
+  it('of a finish counts once', async () => {
     await overProxy(async (scene) => {
       await scene.submit('a')
       await scene.run('a')
@@ -72,7 +72,7 @@ describe('a commit whose answer is lost', () => {
     })
   })
 
-  it('of a claim is found again by its token', async () => {
+  it('of a claim is found by its token', async () => {
     await overProxy(async (scene) => {
       await scene.submit('a')
       await scene.run('a')
@@ -85,7 +85,7 @@ describe('a commit whose answer is lost', () => {
     })
   })
 
-  it('of a launch shows as a conflict, and the launch is there once', async () => {
+  it('of a launch is a conflict, and the launch is stored once', async () => {
     await overProxy(async (scene) => {
       const job = await scene.submit('a')
       proxy.loseOfCommits('answer')
@@ -98,7 +98,7 @@ describe('a commit whose answer is lost', () => {
     })
   })
 
-  it('of a request without a key is told as unknown, with one it is answered', async () => {
+  it('of a request is an unknown outcome without a key and a reply with one', async () => {
     await overProxy(async (scene) => {
       proxy.loseOfCommits('answer')
       await assert.rejects(scene.store.submit({spec: aSpec('a'), ...SUBMIT}), OutcomeUnknown)
@@ -116,8 +116,8 @@ describe('a commit whose answer is lost', () => {
   })
 })
 
-describe('a commit that never arrives', () => {
-  it('of an end is made up for', async () => {
+describe('a commit that never reaches the server', () => {
+  it('of a finish is repeated', async () => {
     await overProxy(async (scene) => {
       await scene.submit('a')
       await scene.run('a')
@@ -128,7 +128,7 @@ describe('a commit that never arrives', () => {
     })
   })
 
-  it('of a request without a key is told as unknown', async () => {
+  it('of a request without a key is an unknown outcome', async () => {
     await overProxy(async (scene) => {
       proxy.loseOfCommits('request')
       await assert.rejects(scene.store.submit({spec: aSpec('a'), ...SUBMIT}), OutcomeUnknown)
@@ -137,8 +137,8 @@ describe('a commit that never arrives', () => {
   })
 })
 
-describe('a server', () => {
-  it('that falls silent is given up before a caller gives up', async () => {
+describe('a database server', () => {
+  it('that stops responding is detected before the deadline of a caller', async () => {
     await overProxy(async (scene) => {
       await scene.submit('a')
       await scene.job('a')
@@ -150,7 +150,7 @@ describe('a server', () => {
       ])
       const tookMs = performance.now() - beganAt
       assert(tookMs < PATIENCE_MS, `${tookMs} ms`)
-      // Nobody is connected now, and nobody can connect.
+      // All connections are closed, and no new one is accepted.
       const againAt = performance.now()
       await assert.rejects(scene.store.job('a'), StoreUnavailable)
       const againMs = performance.now() - againAt
@@ -161,7 +161,7 @@ describe('a server', () => {
     })
   })
 
-  it('that is killed and comes back is found again, by bells too', async () => {
+  it('that is killed and restarts is used again, for notifications too', async () => {
     await overProxy(async (scene, opened) => {
       await scene.submit('a')
       await scene.run('a')
@@ -175,7 +175,7 @@ describe('a server', () => {
       await assert.rejects(scene.store.probe(), StoreUnavailable)
       await assert.rejects(other.store.totals(), StoreUnavailable)
       assert(performance.now() - beganAt < PATIENCE_MS)
-      const rung = new Promise<void>((resolve) => wakeup.subscribe('run', resolve))
+      const notified = new Promise<void>((resolve) => wakeup.subscribe('run', resolve))
       await postgres.resume()
       await untilItWorks(scene.store)
       assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
@@ -183,14 +183,14 @@ describe('a server', () => {
       const renewed = scene.store.renewLease({term, holder: 'holder-1', ttlMs: 6_000})
       assert.equal(await renewed, true)
       await other.store.totals()
-      // Once it listens again it rings for whatever it did not hear.
-      await rung
+      // After a reconnect it notifies every topic, for the notifications it missed.
+      await notified
       await wakeup.close()
       await other.store.close()
     })
   })
 
-  it('that is killed and comes back amid work loses and doubles nothing', async () => {
+  it('that is killed under load and restarts loses and repeats no write', async () => {
     await overProxy(async (scene) => {
       const stored: string[] = []
       const unknown: string[] = []

@@ -1,6 +1,6 @@
 /**
- * Two servers that change, delete or decide about one job at the same moment, and somebody who keeps its
- * lock: what comes out is what one after the other gives.
+ * Two servers that change, delete or decide one job concurrently, and a session that keeps its lock: the
+ * result is that of some serial order.
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
@@ -23,12 +23,12 @@ async function endOn(store: Store, claimed: ClaimedExecution): Promise<FinishOut
   return outcome!
 }
 
-/** Requests of jobs that are gone: nobody would ever decide them. */
+/** Pending requests of deleted jobs, which the leader would never decide. */
 const ORPHANS = `SELECT l.group_id FROM launches l JOIN jobs j ON j.id = l.job_id
   WHERE l.open = 1 AND l.decision = 'pending' AND j.deleted_at IS NOT NULL`
 
 describe('changing a definition', () => {
-  it('while the leader decides about the old one makes that a conflict', async () => {
+  it('while the leader decides about the old one makes the decision a conflict', async () => {
     const changes = [
       {change: {schedule: '@every 1h'}, left: [{decision: 'missed', reason: 'edited'}]},
       {change: {owner: 'somebody'}, left: []},
@@ -52,7 +52,7 @@ describe('changing a definition', () => {
       })
   })
 
-  it('of one name at two servers: one creates, the other is told', async () => {
+  it('of one name at two servers creates one job, and the other submit is refused', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       const create = (store: Store, name: string) => {
         const request = {ifMatch: null, createOnly: true, runOnCreate: false, idempotency: null}
@@ -70,7 +70,7 @@ describe('changing a definition', () => {
     })
   })
 
-  it('under a condition that held when it was asked and not when its turn came changes nothing', async () => {
+  it('whose precondition fails only after the wait for the lock changes nothing', async () => {
     for (const ask of ['toggle', 'deleteJob'] as const)
       await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
         await scene.submit('a')
@@ -88,7 +88,7 @@ describe('changing a definition', () => {
       })
   })
 
-  it('of two jobs that each name the other as parent: never both', async () => {
+  it('of two jobs that name each other as parent stores only one', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
       for (let round = 0; round < 8; round += 1) {
@@ -104,7 +104,7 @@ describe('changing a definition', () => {
     })
   })
 
-  it('a parent is not deleted under a child that is being stored', async () => {
+  it('does not lose its parent to a concurrent deletion', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
       for (let round = 0; round < 8; round += 1) {
@@ -120,7 +120,7 @@ describe('changing a definition', () => {
     })
   })
 
-  it('a key sent to two servers is one request', async () => {
+  it('with one idempotency key at two servers is one request', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       await scene.submit('a')
       const idempotency = {key: 'k', scope: 'caller', fingerprint: 'f'}
@@ -131,7 +131,7 @@ describe('changing a definition', () => {
     })
   })
 
-  it('once submissions are paused none is stored any more', async () => {
+  it('stores no job after submissions were paused', async () => {
     await withCluster(postgres, async ({scene, second, hold, waiting}) => {
       await scene.submit('a')
       const holder = await hold(`LOCK TABLE definitions IN SHARE MODE`)
@@ -147,8 +147,8 @@ describe('changing a definition', () => {
   })
 })
 
-describe('a lock that somebody keeps', () => {
-  it('fails who needs it within the patience of a caller, and holds up nobody else', async () => {
+describe('a lock that another session keeps', () => {
+  it('fails its waiters before the deadline of a caller and blocks no other job', async () => {
     await withCluster(postgres, async ({scene, first, hold, waiting}) => {
       const {id} = await scene.submit('a')
       await scene.submit('b')
@@ -173,7 +173,7 @@ describe('a lock that somebody keeps', () => {
 })
 
 describe('deleting a job', () => {
-  it('that is finishing: the end counts first, or finds it gone', async () => {
+  it('during a finish either counts the end first or drops it', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting, rows}) => {
       for (const isEndFirst of [true, false]) {
         const {id} = await scene.submit('a')
@@ -193,7 +193,7 @@ describe('deleting a job', () => {
     })
   })
 
-  it('whose parent is finishing leaves no request that nobody answers for', async () => {
+  it('during the finish of its parent leaves no request without a job', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting, rows}) => {
       await scene.submit('a')
       await scene.submit('child', CHILD)
@@ -211,7 +211,7 @@ describe('deleting a job', () => {
     })
   })
 
-  it('amid everything else never fails anybody, and leaves nothing half done', async () => {
+  it('under concurrent load fails no caller and leaves no partial state', async () => {
     await withCluster(postgres, async ({scene, first, second, rows}) => {
       await scene.join('n2')
       const stores = [first, second]

@@ -1,4 +1,4 @@
-/** What a server warns of, by what a database answers: the questions are answered here, without one. */
+/** Warnings about the durability of a database, from simulated replies. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {readDurability} from '../../../src/store/postgres/durability.ts'
@@ -13,7 +13,7 @@ const SETTINGS = {
   data_checksums: 'on',
 }
 
-/** The facts of a database with these settings and standbys, whose address names so many hosts. */
+/** The durability of a database with these settings and standbys; `hosts` is their number in the address. */
 function factsOf(hosts: number, settings: Row, standbys: readonly (string | null)[]) {
   const answers: Row[][] = [
     [{version: 1}],

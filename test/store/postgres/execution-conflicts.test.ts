@@ -1,6 +1,6 @@
 /**
- * Two servers that claim, end, rescue or move executions of one launch at the same moment: what comes out is
- * what one after the other gives.
+ * Two servers that claim, end, lose or move executions of one launch concurrently: the result is that of some
+ * serial order.
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
@@ -17,7 +17,7 @@ after(() => postgres.close())
 
 const CHILD = {schedule: '', parentJob: 'a'}
 
-/** Launches `a` on two nodes, which both run it. */
+/** Launches `a` on two nodes, which both claim it. */
 async function onTwoNodes(scene: Scene): Promise<[number, ClaimedExecution, ClaimedExecution]> {
   const group = await scene.run('a', ['n1', 'n2'])
   return [group, await scene.claimOne('n1'), await scene.claimOne('n2')]
@@ -35,7 +35,7 @@ function closings(outcomes: readonly FinishOutcome[]): unknown[] {
 }
 
 describe('two nodes that finish one launch', () => {
-  it('hide the rest of it from a claim, which soon looks again', async () => {
+  it('lock its other executions, which a claim skips and soon looks for again', async () => {
     await withCluster(postgres, async ({scene, first, hold}) => {
       await scene.submit('a')
       await scene.join('n2')
@@ -51,7 +51,7 @@ describe('two nodes that finish one launch', () => {
     })
   })
 
-  it('close it once, whichever comes last', async () => {
+  it('close it once, in any order', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       const job = await scene.submit('a')
       await scene.submit('child', CHILD)
@@ -73,7 +73,7 @@ describe('two nodes that finish one launch', () => {
     })
   })
 
-  it('close every one of many once, whatever meets', async () => {
+  it('close each of many launches once, in any order', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       await scene.submit('a')
       await scene.submit('child', CHILD)
@@ -108,7 +108,7 @@ describe('a claim', () => {
     return claimAs(store, {nodeId: 'n1', incarnation: 'n1-life-1', token, room: 9})
   }
 
-  it('of a life that is over is either seen by the next life, or takes nothing', async () => {
+  it('of an old incarnation is either seen by the new one or takes nothing', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       await scene.submit('a')
       const group = await scene.run('a')
@@ -140,7 +140,7 @@ describe('a claim', () => {
     })
   })
 
-  it('repeated while its first try is being committed answers the same', async () => {
+  it('repeated during the commit of its first try returns the same executions', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       await scene.submit('a')
       await scene.run('a')
@@ -154,7 +154,7 @@ describe('a claim', () => {
     })
   })
 
-  it('and a rescue of its node leave nothing running that nobody watches', async () => {
+  it('concurrent with the failure of its node leaves no running execution behind', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       await scene.submit('a')
       const group = await scene.run('a')
@@ -182,7 +182,7 @@ describe('a claim', () => {
     })
   })
 
-  it('is given back by its node or ended by the leader, and never both', async () => {
+  it('is released by its node or ended by the leader, never both', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       await scene.submit('a')
       for (const isFirst of ['releaseClaims', 'rescue'] as const) {
@@ -220,7 +220,7 @@ describe('a claim', () => {
     })
   })
 
-  it('and a move of the same execution give it to one node', async () => {
+  it('concurrent with a move of the execution gives it to one node', async () => {
     await withCluster(postgres, async ({scene, first, second}) => {
       await scene.submit('a')
       await scene.join('n2')

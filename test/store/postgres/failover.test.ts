@@ -1,6 +1,6 @@
 /**
- * A primary with a standby, both in the store's address: only the primary is ever used, and when it dies
- * and the standby is promoted the store goes on there by itself, with everything it acknowledged.
+ * A primary with a standby, both in the store's address. Only the primary is used. After it dies and the
+ * standby is promoted, the store continues there by itself, with every acknowledged write.
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
@@ -33,7 +33,7 @@ function bothHosts(): string {
 }
 
 describe('an address of several hosts', () => {
-  it('is used at its primary only, and warns of what a failover could lose', async () => {
+  it('uses only the primary, and warns of writes that a failover could lose', async () => {
     const {store} = await openAt(bothHosts())
     await store.agreeTimezone('UTC')
     await store.probe()
@@ -52,14 +52,14 @@ describe('an address of several hosts', () => {
     await store.close()
   })
 
-  it('of a standby only is refused in one sentence', async () => {
+  it('with only a standby is refused in one sentence', async () => {
     await assert.rejects(openAt(freshSchema(standby.url())), {
       message:
         /^The store postgres:\/\/127\.0\.0\.1:\d+\/postgres cannot be opened: .*takes no writes .+\.$/,
     })
   })
 
-  it('goes on at the promoted standby with everything that was acknowledged', async () => {
+  it('continues on the promoted standby with every acknowledged write', async () => {
     const opened = await openAt(bothHosts(), () => STARTED_AT)
     const {store} = opened
     const scene = await Scene.open(async () => {
@@ -91,13 +91,13 @@ describe('an address of several hosts', () => {
     while (acknowledged.length < 20) await store.probe()
     await primary.kill()
     await assert.rejects(store.job('a'), StoreUnavailable)
-    const rung = new Promise<void>((resolve) => wakeup.subscribe('launch', resolve))
+    const notified = new Promise<void>((resolve) => wakeup.subscribe('launch', resolve))
     await standby.run('SELECT pg_promote()')
     const before = acknowledged.length
     while (acknowledged.length < before + 20) await store.totals().catch(isUnavailable)
     work.isOver = true
     await submitting
-    await rung
+    await notified
     const all = {start: 0, end: null, metadata: [], text: '', status: null, disabled: null} as const
     const {rows} = await store.jobs({...all, sort: 'name', order: 'asc'})
     const names = new Set(rows.map(({spec}) => spec.name))

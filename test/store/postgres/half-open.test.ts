@@ -1,4 +1,4 @@
-/** A server that is cut off amid a transaction, without a word: what it has locked is free soon. */
+/** A server that loses its connection silently during a transaction: its locks are released soon. */
 import assert from 'node:assert/strict'
 import {after, before, test} from 'node:test'
 import {StoreUnavailable} from '../../../src/ports/store-errors.ts'
@@ -7,7 +7,7 @@ import {openAt, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {aSpec} from '../exercise-store/scene.ts'
 
-/** A transaction may stand still for a second; the rest is for a busy machine. */
+/** A transaction may idle for a second; the rest is for a busy machine. */
 const FREE_WITHIN_MS = 8_000
 
 let postgres: TestPostgres
@@ -22,14 +22,14 @@ after(async () => {
   await postgres.close()
 })
 
-test('cut off while it deletes a job, it holds up neither launches nor other servers', async () => {
+test('a server that is cut off during a deletion blocks neither launches nor other servers', async () => {
   await withCluster(postgres, async ({scene, second, url, hold, waiting}) => {
     const {id} = await scene.submit('a')
     const group = await scene.run('a')
     const far = await openAt(url.replace(`:${postgres.port}`, `:${proxy.port}`))
     const holder = await hold(`SELECT FROM jobs WHERE id = ${id} FOR UPDATE`)
     const deleting = assert.rejects(far.store.deleteJob('a', null), StoreUnavailable)
-    // It has locked all definitions and the launch, and waits for the job.
+    // It has locked all definitions and the launch, and waits for the lock of the job.
     await waiting(1)
     proxy.isSilent = true
     await holder.release()
@@ -52,7 +52,7 @@ test('cut off while it deletes a job, it holds up neither launches nor other ser
     }
     assert((await second.launch('a', group)) !== null)
     assert(performance.now() - cutAt < FREE_WITHIN_MS)
-    // It gives up by itself once it has waited long enough for an answer.
+    // It fails by itself after the deadline for a reply.
     await proxy.close()
     await deleting
     await far.store.close()

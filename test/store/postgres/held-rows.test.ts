@@ -1,4 +1,4 @@
-/** Rows that somebody keeps locked: who needs them is told in time, and nobody else is held up. */
+/** Rows that another session keeps locked: their callers fail in time, and no other work is blocked. */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import type {DueDecision} from '../../../src/core/launch-record.ts'
@@ -19,7 +19,7 @@ function launching({id: jobId, revision, nextAt}: JobRecord): DueDecision {
 }
 
 describe('the leader', () => {
-  it('decides what is free at once, and what was held when it is let go', async () => {
+  it('decides unlocked jobs at once, and locked ones after the release', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       const held = await scene.submit('held')
       const free = await scene.submit('free')
@@ -31,7 +31,7 @@ describe('the leader', () => {
       const request = {term, dues: [launching(held), launching(free)], requests: []}
       const applied = await first.applyLaunches(request)
       assert.deepEqual(applied.dues, ['conflict', 'applied'])
-      // It did not outwait the one that holds the job.
+      // It did not wait for the lock of the job.
       await waiting(1)
       await holder.release()
       assert.equal((await deleting).kind, 'deleted')
@@ -40,7 +40,7 @@ describe('the leader', () => {
     })
   })
 
-  it('leaves a held request pending and launches the others', async () => {
+  it('leaves a locked request pending and launches the others', async () => {
     await withCluster(postgres, async ({scene, first, hold}) => {
       await scene.submit('a')
       const groups: number[] = []
@@ -61,8 +61,8 @@ describe('the leader', () => {
   })
 })
 
-describe('ends of a job that is held', () => {
-  it('are refused in time, and take no end of another job with them', async () => {
+describe('ends of a job that is locked', () => {
+  it('fail in time, without failing the ends of other jobs', async () => {
     await withCluster(postgres, async ({scene, first, hold}) => {
       const {id} = await scene.submit('held')
       await scene.submit('free')
@@ -71,7 +71,7 @@ describe('ends of a job that is held', () => {
       const claimed = await scene.claim()
       const holder = await hold(`SELECT FROM jobs WHERE id = ${id} FOR UPDATE`)
       const beganAt = performance.now()
-      // Asked for at the same moment, they begin as one transaction.
+      // Sent together, they start as one transaction.
       const ends = await Promise.allSettled(
         claimed.map((each) => first.finish([anEnd(each, 'succeeded')])),
       )
@@ -86,8 +86,8 @@ describe('ends of a job that is held', () => {
   })
 })
 
-describe('the leader’s lane', () => {
-  it('has a connection when every other lane waits', async () => {
+describe('the leader’s connection', () => {
+  it('is free while every other write queue waits', async () => {
     await withCluster(postgres, async ({scene, first, hold, waiting}) => {
       await scene.submit('a')
       await scene.run('a')
@@ -107,7 +107,7 @@ describe('the leader’s lane', () => {
       ]
       await waiting(others.length)
       await first.applyLaunches({term, dues: [], requests: []})
-      // None of them made room for it by being given up.
+      // None of them failed to make room for it.
       await waiting(others.length)
       await holder.release()
       await Promise.all(others)

@@ -1,4 +1,4 @@
-/** Stores to move, and the move itself, as its tests do it. */
+/** Stores to import, and the import, for its tests. */
 import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -17,7 +17,7 @@ import {systemRandom} from '../../../src/platform/random.ts'
 import {Scene} from '../exercise-store/scene.ts'
 import {countingIds, TurnedClock} from '../adjustable-clock.ts'
 
-/** Gone with the test. */
+/** Removed after the test. */
 export function folder(context: TestContext): string {
   const path = mkdtempSync(join(tmpdir(), 'belfry-move-'))
   context.after(() => rmSync(path, {recursive: true, force: true}))

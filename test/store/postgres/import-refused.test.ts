@@ -1,4 +1,4 @@
-/** Moves that do not take place: sources and targets that are refused, and commits that are lost. */
+/** Imports that fail: refused sources and targets, and commits whose outcome is unknown. */
 import assert from 'node:assert/strict'
 import {closeSync, copyFileSync, mkdtempSync, openSync, rmSync, writeSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -25,7 +25,7 @@ function rowsIn(url: string, table: string): Promise<Record<string, unknown>[]> 
   return postgres.run(`SELECT * FROM ${schemaOf(url)}.${table}`)
 }
 
-describe('the source is refused', () => {
+describe('a source is refused', () => {
   async function stopped(context: TestContext): Promise<string> {
     const dataDir = folder(context)
     await (await sceneIn(dataDir)).store.close()
@@ -44,7 +44,7 @@ describe('the source is refused', () => {
     database.close()
   }
 
-  it('when it is something else', (context) => {
+  it('if it is not a store of Belfry', (context) => {
     const dataDir = folder(context)
     change(dataDir, 'CREATE TABLE jobs (id INTEGER)')
     assert.equal(refusal(dataDir), 'is not a store of Belfry')
@@ -53,7 +53,7 @@ describe('the source is refused', () => {
     assert.match(refusal(noise), /^cannot be read: .*not a database/)
   })
 
-  it('when it is of another release', async (context) => {
+  it('if it is of another release', async (context) => {
     const dataDir = await stopped(context)
     assert.equal(refusal(dataDir), 'it opened')
     change(dataDir, `PRAGMA user_version = ${SCHEMA_VERSION + 1}`)
@@ -67,7 +67,7 @@ describe('the source is refused', () => {
     )
   })
 
-  it('when it is damaged', async (context) => {
+  it('if it is damaged', async (context) => {
     const dataDir = folder(context)
     await aLargeStore(dataDir, 2_000)
     const file = openSync(storeFiles(dataDir).database, 'r+')
@@ -77,7 +77,7 @@ describe('the source is refused', () => {
   })
 })
 
-describe('the target', () => {
+describe('a target', () => {
   let dataDir: string
   before(async () => {
     dataDir = mkdtempSync(join(tmpdir(), 'belfry-move-'))
@@ -88,7 +88,7 @@ describe('the target', () => {
   })
   after(() => rmSync(dataDir, {recursive: true, force: true}))
 
-  /** Why it is refused, without the name of the database. */
+  /** The reason of the refusal, without the name of the database. */
   async function refusal(url: string, hearers: Hearers = {}): Promise<string> {
     const moved = await move(dataDir, url, hearers)
     assert(!moved.ok)
@@ -96,7 +96,7 @@ describe('the target', () => {
     return moved.problem.replace(/postgres:\/\/127\.0\.0\.1:\d+/, 'X')
   }
 
-  it('with anything in it is refused and not touched', async () => {
+  it('that is not empty is refused and not changed', async () => {
     const url = freshSchema(postgres.url())
     const {store} = await openAt(url)
     const {clusterId} = await store.info()
@@ -104,7 +104,7 @@ describe('the target', () => {
     const more = {server: true, runs: true, version: '1', slots: 8}
     await store.join({member: {...member, ...more}}, 1_000)
     const schema = schemaOf(url)
-    const fix = `name another with schema=, or drop the schema ${schema} if nobody needs it.`
+    const fix = `name another with schema=, or drop the schema ${schema} if it is not needed.`
     const holds = `The store X/postgres is not empty, it holds members, node_claims; ${fix}`
     assert.equal(await refusal(url), holds)
     const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
@@ -125,7 +125,7 @@ describe('the target', () => {
     )
   })
 
-  it('that cannot be reached, or entered, is told without the password', async () => {
+  it('that cannot be reached or refuses the role is reported without the password', async () => {
     const urls = [
       'postgres://belfry:secret@127.0.0.1:1/postgres',
       `postgres://belfry:secret@127.0.0.1:${postgres.port}/nothing`,
@@ -138,7 +138,7 @@ describe('the target', () => {
     }
   })
 
-  it('that somebody else fills meanwhile is left to them', async () => {
+  it('that another process fills meanwhile is refused', async () => {
     const url = freshSchema(postgres.url())
     await (await openAt(url)).store.close()
     const schema = schemaOf(url)
@@ -156,7 +156,7 @@ describe('the target', () => {
     assert.match(await waiting, /is not empty, it holds policies;/)
   })
 
-  it('that does not keep all of it is left empty', async () => {
+  it('that does not store every row is left empty', async () => {
     const url = freshSchema(postgres.url())
     await (await openAt(url)).store.close()
     const schema = schemaOf(url)
@@ -172,7 +172,7 @@ describe('the target', () => {
     assert.match(await refusal(url), /^The store X\/postgres holds this store already\.$/)
   })
 
-  it('that cannot hold a value is told which table has it', async (context) => {
+  it('that cannot store a value is refused with the name of the table', async (context) => {
     const odd = folder(context)
     await aLargeStore(odd, 100)
     const database = new DatabaseSync(storeFiles(odd).database)
@@ -186,7 +186,7 @@ describe('the target', () => {
     )
   })
 
-  it('stays empty when the move is given up before the commit', async () => {
+  it('stays empty if the import fails before the commit', async () => {
     const url = freshSchema(postgres.url())
     const beforeCommit = () => {
       throw new Error('no space left')
@@ -202,7 +202,7 @@ describe('the target', () => {
     ['request', 'moves'],
     ['answer', 'holds this store already'],
   ] as const)
-    it(`whose commit loses its ${part} is told by the next try`, async () => {
+    it(`whose commit loses its ${part} is reported by the next try`, async () => {
       const proxy = await CutProxy.open(postgres.port)
       const url = freshSchema(postgres.url().replace(`:${postgres.port}`, `:${proxy.port}`))
       const beforeCommit = () => proxy.loseOfCommits(part)

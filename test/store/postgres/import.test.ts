@@ -1,4 +1,4 @@
-/** Moving a store from SQLite into PostgreSQL: what arrives, and what goes on. */
+/** Importing a store from SQLite into PostgreSQL: the rows, and the work that continues. */
 import assert from 'node:assert/strict'
 import {createHash} from 'node:crypto'
 import {readFileSync} from 'node:fs'
@@ -25,7 +25,7 @@ function rowsIn(url: string, table: string): Promise<Record<string, unknown>[]> 
   return postgres.run(`SELECT * FROM ${schemaOf(url)}.${table}`)
 }
 
-/** Rows as texts, in an order of their own: engines answer in any order and give numbers differently. */
+/** Rows as sorted texts: engines return rows in any order, and numbers in different types. */
 function comparable(rows: readonly Record<string, unknown>[]): string[] {
   const text = (value: unknown) =>
     value instanceof Uint8Array ? Buffer.from(value).toString('hex') : String(value)
@@ -37,7 +37,7 @@ function comparable(rows: readonly Record<string, unknown>[]): string[] {
   return rows.map(line).toSorted()
 }
 
-/** Something of everything a store holds. The caller closes it; n1 runs two executions, one waits. */
+/** A store with rows in every table. The caller closes it; n1 runs two executions, one is pending. */
 async function aFullScene(dataDir: string, clock: TurnedClock) {
   const scene = await sceneIn(dataDir, clock)
   await scene.join('n2')
@@ -67,8 +67,8 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   return {scene, running, claimed: claimed!, request, asked}
 }
 
-describe('a store that moves', () => {
-  it('arrives row by row, and its file is not changed', async (context) => {
+describe('an imported store', () => {
+  it('has every row of the source, whose file is unchanged', async (context) => {
     const dataDir = folder(context)
     const {scene} = await aFullScene(dataDir, new TurnedClock())
     await scene.store.close()
@@ -76,8 +76,8 @@ describe('a store that moves', () => {
     const digest = () => createHash('sha256').update(readFileSync(file)).digest('hex')
     const before = digest()
     const url = freshSchema(postgres.url())
-    const heard: TableProgress[] = []
-    const moved = await move(dataDir, url, {progress: (progress) => heard.push(progress)})
+    const reports: TableProgress[] = []
+    const moved = await move(dataDir, url, {progress: (progress) => reports.push(progress)})
     assert(moved.ok, moved.ok ? '' : moved.problem)
     assert.equal(digest(), before)
     const source = new DatabaseSync(file, {readOnly: true})
@@ -88,16 +88,16 @@ describe('a store that moves', () => {
     for (const name of names) {
       const rows = source.prepare(`SELECT * FROM ${name}`).all()
       if (rows.length > 0) filled.add(name)
-      // Nobody leads what has moved.
+      // An imported store has no leader.
       if (name === 'leader') continue
       assert.deepEqual(comparable(await rowsIn(url, name)), comparable(rows), name)
-      assert.deepEqual(heard.findLast(({table}) => table === name)?.done, rows.length, name)
+      assert.deepEqual(reports.findLast(({table}) => table === name)?.done, rows.length, name)
     }
     source.close()
     assert.deepEqual(
       names.filter((name) => !filled.has(name)),
       [],
-      'the source had something of everything',
+      'the source had rows in every table',
     )
     assert(moved.compared.every(({source: from, target}) => from === target))
     assert.deepEqual(
@@ -106,7 +106,7 @@ describe('a store that moves', () => {
     )
   })
 
-  it('is the same store: what was planned, asked, running and numbered goes on', async (context) => {
+  it('is the same store: planned, requested and running work continues', async (context) => {
     const dataDir = folder(context)
     const clock = new TurnedClock()
     const {scene, running, claimed, request, asked} = await aFullScene(dataDir, clock)
@@ -130,19 +130,19 @@ describe('a store that moves', () => {
     assert.equal(await store.agreeTimezone('Europe/Berlin'), 'UTC')
     assert.deepEqual(await store.requestRun(request), asked)
     const lease = await store.acquireLease({holder: 'holder-2', nodeId: 'n1', ttlMs: 6_000})
-    assert(lease !== null && lease.term > scene.term, 'nobody has to wait for a lease of the past')
+    assert(lease !== null && lease.term > scene.term, 'an old lease delays no leader')
     const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
     assert(asked.kind === 'accepted' && next.kind === 'accepted')
     assert.equal(next.group, asked.group + 1)
 
-    // The agent that runs it comes back in the same life, and goes on where it was.
+    // The agent that runs it returns in the same incarnation and continues.
     const {execution, token} = claimed
     assert.deepEqual(await store.verifyClaims([{key: execution, token}]), ['active'])
     const bytes = Buffer.from('and on')
     await store.appendOutput([{key: execution, token, offset: 7, bytes}])
     const page = await store.executions('runs', ALL_EXECUTIONS)
     assert.equal(textOf(page!.rows[0]!.output), 'so far and on')
-    // A node that comes back in another one knows nothing of it.
+    // A node that returns in another incarnation does not know it.
     const rescued = await store.rescue({
       term: null,
       nodeId: 'n2',
@@ -160,7 +160,7 @@ describe('a store that moves', () => {
     )
   })
 
-  it('can go back through an image at once, and no number is given twice', async (context) => {
+  it('can return to SQLite through a backup, and reuses no number', async (context) => {
     const dataDir = folder(context)
     const scene = await sceneIn(dataDir)
     await scene.submit('a')
@@ -169,12 +169,12 @@ describe('a store that moves', () => {
     const url = freshSchema(postgres.url())
     assert((await move(dataDir, url)).ok)
     const {store} = await openAt(url)
-    const image = join(folder(context), 'image.sqlite')
-    await store.backup(image)
+    const backup = join(folder(context), 'backup.sqlite')
+    await store.backup(backup)
     await store.close()
     const back = folder(context)
     const world = {clock: systemClock(), random: systemRandom()}
-    assert.deepEqual(restoreStore(image, back, world), {ok: true})
+    assert.deepEqual(restoreStore(backup, back, world), {ok: true})
     const restored = await sceneIn(back)
     const job = await restored.submit('b')
     assert.equal(job.id, 2)
@@ -183,7 +183,7 @@ describe('a store that moves', () => {
     await restored.store.close()
   })
 
-  it('new and without a job gives the first numbers', async (context) => {
+  it('without jobs starts with the first numbers', async (context) => {
     const dataDir = folder(context)
     await (await sceneIn(dataDir)).store.close()
     const url = freshSchema(postgres.url())
@@ -196,16 +196,18 @@ describe('a store that moves', () => {
     await store.close()
   })
 
-  it('in many pieces arrives whole', async (context) => {
+  it('in many batches is complete', async (context) => {
     const dataDir = folder(context)
     await aLargeStore(dataDir, 5_000, 4_000)
     const url = freshSchema(postgres.url())
-    const heard: TableProgress[] = []
-    const moved = await move(dataDir, url, {progress: (progress) => heard.push(progress)})
+    const reports: TableProgress[] = []
+    const moved = await move(dataDir, url, {progress: (progress) => reports.push(progress)})
     assert(moved.ok, moved.ok ? '' : moved.problem)
-    const done = heard.filter(({table}) => table === 'executions').map((progress) => progress.done)
+    const done = reports
+      .filter(({table}) => table === 'executions')
+      .map((progress) => progress.done)
     assert.deepEqual(done, [0, 2_000, 4_000, 5_000])
-    const output = heard.filter(({table}) => table === 'output')
+    const output = reports.filter(({table}) => table === 'output')
     assert(output.length > 4, 'pieces of output are limited by their bytes')
     assert.deepEqual(output.at(-1), {table: 'output', done: 5_000, total: 5_000})
     const count = moved.compared.find(({what}) => what === 'bytes of output')

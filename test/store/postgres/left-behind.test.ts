@@ -1,4 +1,4 @@
-/** A test that dies leaves no database behind: neither its server nor its folder. */
+/** A killed test leaves no database behind: neither its server nor its folder. */
 import assert from 'node:assert/strict'
 import {spawn} from 'node:child_process'
 import {once} from 'node:events'
@@ -12,12 +12,12 @@ const SUPPORT = new URL('../../support/postgres.ts', import.meta.url).href
 for (const when of ['while its server runs', 'while its server is down'])
   test(`the folder of a database goes with a process that dies ${when}`, async (t) => {
     const folder = temporaryDirectory(t)
-    // The server runs as somebody who must come through.
+    // The server runs as another user, who must be able to enter the folder.
     chmodSync(folder, 0o755)
     const script = `import {TestPostgres} from ${JSON.stringify(SUPPORT)}
       const postgres = await TestPostgres.start()
       if (${when.includes('down')}) await postgres.kill()
-      console.log('begun')
+      console.log('started')
       process.stdin.once('data', () => { throw new Error('uncaught') })`
     const child = spawn(process.execPath, ['--input-type=module', '-e', script], {
       env: {...process.env, TMPDIR: folder},

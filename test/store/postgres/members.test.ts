@@ -1,4 +1,4 @@
-/** Two servers, and members that come and go at the same moment: nobody is lost and no name is held twice. */
+/** Two servers, and members that join and leave concurrently: none is lost, and no name is held twice. */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import type {BeatReply} from '../../../src/ports/node-store.ts'
@@ -19,10 +19,10 @@ const beat = (store: Store): Promise<BeatReply> => beatAs(store, {...LIFE, statu
 const remove = (store: Store) => store.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
 const claim = (store: Store, token: string) => claimAs(store, {...LIFE, token, room: 9})
 
-const forget = (store: Store, term: number) =>
+const prune = (store: Store, term: number) =>
   store.pruneMembers({term, leftAfterMs: HOUR, failedAfterMs: HOUR, limit: 9})
 
-/** `n2` has one execution to run and failed long ago. */
+/** `n2` has one pending execution and failed long ago. */
 async function withFailed(play: (cluster: Cluster, group: number) => Promise<void>): Promise<void> {
   await withCluster(postgres, async (cluster) => {
     const {scene} = cluster
@@ -39,7 +39,7 @@ async function statusesOf({first}: Cluster): Promise<Record<string, string>> {
   return Object.fromEntries((await first.members()).map(({id, status}) => [id, status]))
 }
 
-/** Nothing runs for a node that is no member: nobody would ever end it. */
+/** No execution runs for a node that is no member, which would never end it. */
 async function nothingIsOrphaned({first}: Cluster): Promise<void> {
   const known = new Set((await first.members()).map(({name}) => name))
   const {rows} = await first.busy({...ALL_ROWS, outputBytes: 0})
@@ -47,26 +47,26 @@ async function nothingIsOrphaned({first}: Cluster): Promise<void> {
 }
 
 describe('removing a member', () => {
-  it('that is being heard again: it is there and stays, or is unknown and joins', async () => {
-    for (const isHeardFirst of [true, false])
+  it('during its heartbeat keeps it, or its node joins again', async () => {
+    for (const isBeatFirst of [true, false])
       await withFailed(async (cluster) => {
         const {scene, first, second, hold, waiting} = cluster
         await scene.setStatus('n2', 'n2-life-1', 'failed')
         const holder = await hold(OF_N2)
-        const early = isHeardFirst ? beat(first) : remove(first)
+        const early = isBeatFirst ? beat(first) : remove(first)
         await waiting(1)
-        const late = isHeardFirst ? remove(second) : beat(second)
+        const late = isBeatFirst ? remove(second) : beat(second)
         await waiting(2)
         await holder.release()
         const answers = [await early, await late]
-        const [heard, removal] = isHeardFirst ? answers : answers.toReversed()
+        const [beaten, removal] = isBeatFirst ? answers : answers.toReversed()
         const kind = (removal as Awaited<ReturnType<typeof remove>>).kind
-        assert.deepEqual([heard, kind], isHeardFirst ? ['ok', 'present'] : ['unknown', 'removed'])
-        assert.equal((await statusesOf(cluster))['n2'], isHeardFirst ? 'alive' : undefined)
+        assert.deepEqual([beaten, kind], isBeatFirst ? ['ok', 'present'] : ['unknown', 'removed'])
+        assert.equal((await statusesOf(cluster))['n2'], isBeatFirst ? 'alive' : undefined)
       })
   })
 
-  it('that joins again: it is a member afterwards, whichever came first', async () => {
+  it('during its join leaves it a member, in either order', async () => {
     for (const isJoinFirst of [true, false])
       await withFailed(async (cluster) => {
         const {scene, first, second, hold, waiting} = cluster
@@ -93,13 +93,13 @@ describe('removing a member', () => {
       })
   })
 
-  it('that has just claimed ends what it took', async () => {
+  it('that has just claimed ends its executions', async () => {
     await withFailed(async (cluster, group) => {
       const {scene, first, second, hold, waiting} = cluster
       const holder = await hold(`SELECT FROM node_claims WHERE node_id = 'n2' FOR UPDATE`)
       const claiming = claim(first, 'just now')
       await waiting(1)
-      // A status is no key: it is changed beside the claim.
+      // The status is not part of the key: it can change during the claim.
       await scene.setStatus('n2', 'n2-life-1', 'failed')
       const removing = remove(second)
       await waiting(2)
@@ -113,7 +113,7 @@ describe('removing a member', () => {
     })
   })
 
-  it('that claims meanwhile gives it nothing', async () => {
+  it('that claims meanwhile makes its claim take nothing', async () => {
     await withFailed(async (cluster, group) => {
       const {scene, first, second, hold, waiting} = cluster
       await claim(first, 'before')
@@ -132,8 +132,8 @@ describe('removing a member', () => {
   })
 })
 
-describe('forgetting a member', () => {
-  it('that is being heard of, or claims, at that moment leaves it', async () => {
+describe('retention of members', () => {
+  it('skips a member with a concurrent heartbeat or claim', async () => {
     await withFailed(async (cluster) => {
       const {scene, first, second, hold, waiting} = cluster
       await claim(first, 'first')
@@ -148,34 +148,34 @@ describe('forgetting a member', () => {
       })
       await scene.setStatus('n2', 'n2-life-1', 'failed')
       const holder = await hold(OF_N2)
-      const heard = beat(first)
+      const beaten = beat(first)
       await waiting(1)
-      assert.deepEqual(await forget(second, scene.term), [], 'it is not waited for either')
+      assert.deepEqual(await prune(second, scene.term), [], 'it is not waited for either')
       await holder.release()
-      assert.equal(await heard, 'ok')
-      assert.deepEqual(await forget(second, scene.term), [])
+      assert.equal(await beaten, 'ok')
+      assert.deepEqual(await prune(second, scene.term), [])
       assert.equal((await statusesOf(cluster))['n2'], 'alive')
     })
   })
 
-  it('that claimed just before sees what it took', async () => {
+  it('sees the executions of a claim that committed just before', async () => {
     await withFailed(async (cluster) => {
       const {scene, first, second, hold, waiting} = cluster
       const holder = await hold(`SELECT FROM node_claims WHERE node_id = 'n2' FOR UPDATE`)
       const claiming = claim(first, 'just now')
       await waiting(1)
       await scene.setStatus('n2', 'n2-life-1', 'failed')
-      assert.deepEqual(await forget(second, scene.term), [])
+      assert.deepEqual(await prune(second, scene.term), [])
       await holder.release()
       assert.equal((await claiming).claimed.length, 1)
-      assert.deepEqual(await forget(second, scene.term), [])
+      assert.deepEqual(await prune(second, scene.term), [])
       await nothingIsOrphaned(cluster)
     })
   })
 })
 
 describe('a name', () => {
-  it('that two identities come back to at once is one’s', async () => {
+  it('that two identities return to at once belongs to one of them', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first, second} = cluster
       for (let round = 0; round < 10; round += 1) {
@@ -195,11 +195,11 @@ describe('a name', () => {
     })
   })
 
-  it('that is being taken over is its silent holder’s or the new one’s, not both’s', async () => {
+  it('that is being taken over belongs to its old holder or the new one, never both', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first, second, hold, waiting} = cluster
-      for (const isHeardFirst of [true, false]) {
-        const old = isHeardFirst ? 'n3' : 'n4'
+      for (const isBeatFirst of [true, false]) {
+        const old = isBeatFirst ? 'n3' : 'n4'
         const name = `of-${old}`
         await scene.join(old, 'life', name)
         scene.advance(20_000)
@@ -207,17 +207,17 @@ describe('a name', () => {
         const life = {nodeId: old, incarnation: 'life', status: 'alive'} as const
         const join = (store: Store) => store.join({member: {...member, id: `new-${old}`}}, 10_000)
         const holder = await hold(`SELECT FROM members WHERE id = '${old}' FOR UPDATE`)
-        const early = isHeardFirst ? beatAs(first, life) : join(first)
+        const early = isBeatFirst ? beatAs(first, life) : join(first)
         await waiting(1)
-        const late = isHeardFirst ? join(second) : beatAs(second, life)
+        const late = isBeatFirst ? join(second) : beatAs(second, life)
         await waiting(2)
         await holder.release()
         const answers = [await early, await late]
-        const [heard, joined] = isHeardFirst ? answers : answers.toReversed()
-        const expected = isHeardFirst
+        const [beaten, joined] = isBeatFirst ? answers : answers.toReversed()
+        const expected = isBeatFirst
           ? ['ok', {kind: 'taken', by: old}]
           : ['taken', {kind: 'joined'}]
-        assert.deepEqual([heard, joined], expected)
+        assert.deepEqual([beaten, joined], expected)
         const present = (await first.members()).filter(
           (each) => each.name === name && each.status === 'alive',
         )

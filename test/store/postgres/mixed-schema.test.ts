@@ -1,6 +1,6 @@
 /**
- * Servers one release apart on one database: the next release migrates beneath a server of this one, which
- * goes on working; what is newer still is refused.
+ * Servers one release apart on one database: the next release migrates while a server of this one runs and
+ * continues. A schema two releases ahead is refused.
  */
 import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync} from 'node:fs'
@@ -16,7 +16,7 @@ import {freshSchema, openAt, withCluster} from '../../support/postgres-cluster.t
 import {TestPostgres} from '../../support/postgres.ts'
 import {runProgram} from '../../support/server-process.ts'
 import {ALL_JOBS} from '../exercise-store/scene.ts'
-import {diesAmid, LATER_MIGRATIONS, migrate, NEXT_MIGRATIONS} from '../next-release.ts'
+import {endsDuring, LATER_MIGRATIONS, migrate, NEXT_MIGRATIONS} from '../next-release.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -44,7 +44,7 @@ async function hasNextColumns(url: string): Promise<boolean> {
 }
 
 describe('while the next release migrates', () => {
-  it('a server of this one works on, during it and after it', async () => {
+  it('a server of this release keeps working, during and after the migration', async () => {
     await withCluster(postgres, async ({scene, second, url, rows}) => {
       await scene.submit('a')
       await scene.complete('a', 'succeeded')
@@ -69,13 +69,13 @@ describe('while the next release migrates', () => {
     })
   })
 
-  it('somebody who reads a table for long holds up the migration, and nobody else', async () => {
+  it('a long read of a table delays only the migration', async () => {
     await withCluster(postgres, async ({scene, url, hold, waiting}) => {
       await scene.submit('a')
       const reader = await hold('LOCK TABLE launches IN ACCESS SHARE MODE')
       const migrating = migrate(url, NEXT_MIGRATIONS)
       await waiting(1)
-      // Waits behind the migration, which soon gives way.
+      // Waits behind the migration, which soon times out.
       await scene.complete('a', 'succeeded')
       assert.equal(await versionOf(url), SCHEMA_VERSION)
       await reader.release()
@@ -84,10 +84,10 @@ describe('while the next release migrates', () => {
     })
   })
 
-  it('and dies amid it nothing is left behind, and the next start does it', async () => {
+  it('and is killed, the next start finds nothing and migrates', async () => {
     const url = freshSchema(postgres.url())
     const {store} = await openAt(url)
-    await assert.rejects(migrate(url, diesAmid('SELECT pg_terminate_backend(pg_backend_pid())')))
+    await assert.rejects(migrate(url, endsDuring('SELECT pg_terminate_backend(pg_backend_pid())')))
     assert.deepEqual([await versionOf(url), await hasNextColumns(url)], [SCHEMA_VERSION, false])
     assert.deepEqual(await migrate(url, NEXT_MIGRATIONS), {ok: true})
     assert.deepEqual([await versionOf(url), await hasNextColumns(url)], [SCHEMA_VERSION + 1, true])
@@ -106,7 +106,7 @@ describe('starting at once on an empty database', () => {
       await Promise.all(opened.map(({store}) => store.close()))
     })
 
-  it('servers of this release and of the next make one store', async () => {
+  it('servers of this release and the next create one store', async () => {
     for (let round = 0; round < 3; round += 1) {
       const url = freshSchema(postgres.url())
       const [one, prepared, two] = await Promise.all([
@@ -127,7 +127,7 @@ describe('starting at once on an empty database', () => {
 })
 
 describe('a schema of the release after the next', () => {
-  it('is refused with a sentence, by a server that ends', async (context) => {
+  it('is refused with a sentence, and the server exits', async (context) => {
     const url = freshSchema(postgres.url())
     assert.deepEqual(await migrate(url, LATER_MIGRATIONS), {ok: true})
     const args = ['server', '--data', folder(context), '--http', '127.0.0.1:0', '--store', url]
@@ -144,8 +144,8 @@ describe('a schema of the release after the next', () => {
   })
 })
 
-describe('an image of a store of the next release', () => {
-  it('made by this one is this one’s, and is restored by it', async (context) => {
+describe('a backup of a store of the next release', () => {
+  it('made by this release can be restored by it', async (context) => {
     await withCluster(postgres, async ({scene, second, url}) => {
       await scene.submit('a')
       await scene.complete('a', 'succeeded')

@@ -1,6 +1,6 @@
 /**
- * A primary that was replaced and comes back as one by mistake, with the promoted one in use: nobody ever
- * goes back to it, and who starts while both are there finds the promoted one.
+ * A replaced primary that restarts as a primary by mistake while the promoted one is in use. No process
+ * returns to it, and a process that starts while both run finds the promoted one.
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
@@ -53,14 +53,14 @@ async function names(of: Store): Promise<string[]> {
   return (await of.policies()).map(({name}) => name)
 }
 
-describe('an old primary that came back', () => {
-  it('is not found by whoever starts while both are there', async () => {
+describe('an old primary that returned', () => {
+  it('is not used by a process that starts while both run', async () => {
     const {store: other} = await openAt(url)
     assert.deepEqual(await names(other), ['after', 'before'])
     await other.close()
   })
 
-  it('is not gone back to while the promoted one is away', async () => {
+  it('is not used while the promoted one is down', async () => {
     await promoted.kill()
     await assert.rejects(store.policies(), {
       name: 'StoreUnavailable',
@@ -72,7 +72,7 @@ describe('an old primary that came back', () => {
     assert.deepEqual(await names(store), ['after', 'before'])
   })
 
-  it('is the primary again for one that starts with nothing else there: it cannot know', async () => {
+  it('is used by a process that starts while only it runs, which cannot know', async () => {
     await promoted.kill()
     const {store: other} = await openAt(url)
     assert.deepEqual(await names(other), ['before'])
@@ -81,8 +81,8 @@ describe('an old primary that came back', () => {
   })
 })
 
-describe('a role with no rights but its own', () => {
-  it('is told the timeline too', async () => {
+describe('a role without extra privileges', () => {
+  it('can read the timeline', async () => {
     await promoted.run('CREATE ROLE modest LOGIN; CREATE SCHEMA modest AUTHORIZATION modest')
     const hosts = `127.0.0.1:${old.port},127.0.0.1:${promoted.port}`
     const {store: other} = await openAt(`postgres://modest@${hosts}/postgres?schema=modest`)

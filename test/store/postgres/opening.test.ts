@@ -1,4 +1,4 @@
-/** Opening the store: by two servers at once, with few rights, and with a wrong password. */
+/** Opening the store: by two servers at once, with few privileges, with a wrong password; then its values. */
 import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -23,13 +23,13 @@ function tryOpen(url: string) {
 }
 
 function folder(context: TestContext): string {
-  const path = mkdtempSync(join(tmpdir(), 'belfry-image-'))
+  const path = mkdtempSync(join(tmpdir(), 'belfry-backup-'))
   context.after(() => rmSync(path, {recursive: true}))
   return path
 }
 
 describe('opening', () => {
-  it('by several servers at once makes one store', async () => {
+  it('by several servers at once creates one store', async () => {
     const url = freshSchema(postgres.url())
     const opened = await Promise.all(Array.from({length: 4}, () => openAt(url)))
     const facts = await Promise.all(opened.map(({store}) => store.info()))
@@ -40,7 +40,7 @@ describe('opening', () => {
     await Promise.all(opened.map(({store}) => store.close()))
   })
 
-  it('again finds what was there', async () => {
+  it('again finds the same store', async () => {
     const url = freshSchema(postgres.url())
     const first = await openAt(url)
     const {clusterId} = await first.store.info()
@@ -52,7 +52,7 @@ describe('opening', () => {
     await second.store.close()
   })
 
-  it('needs no right to make schemas where one was made for it', async () => {
+  it('needs no privilege to create schemas if its schema exists', async () => {
     await postgres.run(`CREATE ROLE modest LOGIN; CREATE SCHEMA made AUTHORIZATION modest`)
     const url = `${postgres.url('postgres', 'modest')}?schema=made`
     const {store} = await openAt(url)
@@ -73,7 +73,7 @@ describe('opening', () => {
     assert.match(opened.problem, /encoding LATIN1; UTF8 is needed/)
   })
 
-  it('where nobody answers, or a wrong database, is refused without telling a password', async () => {
+  it('an unreachable server or a wrong database is refused without showing a password', async () => {
     const urls = [
       `postgres://belfry:secret@127.0.0.1:1/postgres`,
       `postgres://belfry:secret@127.0.0.1:${postgres.port}/nothing`,
@@ -109,7 +109,7 @@ describe('values', () => {
     })
   })
 
-  it('that cannot be stored refuse their own write and no other', async () => {
+  it('that cannot be stored fail only their own write', async () => {
     await withCluster(postgres, async ({scene, first}) => {
       const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
       const submits = ['a', 'b', 'c'].map((name) => {
@@ -136,52 +136,52 @@ describe('values', () => {
   })
 })
 
-describe('bells', () => {
-  it('rung at one server are heard at the others, and once at home', async () => {
+describe('notifications', () => {
+  it('of one server reach the others, and itself once', async () => {
     const url = freshSchema(postgres.url())
     const opened = await Promise.all([openAt(url), openAt(url)])
     const [here, there] = opened.map(({wakeupOver}) => wakeupOver(localWakeup()))
-    let heardHere = 0
+    let receivedHere = 0
     const listening = new Promise<void>((resolve) => there!.subscribe('cancel', resolve))
-    // Whoever begins to listen rings once for whatever it missed.
+    // A new connection notifies every topic once, for notifications it missed.
     await Promise.all([
       listening,
       new Promise<void>((resolve) => here!.subscribe('cancel', resolve)),
     ])
-    here!.subscribe('run', () => (heardHere += 1))
-    const heard = new Promise<void>((resolve) => there!.subscribe('run', resolve))
+    here!.subscribe('run', () => (receivedHere += 1))
+    const notified = new Promise<void>((resolve) => there!.subscribe('run', resolve))
     here!.notify('run')
-    await heard
+    await notified
     there!.notify('launch')
     await new Promise<void>((resolve) => here!.subscribe('launch', resolve))
-    assert.equal(heardHere, 1)
+    assert.equal(receivedHere, 1)
     await Promise.all([here!.close(), there!.close()])
     await Promise.all(opened.map(({store}) => store.close()))
   })
 
-  it('many rings are few notifications', async () => {
+  it('in quick succession are sent as few', async () => {
     const url = freshSchema(postgres.url())
     const opened = await openAt(url)
     const other = await openAt(url)
     const here = opened.wakeupOver(localWakeup())
     const local = localWakeup()
-    const heard = {rings: 0}
-    const counting = {...local, ring: () => void (heard.rings += 1)}
+    const received = {count: 0}
+    const counting = {...local, notify: () => void (received.count += 1)}
     const there = other.wakeupOver(counting)
     await new Promise<void>((resolve) => here.subscribe('cancel', resolve))
-    // Every bell once, for what was rung while it was deaf.
-    while (heard.rings < 4) await other.store.paused()
-    for (let ring = 0; ring < 1_000; ring += 1) here.notify(ring % 2 === 0 ? 'run' : 'launch')
-    while (heard.rings < 6) await other.store.paused()
+    // Every topic once, for notifications missed before the connection.
+    while (received.count < 4) await other.store.paused()
+    for (let sent = 0; sent < 1_000; sent += 1) here.notify(sent % 2 === 0 ? 'run' : 'launch')
+    while (received.count < 6) await other.store.paused()
     for (let look = 0; look < 50; look += 1) await other.store.paused()
-    assert.equal(heard.rings, 6)
+    assert.equal(received.count, 6)
     await Promise.all([here.close(), there.close()])
     await Promise.all([opened.store.close(), other.store.close()])
   })
 })
 
-describe('an image', () => {
-  it('of a busy store becomes a store on SQLite that never runs the past', async (context) => {
+describe('a backup', () => {
+  it('of a busy store becomes a store on SQLite that never runs past times', async (context) => {
     await withCluster(postgres, async ({scene, first, second}) => {
       await scene.submit('a', {metadata: {k: 'v'}})
       await scene.submit('child', {schedule: '', parentJob: 'a'})

@@ -1,4 +1,4 @@
-/** A node that comes back while its work is being ended: it has it, or it is lost, and never both. */
+/** A node that returns while its executions are being ended: it keeps them or they are lost, never both. */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
 import type {Store} from '../../../src/ports/store.ts'
@@ -17,7 +17,7 @@ const claim = async (store: Store) => {
   return (await claimAs(store, {...LIFE, token: 'back', room: 9})).claimed.length
 }
 
-/** `n2` has one execution to run, and failed. */
+/** `n2` has one pending execution and failed. */
 async function withStray(play: (cluster: Cluster, end: () => Promise<number>) => Promise<void>) {
   await withCluster(postgres, async (cluster) => {
     const {scene, first} = cluster
@@ -31,32 +31,32 @@ async function withStray(play: (cluster: Cluster, end: () => Promise<number>) =>
   })
 }
 
-describe('the end of what no node may take', () => {
-  it('waits for a node that is being heard again, which keeps it', async () => {
+describe('the end of an execution that no node may run', () => {
+  it('waits for a node whose heartbeat is being stored, which keeps it', async () => {
     await withStray(async ({second, hold, waiting}, end) => {
       const holder = await hold(`SELECT FROM members WHERE id = 'n2' FOR UPDATE`)
-      const heard = beat(second)
+      const beaten = beat(second)
       await waiting(1)
       const ended = end()
       await waiting(2)
       await holder.release()
-      assert.deepEqual([await heard, await ended, await claim(second)], ['ok', 0, 1])
+      assert.deepEqual([await beaten, await ended, await claim(second)], ['ok', 0, 1])
     })
   })
 
-  it('is waited for by a node that is heard of too late, which has nothing to take', async () => {
+  it('delays a node whose heartbeat is too late, which then claims nothing', async () => {
     await withStray(async ({second, hold, waiting}, end) => {
       const holder = await hold(`SELECT FROM launches FOR UPDATE`)
       const ended = end()
       await waiting(1)
-      const heard = beat(second)
+      const beaten = beat(second)
       await waiting(2)
       await holder.release()
-      assert.deepEqual([await ended, await heard, await claim(second)], [1, 'ok', 0])
+      assert.deepEqual([await ended, await beaten, await claim(second)], [1, 'ok', 0])
     })
   })
 
-  it('leaves alone what a node has taken that was removed and joined again meanwhile', async () => {
+  it('skips an execution claimed by a node that was removed and joined again meanwhile', async () => {
     await withStray(async ({scene, second, hold, waiting}, end) => {
       await second.removeMember({nodeId: 'n2', limit: 9, jitter: 0.5})
       const holder = await hold(`SELECT FROM launches FOR UPDATE`)

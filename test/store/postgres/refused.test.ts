@@ -1,4 +1,4 @@
-/** Stores that cannot be opened: each tells in one sentence what is wrong and the fix, and no password. */
+/** Stores that cannot be opened: one sentence with the cause and the fix, and no password. */
 import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {createServer, type AddressInfo} from 'node:net'
@@ -8,8 +8,8 @@ import {systemClock} from '../../../src/platform/clock.ts'
 import {systemRandom} from '../../../src/platform/random.ts'
 import {freePort, TestPostgres} from '../../support/postgres.ts'
 
-/** Some roles must say a password; the way it is asked for differs. */
-const DOOR = `host all strict 127.0.0.1/32 scram-sha-256
+/** Some roles need a password, by different methods of authentication. */
+const ACCESS_RULES = `host all strict 127.0.0.1/32 scram-sha-256
 host all old 127.0.0.1/32 md5
 host all plain 127.0.0.1/32 password
 host all stranger 127.0.0.1/32 reject
@@ -31,12 +31,12 @@ const ROLES = [
 
 let postgres: TestPostgres
 before(async () => {
-  postgres = await TestPostgres.start({}, {'pg_hba.conf': DOOR})
+  postgres = await TestPostgres.start({}, {'pg_hba.conf': ACCESS_RULES})
   for (const statements of ROLES) await postgres.run(statements)
 })
 after(() => postgres.close())
 
-/** What is said about an address, after the part that names the store. */
+/** The sentence about an address, after the part that names the store. */
 async function refusal(rest: string, port = postgres.port): Promise<string> {
   const url = `postgres://${rest.replace('HOST', `127.0.0.1:${port}`)}`
   const opened = await openPostgresStore({url, clock: systemClock(), random: systemRandom()})
@@ -56,20 +56,24 @@ const NONE_GIVEN = new RegExp(
 const WRONG = new RegExp(`${AT} refuses the password of role "\\w+"; give the right one`)
 
 const ROWS: readonly (readonly [what: string, address: string, says: RegExp])[] = [
-  ['no password where SCRAM wants one', 'strict@HOST/postgres', NONE_GIVEN],
-  ['no password where MD5 is asked for', 'old@HOST/postgres', NONE_GIVEN],
-  ['no password where it is asked for in clear', 'plain@HOST/postgres', NONE_GIVEN],
+  ['no password for SCRAM', 'strict@HOST/postgres', NONE_GIVEN],
+  ['no password for MD5', 'old@HOST/postgres', NONE_GIVEN],
+  ['no password for clear-text authentication', 'plain@HOST/postgres', NONE_GIVEN],
   ['a wrong password', 'strict:wrong-one@HOST/postgres', WRONG],
   ['a role that does not exist', 'nobody@HOST/postgres', /refuses role "nobody" \(.+\); create/],
   [
-    'a role that is kept out',
+    'a role that pg_hba.conf refuses',
     'stranger@HOST/postgres',
     /refuses role \S+ \(.*pg_hba\.conf.*\); create the/,
   ],
   ['a missing database', 'belfry@HOST/nothing', /has no database "nothing"; create it/],
-  ['a database it may not enter', 'modest@HOST/private', /run GRANT CONNECT ON DATABASE "private"/],
   [
-    'no schema and no right to create one',
+    'a database that it may not connect to',
+    'modest@HOST/private',
+    /run GRANT CONNECT ON DATABASE "private"/,
+  ],
+  [
+    'no schema and no privilege to create one',
     'modest@HOST/postgres',
     /run CREATE SCHEMA "belfry" AUTHORIZATION modest in database postgres/,
   ],
@@ -89,7 +93,11 @@ const ROWS: readonly (readonly [what: string, address: string, says: RegExp])[] 
     /that another role owns \(permission denied for table schema_version\); use the role/,
   ],
   ['a role that only reads', 'reader@HOST/postgres', /takes no writes \(a standby, or .+\); name/],
-  ['no connection left', 'crowd@HOST/postgres', /has no connection left for role "crowd" \(too/],
+  [
+    'no free connection slot',
+    'crowd@HOST/postgres',
+    /has no connection left for role "crowd" \(too/,
+  ],
   [
     'a host that does not exist',
     'belfry@no-such-host.invalid:5432/postgres',
@@ -106,14 +114,14 @@ describe('a store is refused in one sentence', () => {
     assert.match(await refusal('belfry:wrong-one@HOST/postgres', await freePort()), says)
   })
 
-  it('several hosts, a reason each', async () => {
+  it('several hosts, with a reason for each', async () => {
     const closed = await freePort()
     const problem = await refusal(`reader@127.0.0.1:${closed},HOST/postgres`)
     assert.match(problem, /opened: nothing listens on .+; 127\.0\.0\.1:\d+ takes no writes/)
   })
 
-  it('a server that still starts', async (t) => {
-    // PostgreSQL itself is in this state too shortly to be met.
+  it('a server that is starting', async (t) => {
+    // A real PostgreSQL is in this state too briefly for a test.
     const starting = createServer((socket) => {
       socket.on('error', () => undefined)
       socket.once('data', () =>
@@ -128,7 +136,7 @@ describe('a store is refused in one sentence', () => {
   })
 })
 
-/** A server's answer to whoever comes in, as the protocol has it. */
+/** An error response of PostgreSQL's protocol. */
 function errorResponse(code: string, message: string): Buffer {
   const fields = Buffer.from(`SFATAL\0VFATAL\0C${code}\0M${message}\0\0`)
   const head = Buffer.from('E\0\0\0\0')
@@ -136,7 +144,7 @@ function errorResponse(code: string, message: string): Buffer {
   return Buffer.concat([head, fields])
 }
 
-it('a password that is given is taken', async () => {
+it('a given password is used', async () => {
   const url = `postgres://strict:${PASSWORD}@127.0.0.1:${postgres.port}/postgres?schema=own`
   const opened = await openPostgresStore({url, clock: systemClock(), random: systemRandom()})
   assert(opened.ok, opened.ok ? '' : opened.problem)

@@ -1,6 +1,6 @@
 /**
- * Commits wait for a synchronous standby that is not there: nothing is acknowledged until one has it. Least
- * of all what was stored before and is only answered again, since that may be what a failover would lose.
+ * Commits that wait for a missing synchronous standby: no write is acknowledged until a standby has it. That
+ * includes a repeated reply about an earlier write, which a failover may lose.
  */
 import assert from 'node:assert/strict'
 import {after, before, it} from 'node:test'
@@ -29,7 +29,7 @@ async function waiting(): Promise<number> {
   return Number(row!['waiting'])
 }
 
-it('an answer given again waits for the standby too', async () => {
+it('a repeated reply waits for the standby too', async () => {
   const opened = await openAt(freshSchema(postgres.url()), () => STARTED_AT)
   const {store} = opened
   const scene = await Scene.open(async () => {
@@ -47,7 +47,7 @@ it('an answer given again waits for the standby too', async () => {
   const first = await Promise.all(writes.map((write) => write()))
   await waitFor('gone')
   const probes: Promise<unknown>[] = []
-  // A server takes its settings when it comes to it.
+  // A server applies changed settings after a delay.
   await until('a commit waits', async () => {
     probes.push(store.probe())
     return (await waiting()) > 0

@@ -1,4 +1,4 @@
-/** Encrypted connections to the database, as its own clients have them: what is trusted, what refused. */
+/** TLS to the database, with the modes of its own clients: trusted and refused certificates. */
 import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
@@ -21,8 +21,8 @@ import {
 import {TestPostgres} from '../../support/postgres.ts'
 import {beatAs} from '../../support/single-calls.ts'
 
-/** Who may come in, and how. Whoever asks for another role's place must be certified as that role. */
-const DOOR = `host all belfry 127.0.0.1/32 trust
+/** The rules of pg_hba.conf. A certificate must name the role that connects. */
+const ACCESS_RULES = `host all belfry 127.0.0.1/32 trust
 hostssl all all 127.0.0.1/32 cert
 `
 
@@ -49,7 +49,7 @@ before(async () => {
     'server.crt': SERVER_CERTIFICATE,
     'server.key': SERVER_KEY,
     'authority.crt': AUTHORITY,
-    'pg_hba.conf': DOOR,
+    'pg_hba.conf': ACCESS_RULES,
   })
   plain = await TestPostgres.start()
 })
@@ -77,14 +77,13 @@ async function opened(...where: Parameters<typeof tryOpen>): Promise<Opened> {
   return result
 }
 
-/** The sentence of a refusal. */
 async function refusal(...where: Parameters<typeof tryOpen>): Promise<string> {
   const result = await tryOpen(...where)
   if (result.ok) await result.store.close()
   return result.ok ? 'it was let in' : result.problem
 }
 
-/** The chain ends at an authority that is not the one given. */
+/** The chain ends at another authority than the given one. */
 const UNTRUSTED = /self-signed certificate in certificate chain/
 
 describe('sslmode', () => {
@@ -113,7 +112,7 @@ describe('sslmode', () => {
       }
     })
 
-  it('require of a server without TLS is refused and says so', async () => {
+  it('require with a server without TLS is refused', async () => {
     const problem = await refusal('127.0.0.1', 'sslmode=require', {port: plain.port})
     assert.match(problem, /does not support SSL connections/)
   })
@@ -121,7 +120,7 @@ describe('sslmode', () => {
 
 const PURPOSES = ['heartbeats', 'lease', 'notifications', 'reads', 'writes']
 
-/** What the connections of stores are, as the server sees them: purpose, encrypted, whose certificate. */
+/** The stores' connections as the server sees them: purpose, encryption, certificate. */
 async function connections(): Promise<unknown[][]> {
   const rows = await postgres.run(`SELECT a.application_name AS name, s.ssl, s.client_dn AS dn
     FROM pg_stat_activity a JOIN pg_stat_ssl s USING (pid)
@@ -129,7 +128,7 @@ async function connections(): Promise<unknown[][]> {
   return rows.map(({name, ssl, dn}) => [String(name).replace('belfry ', ''), ssl, dn])
 }
 
-/** Makes the store use every connection it has. */
+/** Makes the store use all its connections. */
 async function useAll({store}: Opened): Promise<void> {
   await store.paused()
   await store.probe()
@@ -145,18 +144,18 @@ describe('a client’s certificate', () => {
     postgres.run('CREATE ROLE certified LOGIN; CREATE SCHEMA certified AUTHORIZATION certified'),
   )
 
-  it('is shown on every connection, notifications and lease included, and after all were broken', async () => {
+  it('is sent on every connection, also after all were broken', async () => {
     const result = await opened('localhost', parameters, who)
     const local = localWakeup()
-    const rung = () => new Promise<void>((resolve) => local.subscribe('run', resolve))
-    // A connection that begins to listen rings.
-    const first = rung()
+    const notified = () => new Promise<void>((resolve) => local.subscribe('run', resolve))
+    // A new connection for notifications notifies.
+    const first = notified()
     const wakeup = result.wakeupOver(local)
     await Promise.all([useAll(result), first])
     const expected = PURPOSES.map((purpose) => [purpose, true, '/CN=certified'])
     assert.deepEqual(await connections(), expected)
 
-    const again = rung()
+    const again = notified()
     await postgres.run(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
       WHERE application_name LIKE 'belfry %'`)
     await Promise.all([useAll(result), again])
@@ -165,20 +164,20 @@ describe('a client’s certificate', () => {
     await result.store.close()
   })
 
-  it('is asked for by a server that wants one', async () => {
+  it('is missing and the server requires one', async () => {
     const problem = await refusal('localhost', 'sslmode=verify-full&sslrootcert=ca', who)
     assert.match(problem, /requires a valid client certificate/)
     assert.match(await refusal('localhost', 'sslmode=disable', who), /no encryption/)
   })
 
-  it('of somebody else does not let in', async () => {
+  it('of another role is refused', async () => {
     const problem = await refusal('localhost', parameters, {...who, role: 'belfry_certified'})
     assert.match(problem, /certificate authentication failed|no pg_hba.conf entry/)
   })
 })
 
-describe('an encrypted network that falls silent', () => {
-  it('is given up in time and taken up again', async () => {
+describe('an encrypted connection that stops responding', () => {
+  it('is closed in time and replaced', async () => {
     const proxy = await CutProxy.open(postgres.port)
     const {store} = await opened('127.0.0.1', 'sslmode=verify-ca&sslrootcert=ca', {
       port: proxy.port,

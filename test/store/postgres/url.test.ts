@@ -1,4 +1,4 @@
-/** Connection strings: what they say, what is refused, and that nothing secret is ever repeated. */
+/** Connection strings: parsing, refusals, and no secret in any sentence. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {describeAddress, parseAddress, type Address} from '../../../src/store/postgres/url.ts'
@@ -49,7 +49,7 @@ describe('a connection string', () => {
   for (const [url, expected] of rows)
     it(url, () => assert.deepEqual(addressOf(url), {...PLAIN, ...expected}))
 
-  it('verify-ca checks who signed, not for which name', () => {
+  it('verify-ca checks the authority, not the name', () => {
     const {tls} = addressOf('postgres://db/jobs?sslmode=verify-ca')
     assert.equal(tls?.rejectUnauthorized, true)
     assert.equal(tls?.checkServerIdentity?.('db', {} as never), undefined)
@@ -78,7 +78,7 @@ describe('a connection string that is refused', () => {
       'postgres://me:secret@db/jobs?sslmode=require&sslrootcert=/secret/not/there',
       /cannot be read/,
     ],
-    // A slash that should have been written as %2F splits a password in two.
+    // A slash that is not written as %2F splits the password.
     ['postgres://me:sec/ret@db/jobs', /is not of the form/],
     ['postgres://me:123/secret@db', /is not of the form/],
     ['postgres://me:123?secret@db/jobs', /is not of the form/],

@@ -1,6 +1,6 @@
 /**
- * Bells between servers: each is heard everywhere, and the connection they travel on is asked one thing at
- * a time, however slow it is.
+ * Notifications between servers: each reaches every server, over a connection with one request at a time,
+ * however slow it is.
  */
 import assert from 'node:assert/strict'
 import {EventEmitter} from 'node:events'
@@ -14,38 +14,41 @@ import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import {VirtualClock} from '../../support/virtual-clock.ts'
 
-describe('bells over a real database', () => {
+describe('notifications over a real database', () => {
   let postgres: TestPostgres
   before(async () => {
     postgres = await TestPostgres.start()
   })
   after(() => postgres.close())
 
-  for (const bell of ['launch', 'run', 'cancel', 'lead'] as const)
-    it(`${bell} is heard by another server`, async () => {
+  for (const topic of ['launch', 'run', 'cancel', 'lead'] as const)
+    it(`${topic} reaches another server`, async () => {
       const url = freshSchema(postgres.url())
       const [one, other] = [await openAt(url), await openAt(url)]
-      const bells = [one.wakeupOver(localWakeup()), other.wakeupOver(localWakeup())] as const
-      // Both ring everything once they hear each other.
-      await Promise.all(bells.map((wakeup) => heard(wakeup.subscribe, bell)))
-      const rung = heard(bells[1].subscribe, bell)
-      bells[0].notify(bell)
-      await rung
-      await Promise.all(bells.map((wakeup) => wakeup.close()))
+      const wakeups = [one.wakeupOver(localWakeup()), other.wakeupOver(localWakeup())] as const
+      // Both notify every topic after they connect.
+      await Promise.all(wakeups.map((wakeup) => nextNotification(wakeup.subscribe, topic)))
+      const notified = nextNotification(wakeups[1].subscribe, topic)
+      wakeups[0].notify(topic)
+      await notified
+      await Promise.all(wakeups.map((wakeup) => wakeup.close()))
       await Promise.all([one.store.close(), other.store.close()])
     })
 })
 
-function heard(listen: (bell: Topic, heard: () => void) => () => void, bell: Topic): Promise<void> {
+function nextNotification(
+  subscribe: (topic: Topic, listener: () => void) => () => void,
+  topic: Topic,
+): Promise<void> {
   return new Promise((resolve) => {
-    const deaf = listen(bell, () => {
-      deaf()
+    const unsubscribe = subscribe(topic, () => {
+      unsubscribe()
       resolve()
     })
   })
 }
 
-/** A connection that answers when it is told to. */
+/** A connection that replies when the test says so. */
 class SlowSession {
   readonly host = {host: '127.0.0.1', port: 1}
   readonly client = new EventEmitter()
@@ -79,17 +82,17 @@ class SlowSession {
   }
 }
 
-it('rings while a notification is under way go together into the next one', async () => {
+it('topics notified during a request are sent together with the next one', async () => {
   const clock = new VirtualClock()
   const slow = new SlowSession()
-  // The part of a session that bells use.
+  // The part of a session that the wakeup uses.
   const session = slow as unknown as Session
   const primary = {connect: async () => session, host: slow.host}
   const options = {primary, schema: 'one', clock, random: systemRandom(), local: localWakeup()}
   const wakeup = postgresWakeup(options)
   await clock.settle()
-  for (const bell of ['launch', 'run', 'cancel', 'run'] as const) {
-    wakeup.notify(bell)
+  for (const topic of ['launch', 'run', 'cancel', 'run'] as const) {
+    wakeup.notify(topic)
     await clock.advance(10)
   }
   assert.deepEqual(slow.asked, ['LISTEN "belfry_one"'])
@@ -105,13 +108,13 @@ it('rings while a notification is under way go together into the next one', asyn
   await wakeup.close()
 })
 
-it('a primary that was replaced is left, though it still answers', async () => {
+it('a replaced primary is disconnected, though it still responds', async () => {
   const clock = new VirtualClock()
   const old = new SlowSession()
   const promoted = new SlowSession()
   let current = old
   const primary = {
-    // The part of a session that bells use.
+    // The part of a session that the wakeup uses.
     connect: async () => current as unknown as Session,
     get host() {
       return current.host
