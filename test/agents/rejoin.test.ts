@@ -94,9 +94,10 @@ test('after an absence a removed agent joins again, and one whose name is taken 
 
   for (const {program} of [kept, lost, gone]) program.signal('SIGCONT')
   for (const [name, agent] of Object.entries({lost, gone})) {
-    const {code} = await within(agent.program.exit, `the earlier ${name} ends`, SOON_MS)
+    const {code} = await within(agent.program.exit, `the replaced ${name} ends`, SOON_MS)
     assert.equal(code, 1)
-    assert.match(agent.program.stderr(), new RegExp(`Another node .* ${name} `))
+    const replaced = `Another node has joined as ${name} |The node name ${name} cannot be used`
+    assert.match(agent.program.stderr(), new RegExp(replaced))
     const alive = (await membersOf(server, name)).filter(({statusText}) => statusText === 'alive')
     assert.equal(alive.length, 1)
   }
