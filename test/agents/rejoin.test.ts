@@ -36,11 +36,11 @@ const becomes = (server: ServerProcess, name: string, status: string, ms?: numbe
 
 /** A job that runs at the agent until the file `go` exists. */
 async function waitingJob(server: ServerProcess, name: string, go: string): Promise<void> {
-  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done`
+  const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done`
   const executor = {executor: 'shell', executor_config: {shell: 'true', command}}
   await server.store({name, schedule: '@manually', tags: {at: name}, retries: 1, ...executor})
   await server.run(name)
-  await server.execution(name, ({output}) => output.includes('begun'))
+  await server.execution(name, ({output}) => output.includes('started'))
 }
 
 /** Starts an agent under a name in use and expects the refusal. */
