@@ -30,17 +30,17 @@ test('an agent leaves a frozen server, and its run continues and finishes once',
   const other = servers.find((server) => server !== near)!
   const job = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
   const go = join(temporaryDirectory(t), 'go')
-  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done; echo done`
+  const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done; echo done`
   await other.store({name: 'far', ...job, executor_config: {shell: 'true', command}})
   await other.run('far')
-  await other.execution('far', ({output}: Answer['json']) => output.includes('begun'))
+  await other.execution('far', ({output}: Answer['json']) => output.includes('started'))
   near.program.signal('SIGSTOP')
   await until('the agent has moved to the other server', () =>
     agent.program.stderr().includes(other.url),
   )
   writeFileSync(go, '')
   const end = await other.execution('far', isOver)
-  assert.deepEqual([end.status, end.output], ['succeeded', 'begun\ndone\n'])
+  assert.deepEqual([end.status, end.output], ['succeeded', 'started\ndone\n'])
   assert.equal((await other.get('/jobs/far')).json.success_count, 1)
   // If the frozen server was the leader, the other one takes over, and its launches reach the agent.
   await other.store({name: 'next', ...job, executor_config: {command: 'true'}})
@@ -104,7 +104,7 @@ test('results are delivered after a restart of all servers and of the agent', as
   const first = await start('one')
   const agent = await anAgent(t, [first.url], {flags: ['--tag', 'place=far']})
   const go = join(temporaryDirectory(t), 'go')
-  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done; echo done`
+  const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done; echo done`
   const job = {...manual, tags: {place: 'far'}, retries: 1}
   await first.store({name: 'ends', ...job, executor_config: {shell: 'true', command}})
   const alone = `[ $BELFRY_ATTEMPT = 1 ] && exec sleep 600; echo alone`
@@ -125,7 +125,7 @@ test('results are delivered after a restart of all servers and of the agent', as
   await anAgent(t, [second.url], {data: agent.data, flags: ['--tag', 'place=far']})
   assert.equal(left.some(isAlive), false, 'orphans are ended before the agent takes work')
   const end = await second.execution('ends', isOver)
-  assert.deepEqual([end.status, end.output], ['succeeded', 'begun\ndone\n'])
+  assert.deepEqual([end.status, end.output], ['succeeded', 'started\ndone\n'])
   assert.equal((await second.executions('ends')).length, 1)
   const retried = await second.execution('stays', ({attempt, status}: Answer['json']) => {
     return attempt === 2 && status === 'succeeded'

@@ -22,7 +22,8 @@ const TOKEN = 'a-token-of-the-tests'
 const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
 const far = {flags: ['--tag', 'place=far']}
 const shell = (command: string) => ({shell: 'true', command})
-const hold = (file: string) => `echo begun; while [ ! -e ${file} ]; do sleep 0.05; done; echo done`
+const hold = (file: string) =>
+  `echo started; while [ ! -e ${file} ]; do sleep 0.05; done; echo done`
 const isRunning = ({status}: Answer['json']) => status === 'running'
 
 async function member(server: ServerProcess, name: string): Promise<Answer['json']> {
@@ -42,11 +43,11 @@ describe('agent process', {concurrency: 2}, () => {
     const go = join(temporaryDirectory(t), 'go')
     await server.store({name: 'far', ...onAgent, executor_config: shell(`${hold(go)}; exit 3`)})
     await server.run('far')
-    const live = await server.execution('far', ({output}) => output.includes('begun'))
+    const live = await server.execution('far', ({output}) => output.includes('started'))
     assert.deepEqual([live.node_name, live.status], ['agent-a', 'running'])
     writeFileSync(go, '')
     const end = await server.execution('far', isOver)
-    assert.equal(end.output, 'exit status 3\nbegun\ndone\n')
+    assert.equal(end.output, 'exit status 3\nstarted\ndone\n')
     assert.equal(end.status, 'failed')
 
     const slow = join(temporaryDirectory(t), 'go')
@@ -80,14 +81,14 @@ describe('agent process', {concurrency: 2}, () => {
     const go = join(temporaryDirectory(t), 'go')
     await server.store({name: 'far', ...onAgent, executor_config: shell(hold(go))})
     await server.run('far')
-    await server.execution('far', ({output}) => output.includes('begun'))
+    await server.execution('far', ({output}) => output.includes('started'))
     await server.crash()
     writeFileSync(go, '')
     await until('it has ended', () => markedProcesses(agent.data).length === 0)
     const {host} = new URL(server.url)
     const next = await aServer(t, {data: server.data, flags: ['--http', host]})
     const end = await next.execution('far', isOver)
-    assert.deepEqual([end.status, end.output], ['succeeded', 'begun\ndone\n'])
+    assert.deepEqual([end.status, end.output], ['succeeded', 'started\ndone\n'])
     assert.equal((await next.executions('far')).length, 1)
     assert.equal(isAlive(agent.program.pid), true)
   })
@@ -125,10 +126,10 @@ describe('agent process', {concurrency: 2}, () => {
     const agent = await anAgent(t, [server.url], far)
     const go = join(temporaryDirectory(t), 'go')
     const flood = 'head -c 300000000 /dev/zero | tr "\\0" x; echo; echo the end'
-    const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done; ${flood}`
+    const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done; ${flood}`
     await server.store({name: 'far', ...onAgent, executor_config: shell(command)})
     await server.run('far')
-    await server.execution('far', ({output}) => output.includes('begun'))
+    await server.execution('far', ({output}) => output.includes('started'))
     const before = [agent.program.pid, server.pid].map(peakResidentBytes)
     server.program.signal('SIGSTOP')
     writeFileSync(go, '')

@@ -36,11 +36,11 @@ const becomes = (server: ServerProcess, name: string, status: string, ms?: numbe
 
 /** A job that runs at the agent until the file `go` exists. */
 async function waitingJob(server: ServerProcess, name: string, go: string): Promise<void> {
-  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done`
+  const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done`
   const executor = {executor: 'shell', executor_config: {shell: 'true', command}}
   await server.store({name, schedule: '@manually', tags: {at: name}, retries: 1, ...executor})
   await server.run(name)
-  await server.execution(name, ({output}) => output.includes('begun'))
+  await server.execution(name, ({output}) => output.includes('started'))
 }
 
 /** Starts an agent under a name in use and expects the refusal. */
@@ -94,9 +94,10 @@ test('after an absence a removed agent joins again, and one whose name is taken 
 
   for (const {program} of [kept, lost, gone]) program.signal('SIGCONT')
   for (const [name, agent] of Object.entries({lost, gone})) {
-    const {code} = await within(agent.program.exit, `the earlier ${name} ends`, SOON_MS)
+    const {code} = await within(agent.program.exit, `the replaced ${name} ends`, SOON_MS)
     assert.equal(code, 1)
-    assert.match(agent.program.stderr(), new RegExp(`Another node .* ${name} `))
+    const replaced = `Another node has joined as ${name} |The node name ${name} cannot be used`
+    assert.match(agent.program.stderr(), new RegExp(replaced))
     const alive = (await membersOf(server, name)).filter(({statusText}) => statusText === 'alive')
     assert.equal(alive.length, 1)
   }

@@ -191,12 +191,12 @@ test('a result is on disk at once, also while output waits for a server, and sur
   const agent = await anAgent(t, [server.url], {flags})
   const [go, ended] = ['go', 'ended'].map((file) => join(aDirectory(t), file)) as [string, string]
   // Prints for longer than output is batched, so that some output is pending when it ends.
-  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done
+  const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done
     for tick in 1 2 3 4 5 6; do echo $tick; sleep 0.25; done; echo > ${ended}`
   const onAgent = {schedule: '@manually', executor: 'shell', tags: {place: 'far'}}
   await server.store({name: 'far', ...onAgent, executor_config: {shell: 'true', command}})
   await server.run('far')
-  await server.execution('far', ({output}) => output.includes('begun'))
+  await server.execution('far', ({output}) => output.includes('started'))
   // A frozen server sends nothing and keeps its connections.
   server.program.signal('SIGSTOP')
   writeFileSync(go, '')
@@ -210,7 +210,7 @@ test('a result is on disk at once, also while output waits for a server, and sur
   assert.ok(lastedMs < AT_ONCE_MS, `${lastedMs} ms`)
   await anAgent(t, [server.url], {data: agent.data, flags})
   const {status, attempt, output} = await server.execution('far', isOver)
-  assert.deepEqual([status, attempt, output], ['succeeded', 1, 'begun\n1\n2\n3\n4\n5\n6\n'])
+  assert.deepEqual([status, attempt, output], ['succeeded', 1, 'started\n1\n2\n3\n4\n5\n6\n'])
 })
 
 const DAMAGED: readonly (readonly [file: string, sentence: RegExp])[] = [
