@@ -16,6 +16,7 @@
 import Type from 'typebox'
 import {Compile} from 'typebox/compile'
 import type {ExecutionKey} from '../core/execution.ts'
+import {NODE_NAME_PATTERN} from '../core/node.ts'
 import type {FinishItem, PreviousIncarnation} from '../ports/node-store.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
@@ -51,7 +52,7 @@ const Instant = nullable(Type.Integer())
 const Texts = Type.Record(Type.String({maxLength: MAP_KEY_LENGTH_MAX}), Text)
 /** Created by a node: identities, tokens. */
 const Id = Type.String({pattern: '^[A-Za-z0-9._:-]{1,256}$'})
-const NodeName = Type.String({pattern: '^[A-Za-z0-9._-]{1,63}$'})
+const NodeName = Type.String({pattern: `^${NODE_NAME_PATTERN}$`})
 const TagText = Type.String({maxLength: 1024})
 const MemberStatus = Type.Enum(['alive', 'leaving', 'left', 'failed'])
 const FinalStatus = Type.Enum(['succeeded', 'failed', 'timed_out', 'cancelled', 'lost'])

@@ -1,4 +1,5 @@
 /** What an execution is: one attempt of one launch on one node. Types and the identity; no decisions. */
+import {NODE_NAME_PATTERN} from './node.ts'
 
 export type FinalStatus = 'succeeded' | 'failed' | 'timed_out' | 'cancelled' | 'lost'
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
@@ -19,9 +20,11 @@ export function executionId(key: ExecutionKey): string {
   return `${key.group}-${key.node}-${key.attempt}`
 }
 
+const EXECUTION_ID = new RegExp(`^([1-9]\\d{0,15})-(${NODE_NAME_PATTERN})-([1-9]\\d{0,8})$`)
+
 /** The inverse of `executionId`; `null` when `text` is not such an id (digits without leading zeros only). */
 export function parseExecutionId(text: string): ExecutionKey | null {
-  const match = /^([1-9]\d{0,15})-([A-Za-z0-9._-]{1,63})-([1-9]\d{0,8})$/.exec(text)
+  const match = EXECUTION_ID.exec(text)
   if (match === null) return null
   const group = Number(match[1])
   if (!Number.isSafeInteger(group)) return null

@@ -1,5 +1,8 @@
 /** What a node is to the decisions: a place with a name, tags and room. */
 
+/** A node name, as the source of a regular expression. */
+export const NODE_NAME_PATTERN = '[A-Za-z0-9._-]{1,63}'
+
 export type MemberStatus = 'alive' | 'leaving' | 'left' | 'failed'
 
 /** A member as the store knows it. Instants by the store's clock. */
