@@ -1,8 +1,7 @@
 /**
  * Protocol between agents and servers: JSON texts over one WebSocket, each an object with a `kind`, checked
  * by the receiver against the schemas below. An agent begins with `hello`; the server replies `welcome` or
- * `refused`. Then the agent sends requests, each with an id that its reply repeats, and the server may
- * notify.
+ * `refused`. Then the agent sends requests with an id that the reply repeats; the server may notify.
  *
  * Versions: both sides state a protocol number; numbers one apart work together. Unknown fields are ignored,
  * so a field added later is optional for one release. A request of an unknown kind gets `failed`,
