@@ -1,8 +1,7 @@
 /**
  * Protocol between agents and servers: JSON texts over one WebSocket, each an object with a `kind`, checked
  * by the receiver against the schemas below. An agent begins with `hello`; the server replies `welcome` or
- * `refused`. Then the agent sends requests, each with an id that its reply repeats, and the server may
- * notify.
+ * `refused`. Then the agent sends requests with an id that the reply repeats; the server may notify.
  *
  * Versions: both sides state a protocol number; numbers one apart work together. Unknown fields are ignored,
  * so a field added later is optional for one release. A request of an unknown kind gets `failed`,
@@ -16,6 +15,7 @@
 import Type from 'typebox'
 import {Compile} from 'typebox/compile'
 import type {ExecutionKey} from '../core/execution.ts'
+import {NODE_NAME_PATTERN} from '../core/node.ts'
 import type {FinishItem, PreviousIncarnation} from '../ports/node-store.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
@@ -51,7 +51,7 @@ const Instant = nullable(Type.Integer())
 const Texts = Type.Record(Type.String({maxLength: MAP_KEY_LENGTH_MAX}), Text)
 /** Created by a node: identities, tokens. */
 const Id = Type.String({pattern: '^[A-Za-z0-9._:-]{1,256}$'})
-const NodeName = Type.String({pattern: '^[A-Za-z0-9._-]{1,63}$'})
+const NodeName = Type.String({pattern: `^${NODE_NAME_PATTERN}$`})
 const TagText = Type.String({maxLength: 1024})
 const MemberStatus = Type.Enum(['alive', 'leaving', 'left', 'failed'])
 const FinalStatus = Type.Enum(['succeeded', 'failed', 'timed_out', 'cancelled', 'lost'])

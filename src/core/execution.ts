@@ -1,5 +1,5 @@
 /** The execution: one attempt of one launch on one node. Types and identity only. */
-import {NODE_NAME} from './node.ts'
+import {NODE_NAME_PATTERN} from './node.ts'
 
 export type FinalStatus = 'succeeded' | 'failed' | 'timed_out' | 'cancelled' | 'lost'
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
@@ -20,10 +20,12 @@ export function executionId(key: ExecutionKey): string {
   return `${key.group}-${key.node}-${key.attempt}`
 }
 
+const EXECUTION_ID = new RegExp(`^([1-9]\\d{0,15})-(${NODE_NAME_PATTERN})-([1-9]\\d{0,8})$`)
+
 /** The inverse of `executionId`; `null` when `text` is not an id. Numbers have no leading zeros. */
 export function parseExecutionId(text: string): ExecutionKey | null {
-  const match = /^([1-9]\d{0,15})-(.+)-([1-9]\d{0,8})$/.exec(text)
-  if (match === null || !NODE_NAME.test(match[2]!)) return null
+  const match = EXECUTION_ID.exec(text)
+  if (match === null) return null
   const group = Number(match[1])
   if (!Number.isSafeInteger(group)) return null
   return {group, node: match[2]!, attempt: Number(match[3])}

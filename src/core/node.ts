@@ -1,7 +1,7 @@
 /** Nodes as the decisions see them: name, tags, status and free slots. */
 
-/** Names of nodes, in configuration and on the wire. */
-export const NODE_NAME = /^[A-Za-z0-9._-]{1,63}$/
+/** A node name, in configuration and on the wire, as the source of a regular expression. */
+export const NODE_NAME_PATTERN = '[A-Za-z0-9._-]{1,63}'
 
 export type MemberStatus = 'alive' | 'leaving' | 'left' | 'failed'
 

@@ -6,12 +6,12 @@ import {formatTime} from './time.ts'
 
 export const Status = Type.Object(
   {
-    agent: TextMap('The node that answers.'),
+    agent: TextMap('The node that replies.'),
     gossip: TextMap('The cluster as this node sees it.'),
     serf: TextMap('The same as `gossip`.'),
     tags: TextMap('Tags of this node.'),
   },
-  {$id: 'Status', description: 'Details of the node that answers.'},
+  {$id: 'Status', description: 'Status of the node that replies and of the cluster.'},
 )
 export type StatusJson = Static<typeof Status>
 

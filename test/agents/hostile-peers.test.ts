@@ -100,7 +100,7 @@ describe('refused connections', {concurrency: 4}, () => {
     ['of a kind from the prototype', {kind: '__proto__', id: 1}, 1000, /cannot be read/],
     ['deeply nested', '['.repeat(1_000_000), 1000, /cannot be read/],
     ['a request', {kind: 'cancelled', id: 1}, 1000, /did not introduce itself/],
-    ['binary', Buffer.from([1, 2, 3]), 1003, /only texts/],
+    ['binary', Buffer.from([1, 2, 3]), 1003, /only text messages/],
     ['too large', 'x'.repeat(AGENT_MESSAGE_BYTES_MAX + 1), 1009, /^$/],
   ]
   for (const [what, message, code, reason] of firstMessages)

@@ -401,14 +401,14 @@ test('a submit repeated with its idempotency key gets the first reply, even whil
 })
 
 test('a second request with an idempotency key in progress is 409', async (t) => {
-  const held = Promise.withResolvers<void>()
+  const blocked = Promise.withResolvers<void>()
   const entered = Promise.withResolvers<void>()
   const api = await startApi(t, {
     wrapStore: (store) => ({
       ...store,
       submit: async (request) => {
         entered.resolve()
-        await held.promise
+        await blocked.promise
         return store.submit(request)
       },
     }),
@@ -419,7 +419,7 @@ test('a second request with an idempotency key in progress is 409', async (t) =>
   const second = await api.post('/v1/jobs', body, {'idempotency-key': 'k'})
   assert.equal(second.status, 409)
   assert.match(second.headers['content-type'] ?? '', /^text\/plain/)
-  held.resolve()
+  blocked.resolve()
   assert.equal((await first).status, 201)
 })
 

@@ -413,12 +413,12 @@ test('a request fails after 5 s when the store does not answer', async (t) => {
 })
 
 test('graceful shutdown waits for requests in progress', async (t) => {
-  const held = Promise.withResolvers<void>()
+  const blocked = Promise.withResolvers<void>()
   const api = await startApi(t, {
     wrapStore: (store) => ({
       ...store,
       members: async () => {
-        await held.promise
+        await blocked.promise
         return store.members()
       },
     }),
@@ -426,7 +426,7 @@ test('graceful shutdown waits for requests in progress', async (t) => {
   const slow = api.get('/v1/members')
   await api.eventually(() => api.clock.waiting === 1)
   const closing = api.app.close()
-  held.resolve()
+  blocked.resolve()
   assert.equal((await slow).status, 200)
   await closing
 })
