@@ -1,7 +1,6 @@
 /**
- * The entry. Reads what the process was started with, once, and hands it on: to a server, an agent, or the
- * client commands. The only place that listens to signals, writes to standard output, or decides how the
- * process exits.
+ * Entry of the program. Reads arguments and environment once and starts a server, an agent, or a client
+ * command. Only this file handles signals, writes to standard output and sets the exit code.
  */
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
@@ -19,11 +18,11 @@ import {parseAddress} from './store/postgres/url.ts'
 const NODE_MAJOR_MIN = 26
 const EXIT_REFUSED = 1
 const EXIT_USAGE = 2
-/** As shells report an end by that signal. */
+/** Shell convention for an end by SIGINT. */
 const EXIT_INTERRUPTED = 130
 /**
- * A Ctrl-C often comes twice at once: from the terminal to the whole group, and again from `npm`, which
- * passes it on. Only a person's second one, later than this, means "now".
+ * Signals closer together than this count as one. A Ctrl-C often arrives twice: from the terminal to the
+ * whole process group, and again forwarded by `npm`.
  */
 const SAME_SIGNAL_MS = 500
 
@@ -34,7 +33,7 @@ async function main(argv: readonly string[]): Promise<number> {
   if (major < NODE_MAJOR_MIN) {
     const found = `this is Node ${process.versions.node}`
     return refuse(
-      `${found}, but Belfry needs Node ${NODE_MAJOR_MIN} or newer; start it by bin/belfry.js.`,
+      `Belfry needs Node ${NODE_MAJOR_MIN} or newer: ${found}. Start it with bin/belfry.js.`,
     )
   }
   if (argv[0] === 'server') return serve(argv.slice(1), SERVER)
@@ -46,15 +45,15 @@ async function main(argv: readonly string[]): Promise<number> {
     version: VERSION,
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
-    restoreImage: async (image, directory) =>
-      (await import('./app/offline.ts')).restoreBackup(image, directory),
+    restoreImage: async (backup, directory) =>
+      (await import('./app/offline.ts')).restoreBackup(backup, directory),
     migrateStore: async (request) => (await import('./app/offline.ts')).migrateStore(request),
   })
 }
 
-/** What is started and stays, until it is told to end. */
+/** A command that starts a node, which runs until a signal. */
 interface NodeCommand<Settings> {
-  /** For its help. */
+  /** Its options and help text. */
   readonly command: () => Command
   readonly load: (
     argv: readonly string[],
@@ -72,7 +71,7 @@ interface RunningNode {
   readonly done: Promise<number>
 }
 
-/** Both are imported where they start: client commands start quicker without them. */
+/** Imported on demand: client commands start faster without the modules of a node. */
 const SERVER: NodeCommand<Config> = {
   command: serverCommand,
   load: (argv, env, host) => loadConfig(argv, env, host, parseAddress),
@@ -85,7 +84,7 @@ const AGENT: NodeCommand<AgentConfig> = {
     (await import('./app/agent.ts')).startAgent(config, {ready, environment: process.env}),
 }
 
-/** Resolves only when nothing was started. */
+/** Resolves with an exit code if no node was started; otherwise exits the process. */
 async function serve<Settings>(
   argv: readonly string[],
   {command, load, start}: NodeCommand<Settings>,
@@ -98,15 +97,15 @@ async function serve<Settings>(
   const loaded = load(argv, process.env, host())
   if (!loaded.ok) return refuse(loaded.problem, EXIT_USAGE)
   const signals = listenToSignals()
-  // A node serves on when whoever started it does not read its one line.
+  // A node keeps running if its parent process closed the pipe of standard output.
   process.stdout.on(
     'error',
     exceptClosed(() => undefined),
   )
   try {
     const node = await start(loaded.config, (line) => process.stdout.write(`${line}\n`))
-    signals.tell({first: () => void node.stop(), second: () => node.forceStop()})
-    // Everything has ended in order; nothing that was forgotten may keep the process.
+    signals.handleBy({onFirst: () => void node.stop(), onSecond: () => node.forceStop()})
+    // Exits explicitly: a forgotten handle must not keep the process.
     process.exit(await node.done)
   } catch (error) {
     if (error instanceof StartRefused) return refuse(error.message)
@@ -114,44 +113,41 @@ async function serve<Settings>(
   }
 }
 
-interface SignalHearer {
-  /** Begin to end. */
-  first(): void
-  /** Somebody cannot wait. */
-  second(): void
+interface SignalHandler {
+  /** Graceful shutdown. */
+  onFirst(): void
+  /** Force stop. */
+  onSecond(): void
 }
 
-/** Signals that come before there is anything to end are kept until there is. A third ends the process. */
-function listenToSignals(): {tell(hearer: SignalHearer): void} {
-  let hearer: SignalHearer | null = null
+/** Signals during the start wait for the handler. A third signal exits at once. */
+function listenToSignals(): {handleBy(handler: SignalHandler): void} {
+  let handler: SignalHandler | null = null
   let count = 0
-  let heardAt = -Infinity
-  const pass = () => {
-    if (count === 1) hearer?.first()
-    if (count === 2) hearer?.second()
+  let receivedAt = -Infinity
+  const onSignal = () => {
+    const now = clock.monotonicMs()
+    if (now - receivedAt < SAME_SIGNAL_MS) return
+    receivedAt = now
+    count += 1
+    if (count === 1) handler?.onFirst()
+    if (count === 2) handler?.onSecond()
     if (count > 2) process.exit(EXIT_INTERRUPTED)
   }
-  const heard = () => {
-    const now = clock.monotonicMs()
-    if (now - heardAt < SAME_SIGNAL_MS) return
-    heardAt = now
-    count += 1
-    pass()
-  }
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, heard)
+  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
   return {
-    tell: (listener) => {
-      hearer = listener
-      if (count > 0) listener.first()
+    handleBy: (nodeHandler) => {
+      handler = nodeHandler
+      if (count > 0) nodeHandler.onFirst()
     },
   }
 }
 
-/** Hears the errors of a stream: `closed` when its reader is gone; any other is thrown. */
-function exceptClosed(closed: () => void): (error: NodeJS.ErrnoException) => void {
+/** Error listener of a stream: calls `onClosed` if the reader is gone, and throws any other error. */
+function exceptClosed(onClosed: () => void): (error: NodeJS.ErrnoException) => void {
   return (error) => {
     if (error.code !== 'EPIPE') throw error
-    closed()
+    onClosed()
   }
 }
 
@@ -167,7 +163,7 @@ function host(): Host {
 
 function terminal(): Terminal {
   const {stdout, stderr, stdin} = process
-  // A reader that has seen enough, such as `head`, closes the pipe: that is no failure of ours.
+  // A reader such as `head` may close the pipe early, which is no error.
   stdout.on(
     'error',
     exceptClosed(() => process.exit(0)),

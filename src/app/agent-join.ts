@@ -1,6 +1,6 @@
 /**
- * How an agent finds its cluster: the link to a server with everything the rest of the agent has to say over
- * it. Stands apart from `agent.ts`, which holds the order of starting and stopping.
+ * Joining of an agent: opens the link to a server of its cluster, and the store that is a client of that
+ * server.
  */
 import {readClusterId, writeClusterId} from '../agents/client/cluster-id.ts'
 import {AgentLink} from '../agents/client/link.ts'
@@ -20,26 +20,26 @@ export interface JoiningParts {
   readonly wakeup: Wakeup
   readonly log: Log
   readonly node: {readonly id: string; readonly incarnation: string}
-  /** What this node is at the moment. */
+  /** Current status of this node. */
   readonly status: () => MemberStatus
-  /** After it had joined: another life of this node has, too. */
-  readonly fenced: (why: string) => void
+  /** Another incarnation of this node has joined after this one. */
+  readonly onReplaced: (why: string) => void
 }
 
 export interface Joining {
   readonly link: AgentLink
   readonly store: RemoteNodeStore
   /**
-   * The URL of the first server that takes the agent in, however long that takes. Rejects with
-   * `StartRefused` for what trying again cannot mend.
+   * URL of the first server that takes the agent in; waits without limit. Rejects with `StartRefused` if a
+   * retry cannot help.
    */
   readonly joined: Promise<string>
 }
 
-/** From dialling to the upgrade. */
-const DIAL_MS = 5_000
+/** Timeout from connecting to the end of the WebSocket handshake. */
+const HANDSHAKE_TIMEOUT_MS = 5_000
 
-/** Begins to dial. Throws `StartRefused`. */
+/** Starts the link, which connects in the background. Throws `StartRefused`. */
 export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const {config, clock, random, wakeup, log} = parts
   const {servers, token, ca, limits, dataDirectory} = config
@@ -50,11 +50,11 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const first = Promise.withResolvers<string>()
   let hasJoined = false
   const link = new AgentLink({
-    dial: webSocketDial({token, ca, handshakeMs: DIAL_MS, version: VERSION}),
+    dial: webSocketDial({token, ca, handshakeMs: HANDSHAKE_TIMEOUT_MS, version: VERSION}),
     urls: servers,
     clock,
     random,
-    describe: () => ({...introductionOf(parts), ...claims.encoded()}),
+    describe: () => ({...describeNode(parts), ...claims.encoded()}),
     clusterId,
     saveClusterId: (id) => writeClusterId(dataDirectory, id),
     ackTimeoutMs: limits.agentTimeoutMs,
@@ -67,7 +67,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     },
     onDisconnected: (sentence) => log.logger.warn(sentence),
     onRefused: (sentence, kind) => {
-      if (kind === 'fenced' && hasJoined) parts.fenced(sentence)
+      if (kind === 'fenced' && hasJoined) parts.onReplaced(sentence)
       else first.reject(new StartRefused(sentence))
     },
   })
@@ -76,7 +76,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   return {link, store, joined: first.promise}
 }
 
-function introductionOf({config, node, status}: JoiningParts) {
+function describeNode({config, node, status}: JoiningParts) {
   const {nodeName, tags, slots} = config
   return {
     node: {...node, name: nodeName, tags: {...tags}, slots, version: VERSION},

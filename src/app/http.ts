@@ -1,6 +1,6 @@
 /**
- * The listener of a server: operations, routes and metrics put together, and the address they answer
- * under.
+ * HTTP side of a server: wires operations, routes, metrics, readiness and the agents' connections, then
+ * listens on the configured address.
  */
 import type {AddressInfo} from 'node:net'
 import type {FastifyInstance} from 'fastify'
@@ -10,27 +10,27 @@ import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
-import {returnNode} from '../node/recover.ts'
+import {recoverNode} from '../node/recover.ts'
 import {createOperations} from '../operations/operations.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
-import type {Clock, Wakeup} from '../ports/runtime.ts'
+import type {Clock} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
 import {openMetrics} from '../telemetry/metrics.ts'
 import {StartRefused} from './start-refused.ts'
-import type {StoreParts} from './store.ts'
+import type {Log} from '../telemetry/log.ts'
+import type {ServerParts} from './node.ts'
 
-export interface ListenerParts extends StoreParts {
-  readonly store: Store
-  readonly wakeup: Wakeup
+export interface ListenerParts extends ServerParts {
+  readonly log: Log
   readonly executors: ExecutorRegistry
   readonly processors: ProcessorRegistry
   readonly nodeId: string
   readonly zone: string
   /** ms since the epoch. */
   readonly startedAt: number
-  readonly leads: () => boolean
+  readonly isLeader: () => boolean
   readonly leave: () => void
 }
 
@@ -38,11 +38,11 @@ export interface Listener {
   readonly url: string
   readonly address: string
   readonly port: number
-  /** Resolves when no request is being answered any more. */
+  /** Resolves when no request is in progress. */
   close(): Promise<void>
 }
 
-/** Throws `StartRefused` when the address cannot be had. */
+/** Throws `StartRefused` if it cannot listen on the address. */
 export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store} = parts
   const metrics = openMetrics({events, totals: () => store.totals(), version: VERSION})
@@ -58,7 +58,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     clock,
     random,
     events,
-    ready: () => readiness.check(store, parts.leads()),
+    ready: () => readiness.check(store, parts.isLeader()),
     metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
     failed: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
     answered: (answer) => metrics.answered(answer),
@@ -97,7 +97,7 @@ function operationsOf(parts: ListenerParts) {
     },
     hasTarget: async (tags) =>
       matchTargets(tags, await store.candidates(), config.defaultTarget).nodes.length > 0,
-    isLeader: parts.leads,
+    isLeader: parts.isLeader,
     announce: (outcomes) => announceFinished(outcomes, parts),
     leave: parts.leave,
   })
@@ -107,68 +107,65 @@ async function bind(
   http: FastifyInstance,
   config: Config,
 ): Promise<{url: string; address: string; port: number}> {
-  const asked = config.http
+  const requested = config.http
   try {
-    await http.listen({host: asked.host, port: asked.port})
+    await http.listen({host: requested.host, port: requested.port})
   } catch (error) {
-    throw new StartRefused(whyNotListening(error, asked), {cause: error})
+    throw new StartRefused(listenProblem(error, requested), {cause: error})
   }
   const {address, port} = http.server.address() as AddressInfo
-  const host = asked.host.includes(':') ? `[${asked.host}]` : asked.host
+  const host = requested.host.includes(':') ? `[${requested.host}]` : requested.host
   const scheme = config.tls === null ? 'http' : 'https'
   return {url: `${scheme}://${host}:${port}`, address, port}
 }
 
-function whyNotListening(error: unknown, http: {host: string; port: number}): string {
+function listenProblem(error: unknown, {host, port}: {host: string; port: number}): string {
   const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const where = `${http.host}:${http.port}`
-  if (code === 'EADDRINUSE') {
-    return `Port ${http.port} on ${http.host} is taken; stop what uses it or choose another with --http.`
-  }
+  const problem = `The server cannot listen on ${host}:${port}`
+  if (code === 'EADDRINUSE')
+    return `${problem}: the port is in use. Stop the process that uses it, or choose another --http.`
   if (code === 'EACCES')
-    return `This user may not listen on ${where}; choose a port above 1023 with --http.`
-  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND') {
-    return `${http.host} is no address of this machine; choose another with --http.`
-  }
-  return `Cannot listen on ${where} (${code || String(error)}); choose another with --http.`
+    return `${problem}: this user may not use the port. Choose a port above 1023 with --http.`
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
+    return `${problem}: ${host} is not an address of this machine. Choose another --http.`
+  return `${problem}: ${code || String(error)}. Choose another --http.`
 }
 
-/* Whether this server can do its work now: the store answers, and on the leader the launch loop turns. */
-
-/** The launch loop polls every second; twice that and it does not turn. */
+/** Age of the newest launch pass above which the leader is not ready: twice the poll interval. */
 const PASS_AGE_MAX_MS = 2_000
-/** An answer younger than this is given again, so that probes cost one write a second at the most. */
+/** Lifetime of a cached result: probes cost at most one write a second. */
 const FRESH_MS = 1_000
 
-interface Answer {
+interface ReadinessResult {
   readonly ok: boolean
   readonly checks: Readonly<Record<string, string>>
 }
 
+/** Readiness of this server: the store answers and, on the leader, launch passes are recent. */
 export class Readiness {
   readonly #clock: Clock
+  /** Monotonic instant of the newest launch pass. */
   #passedAt: number
-  #known: {answer: Promise<Answer>; at: number} | null = null
+  #cached: {result: Promise<ReadinessResult>; at: number} | null = null
 
   constructor(clock: Clock, events: Events) {
     this.#clock = clock
     this.#passedAt = clock.monotonicMs()
     events.listen(({name}) => {
-      // A term begins with its first pass; until then its own age counts.
+      // A new leader has made no pass yet: its term counts from the beginning.
       if (name === 'launch_pass_done' || name === 'term_began') this.#passedAt = clock.monotonicMs()
     })
   }
 
   /** Never rejects. */
-  check(store: Pick<Store, 'probe'>, leads: boolean): Promise<Answer> {
+  check(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadinessResult> {
     const now = this.#clock.monotonicMs()
-    if (this.#known === null || now - this.#known.at >= FRESH_MS) {
-      this.#known = {answer: this.#probe(store, leads), at: now}
-    }
-    return this.#known.answer
+    if (this.#cached === null || now - this.#cached.at >= FRESH_MS)
+      this.#cached = {result: this.#probe(store, isLeader), at: now}
+    return this.#cached.result
   }
 
-  async #probe(store: Pick<Store, 'probe'>, leads: boolean): Promise<Answer> {
+  async #probe(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadinessResult> {
     const checks: Record<string, string> = {store: 'ok'}
     try {
       await store.probe()
@@ -176,7 +173,7 @@ export class Readiness {
       checks['store'] =
         `not readable and writable: ${error instanceof Error ? error.message : String(error)}`
     }
-    if (leads) {
+    if (isLeader) {
       const ageMs = this.#clock.monotonicMs() - this.#passedAt
       checks['launch'] = ageMs <= PASS_AGE_MAX_MS ? 'ok' : `no pass for ${Math.round(ageMs)} ms`
     }
@@ -184,15 +181,8 @@ export class Readiness {
   }
 }
 
-/* The agents' side of a server, wired: what connected agents ask goes to this server's store. */
-
-export interface AgentParts extends StoreParts {
-  readonly store: Store
-  readonly wakeup: Wakeup
-}
-
-/** Started; `stop` sends the agents to other servers. */
-export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
+/** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */
+async function startAgentHub(parts: ServerParts): Promise<AgentHub> {
   const {config, store, clock, random, events, wakeup} = parts
   const {clusterId} = await store.info()
   const {limits} = config
@@ -206,8 +196,8 @@ export async function startAgentHub(parts: AgentParts): Promise<AgentHub> {
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,
     silentMs: limits.failedAfterMs,
-    endPreviousIncarnations: (node, earlier) =>
-      returnNode({store, random, wakeup, events}, node, earlier),
+    endPreviousIncarnations: (node, previous) =>
+      recoverNode({store, random, wakeup, events}, node, previous),
     announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
   })
   hub.start()

@@ -1,6 +1,6 @@
 /**
- * The flow of one server, wired: what every node runs, and what lives as long as a term. Stands apart
- * from `server.ts`, which holds the order of starting and stopping.
+ * Wiring that the composition roots share: the parts of a node that runs jobs, for servers and agents alike,
+ * and the services of a leader's term. The order of start and stop is in `server.ts` and `agent.ts`.
  */
 import {join} from 'node:path'
 import type {Config} from '../config/server.ts'
@@ -9,182 +9,60 @@ import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import {Batcher} from '../lib/batcher.ts'
 import type {Service} from '../lib/loop.ts'
-import type {StartRecorder} from '../node/execution-run.ts'
 import {Finisher} from '../node/finisher.ts'
-import {type Disconnection, type RunnerOptions, Runner} from '../node/runner.ts'
+import {Runner, type RunnerOptions} from '../node/runner.ts'
 import {StartLog, deletePreviousIncarnations, readPreviousIncarnations} from '../node/start-log.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {
-  PreviousIncarnation,
   FinishItem,
   JoinRequest,
   NodeStore,
   OutputAppend,
+  PreviousIncarnation,
 } from '../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {openChain} from '../processors/chain.ts'
-import type {ProcessorRegistry} from '../processors/registry.ts'
+import {createProcessors, type ProcessorRegistry} from '../processors/registry.ts'
 import {FailureDetectorService} from '../scheduler/failure-detector.ts'
 import {Launcher} from '../scheduler/launcher.ts'
 import {Reassigner} from '../scheduler/reassigner.ts'
-import {MemberRetention, HistoryRetention} from '../scheduler/retention.ts'
-import type {Log} from '../telemetry/log.ts'
+import {HistoryRetention, MemberRetention} from '../scheduler/retention.ts'
+import {type Log, logEvents, openLog} from '../telemetry/log.ts'
 import {StartRefused} from './start-refused.ts'
 
-export interface FlowParts {
-  readonly config: Config
-  readonly store: Store
-  readonly clock: Clock
-  readonly random: Random
-  readonly wakeup: Wakeup
-  readonly events: Events
+export interface Identity {
+  /** Kept in the data directory. */
+  readonly id: string
+  /** Random for each process start. */
+  readonly incarnation: string
 }
 
-/** The services of a term, in the order they start. */
-export function leaderServices(
-  {config, ...ports}: FlowParts,
-  defaultZone: string,
-  term: number,
-  over: () => void,
-): readonly Service[] {
-  const {limits} = config
-  return [
-    new Launcher({
-      ...ports,
-      term,
-      over,
-      defaultZone,
-      defaultTarget: config.defaultTarget,
-      lateAfterMs: config.lateAfterMs,
-      targetWaitMs: config.targetWaitMs,
-      catchUpMax: limits.catchUpMax,
-      batchMax: limits.launchBatchMax,
-      pollMs: limits.pollMs,
-    }),
-    new FailureDetectorService({
-      ...ports,
-      term,
-      over,
-      limits: {
-        failedAfterMs: limits.failedAfterMs,
-        lostAfterMs: limits.lostAfterMs,
-        pauseMaxMs: limits.failureDetectorPauseMaxMs,
-      },
-      lookEveryMs: limits.failureDetectorIntervalMs,
-    }),
-    new Reassigner({
-      ...ports,
-      term,
-      over,
-      defaultTarget: config.defaultTarget,
-      unclaimedMs: limits.claimRepickMs,
-      targetWaitMs: config.targetWaitMs,
-      lookEveryMs: limits.failureDetectorIntervalMs,
-    }),
-    new MemberRetention({
-      ...ports,
-      term,
-      over,
-      leftAfterMs: config.keepLeftMs,
-      failedAfterMs: config.keepFailedMs,
-      lookEveryMs: limits.memberRetentionIntervalMs,
-    }),
-    new HistoryRetention({
-      ...ports,
-      term,
-      over,
-      keep: {
-        keepLaunches: config.keepLaunches,
-        keepUnlaunched: limits.unlaunchedRowsKept,
-        keepMs: config.keepMs,
-        keepOutputBytes: config.keepOutputBytes,
-      },
-      allEveryMs: limits.pruneAllMs,
-    }),
-  ]
+/** Opens the log of a node and logs these events. */
+export function openNodeLog(
+  {logLevel, nodeName}: Pick<Config, 'logLevel' | 'nodeName'>,
+  events: Events,
+): Log {
+  const isTerminal = process.stderr.isTTY
+  const log = openLog({level: logLevel, pretty: isTerminal, colours: isTerminal, node: nodeName})
+  logEvents(events, log.logger)
+  return log
 }
-
-/** What runs a node's executions needs of the store no more than any node has. */
-export interface RunParts extends Omit<FlowParts, 'config' | 'store'> {
-  readonly config: Pick<Config, 'slots' | 'limits'>
-  readonly store: NodeStore
-}
-
-/** In what the nodes that run jobs differ. */
-export interface NodeRun {
-  /** Absent for a server that is the only one: nobody else gives its work away. */
-  readonly cutOff?: Disconnection
-  readonly pollMs?: number
-  readonly verifyEveryMs?: number
-  readonly takenAway?: RunnerOptions['takenAway']
-  /** Where what is begun is written down. */
-  readonly begun?: StartRecorder
-  /** Around the finish of each execution. */
-  readonly finishing?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
-}
-
-/** What runs a node's executions. */
-export function createRunner(
-  {config, ...ports}: RunParts,
-  node: {readonly id: string; readonly incarnation: string},
-  executors: ExecutorRegistry,
-  processors: ProcessorRegistry,
-  {cutOff, pollMs, verifyEveryMs, takenAway, begun, finishing}: NodeRun = {},
-): Runner {
-  const {limits} = config
-  const {store, clock} = ports
-  const batch = {clock, waitMs: limits.commitWaitMs, itemsMax: limits.commitItemsMax}
-  const finisher = new Finisher({...ports, batchWaitMs: batch.waitMs, batchMax: batch.itemsMax})
-  const appends = new Batcher<OutputAppend, boolean>({
-    ...batch,
-    flush: (items) => store.appendOutput(items),
-  })
-  return new Runner({
-    ...ports,
-    executors,
-    openChain: (jobProcessors, run, keep) =>
-      openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
-    finish: (item) => {
-      const finish = () => finisher.finish(item)
-      return finishing === undefined ? finish() : finishing(item, finish)
-    },
-    append: (item) => appends.add(item),
-    nodeId: node.id,
-    incarnation: node.incarnation,
-    slots: config.slots,
-    claimMax: limits.claimBatchMax,
-    claimFreshMs: limits.claimFreshMs,
-    verifyEveryMs: verifyEveryMs ?? limits.claimVerifyMs,
-    pollMs: pollMs ?? limits.pollMs,
-    ...(cutOff === undefined ? {} : {cutOff}),
-    ...(takenAway === undefined ? {} : {takenAway}),
-    ...(begun === undefined ? {} : {begun}),
-    drainTimeoutMs: limits.drainTimeoutMs,
-    forceStopTimeoutMs: limits.forceStopTimeoutMs,
-    keepOutputBytes: limits.outputTailBytes,
-    flushBytes: limits.outputFlushBytes,
-    flushMs: limits.outputFlushMs,
-    flushPauseMs: limits.outputPauseMs,
-  })
-}
-
-/*
- * The executors of a node, opened: what an earlier life of it left running is ended before anything new can
- * start. The same for a server and an agent.
- */
 
 export interface ExecutorParts {
   readonly config: Pick<Config, 'dataDirectory' | 'limits' | 'suAllow' | 'netAllow' | 'netDeny'>
   readonly nodeId: string
   readonly clock: Clock
   readonly log: Log
-  /** The environment the node was started with. */
+  /** Environment of this process. */
   readonly environment: Readonly<Record<string, string | undefined>>
 }
 
-/** Started; whoever asked for them stops them. Throws `StartRefused` when commands cannot be started here. */
+/**
+ * Ends the processes that a previous incarnation left running, then starts the executors. The caller stops
+ * them. Throws `StartRefused` if commands cannot run here.
+ */
 export async function openExecutors({
   config,
   nodeId,
@@ -210,7 +88,7 @@ export async function openExecutors({
   try {
     const {ended} = await executors.endOrphans()
     for (const execution of ended)
-      log.logger.warn({execution}, 'ended what an earlier life of this node had left running')
+      log.logger.warn({execution}, 'ended processes left running by a previous incarnation')
     await executors.start()
   } catch (error) {
     if (!(error instanceof Error) || error instanceof AssertionFailed) throw error
@@ -220,61 +98,179 @@ export async function openExecutors({
   return executors
 }
 
-/*
- * The lives of a node: what it can prove of earlier ones when it returns, and the record of this one for
- * the next. The same for a server and an agent. Stands apart from `server.ts` and `agent.ts`, which hold the
- * order of starting: the store is told of earlier lives after the node has joined and before it runs
- * anything.
+export function openProcessors(
+  {dataDirectory, nodeName, logRoot, syslogUrl}: ProcessorSettings,
+  {clock, log, executors}: {clock: Clock; log: Log; executors: ExecutorRegistry},
+): ProcessorRegistry {
+  return createProcessors({
+    dataDir: dataDirectory,
+    nodeName,
+    clock,
+    logRoot,
+    syslogUrl,
+    writeLog: (record) => log.logger.info(record, 'output'),
+    runProgram: (argv, input) => executors.runProgram(argv, input),
+  })
+}
+
+type ProcessorSettings = Pick<Config, 'dataDirectory' | 'nodeName' | 'logRoot' | 'syslogUrl'>
+
+/**
+ * Recovers the claims of previous incarnations, then deletes their start logs. Call it after the node has
+ * joined and before it runs anything. `recover` returns how many executions it released.
+ *
+ * Crash point: before the deletion, the next incarnation recovers the same claims again, which changes
+ * nothing.
  */
-
-export interface PreviousIncarnations {
-  /** What can be proved of them. */
-  readonly earlier: readonly PreviousIncarnation[]
-  /** The store has been told, and gave back so many executions. */
-  told(givenBack: number): void
-  /** Begins the record of this life, which is open as long as the process is there. */
-  begin(incarnation: string): StartLog
+export async function recoverPreviousIncarnations(
+  {dataDirectory, log}: {readonly dataDirectory: string; readonly log: Log},
+  recover: (previous: readonly PreviousIncarnation[]) => Promise<number>,
+): Promise<void> {
+  const directory = startLogDirectory(dataDirectory)
+  const executions = await recover(readPreviousIncarnations(directory))
+  deletePreviousIncarnations(directory)
+  if (executions > 0)
+    log.logger.info({executions}, 'released claims that a previous incarnation never started')
 }
 
-export function previousIncarnations({
-  dataDirectory,
-  log: {logger},
-}: {
-  readonly dataDirectory: string
-  readonly log: Log
-}): PreviousIncarnations {
-  const directory = join(dataDirectory, 'executions')
-  return {
-    earlier: readPreviousIncarnations(directory),
-    told: (givenBack) => {
-      deletePreviousIncarnations(directory)
-      if (givenBack > 0)
-        logger.info(
-          {executions: givenBack},
-          'gave back what an earlier life of this node had claimed and never started',
-        )
+/** Call after `recoverPreviousIncarnations`, which deletes every start log. */
+export function openStartLog(
+  {dataDirectory, log}: {readonly dataDirectory: string; readonly log: Log},
+  incarnation: string,
+): StartLog {
+  const report = (sentence: string) => log.logger.warn(sentence)
+  return new StartLog({directory: startLogDirectory(dataDirectory), incarnation, report})
+}
+
+function startLogDirectory(dataDirectory: string): string {
+  return join(dataDirectory, 'executions')
+}
+
+export interface RunnerParts extends Omit<ServerParts, 'config' | 'store'> {
+  readonly config: Pick<Config, 'slots' | 'limits'>
+  readonly store: NodeStore
+}
+
+/** Options in which servers and agents differ. */
+export interface RunnerSettings extends Partial<
+  Pick<RunnerOptions, 'disconnection' | 'pollMs' | 'verifyEveryMs' | 'revoked' | 'startLog'>
+> {
+  /** Runs around the finish of each execution; must call `finish`. */
+  readonly aroundFinish?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
+}
+
+export function createRunner(
+  {config, ...ports}: RunnerParts,
+  node: Identity,
+  executors: ExecutorRegistry,
+  processors: ProcessorRegistry,
+  {aroundFinish, ...settings}: RunnerSettings = {},
+): Runner {
+  const {limits} = config
+  const {store, clock} = ports
+  const batch = {clock, waitMs: limits.commitWaitMs, itemsMax: limits.commitItemsMax}
+  const finisher = new Finisher({...ports, batchWaitMs: batch.waitMs, batchMax: batch.itemsMax})
+  const appends = new Batcher<OutputAppend, boolean>({
+    ...batch,
+    flush: (items) => store.appendOutput(items),
+  })
+  return new Runner({
+    ...ports,
+    executors,
+    openChain: (jobProcessors, run, keep) =>
+      openChain({processors: jobProcessors, registry: processors, run, keep, clock}),
+    finish: (item) => {
+      const finish = () => finisher.finish(item)
+      return aroundFinish === undefined ? finish() : aroundFinish(item, finish)
     },
-    begin: (incarnation) =>
-      new StartLog({directory, incarnation, report: (sentence) => logger.warn(sentence)}),
-  }
+    append: (item) => appends.add(item),
+    nodeId: node.id,
+    incarnation: node.incarnation,
+    slots: config.slots,
+    claimMax: limits.claimBatchMax,
+    claimFreshMs: limits.claimFreshMs,
+    verifyEveryMs: limits.claimVerifyMs,
+    pollMs: limits.pollMs,
+    drainTimeoutMs: limits.drainTimeoutMs,
+    forceStopTimeoutMs: limits.forceStopTimeoutMs,
+    keepOutputBytes: limits.outputTailBytes,
+    flushBytes: limits.outputFlushBytes,
+    flushMs: limits.outputFlushMs,
+    flushPauseMs: limits.outputPauseMs,
+    ...settings,
+  })
 }
 
-/* What a server tells the cluster about itself. */
-
-export interface Identity {
-  /** Kept in the data directory. */
-  readonly id: string
-  /** Of this process start. */
-  readonly incarnation: string
+export interface ServerParts {
+  readonly config: Config
+  readonly store: Store
+  readonly clock: Clock
+  readonly random: Random
+  readonly wakeup: Wakeup
+  readonly events: Events
 }
 
-/** The user's tags, and over them the ones every server has. */
+/** Services of a leader's term, in the order they start. */
+export function leaderServices(
+  {config, ...ports}: ServerParts,
+  defaultZone: string,
+  term: number,
+  onTermOver: () => void,
+): readonly Service[] {
+  const {limits, defaultTarget, targetWaitMs} = config
+  const parts = {...ports, term, onTermOver}
+  return [
+    new Launcher({
+      ...parts,
+      defaultZone,
+      defaultTarget,
+      lateAfterMs: config.lateAfterMs,
+      targetWaitMs,
+      catchUpMax: limits.catchUpMax,
+      batchMax: limits.launchBatchMax,
+      pollMs: limits.pollMs,
+    }),
+    new FailureDetectorService({
+      ...parts,
+      limits: {
+        failedAfterMs: limits.failedAfterMs,
+        lostAfterMs: limits.lostAfterMs,
+        pauseMaxMs: limits.failureDetectorPauseMaxMs,
+      },
+      intervalMs: limits.failureDetectorIntervalMs,
+    }),
+    new Reassigner({
+      ...parts,
+      defaultTarget,
+      unclaimedMs: limits.claimRepickMs,
+      targetWaitMs,
+      intervalMs: limits.failureDetectorIntervalMs,
+    }),
+    new MemberRetention({
+      ...parts,
+      leftAfterMs: config.keepLeftMs,
+      failedAfterMs: config.keepFailedMs,
+      intervalMs: limits.memberRetentionIntervalMs,
+    }),
+    new HistoryRetention({
+      ...parts,
+      keep: {
+        keepLaunches: config.keepLaunches,
+        keepUnlaunched: limits.unlaunchedRowsKept,
+        keepMs: config.keepMs,
+        keepOutputBytes: config.keepOutputBytes,
+      },
+      allEveryMs: limits.pruneAllMs,
+    }),
+  ]
+}
+
+/** The member record of a server. System tags take precedence over the user's. */
 export function memberOf(
   {nodeName, tags, slots, run}: Config,
-  node: Identity,
+  {id, incarnation}: Identity,
   {address, port}: {readonly address: string; readonly port: number},
 ): JoinRequest['member'] {
   const place = {name: nodeName, address, port, server: true, version: VERSION}
-  const {id, incarnation} = node
   return {...place, id, incarnation, tags: {...tags, ...systemTags(place)}, runs: run, slots}
 }

@@ -1,10 +1,10 @@
 /**
- * `belfry migrate`: the store of a stopped server moves from its data directory into PostgreSQL. Beside the
- * composition roots because it names adapters, and needs nothing else of a server.
+ * Commands on the files of a stopped server: `belfry migrate` moves a store from SQLite to PostgreSQL, and
+ * `belfry restore-store` creates a data directory from a backup. They are here because they name adapters.
  *
- * Crash points: until the commit the database has nothing. The sign that the store has moved stands before
- * the commit, so a crash between the two leaves a store that no server starts on by mistake; moving again
- * tells which it was, and goes on where nothing had moved.
+ * Crash points of a migration: before the commit the database has nothing. The migrated marker is written
+ * before the commit, so a crash between the two leaves a store that no server starts on by mistake. A
+ * repeated migration finds out whether the commit happened, and migrates if it did not.
  */
 import {existsSync} from 'node:fs'
 import {resolve} from 'node:path'
@@ -31,30 +31,30 @@ import {
 } from '../store/sqlite/files.ts'
 
 export interface MigrateRequest {
-  /** A data directory, absolute or from the working directory; `sqlite:` may stand before it. */
+  /** Data directory, absolute or relative to the working directory, with or without a `sqlite:` prefix. */
   readonly from: string
   /** `postgres://…` as for `--store`. */
   readonly to: string
-  /** Hears once that the source is looked through (`null`), then of each piece that was written. */
+  /** Called with `null` when the check of the source begins, then for each batch written. */
   readonly progress: (progress: TableProgress | null) => void
 }
 
 export type Migrated =
   | {
       readonly ok: true
-      /** Where it is now, without user and password. */
+      /** Address of the new store, without user and password. */
       readonly store: string
-      /** Keeps servers from starting on the old store. */
+      /** Path of the migrated marker, which keeps servers from starting on the old store. */
       readonly sign: string
       readonly compared: readonly Compared[]
     }
-  /** `problem` is one sentence; `isUsage` when the request is wrong whatever is there. */
+  /** `isUsage`: the arguments are invalid, independent of any file or database. */
   | {readonly ok: false; readonly problem: string; readonly isUsage: boolean}
 
 export async function migrateStore({from, to, progress}: MigrateRequest): Promise<Migrated> {
   if (/^postgres(ql)?:/.test(from))
     return refuse(
-      'A store on PostgreSQL does not move; --from takes the data directory of one on SQLite.',
+      '--from must be the data directory of a store on SQLite: a store on PostgreSQL cannot be migrated.',
       true,
     )
   const parsed = parseAddress(to, '--to')
@@ -62,7 +62,7 @@ export async function migrateStore({from, to, progress}: MigrateRequest): Promis
   const dataDir = resolve(from.replace(/^sqlite:/, ''))
   if (!existsSync(storeFiles(dataDir).database))
     return refuse(
-      `There is no store of Belfry in ${dataDir}; --from takes the data directory of one.`,
+      `--from must be the data directory of a Belfry store: there is no store in ${dataDir}.`,
     )
   const lock = lockDirectory(dataDir)
   if (!lock.ok) return refuse(lock.isHeld ? stillRuns(dataDir) : lock.problem)
@@ -80,8 +80,8 @@ async function moveFrom(
   progress: MigrateRequest['progress'],
 ): Promise<Migrated> {
   const store = `${describeAddress(address)}?schema=${address.schema}`
-  const earlier = migratedTo(dataDir)
-  if (earlier !== null && earlier !== store) return refuse(migratedProblem(dataDir, earlier))
+  const previous = migratedTo(dataDir)
+  if (previous !== null && previous !== store) return refuse(migratedProblem(dataDir, previous))
   progress(null)
   const opened = openSource(dataDir)
   if (!opened.ok) return refuse(`The store in ${dataDir} ${opened.problem}.`)
@@ -89,8 +89,8 @@ async function moveFrom(
   try {
     const moved = await move(source, {dataDir, address, store, progress})
     if (moved.ok) return {ok: true, store, sign: migratedMarker(dataDir), compared: moved.compared}
-    // Nothing has moved: the directory is left as it was found.
-    if (!moved.isUnknown && earlier === null) removeMigratedMarker(dataDir)
+    // Nothing was committed: the directory is left as it was.
+    if (!moved.isUnknown && previous === null) removeMigratedMarker(dataDir)
     return refuse(moved.problem)
   } finally {
     source.close()
@@ -107,31 +107,29 @@ function move(
   },
 ): Promise<ImportResult> {
   const {address, dataDir, store, progress} = target
-  const world = {clock: systemClock(), random: systemRandom()}
+  const ports = {clock: systemClock(), random: systemRandom()}
   const beforeCommit = () => writeMigratedMarker(dataDir, store)
-  return importStore({address, source, ...world, progress, beforeCommit})
+  return importStore({address, source, ...ports, progress, beforeCommit})
 }
 
 function stillRuns(dataDir: string): string {
-  return `The data directory ${dataDir} is held by a Belfry server that runs; stop it first.`
+  return `The store in ${dataDir} cannot be migrated: a running Belfry server uses it. Stop it first.`
 }
 
 function refuse(problem: string, isUsage = false): Migrated {
   return {ok: false, problem, isUsage}
 }
 
-/*
- * `belfry restore-store`: a data directory made out of an image, while no server runs on it. Beside the
- * composition roots because it names an adapter, and needs nothing else of a server.
- */
-
-/** Paths may be relative to the working directory. `problem` is one sentence. */
+/** Creates a data directory from a backup. Paths may be relative to the working directory. */
 export async function restoreBackup(
-  image: string,
+  backup: string,
   directory: string,
 ): Promise<{readonly ok: true} | {readonly ok: false; readonly problem: string}> {
   const dataDirectory = resolve(directory)
   const prepared = await prepareDataDirectory(dataDirectory)
   if (!prepared.ok) return prepared
-  return restoreStore(resolve(image), dataDirectory, {clock: systemClock(), random: systemRandom()})
+  return restoreStore(resolve(backup), dataDirectory, {
+    clock: systemClock(),
+    random: systemRandom(),
+  })
 }

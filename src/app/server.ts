@@ -1,51 +1,47 @@
 /**
- * The composition root of a server: names every adapter, wires the flow, and holds the order of starting
- * and stopping. It decides nothing about jobs.
- *
- * Starting: data directory, store, orphans of an earlier life, listener, membership, that life's executions
- * given back or rescued, and only then work and leadership. Stopping is the reverse, with running work let
- * finish in between.
+ * Composition root of a server: names every adapter and holds the order of start and stop. It decides nothing
+ * about jobs. `Server.start` and `Server.#stop` list the order.
  */
 import type {Config} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
-import {returnNode} from '../node/recover.ts'
+import {recoverNode} from '../node/recover.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
-import type {JoinRequest} from '../ports/node-store.ts'
-import type {Wakeup} from '../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
-import type {Store} from '../ports/store.ts'
-import {createProcessors} from '../processors/registry.ts'
+import type {ProcessorRegistry} from '../processors/registry.ts'
 import {Leadership} from '../scheduler/leadership.ts'
 import {localEvents} from '../telemetry/event-bus.ts'
-import {type Log, logEvents, openLog} from '../telemetry/log.ts'
+import type {Log} from '../telemetry/log.ts'
 import {listen, type Listener} from './http.ts'
 import {
-  type FlowParts,
+  createRunner,
   type Identity,
   leaderServices,
   memberOf,
-  previousIncarnations,
-  type NodeRun,
   openExecutors,
-  createRunner,
+  openNodeLog,
+  openProcessors,
+  openStartLog,
+  recoverPreviousIncarnations,
+  type RunnerSettings,
+  type ServerParts,
 } from './node.ts'
-import {StartRefused} from './start-refused.ts'
-import {agreeZone, openStore} from './store.ts'
+import {orRefuse, StartRefused} from './start-refused.ts'
+import {agreeZone, openStore, type OpenedStore, type StoreParts} from './store.ts'
 
 export interface RunningServer {
   /** `http://host:port` */
   readonly url: string
-  /** Leaves in good order: no new work, running work finishes up to the grace period. Repeatable. */
+  /** Graceful shutdown: nothing new starts, running executions get the grace period. Idempotent. */
   stop(): Promise<void>
-  /** Ends running work at once, also while stopping. */
+  /** Kills running executions at once, also during `stop`. */
   forceStop(): void
-  /** The exit code, once everything has ended. */
+  /** The exit code, when everything has ended. */
   readonly done: Promise<number>
 }
 
@@ -59,17 +55,19 @@ export async function startServer(
     await server.start()
   } catch (error) {
     await server.abandon()
-    throw whyRefused(error)
+    throw asRefusal(error)
   }
   out.ready(`belfry ${VERSION} is ready on ${server.url}`)
   return server
 }
 
-/** A store that goes away meanwhile is no fault of the program; whoever supervises it starts it again. */
-function whyRefused(error: unknown): unknown {
+/** Turns an outage of the store during the start into a refusal: the supervisor starts the server again. */
+function asRefusal(error: unknown): unknown {
   if (!(error instanceof StoreUnavailable || error instanceof OutcomeUnknown)) return error
-  const problem = `The store stopped answering while this server started (${error.message})`
-  return new StartRefused(`${problem}; start it again when the store takes writes.`, {cause: error})
+  const problem = `The server cannot start: the store stopped answering (${error.message}).`
+  return new StartRefused(`${problem} Start it again when the store accepts writes.`, {
+    cause: error,
+  })
 }
 
 class Server implements RunningServer {
@@ -78,33 +76,41 @@ class Server implements RunningServer {
   readonly #random = systemRandom()
   readonly #events = localEvents(this.#clock)
   readonly #log: Log
-  readonly #done = Promise.withResolvers<number>()
+  readonly #base: StoreParts
+  readonly #startedAt: number
   readonly #started = Promise.withResolvers<void>()
-  /** What was started, newest last; ended in reverse when a start is refused. */
-  readonly #opened: (() => Promise<unknown>)[] = []
-  #store!: Store
-  #wakeup!: Wakeup
+  readonly #done = Promise.withResolvers<number>()
+  /** Stops of what was started, newest last. A start that fails calls them in reverse. */
+  readonly #undo: (() => Promise<unknown>)[] = []
+  #identity!: Identity
+  #opened!: OpenedStore
+  #zone = ''
   #executors!: ExecutorRegistry
+  #processors!: ProcessorRegistry
   #listener!: Listener
   #membership!: Membership
-  #leadership: Leadership | null = null
-  #run: Runner | null = null
+  #runner: Runner | null = null
   #clockWatch: ClockWatch | null = null
-  #closeStore!: () => Promise<void>
+  #leadership: Leadership | null = null
   #stopping: Promise<void> | null = null
   #exitCode = 0
   #isReplaced = false
-  url = ''
 
   constructor(config: Config) {
     this.#config = config
-    this.#log = openLog({
-      level: config.logLevel,
-      pretty: process.stderr.isTTY,
-      colours: process.stderr.isTTY,
-      node: config.nodeName,
-    })
-    logEvents(this.#events, this.#log.logger)
+    this.#log = openNodeLog(config, this.#events)
+    this.#base = {
+      config,
+      clock: this.#clock,
+      random: this.#random,
+      events: this.#events,
+      log: this.#log,
+    }
+    this.#startedAt = this.#clock.now()
+  }
+
+  get url(): string {
+    return this.#listener.url
   }
 
   get done(): Promise<number> {
@@ -112,73 +118,15 @@ class Server implements RunningServer {
   }
 
   async start(): Promise<void> {
-    const config = this.#config
-    const startedAt = this.#clock.now()
-    for (const warning of config.warnings) this.#log.logger.warn(warning)
-    const directory = await prepareDataDirectory(config.dataDirectory)
-    if (!directory.ok) throw new StartRefused(directory.problem)
-    const base = {
-      config,
-      clock: this.#clock,
-      random: this.#random,
-      events: this.#events,
-      log: this.#log,
-    }
-    const opened = await openStore(base)
-    this.#store = opened.store
-    this.#wakeup = opened.wakeup
-    this.#closeStore = opened.close
-    this.#opened.push(opened.close)
-    const identity = await nodeIdentity(config.dataDirectory, this.#random)
-    if (!identity.ok) throw new StartRefused(identity.problem)
-    const node: Identity = {id: identity.id, incarnation: this.#random.id()}
-    const zone = await agreeZone(this.#store, base)
-    this.#executors = await openExecutors({...base, nodeId: node.id, environment: process.env})
-    this.#opened.push(() => this.#executors.stop())
-    const processors = createProcessors({
-      dataDir: config.dataDirectory,
-      nodeName: config.nodeName,
-      clock: this.#clock,
-      logRoot: config.logRoot,
-      syslogUrl: config.syslogUrl,
-      writeLog: (record) => this.#log.logger.info(record, 'output'),
-      runProgram: (argv, input) => this.#executors.runProgram(argv, input),
-    })
-    this.#listener = await listen({
-      ...base,
-      store: this.#store,
-      wakeup: this.#wakeup,
-      executors: this.#executors,
-      processors,
-      nodeId: node.id,
-      zone,
-      startedAt,
-      leads: () => this.#leadership?.term != null,
-      // Asked for before there is anything to end, it waits until there is.
-      leave: () => void this.#started.promise.then(() => this.stop()),
-    })
-    this.#opened.push(() => this.#listener.close())
-    this.url = this.#listener.url
-    const member = memberOf(config, node, this.#listener)
-    await this.#join(member)
-    const rescue = {
-      random: this.#random,
-      wakeup: this.#wakeup,
-      events: this.#events,
-      store: this.#store,
-    }
-    const lives = previousIncarnations({dataDirectory: config.dataDirectory, log: this.#log})
-    const {id: nodeId, incarnation} = node
-    lives.told(await returnNode(rescue, {nodeId, incarnation}, lives.earlier))
-    const parts: FlowParts = {...rescue, config, clock: this.#clock}
-    if (config.run) {
-      const begun = lives.begin(incarnation)
-      this.#run = createRunner(parts, node, this.#executors, processors, {...this.#cutOff(), begun})
-      this.#opened.push(() => this.#run!.stop())
-      this.#run.start()
-    }
-    this.#watchClock()
-    this.#lead(parts, node, zone)
+    for (const warning of this.#config.warnings) this.#log.logger.warn(warning)
+    await this.#openStore() // and the data directory, which it locks
+    await this.#openExecutors() // ends processes of a previous incarnation
+    await this.#listen() // HTTP API, agents, metrics
+    await this.#join() // from here on heartbeats are sent
+    await this.#recover() // releases or ends claims of previous incarnations
+    if (this.#config.run) this.#startRunner()
+    this.#startClockWatch()
+    this.#startLeadership()
     this.#started.resolve()
   }
 
@@ -187,81 +135,169 @@ class Server implements RunningServer {
     return this.#stopping
   }
 
-  forceStop(): void {
-    this.#run?.killAll()
+  async #stop(): Promise<void> {
+    // Drain and resignation begin together. Nothing new is claimed from the first moment on, so a force stop
+    // finds everything that runs.
+    const drained = this.#runner?.drain(this.#config.graceMs)
+    await Promise.all([drained, this.#resign()])
+    await this.#announce('left')
+    await this.#clockWatch?.stop()
+    await this.#membership.stop()
+    await this.#listener.close()
+    await this.#executors.stop()
+    await this.#opened.close()
+    this.#log.logger.info('stopped')
+    this.#log.flush()
+    this.#done.resolve(this.#exitCode)
   }
 
-  /** Undoes a start that did not succeed. */
+  forceStop(): void {
+    this.#runner?.killAll()
+  }
+
+  /** Undoes a start that failed. */
   async abandon(): Promise<void> {
-    for (const close of this.#opened.toReversed()) await close()
+    for (const undo of this.#undo.toReversed()) await undo()
     this.#log.flush()
   }
 
-  async #join(member: JoinRequest['member']): Promise<void> {
+  async #openStore(): Promise<void> {
+    const {dataDirectory} = this.#config
+    orRefuse(await prepareDataDirectory(dataDirectory))
+    this.#opened = await openStore(this.#base)
+    this.#undo.push(() => this.#opened.close())
+    const {id} = orRefuse(await nodeIdentity(dataDirectory, this.#random))
+    this.#identity = {id, incarnation: this.#random.id()}
+    this.#zone = await agreeZone(this.#opened.store, this.#base)
+  }
+
+  async #openExecutors(): Promise<void> {
+    this.#executors = await openExecutors({
+      ...this.#base,
+      nodeId: this.#identity.id,
+      environment: process.env,
+    })
+    this.#undo.push(() => this.#executors.stop())
+    const {clock, log} = this.#base
+    this.#processors = openProcessors(this.#config, {clock, log, executors: this.#executors})
+  }
+
+  async #listen(): Promise<void> {
+    this.#listener = await listen({
+      ...this.#parts,
+      log: this.#log,
+      executors: this.#executors,
+      processors: this.#processors,
+      nodeId: this.#identity.id,
+      zone: this.#zone,
+      startedAt: this.#startedAt,
+      isLeader: () => this.#leadership?.term != null,
+      // A request to leave that arrives during the start waits for its end.
+      leave: () => void this.#started.promise.then(() => this.stop()),
+    })
+    this.#undo.push(() => this.#listener.close())
+  }
+
+  async #join(): Promise<void> {
     const {limits} = this.#config
-    const joined = await this.#store.join({member}, limits.failedAfterMs)
-    if (joined.kind === 'taken') {
+    const {store, clock, events} = this.#parts
+    const member = memberOf(this.#config, this.#identity, this.#listener)
+    const join = () => store.join({member}, limits.failedAfterMs)
+    const {kind} = await join()
+    if (kind === 'taken') {
       throw new StartRefused(
         `The node name ${member.name} cannot be used: another node with this name is alive. ` +
           'Set another --name.',
       )
     }
     this.#membership = new Membership({
-      store: this.#store,
-      clock: this.#clock,
-      events: this.#events,
+      store,
+      clock,
+      events,
       member,
       heartbeatMs: limits.heartbeatMs,
-      rejoin: () => this.#store.join({member}, limits.failedAfterMs),
-      replaced: (why) => this.#replaced(replacedSentence(why, member.name)),
+      rejoin: join,
+      onReplaced: (why) => this.#endReplaced(replacedSentence(why, member.name)),
     })
-    this.#opened.push(() => this.#membership.stop())
+    this.#undo.push(() => this.#membership.stop())
     this.#membership.start()
   }
 
-  /** A store of its own, in its data directory, cannot be out of reach for this server alone. */
-  #cutOff(): NodeRun {
+  async #recover(): Promise<void> {
+    const {id: nodeId, incarnation} = this.#identity
+    await recoverPreviousIncarnations(this.#directory, (previous) =>
+      recoverNode(this.#parts, {nodeId, incarnation}, previous),
+    )
+  }
+
+  #startRunner(): void {
+    const startLog = openStartLog(this.#directory, this.#identity.incarnation)
+    const runner = createRunner(this.#parts, this.#identity, this.#executors, this.#processors, {
+      ...this.#disconnection(),
+      startLog,
+    })
+    this.#undo.push(() => runner.stop())
+    this.#runner = runner
+    runner.start()
+  }
+
+  /** Empty on SQLite: the store is in the data directory, so it cannot be unreachable for this node alone. */
+  #disconnection(): RunnerSettings {
     const {store, limits} = this.#config
     if (store.engine === 'sqlite') return {}
     const forMs = () => this.#membership.silentMs
-    return {cutOff: {forMs, limitMs: limits.disconnectedMs, mayLeave: () => false}}
+    return {disconnection: {forMs, limitMs: limits.disconnectedMs, mayLeave: () => false}}
   }
 
-  #watchClock(): void {
+  #startClockWatch(): void {
     const {clockStepMs, clockLookMs} = this.#config.limits
+    const {clock, events} = this.#base
     const watch = new ClockWatch({
-      clock: this.#clock,
-      events: this.#events,
+      clock,
+      events,
       stepMinMs: clockStepMs,
-      lookEveryMs: clockLookMs,
+      intervalMs: clockLookMs,
     })
-    this.#opened.push(() => watch.stop())
+    this.#undo.push(() => watch.stop())
     this.#clockWatch = watch
     watch.start()
   }
 
-  #lead(parts: FlowParts, node: Identity, zone: string): void {
+  #startLeadership(): void {
     const {limits, nodeName} = this.#config
-    this.#leadership = new Leadership({
-      store: this.#store,
-      wakeup: this.#wakeup,
-      clock: this.#clock,
-      events: this.#events,
-      nodeId: node.id,
+    const parts = this.#parts
+    const {store, wakeup, clock, events} = parts
+    const leadership = new Leadership({
+      store,
+      wakeup,
+      clock,
+      events,
+      nodeId: this.#identity.id,
       nodeName,
-      holder: node.incarnation,
+      holder: this.#identity.incarnation,
       leaseTtlMs: limits.leaseTtlMs,
       renewEveryMs: limits.leaseRenewMs,
-      standEveryMs: limits.leaseAcquireEveryMs,
+      acquireEveryMs: limits.leaseAcquireEveryMs,
       trustMarginMs: limits.leaseMarginMs,
-      services: (term, over) => leaderServices(parts, zone, term, over),
+      services: (term, onTermOver) => leaderServices(parts, this.#zone, term, onTermOver),
     })
-    this.#opened.push(() => this.#leadership!.stop())
-    this.#leadership.start()
+    this.#undo.push(() => leadership.stop())
+    this.#leadership = leadership
+    leadership.start()
   }
 
-  /** Nothing of this life may go on, not even under another name: what runs here is run elsewhere. */
-  #replaced(why: string): void {
+  get #parts(): ServerParts {
+    const {config, clock, random, events} = this.#base
+    const {store, wakeup} = this.#opened
+    return {config, clock, random, events, store, wakeup}
+  }
+
+  get #directory() {
+    return {dataDirectory: this.#config.dataDirectory, log: this.#log}
+  }
+
+  /** Ends everything at once: the executions of this incarnation may already run elsewhere. */
+  #endReplaced(why: string): void {
     this.#log.logger.error(why)
     this.#exitCode = 1
     this.#isReplaced = true
@@ -269,33 +305,18 @@ class Server implements RunningServer {
     this.forceStop()
   }
 
-  async #stop(): Promise<void> {
-    // From the first moment on nothing new is taken, so that a second signal finds all there is to end.
-    const drained = this.#run?.drain(this.#config.graceMs)
-    await Promise.all([drained, this.#resign()])
-    await this.#tell('left')
-    await this.#clockWatch?.stop()
-    await this.#membership.stop()
-    await this.#listener.close()
-    await this.#executors.stop()
-    await this.#closeStore()
-    this.#log.logger.info('stopped')
-    this.#log.flush()
-    this.#done.resolve(this.#exitCode)
-  }
-
   async #resign(): Promise<void> {
     await this.#leadership?.stop()
-    await this.#tell('leaving')
+    await this.#announce('leaving')
   }
 
-  /** The cluster finds out by silence what it could not be told; of a life that was replaced, nothing. */
-  async #tell(status: 'leaving' | 'left'): Promise<void> {
+  /** Best effort: without it the failure detector finds out. A replaced incarnation announces nothing. */
+  async #announce(status: 'leaving' | 'left'): Promise<void> {
     if (this.#isReplaced) return
     try {
       await this.#membership.become(status)
     } catch (error) {
-      this.#log.logger.warn({err: error}, `could not tell the store that this node is ${status}`)
+      this.#log.logger.warn({err: error}, `cannot store that this node is ${status}`)
     }
   }
 }

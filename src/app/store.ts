@@ -1,4 +1,4 @@
-/** The store of a server: opening the one that was chosen, and what all servers on it must agree about. */
+/** Opening of a server's store: the configured engine, its wakeup, and the settings all servers share. */
 import type {Config} from '../config/server.ts'
 import {assert} from '../lib/assert.ts'
 import {lockDirectory} from '../platform/directory-lock.ts'
@@ -10,7 +10,7 @@ import {openPostgresStore} from '../store/postgres/store.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import {openSqliteStore} from '../store/sqlite/store.ts'
 import type {Log} from '../telemetry/log.ts'
-import {StartRefused} from './start-refused.ts'
+import {orRefuse, StartRefused} from './start-refused.ts'
 
 export interface StoreParts {
   readonly config: Config
@@ -20,11 +20,11 @@ export interface StoreParts {
   readonly log: Log
 }
 
-/** A store, the bells that go with it, and how to let both go. */
 export interface OpenedStore {
   readonly store: Store
-  /** On a cluster heard by all its servers. */
+  /** On PostgreSQL, notifies all servers of the cluster. */
   readonly wakeup: Wakeup
+  /** Closes the wakeup and the store, and unlocks the data directory. */
   close(): Promise<void>
 }
 
@@ -48,10 +48,10 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
   })
   if (!opened.ok) throw new StartRefused(opened.problem)
   if (opened.recovered.uncleanStop) {
-    log.logger.warn('the last stop was not a clean one; the store was checked and is whole')
+    log.logger.warn('unclean shutdown detected, integrity check passed')
   }
   const {store} = opened
-  // Only now: while the directory was somebody else's, the store may have been on its way.
+  // Checked under the lock: without it, a migration may still be in progress.
   const moved = migratedTo(config.dataDirectory)
   if (moved !== null) {
     await store.close()
@@ -60,11 +60,10 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
   return {store, wakeup: localWakeup(), close: () => store.close()}
 }
 
-/** The data directory still holds the node's identity and what it runs: one process at a time has it. */
+/** Locks the data directory too: it holds the node's identity and the files of its executions. */
 async function openPostgres({config, clock, random, events}: StoreParts): Promise<OpenedStore> {
-  assert(config.store.engine === 'postgres', 'asked for only when it was chosen')
-  const lock = lockDirectory(config.dataDirectory)
-  if (!lock.ok) throw new StartRefused(lock.problem)
+  assert(config.store.engine === 'postgres', 'the caller checks the engine')
+  const lock = orRefuse(lockDirectory(config.dataDirectory))
   const opened = await openPostgresStore({
     url: config.store.url,
     clock,
@@ -87,14 +86,14 @@ async function openPostgres({config, clock, random, events}: StoreParts): Promis
   return {store, wakeup, close}
 }
 
-/** The zone of jobs that name none: the first server's is stored and stays in force. */
+/** Returns the default time zone of jobs. The first server stores its own, and later servers use that. */
 export async function agreeZone(store: Store, {config, log}: StoreParts): Promise<string> {
   const own = config.timezone
   const agreed = await store.agreeTimezone(own)
   if (agreed !== own) {
     log.logger.warn(
       {own, agreed},
-      'the default time zone stored first stays in force; this server was told another',
+      'the default time zone of this server is ignored: the cluster already has another one',
     )
   }
   return agreed

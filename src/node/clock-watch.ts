@@ -1,18 +1,19 @@
 /**
- * Notices when the wall clock was set: it is compared with the monotonic one, which never jumps. Only
- * tells; what is due is decided by the store's clock, a step forward is an outage, and after a step
- * back `next` is already the first undecided time.
+ * Detects steps of the wall clock by comparing it with the monotonic clock, which never jumps. It only
+ * reports them: the store's clock decides which jobs are due. A step forward works like an outage, and after
+ * a step back `next` is still the first undecided time.
  */
-import {Loop, type Service} from '../lib/loop.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {stepLoop} from './step-loop.ts'
 
 export interface ClockWatchOptions {
   readonly clock: Clock
   readonly events: Events
-  /** A difference up to this is the ordinary work of a time service. */
+  /** Smaller differences are normal corrections by a time service. */
   readonly stepMinMs: number
-  readonly lookEveryMs: number
+  readonly intervalMs: number
 }
 
 export class ClockWatch implements Service {
@@ -23,9 +24,8 @@ export class ClockWatch implements Service {
   constructor(options: ClockWatchOptions) {
     this.#options = options
     this.#offsetMs = this.#offset()
-    const failed = (error: unknown) =>
-      options.events.emit('step_failed', {step: 'clock_watch', message: String(error)})
-    this.#loop = new Loop({clock: options.clock, step: () => this.#look(), failed})
+    const {clock, events} = options
+    this.#loop = stepLoop('clock_watch', {clock, events, step: () => this.#compare()})
   }
 
   start(): void {
@@ -41,12 +41,12 @@ export class ClockWatch implements Service {
     return clock.now() - clock.monotonicMs()
   }
 
-  async #look(): Promise<number> {
-    const {events, stepMinMs, lookEveryMs} = this.#options
+  async #compare(): Promise<number> {
+    const {events, stepMinMs, intervalMs} = this.#options
     const offsetMs = this.#offset()
     const byMs = Math.round(offsetMs - this.#offsetMs)
     if (Math.abs(byMs) > stepMinMs) events.emit('clock_stepped', {by_ms: byMs})
     this.#offsetMs = offsetMs
-    return lookEveryMs
+    return intervalMs
   }
 }

@@ -1,7 +1,6 @@
 /**
- * One claimed execution from its start to its end: a chain of small steps over one record, where a
- * failure is a value that flows to the end. Nothing here throws past it, because every claim must end
- * in a finish.
+ * One claimed execution from its start to its end: a chain of small steps over one record. A failure is a
+ * value that flows to the end. Nothing throws out of it, because every claim must end in a finish.
  */
 import {executionId, type ExecutionKey, type FinalStatus, lostLine} from '../core/execution.ts'
 import {endsWhenDisconnected} from '../core/job.ts'
@@ -12,11 +11,11 @@ import type {ChainEnd, OpenChain} from '../ports/processor.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import {OutputBuffer} from './output-buffer.ts'
 
-/** Where it is written down what is handed to an executor, before it is. */
+/** Records each start before the executor gets it. `StartLog` is the one on disk. */
 export interface StartRecorder {
-  /** Rejects when it must not be started: a later life would take it for never started. */
+  /** Rejects if the execution must not start: the next incarnation would take it for never started. */
   begin(execution: ExecutionKey): Promise<void>
-  /** Its end is stored. */
+  /** The store has its end. */
   ended(execution: ExecutionKey): void
 }
 
@@ -26,8 +25,8 @@ export interface ExecutionRunOptions {
   readonly events: Events
   readonly executors: {get(name: string): Executor | null}
   readonly openChain: OpenChain
-  /** Absent = a later life cannot tell what this one had not started. */
-  readonly begun?: StartRecorder
+  /** Absent = the next incarnation cannot tell which claims never started. */
+  readonly startLog?: StartRecorder
   readonly finish: (item: FinishItem) => Promise<unknown>
   readonly append: (item: OutputAppend) => Promise<boolean>
   readonly keepOutputBytes: number
@@ -36,25 +35,28 @@ export interface ExecutionRunOptions {
   readonly flushPauseMs: number
 }
 
-const UNTOUCHED: ChainEnd = {line: null, foot: ''}
+/** Why this execution is to end before its own end. */
+type StopReason = 'cancel' | 'term' | 'kill' | 'disconnected'
+
+const EMPTY_CHAIN_END: ChainEnd = {line: null, foot: ''}
 
 export class ExecutionRun {
   readonly claimedAt: number
   readonly #claimed: ClaimedExecution
   readonly #options: ExecutionRunOptions
-  readonly #keeper: OutputBuffer
+  readonly #output: OutputBuffer
   #handle: RunHandle | null = null
-  /** Asked for before the start, it is carried out right after it. */
-  #wanted: 'cancel' | 'term' | 'kill' | 'cut_off' | null = null
+  /** A stop requested before the start takes effect right after it. */
+  #stopReason: StopReason | null = null
   #end: {end: RunEnd; chain: ChainEnd; durationMs: number} | null = null
 
-  /** `claimedAt` is the node's monotonic instant before the claim was asked for. */
+  /** `claimedAt`: monotonic instant of this node before it sent the claim. */
   constructor(claimed: ClaimedExecution, claimedAt: number, options: ExecutionRunOptions) {
     const {execution, token} = claimed
     this.#claimed = claimed
     this.claimedAt = claimedAt
     this.#options = options
-    this.#keeper = new OutputBuffer({
+    this.#output = new OutputBuffer({
       clock: options.clock,
       events: options.events,
       jobName: execution.jobName,
@@ -89,10 +91,10 @@ export class ExecutionRun {
     }
   }
 
-  /** Hands the end to finish; resolves when the store has it. Never rejects. */
-  async settle(): Promise<void> {
+  /** Stores the result. Call after `run`; never rejects. */
+  async finish(): Promise<void> {
     const {end, chain, durationMs} = this.#end!
-    const output = this.#keeper.close()
+    const output = this.#output.close()
     const {status, reason} = this.#outcome(end)
     const lost = status === 'lost' ? lostLine(reason) : ''
     await this.#options.finish({
@@ -107,60 +109,64 @@ export class ExecutionRun {
       dropOutput: chain.line !== null,
       jitter: this.#options.random.fraction(),
     })
-    this.#options.begun?.ended(this.claim.key)
+    this.#options.startLog?.ended(this.claim.key)
   }
 
-  /** What Belfry adds stands on lines of its own, also after output that ends within a line. */
-  #foot({line}: ChainEnd, said: string): string {
-    if (line !== null) return `${line}\n${said}`
-    return said === '' || this.#keeper.endsLine ? said : `\n${said}`
+  /** Puts the lines added by Belfry on lines of their own, also after output without a final newline. */
+  #foot({line}: ChainEnd, lines: string): string {
+    if (line !== null) return `${line}\n${lines}`
+    return lines === '' || this.#output.endsLine ? lines : `\n${lines}`
   }
 
-  /** Somebody wants it ended; its outcome is `cancelled`. */
+  /** Cancels on a user's request; the outcome is `cancelled`. */
   cancel(): void {
-    this.#wanted ??= 'cancel'
+    this.#stopReason ??= 'cancel'
     this.#handle?.cancel()
   }
 
-  /** The node stops; its outcome is `lost`, reason `node_stopped`. */
+  /** Stops because the node stops; the outcome is `lost`, reason `node_stopped`. */
   stop(how: 'term' | 'kill'): void {
-    if (this.#wanted !== 'cancel' && this.#wanted !== 'cut_off') this.#wanted = how
+    if (this.#stopReason !== 'cancel' && this.#stopReason !== 'disconnected') this.#stopReason = how
     if (how === 'kill') this.#handle?.kill()
     else this.#handle?.cancel()
   }
 
-  get endsWhenCutOff(): boolean {
+  get endsWhenDisconnected(): boolean {
     return endsWhenDisconnected(this.#claimed.spec)
   }
 
-  /** The cluster hears nothing of this node any more; the outcome is `lost`, reason `cut_off`. */
-  cutOff(): void {
-    this.#abandon('cut_off', 'cut_off')
+  /** Stops because the cluster gets no heartbeats of this node; the outcome is `lost`, reason `cut_off`. */
+  disconnect(): void {
+    this.#abandon('disconnected', 'cut_off')
   }
 
-  /** Its result counts no more, and something may run in its place; what comes of it is at most a note. */
+  /**
+   * Stops because the claim is no longer active: another attempt may run. The store keeps the result at most
+   * as `late_result`.
+   */
   revoke(): void {
     this.#abandon('cancel', 'not_ours')
   }
 
-  /** Nobody asked for this end: it is told. */
-  #abandon(wanted: 'cancel' | 'cut_off', reason: 'cut_off' | 'not_ours'): void {
-    if (this.#wanted === null && this.#end === null) {
+  /** Emits an event, because no user requested this stop. */
+  #abandon(stopReason: 'cancel' | 'disconnected', reason: 'cut_off' | 'not_ours'): void {
+    if (this.#stopReason === null && this.#end === null) {
       const {execution, spec} = this.#claimed
-      const told = {job: spec.name, execution: executionId(execution), reason}
-      this.#options.events.emit('execution_abandoned', told)
+      const abandoned = {job: spec.name, execution: executionId(execution), reason}
+      this.#options.events.emit('execution_abandoned', abandoned)
     }
-    this.#wanted ??= wanted
+    this.#stopReason ??= stopReason
     this.#handle?.cancel()
   }
 
   async #execute(): Promise<{end: RunEnd; chain: ChainEnd}> {
     const {execution, spec, scheduledAt} = this.#claimed
     const executor = this.#options.executors.get(spec.executor)
-    if (executor === null) return {end: failure(missingExecutor(spec.executor)), chain: UNTOUCHED}
-    // Asked for again after the wait: a node told to stop meanwhile starts nothing more.
-    const refused = this.#notWanted() ?? (await this.#record()) ?? this.#notWanted()
-    if (refused !== null) return {end: refused, chain: UNTOUCHED}
+    if (executor === null)
+      return {end: failure(missingExecutor(spec.executor)), chain: EMPTY_CHAIN_END}
+    // Checked again after the write: a stop may have been requested meanwhile.
+    const notStarted = this.#stopped() ?? (await this.#recordStart()) ?? this.#stopped()
+    if (notStarted !== null) return {end: notStarted, chain: EMPTY_CHAIN_END}
     const run: Run = {
       executionId: executionId(execution),
       jobName: spec.name,
@@ -169,38 +175,40 @@ export class ExecutionRun {
       scheduledAt,
       config: spec.executorConfig,
     }
-    // The keeper lets go of what no longer counts, so it never asks the command to wait.
-    const keep: OutputSink = {
+    // The output buffer drops old bytes, so it never applies backpressure.
+    const sink: OutputSink = {
       write: (bytes) => {
-        this.#keeper.write(bytes)
+        this.#output.write(bytes)
         return true
       },
       drained: (callback) => callback(),
     }
-    const chain = this.#options.openChain(spec.processors, run, keep)
+    const chain = this.#options.openChain(spec.processors, run, sink)
     this.#handle = executor.start(run, chain)
     const end = await this.#handle.ended
     return {end, chain: await chain.end({outcome: end.outcome, exitCode: end.exitCode})}
   }
 
-  #notWanted(): RunEnd | null {
-    return this.#wanted === null ? null : notStarted()
+  /** The end of an execution stopped before its start; `null` = it may start. */
+  #stopped(): RunEnd | null {
+    if (this.#stopReason === null) return null
+    return {outcome: 'cancelled', exitCode: null, head: '', foot: 'ended before it was started\n'}
   }
 
-  /** A crash after this leaves it for lost, a crash before it leaves it to be given back. */
-  async #record(): Promise<RunEnd | null> {
+  /** Crash point: after this the execution becomes `lost`; before it, its claim is released. */
+  async #recordStart(): Promise<RunEnd | null> {
     try {
-      await this.#options.begun?.begin(this.claim.key)
+      await this.#options.startLog?.begin(this.claim.key)
       return null
     } catch (error) {
-      return failure(`not started: it could not be recorded that it is (${String(error)})\n`)
+      return failure(`not started: the start cannot be recorded on disk (${String(error)})\n`)
     }
   }
 
   #outcome(end: RunEnd): {status: FinalStatus; reason: string} {
-    const wanted = this.#wanted
-    if (end.outcome === 'cancelled' && wanted !== 'cancel' && wanted !== null)
-      return {status: 'lost', reason: wanted === 'cut_off' ? 'cut_off' : 'node_stopped'}
+    const stopReason = this.#stopReason
+    if (end.outcome === 'cancelled' && stopReason !== 'cancel' && stopReason !== null)
+      return {status: 'lost', reason: stopReason === 'disconnected' ? 'cut_off' : 'node_stopped'}
     return {status: end.outcome, reason: ''}
   }
 }
@@ -211,10 +219,6 @@ function keyOf({group, node, attempt}: ExecutionKey): ExecutionKey {
 
 function failure(foot: string): RunEnd {
   return {outcome: 'failed', exitCode: null, head: '', foot}
-}
-
-function notStarted(): RunEnd {
-  return {outcome: 'cancelled', exitCode: null, head: '', foot: 'ended before it was started\n'}
 }
 
 function missingExecutor(name: string): string {

@@ -1,11 +1,10 @@
 /**
- * The finish step: carries the ends of executions into the store, many in one transaction, and tells
- * the world what each did. An end is held until the store has taken it: a store that is away delays it
- * and loses nothing.
+ * Finish step: stores the results of executions, many in one transaction, and announces what each changed. A
+ * result is kept until the store has it: an outage of the store delays results and loses none.
  *
- * Crash points: before the commit the execution is still running in the store and is rescued as `lost`;
- * after it the follow-ups (retry, dependents' requests) are durable. Bells may be lost, polls find the work;
- * events are told once or, when nobody heard what a commit did, never.
+ * Crash points: before the commit the execution is still running in the store and is rescued as `lost`; after
+ * it the follow-ups (retry, dependents' requests) are durable. Notifications may be lost: polling finds the
+ * work. Events are emitted at most once: never if the commit's reply is lost.
  */
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {AssertionFailed} from '../lib/assert.ts'
@@ -23,8 +22,8 @@ export interface FinisherOptions {
   readonly batchMax: number
 }
 
-/** While the store is away an end is offered again this often. */
-const AGAIN_MS = 500
+/** Retry interval while the store is unavailable. */
+const RETRY_MS = 500
 
 export class Finisher {
   readonly #options: FinisherOptions
@@ -40,19 +39,19 @@ export class Finisher {
     })
   }
 
-  /** Resolves when the store has taken the end; tries for as long as it takes. */
+  /** Resolves when the store has the result; retries without limit. */
   async finish(item: FinishItem): Promise<FinishOutcome> {
     for (let isFirst = true; ; isFirst = false) {
       try {
         if (isFirst) return await this.#batcher.add(item)
-        // Alone: what another end needs may be held for long, and together they fail together.
+        // Alone: a batch fails as a whole, and a row that another result needs may be locked for long.
         const [outcome] = await this.#flush([item])
         return outcome!
       } catch (error) {
         if (error instanceof AssertionFailed) throw error
-        // Finishing twice changes nothing, so an unknown outcome is simply offered again.
+        // A repeated finish changes nothing, so an unknown outcome is simply retried.
         this.#options.events.emit('step_failed', {step: 'finish', message: String(error)})
-        await new Promise<void>((resolve) => this.#options.clock.after(AGAIN_MS, resolve))
+        await new Promise<void>((resolve) => this.#options.clock.after(RETRY_MS, resolve))
       }
     }
   }
@@ -64,7 +63,7 @@ export class Finisher {
   }
 }
 
-/** Events and bells of what was finished, by a node's own ends and by rescue alike. After the commit. */
+/** Emits events and notifies after the commit of any finish: by its own node, a rescue or a reassignment. */
 export function announceFinished(
   outcomes: readonly FinishOutcome[],
   {wakeup, events}: {readonly wakeup: Wakeup; readonly events: Events},
@@ -73,7 +72,7 @@ export function announceFinished(
   let closed = false
   for (const outcome of outcomes) {
     if (outcome.kind === 'already') {
-      // Perhaps stored by an earlier try whose answer was lost, and nobody was told what follows.
+      // Perhaps stored by an earlier attempt whose reply was lost: its follow-ups were not announced.
       retries = true
       closed = true
     }
@@ -88,7 +87,7 @@ export function announceFinished(
     if (outcome.jobDeleted) events.emit('job_deleted', {job: execution.jobName})
   }
   if (retries) wakeup.notify('run')
-  // Dependents' turns, and planned times that waited for this launch to close.
+  // Requests of dependents, and planned times that waited for this launch to close.
   if (closed) wakeup.notify('launch')
 }
 

@@ -1,12 +1,13 @@
 /**
- * This node's place in the cluster: the heartbeat, coming back when it was forgotten, leaving. A life that
- * another life or another node has replaced is told so.
+ * Membership of this node in the cluster: heartbeats, joining again after a removal, leaving. Reports when
+ * another incarnation or another node has replaced this one.
  */
 import type {MemberStatus} from '../core/node.ts'
-import {Loop, type Service} from '../lib/loop.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {BeatReply, JoinRequest, MemberStore, NodeStore} from '../ports/node-store.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {stepLoop} from './step-loop.ts'
 
 export interface MembershipOptions {
   readonly store: Pick<NodeStore, 'beat'>
@@ -15,22 +16,22 @@ export interface MembershipOptions {
   readonly member: Pick<JoinRequest['member'], 'id' | 'incarnation' | 'name'>
   readonly heartbeatMs: number
   /**
-   * Joins again, when the store knows no such member any more: it was forgotten or removed while it was cut
-   * off. Absent where the other side does it, as a server does for its agents.
+   * Joins again after the store removed this member while it was disconnected. Absent on an agent: its server
+   * does it.
    */
   readonly rejoin?: () => ReturnType<MemberStore['join']>
   /**
-   * This life must end, because another life of the node has joined, or, when its name was `taken`, another
-   * node under its name. Called once.
+   * Called once, when this process must end. `fenced`: another incarnation of this node has joined. `taken`:
+   * another node has joined under its name.
    */
-  readonly replaced: (why: 'fenced' | 'taken') => void
+  readonly onReplaced: (why: 'fenced' | 'taken') => void
 }
 
-/** Why this life must end, for people. */
+/** Explains to a person why this process must end. */
 export function replacedSentence(why: 'fenced' | 'taken', name: string): string {
   return why === 'fenced'
-    ? `Another process has joined as ${name} with the same data directory; this one ends.`
-    : `Another node has joined as ${name} while this one was not heard of; this one ends.`
+    ? `Another process has joined as ${name} with the same data directory; this process ends.`
+    : `Another node has joined as ${name} while this node sent no heartbeats; this process ends.`
 }
 
 export class Membership implements Service {
@@ -38,23 +39,22 @@ export class Membership implements Service {
   readonly #loop: Loop
   #status: MemberStatus = 'alive'
   #isReplaced = false
-  /** Monotonic instant at which the newest beat that the store has acknowledged was sent. */
+  /** Monotonic instant at which the newest acknowledged heartbeat was sent. */
   #acknowledgedAt: number
-  /** Settles when the newest beat is over; never rejects. */
+  /** Resolves when the newest heartbeat has ended; never rejects. */
   #lastBeat: Promise<unknown> = Promise.resolve()
 
+  /** The node must have just joined: its join counts as the first heartbeat. */
   constructor(options: MembershipOptions) {
+    const {clock, events, heartbeatMs} = options
     this.#options = options
-    // Made by a node that has just joined.
-    this.#acknowledgedAt = options.clock.monotonicMs()
-    const failed = (error: unknown) =>
-      options.events.emit('step_failed', {step: 'heartbeat', message: String(error)})
-    this.#loop = new Loop({
-      clock: options.clock,
+    this.#acknowledgedAt = clock.monotonicMs()
+    this.#loop = stepLoop('heartbeat', {
+      clock,
+      events,
       step: () => this.#beat(),
-      failed,
-      // A store that is back hears of this node as soon as of any other.
-      backoffMaxMs: options.heartbeatMs,
+      // After an outage of the store, every node sends its heartbeat within one interval.
+      backoffMaxMs: heartbeatMs,
     })
   }
 
@@ -66,22 +66,22 @@ export class Membership implements Service {
     await this.#loop.stop()
   }
 
-  /** For how long the store has acknowledged no heartbeat of this node, counted from its sending. */
+  /** Time since the newest acknowledged heartbeat was sent. */
   get silentMs(): number {
     return this.#options.clock.monotonicMs() - this.#acknowledgedAt
   }
 
-  /** Resolves when the store knows the new status. */
+  /** Resolves when the store has the new status. */
   async become(status: MemberStatus): Promise<void> {
     this.#status = status
     await this.#beat()
-    this.#changed(status)
+    this.#emitStatus(status)
   }
 
-  /** One beat at a time: one under way with an older status must not reach the store after a newer one. */
+  /** Sends one heartbeat at a time: an older status must not reach the store after a newer one. */
   #beat(): Promise<number> {
     const beat = this.#lastBeat.then(() => this.#send())
-    // Its failure is told to whoever asked for it; the next beat only needs to know that it is over.
+    // The caller of `#beat` handles a failure; the next heartbeat only waits for the end.
     this.#lastBeat = Promise.allSettled([beat])
     return beat
   }
@@ -89,38 +89,38 @@ export class Membership implements Service {
   async #send(): Promise<number> {
     const {clock, heartbeatMs} = this.#options
     const sentAt = clock.monotonicMs()
-    let answer = await this.#ask()
-    // One that has left is not missed.
-    if (answer === 'unknown' && this.#status !== 'left') answer = await this.#joinAgain()
-    if (answer === 'ok') this.#acknowledgedAt = sentAt
-    else if (answer !== 'unknown') this.#replaced(answer)
+    let reply = await this.#sendStatus()
+    // A node that has left does not join again.
+    if (reply === 'unknown' && this.#status !== 'left') reply = await this.#rejoin()
+    if (reply === 'ok') this.#acknowledgedAt = sentAt
+    else if (reply !== 'unknown') this.#reportReplaced(reply)
     return heartbeatMs
   }
 
-  async #ask(): Promise<BeatReply> {
+  async #sendStatus(): Promise<BeatReply> {
     const {id: nodeId, incarnation} = this.#options.member
     const heartbeat = {nodeId, incarnation, status: this.#status}
     const [reply] = await this.#options.store.beat([heartbeat])
     return reply!
   }
 
-  async #joinAgain(): Promise<BeatReply> {
+  async #rejoin(): Promise<BeatReply> {
     const {rejoin} = this.#options
     if (rejoin === undefined) return 'unknown'
     const {kind} = await rejoin()
     if (kind === 'taken') return 'taken'
-    this.#changed('alive')
-    // It has joined as alive; whether it leaves, the store hears at once.
-    return await this.#ask()
+    this.#emitStatus('alive')
+    // The join stored `alive`; the actual status, perhaps `leaving`, follows at once.
+    return await this.#sendStatus()
   }
 
-  #replaced(why: 'fenced' | 'taken'): void {
+  #reportReplaced(why: 'fenced' | 'taken'): void {
     if (this.#isReplaced) return
     this.#isReplaced = true
-    this.#options.replaced(why)
+    this.#options.onReplaced(why)
   }
 
-  #changed(status: MemberStatus): void {
+  #emitStatus(status: MemberStatus): void {
     this.#options.events.emit('member_changed', {node: this.#options.member.name, status})
   }
 }

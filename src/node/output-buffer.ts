@@ -1,7 +1,7 @@
 /**
- * One running execution's output on its way to the store. Only the last bytes count, so what the store
- * has not taken yet is held in a tail of that length and older bytes are simply let go: memory stays
- * bounded without slowing the command.
+ * Output buffer of one running execution, flushed to the store at a limited rate. Only the last bytes of the
+ * output are kept, so the unflushed bytes are a tail buffer of that length. Older bytes are dropped: memory
+ * is bounded without backpressure on the command.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/runtime.ts'
@@ -16,13 +16,13 @@ export interface OutputBufferOptions {
   readonly key: ExecutionKey
   readonly token: string
   readonly keepBytes: number
-  /** Offered to the store once this much is new … */
+  /** Flushed when this many bytes are new, */
   readonly flushBytes: number
-  /** … or after this long, */
+  /** or after this time, */
   readonly flushMs: number
-  /** but never sooner than this after the last time: a flood costs the store a bounded rate. */
+  /** but never sooner than this after the last flush: limits the rate of writes to the store. */
   readonly pauseMs: number
-  /** False = the execution is not ours any more. */
+  /** False = the claim is no longer active. */
   readonly append: (item: OutputAppend) => Promise<boolean>
 }
 
@@ -32,11 +32,11 @@ export class OutputBuffer {
   readonly #options: OutputBufferOptions
   readonly #tail: TailBuffer
   #timer: {timer: Timer; dueAt: number} | null = null
-  /** On its way to the store. */
+  /** Bytes of the append in flight. */
   #flushing: Uint8Array | null = null
   #flushedAt = -Infinity
   #closed = false
-  /** Not ours any more, and never again: the rest of the output has nowhere to go. */
+  /** The claim is no longer active, for good: the store takes no more output. */
   #isRefused = false
   #endsLine = true
 
@@ -49,18 +49,17 @@ export class OutputBuffer {
     if (this.#closed || bytes.length === 0) return
     this.#tail.push(bytes)
     this.#endsLine = bytes.at(-1) === NEWLINE
-    this.#plan()
+    this.#scheduleFlush()
   }
 
-  /** Whether what follows the output begins on a line of its own. */
+  /** The output ends with a newline, or is empty. */
   get endsLine(): boolean {
     return this.#endsLine
   }
 
   /**
-   * The last stretch for the finish; nothing is flushed afterwards. A flush under way is not waited for: it
-   * may take as long as the store is away, and an end must not. What it brings is brought again, and stored
-   * once.
+   * Stops flushing and returns the unflushed bytes for the finish. Does not wait for a flush in flight, which
+   * may take as long as an outage of the store. Its bytes are returned too; the store keeps them once.
    */
   close(): {readonly offset: number; readonly bytes: Uint8Array; readonly totalBytes: number} {
     this.#closed = true
@@ -69,13 +68,13 @@ export class OutputBuffer {
     return {...this.#tail.take(), totalBytes: this.#tail.totalBytes}
   }
 
-  #plan(): void {
+  #scheduleFlush(): void {
     if (this.#flushing !== null || this.#closed || this.#isRefused) return
     if (this.#tail.heldBytes === 0) return
     const {clock, flushBytes, flushMs, pauseMs} = this.#options
     const now = clock.monotonicMs()
-    const full = this.#tail.heldBytes >= flushBytes
-    const dueAt = full ? Math.max(now, this.#flushedAt + pauseMs) : now + flushMs
+    const isFull = this.#tail.heldBytes >= flushBytes
+    const dueAt = isFull ? Math.max(now, this.#flushedAt + pauseMs) : now + flushMs
     if (this.#timer !== null) {
       if (this.#timer.dueAt <= dueAt) return
       this.#timer.timer.cancel()
@@ -89,11 +88,11 @@ export class OutputBuffer {
 
   async #flush(): Promise<void> {
     const {clock, events, append, key, token, jobName} = this.#options
-    const stretch = this.#tail.take()
-    this.#flushing = stretch.bytes
+    const chunk = this.#tail.take()
+    this.#flushing = chunk.bytes
     const totalBytes = this.#tail.totalBytes
     try {
-      if (await append({key, token, ...stretch})) {
+      if (await append({key, token, ...chunk})) {
         events.emit('execution_output', {
           job: jobName,
           execution: executionId(key),
@@ -103,17 +102,16 @@ export class OutputBuffer {
         this.#isRefused = true
       }
     } catch (error) {
-      // This stretch of a live view is missing until the store is back; what counts in the end is sent
-      // with the finish.
+      // A live view lacks these bytes until the store is back. The finish sends the final tail.
       events.emit('step_failed', {step: 'output', message: String(error)})
-      if (!this.#closed) this.#putBack(stretch.bytes)
+      if (!this.#closed) this.#putBack(chunk.bytes)
     }
     this.#flushedAt = clock.monotonicMs()
     this.#flushing = null
-    this.#plan()
+    this.#scheduleFlush()
   }
 
-  /** Bytes that could not be appended go before those that came meanwhile. */
+  /** Puts bytes whose append failed before those written since. */
   #putBack(bytes: Uint8Array): void {
     this.#tail.unshift(bytes)
   }

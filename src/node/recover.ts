@@ -1,9 +1,11 @@
 /**
- * A node that died is back: its half of the rescue step. What its earlier lives had claimed and provably
- * never started is pending again, as if nobody had claimed it; all else of them is lost.
+ * Recovery of executions whose process is gone. A node that restarted releases the claims its previous
+ * incarnations provably never started: those executions are pending again. Everything else they held ends as
+ * `lost`, by the rule of every finish, so retries follow. The leader ends the executions of failed nodes in
+ * the same way.
  *
- * Crash points: every batch is one transaction; what a crash leaves running in the store the next life finds,
- * with the same proof.
+ * Crash points: every batch is one transaction. A crash leaves the rest running in the store: the node's next
+ * incarnation finds it, with the same proof, or the leader in its next pass.
  */
 import {executionId} from '../core/execution.ts'
 import type {Events} from '../ports/events.ts'
@@ -12,66 +14,8 @@ import type {PreviousIncarnation, MemberStore} from '../ports/node-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {announceFinished} from './finisher.ts'
 
-/** Executions given back in one transaction. */
+/** Executions released or ended in one transaction. */
 const BATCH_MAX = 256
-
-export interface ReturnDeps {
-  readonly store: Pick<LeaderStore, 'rescue'> & Pick<MemberStore, 'activeClaims' | 'releaseClaims'>
-  readonly random: Random
-  readonly wakeup: Wakeup
-  readonly events: Events
-}
-
-/** To be called after the node has joined again. Answers how many executions were given back. */
-export async function returnNode(
-  deps: ReturnDeps,
-  node: {readonly nodeId: string; readonly incarnation: string},
-  earlier: readonly PreviousIncarnation[],
-): Promise<number> {
-  const {nodeId, incarnation} = node
-  let count = 0
-  for (const life of earlier)
-    if (life.incarnation !== incarnation) count += await releaseUnstarted(deps, nodeId, life)
-  await rescueNode(deps, {
-    term: null,
-    nodeId,
-    exceptIncarnation: incarnation,
-    observed: null,
-    reason: 'node_restarted',
-  })
-  return count
-}
-
-async function releaseUnstarted(
-  {store, events, wakeup}: ReturnDeps,
-  nodeId: string,
-  {incarnation, upTo, begun}: PreviousIncarnation,
-): Promise<number> {
-  // An earlier life claims nothing any more: what stands now can only become less.
-  const standing = await store.activeClaims({nodeId, incarnation})
-  const unstarted = standing.filter(({key}) => key.group > upTo && !begun.has(executionId(key)))
-  let count = 0
-  for (let from = 0; from < unstarted.length; from += BATCH_MAX) {
-    const batch = unstarted.slice(from, from + BATCH_MAX)
-    const given = await store.releaseClaims(batch.map(({key, token}) => ({key, token})))
-    count += given.length
-    for (const execution of given) {
-      const {jobName: job, status} = execution
-      events.emit('execution_changed', {job, execution: executionId(execution), status})
-    }
-  }
-  // Also when nothing was: it may have been, by a try whose answer was lost.
-  if (unstarted.length > 0) wakeup.notify('run')
-  return count
-}
-
-/*
- * The rescue step. A starting node ends what its earlier life claimed; the leader ends what the nodes claimed
- * that it judged dead. Ended means `lost` by the same rule as every finish, so retries follow.
- *
- * Crash points: every batch is one transaction; what a crash leaves running in the store is found by
- * the next look.
- */
 
 export interface RescueDeps {
   readonly store: Pick<LeaderStore, 'rescue'>
@@ -80,13 +24,66 @@ export interface RescueDeps {
   readonly events: Events
 }
 
-/** Ends everything a node's other lives still hold in the store; answers how many executions that were. */
+export interface RecoverDeps extends RescueDeps {
+  readonly store: RescueDeps['store'] & Pick<MemberStore, 'activeClaims' | 'releaseClaims'>
+}
+
+/**
+ * Call after the node has joined again: until then a previous incarnation may still claim. Returns how many
+ * executions were released.
+ */
+export async function recoverNode(
+  deps: RecoverDeps,
+  node: {readonly nodeId: string; readonly incarnation: string},
+  previous: readonly PreviousIncarnation[],
+): Promise<number> {
+  const {nodeId, incarnation} = node
+  let releasedCount = 0
+  for (const each of previous)
+    if (each.incarnation !== incarnation)
+      releasedCount += await releaseUnstarted(deps, nodeId, each)
+  await rescueNode(deps, {
+    term: null,
+    nodeId,
+    exceptIncarnation: incarnation,
+    observed: null,
+    reason: 'node_restarted',
+  })
+  return releasedCount
+}
+
+async function releaseUnstarted(
+  {store, events, wakeup}: RecoverDeps,
+  nodeId: string,
+  {incarnation, upTo, begun: started}: PreviousIncarnation,
+): Promise<number> {
+  // A previous incarnation claims nothing new: its active claims can only become fewer.
+  const claims = await store.activeClaims({nodeId, incarnation})
+  const unstarted = claims.filter(({key}) => key.group > upTo && !started.has(executionId(key)))
+  let count = 0
+  for (let from = 0; from < unstarted.length; from += BATCH_MAX) {
+    const batch = unstarted.slice(from, from + BATCH_MAX)
+    const released = await store.releaseClaims(batch.map(({key, token}) => ({key, token})))
+    count += released.length
+    for (const execution of released) {
+      const {jobName: job, status} = execution
+      events.emit('execution_changed', {job, execution: executionId(execution), status})
+    }
+  }
+  // Also if none was released now: an earlier attempt may have released them and lost the reply.
+  if (unstarted.length > 0) wakeup.notify('run')
+  return count
+}
+
+/** Ends all executions a node holds as `lost`, but for those of `exceptIncarnation`. Returns their number. */
 export async function rescueNode(
   deps: RescueDeps,
   request: {
+    /** `null` = the node itself asks; a leader gives its term. */
     readonly term: number | null
     readonly nodeId: string
     readonly exceptIncarnation: string | null
+    /** Ends nothing if the node has been heard since; `null` = not compared. */
     readonly observed: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
   },

@@ -1,21 +1,21 @@
 /**
- * The run step, every node's: claims its pending executions as far as there is room, starts their
- * executors, and hands each end to finish. No process starts without a durable claim.
+ * Run step of a node: claims its pending executions as slots allow, starts their executors, and stores each
+ * result. No process starts without a durable claim.
  *
- * Crash points: after the claim the execution is `running` in the store and nobody's. Before it was recorded
- * as begun the node's next life gives it back; after that, while it runs, and after its end until the finish,
- * that life (or the leader, who knows of no record) ends it as `lost`.
+ * Crash points: after the claim the execution is `running` in the store. If its start was not recorded, the
+ * node's next incarnation releases the claim. If it was recorded, and until its finish, that incarnation ends
+ * it as `lost`. So does the leader, which has no record of starts.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
-import {Loop, type Service} from '../lib/loop.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {ClaimedExecution, NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
 import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
+import {stepLoop} from './step-loop.ts'
 
-export interface RunnerOptions extends Omit<ExecutionRunOptions, 'append'> {
+export interface RunnerOptions extends ExecutionRunOptions {
   readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled'>
-  readonly append: ExecutionRunOptions['append']
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
@@ -26,126 +26,122 @@ export interface RunnerOptions extends Omit<ExecutionRunOptions, 'append'> {
   readonly slots: number
   /** Executions claimed in one transaction. */
   readonly claimMax: number
-  /** A claim older than this when its start comes is verified again. */
+  /** A claim older than this is verified before its execution starts. */
   readonly claimFreshMs: number
-  /**
-   * How often the store is asked whether what runs is still this node's; `Infinity` = something else compares
-   * that.
-   */
+  /** Interval at which running claims are verified; `Infinity` = `revoked` reports them instead. */
   readonly verifyEveryMs: number
-  /** What something else found not to be this node's any more, since it was last asked. */
-  readonly takenAway?: () => readonly ExecutionKey[]
+  /** Executions whose claims were revoked since the last call, as found elsewhere. */
+  readonly revoked?: () => readonly ExecutionKey[]
   readonly pollMs: number
   /**
-   * What a drain waits for a store that does not take the ends, or a command that cannot be ended,
-   * before it gives up: the executions are then ended by this node's next life.
+   * Longest wait of a drain for a store that does not take the results, or for a command that does not end.
+   * The next incarnation then ends these executions.
    */
   readonly drainTimeoutMs: number
-  /** The same for a drain that is hurried, or has no hope of the store. */
+  /** The same for a forced stop, and for a drain that cannot reach the store. */
   readonly forceStopTimeoutMs: number
-  /** Absent = nobody else could run anything while this node does not reach the store. */
-  readonly cutOff?: Disconnection
+  /** Absent = no other node can run this node's executions while it is disconnected from the store. */
+  readonly disconnection?: Disconnection
 }
 
+/** Connection of this node to the cluster. */
 export interface Disconnection {
-  /** For how long the store has acknowledged no heartbeat of this node. */
+  /** Time since the newest acknowledged heartbeat. */
   readonly forMs: () => number
-  /** After this long, executions whose job says so are ended. */
+  /** After this time, executions end if their job is `on_disconnect: stop`. */
   readonly limitMs: number
   /**
-   * Whether a node that stops need not wait for the store: it cannot be reached at the moment, and ends are
-   * kept for this node's next life to deliver.
+   * True if a node that stops need not wait for the store: it is unreachable now, and the results are on disk
+   * for the next incarnation.
    */
   readonly mayLeave: () => boolean
 }
 
-/** While cut off or stopping: how soon a change is found. */
-const CUT_OFF_LOOK_MS = 500
+/** Check interval while disconnected or draining. */
+const DISCONNECTION_CHECK_MS = 500
 
-/**
- * Ends the store has not taken yet, beyond which nothing new is claimed: bounds memory while the store
- * is away.
- */
-export const SETTLING_PER_SLOT_MAX = 4
+/** Results the store has not taken yet, above which nothing is claimed: bounds memory during an outage. */
+export const FINISHING_PER_SLOT_MAX = 4
 
 export class Runner implements Service {
   readonly #options: RunnerOptions
   readonly #claims: Loop
   readonly #cancels: Loop
-  readonly #cutOffs: Loop | null
+  readonly #disconnections: Loop | null
   readonly #running = new Map<string, ExecutionRun>()
-  /** Ended, but the store has not taken the end yet. */
-  #settling = 0
-  #deaf: (() => void)[] = []
-  #draining = false
-  /** The grace is over: what a claim still under way brings is not started any more. */
-  #ending: 'term' | 'kill' | null = null
-  #idle: (() => void)[] = []
-  /** While draining: when it gives up. */
-  #patience: {readonly timer: Timer; readonly dueAt: number} | null = null
-  readonly #impatient = Promise.withResolvers<void>()
-  /** Kept over a failed claim, so that repeating it answers what it may have claimed. */
+  /** Executions that have ended and whose result the store does not have yet. */
+  #finishingCount = 0
+  #subscriptions: (() => void)[] = []
+  #isDraining = false
+  /** Set when the grace period is over: executions of a claim in flight are not started either. */
+  #stopSignal: 'term' | 'kill' | null = null
+  #idleCallbacks: (() => void)[] = []
+  /** While draining: when the drain times out. */
+  #drainDeadline: {readonly timer: Timer; readonly dueAt: number} | null = null
+  readonly #drainTimedOut = Promise.withResolvers<void>()
+  /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
 
   constructor(options: RunnerOptions) {
     this.#options = options
-    const {clock, events} = options
+    const {clock, events, disconnection} = options
     this.#verifiedAt = clock.monotonicMs()
-    const failed = (step: string) => (error: unknown) =>
-      events.emit('step_failed', {step, message: String(error)})
-    this.#claims = new Loop({clock, step: () => this.#claim(), failed: failed('claim')})
-    this.#cancels = new Loop({clock, step: () => this.#cancel(), failed: failed('cancel')})
-    const {cutOff} = options
-    this.#cutOffs =
-      cutOff === undefined
+    const loop = (name: string, step: () => Promise<number>) =>
+      stepLoop(name, {clock, events, step})
+    this.#claims = loop('claim', () => this.#claim())
+    this.#cancels = loop('cancel', () => this.#cancel())
+    this.#disconnections =
+      disconnection === undefined
         ? null
-        : new Loop({clock, step: () => this.#look(cutOff), failed: failed('cut_off')})
+        : loop('cut_off', () => this.#checkDisconnection(disconnection))
   }
 
   start(): void {
     const {wakeup} = this.#options
-    this.#deaf = [
+    this.#subscriptions = [
       wakeup.subscribe('run', () => this.#claims.wake()),
       wakeup.subscribe('cancel', () => this.#cancels.wake()),
     ]
     this.#claims.start()
     this.#cancels.start()
-    this.#cutOffs?.start()
+    this.#disconnections?.start()
   }
 
-  /** Executions that run now. */
+  /** Executions running now. */
   get runningCount(): number {
     return this.#running.size
   }
 
   /**
-   * Takes nothing new and lets running work finish for `graceMs` (may be `Infinity`); the rest is ended
-   * and becomes `lost` with reason `node_stopped`. Resolves when nothing runs and the store has every
-   * end, or when there is nothing more to hope for.
+   * Graceful shutdown: claims nothing more and lets executions finish for `graceMs` (may be `Infinity`). The
+   * rest is stopped and becomes `lost` with reason `node_stopped`. Resolves when nothing runs and the store
+   * has every result, or at the timeout.
    */
   async drain(graceMs: number): Promise<void> {
-    this.#draining = true
-    for (const stop of this.#deaf) stop()
-    this.#cutOffs?.wake()
-    // The grace runs from now on, also while a claim is still under way at a slow store.
+    this.#isDraining = true
+    for (const unsubscribe of this.#subscriptions) unsubscribe()
+    this.#disconnections?.wake()
+    // The grace period begins now, even while a claim is in flight at a slow store.
     const {clock} = this.#options
-    const timer =
-      Number.isFinite(graceMs) && graceMs > 0 ? clock.after(graceMs, () => this.#end('term')) : null
-    if (graceMs <= 0) this.#end('kill')
-    this.#watchSettling()
-    await Promise.race([this.#quiet(), this.#impatient.promise])
-    timer?.cancel()
-    this.#patience?.timer.cancel()
-    // One that is still asking a store that is away is not waited for.
+    const graceTimer =
+      Number.isFinite(graceMs) && graceMs > 0
+        ? clock.after(graceMs, () => this.#stopAll('term'))
+        : null
+    if (graceMs <= 0) this.#stopAll('kill')
+    this.#updateDrainDeadline()
+    await Promise.race([this.#drained(), this.#drainTimedOut.promise])
+    graceTimer?.cancel()
+    this.#drainDeadline?.timer.cancel()
+    // Not awaited: its call may be in flight at an unavailable store.
     void this.#cancels.stop()
-    await this.#cutOffs?.stop()
+    await this.#disconnections?.stop()
   }
 
-  /** Ends whatever runs at once. A drain under way then gives up soon. */
+  /** Force stop: kills all executions. A drain in progress then ends after a shorter timeout. */
   killAll(): void {
-    this.#end('kill')
-    if (this.#draining) this.#waitAtMost(this.#options.forceStopTimeoutMs)
+    this.#stopAll('kill')
+    if (this.#isDraining) this.#drainWithin(this.#options.forceStopTimeoutMs)
   }
 
   async stop(): Promise<void> {
@@ -157,85 +153,55 @@ export class Runner implements Service {
     const room = Math.min(this.#room(), claimMax)
     if (room <= 0) return pollMs
     this.#token ??= random.id()
-    const askedAt = clock.monotonicMs()
+    const sentAt = clock.monotonicMs()
     const token = this.#token
     const [result] = await store.claim([{nodeId, incarnation, token, room}])
     this.#token = null
-    for (const claimed of result!.claimed) this.#begin(claimed, askedAt)
+    for (const claimed of result!.claimed) this.#begin(claimed, sentAt)
     if (result!.waiting > 0 && this.#room() > 0) return 0
     return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
   }
 
+  /** Free slots; 0 while too many results wait for the store. */
   #room(): number {
     const {slots} = this.#options
-    if (this.#settling > slots * SETTLING_PER_SLOT_MAX) return 0
+    if (this.#finishingCount > slots * FINISHING_PER_SLOT_MAX) return 0
     return slots - this.#running.size
   }
 
   #begin(claimed: ClaimedExecution, claimedAt: number): void {
-    const running = new ExecutionRun(claimed, claimedAt, this.#options)
+    const run = new ExecutionRun(claimed, claimedAt, this.#options)
     const id = executionId(claimed.execution)
-    this.#running.set(id, running)
-    if (this.#ending !== null) running.stop(this.#ending)
-    void this.#follow(id, running)
+    this.#running.set(id, run)
+    if (this.#stopSignal !== null) run.stop(this.#stopSignal)
+    void this.#runToFinish(id, run)
   }
 
-  async #follow(id: string, running: ExecutionRun): Promise<void> {
+  async #runToFinish(id: string, run: ExecutionRun): Promise<void> {
     const {clock, claimFreshMs} = this.#options
-    if (clock.monotonicMs() - running.claimedAt <= claimFreshMs || (await this.#verify(running))) {
-      await running.run()
-      this.#settling += 1
+    if (clock.monotonicMs() - run.claimedAt <= claimFreshMs || (await this.#verify(run))) {
+      await run.run()
+      this.#finishingCount += 1
       this.#running.delete(id)
-      this.#watchSettling()
+      this.#updateDrainDeadline()
       this.#claims.wake()
-      await running.settle()
-      this.#settling -= 1
+      await run.finish()
+      this.#finishingCount -= 1
     }
     this.#running.delete(id)
-    if (!this.#draining) this.#claims.wake()
-    if (this.#running.size === 0 && this.#settling === 0) this.#rest()
+    if (!this.#isDraining) this.#claims.wake()
+    if (this.#isIdle) for (const resolve of this.#idleCallbacks.splice(0)) resolve()
   }
 
-  #rest(): void {
-    for (const resolve of this.#idle.splice(0)) resolve()
-  }
-
-  /** Nothing is claimed any more, nothing runs, and the store has every end. */
-  async #quiet(): Promise<void> {
-    await this.#claims.stop()
-    this.#watchSettling()
-    await this.#whenIdle()
-    await this.#cancels.stop()
-  }
-
-  /** While draining: with nothing left to run, or all of it told to end, the rest may take only so long. */
-  #watchSettling(): void {
-    if (!this.#draining) return
-    const isOver = this.#running.size === 0
-    if (!isOver && this.#ending === null) return
-    const {drainTimeoutMs, forceStopTimeoutMs, cutOff} = this.#options
-    const isHopeless = isOver && cutOff?.mayLeave() === true
-    this.#waitAtMost(isHopeless ? forceStopTimeoutMs : drainTimeoutMs)
-  }
-
-  #waitAtMost(waitMs: number): void {
-    const {clock} = this.#options
-    const dueAt = clock.monotonicMs() + waitMs
-    if (this.#patience !== null && this.#patience.dueAt <= dueAt) return
-    this.#patience?.timer.cancel()
-    const timer = clock.after(waitMs, () => this.#impatient.resolve())
-    this.#patience = {timer, dueAt}
-  }
-
-  /** Whether the claim still stands. While the store cannot say so freshly, nothing is started. */
-  async #verify(running: ExecutionRun): Promise<boolean> {
+  /** Returns whether the claim is active. Waits while the store cannot give a fresh answer. */
+  async #verify(run: ExecutionRun): Promise<boolean> {
     const {store, clock, events, claimFreshMs, pollMs} = this.#options
     for (;;) {
       try {
-        const askedAt = clock.monotonicMs()
-        const [standing] = await store.verifyClaims([running.claim])
-        if (standing !== 'active') return false
-        if (clock.monotonicMs() - askedAt <= claimFreshMs) return true
+        const sentAt = clock.monotonicMs()
+        const [status] = await store.verifyClaims([run.claim])
+        if (status !== 'active') return false
+        if (clock.monotonicMs() - sentAt <= claimFreshMs) return true
       } catch (error) {
         events.emit('step_failed', {step: 'verify', message: String(error)})
         await new Promise<void>((resolve) => clock.after(pollMs, resolve))
@@ -244,47 +210,74 @@ export class Runner implements Service {
   }
 
   async #cancel(): Promise<number> {
-    const {store, nodeId, pollMs, takenAway} = this.#options
-    for (const key of takenAway?.() ?? []) this.#running.get(executionId(key))?.revoke()
+    const {store, nodeId, pollMs, revoked} = this.#options
+    for (const key of revoked?.() ?? []) this.#running.get(executionId(key))?.revoke()
     if (this.#running.size === 0) return pollMs
     const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
     for (const key of keys) this.#running.get(executionId(key))?.cancel()
-    await this.#endGivenUp()
+    await this.#verifyRunning()
     return pollMs
   }
 
-  /** A node that was taken for dead and lives hears of that nowhere else. */
-  async #endGivenUp(): Promise<void> {
+  /** Finds out whether this node was marked `failed` while it was alive: its claims are then revoked. */
+  async #verifyRunning(): Promise<void> {
     const {store, clock, verifyEveryMs} = this.#options
     if (clock.monotonicMs() - this.#verifiedAt < verifyEveryMs) return
-    const asked = [...this.#running]
-    const standings = await store.verifyClaims(asked.map(([, running]) => running.claim))
+    const runs = [...this.#running]
+    const statuses = await store.verifyClaims(runs.map(([, run]) => run.claim))
     this.#verifiedAt = clock.monotonicMs()
-    asked.forEach(([id, running], index) => {
-      if (standings[index] === 'revoked' && this.#running.get(id) === running) running.revoke()
+    runs.forEach(([id, run], index) => {
+      if (statuses[index] === 'revoked' && this.#running.get(id) === run) run.revoke()
     })
   }
 
   /**
-   * Nobody can tell this node any more that its executions were given up and started elsewhere: those
-   * that must not run twice end here, before they can be.
+   * Ends the executions that must not run twice, before the cluster can start them elsewhere: a disconnected
+   * node cannot learn that its claims were revoked.
    */
-  async #look({forMs, limitMs}: Disconnection): Promise<number> {
-    this.#watchSettling()
+  async #checkDisconnection({forMs, limitMs}: Disconnection): Promise<number> {
+    this.#updateDrainDeadline()
     const leftMs = limitMs - forMs()
-    if (leftMs > 0) return this.#draining ? Math.min(leftMs, CUT_OFF_LOOK_MS) : leftMs
-    for (const running of this.#running.values()) if (running.endsWhenCutOff) running.cutOff()
-    return CUT_OFF_LOOK_MS
+    if (leftMs > 0) return this.#isDraining ? Math.min(leftMs, DISCONNECTION_CHECK_MS) : leftMs
+    for (const run of this.#running.values()) if (run.endsWhenDisconnected) run.disconnect()
+    return DISCONNECTION_CHECK_MS
   }
 
-  #end(how: 'term' | 'kill'): void {
-    if (this.#draining) this.#ending = how
-    this.#watchSettling()
-    for (const running of this.#running.values()) running.stop(how)
+  #stopAll(how: 'term' | 'kill'): void {
+    if (this.#isDraining) this.#stopSignal = how
+    this.#updateDrainDeadline()
+    for (const run of this.#running.values()) run.stop(how)
   }
 
-  #whenIdle(): Promise<void> {
-    if (this.#running.size === 0 && this.#settling === 0) return Promise.resolve()
-    return new Promise((resolve) => this.#idle.push(resolve))
+  /** Resolves when no claim is in flight, nothing runs, and the store has every result. */
+  async #drained(): Promise<void> {
+    await this.#claims.stop()
+    this.#updateDrainDeadline()
+    if (!this.#isIdle) await new Promise<void>((resolve) => this.#idleCallbacks.push(resolve))
+    await this.#cancels.stop()
+  }
+
+  get #isIdle(): boolean {
+    return this.#running.size === 0 && this.#finishingCount === 0
+  }
+
+  /** Sets the timeout of a drain, once nothing runs any more or every execution was signalled. */
+  #updateDrainDeadline(): void {
+    if (!this.#isDraining) return
+    const hasEnded = this.#running.size === 0
+    if (!hasEnded && this.#stopSignal === null) return
+    const {drainTimeoutMs, forceStopTimeoutMs, disconnection} = this.#options
+    const isUnreachable = hasEnded && disconnection?.mayLeave() === true
+    this.#drainWithin(isUnreachable ? forceStopTimeoutMs : drainTimeoutMs)
+  }
+
+  /** Moves the deadline of the drain forward; never back. */
+  #drainWithin(waitMs: number): void {
+    const {clock} = this.#options
+    const dueAt = clock.monotonicMs() + waitMs
+    if (this.#drainDeadline !== null && this.#drainDeadline.dueAt <= dueAt) return
+    this.#drainDeadline?.timer.cancel()
+    const timer = clock.after(waitMs, () => this.#drainTimedOut.resolve())
+    this.#drainDeadline = {timer, dueAt}
   }
 }

@@ -1,79 +1,72 @@
 /**
- * The leader's look at the nodes: who is silent is failed, and what the dead had claimed is lost. It only
- * listens and judges; its verdicts are carried out beside it. Lives as long as a term.
+ * Failure detector, leader only. Marks nodes without heartbeats as `failed`, then ends their executions as
+ * `lost`. Writes run in loops of their own: a slow write must not pause detection, because a pause restarts
+ * every silence window.
  */
 import {FailureDetector, type FailureLimits} from '../core/failure-detector.ts'
 import type {MemberRecord} from '../core/node.ts'
 import {AssertionFailed} from '../lib/assert.ts'
-import {Loop, type Service} from '../lib/loop.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import {type RescueDeps, rescueNode} from '../node/recover.ts'
-import type {Events} from '../ports/events.ts'
 import type {MemberStore} from '../ports/node-store.ts'
-import type {Clock} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
+import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
-export interface FailureDetectorOptions extends RescueDeps {
+export interface FailureDetectorOptions extends RescueDeps, TermOptions {
   readonly store: RescueDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
-  readonly term: number
-  readonly over: () => void
-  readonly clock: Clock
   readonly limits: FailureLimits
-  readonly lookEveryMs: number
+  readonly intervalMs: number
 }
 
 export class FailureDetectorService implements Service {
   readonly #options: FailureDetectorOptions
-  readonly #judge: FailureDetector
+  readonly #detector: FailureDetector
   readonly #loop: Loop
-  readonly #failing: NodeFailureHandler
-  readonly #rescue: NodeFailureHandler
+  readonly #markFailed: NodeFailureHandler
+  readonly #markLost: NodeFailureHandler
 
   constructor(options: FailureDetectorOptions) {
-    const {clock, events, over, lookEveryMs} = options
     this.#options = options
-    this.#judge = new FailureDetector(options.limits)
-    this.#loop = new Loop({
-      clock,
-      step: () => this.#look(),
-      failed: (error) => {
-        this.#judge.interrupted()
-        if (error instanceof TermOver) over()
-        events.emit('step_failed', {step: 'failure_detector', message: String(error)})
-      },
+    this.#detector = new FailureDetector(options.limits)
+    this.#loop = leaderLoop('failure_detector', options, {
+      step: () => this.#detect(),
+      onFailure: () => this.#detector.interrupted(),
     })
-    const beside = {clock, events, over, againAfterMs: lookEveryMs}
-    this.#failing = new NodeFailureHandler({
-      ...beside,
+    const retryMs = options.intervalMs
+    this.#markFailed = new NodeFailureHandler({
+      ...options,
       step: 'mark_failed',
-      carryOut: (node) => this.#fail(node),
+      handle: (member) => this.#fail(member),
+      retryMs,
     })
-    this.#rescue = new NodeFailureHandler({
-      ...beside,
+    this.#markLost = new NodeFailureHandler({
+      ...options,
       step: 'mark_lost',
-      carryOut: (node) => this.#end(node),
+      handle: (member) => this.#endExecutions(member),
+      retryMs,
     })
   }
 
   start(): void {
-    this.#failing.start()
-    this.#rescue.start()
+    this.#markFailed.start()
+    this.#markLost.start()
     this.#loop.start()
   }
 
   async stop(): Promise<void> {
-    await Promise.all([this.#loop.stop(), this.#failing.stop(), this.#rescue.stop()])
+    await Promise.all([this.#loop.stop(), this.#markFailed.stop(), this.#markLost.stop()])
   }
 
-  /** Nothing but the listening: what else failed or took long here would count as not having listened. */
-  async #look(): Promise<number> {
-    const {store, clock, lookEveryMs} = this.#options
+  /** Reads members and nothing else: any other failure or delay here would count as a pause. */
+  async #detect(): Promise<number> {
+    const {store, clock, intervalMs} = this.#options
     const members = await store.members()
-    const {failed, lost} = this.#judge.look(members, clock.monotonicMs())
+    const {failed, lost} = this.#detector.look(members, clock.monotonicMs())
     const byId = new Map(members.map((member) => [member.id, member]))
-    this.#failing.stand(failed.map((id) => byId.get(id)!))
-    // Nothing can be claimed by a life that is silent, so what it had is ended once.
-    this.#rescue.stand(lost.map((id) => byId.get(id)!))
-    return lookEveryMs
+    this.#markFailed.replaceMembers(failed.map((id) => byId.get(id)!))
+    // A silent incarnation can claim nothing more, so its executions are ended once.
+    this.#markLost.replaceMembers(lost.map((id) => byId.get(id)!))
+    return intervalMs
   }
 
   async #fail({id: nodeId, name, incarnation, heartbeatAt}: MemberRecord): Promise<void> {
@@ -83,48 +76,41 @@ export class FailureDetectorService implements Service {
     if (isFailed) events.emit('member_changed', {node: name, status: 'failed'})
   }
 
-  async #end({id: nodeId, incarnation, heartbeatAt, status}: MemberRecord): Promise<void> {
-    const reason = status === 'left' ? 'node_stopped' : 'node_lost'
-    const observed = {incarnation, heartbeatAt}
-    const {term} = this.#options
-    await rescueNode(this.#options, {term, nodeId, exceptIncarnation: null, observed, reason})
+  async #endExecutions({id, incarnation, heartbeatAt, status}: MemberRecord): Promise<void> {
+    await rescueNode(this.#options, {
+      term: this.#options.term,
+      nodeId: id,
+      exceptIncarnation: null,
+      observed: {incarnation, heartbeatAt},
+      reason: status === 'left' ? 'node_stopped' : 'node_lost',
+    })
   }
 }
 
-/*
- * Carries out verdicts about nodes, each once, in a loop of its own: what is slow or fails here holds up
- * neither the judge, whose silence would void its verdicts, nor what follows for other nodes.
- */
-
-export interface NodeFailureHandlerOptions {
-  /** Repeatable; changes nothing once the node was heard again or has returned. */
-  readonly carryOut: (member: MemberRecord) => Promise<unknown>
-  /** Named in `step_failed`. */
+export interface NodeFailureHandlerOptions extends Omit<TermOptions, 'term'> {
+  /** Value of `step` in `step_failed`. */
   readonly step: string
-  readonly over: () => void
-  readonly clock: Clock
-  readonly events: Events
-  readonly againAfterMs: number
+  /** Idempotent. Changes nothing if the node has sent a heartbeat or rejoined since it was observed. */
+  readonly handle: (member: MemberRecord) => Promise<unknown>
+  readonly retryMs: number
 }
 
+/**
+ * Handles detected nodes, each observation once, in a loop of its own. A node whose handling fails is
+ * retried and does not delay other nodes.
+ */
 export class NodeFailureHandler implements Service {
   readonly #options: NodeFailureHandlerOptions
   readonly #loop: Loop
-  #standing: readonly MemberRecord[] = []
-  /** Those of the standing that need nothing any more. */
-  #done = new Set<string>()
+  #members: readonly MemberRecord[] = []
+  /** Observations of `#members` that were handled. */
+  #handled = new Set<string>()
 
   constructor(options: NodeFailureHandlerOptions) {
-    const {clock, events, step, over, againAfterMs} = options
     this.#options = options
-    this.#loop = new Loop({
-      clock,
-      step: () => this.#carryOut(),
-      failed: (error) => {
-        if (error instanceof TermOver) over()
-        events.emit('step_failed', {step, message: String(error)})
-      },
-      backoffMaxMs: againAfterMs,
+    this.#loop = leaderLoop(options.step, options, {
+      step: () => this.#handleAll(),
+      backoffMaxMs: options.retryMs,
     })
   }
 
@@ -136,31 +122,32 @@ export class NodeFailureHandler implements Service {
     await this.#loop.stop()
   }
 
-  /** These nodes, as the judge saw them, and no others any more. */
-  stand(members: readonly MemberRecord[]): void {
-    this.#standing = members
-    this.#done = new Set(members.map(verdictText).filter((verdict) => this.#done.has(verdict)))
-    if (this.#done.size < members.length) this.#loop.wake()
+  /** Handles these members, as the failure detector observed them, and drops all earlier ones. */
+  replaceMembers(members: readonly MemberRecord[]): void {
+    this.#members = members
+    this.#handled = new Set(members.map(observationKey).filter((key) => this.#handled.has(key)))
+    if (this.#handled.size < members.length) this.#loop.wake()
   }
 
-  async #carryOut(): Promise<number> {
-    const {carryOut, againAfterMs} = this.#options
+  async #handleAll(): Promise<number> {
+    const {handle, retryMs} = this.#options
     const failures: unknown[] = []
-    for (const member of this.#standing) {
-      if (this.#done.has(verdictText(member))) continue
+    for (const member of this.#members) {
+      const key = observationKey(member)
+      if (this.#handled.has(key)) continue
       try {
-        await carryOut(member)
-        this.#done.add(verdictText(member))
+        await handle(member)
+        this.#handled.add(key)
       } catch (error) {
         if (error instanceof TermOver || error instanceof AssertionFailed) throw error
         failures.push(error)
       }
     }
     if (failures.length > 0) throw failures[0]
-    return againAfterMs
+    return retryMs
   }
 }
 
-function verdictText({id, incarnation, heartbeatAt}: MemberRecord): string {
+function observationKey({id, incarnation, heartbeatAt}: MemberRecord): string {
   return `${id} ${incarnation} ${heartbeatAt}`
 }

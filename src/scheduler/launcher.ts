@@ -1,28 +1,23 @@
 /**
- * The launch step, the leader's: takes every job that is due and every waiting request, asks the core
- * what becomes of each, and writes the decisions in one transaction a batch. Lives as long as a term.
+ * Launch step, leader only. Loads every due job and every waiting request, lets `core/launch` decide each,
+ * and writes the decisions in one transaction a batch.
  *
- * Crash points: before the apply nothing has happened and the next pass finds the same work; after it
- * the rows are durable and the pending executions wait for their nodes. Bells after the commit may be
- * lost, polls find the work; events are told once or, when nobody heard what a commit did, never.
+ * Crash points: before the apply nothing has happened and the next pass finds the same work; after it the
+ * rows are durable and the pending executions wait for their nodes. Notifications after the commit may be
+ * lost: polling finds the work. Events are emitted at most once: never if the commit's reply is lost.
  */
 import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
-import {Loop, type Service} from '../lib/loop.ts'
-import type {Events} from '../ports/events.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import type {DecidedLaunch, LeaderStore} from '../ports/leader-store.ts'
-import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
-import {TermOver} from '../ports/store-errors.ts'
+import type {Random, Wakeup} from '../ports/runtime.ts'
+import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
-export interface LauncherOptions {
+export interface LauncherOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches'>
-  readonly term: number
-  readonly over: () => void
-  readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
-  readonly events: Events
   readonly defaultZone: string
   readonly defaultTarget: DefaultTarget
   readonly lateAfterMs: number
@@ -30,63 +25,59 @@ export interface LauncherOptions {
   readonly catchUpMax: number
   /** Jobs or requests decided in one transaction. */
   readonly batchMax: number
-  /** Longest time without a look when nobody rings. */
+  /** Longest wait between passes without a notification. */
   readonly pollMs: number
 }
 
-/** Requests that wait for something are looked at again no more often than this, so that bells stay cheap. */
+/** Shortest time between two passes over the requests that wait: keeps notifications cheap. */
 const REVISIT_MS = 250
-/** After a conflict: at once for people, and yet no busy loop should one ever stay. */
+/** Pause after a conflict: immediate to a person, yet no busy loop if the conflict persists. */
 const CONFLICT_PAUSE_MS = 20
-/** After one that stays: whoever imports many jobs holds them for seconds. */
-const CONFLICT_STAYS_PAUSE_MS = 100
+/** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
+const CONFLICT_REPEATED_PAUSE_MS = 100
 
 export class Launcher implements Service {
   readonly #options: LauncherOptions
   readonly #loop: Loop
-  #deaf: () => void = () => {}
+  #unsubscribe: () => void = () => {}
   /**
-   * Requests up to this number were decided or found waiting by an earlier pass, but for those that were
-   * committed after a larger number: only a revisit, which begins at 0, sees them.
+   * Launch group up to which earlier passes have loaded all requests. Exception: a request committed after
+   * one with a larger number. Only a revisit, which begins at 0, finds it.
    */
   #seenGroup = 0
+  /** Monotonic start of the next revisit: a round over all requests that wait. */
   #revisitAt = -Infinity
-  /** While a revisit is under way: the number its next page begins after. */
+  /** Launch group after which the next page of the revisit begins; `null` = no revisit. */
   #revisiting: number | null = null
-  #conflicted = false
-  /** So had the pass before this one. */
-  #conflictedBefore = false
+  #hasConflict = false
+  /** The previous pass had a conflict. */
+  #hadConflict = false
 
   constructor(options: LauncherOptions) {
     this.#options = options
-    this.#loop = new Loop({
-      clock: options.clock,
+    this.#loop = leaderLoop('launch', options, {
       step: () => this.#pass(),
-      failed: (error) => {
-        if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'launch', message: String(error)})
-      },
-      // What fell due while the store was away is late enough.
+      // Jobs that fell due while the store was unavailable are late already.
       backoffMaxMs: options.pollMs,
     })
   }
 
   start(): void {
-    this.#deaf = this.#options.wakeup.subscribe('launch', () => this.#loop.wake())
+    this.#unsubscribe = this.#options.wakeup.subscribe('launch', () => this.#loop.wake())
     this.#loop.start()
   }
 
   async stop(): Promise<void> {
-    this.#deaf()
+    this.#unsubscribe()
     await this.#loop.stop()
   }
 
   async #pass(): Promise<number> {
     const {clock, events, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
-    this.#conflictedBefore = this.#conflicted
-    this.#conflicted = false
-    // What is due waits for nobody; requests wait for targets, and there may be very many.
+    this.#hadConflict = this.#hasConflict
+    this.#hasConflict = false
+    // Due jobs first: requests may wait for targets, and there may be very many.
     const due = await this.#decideDue()
     const nextDueAt = clock.monotonicMs() + due.nextInMs
     const requests = await this.#decideRequests()
@@ -97,14 +88,14 @@ export class Launcher implements Service {
       requests: requests.count,
       duration_ms: durationMs,
     })
-    if (this.#conflicted) {
-      const pauseMs = this.#conflictedBefore ? CONFLICT_STAYS_PAUSE_MS : CONFLICT_PAUSE_MS
+    if (this.#hasConflict) {
+      const pauseMs = this.#hadConflict ? CONFLICT_REPEATED_PAUSE_MS : CONFLICT_PAUSE_MS
       return Math.max(CONFLICT_PAUSE_MS, Math.min(pauseMs, due.nextInMs))
     }
     return Math.min(pollMs, Math.max(0, nextDueAt - endedAt), requests.nextInMs)
   }
 
-  /** A page of what waits and, when that is far behind, one of what is new: due jobs come between. */
+  /** Decides one page of a revisit and one page of new requests: due jobs are decided between pages. */
   async #decideRequests(): Promise<{count: number; nextInMs: number}> {
     const {clock, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
@@ -117,7 +108,7 @@ export class Launcher implements Service {
       const page = await this.#decidePage(this.#revisiting)
       this.#revisiting = page.next
       revisited = page.count
-      // A conflict of an earlier page of this round is looked at again at once.
+      // A conflict in an earlier page resets `#revisitAt`: revisit at once.
       if (page.next === null)
         return {count: revisited, nextInMs: this.#revisitAt === -Infinity ? 0 : pollMs}
       if (page.next >= this.#seenGroup) return {count: revisited, nextInMs: 0}
@@ -125,12 +116,11 @@ export class Launcher implements Service {
     const fresh = await this.#decidePage(this.#seenGroup)
     const count = revisited + fresh.count
     if (this.#revisiting !== null || fresh.next !== null) return {count, nextInMs: 0}
-    // Rung too soon after the last revisit: what waits is looked at when its time has come. So is what this
-    // pass cannot see, a smaller number committed after a larger one.
+    // Too soon for a revisit: requests that wait, and those committed out of order, are due at `#revisitAt`.
     return {count, nextInMs: this.#revisitAt - beganAt}
   }
 
-  /** `next`: where the page after it begins; `null` when there is none. */
+  /** `next`: the group after which the next page begins; `null` = this was the last page. */
   async #decidePage(afterGroup: number): Promise<{count: number; next: number | null}> {
     const {store, batchMax} = this.#options
     const {now, requests} = await store.loadRequests({afterGroup, limit: batchMax})
@@ -158,7 +148,7 @@ export class Launcher implements Service {
       const more =
         jobs.length === batchMax || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
       if (more) return {count: jobs.length, nextInMs: 0}
-      // The pass took time: what it moved `next` to may be due already, and `nextDueAt` is from before it.
+      // The pass took time: the times it stored as `next` may be due already, and `nextDueAt` is older.
       const soonest = Math.min(
         nextDueAt ?? Infinity,
         ...decisions.map(({nextAt}) => nextAt ?? Infinity),
@@ -189,16 +179,15 @@ export class Launcher implements Service {
   async #apply(dues: readonly DueDecision[], requests: readonly RequestDecision[]): Promise<void> {
     const {store, term, wakeup} = this.#options
     const applied = await store.applyLaunches({term, dues, requests})
-    // A conflict is a job that was edited, or launched by hand, since it was loaded: the next pass
-    // decides it anew. Or it is this very decision, stored by a try whose answer was lost: so nodes look,
-    // once.
+    // A conflict is a job that was edited or launched by hand since it was loaded: the next pass decides it
+    // again. Or it is this decision, stored by an attempt whose reply was lost: so nodes are notified, once.
     const conflicted = applied.dues.includes('conflict') || applied.requests.includes('conflict')
     if (conflicted) {
-      this.#conflicted = true
+      this.#hasConflict = true
       this.#revisitAt = -Infinity
     }
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
-    if (launched || (conflicted && !this.#conflictedBefore)) wakeup.notify('run')
+    if (launched || (conflicted && !this.#hadConflict)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
   }
 

@@ -1,12 +1,14 @@
 /**
- * Standing for leadership and living through a term. A term's services are started when the lease is
- * taken and stopped when its trust ends; nobody asks "am I the leader?". Trust ends before the lease
- * does: it is counted from the monotonic instant before the request was sent, less a margin.
+ * Leader election by lease. A term's services start when the lease is acquired and stop when its trust ends,
+ * so no service asks whether this node leads. Trust ends before the lease expires: it is counted from the
+ * monotonic instant before the request was sent, less a margin.
  *
- * Whether a lease is over is told by the store's clock, which may be set back. So a candidate also watches:
- * what it saw unchanged for longer than a lease lasts, by its own monotonic clock, nobody trusts any more.
+ * The store's clock decides whether a lease has expired, and that clock may be set back. So a candidate also
+ * watches the lease: if it stays unchanged for longer than its TTL by the candidate's monotonic clock, its
+ * holder no longer trusts it and the candidate may take it.
  */
-import {Loop, type Service} from '../lib/loop.ts'
+import type {Loop, Service} from '../lib/loop.ts'
+import {stepLoop} from '../node/step-loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {HeldLease, LeaderStore} from '../ports/leader-store.ts'
 import type {Clock, Timer, Wakeup} from '../ports/runtime.ts'
@@ -19,19 +21,16 @@ export interface LeadershipOptions {
   readonly wakeup: Wakeup
   readonly nodeId: string
   readonly nodeName: string
-  /** Random id of this process start; never the host name. */
+  /** Incarnation: random for each process start, never the host name. */
   readonly holder: string
   readonly leaseTtlMs: number
   readonly renewEveryMs: number
-  /**
-   * How often a node that does not lead asks for the lease: bounds how long a lease that ran out stays
-   * free.
-   */
-  readonly standEveryMs: number
-  /** The lease is trusted for this much less than it lasts. */
+  /** Interval at which a follower tries to acquire the lease: bounds the time without a leader. */
+  readonly acquireEveryMs: number
+  /** The trust ends this long before the lease expires. */
   readonly trustMarginMs: number
-  /** What lives exactly as long as a term. `over` is for a service that meets `TermOver`. */
-  readonly services: (term: number, over: () => void) => readonly Service[]
+  /** Services that run exactly as long as a term. A service that gets `TermOver` calls `onTermOver`. */
+  readonly services: (term: number, onTermOver: () => void) => readonly Service[]
 }
 
 interface Term {
@@ -40,8 +39,8 @@ interface Term {
   trust: Timer
 }
 
-/** What a candidate saw another hold, and between which of its monotonic instants it went on looking. */
-interface Watched {
+/** Another node's lease, seen unchanged from `since` to `until` by this candidate's monotonic clock. */
+interface WatchedLease {
   readonly lease: HeldLease
   readonly since: number
   readonly until: number
@@ -51,88 +50,82 @@ export class Leadership implements Service {
   readonly #options: LeadershipOptions
   readonly #loop: Loop
   #term: Term | null = null
-  /** Number of the newest term taken, also when it was never lived in: what a stop lets go. */
-  #taken: number | null = null
-  #watched: Watched | null = null
+  /** Number of the newest lease acquired, even if its term never began: `stop` resigns it. */
+  #acquiredTerm: number | null = null
+  #watched: WatchedLease | null = null
   #ending: Promise<void> | null = null
   #stopped = false
-  #deaf: () => void = () => {}
+  #unsubscribe: () => void = () => {}
 
   constructor(options: LeadershipOptions) {
     this.#options = options
-    const failed = (error: unknown) =>
-      options.events.emit('step_failed', {step: 'leadership', message: String(error)})
-    this.#loop = new Loop({
-      clock: options.clock,
-      step: () => this.#step(),
-      failed,
-      // A store that is back must not wait for somebody to lead.
-      backoffMaxMs: options.standEveryMs,
+    const {clock, events, acquireEveryMs} = options
+    this.#loop = stepLoop('leadership', {
+      clock,
+      events,
+      step: () => this.#acquireOrRenew(),
+      // After an outage of the store the cluster gets a leader without delay.
+      backoffMaxMs: acquireEveryMs,
     })
   }
 
-  /**
-   * The term this node leads under; `null` while it does not. For status and readiness, not for
-   * decisions.
-   */
+  /** Term of this leader; `null` = follower. For status and readiness, not for decisions. */
   get term(): number | null {
     return this.#term?.number ?? null
   }
 
   start(): void {
-    this.#deaf = this.#options.wakeup.subscribe('lead', () => {
+    this.#unsubscribe = this.#options.wakeup.subscribe('lead', () => {
       if (this.#term === null) this.#loop.wake()
     })
     this.#loop.start()
   }
 
-  /** Ends the term, lets go the lease so that another takes over at once. */
+  /** Ends the term and resigns the lease, so that another server takes over at once. */
   async stop(): Promise<void> {
     this.#stopped = true
-    this.#deaf()
+    this.#unsubscribe()
     await this.#loop.stop()
     await this.#end('stopped')
-    const term = this.#taken
+    const term = this.#acquiredTerm
     if (term === null) return
-    this.#taken = null
+    this.#acquiredTerm = null
     try {
       await this.#options.store.resignLease({term, holder: this.#options.holder})
       this.#options.wakeup.notify('lead')
     } catch (error) {
-      // Not resigned: the lease runs out by itself and another takes over then.
+      // The lease expires by itself; another server takes over then.
       this.#options.events.emit('step_failed', {step: 'resign', message: String(error)})
     }
   }
 
-  async #step(): Promise<number> {
+  async #acquireOrRenew(): Promise<number> {
     await this.#ending
-    await (this.#term === null ? this.#stand() : this.#renew(this.#term))
-    return this.#term === null ? this.#options.standEveryMs : this.#options.renewEveryMs
+    await (this.#term === null ? this.#acquire() : this.#renew(this.#term))
+    return this.#term === null ? this.#options.acquireEveryMs : this.#options.renewEveryMs
   }
 
-  async #stand(): Promise<void> {
+  async #acquire(): Promise<void> {
     const {store, clock, holder, nodeId, leaseTtlMs, events, nodeName} = this.#options
     const sentAt = clock.monotonicMs()
     const unchanged = this.#unchanged(sentAt)
     const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs, unchanged})
     if (lease === null) return this.#watch(unchanged)
     this.#watched = null
-    this.#taken = lease.term
+    this.#acquiredTerm = lease.term
     const trustMs = this.#trustLeftMs(sentAt)
-    if (trustMs <= 0 || this.#stopped) {
-      // Too slow to be trusted: the next round stands again. Stopped meanwhile: `stop` lets the lease go.
-      return
-    }
-    const over = () => {
+    // Too slow to be trusted: the next round acquires again. Stopped meanwhile: `stop` resigns the lease.
+    if (trustMs <= 0 || this.#stopped) return
+    const onTermOver = () => {
       if (this.#term?.number === lease.term) void this.#end('term over')
     }
-    const services = this.#options.services(lease.term, over)
-    this.#term = {number: lease.term, services, trust: clock.after(trustMs, () => this.#distrust())}
+    const services = this.#options.services(lease.term, onTermOver)
+    this.#term = {number: lease.term, services, trust: this.#trustFor(trustMs)}
     events.emit('term_began', {term: lease.term, node: nodeName})
     for (const service of services) service.start()
   }
 
-  /** What was watched for long enough to be taken although its expiry lies ahead. */
+  /** The watched lease, if unchanged for long enough to be acquired before its expiry; else `null`. */
   #unchanged(now: number): HeldLease | null {
     const {leaseTtlMs, trustMarginMs} = this.#options
     const watched = this.#watchedAt(now)
@@ -141,7 +134,7 @@ export class Leadership implements Service {
       : null
   }
 
-  /** Another holds the lease: looked at once, and whether it is still that the write compares. */
+  /** Remembers another node's lease. It is read once; later attempts to acquire compare it in the write. */
   async #watch(changed: HeldLease | null): Promise<void> {
     const {store, clock} = this.#options
     const now = clock.monotonicMs()
@@ -154,10 +147,10 @@ export class Leadership implements Service {
   }
 
   /**
-   * Answers of the store further apart than renewals are no watching: this process was paused, or the store
-   * away, and then perhaps for the holder too.
+   * `null` = replies of the store were further apart than renewals. This process was paused or the store was
+   * unavailable, perhaps for the holder too, so the watch begins again.
    */
-  #watchedAt(now: number): Watched | null {
+  #watchedAt(now: number): WatchedLease | null {
     if (this.#watched === null) return null
     return now - this.#watched.until <= this.#options.renewEveryMs ? this.#watched : null
   }
@@ -176,7 +169,7 @@ export class Leadership implements Service {
     const trustMs = this.#trustLeftMs(sentAt)
     if (trustMs <= 0 || this.#term !== term) return
     term.trust.cancel()
-    term.trust = clock.after(trustMs, () => this.#distrust())
+    term.trust = this.#trustFor(trustMs)
   }
 
   #trustLeftMs(sentAt: number): number {
@@ -184,8 +177,8 @@ export class Leadership implements Service {
     return sentAt + leaseTtlMs - trustMarginMs - clock.monotonicMs()
   }
 
-  #distrust(): void {
-    void this.#end('not renewed in time')
+  #trustFor(trustMs: number): Timer {
+    return this.#options.clock.after(trustMs, () => void this.#end('not renewed in time'))
   }
 
   #end(reason: string): Promise<void> {

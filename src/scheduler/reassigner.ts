@@ -1,58 +1,47 @@
 /**
- * The stray step, the leader's: pending work that its node does not take goes to another node, and what no
- * node may take any more ends as `lost`. Lives as long as a term.
+ * Reassignment, leader only. A pending execution that its node does not claim moves to another node. An
+ * execution that no node may run any more ends as `lost`.
  *
- * Crash points: moves and ends are a transaction each; the next look decides anew about what is left.
+ * Crash points: the moves are one transaction and the ends another; the next pass decides again about the
+ * executions that are left.
  */
 import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
 import type {DefaultTarget} from '../core/target.ts'
-import {Loop, type Service} from '../lib/loop.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import {announceFinished} from '../node/finisher.ts'
-import type {Events} from '../ports/events.ts'
 import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
-import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
-import {TermOver} from '../ports/store-errors.ts'
+import type {Random, Wakeup} from '../ports/runtime.ts'
+import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
-export interface ReassignerOptions {
+export interface ReassignerOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'candidates' | 'loadStuck' | 'applyReassignments' | 'endStuck'>
-  readonly term: number
-  readonly over: () => void
-  readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
-  readonly events: Events
   readonly defaultTarget: DefaultTarget
-  /** A pending execution not claimed for this long is chosen again. */
+  /** A pending execution unclaimed for this long gets a new node. */
   readonly unclaimedMs: number
-  /** A node that is gone is waited for this long, where no other may have its work. */
+  /** Wait for a node that is gone, if no other node may run its executions. */
   readonly targetWaitMs: number
-  readonly lookEveryMs: number
+  readonly intervalMs: number
 }
 
-/** Executions looked at, moved or ended in one transaction. */
+/** Executions loaded, moved or ended in one transaction. */
 const BATCH_MAX = 256
 
 export class Reassigner implements Service {
   readonly #options: ReassignerOptions
   readonly #loop: Loop
-  /** Where the round over the strays goes on. */
+  /** Position of the next batch; `null` = a new round. */
   #after: StuckPosition | null = null
   /**
-   * The store's clock at the first look. While nobody looked nobody could come back either: a cluster that
-   * was off as a whole waits for each of its nodes anew.
+   * Store time of the first pass of this term. Waits for a node that is gone begin no earlier: after an
+   * outage of the whole cluster, each node gets the full wait to come back.
    */
   #lookedSince: number | null = null
 
   constructor(options: ReassignerOptions) {
     this.#options = options
-    this.#loop = new Loop({
-      clock: options.clock,
-      step: () => this.#look(),
-      failed: (error) => {
-        if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'reassign', message: String(error)})
-      },
-    })
+    this.#loop = leaderLoop('reassign', options, {step: () => this.#reassign()})
   }
 
   start(): void {
@@ -63,21 +52,17 @@ export class Reassigner implements Service {
     await this.#loop.stop()
   }
 
-  async #look(): Promise<number> {
-    const {store, unclaimedMs, lookEveryMs} = this.#options
+  async #reassign(): Promise<number> {
+    const {store, unclaimedMs, intervalMs} = this.#options
     const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX}
-    const {now, strays, next} = await store.loadStuck(request)
+    const {now, strays: stuck, next} = await store.loadStuck(request)
     this.#lookedSince ??= now
     this.#after = next
-    if (strays.length > 0) await this.#decide(strays, now, this.#lookedSince)
-    return lookEveryMs
+    if (stuck.length > 0) await this.#decide(stuck, now, this.#lookedSince)
+    return intervalMs
   }
 
-  async #decide(
-    strays: readonly StuckExecution[],
-    now: number,
-    lookedSince: number,
-  ): Promise<void> {
+  async #decide(stuck: readonly StuckExecution[], now: number, lookedSince: number): Promise<void> {
     const {store, term, random, wakeup, events, defaultTarget, targetWaitMs} = this.#options
     const context = {
       now,
@@ -88,9 +73,9 @@ export class Reassigner implements Service {
       loads: new Map<string, number>(),
       random: () => random.fraction(),
     }
-    const decided = strays.map((stray) => ({
-      ...stray,
-      decision: decideReassignment(stray, context),
+    const decided = stuck.map((execution) => ({
+      ...execution,
+      decision: decideReassignment(execution, context),
     }))
     const moves = decided.flatMap(({execution: key, decision}) => {
       return decision.kind === 'move' ? [{key, to: decision.to}] : []

@@ -1,59 +1,50 @@
 /**
- * The prune step, the leader's: lets go what retention allows, a bounded piece at a time so that it
- * never holds up a launch. Goes in rounds over the jobs that were launched since the last one, because
- * most jobs are idle most of the time; seldom over all jobs, for what only time makes too old, and for
- * what closed after its round. What a crash interrupts the first round of the next term finds: over all.
+ * Retention, leader only. `HistoryRetention` deletes launches, executions and output beyond the limits;
+ * `MemberRetention` removes members that left or failed long ago. Both work in short transactions, so that
+ * neither delays a launch.
  */
-import {Loop, type Service} from '../lib/loop.ts'
-import type {Events} from '../ports/events.ts'
+import type {Loop, Service} from '../lib/loop.ts'
 import type {LeaderStore, PruneRequest} from '../ports/leader-store.ts'
 import type {MemberStore} from '../ports/node-store.ts'
-import type {Clock} from '../ports/runtime.ts'
-import {TermOver} from '../ports/store-errors.ts'
+import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
-export interface HistoryRetentionOptions {
+export interface HistoryRetentionOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'prune'>
-  readonly term: number
-  readonly over: () => void
-  readonly clock: Clock
-  readonly events: Events
   readonly keep: Pick<
     PruneRequest,
     'keepLaunches' | 'keepUnlaunched' | 'keepMs' | 'keepOutputBytes'
   >
-  /** From the beginning of one round over all jobs to the next. */
+  /** From the start of one round over all jobs to the start of the next. */
   readonly allEveryMs: number
 }
 
-/** One piece: small enough to be one short transaction. */
-const JOBS_PER_PIECE = 200
-const ROWS_PER_PIECE = 2_000
-/** Between pieces of a round, so that other writes go first. */
-const PIECE_PAUSE_MS = 50
-/** Between rounds: history of jobs that go on exceeds its limits by what runs in this time. */
+/** One batch: small enough for one short transaction. */
+const JOBS_PER_BATCH = 200
+const ROWS_PER_BATCH = 2_000
+/** Pause between batches of a round: other writes go first. */
+const BATCH_PAUSE_MS = 50
+/** Pause between rounds. History of active jobs exceeds its limits by the launches of this time. */
 const ROUND_PAUSE_MS = 10_000
 
+/**
+ * Works in rounds over the jobs launched since the last round, because most jobs are idle most of the time.
+ * A rare round over all jobs finds rows that only became too old, and launches that closed after their round.
+ * A crash leaves a round unfinished: the first round of the next term is over all jobs.
+ */
 export class HistoryRetention implements Service {
   readonly #options: HistoryRetentionOptions
   readonly #loop: Loop
-  /** The round under way, and where it goes on. */
   #round: PruneRequest['round'] = 'all'
+  /** Position within the round. */
   #after = 0
-  /** When the last round over all jobs began, by the monotonic clock. */
+  /** Monotonic start of the last round over all jobs. */
   #allBeganAt = -Infinity
-  /** Where the rounds after it begin; `null` before its first piece. */
+  /** Newest launch group when that round began: the next rounds begin after it. `null` = no batch yet. */
   #launchedAfter: number | null = null
 
   constructor(options: HistoryRetentionOptions) {
     this.#options = options
-    this.#loop = new Loop({
-      clock: options.clock,
-      step: () => this.#piece(),
-      failed: (error) => {
-        if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'history_retention', message: String(error)})
-      },
-    })
+    this.#loop = leaderLoop('history_retention', options, {step: () => this.#pruneBatch()})
   }
 
   start(): void {
@@ -64,7 +55,7 @@ export class HistoryRetention implements Service {
     await this.#loop.stop()
   }
 
-  async #piece(): Promise<number> {
+  async #pruneBatch(): Promise<number> {
     const {store, term, keep, clock} = this.#options
     if (this.#launchedAfter === null) this.#allBeganAt = clock.monotonicMs()
     const {next, isRoundOver, newestGroup, more} = await store.prune({
@@ -72,13 +63,13 @@ export class HistoryRetention implements Service {
       term,
       round: this.#round,
       after: this.#after,
-      jobLimit: JOBS_PER_PIECE,
-      rowLimit: ROWS_PER_PIECE,
+      jobLimit: JOBS_PER_BATCH,
+      rowLimit: ROWS_PER_BATCH,
     })
     this.#launchedAfter ??= newestGroup
-    if (more) return PIECE_PAUSE_MS
+    if (more) return BATCH_PAUSE_MS
     this.#after = next
-    if (!isRoundOver) return PIECE_PAUSE_MS
+    if (!isRoundOver) return BATCH_PAUSE_MS
     this.#beginRound(this.#launchedAfter)
     return ROUND_PAUSE_MS
   }
@@ -96,40 +87,27 @@ export class HistoryRetention implements Service {
   }
 }
 
-/*
- * The forget step, the leader's: members that left or failed long ago are no longer listed. One that still
- * has something to run stays until the rescue step has dealt with that; one that is back after all joins
- * again.
- */
-
-export interface MemberRetentionOptions {
+export interface MemberRetentionOptions extends TermOptions {
   readonly store: Pick<MemberStore, 'pruneMembers'>
-  readonly term: number
-  readonly over: () => void
-  readonly clock: Clock
-  readonly events: Events
   readonly leftAfterMs: number
   readonly failedAfterMs: number
-  readonly lookEveryMs: number
+  readonly intervalMs: number
 }
 
-/** Members forgotten in one transaction: short, also where thousands of agents come and go. */
-const BATCH_MAX = 100
+/** Members removed in one transaction: short even where thousands of agents come and go. */
+const MEMBERS_PER_BATCH = 100
 
+/**
+ * Removes members that left or failed long ago. The store keeps a member with pending or running executions
+ * until they are reassigned or ended. A removed node that comes back joins again.
+ */
 export class MemberRetention implements Service {
   readonly #options: MemberRetentionOptions
   readonly #loop: Loop
 
   constructor(options: MemberRetentionOptions) {
     this.#options = options
-    this.#loop = new Loop({
-      clock: options.clock,
-      step: () => this.#look(),
-      failed: (error) => {
-        if (error instanceof TermOver) options.over()
-        options.events.emit('step_failed', {step: 'member_retention', message: String(error)})
-      },
-    })
+    this.#loop = leaderLoop('member_retention', options, {step: () => this.#pruneBatch()})
   }
 
   start(): void {
@@ -140,11 +118,11 @@ export class MemberRetention implements Service {
     await this.#loop.stop()
   }
 
-  async #look(): Promise<number> {
-    const {store, term, events, leftAfterMs, failedAfterMs, lookEveryMs} = this.#options
-    const request = {term, leftAfterMs, failedAfterMs, limit: BATCH_MAX}
-    const forgotten = await store.pruneMembers(request)
-    for (const {name} of forgotten) events.emit('member_changed', {node: name, status: 'forgotten'})
-    return forgotten.length === BATCH_MAX ? 0 : lookEveryMs
+  async #pruneBatch(): Promise<number> {
+    const {store, term, events, leftAfterMs, failedAfterMs, intervalMs} = this.#options
+    const request = {term, leftAfterMs, failedAfterMs, limit: MEMBERS_PER_BATCH}
+    const removed = await store.pruneMembers(request)
+    for (const {name} of removed) events.emit('member_changed', {node: name, status: 'forgotten'})
+    return removed.length === MEMBERS_PER_BATCH ? 0 : intervalMs
   }
 }

@@ -55,7 +55,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     claimMax: 4,
     claimFreshMs: 1_000,
     verifyEveryMs: Infinity,
-    takenAway: () => revoked.splice(0),
+    revoked: () => revoked.splice(0),
     pollMs: 1_000,
     drainTimeoutMs: 20_000,
     forceStopTimeoutMs: 3_000,
@@ -63,7 +63,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     flushBytes: 1_000,
     flushMs: 1_000,
     flushPauseMs: 250,
-    cutOff: {
+    disconnection: {
       forMs: () => clock.monotonicMs() - acknowledgedAt,
       limitMs: LIMIT_MS,
       mayLeave: () => world.canLeave,

@@ -34,8 +34,8 @@ test('500 agents share transactions for heartbeats and reconnect spread out with
     const member = {id: `id-of-${name}-agent`, incarnation: 'first-life', name}
     const events = new RecordedEvents()
     const parts = {store: agent.store, clock, events, member, heartbeatMs: 2_000}
-    const replaced = () => assert.fail(`${name} was replaced`)
-    const membership = new Membership({...parts, replaced})
+    const onReplaced = () => assert.fail(`${name} was replaced`)
+    const membership = new Membership({...parts, onReplaced})
     // Spread over two seconds.
     clock.after(index * 4, () => membership.start())
     return {agent, membership}

@@ -7,7 +7,7 @@ import type {AgentSocket, Dial, SocketHandlers} from '../../src/agents/client/so
 import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import {type AgentConnection, AgentHub} from '../../src/agents/server/hub.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
-import {returnNode} from '../../src/node/recover.ts'
+import {recoverNode} from '../../src/node/recover.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {faultyStore} from '../support/faulty-store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -61,7 +61,7 @@ export class TestServer {
       freshMs: 10_000,
       silentMs: 10_000,
       endPreviousIncarnations: (node, earlier) =>
-        returnNode({store: reached, random, wakeup, events}, node, earlier),
+        recoverNode({store: reached, random, wakeup, events}, node, earlier),
       announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),
     })
     this.hub.start()

@@ -64,7 +64,7 @@ describe('an agent killed between a claim and the start', {concurrency: 2}, () =
         [['succeeded', 1]],
       )
       assert.equal(readFileSync(runs, 'utf8'), 'working\nwaiting\n')
-      const said = `"executions":1,"msg":"gave back what an earlier life of this node had claimed`
+      const said = `"executions":1,"msg":"released claims that a previous incarnation never started`
       await until('the release is logged', () => next.program.stderr().includes(said))
     })
 })

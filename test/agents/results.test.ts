@@ -13,7 +13,7 @@ import {
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
-import {finishingKept} from '../../src/app/agent.ts'
+import {loggedFinish} from '../../src/app/agent.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 import {ResultLog} from '../../src/agents/client/result-log.ts'
 import {systemClock} from '../../src/platform/clock.ts'
@@ -169,7 +169,7 @@ test('a result log that cannot be rewritten is appended to, and loses nothing', 
 test('a result that cannot be written to disk is still sent, and step_failed is emitted', async () => {
   const events = new RecordedEvents()
   const calls: string[] = []
-  const finishing = finishingKept(
+  const finishing = loggedFinish(
     {
       keep: () => Promise.reject(new Error('ENOSPC: no space left on device')),
       delivered: async () => void calls.push('delivered'),
@@ -214,7 +214,7 @@ test('a result is on disk at once, also while output waits for a server, and sur
 })
 
 const DAMAGED: readonly (readonly [file: string, sentence: RegExp])[] = [
-  ['results', /The results in \S+ that no server has yet cannot be opened: EISDIR.* --data\.$/],
+  ['results', /The undelivered results in \S+ cannot be opened: EISDIR.* --data\.$/],
   ['node-id', /The node id in \S+ cannot be used: EISDIR/],
   ['belfry.lock', /The data directory \S+ cannot be used: unable to open/],
   ['cluster-id', /EISDIR/],

@@ -6,7 +6,7 @@ import {test} from 'node:test'
 import {AGENT_OPTIONS, AGENT_SLOTS_MAX, loadAgentConfig} from '../../src/config/agent.ts'
 import {CONFIG_OPTION} from '../../src/config/options.ts'
 import type {Host} from '../../src/config/read.ts'
-import {SETTLING_PER_SLOT_MAX} from '../../src/node/runner.ts'
+import {FINISHING_PER_SLOT_MAX} from '../../src/node/runner.ts'
 import {agentUrl} from '../../src/agents/client/socket.ts'
 import {CLAIMS_MAX} from '../../src/agents/protocol.ts'
 import {settingRow} from '../docs/rows.ts'
@@ -30,7 +30,7 @@ function loaded(argv: readonly string[], env: Readonly<Record<string, string>> =
 
 test('the claims of an agent with the most slots fit into a heartbeat', () => {
   // Running executions and undelivered results.
-  assert.ok(AGENT_SLOTS_MAX * (1 + SETTLING_PER_SLOT_MAX) <= CLAIMS_MAX)
+  assert.ok(AGENT_SLOTS_MAX * (1 + FINISHING_PER_SLOT_MAX) <= CLAIMS_MAX)
   assert.equal(loaded(['--slots', `${AGENT_SLOTS_MAX}`]).slots, AGENT_SLOTS_MAX)
   const more = loadAgentConfig(['--slots', `${AGENT_SLOTS_MAX + 1}`], {}, HOST)
   assert.ok(!more.ok && more.problem.includes(`${AGENT_SLOTS_MAX}`))

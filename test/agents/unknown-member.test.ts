@@ -86,7 +86,7 @@ describe('an agent whose name another node has taken', () => {
     await isReplaced()
     await clock.advance(60_000)
     assert.deepEqual(agent.refusals, [
-      'fenced: Another node has joined as far while this one was not heard of; this one ends.',
+      'fenced: Another node has joined as far while this node sent no heartbeats; this process ends.',
     ])
     assert.equal(agent.joins.length, 1)
     assert.deepEqual(await present(), ['another-disk alive'])

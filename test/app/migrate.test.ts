@@ -129,7 +129,7 @@ describe('a killed server moves', () => {
     assert.equal(held.code, 1)
     assert.match(
       held.err,
-      /^belfry: The data directory \S+ is held by a Belfry server that runs; stop it first\.$/m,
+      /^belfry: The store in \S+ cannot be migrated: a running Belfry server uses it\. Stop it first\.$/m,
     )
     const before = await answers(server)
     const ledgers = new Map<string, Answer['json'][]>()
@@ -291,10 +291,10 @@ describe('a move', () => {
           data,
           url,
           1,
-          /^There is no store of Belfry in \S+; --from takes the data directory of one\.$/,
+          /^--from must be the data directory of a Belfry store: there is no store in \S+\.$/,
         ],
-        [join(data, 'none'), url, 1, /^There is no store of Belfry in /],
-        [url, 'sqlite', 2, /^A store on PostgreSQL does not move; --from takes /],
+        [join(data, 'none'), url, 1, /^--from must be .*: there is no store in /],
+        [url, 'sqlite', 2, /^--from must be .*: a store on PostgreSQL cannot be migrated\.$/],
         [data, 'sqlite', 2, /^--to is not of the form postgres:/],
         [data, 'mysql://me:secret@db/jobs', 2, /^--to is not of the form postgres:[^@]*@host\S+$/],
       ]

@@ -66,7 +66,7 @@ describe('a stop', {concurrency: 3}, () => {
       const next = await aServer(t, {data: server.data})
       assert.equal((await next.execution('work')).status, 'succeeded')
       assert.equal((await next.execution('later')).status, 'succeeded')
-      assert.doesNotMatch(next.program.stderr(), /not a clean one/)
+      assert.doesNotMatch(next.program.stderr(), /unclean shutdown/)
     })
   }
 

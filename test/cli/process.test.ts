@@ -106,7 +106,11 @@ test('what a start is refused for is one sentence with a code of its own', async
   const {port} = taken.address() as AddressInfo
   await writeFile(join(directory, 'file'), '')
   const rows: readonly (readonly [argv: readonly string[], code: number, says: RegExp])[] = [
-    [['--http', `127.0.0.1:${port}`], 1, /^belfry: Port \d+ on 127\.0\.0\.1 is taken; .*\n$/],
+    [
+      ['--http', `127.0.0.1:${port}`],
+      1,
+      /^belfry: The server cannot listen on 127\.0\.0\.1:\d+: the port is in use\. .*\n$/,
+    ],
     [['--data', join(directory, 'file', 'x')], 1, /^belfry: The data directory .*\n$/],
     [
       ['--http', '192.0.2.1:0', '--token', 'sixteen-characters', '--insecure'],

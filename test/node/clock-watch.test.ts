@@ -22,7 +22,7 @@ for (const [name, byMs, told] of [
       after: (delayMs, callback) => virtual.after(delayMs, callback),
     }
     const events = new RecordedEvents()
-    const watch = new ClockWatch({clock, events, stepMinMs: 60_000, lookEveryMs: 5_000})
+    const watch = new ClockWatch({clock, events, stepMinMs: 60_000, intervalMs: 5_000})
     watch.start()
     await virtual.advance(20_000)
     setByMs = byMs

@@ -16,7 +16,7 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 
 function aRunning(
   script: Script,
-  settings: {job?: JobFixture; chain?: ChainEnd; begun?: StartRecorder} = {},
+  settings: {job?: JobFixture; chain?: ChainEnd; startLog?: StartRecorder} = {},
 ) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
@@ -45,7 +45,7 @@ function aRunning(
       events,
       executors: {get: (name) => (name === 'scripted' ? executor : null)},
       openChain,
-      ...(settings.begun === undefined ? {} : {begun: settings.begun}),
+      ...(settings.startLog === undefined ? {} : {startLog: settings.startLog}),
       finish: async (item) => finished.push(item),
       append: async (item) => {
         appends.push(item)
@@ -63,7 +63,7 @@ function aRunning(
     await clock.advance(100)
     meanwhile()
     await clock.finish(ran)
-    await clock.finish(running.settle())
+    await clock.finish(running.finish())
     assert.equal(clock.waiting, 0)
     return finished[0]!
   }
@@ -131,32 +131,32 @@ describe('the record of what is begun', () => {
   it('is written before the start, and the line may go once the end is stored', async () => {
     const said: string[] = []
     const recorded = Promise.withResolvers<void>()
-    const begun: StartRecorder = {
+    const startLog: StartRecorder = {
       begin: ({group, node, attempt}) => {
         said.push(`${group}-${node}-${attempt}, ${executor.started.length} started`)
         return recorded.promise
       },
       ended: () => said.push('ended'),
     }
-    const {executor, running, clock} = aRunning({}, {begun})
+    const {executor, running, clock} = aRunning({}, {startLog})
     const ran = running.run()
     await clock.advance(1_000)
     assert.equal(executor.started.length, 0)
     recorded.resolve()
     await clock.finish(ran)
     assert.deepEqual([executor.started.length, said], [1, ['12-node-a-2, 0 started']])
-    await clock.finish(running.settle())
+    await clock.finish(running.finish())
     assert.deepEqual(said.slice(1), ['ended'])
   })
 
   it('that takes nothing starts nothing: the execution fails, and says why', async () => {
-    const begun: StartRecorder = {
+    const startLog: StartRecorder = {
       begin: async () => {
         throw new Error('read-only file system')
       },
       ended: () => {},
     }
-    const {executor, complete} = aRunning({}, {begun})
+    const {executor, complete} = aRunning({}, {startLog})
     const item = await complete()
     assert.equal(executor.started.length, 0)
     assert.equal(item.status, 'failed')
@@ -165,8 +165,8 @@ describe('the record of what is begun', () => {
 
   it('starts nothing that is cancelled while it is written', async () => {
     const recorded = Promise.withResolvers<void>()
-    const begun: StartRecorder = {begin: () => recorded.promise, ended: () => {}}
-    const {executor, running, complete} = aRunning({}, {begun})
+    const startLog: StartRecorder = {begin: () => recorded.promise, ended: () => {}}
+    const {executor, running, complete} = aRunning({}, {startLog})
     const item = await complete(() => {
       running.cancel()
       recorded.resolve()
@@ -228,7 +228,7 @@ describe('a run that is to end', () => {
 
   it('by a node that is cut off, is lost, and that is told', async () => {
     const {running, events, complete} = aRunning({ms: Infinity})
-    const item = await complete(() => running.cutOff())
+    const item = await complete(() => running.disconnect())
     assert.deepEqual([item.status, item.reason], ['lost', 'cut_off'])
     assert.equal(events.of('execution_abandoned')[0]?.reason, 'cut_off')
   })
@@ -238,7 +238,7 @@ describe('a run that is to end', () => {
     world.appended = new Promise(() => {})
     const ran = running.run()
     await clock.finish(ran)
-    void running.settle()
+    void running.finish()
     await clock.settle()
     assert.equal(Buffer.from(finished[0]!.output.bytes).toString(), 'words')
   })

@@ -49,7 +49,7 @@ function aMembership() {
       world.answer = 'ok'
       return {kind: 'joined'}
     },
-    replaced: (why) => world.replaced.push(why),
+    onReplaced: (why) => world.replaced.push(why),
   })
   return {clock, events, beats, world, membership}
 }

@@ -20,7 +20,7 @@ function aService(prune: (request: PruneRequest) => Promise<PruneResult>) {
   const service = new HistoryRetention({
     store: {prune},
     term: 3,
-    over: () => (over += 1),
+    onTermOver: () => (over += 1),
     clock,
     events,
     keep: KEEP,
@@ -121,7 +121,7 @@ describe('the prune service', () => {
     service.start()
     await clock.settle()
     assert.equal(over(), 1)
-    assert.equal(events.of('step_failed')[0]!.step, 'prune')
+    assert.equal(events.of('step_failed')[0]!.step, 'history_retention')
     await service.stop()
   })
 })

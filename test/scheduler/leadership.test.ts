@@ -59,7 +59,7 @@ function aNode(
     holder,
     leaseTtlMs: TTL,
     renewEveryMs: RENEW,
-    standEveryMs: RENEW,
+    acquireEveryMs: RENEW,
     trustMarginMs: TTL - TRUST,
     services: (term, over) => {
       const stopping = () => {

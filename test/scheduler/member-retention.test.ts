@@ -22,12 +22,12 @@ async function aCluster(targetWaitMs = 10 * MINUTE) {
     new MemberRetention({
       store: world.store,
       term: (await world.store.leader())!.term,
-      over: () => (state.isOver = true),
+      onTermOver: () => (state.isOver = true),
       clock: world.clock,
       events,
       leftAfterMs: LEFT_AFTER_MS,
       failedAfterMs: FAILED_AFTER_MS,
-      lookEveryMs: MINUTE,
+      intervalMs: MINUTE,
     })
   const names = async () => (await world.store.members()).map(({name}) => name)
   return {world, events, state, service, names}

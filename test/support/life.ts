@@ -9,7 +9,7 @@ import {Finisher} from '../../src/node/finisher.ts'
 import {Launcher} from '../../src/scheduler/launcher.ts'
 import {FailureDetectorService} from '../../src/scheduler/failure-detector.ts'
 import {HistoryRetention} from '../../src/scheduler/retention.ts'
-import {returnNode} from '../../src/node/recover.ts'
+import {recoverNode} from '../../src/node/recover.ts'
 import {Runner} from '../../src/node/runner.ts'
 import {Reassigner} from '../../src/scheduler/reassigner.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
@@ -131,12 +131,12 @@ export class Life {
     const joined = await this.store.join({member: record}, FRESH_MS)
     if (joined.kind !== 'joined') throw new Error(`${name} is taken by ${joined.by}`)
     const node = {nodeId: this.nodeId, incarnation}
-    this.givenBack = await returnNode(ports, node, this.#record.earlier)
+    this.givenBack = await recoverNode(ports, node, this.#record.earlier)
     this.membership = new Membership({
       ...ports,
       member: record,
       heartbeatMs: 2_000,
-      replaced: () => (this.fenced += 1),
+      onReplaced: () => (this.fenced += 1),
     })
     this.run = this.#runService()
     this.leadership = new Leadership({
@@ -146,9 +146,9 @@ export class Life {
       holder: incarnation,
       leaseTtlMs: TTL_MS,
       renewEveryMs: 2_000,
-      standEveryMs: 500,
+      acquireEveryMs: 500,
       trustMarginMs: 1_000,
-      services: (term, over) => this.leaderServices(term, over),
+      services: (term, onTermOver) => this.leaderServices(term, onTermOver),
     })
     this.membership.start()
     if (runs) this.run.start()
@@ -157,8 +157,8 @@ export class Life {
   }
 
   /** What lives through a term; also for a test that lets two lead under terms of its own choice. */
-  leaderServices(term: number, over: () => void): Service[] {
-    const ports = {...this.#ports(), term, over}
+  leaderServices(term: number, onTermOver: () => void): Service[] {
+    const ports = {...this.#ports(), term, onTermOver}
     const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax, keepLaunches} = this.settings
     const services: Service[] = [
       new Launcher({
@@ -174,14 +174,14 @@ export class Life {
       new FailureDetectorService({
         ...ports,
         limits: {failedAfterMs: 10_000, lostAfterMs: 25_000, pauseMaxMs: 4_000},
-        lookEveryMs: 1_000,
+        intervalMs: 1_000,
       }),
       new Reassigner({
         ...ports,
         defaultTarget: 'one',
         unclaimedMs: 3_000,
         targetWaitMs,
-        lookEveryMs: 1_000,
+        intervalMs: 1_000,
       }),
     ]
     const keep = {keepLaunches, keepUnlaunched: 1_000, keepMs: null, keepOutputBytes: 2 ** 31}
@@ -230,7 +230,7 @@ export class Life {
       openChain: (_processors, _run, keep) => keepingChain(keep),
       finish: (item) => finisher.finish(item),
       append: (item) => appends.add(item),
-      begun: this.#record.life(this.settings.incarnation, () => this.#dead),
+      startLog: this.#record.life(this.settings.incarnation, () => this.#dead),
       nodeId: this.nodeId,
       incarnation: this.settings.incarnation,
       slots: this.settings.slots,

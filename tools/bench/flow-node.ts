@@ -14,7 +14,7 @@ import type {Executor} from '../../src/ports/executor.ts'
 import type {SubmitRequest} from '../../src/ports/job-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {createProcessors} from '../../src/processors/registry.ts'
-import {leaderServices, createRunner, type FlowParts} from '../../src/app/node.ts'
+import {leaderServices, createRunner, type ServerParts} from '../../src/app/node.ts'
 import type {Service} from '../../src/lib/loop.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
 import {openPostgresStore, type PostgresStoreOptions} from '../../src/store/postgres/store.ts'
@@ -145,7 +145,7 @@ export class FlowNode {
       events,
       member: this.#member(),
       heartbeatMs: config.limits.heartbeatMs,
-      replaced: () => undefined,
+      onReplaced: () => undefined,
     })
     const processors = createProcessors({
       dataDir: config.dataDirectory,
@@ -188,7 +188,7 @@ export class FlowNode {
     await this.store.close()
   }
 
-  #parts(): FlowParts {
+  #parts(): ServerParts {
     const {config, store, clock, wakeup, events} = this
     return {config, store, clock, wakeup, events, random: systemRandom()}
   }

@@ -75,7 +75,7 @@ describe('a request whose number is smaller than one that was committed before',
       const leader = new Launcher({
         store: first,
         term: scene.term,
-        over: () => assert.fail('the term is not over'),
+        onTermOver: () => assert.fail('the term is not over'),
         clock: systemClock(),
         random: systemRandom(),
         wakeup,
