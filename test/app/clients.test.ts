@@ -1,7 +1,6 @@
 /**
- * Requests as clients of this interface send them, and as nobody should: whole objects posted back,
- * empty texts, odd content types, slashes at the end, old forms, broken and endless requests. The wire
- * is real.
+ * Requests of existing clients, and hostile ones: whole objects posted back, empty texts, unusual content
+ * types, trailing slashes, old forms, malformed and endless requests, over a real connection.
  */
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
@@ -14,7 +13,7 @@ const HEAVY_BYTES = 9 * 2 ** 20
 const ANSWERS_WITHIN_MS = 10_000
 const shellJob = {schedule: '@manually', executor: 'shell', executor_config: {command: 'echo hi'}}
 
-/** Sends bytes as they are; answers all that comes back until the server closes or has said enough. */
+/** Sends raw bytes; returns the reply up to the close of the connection. */
 function raw(server: ServerProcess, request: string): Promise<string> {
   const {hostname, port} = new URL(server.url)
   const answered = new Promise<string>((resolve, reject) => {
@@ -33,14 +32,14 @@ function raw(server: ServerProcess, request: string): Promise<string> {
 }
 
 describe('clients', () => {
-  // One server serves all of them, as it would.
+  // One server for all tests.
   const shared = sharedServer()
   let server: ServerProcess
   before(() => {
     server = shared()
   })
 
-  test('a whole object read is posted back, changed, and nothing is lost', async () => {
+  test('a whole object can be read, changed and posted back without loss', async () => {
     await server.store({name: 'whole', ...shellJob, metadata: {a: '1'}})
     await server.run('whole')
     await server.execution('whole')
@@ -51,8 +50,12 @@ describe('clients', () => {
     assert.deepEqual(again.json, {...json, displayname: 'Changed'})
     assert.notEqual(again.headers.get('etag'), headers.get('etag'))
     const same = await server.ask('PUT', '/jobs/whole/', again.json)
-    assert.equal(same.headers.get('etag'), again.headers.get('etag'), 'the same twice is no change')
-    // What a client cannot set it may still send.
+    assert.equal(
+      same.headers.get('etag'),
+      again.headers.get('etag'),
+      'an equal submit changes nothing',
+    )
+    // Read-only fields are accepted and ignored.
     const cheat = await server.post('/jobs', {
       ...json,
       success_count: 99,
@@ -132,7 +135,7 @@ describe('clients', () => {
     assert.deepEqual((await server.get('/jobs/old')).json.metadata, {flag: 'true', number: '3'})
   })
 
-  test('slashes, pretty, HEAD, and the headers every answer has', async () => {
+  test('trailing slashes, pretty, HEAD, and the headers of every response', async () => {
     for (const path of [
       '',
       '/',
@@ -161,7 +164,7 @@ describe('clients', () => {
     assert.equal((await server.get('/nothing')).status, 404)
   })
 
-  test('any content type whose body is JSON, none, and what is no JSON', async () => {
+  test('any content type with a JSON body, no content type, and a body that is no JSON', async () => {
     const body = JSON.stringify({...shellJob, name: 'typed'})
     for (const type of [
       'application/json',
@@ -192,10 +195,10 @@ describe('clients', () => {
     const empty = await server.ask('POST', '/jobs/typed/toggle', '', {
       'content-type': 'application/json',
     })
-    assert.equal(empty.status, 200, 'a body is not needed')
+    assert.equal(empty.status, 200, 'a body is optional')
   })
 
-  test('the list: filters, sorting and pages as clients ask for them', async () => {
+  test('the list: filters, sorting and pages of existing clients', async () => {
     for (const [name, team] of [
       ['list-a', 'red'],
       ['list-b', 'blue'],
@@ -222,7 +225,7 @@ describe('clients', () => {
     assert.equal((await server.get('/jobs?_start=a')).status, 400)
   })
 
-  test('times of what has not happened yet', async () => {
+  test('times of events that have not happened yet', async () => {
     await server.store({...shellJob, name: 'holding', executor_config: {command: 'sleep 30'}})
     await server.run('holding')
     const running = await server.execution('holding', ({status}) => status === 'running')
@@ -232,7 +235,7 @@ describe('clients', () => {
     await server.ask('DELETE', '/jobs/holding')
   })
 
-  test('names and texts of every kind survive', async () => {
+  test('names and texts of every kind are stored unchanged', async () => {
     const name = 'größe_ñ-ж9'
     const command = `printf '%s' 'a "b" \\ ü 𝄞 $x'`
     const job = {
@@ -254,7 +257,7 @@ describe('clients', () => {
     assert.equal((await server.get('/jobs/%00')).status, 404)
   })
 
-  test('hostile requests are refused in their own words, and the process lives', async () => {
+  test('hostile requests get an error response, and the process keeps running', async () => {
     const host = new URL(server.url).host
     const poison = await server.ask(
       'POST',
@@ -296,7 +299,7 @@ describe('clients', () => {
     )
     assert.equal(origin.status, 403)
     const proxied = await server.ask('GET', '/jobs', undefined, {'x-forwarded-for': '10.0.0.1'})
-    assert.equal(proxied.status, 403, 'without a token nobody comes through a proxy')
+    assert.equal(proxied.status, 403, 'without a token, requests through a proxy are refused')
     const heavy = await fetch(`${server.url}/v1/jobs`, {
       method: 'POST',
       body: ' '.repeat(HEAVY_BYTES),
@@ -310,7 +313,7 @@ describe('clients', () => {
   })
 })
 
-test('with a token nothing of the interface is open, and every way to carry it works', async (t) => {
+test('with a token every route is protected, and every way to send the token works', async (t) => {
   const token = 'sixteen-characters-and-more'
   const server = await aServer(t, {flags: ['--token', token]})
   for (const [method, path] of [

@@ -1,6 +1,5 @@
 /**
- * What people do to running work and to the whole: cancel, time out, wait for room, pause, restore, back
- * up.
+ * Operations on running executions and on the whole server: cancel, timeout, slots, pause, restore, backup.
  */
 import assert from 'node:assert/strict'
 import {existsSync, readFileSync, writeFileSync} from 'node:fs'
@@ -19,7 +18,7 @@ import {until} from '../support/waiting.ts'
 const byHand = {schedule: '@manually', executor: 'shell'}
 const shell = (command: string) => ({shell: 'true', command})
 
-/** A tree with a member that has left for a session of its own. */
+/** A process tree with a member in a session of its own. */
 const TREE = `setsid sleep 300 & sh -c 'sleep 300 & wait' & wait`
 const TREE_SIZE = 4
 
@@ -31,10 +30,10 @@ async function restore(server: ServerProcess, jobs: unknown, query = '') {
   return {status: response.status, text, lines: response.ok ? (JSON.parse(text) as string[]) : []}
 }
 
-describe('running work', () => {
+describe('running executions', () => {
   const shared = sharedServer({flags: ['--slots', '16']})
 
-  test('cancel and timeout end the whole tree', async () => {
+  test('cancel and timeout end the whole process tree', async () => {
     const server = shared()
     await server.store({name: 'tree', ...byHand, retries: 3, executor_config: shell(TREE)})
     await server.run('tree')
@@ -46,7 +45,11 @@ describe('running work', () => {
     assert.deepEqual([cancelled.status, cancelled.success], ['cancelled', false])
     assert.match(cancelled.output, /cancelled/)
     assert.deepEqual(markedProcesses(server.data), [])
-    assert.equal((await server.executions('tree')).length, 1, 'a cancelled run is not retried')
+    assert.equal(
+      (await server.executions('tree')).length,
+      1,
+      'a cancelled execution is not retried',
+    )
     assert.equal((await server.post(`/jobs/tree/executions/${id}/cancel`)).status, 409)
     assert.equal((await server.post('/jobs/tree/executions/99-x-1/cancel')).status, 404)
 
@@ -59,7 +62,7 @@ describe('running work', () => {
     assert.deepEqual(markedProcesses(server.data), [])
   })
 
-  test('deleting a job ends what it runs, and its name is free at once', async () => {
+  test('deleting a job stops its executions, and its name is free at once', async () => {
     const server = shared()
     const job = {name: 'gone', ...byHand, executor_config: shell(TREE)}
     await server.store(job)
@@ -76,7 +79,7 @@ describe('running work', () => {
     assert.equal((await server.get('/jobs/gone')).json.error_count, 0)
   })
 
-  test('a hundred runs and sixteen slots: those that wait are seen, and all come through', async (t) => {
+  test('a hundred runs on sixteen slots: pending ones are listed, and all succeed', async (t) => {
     const server = shared()
     const go = join(temporaryDirectory(t), 'go')
     const command = `while [ ! -e ${go} ]; do sleep 0.2; done`
@@ -87,7 +90,7 @@ describe('running work', () => {
       const count = (wanted: string) => rows.filter(({status}) => status === wanted).length
       return {running: count('running'), pending: count('pending'), well: count('succeeded')}
     }
-    // The last of them may be decided when the first run already.
+    // The last requests may be decided while the first executions run.
     await until('the slots are full, the others wait', async () => {
       const {running, pending} = await counts()
       return running === 16 && running + pending === 100
@@ -103,8 +106,8 @@ describe('running work', () => {
   })
 })
 
-describe('the whole', {concurrency: 2}, () => {
-  test('pause holds submissions off, not runs, and outlives a restart', async (t) => {
+describe('a server', {concurrency: 2}, () => {
+  test('pause refuses submissions, not runs, and survives a restart', async (t) => {
     const server = await aServer(t)
     const job = {name: 'before', ...byHand, executor_config: shell('echo ran')}
     await server.store(job)
@@ -123,7 +126,7 @@ describe('the whole', {concurrency: 2}, () => {
     await next.store({...job, name: 'after'})
   })
 
-  test('restore takes what GET /jobs gave, parents first, and runs nothing of the past', async (t) => {
+  test('restore accepts the reply of GET /jobs, parents first, and launches no missed times', async (t) => {
     const server = await aServer(t)
     const mark = join(temporaryDirectory(t), 'mark')
     const command = shell(`echo $BELFRY_SCHEDULED_AT >> ${mark}`)
@@ -159,7 +162,7 @@ describe('the whole', {concurrency: 2}, () => {
     assert.equal(bad.status, 400)
     assert.match(bad.text, /Bad/)
     await server.run('z-parent')
-    assert.equal((await server.execution('a-child')).status, 'succeeded', 'its parent ended well')
+    assert.equal((await server.execution('a-child')).status, 'succeeded', 'its parent succeeded')
     assert.equal(
       (await server.launches('once')).filter(({decision}) => decision === 'launched').length,
       0,
@@ -167,7 +170,7 @@ describe('the whole', {concurrency: 2}, () => {
     assert.equal(readFileSync(mark, 'utf8').trimEnd().split('\n').length, 2)
   })
 
-  test('a backup restored is another life of the store: whole, and it never runs the past', async (t) => {
+  test('a restored backup is complete, has a new store identity, and launches no missed times', async (t) => {
     const marks = join(temporaryDirectory(t), 'marks')
     const server = await aServer(t)
     await server.store({
@@ -213,7 +216,7 @@ describe('the whole', {concurrency: 2}, () => {
     )
     assert.equal((await next.get('/jobs')).json.length, 2)
 
-    // Never over a store that is there.
+    // Never over an existing store.
     const again = runProgram(t, ['restore-store', image, '--data', data])
     assert.notEqual((await again.exit).code, 0)
     assert.match(again.stderr(), /^[^\n]+\n$/)
@@ -223,6 +226,6 @@ describe('the whole', {concurrency: 2}, () => {
     assert.notEqual((await refused.exit).code, 0)
     assert.ok(!existsSync(join(directory, 'none', 'belfry.sqlite')))
     const better = runProgram(t, ['restore-store', image, '--data', join(directory, 'none')])
-    assert.equal((await better.exit).code, 0, 'what was refused is not in the way')
+    assert.equal((await better.exit).code, 0, 'a refused restore leaves nothing behind')
   })
 })

@@ -1,6 +1,6 @@
 /**
- * A real server under load, killed again and again at moments nobody chose. What the jobs themselves
- * wrote down, outside of Belfry, is the truth that its ledger is held against.
+ * A real server under load, killed repeatedly at random moments. Its launch records are checked against marks
+ * that the jobs themselves wrote to a file.
  */
 import assert from 'node:assert/strict'
 import {readFileSync, writeFileSync} from 'node:fs'
@@ -15,21 +15,25 @@ import {
 } from '../support/server-process.ts'
 import {until} from '../support/waiting.ts'
 
-/** `BELFRY_CRASH_KILLS` asks for more. */
+/** `BELFRY_CRASH_KILLS=n` for more. */
 const KILLS = Number(process.env['BELFRY_CRASH_KILLS'] ?? 6)
 const JOBS = 20
 const CLIENTS = 4
 const SECOND_MS = 1_000
 
-/** What clients were promised. */
-interface Promised {
+/** Acknowledged requests of the clients. */
+interface Acknowledged {
   readonly stored: Map<string, string>
   readonly deleted: Set<string>
   readonly runs: {readonly job: string; readonly group: number}[]
 }
 
-/** Submits, changes, runs and deletes until the server is gone; remembers what was acknowledged. */
-async function client(server: ServerProcess, who: string, promised: Promised): Promise<void> {
+/** Submits, changes, runs and deletes until the server is killed; records what was acknowledged. */
+async function client(
+  server: ServerProcess,
+  who: string,
+  acknowledged: Acknowledged,
+): Promise<void> {
   for (let count = 0; ; count++) {
     const name = `${who}-${count}`
     try {
@@ -41,17 +45,17 @@ async function client(server: ServerProcess, who: string, promised: Promised): P
         executor: 'shell',
         executor_config: {shell: 'true', command: markCommand},
       })
-      if (stored.status === 201) promised.stored.set(name, text)
+      if (stored.status === 201) acknowledged.stored.set(name, text)
       const ran = await server.post(`/jobs/${name}/run`)
       if (ran.status === 202)
-        promised.runs.push({job: name, group: Number(ran.headers.get('x-launch-id'))})
+        acknowledged.runs.push({job: name, group: Number(ran.headers.get('x-launch-id'))})
       if (count % 5 !== 4) continue
-      // Until the answer comes nobody knows whether it is still there.
-      promised.stored.delete(name)
+      // Until the reply arrives, the state of the job is unknown.
+      acknowledged.stored.delete(name)
       const deleted = await server.ask('DELETE', `/jobs/${name}`)
-      if (deleted.status === 200) promised.deleted.add(name)
+      if (deleted.status === 200) acknowledged.deleted.add(name)
     } catch (error) {
-      // The server was killed under us: what was not answered was not promised.
+      // The server was killed: a request without a reply was not acknowledged.
       if (error instanceof TypeError || (error as Error).name === 'TimeoutError') return
       throw error
     }
@@ -60,7 +64,7 @@ async function client(server: ServerProcess, who: string, promised: Promised): P
 
 let markCommand = ''
 
-/** Executions that said they began, with how often each did. */
+/** Executions that wrote a mark, with the number of marks of each. */
 function readMarks(file: string): Map<string, number> {
   const marks = new Map<string, number>()
   for (const line of readFileSync(file, 'utf8').split('\n'))
@@ -68,14 +72,18 @@ function readMarks(file: string): Map<string, number> {
   return marks
 }
 
-function assertLedger(name: string, rows: readonly Answer['json'][], marks: Map<string, number>) {
+function assertLaunches(name: string, rows: readonly Answer['json'][], marks: Map<string, number>) {
   let expected: number | null = null
   for (const row of rows.filter(({cause}) => cause === 'schedule')) {
     const from = Date.parse(row.scheduled_at)
     const to = Date.parse(row.scheduled_until)
     assert.equal(row.count, (to - from) / SECOND_MS + 1, `${name}: a row stands for what it says`)
     if (expected !== null)
-      assert.equal(row.scheduled_at, new Date(expected).toISOString(), `${name}: no gap, no double`)
+      assert.equal(
+        row.scheduled_at,
+        new Date(expected).toISOString(),
+        `${name}: no gap, no duplicate`,
+      )
     expected = to + SECOND_MS
     if (row.decision !== 'launched') continue
     const traces = row.executions.map(
@@ -89,11 +97,11 @@ function assertLedger(name: string, rows: readonly Answer['json'][], marks: Map<
   assert.notEqual(expected, null, `${name} was planned at all`)
 }
 
-test(`${KILLS} times kill -9 under load`, async (t) => {
+test(`${KILLS} times kill -9 under load: nothing acknowledged is lost, nothing runs twice`, async (t) => {
   const file = join(temporaryDirectory(t), 'marks')
   writeFileSync(file, '')
   markCommand = `echo $BELFRY_EXECUTION >> ${file}; sleep 0.05`
-  const promised: Promised = {stored: new Map(), deleted: new Set(), runs: []}
+  const acknowledged: Acknowledged = {stored: new Map(), deleted: new Set(), runs: []}
   const names = Array.from({length: JOBS}, (_, index) => `every-${index}`)
   const flags = ['--keep-launches', '10000', '--log-level', 'warn']
   let server = await aServer(t, {flags})
@@ -109,14 +117,14 @@ test(`${KILLS} times kill -9 under load`, async (t) => {
   for (let round = 0; round < KILLS; round++) {
     const who = `r${round}`
     const clients = Array.from({length: CLIENTS}, (_, id) =>
-      client(server, `${who}-c${id}`, promised),
+      client(server, `${who}-c${id}`, acknowledged),
     )
-    const bound = promised.runs.length + 1 + Math.floor(Math.random() * 60)
+    const bound = acknowledged.runs.length + 1 + Math.floor(Math.random() * 60)
     const readyAt = performance.now()
-    // Most lives see a tick of the schedule.
-    const lifeMs = 300 + Math.random() * 900
-    await until('enough was promised', () => {
-      return promised.runs.length >= bound && performance.now() - readyAt >= lifeMs
+    // Long enough for a planned time in most incarnations.
+    const uptimeMs = 300 + Math.random() * 900
+    await until('enough was acknowledged', () => {
+      return acknowledged.runs.length >= bound && performance.now() - readyAt >= uptimeMs
     })
     await server.crash()
     await Promise.all(clients)
@@ -127,34 +135,36 @@ test(`${KILLS} times kill -9 under load`, async (t) => {
     const {gossip} = (await server.get('/')).json
     return gossip.running === '0' && gossip.pending === '0' && gossip.undecided === '0'
   })
-  await assertPromises(server, promised)
+  await assertPromises(server, acknowledged)
   const marks = readMarks(file)
   const twice = [...marks].filter(([, count]) => count > 1)
-  assert.deepEqual(twice, [], 'no execution began twice')
+  assert.deepEqual(twice, [], 'no execution started twice')
   for (const name of names) {
-    assertLedger(name, await server.launches(name), marks)
+    assertLaunches(name, await server.launches(name), marks)
     await assertCounters(server, name)
   }
   assert.deepEqual(await server.stop(), {code: 0, signal: null})
   assertIntegrity(server.data)
-  t.diagnostic(`${promised.stored.size} jobs, ${promised.runs.length} runs, ${marks.size} marks`)
+  t.diagnostic(
+    `${acknowledged.stored.size} jobs, ${acknowledged.runs.length} runs, ${marks.size} marks`,
+  )
 })
 
-async function assertPromises(server: ServerProcess, promised: Promised): Promise<void> {
+async function assertPromises(server: ServerProcess, acknowledged: Acknowledged): Promise<void> {
   const jobs = new Map<string, Answer['json']>(
     (await server.get('/jobs')).json.map((job: Answer['json']) => [job.name, job]),
   )
-  for (const [name, text] of promised.stored)
+  for (const [name, text] of acknowledged.stored)
     assert.equal(jobs.get(name)?.displayname, text, `${name} was acknowledged`)
-  for (const name of promised.deleted) assert.ok(!jobs.has(name), `${name} was deleted`)
-  const kept = promised.runs.filter(({job}) => promised.stored.has(job))
+  for (const name of acknowledged.deleted) assert.ok(!jobs.has(name), `${name} was deleted`)
+  const kept = acknowledged.runs.filter(({job}) => acknowledged.stored.has(job))
   for (const {job, group} of kept) {
     const {status, json} = await server.get(`/jobs/${job}/launches/${group}`)
     assert.equal(status, 200, `run ${group} of ${job} was acknowledged`)
     assert.equal(json.decision, 'launched')
   }
-  const groups = promised.runs.map(({group}) => group)
-  assert.equal(new Set(groups).size, groups.length, 'a launch number is given once')
+  const groups = acknowledged.runs.map(({group}) => group)
+  assert.equal(new Set(groups).size, groups.length, 'launch numbers are unique')
 }
 
 /** Counters are the fold of the executions. */

@@ -1,4 +1,4 @@
-/** A real server killed without a word, and what its next life makes of it. */
+/** A real server killed with SIGKILL, and its recovery by the next incarnation. */
 import assert from 'node:assert/strict'
 import {existsSync, readdirSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
@@ -17,8 +17,8 @@ const byHand = {schedule: '@manually', executor: 'shell'}
 const shell = (command: string) => ({shell: 'true', command})
 const SECOND_MS = 1_000
 
-/** As a server leaves a job's execution that is killed after the claim was committed, before its start. */
-function claimedWhenKilled(data: string, job: string): void {
+/** Stores the state of a server killed after the commit of a claim and before its start. */
+function storeUnstartedClaim(data: string, job: string): void {
   const database = new DatabaseSync(join(data, 'belfry.sqlite'))
   const {changes} = database
     .prepare(
@@ -32,7 +32,7 @@ function claimedWhenKilled(data: string, job: string): void {
 }
 
 describe('kill -9', {concurrency: 2}, () => {
-  test('everything acknowledged is there again', async (t) => {
+  test('keeps everything acknowledged', async (t) => {
     const server = await aServer(t, {flags: ['--slots', '1']})
     const go = join(temporaryDirectory(t), 'go')
     const hold = `while [ ! -e ${go} ]; do sleep 0.05; done`
@@ -75,7 +75,7 @@ describe('kill -9', {concurrency: 2}, () => {
     assert.equal((await next.get('/pause')).json.paused, true)
     assert.equal((await next.get('/acl/policies/p')).json.Rules, rules)
     const ran = await next.execution('whole')
-    assert.deepEqual([ran.group, ran.status], [waits, 'succeeded'], 'what waited runs now')
+    assert.deepEqual([ran.group, ran.status], [waits, 'succeeded'], 'the pending launch runs now')
     assert.equal((await next.execution('holder')).status, 'lost')
   })
 
@@ -83,7 +83,7 @@ describe('kill -9', {concurrency: 2}, () => {
     ['runs after all', 'succeeded'],
     ['is lost, when its disk does not say that nothing was started', 'lost'],
   ] as const)
-    test(`between a claim and the start: what was claimed ${what}`, async (t) => {
+    test(`between a claim and the start: the claimed execution ${what}`, async (t) => {
       const server = await aServer(t, {flags: ['--slots', '1']})
       const runs = join(temporaryDirectory(t), 'runs')
       const holds = shell(`echo holder >> ${runs}; sleep 600`)
@@ -94,7 +94,7 @@ describe('kill -9', {concurrency: 2}, () => {
       await server.run('next')
       await server.execution('next', ({status}) => status === 'pending')
       await server.crash()
-      claimedWhenKilled(server.data, 'next')
+      storeUnstartedClaim(server.data, 'next')
       const records = readdirSync(join(server.data, 'executions')).filter((name) =>
         name.startsWith('begun-'),
       )
@@ -110,11 +110,11 @@ describe('kill -9', {concurrency: 2}, () => {
     })
 
   for (const also of ['the server alone', 'its helper too'] as const) {
-    test(`${also}: orphans are ended first, then lost, then retried`, async (t) => {
+    test(`${also}: orphan processes are ended first, then lost, then retried`, async (t) => {
       const server = await aServer(t)
       const directory = temporaryDirectory(t)
       const file = (name: string) => join(directory, name)
-      // Two that would outlive it: one that does not listen, one that has left for a session of its own.
+      // Two processes that would outlive it: one ignores TERM, one has a session of its own.
       const command =
         `if [ $BELFRY_ATTEMPT = 1 ]; then trap '' TERM; ` +
         `setsid sh -c 'echo $$ > ${file('escaped')}; exec sleep 300' & ` +
@@ -131,12 +131,12 @@ describe('kill -9', {concurrency: 2}, () => {
       await server.crash()
 
       const next = await aServer(t, {data: server.data})
-      assert.deepEqual(tree.filter(isAlive), [], 'before it is ready')
+      assert.deepEqual(tree.filter(isAlive), [], 'ended before the server is ready')
       const second = await next.execution(
         'tree',
         ({attempt, status}) => attempt === 2 && status === 'succeeded',
       )
-      assert.ok(!existsSync(file('alive')), 'before the retry began')
+      assert.ok(!existsSync(file('alive')), 'ended before the retry starts')
       const [, first] = await next.executions('tree')
       assert.deepEqual([first.status, first.group, second.group], ['lost', group, group])
       assert.match(first.output, /^lost: the node went down/m)
@@ -146,7 +146,7 @@ describe('kill -9', {concurrency: 2}, () => {
     })
   }
 
-  test('the helper alone: its commands are lost or failed, and the next ones run', async (t) => {
+  test('of the helper alone: its commands are lost or failed, and the next ones run', async (t) => {
     const server = await aServer(t)
     await server.store({name: 'long', ...byHand, retries: 0, executor_config: shell('sleep 300')})
     await server.run('long')
@@ -155,15 +155,15 @@ describe('kill -9', {concurrency: 2}, () => {
     const end = await server.execution('long')
     assert.ok(['failed', 'lost'].includes(end.status), end.status)
     assert.notEqual(end.output, '', 'says why')
-    assert.deepEqual(markedProcesses(server.data), [], 'nothing is left running')
+    assert.deepEqual(markedProcesses(server.data), [], 'no process is left')
     await server.store({name: 'next', ...byHand, executor_config: shell('echo fine')})
     await server.run('next')
     assert.equal((await server.execution('next')).output, 'fine\n')
   })
 
-  test('a job that kills its server is disabled after two deaths, and the ledger says why', async (t) => {
+  test('by a job: the job is disabled after two deaths, with the reason in its launch record', async (t) => {
     let server = await aServer(t)
-    // Its parent is the helper, whose parent is the server.
+    // The parent of the command is the helper, whose parent is the server.
     const command = `kill -9 $(sed 's/.*) . //' /proc/$PPID/stat | cut -d' ' -f1)`
     await server.store({name: 'poison', ...byHand, retries: 5, executor_config: shell(command)})
     await server.run('poison')
@@ -190,7 +190,7 @@ describe('kill -9', {concurrency: 2}, () => {
   })
 })
 
-/** Planned times of a ledger that launched, were missed and so on, each by itself. */
+/** Decision of each planned time, expanded from the launch records. */
 function planned(rows: readonly Answer['json'][], everyMs: number): Map<number, string> {
   const times = new Map<number, string>()
   for (const row of rows.filter(({cause}) => cause === 'schedule')) {
@@ -198,11 +198,11 @@ function planned(rows: readonly Answer['json'][], everyMs: number): Map<number, 
     const to = Date.parse(row.scheduled_until)
     let count = 0
     for (let at = from; at <= to; at += everyMs) {
-      assert.ok(!times.has(at), `${new Date(at).toISOString()} stands twice in the ledger`)
+      assert.ok(!times.has(at), `${new Date(at).toISOString()} has two rows`)
       times.set(at, row.decision)
       count += 1
     }
-    assert.equal(row.count, count, 'a row stands for as many times as it says')
+    assert.equal(row.count, count, 'count of a row')
   }
   return times
 }
@@ -217,7 +217,7 @@ async function launchedCount(server: ServerProcess, name: string): Promise<numbe
   return (await server.launches(name)).filter(({decision}) => decision === 'launched').length
 }
 
-test('missed times are caught up as each job says, each is in the ledger once, phases stay', async (t) => {
+test('missed times are caught up by the policy of each job, each is stored once, phases stay', async (t) => {
   const marks = join(temporaryDirectory(t), 'marks')
   const flags = ['--late-after', '1s']
   const server = await aServer(t, {flags})
@@ -254,7 +254,7 @@ test('missed times are caught up as each job says, each is in the ledger once, p
   await until('nothing runs', async () => (await next.get('/busy')).json.length === 0)
 
   const lines = readFileSync(marks, 'utf8').trimEnd().split('\n')
-  assert.equal(new Set(lines).size, lines.length, 'nothing ran twice')
+  assert.equal(new Set(lines).size, lines.length, 'no execution ran twice')
   for (const [name, , seconds] of jobs) {
     const rows = await next.launches(name)
     const times = planned(rows, seconds * SECOND_MS)
@@ -269,7 +269,7 @@ test('missed times are caught up as each job says, each is in the ledger once, p
       [],
       'nothing ran that was not launched',
     )
-    assert.ok(launched.length - marked.length <= lost, 'what was launched has run')
+    assert.ok(launched.length - marked.length <= lost, 'launched executions have run')
 
     const missed = [...times].filter(([, decision]) => decision === 'missed')
     const off = [...times].filter(([at]) => at > diedAt && at < readyAt - 3 * SECOND_MS)
@@ -278,7 +278,7 @@ test('missed times are caught up as each job says, each is in the ledger once, p
     else assert.ok(missed.length >= 1, `${name} missed some`)
     if (name === 'latest') {
       const until = Math.max(...missed.map(([at]) => at))
-      assert.equal(times.get(until + SECOND_MS), 'launched', 'the newest of them')
+      assert.equal(times.get(until + SECOND_MS), 'launched', 'the newest missed time')
     }
     if (name === 'skip') for (const [, decision] of off) assert.equal(decision, 'missed')
   }

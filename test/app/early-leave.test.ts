@@ -1,4 +1,4 @@
-/** A server that is asked to leave while it still waits to join: it joins, and then leaves in good order. */
+/** A request to leave during the start: the server finishes its start, then stops gracefully. */
 import assert from 'node:assert/strict'
 import {join} from 'node:path'
 import {after, before, test} from 'node:test'
@@ -11,9 +11,9 @@ let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
 after(() => postgres.close())
 
-test('a server asked to leave before it has joined ends in good order', async (t) => {
+test('a server asked to leave before it has joined stops gracefully', async (t) => {
   await withCluster(postgres, async ({url, hold, second}) => {
-    // It may read who is there, and cannot become one of them.
+    // The server can read members and cannot join.
     const holder = await hold('LOCK TABLE members IN SHARE MODE')
     const address = `127.0.0.1:${await freePort()}`
     const data = join(temporaryDirectory(t), 'data')

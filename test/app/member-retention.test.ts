@@ -1,4 +1,4 @@
-/** How long members that are gone stay listed is what the server was told: from its flags to the store. */
+/** Member retention follows the settings of the server: from its flags to the store. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {loadConfig} from '../../src/config/server.ts'
@@ -21,7 +21,7 @@ const HOST = {
   readFile: () => '',
 }
 
-/** A leader told by `argv` how long it keeps members, who left and who failed, and who is listed yet. */
+/** A leader with the retention of `argv`, and members that left or failed. */
 async function aLeader(argv: readonly string[]) {
   const loaded = loadConfig(argv, {}, HOST, parseAddress)
   assert.ok(loaded.ok, loaded.ok ? '' : loaded.problem)
@@ -30,10 +30,10 @@ async function aLeader(argv: readonly string[]) {
   const store = openMemoryStore({clock, random})
   for (const name of ['leader', 'left', 'failed']) {
     const place = {address: '127.0.0.1', port: 1, tags: {}, server: true, runs: true}
-    const member = {...place, id: name, name, incarnation: 'life', version: '1', slots: 1}
+    const member = {...place, id: name, name, incarnation: 'only', version: '1', slots: 1}
     assert.equal((await store.join({member}, 0)).kind, 'joined')
     const status = name === 'left' || name === 'failed' ? name : 'alive'
-    await beatAs(store, {nodeId: name, incarnation: 'life', status})
+    await beatAs(store, {nodeId: name, incarnation: 'only', status})
   }
   const lease = await store.acquireLease({holder: 'h', nodeId: 'leader', ttlMs: 60 * MINUTE})
   const ports = {store, clock, random, wakeup: new TestWakeup(), events: new RecordedEvents()}
@@ -52,7 +52,7 @@ async function aLeader(argv: readonly string[]) {
   }
 }
 
-test('members that are gone are forgotten after what the server was told', async () => {
+test('members are removed after --keep-left and --keep-failed', async () => {
   const {clock, listed, stop} = await aLeader(['--keep-left', '2m', '--keep-failed', '1m'])
   await clock.advance(MINUTE - 1_000)
   assert.deepEqual(await listed(), ['failed', 'leader', 'left'])
@@ -63,7 +63,7 @@ test('members that are gone are forgotten after what the server was told', async
   await stop()
 })
 
-test('told nothing, who left goes after a day and who failed after three', async () => {
+test('by default, members that left are removed after 1 day, failed ones after 3 days', async () => {
   const {clock, listed, stop} = await aLeader([])
   await clock.advance(24 * 60 * MINUTE - 1_000)
   assert.deepEqual(await listed(), ['failed', 'leader', 'left'])

@@ -1,4 +1,4 @@
-/** Members as real processes on one PostgreSQL: leaving, dying, coming back, and names that two want. */
+/** Members as real processes on one PostgreSQL: leaving, dying, restarting, and name conflicts. */
 import assert from 'node:assert/strict'
 import {writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -48,7 +48,7 @@ async function idOf(name: string): Promise<string> {
   return json.find(({Name}: Answer['json']) => Name === name).id
 }
 
-/** A job that runs until the file it is given is there, on nodes with this tag. */
+/** A job that runs until the file `go` exists, on nodes with this tag. */
 async function waitingJob(name: string, tag: string, go: string, retries = 0): Promise<void> {
   const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done`
   const executor = {executor: 'shell', executor_config: {shell: 'true', command}}
@@ -58,7 +58,7 @@ async function waitingJob(name: string, tag: string, go: string, retries = 0): P
   await north.execution(name, ({output}) => output.includes('begun'))
 }
 
-test('a server that leaves lets its work finish, and is back at once when it is started', async () => {
+test('a server that leaves lets its executions finish, and can restart at once', async () => {
   const north = cluster.server('north')
   const south = await cluster.startServer('south', AT_SOUTH)
   assert.equal((await cluster.statuses(north))['south'], ALIVE)
@@ -83,7 +83,7 @@ test('a server that leaves lets its work finish, and is back at once when it is 
   assert.equal((await within(again.program.exit, 'south ends', SOON_MS)).code, 0)
 })
 
-test('SIGTERM is leaving, too', async () => {
+test('SIGTERM leaves the cluster, too', async () => {
   const north = cluster.server('north')
   const south = await cluster.startServer('south', AT_SOUTH)
   const go = join(temporaryDirectory(owner), 'go')
@@ -99,7 +99,7 @@ test('SIGTERM is leaving, too', async () => {
     assert.equal((await cluster.statuses(cluster.server(name)))['south'], undefined)
 })
 
-test('a killed server is back under its name as soon as it is started', async () => {
+test('a killed server can restart under its name at once', async () => {
   const north = cluster.server('north')
   const id = await idOf('west')
   await cluster.server('west').crash()
@@ -108,12 +108,12 @@ test('a killed server is back under its name as soon as it is started', async ()
   assert.equal(await idOf('west'), id)
 })
 
-test('a stranger under a name that is held is refused in one sentence', async (t) => {
+test('another node with a name in use is refused with one sentence', async (t) => {
   const data = join(temporaryDirectory(t), 'data')
   const argv = ['--http', '127.0.0.1:0', '--data', data, '--store', cluster.store]
   const beganAt = performance.now()
   const {code, stdout, stderr} = await refusedStart(t, [...argv, '--name', 'east'])
-  // Within five seconds on a machine that has time for it.
+  // Within 5 s on an idle machine.
   assert.ok(performance.now() - beganAt < SOON_MS)
   assert.deepEqual([code, stdout], [1, ''])
   assert.match(
@@ -123,7 +123,7 @@ test('a stranger under a name that is held is refused in one sentence', async (t
   assert.equal((await cluster.statuses(cluster.server('north')))['east'], ALIVE)
 })
 
-test('cut off: one that was removed joins again, one whose name was taken ends', async (t) => {
+test('disconnected: a removed server joins again, one whose name was taken ends', async (t) => {
   const north = cluster.server('north')
   const go = join(temporaryDirectory(t), 'go')
   await waitingJob('moved', 'west', go, 1)
@@ -148,7 +148,7 @@ test('cut off: one that was removed joins again, one whose name was taken ends',
   assert.match(ended.output, /the node was stopped before it ended/)
   assert.match(
     east.program.stderr(),
-    /Another node has joined as east while this one was not heard/,
+    /Another node has joined as east while this node sent no heartbeats/,
   )
   assert.equal((await north.get('/members')).json.filter(isAliveEast).length, 1)
 

@@ -1,4 +1,4 @@
-/** A real server's store moved to PostgreSQL by the real command, while an agent works on. */
+/** Migration of a real server's store to PostgreSQL by the real command, with a running agent. */
 import assert from 'node:assert/strict'
 import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -22,7 +22,7 @@ import {until, within} from '../support/waiting.ts'
 
 const SECOND_MS = 1_000
 const MIGRATED_WITHIN_MS = 60_000
-/** Takes a second to move: long enough to be met amid it. */
+/** Takes about a second to migrate: long enough to be killed in the middle. */
 const LARGE = 30_000
 
 const shell = (command: string) => ({shell: 'true', command})
@@ -53,7 +53,7 @@ async function migrated(
   return {code, out: program.stdout(), err: program.stderr()}
 }
 
-/** Every planned time by its decision; each once, and none left out. */
+/** Decision of every planned time; asserts no gap and no duplicate. */
 function planned(rows: readonly Answer['json'][], name: string): Map<number, string> {
   const times = new Map<number, string>()
   let expected: number | null = null
@@ -67,8 +67,8 @@ function planned(rows: readonly Answer['json'][], name: string): Map<number, str
   return times
 }
 
-/** Answers that must be the same before and after; nothing of them changes by itself. */
-async function answers(server: ServerProcess): Promise<Record<string, unknown>> {
+/** Replies that must be equal before and after. */
+async function replies(server: ServerProcess): Promise<Record<string, unknown>> {
   const paths = ['done', 'done/executions', 'done/launches', 'off', 'after'].map(
     (path) => `/jobs/${path}`,
   )
@@ -100,8 +100,8 @@ async function store(server: ServerProcess, marks: string): Promise<void> {
   await server.post('/acl/policies/p', {Rules: '{"path":{}}'})
 }
 
-describe('a killed server moves', () => {
-  test('and goes on in PostgreSQL as if it had only been started again', async (t) => {
+describe('a store of a killed server', () => {
+  test('continues in PostgreSQL as after a plain restart', async (t) => {
     const directory = temporaryDirectory(t)
     const marks = join(directory, 'marks')
     const go = join(directory, 'go')
@@ -131,7 +131,7 @@ describe('a killed server moves', () => {
       held.err,
       /^belfry: The store in \S+ cannot be migrated: a running Belfry server uses it\. Stop it first\.$/m,
     )
-    const before = await answers(server)
+    const before = await replies(server)
     const ledgers = new Map<string, Answer['json'][]>()
     for (const name of ['all', 'latest', 'skip', 'after'])
       ledgers.set(name, await server.launches(name))
@@ -158,7 +158,7 @@ describe('a killed server moves', () => {
     const {host} = new URL(server.url)
     const again = [...flags, '--http', host, '--store', url]
     const next = await aServer(t, {data: server.data, flags: again})
-    assert.deepEqual(await answers(next), before)
+    assert.deepEqual(await replies(next), before)
     const near2 = await next.execution(
       'near',
       ({attempt, status}) => attempt === 2 && status === 'succeeded',
@@ -175,11 +175,11 @@ describe('a killed server moves', () => {
     assert.equal(agent.program.isGone(), false)
     await assertGoesOn(next, ledgers, down)
     const lines = readFileSync(marks, 'utf8').trim().split('\n')
-    assert.equal(new Set(lines).size, lines.length, 'no execution began twice')
+    assert.equal(new Set(lines).size, lines.length, 'no execution started twice')
   })
 })
 
-/** The ledger of before is there as it was, and goes on from it without a gap or a double. */
+/** Asserts that the old launch records are unchanged, and the new ones follow without gap or duplicate. */
 async function assertGoesOn(
   server: ServerProcess,
   ledgers: ReadonlyMap<string, readonly Answer['json'][]>,
@@ -207,14 +207,14 @@ async function assertGoesOn(
   }
 }
 
-/** As it is told: without the user. */
+/** The address as printed: without the user. */
 function shown(url: string): string {
   return url.replace(/\/\/.*@/, '//')
 }
 
-describe('a move', () => {
+describe('a migration', () => {
   for (const signal of ['SIGKILL', 'SIGINT'] as const)
-    test(`ended amid it by ${signal} leaves the target empty, and can be done again`, async (t) => {
+    test(`ended by ${signal} leaves the target empty and can be repeated`, async (t) => {
       const data = temporaryDirectory(t)
       await aLargeStore(data, LARGE)
       const schema = `ended_${signal.toLowerCase()}`
@@ -232,7 +232,7 @@ describe('a move', () => {
       assert.deepEqual(await postgres.run(`SELECT 1 FROM ${schema}.executions`), [])
       assert.equal(existsSync(join(data, 'belfry.moved')), false)
       const server = await aServer(t, {data})
-      assert.equal((await server.get('/jobs')).json.length, 100, 'the old one still works')
+      assert.equal((await server.get('/jobs')).json.length, 100, 'the old store still works')
       await server.stop()
 
       const again = await migrated(t, data, url)
@@ -243,7 +243,7 @@ describe('a move', () => {
       assert.match(third.err, /The store \S+ holds this store already\.\n$/)
     })
 
-  test('refused at its commit leaves the old store as it was found', async (t) => {
+  test('with a failed commit leaves the old store unchanged', async (t) => {
     const data = temporaryDirectory(t)
     await aLargeStore(data, 100)
     const url = freshSchema(postgres.url())
@@ -260,7 +260,7 @@ describe('a move', () => {
     assert.equal(existsSync(join(data, 'belfry.moved')), false)
   })
 
-  test('says what it did to machines, or nothing', async (t) => {
+  test('prints JSON with --json, and nothing with --quiet', async (t) => {
     const data = temporaryDirectory(t)
     await aLargeStore(data, 100)
     const url = `${postgres.url()}?schema=quiet`

@@ -1,4 +1,4 @@
-/** `npm start` as the README tells it: ending npm ends the server, in good order. */
+/** `npm start` as in the README: ending npm stops the server gracefully. */
 import assert from 'node:assert/strict'
 import {spawn} from 'node:child_process'
 import {once} from 'node:events'
@@ -10,30 +10,30 @@ import {until, within} from '../support/waiting.ts'
 
 const WITHIN_MS = 30_000
 
-test('whoever ends npm ends the server, which stops in good order', async (t) => {
+test('a signal to npm stops the server gracefully', async (t) => {
   const data = join(temporaryDirectory(t), 'data')
   const flags = ['--http', '127.0.0.1:0', '--data', data]
   const npm = spawn('npm', ['start', '--silent', '--', ...flags], {
     cwd: join(import.meta.dirname, '..', '..'),
     stdio: ['ignore', 'pipe', 'pipe'],
-    // Its own group, so that whatever happens all of it can be ended.
+    // A process group of its own, so that the cleanup can kill all of it.
     detached: true,
   })
-  // Only when everything that holds its streams is gone, the server among it.
+  // Emitted when all processes with these streams have ended, the server included.
   const ended = once(npm, 'close')
   t.after(() => {
     endMarked(data)
     try {
       process.kill(-npm.pid!, 'SIGKILL')
     } catch {
-      // Nothing of the group is left, as it should be.
+      // The group has ended already.
     }
   })
-  let said = ''
+  let printed = ''
   for (const stream of [npm.stdout, npm.stderr])
-    stream.setEncoding('utf8').on('data', (text: string) => (said += text))
-  await until('the server is ready', () => said.includes('is ready on'), WITHIN_MS)
+    stream.setEncoding('utf8').on('data', (text: string) => (printed += text))
+  await until('the server is ready', () => printed.includes('is ready on'), WITHIN_MS)
   npm.kill('SIGTERM')
   await within(ended, 'npm and the server end', WITHIN_MS)
-  assert.match(said, /"msg":"stopped"/)
+  assert.match(printed, /"msg":"stopped"/)
 })

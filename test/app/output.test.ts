@@ -1,4 +1,4 @@
-/** What jobs print, through a real server: floods, bytes that are no text, and watching it live. */
+/** Output of jobs through a real server: floods, binary bytes, and following it live. */
 import assert from 'node:assert/strict'
 import {existsSync, readFileSync, readdirSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -15,7 +15,7 @@ import {until} from '../support/waiting.ts'
 const MIB = 2 ** 20
 const KEPT_BYTES = 256 * 1024
 const FLOOD_BYTES = 500_000_000
-/** What ten times as much output may add to a process. */
+/** Memory that ten times the output may add to a process. */
 const GROWTH_BYTES_MAX = 64 * MIB
 const FLOOD_WITHIN_MS = 60_000
 
@@ -32,9 +32,9 @@ async function printed(server: ServerProcess, name: string, command: string) {
 describe('output', () => {
   const shared = sharedServer()
 
-  test('500 MB without a newline: memory stays, the tail is exact, the cut is told', async (t) => {
+  test('500 MB without a newline: memory is bounded, the tail exact, the truncation reported', async (t) => {
     const server = shared()
-    // What a runtime grows to when it first works hard is its own; this is about what comes with the amount.
+    // The first run warms up the runtime; only growth with the amount of output counts.
     await printed(server, 'warm', `yes | tr -d '\\n' | head -c ${FLOOD_BYTES / 10}`)
     const processes = [server.pid, ...childrenOf(server.pid)]
     const before = processes.map(peakResidentBytes)
@@ -61,7 +61,7 @@ describe('output', () => {
     assert.equal(row.output_truncated, true)
   })
 
-  test('bytes that are no text, and the ends of commands', async () => {
+  test('binary bytes, and the exit of commands', async () => {
     const server = shared()
     const binary = await printed(
       server,
@@ -77,7 +77,7 @@ describe('output', () => {
     assert.deepEqual([silent.output, silent.success], ['', true])
     const missing = await printed(server, 'missing', 'exec /no/such/program')
     assert.match(missing.output, /^exit status 127\n.*no\/such\/program/s)
-    // Exactly what is kept is not cut; one byte more is.
+    // Output of exactly the limit is not truncated; one byte more is.
     for (const [name, bytes] of [
       ['full', KEPT_BYTES],
       ['over', KEPT_BYTES + 1],
@@ -89,13 +89,13 @@ describe('output', () => {
       )
       assert.deepEqual([output.length, output_truncated], [KEPT_BYTES, bytes > KEPT_BYTES])
     }
-    // A daemon that holds the output open does not hold the end up.
+    // A daemon that keeps the output open does not delay the end.
     const daemon = await printed(server, 'daemon', 'echo started; setsid sleep 30 & exit 0')
     assert.equal(daemon.status, 'succeeded')
     assert.match(daemon.output, /^started\n/)
   })
 
-  test('is seen while it comes: in /busy, in the execution, and by those who follow', async (t) => {
+  test('is readable while it is written: in /busy, in the execution, and by followers', async (t) => {
     const server = shared()
     const go = join(temporaryDirectory(t), 'go')
     const command = `echo first; while [ ! -e ${go} ]; do sleep 0.05; done; echo second`
@@ -131,11 +131,11 @@ describe('output', () => {
     assert.equal(outputs.join(''), 'first\nsecond\n')
     assert.match(events.at(-1)!, /event: end\n/)
     assert.match(events.at(-1)!, /"status":"succeeded"/)
-    assert.equal(await (await fetch(url)).text(), 'first\nsecond\n', 'plain when it is over')
+    assert.equal(await (await fetch(url)).text(), 'first\nsecond\n', 'plain after the end')
     assert.deepEqual((await server.get('/busy')).json, [])
   })
 
-  test('the files processor keeps all of it on disk and one line in its place', async (t) => {
+  test('the files processor stores all of it on disk and keeps one line', async (t) => {
     const server = shared()
     const logs = join(temporaryDirectory(t), 'logs')
     await server.store({

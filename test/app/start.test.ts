@@ -1,6 +1,6 @@
 /**
- * Starting a real server: one line on standard output when it is ready, one sentence on standard error
- * when not.
+ * Start of a real server: one line on standard output when ready, one sentence on standard error when
+ * refused.
  */
 import assert from 'node:assert/strict'
 import {existsSync, mkdirSync, writeFileSync} from 'node:fs'
@@ -32,7 +32,7 @@ function address(t: TestContext): readonly string[] {
   return ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
 }
 
-/** One bad value for every flag, and a word of the sentence that refuses it. */
+/** One invalid value for every flag, and a part of its error. */
 const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp])[] = [
   ['--http', '8080', /host:port/],
   ['--http', '127.0.0.1:99999', /host:port/],
@@ -71,7 +71,7 @@ const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp]
 ]
 
 describe('a start', {concurrency: 2}, () => {
-  test('ready: one line on standard output, with the URL; logs go to standard error as JSON', async (t) => {
+  test('prints one line with the URL on standard output; logs go to standard error as JSON', async (t) => {
     const server = await aServer(t, {env: {BELFRY_LOGLEVEL: 'debug'}})
     assert.match(
       server.program.stdout(),
@@ -94,7 +94,7 @@ describe('a start', {concurrency: 2}, () => {
     assert.equal(logged.at(-1).msg, 'stopped')
   })
 
-  test('an address of the store that is wrong by itself is a wrong setting: nothing is opened', async (t) => {
+  test('with an invalid store address is a usage error: nothing is opened', async (t) => {
     const data = join(temporaryDirectory(t), 'data')
     const store = 'postgres://me:secret@127.0.0.1:1/belfry?sslmode=foo'
     const {code, stderr} = await refusedStart(t, ['--data', data, '--store', store])
@@ -103,7 +103,7 @@ describe('a start', {concurrency: 2}, () => {
     assert.equal(existsSync(data), false)
   })
 
-  test("the server's own environment does not reach a job", async (t) => {
+  test("does not pass the server's environment to jobs", async (t) => {
     const server = await aServer(t, {
       env: {SECRET: 'hunter2', BELFRY_TOKEN: TOKEN, NODE_OPTIONS: '--max-old-space-size=512'},
     })
@@ -135,7 +135,7 @@ describe('a start', {concurrency: 2}, () => {
     assert.doesNotMatch(server.program.stderr(), /a-token/)
   })
 
-  test('nobody reads the ready line: it serves all the same', async (t) => {
+  test('works with a closed standard output', async (t) => {
     const program = runProgram(t, ['server', ...address(t)])
     program.closeStdout()
     await until('it leads', () => program.stderr().includes('"term began"'))
@@ -143,37 +143,37 @@ describe('a start', {concurrency: 2}, () => {
     assert.deepEqual(await program.exit, {code: 0, signal: null}, program.stderr())
   })
 
-  test('port taken', async (t) => {
+  test('is refused if the port is in use', async (t) => {
     const other = createServer()
     await new Promise<void>((resolve) => other.listen(0, '127.0.0.1', resolve))
     t.after(() => other.close())
     const {port} = other.address() as AddressInfo
     const data = join(temporaryDirectory(t), 'data')
     const argv = ['--http', `127.0.0.1:${port}`, '--data', data]
-    await refused(t, argv, new RegExp(`Port ${port} .* taken`))
-    // What was refused holds nothing: the same directory serves the next start.
+    await refused(t, argv, new RegExp(`cannot listen on \\S+:${port}: the port is in use`))
+    // A refused start keeps no lock: the next start uses the same directory.
     await aServer(t, {data})
   })
 
-  test('data directory held by another server', async (t) => {
+  test('is refused if another server uses the data directory', async (t) => {
     const server = await aServer(t)
     const argv = ['--http', '127.0.0.1:0', '--data', server.data]
     await refused(t, argv, /held by another Belfry process/)
-    assert.equal((await server.get('/jobs')).status, 200, 'the first one is not disturbed')
+    assert.equal((await server.get('/jobs')).status, 200, 'the first server is unaffected')
     assert.equal(markedProcesses(server.data).length, 0)
   })
 
-  test('data directory that is a file, lies under one, or cannot be made', async (t) => {
+  test('is refused if the data directory is a file, is inside one, or cannot be created', async (t) => {
     const file = join(temporaryDirectory(t), 'file')
     writeFileSync(file, '')
     await refused(t, ['--http', '127.0.0.1:0', '--data', file], /is not a directory/)
     const below = join(file, 'below')
     await refused(t, ['--http', '127.0.0.1:0', '--data', below], /not a directory/)
-    // Nobody may create anything there, root included.
+    // Even root cannot create files there.
     await refused(t, ['--http', '127.0.0.1:0', '--data', '/proc/belfry/data'], /cannot be created/)
   })
 
-  test('a data directory with something else in the place of the database', async (t) => {
+  test('is refused if the database file is no database', async (t) => {
     const data = temporaryDirectory(t)
     writeFileSync(
       join(data, 'belfry.sqlite'),
@@ -185,14 +185,14 @@ describe('a start', {concurrency: 2}, () => {
     await refused(t, ['--http', '127.0.0.1:0', '--data', other], /database|belfry/)
   })
 
-  test('every flag refuses what it cannot mean', {concurrency: 2}, (t) => {
+  test('refuses an invalid value of every flag', {concurrency: 2}, (t) => {
     const base = ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
     for (const [flag, value, says] of BAD_VALUES) {
       void t.test(`${flag} ${value}`, (t) => refused(t, [...base, flag, value], says))
     }
   })
 
-  test('other ways to say it wrongly', async (t) => {
+  test('refuses other invalid arguments', async (t) => {
     await refused(t, [...address(t), 'and-more'], /too many arguments|[Uu]nexpected/i)
     await refused(t, [...address(t), '--slots'], /argument missing/)
     await refused(t, address(t), /BELFRY_SLOTS wants/, {BELFRY_SLOTS: 'many'})
@@ -208,7 +208,7 @@ describe('a start', {concurrency: 2}, () => {
     }
   })
 
-  test('other machines are let in only with a token, and never in the clear by accident', async (t) => {
+  test('serves other machines only with a token, and without TLS only with --insecure', async (t) => {
     const data = ['--data', join(temporaryDirectory(t), 'data')]
     const everywhere = ['--http', '0.0.0.0:0', ...data]
     await refused(t, everywhere, /token/)

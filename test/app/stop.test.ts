@@ -1,4 +1,4 @@
-/** Ending a real server in good order: by signal and by request, with work running and without. */
+/** Graceful shutdown of a real server: by signal and by request, with and without running executions. */
 import assert from 'node:assert/strict'
 import {existsSync, readFileSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -7,14 +7,14 @@ import {childrenOf, isAlive, markedProcesses} from '../support/living-processes.
 import {aServer, temporaryDirectory, type ServerProcess} from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'
 
-/** What the entry takes for one press of Ctrl-C that came twice. */
+/** Time within which the entry counts two signals as one. */
 const ONE_PRESS_MS = 500
 const ENDS_WITHIN_MS = 10_000
 
 const byHand = {schedule: '@manually', executor: 'shell'}
 
-/** A job that says when it has begun and goes on until it is let. */
-function patient(name: string, directory: string, more: object = {}) {
+/** A job that creates a file when it starts, and runs until another file exists. */
+function waitingJob(name: string, directory: string, more: object = {}) {
   const begun = join(directory, `${name}-begun`)
   const go = join(directory, `${name}-go`)
   const done = join(directory, `${name}-done`)
@@ -28,23 +28,23 @@ function patient(name: string, directory: string, more: object = {}) {
 }
 
 async function startedPatient(t: TestContext, server: ServerProcess, more: object = {}) {
-  const work = patient('work', temporaryDirectory(t), more)
+  const work = waitingJob('work', temporaryDirectory(t), more)
   await server.store(work.job)
   await server.run('work')
   await work.isRunning()
   return work
 }
 
-/** The server, its helper, and everything a job had started. */
+/** The server, its helper, and all processes of its jobs. */
 async function leavesNothing(server: ServerProcess, children: readonly number[]): Promise<void> {
   assert.deepEqual(markedProcesses(server.data), [])
   assert.deepEqual(children.filter(isAlive), [])
-  assert.ok(!existsSync(join(server.data, 'belfry.open')), 'the store was closed in good order')
+  assert.ok(!existsSync(join(server.data, 'belfry.open')), 'the store was closed')
 }
 
 describe('a stop', {concurrency: 3}, () => {
   for (const signal of ['SIGTERM', 'SIGINT'] as const) {
-    test(`${signal}: running work finishes, then the process ends with 0`, async (t) => {
+    test(`${signal}: running executions finish, then the process exits with 0`, async (t) => {
       const server = await aServer(t, {flags: ['--slots', '1']})
       const work = await startedPatient(t, server)
       await server.store({name: 'later', ...byHand, executor_config: {command: 'true'}})
@@ -70,7 +70,7 @@ describe('a stop', {concurrency: 3}, () => {
     })
   }
 
-  test('--grace 0: what runs is ended at once, lost, and retried by the next life', async (t) => {
+  test('--grace 0: executions are killed at once, lost, and retried after the restart', async (t) => {
     const server = await aServer(t, {flags: ['--grace', '0']})
     const marks = join(temporaryDirectory(t), 'marks')
     const command =
@@ -93,7 +93,7 @@ describe('a stop', {concurrency: 3}, () => {
     assert.equal(second.attempt, 2)
     const [, first] = await next.executions('long')
     assert.equal(first.status, 'lost')
-    assert.match(first.output, /^lost: the node was stopped/m, 'its output says why')
+    assert.match(first.output, /^lost: the node was stopped/m, 'the reason is in its output')
     assert.equal(readFileSync(marks, 'utf8'), '1\n2\n')
     const {success_count, error_count, status} = (await next.get('/jobs/long')).json
     assert.deepEqual(
@@ -102,7 +102,7 @@ describe('a stop', {concurrency: 3}, () => {
     )
   })
 
-  test('a grace that runs out ends what is left', async (t) => {
+  test('the end of the grace period stops the rest', async (t) => {
     const server = await aServer(t, {flags: ['--grace', '300ms']})
     await startedPatient(t, server)
     const children = childrenOf(server.pid)
@@ -114,7 +114,7 @@ describe('a stop', {concurrency: 3}, () => {
     assert.equal((await next.execution('work')).status, 'lost')
   })
 
-  test('a second signal cannot wait; one press that arrives twice can', async (t) => {
+  test('a second signal forces the stop; one Ctrl-C that arrives twice does not', async (t) => {
     const server = await aServer(t, {flags: ['--grace', 'infinite']})
     const work = await startedPatient(t, server, {name: 'work'})
     const children = childrenOf(server.pid)
@@ -130,7 +130,7 @@ describe('a stop', {concurrency: 3}, () => {
     await leavesNothing(server, children)
   })
 
-  test('POST /leave on an idle node: 200, left, and the process ends with 0', async (t) => {
+  test('POST /leave on an idle node: 200, left, and the process exits with 0', async (t) => {
     const server = await aServer(t)
     assert.equal((await server.get('/leave')).status, 405)
     const answer = await server.post('/leave')
@@ -138,24 +138,24 @@ describe('a stop', {concurrency: 3}, () => {
     assert.equal(answer.json[0].Status, 3)
     const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
     assert.deepEqual(exit, {code: 0, signal: null})
-    // Leaving is not for ever.
+    // The node can start again.
     const next = await aServer(t, {data: server.data})
     assert.equal((await next.get('/members')).json[0].Status, 1)
   })
 
-  test('POST /leave on a busy node: leaving, and its work finishes first', async (t) => {
+  test('POST /leave on a busy node: leaving, and its executions finish first', async (t) => {
     const server = await aServer(t)
     const work = await startedPatient(t, server)
     const answer = await server.post('/leave')
     assert.equal(answer.json[0].Status, 2)
-    assert.equal((await server.post('/leave')).status, 200, 'asked twice is asked once')
+    assert.equal((await server.post('/leave')).status, 200, 'a second request changes nothing')
     work.letGo()
     const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
     assert.deepEqual(exit, {code: 0, signal: null})
     assert.ok(work.isDone())
   })
 
-  test('clients that hold a connection or a stream open do not hold the end up', async (t) => {
+  test('open connections and streams of clients do not delay the exit', async (t) => {
     const server = await aServer(t)
     const events = await fetch(`${server.url}/v1/events`)
     const reader = events.body!.getReader()

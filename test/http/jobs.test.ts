@@ -60,7 +60,7 @@ test('a submitted job is answered as it is stored, every field in its place', as
   assert.deepEqual((await api.get('/v1/jobs/first')).json, reply.json)
   assert.deepEqual((await api.get('/v1/jobs')).json, [reply.json])
   assert.equal((await api.get('/v1/jobs/first')).headers.etag, '"1"')
-  assert.deepEqual(api.wakeup.rung, ['launch'])
+  assert.deepEqual(api.wakeup.notified, ['launch'])
   assert.deepEqual(api.events.of('job_stored'), [{job: 'first', revision: 1, created: true}])
 })
 

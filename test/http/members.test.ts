@@ -83,7 +83,7 @@ test('what a removed member ran is lost, all of it, and told', async (t) => {
     api.events.of('execution_finished').map(({execution, retried}) => [execution, retried]),
     [[before.id, true]],
   )
-  assert.ok(api.wakeup.rung.includes('run'))
+  assert.ok(api.wakeup.notified.includes('run'))
 })
 
 test('members are cut like every list, the total told', async (t) => {

@@ -272,7 +272,7 @@ test('cancelling is a stored request; what is over cannot be cancelled', async (
   const reply = await api.post(`/v1/jobs/c/executions/${id}/cancel`)
   assert.equal(reply.status, 202)
   assert.deepEqual([reply.json.id, reply.json.status], [id, 'running'])
-  assert.equal(api.wakeup.rung.at(-1), 'cancel')
+  assert.equal(api.wakeup.notified.at(-1), 'cancel')
   assert.equal((await api.store.cancelled('id-of-node-a')).length, 1)
   await api.finish(claimed, 'cancelled')
   const over = await api.post(`/v1/jobs/c/executions/${id}/cancel`)

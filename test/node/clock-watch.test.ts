@@ -1,4 +1,4 @@
-/** A wall clock that was set is told of once, by how much; the ordinary passing of time is not. */
+/** A step of the wall clock is reported once with its size; the normal passing of time is not. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {ClockWatch} from '../../src/node/clock-watch.ts'
@@ -8,12 +8,12 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 
 const HOUR_MS = 3_600_000
 
-for (const [name, byMs, told] of [
+for (const [name, byMs, reported] of [
   ['forward', HOUR_MS, [HOUR_MS]],
   ['backward', -HOUR_MS, [-HOUR_MS]],
   ['by less than a minute', 59_000, []],
 ] as const) {
-  test(`a wall clock set ${name} is told of ${told.length} time(s)`, async () => {
+  test(`a wall clock step ${name} is reported ${reported.length} time(s)`, async () => {
     const virtual = new VirtualClock()
     let setByMs = 0
     const clock: Clock = {
@@ -29,7 +29,7 @@ for (const [name, byMs, told] of [
     await virtual.advance(20_000)
     await watch.stop()
     const steps = events.of('clock_stepped').map((data) => data.by_ms)
-    assert.deepEqual(steps, told)
+    assert.deepEqual(steps, reported)
     assert.equal(virtual.waiting, 0)
   })
 }

@@ -1,7 +1,4 @@
-/**
- * One execution from claim to finish: what is said, kept and handed on, and that whatever is wanted
- * of it is done.
- */
+/** One execution from claim to finish: its events, output and result, and every way to stop it. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {ExecutionRun, type StartRecorder} from '../../src/node/execution-run.ts'
@@ -14,7 +11,7 @@ import {keepingChain, ScriptedExecutor, type Script} from '../support/scripted-e
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
 
-function aRunning(
+function anExecutionRun(
   script: Script,
   settings: {job?: JobFixture; chain?: ChainEnd; startLog?: StartRecorder} = {},
 ) {
@@ -25,7 +22,7 @@ function aRunning(
   executor.script('job', script)
   const finished: FinishItem[] = []
   const appends: OutputAppend[] = []
-  const world = {ours: true, appended: Promise.resolve()}
+  const world = {isActive: true, appended: Promise.resolve()}
   const openChain = (_processors: object, _run: object, keep: OutputSink): OutputChain => ({
     ...keepingChain(keep),
     end: async () => settings.chain ?? {line: null, foot: ''},
@@ -50,7 +47,7 @@ function aRunning(
       append: async (item) => {
         appends.push(item)
         await world.appended
-        return world.ours
+        return world.isActive
       },
       keepOutputBytes: 1_000,
       flushBytes: 100,
@@ -70,10 +67,13 @@ function aRunning(
   return {clock, events, executor, running, appends, finished, world, complete}
 }
 
-describe('a run', () => {
-  it('is told what it is, and its end is handed on whole', async () => {
+describe('an execution', () => {
+  it('gets its parameters, and its complete result is stored', async () => {
     const job = aJob('job').with({executorConfig: {command: 'true'}})
-    const {executor, events, complete} = aRunning({ms: 300, output: 'hello', exitCode: 0}, {job})
+    const {executor, events, complete} = anExecutionRun(
+      {ms: 300, output: 'hello', exitCode: 0},
+      {job},
+    )
     const item = await complete()
     assert.deepEqual(executor.started[0]!.run, {
       executionId: '12-node-a-2',
@@ -101,9 +101,9 @@ describe('a run', () => {
     assert.deepEqual(events.of('execution_started'), [started])
   })
 
-  it('whose processors took the output elsewhere keeps one line in its place', async () => {
+  it('whose processors stored the output elsewhere keeps one line instead', async () => {
     const chain = {line: '/var/log/12-node-a-2', foot: 'syslog: not there\n'}
-    const {complete} = aRunning({output: 'much', outcome: 'failed', exitCode: 2}, {chain})
+    const {complete} = anExecutionRun({output: 'much', outcome: 'failed', exitCode: 2}, {chain})
     const item = await complete()
     assert.deepEqual(
       [item.dropOutput, item.outputHead, item.outputFoot],
@@ -111,62 +111,62 @@ describe('a run', () => {
     )
   })
 
-  it('whose processors failed keeps its output, and says so after it', async () => {
+  it('whose processors failed keeps its output and appends their error', async () => {
     const chain = {line: null, foot: 'files: no space left\n'}
-    const {complete} = aRunning({output: 'much\n'}, {chain})
+    const {complete} = anExecutionRun({output: 'much\n'}, {chain})
     const item = await complete()
     assert.deepEqual([item.dropOutput, item.outputFoot], [false, 'files: no space left\n'])
     assert.equal(Buffer.from(item.output.bytes).toString(), 'much\n')
   })
 
-  it('says what it adds on a line of its own, also after output that ends within a line', async () => {
+  it('appends its lines after a newline, even if the output has no final newline', async () => {
     const chain = {line: null, foot: 'files: no space left\n'}
-    const {complete} = aRunning({output: 'half a line'}, {chain})
+    const {complete} = anExecutionRun({output: 'half a line'}, {chain})
     const item = await complete()
     assert.equal(item.outputFoot, '\nfiles: no space left\n')
   })
 })
 
-describe('the record of what is begun', () => {
-  it('is written before the start, and the line may go once the end is stored', async () => {
-    const said: string[] = []
+describe('the start log', () => {
+  it('is written before the start; its entry ends when the result is stored', async () => {
+    const calls: string[] = []
     const recorded = Promise.withResolvers<void>()
     const startLog: StartRecorder = {
       begin: ({group, node, attempt}) => {
-        said.push(`${group}-${node}-${attempt}, ${executor.started.length} started`)
+        calls.push(`${group}-${node}-${attempt}, ${executor.started.length} started`)
         return recorded.promise
       },
-      ended: () => said.push('ended'),
+      ended: () => calls.push('ended'),
     }
-    const {executor, running, clock} = aRunning({}, {startLog})
+    const {executor, running, clock} = anExecutionRun({}, {startLog})
     const ran = running.run()
     await clock.advance(1_000)
     assert.equal(executor.started.length, 0)
     recorded.resolve()
     await clock.finish(ran)
-    assert.deepEqual([executor.started.length, said], [1, ['12-node-a-2, 0 started']])
+    assert.deepEqual([executor.started.length, calls], [1, ['12-node-a-2, 0 started']])
     await clock.finish(running.finish())
-    assert.deepEqual(said.slice(1), ['ended'])
+    assert.deepEqual(calls.slice(1), ['ended'])
   })
 
-  it('that takes nothing starts nothing: the execution fails, and says why', async () => {
+  it('that cannot be written prevents the start: the execution fails with the reason', async () => {
     const startLog: StartRecorder = {
       begin: async () => {
         throw new Error('read-only file system')
       },
       ended: () => {},
     }
-    const {executor, complete} = aRunning({}, {startLog})
+    const {executor, complete} = anExecutionRun({}, {startLog})
     const item = await complete()
     assert.equal(executor.started.length, 0)
     assert.equal(item.status, 'failed')
     assert.match(item.outputFoot, /^not started: .*read-only file system/)
   })
 
-  it('starts nothing that is cancelled while it is written', async () => {
+  it('prevents the start of an execution cancelled during the write', async () => {
     const recorded = Promise.withResolvers<void>()
     const startLog: StartRecorder = {begin: () => recorded.promise, ended: () => {}}
-    const {executor, running, complete} = aRunning({}, {startLog})
+    const {executor, running, complete} = anExecutionRun({}, {startLog})
     const item = await complete(() => {
       running.cancel()
       recorded.resolve()
@@ -175,14 +175,14 @@ describe('the record of what is begun', () => {
   })
 })
 
-describe('a run that is to end', () => {
-  it('before it started, starts nothing', async () => {
+describe('a stop', () => {
+  it('before the start prevents it', async () => {
     for (const [want, status, reason] of [
       ['cancel', 'cancelled', ''],
       ['term', 'lost', 'node_stopped'],
       ['kill', 'lost', 'node_stopped'],
     ] as const) {
-      const {running, executor, complete} = aRunning({})
+      const {running, executor, complete} = anExecutionRun({})
       if (want === 'cancel') running.cancel()
       else running.stop(want)
       const item = await complete()
@@ -191,8 +191,8 @@ describe('a run that is to end', () => {
     }
   })
 
-  it('while it runs, is told once more whenever it is asked, and a cancel stays a cancel', async () => {
-    const {running, executor, complete} = aRunning({ms: Infinity, ignoresTerm: true})
+  it('reaches the executor each time, and a later stop does not replace a cancel', async () => {
+    const {running, executor, complete} = anExecutionRun({ms: Infinity, ignoresTerm: true})
     const item = await complete(() => {
       running.cancel()
       running.stop('term')
@@ -203,38 +203,41 @@ describe('a run that is to end', () => {
     assert.deepEqual([item.status, item.reason], ['cancelled', ''])
   })
 
-  it('by the node, is lost; and one that ended well all the same, is not', async () => {
-    const lost = aRunning({ms: Infinity})
+  it('of the node makes an execution lost, unless it succeeded all the same', async () => {
+    const lost = anExecutionRun({ms: Infinity})
     const item = await lost.complete(() => lost.running.stop('term'))
     assert.deepEqual([item.status, item.reason], ['lost', 'node_stopped'])
 
-    const well = aRunning({ms: 5_000, ignoresTerm: true})
+    const well = anExecutionRun({ms: 5_000, ignoresTerm: true})
     const fine = await well.complete(() => well.running.stop('term'))
     assert.deepEqual([fine.status, fine.reason], ['succeeded', ''])
   })
 
-  it('is not for refused output; once it may not go on it is ended, and that is told once', async () => {
-    const {running, executor, events, clock, world} = aRunning({ms: Infinity, output: 'talks'})
-    world.ours = false
+  it('by revocation emits one event; refused output alone does not stop an execution', async () => {
+    const {running, executor, events, clock, world} = anExecutionRun({
+      ms: Infinity,
+      output: 'talks',
+    })
+    world.isActive = false
     const ran = running.run()
     await clock.advance(2_000)
     assert.equal(executor.started[0]!.cancels, 0)
     running.revoke()
     running.revoke()
     await clock.finish(ran)
-    const told = {job: 'job', execution: '12-node-a-2', reason: 'not_ours'}
-    assert.deepEqual(events.of('execution_abandoned'), [told])
+    const abandoned = {job: 'job', execution: '12-node-a-2', reason: 'not_ours'}
+    assert.deepEqual(events.of('execution_abandoned'), [abandoned])
   })
 
-  it('by a node that is cut off, is lost, and that is told', async () => {
-    const {running, events, complete} = aRunning({ms: Infinity})
+  it('by disconnection makes it lost and emits an event', async () => {
+    const {running, events, complete} = anExecutionRun({ms: Infinity})
     const item = await complete(() => running.disconnect())
     assert.deepEqual([item.status, item.reason], ['lost', 'cut_off'])
     assert.equal(events.of('execution_abandoned')[0]?.reason, 'cut_off')
   })
 
-  it('and its end is handed on at once, whatever holds up its output', async () => {
-    const {running, clock, finished, world} = aRunning({ms: 1_500, output: 'words'})
+  it('does not delay the result by a flush of output in flight', async () => {
+    const {running, clock, finished, world} = anExecutionRun({ms: 1_500, output: 'words'})
     world.appended = new Promise(() => {})
     const ran = running.run()
     await clock.finish(ran)

@@ -1,7 +1,4 @@
-/**
- * The finish step over the real store: ends are taken once, and what follows from them follows
- * whatever restarts.
- */
+/** Finisher over the real store: results are stored once, and their follow-ups survive every restart. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Finisher} from '../../src/node/finisher.ts'
@@ -48,28 +45,32 @@ describe('the finisher', () => {
     })
     return {clock, events, finisher, wakeup}
   }
-  const taken = ({key}: FinishItem): FinishOutcome => ({kind: 'already', key, status: 'succeeded'})
-
-  it('offers an end again without the others it failed with', async () => {
-    let isHeld = true
-    const {clock, finisher} = aFinisher(async (items) => {
-      if (isHeld && items.some(({key}) => key.group === 1)) throw new StoreUnavailable('held')
-      return items.map(taken)
-    })
-    const told: number[] = []
-    for (const group of [1, 2]) void finisher.finish(anItem(group)).then(() => told.push(group))
-    await clock.advance(1_000)
-    assert.deepEqual(told, [2])
-    isHeld = false
-    await clock.advance(1_000)
-    assert.deepEqual(told, [2, 1])
+  const already = ({key}: FinishItem): FinishOutcome => ({
+    kind: 'already',
+    key,
+    status: 'succeeded',
   })
 
-  it('takes ends together and answers each its own outcome', async () => {
+  it('retries a result of a failed batch alone', async () => {
+    let isLocked = true
+    const {clock, finisher} = aFinisher(async (items) => {
+      if (isLocked && items.some(({key}) => key.group === 1)) throw new StoreUnavailable('locked')
+      return items.map(already)
+    })
+    const stored: number[] = []
+    for (const group of [1, 2]) void finisher.finish(anItem(group)).then(() => stored.push(group))
+    await clock.advance(1_000)
+    assert.deepEqual(stored, [2])
+    isLocked = false
+    await clock.advance(1_000)
+    assert.deepEqual(stored, [2, 1])
+  })
+
+  it('batches results and returns to each its own outcome', async () => {
     const batches: number[] = []
     const {clock, finisher} = aFinisher(async (items) => {
       batches.push(items.length)
-      return items.map(taken)
+      return items.map(already)
     })
     const ends = [1, 2, 3, 4, 5, 6].map((group) => finisher.finish(anItem(group)))
     await clock.advance(10)
@@ -80,22 +81,22 @@ describe('the finisher', () => {
     assert.deepEqual(batches, [4, 2])
   })
 
-  it('rings for what may follow from an end that was stored before, and tells it to nobody', async () => {
-    const {clock, events, finisher, wakeup} = aFinisher(async (items) => items.map(taken))
+  it('a repeated finish wakes dependents but emits no second event', async () => {
+    const {clock, events, finisher, wakeup} = aFinisher(async (items) => items.map(already))
     const end = finisher.finish(anItem(1))
     await clock.advance(10)
     assert.equal((await end).kind, 'already')
-    assert.deepEqual(wakeup.rung, ['run', 'launch'])
+    assert.deepEqual(wakeup.notified, ['run', 'launch'])
     assert.deepEqual(events.of('execution_finished'), [])
   })
 
-  it('offers an end again until the store has taken it', async () => {
+  it('retries a result until the store has it', async () => {
     let calls = 0
     const {clock, events, finisher} = aFinisher(async (items) => {
       calls += 1
-      if (calls < 4) throw new StoreUnavailable('away')
+      if (calls < 4) throw new StoreUnavailable('unavailable')
       if (calls < 6) throw new OutcomeUnknown('perhaps')
-      return items.map(taken)
+      return items.map(already)
     })
     const end = finisher.finish(anItem(1))
     await clock.advance(3 * SECOND)
@@ -106,29 +107,29 @@ describe('the finisher', () => {
 })
 
 describe('finishing', () => {
-  it('is done once, however often an answer is lost', async () => {
+  it('is applied once, however often a reply is lost', async () => {
     const world = new World()
-    const life = await world.start({scripts: {job: {ms: 100, output: 'hello', exitCode: 0}}})
+    const node = await world.start({scripts: {job: {ms: 100, output: 'hello', exitCode: 0}}})
     let losses = 0
-    life.fault = (method) => (method === 'finish' && losses++ % 3 < 2 ? 'answer_lost' : 'none')
+    node.fault = (method) => (method === 'finish' && losses++ % 3 < 2 ? 'answer_lost' : 'none')
     await world.submit(aJob('job').every('2s'))
     await world.clock.advance(61 * SECOND)
-    life.fault = () => 'none'
+    node.fault = () => 'none'
     await world.clock.advance(900)
     const job = await world.job('job')
     assert.equal(job.counters.successCount, 30)
-    assert.equal(life.executor.started.length, 30)
+    assert.equal(node.executor.started.length, 30)
     await world.check(['job'])
     const [today] = await world.store.statistics(1)
     assert.deepEqual(today, {date: NOON - 12 * HOUR, successCount: 30, failedCount: 0})
   })
 
-  it('again changes nothing, by whatever end', async () => {
+  it('again changes nothing, whatever the result', async () => {
     const world = new World()
-    const life = await world.start()
+    const node = await world.start()
     const items: FinishItem[] = []
-    const {finish} = life.store
-    life.store.finish = (batch) => {
+    const {finish} = node.store
+    node.store.finish = (batch) => {
       items.push(...batch)
       return finish(batch)
     }
@@ -141,32 +142,32 @@ describe('finishing', () => {
       const [outcome, twice] = await world.store.finish([again, again])
       assert.deepEqual([outcome!.kind, twice!.kind], ['already', 'already'])
     }
-    const stranger = {...items[0]!, token: 'of another claim'}
-    assert.deepEqual((await world.store.finish([stranger]))[0]!.kind, 'unknown')
+    const otherClaim = {...items[0]!, token: 'of another claim'}
+    assert.deepEqual((await world.store.finish([otherClaim]))[0]!.kind, 'unknown')
     assert.deepEqual([await world.job('job'), await world.executions('job')], before)
     await world.check(['job'])
   })
 
-  it('writes how long it ran by the node, from the claim on', async () => {
+  it('stores the duration measured by the node since the claim', async () => {
     const world = new World()
-    const life = await world.start({scripts: {job: {ms: 12_345}}})
-    life.delayMs = (method) => (method === 'finish' ? 3 * SECOND : 0)
+    const node = await world.start({scripts: {job: {ms: 12_345}}})
+    node.delayMs = (method) => (method === 'finish' ? 3 * SECOND : 0)
     await world.submit(aJob('job').manual())
     await world.runByHand('job')
     await world.clock.advance(30 * SECOND)
     const [execution] = await world.executions('job')
     assert.equal(execution!.finishedAt! - execution!.startedAt!, 12_345)
-    const [finished] = life.events.of('execution_finished')
+    const [finished] = node.events.of('execution_finished')
     assert.equal(finished!.duration_ms, 12_345)
   })
 })
 
 describe('retries', () => {
-  it('come with growing backoff, as many as the job allows, and the last one counts', async () => {
+  it('follow with exponential backoff, up to the limit of the job; the last one decides', async () => {
     const world = new World()
     const script = ({attempt}: {attempt: number}) =>
       ({outcome: attempt === 4 ? 'succeeded' : 'failed', exitCode: attempt === 4 ? 0 : 7}) as const
-    const life = await world.start({scripts: {job: script}})
+    const node = await world.start({scripts: {job: script}})
     await world.submit(aJob('job').manual().retrying(5))
     await world.runByHand('job')
     await world.clock.advance(MINUTE)
@@ -188,13 +189,13 @@ describe('retries', () => {
     const job = await world.job('job')
     assert.deepEqual([job.status, job.counters.errorCount], ['success', 3])
     assert.deepEqual(
-      life.events.of('execution_finished').map(({retried}) => retried),
+      node.events.of('execution_finished').map(({retried}) => retried),
       [true, true, true, false],
     )
     await world.check(['job'])
   })
 
-  it('keep their backoff over a restart', async () => {
+  it('keep their backoff across a restart', async () => {
     const world = new World()
     const scripts = {job: {outcome: 'failed'}} as const
     const first = await world.start({scripts})
@@ -204,7 +205,7 @@ describe('retries', () => {
     const owed = (await world.executions('job')).at(-1)!
     assert.equal(owed.status, 'pending')
     first.crash()
-    const second = await world.start({incarnation: 'second-life', scripts})
+    const second = await world.start({incarnation: 'second-incarnation', scripts})
     await world.clock.advance(owed.notBefore - world.clock.now() - 1)
     assert.equal(second.executor.started.length, 0)
     await world.clock.advance(SECOND)
@@ -214,14 +215,14 @@ describe('retries', () => {
     await world.check(['job'])
   })
 
-  it('after a crash count the interrupted attempt as lost, and never start it again', async () => {
+  it('after a crash follow a lost attempt, which never starts again', async () => {
     const world = new World()
     const first = await world.start({scripts: {job: {ms: Infinity}}})
     await world.submit(aJob('job').manual().retrying(1))
     await world.runByHand('job')
     await world.clock.advance(5 * SECOND)
     first.crash()
-    await world.start({incarnation: 'second-life'})
+    await world.start({incarnation: 'second-incarnation'})
     await world.clock.advance(5 * SECOND)
     const executions = await world.executions('job')
     assert.deepEqual(
@@ -234,7 +235,7 @@ describe('retries', () => {
     await world.check(['job'])
   })
 
-  it('are not owed when the definition was changed to none meanwhile', async () => {
+  it('do not follow if the definition was changed to no retries meanwhile', async () => {
     const world = new World()
     await world.start({scripts: {job: {ms: 5 * SECOND, outcome: 'failed'}}})
     await world.submit(aJob('job').manual().retrying(3))
@@ -247,37 +248,39 @@ describe('retries', () => {
 })
 
 describe('a job that kills its node', () => {
-  it('is disabled after the second death, with the reason in the ledger', async () => {
+  it('is disabled after the second death, with the reason in its launch record', async () => {
     const world = new World()
     const scripts = {job: {ms: Infinity}}
-    let life = await world.start({scripts})
+    let node = await world.start({scripts})
     await world.submit(aJob('job').every('1h').retrying(9))
     await world.runByHand('job')
     for (let death = 1; death <= 4; death += 1) {
       await world.clock.advance(10 * SECOND)
-      life.crash()
-      life = await world.start({incarnation: `life-${death + 1}`, scripts})
+      node.crash()
+      node = await world.start({incarnation: `node-${death + 1}`, scripts})
       await world.clock.advance(10 * SECOND)
     }
     assert.deepEqual(await world.statuses('job'), ['lost', 'lost'])
     const job = await world.job('job')
     assert.equal(job.spec.disabled, true)
     assert.equal(job.nextAt, null)
-    const reasons = (await world.ledger('job')).map(({decision, reason}) => `${decision} ${reason}`)
+    const reasons = (await world.launches('job')).map(
+      ({decision, reason}) => `${decision} ${reason}`,
+    )
     assert.match(reasons.join('\n'), /skipped quarantined: nodes died while executing launch \d+/)
     await world.check(['job'])
   })
 
-  it('is not one that was stopped in good order', async () => {
+  it('is not one whose node was stopped gracefully', async () => {
     const world = new World()
     const scripts = {job: {ms: Infinity}}
-    let life = await world.start({scripts})
+    let node = await world.start({scripts})
     await world.submit(aJob('job').manual().retrying(9))
     await world.runByHand('job')
     for (let stop = 1; stop <= 4; stop += 1) {
       await world.clock.advance(10 * SECOND)
-      await world.clock.finish(life.stop())
-      life = await world.start({incarnation: `life-${stop + 1}`, scripts})
+      await world.clock.finish(node.stop())
+      node = await world.start({incarnation: `node-${stop + 1}`, scripts})
       await world.clock.advance(20 * SECOND)
     }
     assert.equal((await world.job('job')).spec.disabled, false)
@@ -289,9 +292,9 @@ describe('a job that kills its node', () => {
 describe('dependents', () => {
   const parent = aJob('parent').manual()
 
-  it('are launched once for each success of the parent, down the whole chain', async () => {
+  it('are launched once for each success of the parent, along the whole chain', async () => {
     const world = new World()
-    const life = await world.start()
+    const node = await world.start()
     await world.submit(parent)
     for (const name of ['left', 'right']) await world.submit(aJob(name).childOf('parent'))
     await world.submit(aJob('grandchild').childOf('left'))
@@ -300,18 +303,18 @@ describe('dependents', () => {
       await world.clock.advance(SECOND)
     }
     for (const name of ['parent', 'left', 'right', 'grandchild']) {
-      const runs = life.executor.of(name)
+      const runs = node.executor.of(name)
       assert.equal(runs.length, 3, name)
-      const rows = await world.ledger(name)
+      const rows = await world.launches(name)
       assert.ok(rows.every(({cause}) => cause === (name === 'parent' ? 'manual' : 'parent')))
     }
-    const groups = (await world.ledger('parent')).map(({group}) => group)
-    const parents = (await world.ledger('left')).map(({parentGroup}) => parentGroup)
+    const groups = (await world.launches('parent')).map(({group}) => group)
+    const parents = (await world.launches('left')).map(({parentGroup}) => parentGroup)
     assert.deepEqual(parents, groups)
     await world.check(['parent', 'left', 'right', 'grandchild'])
   })
 
-  it('are not launched by failure, cancel or partial failure', async () => {
+  it('are not launched after a failure, a cancel or a partial failure', async () => {
     const world = new World()
     const a = await world.start({name: 'a', tags: {role: 'web'}})
     const b = await world.start({name: 'b', tags: {role: 'web'}, leads: false})
@@ -328,16 +331,16 @@ describe('dependents', () => {
       await world.runByHand('parent')
       await world.clock.advance(2 * SECOND)
     }
-    assert.deepEqual(await world.ledger('child'), [])
+    assert.deepEqual(await world.launches('child'), [])
     a.executor.script('parent', {})
     b.executor.script('parent', {ms: 300})
     await world.runByHand('parent')
     await world.clock.advance(2 * SECOND)
-    assert.equal((await world.ledger('child')).length, 1, 'and by the success of all nodes once')
+    assert.equal((await world.launches('child')).length, 1, 'one launch after success on all nodes')
     await world.check(['parent', 'child'])
   })
 
-  it('that are disabled or outside their window then have a row that says so', async () => {
+  it('that are disabled or outside their window get a skipped row with the reason', async () => {
     const world = new World()
     await world.start()
     await world.submit(parent)
@@ -355,13 +358,13 @@ describe('dependents', () => {
     await world.clock.advance(SECOND)
     await world.runByHand('parent')
     await world.clock.advance(SECOND)
-    assert.match((await world.ledgerLines('off'))[0]!, / skipped disabled$/)
-    assert.match((await world.ledgerLines('early'))[0]!, / skipped outside_window$/)
-    assert.match((await world.ledgerLines('over'))[0]!, / skipped outside_window$/)
+    assert.match((await world.launchLines('off'))[0]!, / skipped disabled$/)
+    assert.match((await world.launchLines('early'))[0]!, / skipped outside_window$/)
+    assert.match((await world.launchLines('over'))[0]!, / skipped outside_window$/)
     await world.check(['off', 'early', 'over'])
   })
 
-  it('that forbid overlap are skipped while they still run', async () => {
+  it('with forbid are skipped while they are running', async () => {
     const world = new World()
     await world.start({scripts: {child: {ms: 10 * SECOND}}})
     await world.submit(parent)
@@ -370,30 +373,30 @@ describe('dependents', () => {
     await world.clock.advance(SECOND)
     await world.runByHand('parent')
     await world.clock.advance(SECOND)
-    const decisions = (await world.ledger('child')).map(({decision}) => decision)
+    const decisions = (await world.launches('child')).map(({decision}) => decision)
     assert.deepEqual(decisions, ['launched', 'skipped'])
     await world.check(['child'])
   })
 
-  it('are launched once whatever crashes at whatever call', async () => {
+  it('are launched once, at whatever call the node crashes', async () => {
     for (let call = 1; call <= 14; call += 1) {
       const world = new World()
-      const life = await world.start()
+      const node = await world.start()
       await world.submit(parent)
       await world.submit(aJob('child').childOf('parent'))
       await world.submit(aJob('grandchild').childOf('child'))
       let left = call
-      life.fault = (method) => {
-        if (['finish', 'applyLaunches', 'claim'].includes(method) && --left === 0) life.crash()
+      node.fault = (method) => {
+        if (['finish', 'applyLaunches', 'claim'].includes(method) && --left === 0) node.crash()
         return 'none'
       }
       await world.runByHand('parent')
       await world.clock.advance(5 * SECOND)
-      life.crash()
-      await world.start({incarnation: 'second-life'})
+      node.crash()
+      await world.start({incarnation: 'second-incarnation'})
       await world.clock.advance(30 * SECOND)
       const lost = (await world.statuses('parent')).includes('lost')
-      const rows = await world.ledger('child')
+      const rows = await world.launches('child')
       assert.equal(rows.length, lost ? 0 : 1, `crash at call ${call}`)
       await world.check(['parent', 'child', 'grandchild'])
     }
@@ -401,31 +404,31 @@ describe('dependents', () => {
 })
 
 describe('an ephemeral job', () => {
-  it('goes after its first success, and that launch stays readable for a day', async () => {
+  it('is deleted after its first success; that launch stays readable for a day', async () => {
     const world = new World()
     const script = ({attempt}: {attempt: number}) =>
       ({outcome: attempt === 2 ? 'succeeded' : 'failed', output: 'last words'}) as const
-    const life = await world.start({scripts: {job: script}, prunes: true})
+    const node = await world.start({scripts: {job: script}, prunes: true})
     await world.submit(aJob('job').every('10s').ephemeral().retrying(3))
     await world.clock.advance(10_500)
     assert.equal((await world.statuses('job'))[0], 'failed')
-    const {group} = (await world.ledger('job'))[0]!
+    const {group} = (await world.launches('job'))[0]!
     await world.clock.advance(5 * SECOND)
     assert.equal(await world.store.job('job'), null)
-    assert.deepEqual(life.events.of('job_deleted'), [{job: 'job'}])
+    assert.deepEqual(node.events.of('job_deleted'), [{job: 'job'}])
     await world.clock.advance(MINUTE)
-    assert.equal(life.executor.started.length, 2, 'it does not run again')
+    assert.equal(node.executor.started.length, 2, 'no further run')
     const key = {group, node: 'node-a', attempt: 2}
     const kept = await world.store.execution('job', key, 100)
     assert.equal(Buffer.from(kept!.output).toString(), 'last words')
-    await world.clock.finish(life.stop())
+    await world.clock.finish(node.stop())
     world.clock.sleep(24 * HOUR)
-    await world.start({incarnation: 'second-life', prunes: true})
+    await world.start({incarnation: 'second-incarnation', prunes: true})
     await world.clock.advance(MINUTE)
     assert.equal(await world.store.execution('job', key, 100), null)
   })
 
-  it('stays when it failed', async () => {
+  it('stays after a failure', async () => {
     const world = new World()
     await world.start({scripts: {job: {outcome: 'failed'}}})
     await world.submit(aJob('job').manual().ephemeral())
@@ -436,14 +439,14 @@ describe('an ephemeral job', () => {
 })
 
 describe('run on create', () => {
-  it('runs once right after, whatever the schedule says', async () => {
+  it('runs once at once, independent of the schedule', async () => {
     const world = new World()
-    const life = await world.start()
+    const node = await world.start()
     await world.submit(aJob('job').every('1h'), {runOnCreate: true})
     await world.clock.advance(SECOND)
-    assert.equal(life.executor.started.length, 1)
+    assert.equal(node.executor.started.length, 1)
     assert.deepEqual(
-      (await world.ledger('job')).map(({cause}) => cause),
+      (await world.launches('job')).map(({cause}) => cause),
       ['create'],
     )
     await world.check(['job'])

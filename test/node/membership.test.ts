@@ -1,4 +1,4 @@
-/** The heartbeat: on time, with the status of now, coming back when forgotten, obedient when replaced. */
+/** Heartbeats: on time, with the current status, joining again after a removal, ending when replaced. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Membership} from '../../src/node/membership.ts'
@@ -14,15 +14,15 @@ function aMembership() {
   const events = new RecordedEvents()
   const beats: {status: MemberStatus; at: number}[] = []
   const world = {
-    answer: 'ok' as BeatReply,
+    reply: 'ok' as BeatReply,
     down: false,
     delayMs: (_status: MemberStatus) => 0,
     replaced: [] as string[],
     joins: 0,
     joinFails: false,
     nameIsTaken: false,
-    /** What the store knows: the status of the beat it carried out last. */
-    known: null as MemberStatus | null,
+    /** Status in the store. */
+    stored: null as MemberStatus | null,
   }
   const {record} = aNode('node-a')
   const membership = new Membership({
@@ -34,8 +34,8 @@ function aMembership() {
         const delayMs = world.delayMs(status)
         if (delayMs > 0) await new Promise<void>((resolve) => void clock.after(delayMs, resolve))
         if (world.down) throw new StoreUnavailable('away')
-        if (world.answer === 'ok') world.known = status
-        return [world.answer]
+        if (world.reply === 'ok') world.stored = status
+        return [world.reply]
       },
     },
     clock,
@@ -46,7 +46,7 @@ function aMembership() {
       world.joins += 1
       if (world.joinFails) throw new StoreUnavailable('away')
       if (world.nameIsTaken) return {kind: 'taken', by: 'another'}
-      world.answer = 'ok'
+      world.reply = 'ok'
       return {kind: 'joined'}
     },
     onReplaced: (why) => world.replaced.push(why),
@@ -55,7 +55,7 @@ function aMembership() {
 }
 
 describe('a membership', () => {
-  it('beats at once and every two seconds', async () => {
+  it('sends a heartbeat at once and every 2 s', async () => {
     const {clock, beats, membership} = aMembership()
     membership.start()
     await clock.advance(6_000)
@@ -67,7 +67,7 @@ describe('a membership', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('beats soon again when the store is back, and says that it failed', async () => {
+  it('reports failed heartbeats and sends one soon after an outage of the store', async () => {
     const {clock, beats, events, world, membership} = aMembership()
     world.down = true
     membership.start()
@@ -79,7 +79,7 @@ describe('a membership', () => {
     await membership.stop()
   })
 
-  it('counts its silence from the last beat that the store acknowledged', async () => {
+  it('counts its silence from the last acknowledged heartbeat', async () => {
     const {clock, world, membership} = aMembership()
     world.delayMs = () => 500
     membership.start()
@@ -87,29 +87,29 @@ describe('a membership', () => {
     assert.equal(membership.silentMs, 600, 'from when it was sent')
     world.down = true
     await clock.advance(20_000)
-    assert.equal(membership.silentMs, 20_600, 'answers that fail do not count')
+    assert.equal(membership.silentMs, 20_600, 'failed heartbeats do not count')
     world.down = false
     await clock.advance(3_000)
-    assert.ok(membership.silentMs <= 3_000, 'it is heard of within a heartbeat')
-    world.answer = 'fenced'
+    assert.ok(membership.silentMs <= 3_000, 'acknowledged within one interval')
+    world.reply = 'fenced'
     await clock.advance(5_000)
     assert.ok(membership.silentMs > 5_000)
     await clock.finish(membership.stop())
   })
 
-  it('tells the store a new status at once, and keeps to it', async () => {
+  it('stores a new status at once, and repeats it in later heartbeats', async () => {
     const {clock, beats, events, world, membership} = aMembership()
     membership.start()
     await clock.advance(500)
     await clock.finish(membership.become('leaving'))
-    assert.equal(world.known, 'leaving')
+    assert.equal(world.stored, 'leaving')
     assert.deepEqual(events.of('member_changed'), [{node: 'node-a', status: 'leaving'}])
     await clock.advance(4_000)
     assert.equal(beats.at(-1)!.status, 'leaving')
     await membership.stop()
   })
 
-  it('is not overtaken by a beat that was under way when the status changed', async () => {
+  it('a heartbeat in flight does not overwrite a newer status', async () => {
     const {clock, world, membership} = aMembership()
     world.delayMs = (status) => (status === 'alive' ? 800 : 0)
     membership.start()
@@ -117,34 +117,34 @@ describe('a membership', () => {
     await clock.finish(membership.become('left'))
     await clock.finish(membership.stop())
     await clock.advance(5_000)
-    assert.equal(world.known, 'left')
+    assert.equal(world.stored, 'left')
   })
 
-  it('lets the caller know when a status could not be told', async () => {
+  it('rejects when a new status cannot be stored', async () => {
     const {clock, world, membership} = aMembership()
     world.down = true
     await assert.rejects(clock.finish(membership.become('left')), StoreUnavailable)
   })
 
-  it('is told once that it was replaced, and by whom', async () => {
-    for (const answer of ['fenced', 'taken'] as const) {
+  it('reports once that it was replaced, and by which kind of node', async () => {
+    for (const reply of ['fenced', 'taken'] as const) {
       const {clock, world, membership} = aMembership()
       membership.start()
       await clock.advance(100)
       assert.deepEqual(world.replaced, [])
-      world.answer = answer
+      world.reply = reply
       await clock.advance(6_000)
       await clock.finish(membership.become('left'))
-      assert.deepEqual(world.replaced, [answer])
+      assert.deepEqual(world.replaced, [reply])
       await membership.stop()
     }
   })
 
-  it('joins again when the store knows it no more, and goes on', async () => {
+  it('joins again after the store removed it', async () => {
     const {clock, beats, events, world, membership} = aMembership()
     membership.start()
     await clock.advance(1_000)
-    world.answer = 'unknown'
+    world.reply = 'unknown'
     await clock.advance(1_000)
     assert.equal(world.joins, 1)
     assert.deepEqual(events.of('member_changed'), [{node: 'node-a', status: 'alive'}])
@@ -157,23 +157,23 @@ describe('a membership', () => {
     await membership.stop()
   })
 
-  it('that was forgotten while it leaves says so as soon as it has joined again', async () => {
+  it('removed while leaving, stores `leaving` as soon as it has joined again', async () => {
     const {clock, beats, world, membership} = aMembership()
-    world.answer = 'unknown'
+    world.reply = 'unknown'
     await clock.finish(membership.become('leaving'))
-    assert.deepEqual([world.joins, world.known, beats.length], [1, 'leaving', 2])
+    assert.deepEqual([world.joins, world.stored, beats.length], [1, 'leaving', 2])
   })
 
-  it('that has left and was forgotten does not come back', async () => {
+  it('removed after it left, does not join again', async () => {
     const {clock, world, membership} = aMembership()
-    world.answer = 'unknown'
+    world.reply = 'unknown'
     await clock.finish(membership.become('left'))
     assert.deepEqual([world.joins, world.replaced], [0, []])
   })
 
-  it('ends when its name was taken while it was forgotten', async () => {
+  it('ends when its name was taken after its removal', async () => {
     const {clock, world, membership} = aMembership()
-    world.answer = 'unknown'
+    world.reply = 'unknown'
     world.nameIsTaken = true
     membership.start()
     await clock.advance(4_000)
@@ -181,16 +181,16 @@ describe('a membership', () => {
     await membership.stop()
   })
 
-  it('tries to join again until the store can be reached', async () => {
+  it('retries the join until the store is reachable', async () => {
     const {clock, world, membership} = aMembership()
-    world.answer = 'unknown'
+    world.reply = 'unknown'
     world.joinFails = true
     membership.start()
     await clock.advance(10_000)
-    assert.deepEqual([world.answer, world.replaced], ['unknown', []])
+    assert.deepEqual([world.reply, world.replaced], ['unknown', []])
     world.joinFails = false
     await clock.advance(3_000)
-    assert.deepEqual([world.answer, world.replaced], ['ok', []])
+    assert.deepEqual([world.reply, world.replaced], ['ok', []])
     await membership.stop()
   })
 })

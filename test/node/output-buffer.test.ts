@@ -1,7 +1,4 @@
-/**
- * Output on its way to the store: exactly the last bytes, whatever is refused, lost or late, at a
- * bounded rate.
- */
+/** Output buffer: stores exactly the last bytes at a limited rate, whatever call fails, is lost or late. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
@@ -17,15 +14,15 @@ import {World} from '../support/world.ts'
 const SECOND = 1_000
 const KEEP = 1_000
 
-/** Bytes whose value tells their absolute position. */
-function stretch(from: number, length: number): Uint8Array {
+/** Bytes whose value encodes their absolute position. */
+function chunk(from: number, length: number): Uint8Array {
   return Uint8Array.from(
     {length},
     (_, index) => ((from + index) * 31 + ((from + index) >> 8) * 7) & 255,
   )
 }
 
-/** What a store that keeps the last `KEEP` bytes holds after appends at absolute positions. */
+/** Store model: keeps the last `KEEP` bytes of appends at absolute positions. */
 class KeptOutput {
   bytes = new Uint8Array()
   end = 0
@@ -40,10 +37,10 @@ class KeptOutput {
   }
 }
 
-function aKeeper(append: (item: OutputAppend) => Promise<boolean>) {
+function aBuffer(append: (item: OutputAppend) => Promise<boolean>) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
-  const keeper = new OutputBuffer({
+  const buffer = new OutputBuffer({
     clock,
     events,
     jobName: 'job',
@@ -55,22 +52,22 @@ function aKeeper(append: (item: OutputAppend) => Promise<boolean>) {
     pauseMs: 250,
     append,
   })
-  return {clock, events, keeper}
+  return {clock, events, buffer}
 }
 
-describe('an output keeper', () => {
-  it('offers what came within a second, and nothing when nothing came', async () => {
+describe('an output buffer', () => {
+  it('flushes the bytes of a second at once, and nothing without new bytes', async () => {
     const appends: OutputAppend[] = []
-    const {clock, events, keeper} = aKeeper(async (item) => appends.push(item) > 0)
-    keeper.write(stretch(0, 5))
+    const {clock, events, buffer} = aBuffer(async (item) => appends.push(item) > 0)
+    buffer.write(chunk(0, 5))
     await clock.advance(400)
-    keeper.write(stretch(5, 5))
+    buffer.write(chunk(5, 5))
     await clock.advance(599)
     assert.equal(appends.length, 0)
     await clock.advance(1)
     assert.deepEqual(
       appends.map(({offset, bytes}) => [offset, bytes]),
-      [[0, stretch(0, 10)]],
+      [[0, chunk(0, 10)]],
     )
     await clock.advance(60 * SECOND)
     assert.equal(appends.length, 1)
@@ -79,12 +76,12 @@ describe('an output keeper', () => {
     assert.deepEqual(events.of('execution_output'), [payload])
   })
 
-  it('offers a flood at once, then at most four times a second, each time at most the tail', async () => {
+  it('flushes a flood at once, then at most 4 times a second, at most the tail each time', async () => {
     const appends: OutputAppend[] = []
-    const {clock, keeper} = aKeeper(async (item) => appends.push(item) > 0)
+    const {clock, buffer} = aBuffer(async (item) => appends.push(item) > 0)
     let written = 0
     for (let ms = 0; ms < 10 * SECOND; ms += 10) {
-      keeper.write(stretch(written, 400))
+      buffer.write(chunk(written, 400))
       written += 400
       await clock.advance(10)
     }
@@ -92,28 +89,28 @@ describe('an output keeper', () => {
     assert.ok(appends.every(({bytes}) => bytes.length <= KEEP))
   })
 
-  it('gives the rest to the finish, and flushes nothing afterwards', async () => {
+  it('close returns the unflushed bytes, and nothing is flushed afterwards', async () => {
     const appends: OutputAppend[] = []
-    const {clock, keeper} = aKeeper(async (item) => appends.push(item) > 0)
-    keeper.write(stretch(0, 100))
+    const {clock, buffer} = aBuffer(async (item) => appends.push(item) > 0)
+    buffer.write(chunk(0, 100))
     await clock.advance(SECOND)
-    keeper.write(stretch(100, 50))
-    const last = keeper.close()
-    assert.deepEqual(last, {offset: 100, bytes: stretch(100, 50), totalBytes: 150})
-    keeper.write(stretch(150, 50))
+    buffer.write(chunk(100, 50))
+    const last = buffer.close()
+    assert.deepEqual(last, {offset: 100, bytes: chunk(100, 50), totalBytes: 150})
+    buffer.write(chunk(150, 50))
     await clock.advance(10 * SECOND)
     assert.equal(appends.length, 1)
     assert.equal(clock.waiting, 0)
   })
 
-  it('does not wait at the close for a flush under way, and brings again what that may not', async () => {
+  it('close does not wait for a flush in flight, and returns its bytes again', async () => {
     for (const isTaken of [true, false]) {
       const held = Promise.withResolvers<boolean>()
-      const {clock, keeper} = aKeeper(() => held.promise)
-      keeper.write(stretch(0, 100))
+      const {clock, buffer} = aBuffer(() => held.promise)
+      buffer.write(chunk(0, 100))
       await clock.advance(SECOND)
-      keeper.write(stretch(100, 20))
-      assert.deepEqual(keeper.close(), {offset: 0, bytes: stretch(0, 120), totalBytes: 120})
+      buffer.write(chunk(100, 20))
+      assert.deepEqual(buffer.close(), {offset: 0, bytes: chunk(0, 120), totalBytes: 120})
       if (isTaken) held.resolve(true)
       else held.reject(new StoreUnavailable('away'))
       await clock.advance(10 * SECOND)
@@ -121,71 +118,71 @@ describe('an output keeper', () => {
     }
   })
 
-  it('offers no more to a store that has refused it: it is not ours, and never again', async () => {
+  it('flushes nothing more after the store refused the claim', async () => {
     let appends = 0
-    const {clock, keeper} = aKeeper(async () => (appends += 1) === 0)
+    const {clock, buffer} = aBuffer(async () => (appends += 1) === 0)
     for (let second = 0; second < 10; second += 1) {
-      keeper.write(stretch(second * 400, 400))
+      buffer.write(chunk(second * 400, 400))
       await clock.advance(SECOND)
     }
     assert.equal(appends, 1)
-    assert.equal(keeper.close().totalBytes, 4_000)
+    assert.equal(buffer.close().totalBytes, 4_000)
   })
 
-  it('tries again while the store is away, holding no more than the tail', async () => {
+  it('retries during an outage of the store, keeping no more than the tail', async () => {
     let away = true
     const kept = new KeptOutput()
-    const {clock, events, keeper} = aKeeper(async (item) => {
+    const {clock, events, buffer} = aBuffer(async (item) => {
       assert.ok(item.bytes.length <= KEEP)
       if (away) throw new StoreUnavailable('away')
       kept.append(item)
       return true
     })
     for (let second = 0; second < 30; second += 1) {
-      keeper.write(stretch(second * 400, 400))
+      buffer.write(chunk(second * 400, 400))
       await clock.advance(SECOND)
     }
     assert.ok(events.of('step_failed').length >= 25)
     away = false
     await clock.advance(SECOND)
     assert.equal(kept.end, 12_000)
-    assert.deepEqual(kept.bytes, stretch(11_000, KEEP))
-    keeper.close()
+    assert.deepEqual(kept.bytes, chunk(11_000, KEEP))
+    buffer.close()
   })
 
-  it('brings the exact tail to the store, for any writes, pauses, refusals and lost answers', async () => {
+  it('stores the exact tail for any writes, pauses, rejections and lost replies', async () => {
     const step = fc.record({
       size: fc.oneof(fc.nat({max: 50}), fc.nat({max: 700}), fc.constant(2_500)),
       pauseMs: fc.constantFrom(0, 0, 10, 300, 1_200),
-      store: fc.constantFrom('ok', 'ok', 'ok', 'away', 'answer lost', 'slow'),
+      store: fc.constantFrom('ok', 'ok', 'ok', 'away', 'reply lost', 'slow'),
     })
     await fc.assert(
       fc.asyncProperty(fc.array(step, {maxLength: 30}), async (steps) => {
         const kept = new KeptOutput()
         let mood = 'ok'
-        const {clock, keeper} = aKeeper(async (item) => {
+        const {clock, buffer} = aBuffer(async (item) => {
           const now = mood
           if (now === 'slow') await new Promise<void>((resolve) => void clock.after(700, resolve))
           if (now === 'away') throw new StoreUnavailable('away')
           kept.append(item)
-          if (now === 'answer lost') throw new StoreUnavailable('as far as anybody knows')
+          if (now === 'reply lost') throw new StoreUnavailable('reply lost')
           return true
         })
         let written = 0
         for (const {size, pauseMs, store} of steps) {
           mood = store
-          keeper.write(stretch(written, size))
+          buffer.write(chunk(written, size))
           written += size
           await clock.advance(pauseMs)
         }
-        const last = keeper.close()
+        const last = buffer.close()
         assert.equal(last.totalBytes, written)
         kept.append(last)
-        // A flush under way comes after the end and changes nothing.
+        // A flush in flight arrives after the finish and changes nothing.
         await clock.advance(SECOND)
         const from = Math.max(0, written - KEEP)
         if (written > 0)
-          assert.deepEqual([kept.end, kept.bytes], [written, stretch(from, written - from)])
+          assert.deepEqual([kept.end, kept.bytes], [written, chunk(from, written - from)])
         assert.equal(clock.waiting, 0)
       }),
       {numRuns: 150},
@@ -193,7 +190,7 @@ describe('an output keeper', () => {
   })
 })
 
-describe('the output of a run', () => {
+describe('the output of an execution', () => {
   const LIMIT = 256 * 1024
 
   async function outputOf(world: World) {
@@ -202,7 +199,7 @@ describe('the output of a run', () => {
     return (await world.store.execution('job', {group, node, attempt}, LIMIT))!
   }
 
-  it('is readable while it runs', async () => {
+  it('is readable while it is running', async () => {
     const world = new World()
     await world.start({scripts: {job: {ms: Infinity, output: 'first words'}}})
     await world.submit(aJob('job').manual())
@@ -212,23 +209,23 @@ describe('the output of a run', () => {
     assert.deepEqual([Buffer.from(view.output).toString(), view.status], ['first words', 'running'])
   })
 
-  it('is the exact end of a flood, in the real store, over faults of every kind', async () => {
+  it('is the exact tail of a flood in the real store, under faults of every kind', async () => {
     const random = new SeededRandom(99)
     for (let run = 0; run < 6; run += 1) {
       const world = new World(run)
-      const life = await world.start({scripts: {job: {ms: Infinity}}})
+      const node = await world.start({scripts: {job: {ms: Infinity}}})
       await world.submit(aJob('job').manual())
       await world.runByHand('job')
       await world.clock.advance(10)
-      life.fault = (method) =>
+      node.fault = (method) =>
         method === 'appendOutput' || method === 'finish'
           ? random.pick(['none', 'none', 'unavailable', 'answer_lost'] as const)
           : 'none'
-      const {sink, end} = life.executor.started[0]!
+      const {sink, end} = node.executor.started[0]!
       let written = 0
       for (let write = random.between(5, 60); write > 0; write -= 1) {
         const size = random.chance(0.1) ? random.between(0, 2 * LIMIT) : random.between(0, 40_000)
-        sink.write(stretch(written, size))
+        sink.write(chunk(written, size))
         written += size
         await world.clock.advance(random.pick([0, 5, 100, 400, 1_500]))
       }
@@ -242,14 +239,14 @@ describe('the output of a run', () => {
       assert.equal(view.outputTruncated, written > LIMIT, at)
       // Text is cut at a character: up to three bytes may be missing at the front of a cut tail.
       const kept = Buffer.from(view.output)
-      const expected = Buffer.from(stretch(from, written - from))
+      const expected = Buffer.from(chunk(from, written - from))
       assert.ok(expected.length - kept.length <= 3, at)
       assert.ok(expected.subarray(expected.length - kept.length).equals(kept), at)
       await world.check(['job'])
     }
   })
 
-  it('keeps head and foot of a failure apart from what the command wrote', async () => {
+  it('keeps head and foot of a failure separate from the output of the command', async () => {
     const world = new World()
     await world.start({scripts: {job: {output: 'oops\n', outcome: 'failed', exitCode: 3}}})
     await world.submit(aJob('job').manual())

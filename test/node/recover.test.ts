@@ -1,13 +1,13 @@
 /**
- * The rescue step over the real store: dead nodes lose their work once, healthy ones never, strays
- * find a place.
+ * Recovery over the real store: executions of dead nodes become lost once, those of healthy nodes never, and
+ * stuck executions are reassigned.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {executionId} from '../../src/core/execution.ts'
 import {rescueNode} from '../../src/node/recover.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
-import {Life} from '../support/life.ts'
+import {SimulatedNode} from '../support/simulated-node.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {TestWakeup} from '../support/test-wakeup.ts'
@@ -18,7 +18,7 @@ const MINUTE = 60 * SECOND
 const FOREVER = {job: {ms: Infinity}}
 const web = {role: 'web'}
 
-/** A leader that runs nothing of the job, and two nodes that may. */
+/** A leader that does not match the job, and two nodes that do. */
 async function aCluster(job = aJob('job').manual().tagged({role: 'web:1'}), slots = 16) {
   const world = new World()
   const leader = await world.start({name: 'leader', incarnation: 'leader-1'})
@@ -31,17 +31,17 @@ async function aCluster(job = aJob('job').manual().tagged({role: 'web:1'}), slot
   return {world, leader, one, two, settings, statusOf}
 }
 
-/** Until the next claim of a life is made; one that takes 800 ms is not answered then. */
-async function claims(world: World, life: Life): Promise<void> {
-  const before = life.calls.get('claim') ?? 0
-  await world.clock.until(() => (life.calls.get('claim') ?? 0) > before)
+/** Waits for the next claim of a node; the reply of a claim of 800 ms is then still in flight. */
+async function untilClaimed(world: World, node: SimulatedNode): Promise<void> {
+  const before = node.calls.get('claim') ?? 0
+  await world.clock.until(() => (node.calls.get('claim') ?? 0) > before)
   await world.clock.advance(600)
   assert.equal((await world.statuses('job'))[0], 'running')
 }
 
 describe('rescuing a node', () => {
-  it('goes on batch by batch until nothing of it is left', async () => {
-    const asked: unknown[] = []
+  it('continues batch by batch until no execution is left', async () => {
+    const requests: unknown[] = []
     const wakeup = new TestWakeup()
     const count = await rescueNode(
       {
@@ -50,9 +50,9 @@ describe('rescuing a node', () => {
         events: new RecordedEvents(),
         store: {
           rescue: async (request) => {
-            asked.push(request)
-            const key = {group: asked.length, node: 'one', attempt: 1}
-            return {finished: [{kind: 'unknown', key}], more: asked.length < 3}
+            requests.push(request)
+            const key = {group: requests.length, node: 'one', attempt: 1}
+            return {finished: [{kind: 'unknown', key}], more: requests.length < 3}
           },
         },
       },
@@ -64,8 +64,8 @@ describe('rescuing a node', () => {
         reason: 'node_restarted',
       },
     )
-    assert.deepEqual([count, asked.length, wakeup.rung], [3, 3, []])
-    const {jitter, limit, ...request} = asked[0] as {jitter: number; limit: number}
+    assert.deepEqual([count, requests.length, wakeup.notified], [3, 3, []])
+    const {jitter, limit, ...request} = requests[0] as {jitter: number; limit: number}
     assert.ok(jitter >= 0 && jitter < 1 && limit > 0)
     assert.deepEqual(request, {
       term: 4,
@@ -78,7 +78,7 @@ describe('rescuing a node', () => {
 })
 
 describe('a node that dies', () => {
-  it('is failed after ten seconds, its work lost after twenty-five and tried again elsewhere', async () => {
+  it('is failed after 10 s; its executions are lost after 25 s and retried elsewhere', async () => {
     const {world, one, two, statusOf} = await aCluster(
       aJob('job').manual().retrying(2).tagged({role: 'web:1'}),
     )
@@ -107,17 +107,17 @@ describe('a node that dies', () => {
     await world.check(['job'])
   })
 
-  it('between a claim and the start, and returns: the claim is given back, and runs', async () => {
+  it('between claim and start, and restarts: the claim is released and the execution runs', async () => {
     const {world, one, two, settings} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
-    // The claim is made, and its answer is still on its way when the node dies.
+    // The claim is stored, and its reply is in flight when the node dies.
     one.delayMs = (method) => (method === 'claim' ? 400 : 0)
     await world.runByHand('job')
-    await claims(world, one)
+    await untilClaimed(world, one)
     assert.deepEqual(one.executor.started, [])
     one.crash()
     await world.clock.advance(3 * SECOND)
     const again = await world.start({...settings, name: 'one', incarnation: 'one-2'})
-    assert.equal(again.givenBack, 1)
+    assert.equal(again.releasedCount, 1)
     assert.deepEqual(again.events.of('execution_changed'), [
       {job: 'job', execution: '1-one-1', status: 'pending'},
     ])
@@ -134,30 +134,30 @@ describe('a node that dies', () => {
   })
 
   for (const [why, lose] of [
-    ['whose disk kept no record', true],
-    ['that had begun it', false],
+    ['without its start log', true],
+    ['after the start', false],
   ] as const)
-    it(`and returns ${why}: it is lost`, async () => {
+    it(`and restarts ${why}: the claimed execution is lost`, async () => {
       const {world, one, settings} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
       one.delayMs = (method) => (lose && method === 'claim' ? 400 : 0)
       await world.runByHand('job')
-      await claims(world, one)
+      await untilClaimed(world, one)
       one.crash()
       if (lose) world.recordOf('one').lose()
       await world.clock.advance(3 * SECOND)
       const again = await world.start({...settings, name: 'one', incarnation: 'one-2'})
-      assert.equal(again.givenBack, 0)
+      assert.equal(again.releasedCount, 0)
       assert.deepEqual(await world.statuses('job'), ['lost', 'running'])
       await world.check(['job'])
     })
 
-  it('twice, the second time before it had told: what the first had not started runs', async () => {
+  it('twice, the second time before its release: an execution that never started runs', async () => {
     const {world, one, settings} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
     one.delayMs = (method) => (method === 'claim' ? 400 : 0)
     await world.runByHand('job')
-    await claims(world, one)
+    await untilClaimed(world, one)
     one.crash()
-    const second = new Life(world, {...settings, name: 'one', incarnation: 'one-2'})
+    const second = new SimulatedNode(world, {...settings, name: 'one', incarnation: 'one-2'})
     second.fault = (method) => (method === 'releaseClaims' ? 'dead' : 'none')
     void second.start()
     await world.clock.advance(SECOND)
@@ -165,13 +165,13 @@ describe('a node that dies', () => {
     second.crash()
     assert.deepEqual(await world.statuses('job'), ['running', 'running'])
     const third = await world.start({...settings, name: 'one', incarnation: 'one-3'})
-    assert.equal(third.givenBack, 1)
+    assert.equal(third.releasedCount, 1)
     await world.clock.advance(2 * SECOND)
     assert.equal(third.executor.running.length, 1)
     await world.check(['job'])
   })
 
-  it('and returns: its earlier life has ended, its new one gets work again', async () => {
+  it('and restarts: executions of its previous incarnation are lost, and it gets new ones', async () => {
     const {world, one, settings, statusOf} = await aCluster(
       aJob('job').manual().tagged({role: 'web'}),
     )
@@ -191,7 +191,7 @@ describe('a node that dies', () => {
     await world.check(['job'])
   })
 
-  it('whose late result comes after all: a note, never the state', async () => {
+  it('a result that arrives after the loss is stored as late_result; the status stays lost', async () => {
     const {world, one, two} = await aCluster()
     await world.runByHand('job')
     await world.clock.advance(SECOND)
@@ -211,12 +211,12 @@ describe('a node that dies', () => {
   })
 
   const keep = aJob('job').manual().tagged({role: 'web:1'}).with({onDisconnect: 'keep'})
-  for (const [job, worksOn] of [
+  for (const [job, keepsRunning] of [
     [keep, true],
     [keep.retrying(1), false],
     [keep.with({onDisconnect: 'stop'}), false],
   ] as const)
-    it(`and lives after all: what it ran ${worksOn ? 'works on' : 'is ended'}`, async () => {
+    it(`but reconnects: its lost execution ${keepsRunning ? 'keeps running' : 'is stopped'}`, async () => {
       const {world, one, two} = await aCluster(job)
       one.executor.script('job', {ms: Infinity, output: 'talks'})
       two.executor.script('job', {ms: Infinity, output: 'talks'})
@@ -227,30 +227,30 @@ describe('a node that dies', () => {
       await world.clock.advance(40 * SECOND)
       cut.fault = () => 'none'
       await world.clock.advance(10 * SECOND)
-      assert.equal(cut.executor.running.length, worksOn ? 1 : 0)
-      assert.equal(cut.events.of('execution_abandoned').length, worksOn ? 0 : 1)
+      assert.equal(cut.executor.running.length, keepsRunning ? 1 : 0)
+      assert.equal(cut.events.of('execution_abandoned').length, keepsRunning ? 0 : 1)
       cut.executor.running[0]?.end({outcome: 'succeeded', exitCode: 0})
       await world.clock.advance(SECOND)
       const [execution] = await world.executions('job')
-      const note = worksOn ? 'succeeded, exit status 0' : 'cancelled'
+      const note = keepsRunning ? 'succeeded, exit status 0' : 'cancelled'
       assert.deepEqual([execution!.status, execution!.lateResult], ['lost', note])
     })
 })
 
-describe('nobody is given up', () => {
-  it('while the store is away for everybody', async () => {
+describe('no node is failed', () => {
+  it('while the store is unavailable for all nodes', async () => {
     const {world, leader, one, two} = await aCluster(aJob('job').manual().tagged(web))
     await world.runByHand('job')
     await world.clock.advance(10 * SECOND)
-    for (const life of [leader, one, two]) life.fault = () => 'unavailable'
+    for (const node of [leader, one, two]) node.fault = () => 'unavailable'
     await world.clock.advance(MINUTE)
-    for (const life of [leader, one, two]) life.fault = () => 'none'
+    for (const node of [leader, one, two]) node.fault = () => 'none'
     await world.clock.advance(MINUTE)
     assert.deepEqual(await world.statuses('job'), ['running', 'running'])
     assert.ok((await world.store.members()).every(({status}) => status === 'alive'))
   })
 
-  it('by a leader that could not look once: every window starts afresh', async () => {
+  it('by a leader whose read failed: every silence window starts again', async () => {
     const {world, leader, one, statusOf} = await aCluster()
     await world.clock.advance(SECOND)
     one.crash()
@@ -263,7 +263,7 @@ describe('nobody is given up', () => {
     assert.equal(await statusOf('one'), 'failed')
   })
 
-  it('when the leader was frozen and the others were not', async () => {
+  it('when only the leader was frozen', async () => {
     const {world, leader, one, two} = await aCluster(aJob('job').manual().tagged(web))
     await world.runByHand('job')
     await world.clock.advance(10 * SECOND)
@@ -275,7 +275,7 @@ describe('nobody is given up', () => {
     assert.equal(one.executor.running.length + two.executor.running.length, 2)
   })
 
-  it('by a new term for silence before it', async () => {
+  it('by a new leader for silence before its term', async () => {
     const {world, leader, one} = await aCluster(aJob('job').manual().tagged(web))
     await world.runByHand('job')
     await world.clock.advance(SECOND)
@@ -283,7 +283,7 @@ describe('nobody is given up', () => {
     await world.clock.advance(8 * SECOND)
     leader.crash()
     await world.start({name: 'leader', incarnation: 'leader-2'})
-    // The dead leader's lease runs out, then the successor listens for the whole window itself.
+    // The dead leader's lease expires, then the new leader observes the whole window itself.
     await world.clock.advance(22 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['running', 'running'])
     await world.clock.advance(15 * SECOND)
@@ -292,7 +292,7 @@ describe('nobody is given up', () => {
 })
 
 describe('a node that leaves', () => {
-  it('hands back what it had not started, and what it ended is retried elsewhere', async () => {
+  it('its pending executions move to another node, and the stopped ones are retried there', async () => {
     const {world, one, two, statusOf} = await aCluster(
       aJob('job').manual().retrying(1).tagged({role: 'web:1'}),
       1,
@@ -311,30 +311,30 @@ describe('a node that leaves', () => {
       two.executor.running[0]?.end({})
       await world.clock.advance(2 * SECOND)
     }
-    const open = (await world.ledger('job')).filter(({open}) => open)
+    const open = (await world.launches('job')).filter(({open}) => open)
     assert.deepEqual(open, [])
     await world.check(['job'])
   })
 })
 
-describe('work that its node does not take', () => {
-  it('goes to another matching node with room after three seconds', async () => {
+describe('a pending execution that its node does not claim', () => {
+  it('moves to another matching node with free slots after 3 s', async () => {
     const {world, one, two} = await aCluster(aJob('job').manual().tagged({role: 'web:1'}), 2)
-    // Node one is alive but cannot claim.
+    // Node one is alive and cannot claim.
     one.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')
     for (let launch = 0; launch < 4; launch += 1) await world.runByHand('job')
     await world.clock.advance(2 * SECOND)
     const waiting = (await world.executions('job')).filter(({node}) => node === 'one').length
     assert.ok(waiting > 0)
     await world.clock.advance(3 * SECOND)
-    assert.equal(two.executor.running.length, 2, 'as many as it has room for')
+    assert.equal(two.executor.running.length, 2, 'as many as it has slots')
     two.executor.running[0]!.end({})
     await world.clock.advance(5 * SECOND)
     assert.equal(two.executor.started.length, 3)
     await world.check(['job'])
   })
 
-  it('stays where it is while nobody else matches', async () => {
+  it('stays while no other node matches', async () => {
     const {world, one, two} = await aCluster(aJob('job').manual().tagged({role: 'web'}))
     one.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')
     await world.runByHand('job')
@@ -346,11 +346,11 @@ describe('work that its node does not take', () => {
     await world.check(['job'])
   })
 
-  it('of a node that died is taken over at once, retries too', async () => {
+  it('moves at once if its node died, and so does a retry', async () => {
     const {world, one, two} = await aCluster(
       aJob('job').manual().retrying(3).tagged({role: 'web:1'}),
     )
-    for (const life of [one, two]) life.executor.script('job', {outcome: 'failed'})
+    for (const node of [one, two]) node.executor.script('job', {outcome: 'failed'})
     await world.runByHand('job')
     await world.clock.advance(4 * SECOND)
     const {node} = (await world.executions('job')).at(-1)!
@@ -364,45 +364,45 @@ describe('work that its node does not take', () => {
   })
 })
 
-describe('more strays than are looked at at once', () => {
-  it('are all looked at, though a look ends amid a launch', async () => {
+describe('more stuck executions than one batch', () => {
+  it('are all loaded, even if a batch ends within a launch', async () => {
     const {world, leader, one, two} = await aCluster(aJob('job').manual().tagged(web), 1)
     await world.submit(aJob('odd').manual().tagged({role: 'web:1'}))
     for (const name of ['job', 'odd', ...Array<string>(140).fill('job')])
       await world.runByHand(name)
-    const seen = new Set<string>()
+    const loaded = new Set<string>()
     const {loadStuck} = leader.store
     leader.store.loadStuck = async (request) => {
       const found = await loadStuck(request)
-      for (const {execution} of found.strays) seen.add(executionId(execution))
+      for (const {execution} of found.strays) loaded.add(executionId(execution))
       return found
     }
     for (const node of [one, two]) node.crash()
     await world.clock.advance(MINUTE)
     const waiting = (await world.executions('job')).filter(({status}) => status === 'pending')
-    assert.ok(waiting.length > 256, `${waiting.length} wait`)
+    assert.ok(waiting.length > 256, `${waiting.length} pending`)
     assert.deepEqual(
-      waiting.filter((execution) => !seen.has(executionId(execution))),
+      waiting.filter((execution) => !loaded.has(executionId(execution))),
       [],
     )
   })
 })
 
 describe('a second node of the same name', () => {
-  it('is refused while the first one beats', async () => {
+  it('is refused while the first one sends heartbeats', async () => {
     const {world} = await aCluster()
     const {record} = aNode('one').with({id: 'another-identity'})
     const joined = await world.store.join({member: record}, 10_000)
     assert.deepEqual(joined, {kind: 'taken', by: 'id-of-one'})
   })
 
-  it('that is the same node returning fences its earlier life', async () => {
+  it('that is a restart of the same node fences its previous incarnation', async () => {
     const {world, one, settings} = await aCluster()
     await world.start({...settings, name: 'one', incarnation: 'one-2'})
     await world.clock.advance(3 * SECOND)
-    assert.ok(one.fenced > 0)
+    assert.ok(one.replacedCount > 0)
     await world.runByHand('job')
     await world.clock.advance(2 * SECOND)
-    assert.equal(one.executor.started.length, 0, 'and gets no work any more')
+    assert.equal(one.executor.started.length, 0, 'and gets no executions any more')
   })
 })

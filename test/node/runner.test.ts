@@ -1,6 +1,6 @@
 /**
- * The run step over the real store: as much at once as there are slots, nothing without a claim
- * that still stands.
+ * Runner over the real store: as many executions at once as there are slots, and none without an active
+ * claim.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
@@ -11,16 +11,16 @@ const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const FOREVER = {ms: Infinity}
 
-/** A world with one server and a job that is only run by hand. */
+/** A world with one server and a job without a schedule. */
 async function aServer(settings: Parameters<World['start']>[0] = {}, job = aJob('job').manual()) {
   const world = new World()
-  const life = await world.start(settings)
+  const node = await world.start(settings)
   await world.submit(job)
-  return {world, life, executor: life.executor}
+  return {world, node, executor: node.executor}
 }
 
 describe('slots', () => {
-  it('bound what runs at once; the rest waits visibly and is claimed as slots come free', async () => {
+  it('limit executions at once; the rest stays pending and is claimed as slots become free', async () => {
     const {world, executor} = await aServer({slots: 4, scripts: {job: FOREVER}})
     for (let launch = 0; launch < 9; launch += 1) await world.runByHand('job')
     await world.clock.advance(10 * SECOND)
@@ -46,14 +46,14 @@ describe('slots', () => {
     await world.check(['job'])
   })
 
-  it('are held until the store has the end, when ends pile up', async () => {
-    const {world, life, executor} = await aServer({slots: 2})
-    life.fault = (method) => (method === 'finish' ? 'unavailable' : 'none')
+  it('stay occupied while too many results wait for the store', async () => {
+    const {world, node, executor} = await aServer({slots: 2})
+    node.fault = (method) => (method === 'finish' ? 'unavailable' : 'none')
     for (let launch = 0; launch < 60; launch += 1) await world.runByHand('job')
     await world.clock.advance(30 * SECOND)
     const piled = executor.started.length
     assert.ok(piled >= 8 && piled <= 12, `${piled} ran without the store taking an end`)
-    life.fault = () => 'none'
+    node.fault = () => 'none'
     await world.clock.advance(5 * SECOND)
     assert.deepEqual(await world.statuses('job'), Array(60).fill('succeeded'))
     await world.check(['job'])
@@ -61,25 +61,25 @@ describe('slots', () => {
 })
 
 describe('a claim', () => {
-  it('that took longer than a second is verified before anything starts', async () => {
-    const {world, life, executor} = await aServer({scripts: {job: FOREVER}})
-    life.delayMs = (method) => (method === 'claim' ? 700 : 0)
+  it('that took longer than 1 s is verified before its execution starts', async () => {
+    const {world, node, executor} = await aServer({scripts: {job: FOREVER}})
+    node.delayMs = (method) => (method === 'claim' ? 700 : 0)
     await world.runByHand('job')
     await world.clock.advance(1_300)
-    assert.equal(life.calls.get('verifyClaims'), undefined)
+    assert.equal(node.calls.get('verifyClaims'), undefined)
     await world.clock.advance(3 * SECOND)
-    assert.equal(life.calls.get('verifyClaims'), 1)
+    assert.equal(node.calls.get('verifyClaims'), 1)
     assert.equal(executor.started.length, 1)
   })
 
-  it('that was lost meanwhile starts nothing', async () => {
-    const {world, life, executor} = await aServer()
-    life.delayMs = (method) => (method === 'claim' ? 2_500 : 0)
+  it('that was revoked meanwhile starts nothing', async () => {
+    const {world, node, executor} = await aServer()
+    node.delayMs = (method) => (method === 'claim' ? 2_500 : 0)
     await world.runByHand('job')
-    await world.clock.until(() => life.calls.get('claim') === 2)
+    await world.clock.until(() => node.calls.get('claim') === 2)
     await world.clock.advance(3 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['running'])
-    const {nodeId} = life
+    const {nodeId} = node
     await world.store.rescue({
       term: null,
       nodeId,
@@ -89,50 +89,50 @@ describe('a claim', () => {
       limit: 10,
       jitter: 0,
     })
-    life.delayMs = () => 0
+    node.delayMs = () => 0
     await world.clock.advance(10 * SECOND)
     assert.equal(executor.started.length, 0)
     assert.deepEqual(await world.statuses('job'), ['lost'])
     await world.check(['job'])
   })
 
-  it('whose verification took too long is verified again', async () => {
-    const {world, life, executor} = await aServer()
+  it('is verified again if the verification took too long', async () => {
+    const {world, node, executor} = await aServer()
     const slowMs = new Map([
       ['claim', 700],
       ['verifyClaims', 700],
     ])
-    life.delayMs = (method) => slowMs.get(method) ?? 0
+    node.delayMs = (method) => slowMs.get(method) ?? 0
     await world.runByHand('job')
-    await world.clock.until(() => life.calls.get('verifyClaims') === 1)
-    // The store has looked, the answer is under way.
+    await world.clock.until(() => node.calls.get('verifyClaims') === 1)
+    // The store has read the claim, and its reply is in flight.
     await world.clock.advance(SECOND)
-    const {nodeId} = life
-    const lives = {term: null, nodeId, exceptIncarnation: null, observed: null} as const
-    await world.store.rescue({...lives, reason: 'node_lost', limit: 10, jitter: 0})
+    const {nodeId} = node
+    const request = {term: null, nodeId, exceptIncarnation: null, observed: null} as const
+    await world.store.rescue({...request, reason: 'node_lost', limit: 10, jitter: 0})
     slowMs.clear()
     await world.clock.advance(10 * SECOND)
     assert.equal(executor.started.length, 0)
     assert.deepEqual(await world.statuses('job'), ['lost'])
   })
 
-  it('waits with the start while the store cannot say whether it stands', async () => {
-    const {world, life, executor} = await aServer()
-    life.delayMs = (method) => (method === 'claim' ? 700 : 0)
-    life.fault = (method) => (method === 'verifyClaims' ? 'unavailable' : 'none')
+  it('delays the start while the store cannot verify it', async () => {
+    const {world, node, executor} = await aServer()
+    node.delayMs = (method) => (method === 'claim' ? 700 : 0)
+    node.fault = (method) => (method === 'verifyClaims' ? 'unavailable' : 'none')
     await world.runByHand('job')
     await world.clock.advance(10 * SECOND)
     assert.equal(executor.started.length, 0)
-    life.fault = () => 'none'
+    node.fault = () => 'none'
     await world.clock.advance(2 * SECOND)
     assert.equal(executor.started.length, 1)
     assert.deepEqual(await world.statuses('job'), ['succeeded'])
   })
 
-  it('whose answer was lost is repeated, not doubled, and no execution is forgotten', async () => {
-    const {world, life, executor} = await aServer({slots: 3})
+  it('whose reply was lost is repeated without a double start or a lost execution', async () => {
+    const {world, node, executor} = await aServer({slots: 3})
     let losses = 5
-    life.fault = (method) => (method === 'claim' && losses-- > 0 ? 'answer_lost' : 'none')
+    node.fault = (method) => (method === 'claim' && losses-- > 0 ? 'answer_lost' : 'none')
     for (let launch = 0; launch < 10; launch += 1) await world.runByHand('job')
     await world.clock.advance(MINUTE)
     assert.equal(executor.started.length, 10)
@@ -140,7 +140,7 @@ describe('a claim', () => {
     await world.check(['job'])
   })
 
-  it('takes the definition as it stands then, and says which', async () => {
+  it('uses the definition at the time of the claim and stores its revision', async () => {
     const {world, executor} = await aServer({slots: 1, scripts: {job: FOREVER}})
     await world.runByHand('job')
     await world.runByHand('job')
@@ -161,20 +161,20 @@ describe('a claim', () => {
     )
   })
 
-  it('is not asked for while there is no room', async () => {
-    const {world, life} = await aServer({slots: 1, scripts: {job: FOREVER}})
+  it('is not sent while no slot is free', async () => {
+    const {world, node} = await aServer({slots: 1, scripts: {job: FOREVER}})
     await world.runByHand('job')
     await world.clock.advance(SECOND)
-    const before = life.calls.get('claim')
+    const before = node.calls.get('claim')
     await world.runByHand('job')
     await world.clock.advance(30 * SECOND)
-    assert.equal(life.calls.get('claim'), before)
+    assert.equal(node.calls.get('claim'), before)
   })
 
-  it('comes at the time a retry is due, without a bell', async () => {
-    const {world, life, executor} = await aServer({}, aJob('job').manual().retrying(1))
+  it('is sent when a retry is due, without a notification', async () => {
+    const {world, node, executor} = await aServer({}, aJob('job').manual().retrying(1))
     executor.script('job', {outcome: 'failed'})
-    life.wakeup.dropsAll = true
+    node.wakeup.dropsAll = true
     await world.runByHand('job')
     await world.clock.advance(10 * SECOND)
     const [, retry] = await world.executions('job')
@@ -182,10 +182,10 @@ describe('a claim', () => {
   })
 })
 
-describe('a server that was given up and lives', () => {
+describe('a server that was failed while it was alive', () => {
   const keep = aJob('job').manual().retrying(1).tagged({role: 'web:1'})
 
-  async function aCutOff() {
+  async function aClusterWithDisconnectedNode() {
     const world = new World()
     await world.start({name: 'leader', incarnation: 'leader-1'})
     const settings = {tags: {role: 'web'}, leads: false, scripts: {job: FOREVER}}
@@ -194,38 +194,38 @@ describe('a server that was given up and lives', () => {
     await world.submit(keep.with({onDisconnect: 'keep'}))
     await world.runByHand('job')
     await world.clock.until(() => one.executor.started.length + two.executor.started.length === 1)
-    const [cut, other] = one.executor.started.length === 1 ? [one, two] : [two, one]
-    cut.fault = () => 'unavailable'
-    return {world, cut, other}
+    const [disconnected, other] = one.executor.started.length === 1 ? [one, two] : [two, one]
+    disconnected.fault = () => 'unavailable'
+    return {world, disconnected, other}
   }
 
-  it('ends what it still runs soon after it is back, also without a word of output', async () => {
-    const {world, cut, other} = await aCutOff()
+  it('stops its revoked executions soon after it reconnects, even without output', async () => {
+    const {world, disconnected, other} = await aClusterWithDisconnectedNode()
     await world.clock.advance(40 * SECOND)
-    assert.deepEqual([cut.executor.running.length, other.executor.running.length], [1, 1])
-    cut.fault = () => 'none'
+    assert.deepEqual([disconnected.executor.running.length, other.executor.running.length], [1, 1])
+    disconnected.fault = () => 'none'
     await world.clock.advance(10 * SECOND)
-    assert.deepEqual([cut.executor.running.length, other.executor.running.length], [0, 1])
+    assert.deepEqual([disconnected.executor.running.length, other.executor.running.length], [0, 1])
     assert.deepEqual((await world.statuses('job')).toSorted(), ['lost', 'running'])
     await world.check(['job'])
   })
 
-  it('but not when nobody gave it up meanwhile', async () => {
-    const {world, cut} = await aCutOff()
+  it('keeps its executions if no leader failed it meanwhile', async () => {
+    const {world, disconnected} = await aClusterWithDisconnectedNode()
     await world.clock.advance(20 * SECOND)
-    cut.fault = () => 'none'
+    disconnected.fault = () => 'none'
     await world.clock.advance(MINUTE)
-    assert.equal(cut.executor.running.length, 1)
+    assert.equal(disconnected.executor.running.length, 1)
     assert.deepEqual(await world.statuses('job'), ['running'])
   })
 })
 
-describe('what cannot run', () => {
+describe('an execution that cannot start', () => {
   for (const [executor, foot] of [
     ['unheard-of', 'not started: this node has no executor called "unheard-of"\n'],
     ['', 'not started: the job has no executor; set "executor", for example to "shell"\n'],
   ] as const) {
-    it(`by executor ${JSON.stringify(executor)} fails and says why`, async () => {
+    it(`because of executor ${JSON.stringify(executor)} fails with the reason in its output`, async () => {
       const {world} = await aServer({}, aJob('job').manual().with({executor}))
       await world.runByHand('job')
       await world.clock.advance(SECOND)
@@ -237,7 +237,7 @@ describe('what cannot run', () => {
 })
 
 describe('a cancel', () => {
-  it('ends a pending execution at once, which then never starts', async () => {
+  it('ends a pending execution at once; it never starts', async () => {
     const {world, executor} = await aServer({slots: 1, scripts: {job: FOREVER}})
     await world.runByHand('job')
     await world.runByHand('job')
@@ -250,12 +250,12 @@ describe('a cancel', () => {
     await world.check(['job'])
   })
 
-  it('ends a running one at once by the bell, within a second without', async () => {
+  it('stops a running execution at once by notification, within 1 s by polling', async () => {
     for (const dropsAll of [false, true]) {
-      const {world, life} = await aServer({scripts: {job: FOREVER}})
+      const {world, node} = await aServer({scripts: {job: FOREVER}})
       await world.runByHand('job')
       await world.clock.advance(5 * SECOND)
-      life.wakeup.dropsAll = dropsAll
+      node.wakeup.dropsAll = dropsAll
       const [running] = await world.executions('job')
       assert.equal(await world.cancel('job', running!), 'requested')
       const {cancelRequestedAt} = (await world.executions('job'))[0]!
@@ -268,7 +268,7 @@ describe('a cancel', () => {
     }
   })
 
-  it('is asked of the executor once, and its KILL is waited for', async () => {
+  it('reaches the executor once, and its KILL is awaited', async () => {
     const {world, executor} = await aServer({scripts: {job: {ms: Infinity, ignoresTerm: true}}})
     await world.runByHand('job')
     await world.cancel('job', (await world.executions('job'))[0]!)
@@ -279,9 +279,9 @@ describe('a cancel', () => {
     assert.equal(executor.started[0]!.kills, 0)
   })
 
-  it('during a backoff ends the waiting retry', async () => {
+  it('during a backoff ends the pending retry', async () => {
     const {world} = await aServer({}, aJob('job').manual().retrying(3))
-    world.lives[0]!.executor.script('job', {outcome: 'failed'})
+    world.nodes[0]!.executor.script('job', {outcome: 'failed'})
     await world.runByHand('job')
     await world.clock.advance(100)
     const [, retry] = await world.executions('job')
@@ -289,11 +289,11 @@ describe('a cancel', () => {
     await world.cancel('job', retry!)
     await world.clock.advance(10 * MINUTE)
     assert.deepEqual(await world.statuses('job'), ['failed', 'cancelled'])
-    assert.equal((await world.ledger('job'))[0]!.open, false)
+    assert.equal((await world.launches('job'))[0]!.open, false)
     await world.check(['job'])
   })
 
-  it('of one node ends the retries of the others, waiting and to come', async () => {
+  it('on one node ends the pending and future retries of the others', async () => {
     const world = new World()
     const scripts = {job: {outcome: 'failed', exitCode: 1}} as const
     await world.start({name: 'a', tags: {role: 'web'}, scripts})
@@ -318,7 +318,7 @@ describe('a cancel', () => {
 })
 
 describe('a job deleted while it runs', () => {
-  it('is ended wherever it runs, leaves nothing, and comes back as another job', async () => {
+  it('is stopped on all nodes, leaves nothing, and can be created again as a new job', async () => {
     const {world, executor} = await aServer(
       {scripts: {job: FOREVER}},
       aJob('job').manual().retrying(3),
@@ -337,14 +337,14 @@ describe('a job deleted while it runs', () => {
     assert.deepEqual((await world.store.totals()).running, 0)
   })
 
-  it('is waited for by a forbid job of the same name', async () => {
+  it('blocks a new forbid job of the same name until it has ended', async () => {
     const {world, executor} = await aServer({scripts: {job: {ms: Infinity, ignoresTerm: true}}})
     await world.runByHand('job')
     await world.clock.advance(SECOND)
     await world.store.deleteJob('job')
     await world.submit(aJob('job').every('4s').forbidding())
     await world.clock.advance(9 * SECOND)
-    const lines = await world.ledgerLines('job')
+    const lines = await world.launchLines('job')
     assert.match(lines[0]!, /skipped forbid/)
     assert.equal(executor.started.length, 1)
     await world.clock.advance(6 * SECOND)
@@ -353,80 +353,80 @@ describe('a job deleted while it runs', () => {
 })
 
 describe('draining', () => {
-  it('takes nothing new and lets running work finish within the grace', async () => {
-    const {world, life, executor} = await aServer({slots: 2, scripts: {job: {ms: 8 * SECOND}}})
+  it('claims nothing more and lets executions finish within the grace period', async () => {
+    const {world, node, executor} = await aServer({slots: 2, scripts: {job: {ms: 8 * SECOND}}})
     for (let launch = 0; launch < 4; launch += 1) await world.runByHand('job')
     await world.clock.advance(SECOND)
-    const drained = life.run.drain(30 * SECOND)
+    const drained = node.runner.drain(30 * SECOND)
     const began = world.clock.monotonicMs()
     await world.clock.finish(drained)
     assert.ok(world.clock.monotonicMs() - began <= 7_010)
     assert.deepEqual(await world.statuses('job'), ['succeeded', 'succeeded', 'pending', 'pending'])
     assert.equal(executor.started.length, 2)
-    assert.equal(life.run.runningCount, 0)
+    assert.equal(node.runner.runningCount, 0)
   })
 
-  it('ends what the grace did not suffice for: lost, node_stopped, retried', async () => {
+  it('stops executions after the grace period: lost, node_stopped, retried', async () => {
     const job = aJob('job').manual().retrying(1)
-    const {world, life} = await aServer({scripts: {job: FOREVER}}, job)
+    const {world, node} = await aServer({scripts: {job: FOREVER}}, job)
     await world.runByHand('job')
     await world.clock.advance(SECOND)
-    const drained = life.run.drain(5 * SECOND)
+    const drained = node.runner.drain(5 * SECOND)
     await world.clock.advance(4_990)
     assert.deepEqual(await world.statuses('job'), ['running'])
     await world.clock.finish(drained)
     const [execution] = await world.executions('job')
     assert.deepEqual([execution!.status, execution!.reason], ['lost', 'node_stopped'])
     assert.deepEqual(await world.statuses('job'), ['lost', 'pending'])
-    assert.equal((await world.ledger('job'))[0]!.nodeDeaths, 0)
+    assert.equal((await world.launches('job'))[0]!.nodeDeaths, 0)
     await world.check(['job'])
   })
 
-  it('with no grace ends everything at once', async () => {
+  it('without a grace period kills everything at once', async () => {
     const scripts = {job: {ms: Infinity, ignoresTerm: true}}
-    const {world, life, executor} = await aServer({scripts})
+    const {world, node, executor} = await aServer({scripts})
     await world.runByHand('job')
     await world.clock.advance(SECOND)
     const began = world.clock.monotonicMs()
-    await world.clock.finish(life.run.drain(0))
+    await world.clock.finish(node.runner.drain(0))
     assert.ok(world.clock.monotonicMs() - began < 100)
     assert.equal(executor.started[0]!.kills, 1)
     assert.deepEqual(await world.statuses('job'), ['lost'])
   })
 
-  it('with endless grace waits as long as it takes, and can still be hurried', async () => {
-    const {world, life} = await aServer({scripts: {job: FOREVER}})
+  it('with an infinite grace period waits without limit, until a force stop', async () => {
+    const {world, node} = await aServer({scripts: {job: FOREVER}})
     await world.runByHand('job')
     await world.clock.advance(SECOND)
     let drained = false
-    void life.run.drain(Infinity).then(() => (drained = true))
+    void node.runner.drain(Infinity).then(() => (drained = true))
     await world.clock.advance(60 * MINUTE)
     assert.equal(drained, false)
     assert.deepEqual(await world.statuses('job'), ['running'])
-    life.run.killAll()
+    node.runner.killAll()
     await world.clock.until(() => drained, 100)
     assert.deepEqual(await world.statuses('job'), ['lost'])
   })
 
-  it('still obeys a cancel', async () => {
-    const {world, life} = await aServer({scripts: {job: FOREVER}}, aJob('job').manual().retrying(2))
+  it('still handles a cancel', async () => {
+    const {world, node} = await aServer({scripts: {job: FOREVER}}, aJob('job').manual().retrying(2))
     await world.runByHand('job')
     await world.clock.advance(SECOND)
-    const drained = life.run.drain(Infinity)
+    const drained = node.runner.drain(Infinity)
     await world.cancel('job', (await world.executions('job'))[0]!)
     await world.clock.finish(drained, 2 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['cancelled'])
   })
 
-  it('starts no process for a claim that comes back after the grace', async () => {
+  it('starts no process for a claim whose reply arrives after the grace period', async () => {
     for (const graceMs of [0, 500]) {
-      const {world, life, executor} = await aServer({scripts: {job: FOREVER}})
-      life.delayMs = (method) => (method === 'claim' ? 600 : 0)
+      const {world, node, executor} = await aServer({scripts: {job: FOREVER}})
+      node.delayMs = (method) => (method === 'claim' ? 600 : 0)
       await world.clock.advance(2 * SECOND)
       await world.runByHand('job')
-      const claims = life.calls.get('claim')!
-      await world.clock.until(() => life.calls.get('claim')! > claims)
-      await world.clock.finish(life.run.drain(graceMs))
+      const claims = node.calls.get('claim')!
+      await world.clock.until(() => node.calls.get('claim')! > claims)
+      await world.clock.finish(node.runner.drain(graceMs))
       assert.equal(executor.started.length, 0)
       const [execution] = await world.executions('job')
       assert.deepEqual([execution!.status, execution!.reason], ['lost', 'node_stopped'])
@@ -435,29 +435,29 @@ describe('draining', () => {
     }
   })
 
-  it('ends running work in time however slow the store is to answer a claim', async () => {
-    const {world, life, executor} = await aServer({slots: 2, scripts: {job: FOREVER}})
+  it('stops executions in time while a claim is in flight at a slow store', async () => {
+    const {world, node, executor} = await aServer({slots: 2, scripts: {job: FOREVER}})
     await world.runByHand('job')
     await world.clock.advance(SECOND)
-    life.delayMs = (method) => (method === 'claim' ? 30 * SECOND : 0)
+    node.delayMs = (method) => (method === 'claim' ? 30 * SECOND : 0)
     await world.clock.advance(2 * SECOND)
-    void life.run.drain(5 * SECOND)
+    void node.runner.drain(5 * SECOND)
     await world.clock.advance(5 * SECOND)
     assert.equal(executor.started[0]!.cancels, 1)
   })
 
-  it('is safe to ask again, and a stop leaves no timer', async () => {
-    const {world, life} = await aServer({scripts: {job: {ms: 3 * SECOND}}})
+  it('is idempotent, and leaves no timer or subscription', async () => {
+    const {world, node} = await aServer({scripts: {job: {ms: 3 * SECOND}}})
     await world.runByHand('job')
     await world.clock.advance(SECOND)
     await world.clock.finish(
-      Promise.all([life.run.drain(10 * SECOND), life.run.drain(20 * SECOND)]),
+      Promise.all([node.runner.drain(10 * SECOND), node.runner.drain(20 * SECOND)]),
     )
     assert.deepEqual(await world.statuses('job'), ['succeeded'])
-    await world.clock.finish(life.stop())
-    await world.clock.finish(life.run.stop())
+    await world.clock.finish(node.stop())
+    await world.clock.finish(node.runner.stop())
     await world.clock.advance(MINUTE)
     assert.equal(world.clock.waiting, 0)
-    assert.equal(life.wakeup.listening, 0)
+    assert.equal(node.wakeup.subscriberCount, 0)
   })
 })

@@ -1,28 +1,27 @@
 /**
- * The whole flow while things go wrong: every call to the store refused or its answer lost once,
- * every bell dropped, a crash at every call. Nothing may be lost, nothing doubled; slower is all it
- * may be.
+ * The whole flow under faults: each store call rejected or its reply lost once, every notification dropped, a
+ * crash at every call. Nothing is lost and nothing runs twice; the flow may only be slower.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {StoreMethod} from '../support/faulty-store.ts'
 import {aJob} from '../support/fixtures.ts'
-import type {Life} from '../support/life.ts'
+import type {SimulatedNode} from '../support/simulated-node.ts'
 import {World} from '../support/world.ts'
 
 const SECOND = 1_000
 const NAMES = ['every', 'only', 'parent', 'child', 'flaky', 'hand']
-const SCRIPTS: Life['settings']['scripts'] = {
+const SCRIPTS: SimulatedNode['settings']['scripts'] = {
   every: {ms: 300, output: 'some output\n'},
   only: {ms: 1_500, output: 'some output\n'},
   flaky: ({attempt}) => (attempt < 3 ? {outcome: 'failed', exitCode: 1} : {}),
 }
 
-/** A bit of everything for twenty-one seconds, then peace. */
-async function aScenario(prepare: (life: Life, world: World) => void) {
+/** Runs jobs of every kind for 21 s, then ends the faults. */
+async function aScenario(prepare: (node: SimulatedNode, world: World) => void) {
   const world = new World()
-  const life = await world.start({scripts: SCRIPTS, prunes: true})
-  prepare(life, world)
+  const node = await world.start({scripts: SCRIPTS, prunes: true})
+  prepare(node, world)
   await world.submit(aJob('every').every('2s'))
   await world.submit(aJob('only').every('1s').forbidding())
   await world.submit(aJob('parent').every('5s'))
@@ -32,18 +31,21 @@ async function aScenario(prepare: (life: Life, world: World) => void) {
   await world.clock.advance(700)
   await world.runByHand('hand')
   await world.clock.advance(20 * SECOND)
-  life.fault = () => 'none'
-  return {world, life}
+  node.fault = () => 'none'
+  return {world, node}
 }
 
-/** What must have become of it once all is calm again. */
-async function assertWhole({world, life}: {world: World; life: Life}, at: string): Promise<void> {
+/** Asserts the final state after the faults have ended. */
+async function assertComplete(
+  {world, node}: {world: World; node: SimulatedNode},
+  at: string,
+): Promise<void> {
   for (const name of ['every', 'only', 'parent', 'flaky']) await world.store.toggle(name)
   await world.clock.advance(40 * SECOND)
   for (const name of ['every', 'only', 'parent', 'flaky']) world.interrupted.add(name)
   await world.check(NAMES)
   const launched = async (name: string) =>
-    (await world.ledger(name)).filter(({decision}) => decision === 'launched').length
+    (await world.launches(name)).filter(({decision}) => decision === 'launched').length
   assert.equal(await launched('every'), 10, at)
   assert.equal(await launched('parent'), 4, at)
   assert.equal(await launched('child'), 4, at)
@@ -61,18 +63,18 @@ async function assertWhole({world, life}: {world: World; life: Life}, at: string
   assert.deepEqual(flaky, ['failed', 'failed', 'succeeded'], at)
   const {running, pending, undecided} = await world.store.totals()
   assert.deepEqual([running, pending, undecided], [0, 0, 0], at)
-  await world.clock.finish(life.stop())
+  await world.clock.finish(node.stop())
   assert.equal(world.clock.waiting, 0, at)
 }
 
-/** Methods the flow uses while nothing is wrong, and how often. */
+/** Methods the flow calls without faults, with their number of calls. */
 const plainCalls: ReadonlyMap<StoreMethod, number> = await aScenario(() => {}).then(
-  ({life}) => new Map(life.calls),
+  ({node}) => new Map(node.calls),
 )
 
 describe('the scenario itself', () => {
-  it('is whole without any fault, and uses the store as expected', async () => {
-    await assertWhole(await aScenario(() => {}), 'no fault')
+  it('passes without faults, and calls the expected methods', async () => {
+    await assertComplete(await aScenario(() => {}), 'no fault')
     for (const method of [
       'claim',
       'finish',
@@ -85,43 +87,43 @@ describe('the scenario itself', () => {
   })
 })
 
-describe('one fault at a call of the store', () => {
+describe('one fault of a store call', () => {
   for (const [method, calls] of plainCalls) {
     if (method === 'join' || method === 'rescue') continue
-    it(`${method}: refused, or its answer lost, early and late`, async () => {
+    it(`${method}: rejected, or its reply lost, early and late`, async () => {
       for (const fault of ['unavailable', 'answer_lost'] as const) {
         for (const part of [0, 0.6]) {
           const nth = Math.floor(calls * part)
           const at = `${method} ${fault} at call ${nth}`
           let seen = 0
-          const scenario = await aScenario((life) => {
-            life.fault = (called) => (called === method && seen++ === nth ? fault : 'none')
+          const scenario = await aScenario((node) => {
+            node.fault = (called) => (called === method && seen++ === nth ? fault : 'none')
           })
-          await assertWhole(scenario, at)
+          await assertComplete(scenario, at)
         }
       }
     })
   }
 })
 
-describe('the store away altogether', () => {
-  it('for ten seconds in the middle of everything', async () => {
+describe('an outage of the store', () => {
+  it('of 10 s loses nothing', async () => {
     for (const fault of ['unavailable', 'answer_lost'] as const) {
-      const scenario = await aScenario((life, {clock}) => {
-        life.fault = () => {
+      const scenario = await aScenario((node, {clock}) => {
+        node.fault = () => {
           const ms = clock.monotonicMs()
           return ms > 5 * SECOND && ms < 15 * SECOND ? fault : 'none'
         }
       })
-      await assertWhole(scenario, fault)
+      await assertComplete(scenario, fault)
     }
   })
 })
 
-describe('every bell dropped', () => {
-  it('is slower, and nothing else', async () => {
-    const scenario = await aScenario((life) => (life.wakeup.dropsAll = true))
-    await assertWhole(scenario, 'no bells')
+describe('every notification dropped', () => {
+  it('only makes the flow slower', async () => {
+    const scenario = await aScenario((node) => (node.wakeup.dropsAll = true))
+    await assertComplete(scenario, 'no notifications')
     const {world} = scenario
     for (const name of ['every', 'parent', 'child']) {
       for (const {startedAt, createdAt} of await world.executions(name)) {
@@ -129,8 +131,8 @@ describe('every bell dropped', () => {
         assert.ok(waitedMs <= 1_010, `${name} waited ${waitedMs} ms`)
       }
     }
-    for (const {scheduledAt, decidedAt} of await world.ledger('every'))
-      assert.equal(decidedAt, scheduledAt, 'the clock needs no bell')
+    for (const {scheduledAt, decidedAt} of await world.launches('every'))
+      assert.equal(decidedAt, scheduledAt, 'planned times need no notification')
   })
 })
 
@@ -138,28 +140,28 @@ describe('a crash at any call', () => {
   const counted: ReadonlySet<StoreMethod> = new Set(
     [...plainCalls.keys()].filter((method) => method !== 'join'),
   )
-  it('leaves nothing lost, nothing doubled, nothing stuck', async () => {
+  it('loses nothing, runs nothing twice, leaves nothing stuck', async () => {
     const total = [...plainCalls.values()].reduce((sum, calls) => sum + calls, 0)
     for (let crash = 3; crash < total; crash += 23) {
       const world = new World()
-      const life = await world.start({scripts: SCRIPTS})
+      const node = await world.start({scripts: SCRIPTS})
       await world.submit(aJob('every').every('2s').retrying(2).catchingUp('all'))
       await world.submit(aJob('only').every('1s').forbidding().retrying(2))
       await world.submit(aJob('parent').every('5s').retrying(2).catchingUp('all'))
       await world.submit(aJob('child').childOf('parent').retrying(2))
       let left = crash
-      life.fault = (method) => {
-        if (counted.has(method) && --left === 0) life.crash()
+      node.fault = (method) => {
+        if (counted.has(method) && --left === 0) node.crash()
         return 'none'
       }
       await world.clock.advance(20 * SECOND)
-      life.crash()
+      node.crash()
       world.clock.sleep(5 * SECOND)
-      const next = await world.start({incarnation: 'second-life', scripts: SCRIPTS})
+      const next = await world.start({incarnation: 'second-incarnation', scripts: SCRIPTS})
       await world.clock.advance(30 * SECOND)
       await world.check(['every', 'only', 'parent', 'child'])
       for (const name of ['every', 'parent']) {
-        for (const {decision, group} of await world.ledger(name)) {
+        for (const {decision, group} of await world.launches(name)) {
           assert.equal(decision, 'launched', `crash at call ${crash}`)
           const attempts = (await world.executions(name)).filter((one) => one.group === group)
           assert.ok(
@@ -169,7 +171,7 @@ describe('a crash at any call', () => {
         }
       }
       const wells = (await world.executions('parent')).filter(({status}) => status === 'succeeded')
-      assert.equal((await world.ledger('child')).length, wells.length, `crash at call ${crash}`)
+      assert.equal((await world.launches('child')).length, wells.length, `crash at call ${crash}`)
       assert.ok(next.isLeading)
     }
   })

@@ -1,15 +1,15 @@
-/** The leader's judging goes on whatever becomes of its verdicts, and of other steps of the leader. */
+/** Failure detection continues whatever happens to its writes and to other services of the leader. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {StoreMethod} from '../support/faulty-store.ts'
 import {aJob} from '../support/fixtures.ts'
-import type {Life} from '../support/life.ts'
+import type {SimulatedNode} from '../support/simulated-node.ts'
 import {World} from '../support/world.ts'
 
 const SECOND = 1_000
 
-/** A leader, and two nodes that run a job each launch of which is on both; `one` dies. */
-async function aClusterThatLosesOne(trouble: (leader: Life) => void) {
+/** A leader and two nodes that both run each launch of a job; node `one` dies. */
+async function aClusterWithDeadNode(inject: (leader: SimulatedNode) => void) {
   const world = new World()
   const leader = await world.start({name: 'leader', incarnation: 'leader-1', runs: false})
   const settings = {tags: {role: 'web'}, leads: false, scripts: {job: {ms: Infinity}}}
@@ -18,21 +18,21 @@ async function aClusterThatLosesOne(trouble: (leader: Life) => void) {
   await world.submit(aJob('job').manual().tagged({role: 'web'}))
   await world.runByHand('job')
   await world.clock.advance(2 * SECOND)
-  trouble(leader)
+  inject(leader)
   one.crash()
   const statusOf = async (name: string) =>
     (await world.store.members()).find((member) => member.name === name)?.status
   return {world, leader, two, statusOf}
 }
 
-const without = (broken: StoreMethod) => (leader: Life) => {
+const without = (broken: StoreMethod) => (leader: SimulatedNode) => {
   leader.fault = (method) => (method === broken ? 'unavailable' : 'none')
 }
 
-describe('a dead node is found, and its work lost,', () => {
+describe('a dead node is failed and its executions are lost', () => {
   for (const method of ['loadStuck', 'candidates', 'loadDue'] as const) {
-    it(`while ${method} cannot be had`, async () => {
-      const {world, statusOf} = await aClusterThatLosesOne(without(method))
+    it(`while ${method} fails`, async () => {
+      const {world, statusOf} = await aClusterWithDeadNode(without(method))
       await world.clock.advance(13 * SECOND)
       assert.equal(await statusOf('one'), 'failed')
       await world.clock.advance(15 * SECOND)
@@ -40,8 +40,8 @@ describe('a dead node is found, and its work lost,', () => {
     })
   }
 
-  it('while its verdict cannot be stored', async () => {
-    const {world, leader, statusOf} = await aClusterThatLosesOne(without('failMember'))
+  it('while marking it failed fails', async () => {
+    const {world, leader, statusOf} = await aClusterWithDeadNode(without('failMember'))
     await world.clock.advance(28 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['lost', 'running'])
     assert.equal(await statusOf('one'), 'alive')
@@ -50,20 +50,20 @@ describe('a dead node is found, and its work lost,', () => {
     assert.equal(await statusOf('one'), 'failed')
   })
 
-  it('while storing verdicts takes longer than a judge may pause', async () => {
-    const {world} = await aClusterThatLosesOne((leader) => {
+  it('while marking it failed takes longer than the pause limit of detection', async () => {
+    const {world} = await aClusterWithDeadNode((leader) => {
       leader.delayMs = (method) => (method === 'failMember' ? 20 * SECOND : 0)
     })
     await world.clock.advance(28 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['lost', 'running'])
   })
 
-  it('though ending the work of another fails again and again', async () => {
-    const {world, leader, two, statusOf} = await aClusterThatLosesOne(() => {})
+  it('while ending the executions of another node fails repeatedly', async () => {
+    const {world, leader, two, statusOf} = await aClusterWithDeadNode(() => {})
     const {rescue} = leader.store
-    const asked: string[] = []
+    const rescued: string[] = []
     leader.store.rescue = async (request) => {
-      asked.push(request.nodeId)
+      rescued.push(request.nodeId)
       if (request.nodeId === 'id-of-one') throw new Error('a row of it is locked')
       return await rescue(request)
     }
@@ -74,6 +74,6 @@ describe('a dead node is found, and its work lost,', () => {
     leader.store.rescue = rescue
     await world.clock.advance(2 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['lost', 'lost'])
-    assert.equal(asked.filter((id) => id === 'id-of-two').length, 1, 'what is done is done once')
+    assert.equal(rescued.filter((id) => id === 'id-of-two').length, 1, 'handled once')
   })
 })

@@ -1,4 +1,4 @@
-/** The prune step over the real store: history is let go in small pieces, what is open or newest stays. */
+/** History retention over the real store: small batches; open and newest launches stay. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {HistoryRetention} from '../../src/scheduler/retention.ts'
@@ -13,7 +13,7 @@ const SECOND = 1_000
 const MINUTE = 60 * SECOND
 const KEEP = {keepLaunches: 5, keepUnlaunched: 7, keepMs: null, keepOutputBytes: 1_000}
 
-function aService(prune: (request: PruneRequest) => Promise<PruneResult>) {
+function aRetention(prune: (request: PruneRequest) => Promise<PruneResult>) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
   let over = 0
@@ -38,13 +38,13 @@ const OVER: PruneResult = {
   more: false,
 }
 
-describe('the prune service', () => {
-  type Asked = [round: string, after: number, at: number]
+describe('history retention', () => {
+  type Request = [round: string, after: number, at: number]
 
-  /** What a service asks of a store that gives these answers, and then that nothing is left to do. */
+  /** Requests of the service to a store with these replies, followed by replies without more work. */
   function asking(answers: readonly PruneResult[]) {
-    const asked: Asked[] = []
-    const given = aService(async ({term, round, after}) => {
+    const asked: Request[] = []
+    const given = aRetention(async ({term, round, after}) => {
       assert.equal(term, 3)
       asked.push([round, after, given.clock.monotonicMs()])
       return answers[asked.length - 1] ?? {...OVER, next: after}
@@ -52,7 +52,7 @@ describe('the prune service', () => {
     return {...given, asked}
   }
 
-  it('walks all jobs in pieces, stays where more is waiting, then rests', async () => {
+  it('walks all jobs in batches, repeats a batch with more rows, then pauses', async () => {
     const {clock, service, asked} = asking([
       {...OVER, next: 200, isRoundOver: false},
       {...OVER, next: 400, isRoundOver: false, more: true},
@@ -73,7 +73,7 @@ describe('the prune service', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('then looks only at what was launched since the round over all began', async () => {
+  it('then prunes only jobs launched since the round over all jobs began', async () => {
     const {clock, service, asked} = asking([
       {...OVER, next: 200, isRoundOver: false, newestGroup: 70},
       {...OVER, next: 250, newestGroup: 90},
@@ -96,7 +96,7 @@ describe('the prune service', () => {
     await service.stop()
   })
 
-  it('and at all of them again when their time has come', async () => {
+  it('prunes all jobs again after the interval', async () => {
     const {clock, service, asked} = asking([
       {...OVER, newestGroup: 5},
       ...Array.from({length: 59}, () => ({...OVER, next: 5})),
@@ -114,8 +114,8 @@ describe('the prune service', () => {
     await service.stop()
   })
 
-  it('says that the term is over', async () => {
-    const {clock, events, service, over} = aService(async () => {
+  it('reports that the term is over', async () => {
+    const {clock, events, service, over} = aRetention(async () => {
       throw new TermOver('term 3 is over')
     })
     service.start()
@@ -126,26 +126,26 @@ describe('the prune service', () => {
   })
 })
 
-describe('retention', () => {
-  it('keeps the newest launches, never an open one, and the counters of all', async () => {
+describe('retention over the store', () => {
+  it('keeps the newest launches, all open ones, and the counters', async () => {
     const world = new World()
     const script = ({scheduledAt}: {scheduledAt: number}) =>
       ({ms: new Date(scheduledAt).getSeconds() === 2 ? Infinity : 100}) as const
     await world.start({prunes: true, keepLaunches: 5, scripts: {job: script}})
     await world.submit(aJob('job').every('1s'))
     await world.clock.advance(45_900)
-    const rows = await world.ledger('job')
+    const rows = await world.launches('job')
     const kept = rows.map(({scheduledAt}) => new Date(scheduledAt).getSeconds())
     assert.equal(kept[0], 2, 'still open')
     assert.equal(kept.at(-1), 45)
-    // Rounds are ten seconds apart: at most that many more than the limit.
+    // Rounds are 10 s apart: at most that many launches above the limit.
     assert.ok(rows.length >= 6 && rows.length <= 16, `${rows.length} rows`)
     assert.equal((await world.job('job')).counters.successCount, 44)
     const executions = await world.executions('job')
     assert.equal(executions.length, rows.length)
   })
 
-  it('reaches a job that is launched no more with the next round over all', async () => {
+  it('prunes an idle job with the next round over all jobs', async () => {
     const world = new World()
     const script = () => ({ms: 60_000}) as const
     await world.start({prunes: true, keepLaunches: 3, slots: 20, scripts: {job: script}})
@@ -154,11 +154,11 @@ describe('retention', () => {
     await world.clock.advance(2 * MINUTE)
     assert.deepEqual(new Set(await world.statuses('job')), new Set(['succeeded']))
     assert.equal(
-      (await world.ledger('job')).length,
+      (await world.launches('job')).length,
       10,
       'nothing of it was over when it was looked at',
     )
     await world.clock.advance(8 * MINUTE + 20 * SECOND)
-    assert.equal((await world.ledger('job')).length, 3)
+    assert.equal((await world.launches('job')).length, 3)
   })
 })

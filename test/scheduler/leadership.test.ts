@@ -1,4 +1,4 @@
-/** Leadership: services live exactly as long as a term, trust ends before the lease, a stop lets go. */
+/** Leadership: services run exactly as long as a term, trust ends before the lease, a stop resigns. */
 import assert from 'node:assert/strict'
 import {describe, it, test} from 'node:test'
 import {Leadership} from '../../src/scheduler/leadership.ts'
@@ -13,7 +13,7 @@ const TTL = 6_000
 const RENEW = 2_000
 const TRUST = 5_000
 
-/** A service that knows when it lived and whose end takes a while. */
+/** Service that records its start and end, and takes a while to stop. */
 class Lived implements Service {
   starts = 0
   stops = 0
@@ -43,7 +43,7 @@ class Lived implements Service {
 function aNode(
   lease: FakeLease,
   clock: VirtualClock,
-  holder = 'life-1',
+  holder = 'node-1',
   stopMs = () => 0,
   wakeup = new TestWakeup(),
 ) {
@@ -84,19 +84,19 @@ function alone() {
 }
 
 describe('a term', () => {
-  it('begins when the lease is taken and lasts while it is renewed', async () => {
+  it('begins when the lease is acquired and lasts while it is renewed', async () => {
     const {clock, lease, leadership, services, events} = alone()
     leadership.start()
     await clock.advance(60_000)
     assert.equal(leadership.term, 1)
-    assert.deepEqual(events.of('term_began'), [{term: 1, node: 'life-1'}])
+    assert.deepEqual(events.of('term_began'), [{term: 1, node: 'node-1'}])
     assert.ok(services.every(({living, starts}) => living && starts === 1))
     assert.equal(services.length, 2)
     assert.equal(lease.calls.filter((call) => call === 'renew').length, 30)
     await leadership.stop()
   })
 
-  it('does not begin while another holds the lease, and begins when it runs out', async () => {
+  it('does not begin while another holds the lease, and begins when it expires', async () => {
     const {clock, lease, leadership, services} = alone()
     lease.takeOver('another', TTL)
     leadership.start()
@@ -107,15 +107,15 @@ describe('a term', () => {
     await leadership.stop()
   })
 
-  it('ends with a stop, which waits for its services and then lets go of the lease', async () => {
+  it('ends with a stop, which waits for its services and then resigns the lease', async () => {
     const clock = new VirtualClock()
     const lease = new FakeLease(clock)
-    const {leadership, services, reasons} = aNode(lease, clock, 'life-1', () => 700)
+    const {leadership, services, reasons} = aNode(lease, clock, 'node-1', () => 700)
     leadership.start()
     await clock.advance(100)
     const stopping = leadership.stop()
     await clock.advance(699)
-    assert.equal(lease.holder, 'life-1', 'not let go while a service still works')
+    assert.equal(lease.holder, 'node-1', 'not resigned while a service is running')
     assert.equal(leadership.term, null)
     await clock.finish(stopping)
     assert.ok(services.every(({living, stops}) => !living && stops === 1))
@@ -125,7 +125,7 @@ describe('a term', () => {
     assert.equal(clock.waiting, 0)
   })
 
-  it('ends before the lease does when it cannot be renewed', async () => {
+  it('ends before the lease expires if renewals fail', async () => {
     const {clock, lease, leadership, services, reasons} = alone()
     leadership.start()
     await clock.advance(100)
@@ -134,14 +134,14 @@ describe('a term', () => {
     assert.equal(100 + lastedMs, TRUST)
     assert.deepEqual(reasons(), ['not renewed in time'])
     assert.ok(services.every(({living}) => !living))
-    assert.equal(lease.holder, 'life-1', 'nobody else can lead yet')
+    assert.equal(lease.holder, 'node-1', 'no other node can lead yet')
     lease.fault = () => 'none'
     await clock.advance(TTL)
-    assert.equal(leadership.term, 2, 'and it stands again')
+    assert.equal(leadership.term, 2, 'acquired again')
     await leadership.stop()
   })
 
-  it('trusts from the instant before it asked, not from the answer', async () => {
+  it('counts its trust from before the request, not from the reply', async () => {
     const {clock, lease, leadership} = alone()
     lease.delayMs = () => 900
     leadership.start()
@@ -154,7 +154,7 @@ describe('a term', () => {
     await clock.finish(leadership.stop())
   })
 
-  it('does not begin on an answer that took longer than trust lasts', async () => {
+  it('does not begin if the reply took longer than the trust lasts', async () => {
     const {clock, lease, leadership, services} = alone()
     lease.delayMs = () => 2_600
     leadership.start()
@@ -166,7 +166,7 @@ describe('a term', () => {
     await leadership.stop()
   })
 
-  it('ends at once when the renewal is refused', async () => {
+  it('ends at once if a renewal is refused', async () => {
     const {clock, lease, leadership, reasons} = alone()
     leadership.start()
     await clock.advance(100)
@@ -175,10 +175,10 @@ describe('a term', () => {
     assert.equal(leadership.term, null)
     assert.deepEqual(reasons(), ['lease lost'])
     await clock.finish(leadership.stop())
-    assert.equal(lease.holder, 'another', 'whose lease is not touched')
+    assert.equal(lease.holder, 'another', 'its lease is unchanged')
   })
 
-  it('ends at once when a service finds it over, and only that term', async () => {
+  it('ends at once when a service of it gets TermOver', async () => {
     const {clock, leadership, services, reasons} = alone()
     leadership.start()
     await clock.advance(100)
@@ -189,15 +189,15 @@ describe('a term', () => {
     assert.ok(again !== null && again > 1)
     services[0]!.over()
     await clock.settle()
-    assert.equal(leadership.term, again, 'a late word of an old term changes nothing')
+    assert.equal(leadership.term, again, 'a late call from an old term changes nothing')
     assert.deepEqual(reasons(), ['term over'])
     await leadership.stop()
   })
 
-  it('does not begin before every service of the one before has ended', async () => {
+  it('does not begin before every service of the previous term has stopped', async () => {
     const clock = new VirtualClock()
     const lease = new FakeLease(clock)
-    const {leadership, services} = aNode(lease, clock, 'life-1', () => 9_000)
+    const {leadership, services} = aNode(lease, clock, 'node-1', () => 9_000)
     leadership.start()
     await clock.advance(100)
     services[0]!.over()
@@ -213,7 +213,7 @@ describe('a term', () => {
     await clock.finish(leadership.stop())
   })
 
-  it('survives lost answers without two terms at once', async () => {
+  it('survives lost replies without two terms at once', async () => {
     const {clock, lease, leadership} = alone()
     lease.fault = (call) => (call === 'acquire' ? 'answer_lost' : 'none')
     leadership.start()
@@ -225,7 +225,7 @@ describe('a term', () => {
     await leadership.stop()
   })
 
-  it('ends when the process was frozen past its trust, before anything is renewed', async () => {
+  it('ends after a freeze longer than its trust, before any renewal', async () => {
     const {clock, lease, leadership, services} = alone()
     leadership.start()
     await clock.advance(100)
@@ -239,11 +239,11 @@ describe('a term', () => {
 })
 
 describe('two candidates', () => {
-  it('hand over at once on a stop, within one round of standing', async () => {
+  it('hand over within one acquisition interval after a stop', async () => {
     const clock = new VirtualClock()
     const lease = new FakeLease(clock)
-    const one = aNode(lease, clock, 'life-1')
-    const two = aNode(lease, clock, 'life-2')
+    const one = aNode(lease, clock, 'node-1')
+    const two = aNode(lease, clock, 'node-2')
     one.leadership.start()
     two.leadership.start()
     await clock.advance(500)
@@ -255,7 +255,7 @@ describe('two candidates', () => {
     await clock.finish(two.leadership.stop())
   })
 
-  it('never both trust a term, over random delays, losses and outages', async () => {
+  it('never both trust a term, under random delays, lost replies and outages', async () => {
     const random = new SeededRandom(4_711)
     for (let run = 0; run < 25; run += 1) {
       const clock = new VirtualClock()
@@ -270,7 +270,7 @@ describe('two candidates', () => {
             : random.chance(0.05)
               ? 'unavailable'
               : 'none'
-      const nodes = ['life-1', 'life-2', 'life-3'].map((holder) =>
+      const nodes = ['node-1', 'node-2', 'node-3'].map((holder) =>
         aNode(lease, clock, holder, () => 0),
       )
       for (const {leadership} of nodes) leadership.start()
@@ -289,12 +289,12 @@ describe('two candidates', () => {
   })
 })
 
-describe('a lease whose expiry lies far ahead because the clock of the store was set back', () => {
+describe('a lease with a far expiry after the clock of the store was set back', () => {
   const HOUR = 3_600_000
-  /** Unchanged for so long, it is nobody's any more. */
+  /** Unchanged for this long, no holder trusts it. */
   const WATCHED = TTL + (TTL - TRUST)
 
-  /** A candidate that stands while another, which never renews, holds the lease. */
+  /** A candidate while another node, which never renews, holds the lease. */
   function aWatcher() {
     const world = alone()
     world.lease.takeOver('another', TTL)
@@ -303,16 +303,16 @@ describe('a lease whose expiry lies far ahead because the clock of the store was
     return world
   }
 
-  it('is taken once it was seen unchanged for longer than a lease lasts', async () => {
+  it('is acquired after it was unchanged for longer than its TTL', async () => {
     const {clock, leadership, lease} = aWatcher()
     await clock.advance(WATCHED - 1)
     assert.equal(leadership.term, null)
     await clock.advance(RENEW + 1)
-    assert.deepEqual([leadership.term, lease.holder], [2, 'life-1'])
+    assert.deepEqual([leadership.term, lease.holder], [2, 'node-1'])
     await leadership.stop()
   })
 
-  it('is left alone while it is renewed', async () => {
+  it('is not acquired while it is renewed', async () => {
     const {clock, leadership, lease} = aWatcher()
     for (let round = 0; round < 100; round += 1) {
       lease.setBack(HOUR)
@@ -324,7 +324,7 @@ describe('a lease whose expiry lies far ahead because the clock of the store was
     assert.equal(lease.holder, 'another')
   })
 
-  it('is not taken when its holder renews in the same moment', async () => {
+  it('is not acquired if its holder renews at the same moment', async () => {
     const {clock, leadership, lease} = aWatcher()
     const asked = lease.acquireLease.bind(lease)
     let renewals = 0
@@ -340,7 +340,7 @@ describe('a lease whose expiry lies far ahead because the clock of the store was
     await clock.finish(leadership.stop())
   })
 
-  it('is watched anew after a pause of the candidate, or of the store', async () => {
+  it('is watched from the beginning after a pause of the candidate or the store', async () => {
     const pauses = {
       candidate: ({clock}: ReturnType<typeof aWatcher>) => Promise.resolve(clock.sleep(60_000)),
       store: async ({clock, lease}: ReturnType<typeof aWatcher>) => {
@@ -371,13 +371,13 @@ describe('a lease whose expiry lies far ahead because the clock of the store was
 })
 
 describe('start and stop of leadership at every point', () => {
-  /** Runs until `turns` timers have fired, then stops; every call and every end takes several of them. */
+  /** Runs until `turns` timers have fired, then stops; every call and every stop takes several timers. */
   async function stopAfter(turns: number, prepare: (lease: FakeLease) => void) {
     const clock = new VirtualClock()
     const lease = new FakeLease(clock)
     lease.delayMs = () => 7
     prepare(lease)
-    const {leadership, services, events} = aNode(lease, clock, 'life-1', () => 5)
+    const {leadership, services, events} = aNode(lease, clock, 'node-1', () => 5)
     leadership.start()
     await clock.until(() => clock.fired >= turns)
     let stopped = false
@@ -398,7 +398,7 @@ describe('start and stop of leadership at every point', () => {
     assert.equal(lease.calls.length, calls, `${at}: nothing is asked any more`)
   }
 
-  it('leaves nothing behind, whatever was under way', async () => {
+  it('leaves nothing behind, whatever call was in flight', async () => {
     for (let turns = 0; turns < 40; turns += 1) await stopAfter(turns, () => {})
   })
 
@@ -413,7 +413,7 @@ describe('start and stop of leadership at every point', () => {
     }
   })
 
-  it('is safe to stop before start, and more than once', async () => {
+  it('is safe before the start, and repeatedly', async () => {
     const {clock, lease, leadership} = alone()
     await leadership.stop()
     await leadership.stop()
@@ -421,7 +421,7 @@ describe('start and stop of leadership at every point', () => {
   })
 })
 
-test('a follower takes a lease that was let go at once, by the bell', async () => {
+test('a follower acquires a resigned lease at once, by notification', async () => {
   const clock = new VirtualClock()
   const lease = new FakeLease(clock)
   const wakeup = new TestWakeup()
@@ -438,7 +438,7 @@ test('a follower takes a lease that was let go at once, by the bell', async () =
   await second.leadership.stop()
 })
 
-test('however long the store was away, somebody leads as soon as it is back', async () => {
+test('a leader is elected soon after any outage of the store', async () => {
   const {clock, lease, leadership} = alone()
   lease.fault = () => 'unavailable'
   leadership.start()

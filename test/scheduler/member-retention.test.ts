@@ -1,4 +1,4 @@
-/** The forget step over the real store: who is gone for long is no longer listed, whoever leads. */
+/** Member retention over the real store: members gone for long are removed, under any leader. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {MemberRetention} from '../../src/scheduler/retention.ts'
@@ -8,11 +8,11 @@ import {World} from '../support/world.ts'
 import {beatAs, claimAs} from '../support/single-calls.ts'
 
 const MINUTE = 60_000
-/** Each virtual second of a cluster costs real work. */
+/** Short, because each virtual second of a cluster costs real work. */
 const LEFT_AFTER_MS = 6 * MINUTE
 const FAILED_AFTER_MS = 18 * MINUTE
 
-/** A leader, and what it forgets. */
+/** A leader and its member retention. */
 async function aCluster(targetWaitMs = 10 * MINUTE) {
   const world = new World()
   await world.start({name: 'leader', incarnation: 'leader-1', runs: false, targetWaitMs})
@@ -33,15 +33,15 @@ async function aCluster(targetWaitMs = 10 * MINUTE) {
   return {world, events, state, service, names}
 }
 
-describe('forgetting', () => {
-  it('those that left goes on through all of them, and says who is gone', async () => {
+describe('member retention', () => {
+  it('removes all members that left, in batches, and emits an event for each', async () => {
     const {world, events, service, names} = await aCluster()
     for (let index = 0; index < 250; index += 1) {
       const id = `agent-${index}`
       const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
-      const member = {...place, id, name: id, incarnation: 'life', version: '1', slots: 1}
+      const member = {...place, id, name: id, incarnation: 'only', version: '1', slots: 1}
       await world.store.join({member}, 0)
-      await beatAs(world.store, {nodeId: id, incarnation: 'life', status: 'left'})
+      await beatAs(world.store, {nodeId: id, incarnation: 'only', status: 'left'})
     }
     const forgetting = await service()
     forgetting.start()
@@ -54,7 +54,7 @@ describe('forgetting', () => {
     await world.clock.finish(forgetting.stop())
   })
 
-  it('a node that died waits until its work is lost, and until that has moved', async () => {
+  it('keeps a dead node until its executions are lost and reassigned', async () => {
     const {world, service, names} = await aCluster(2 * FAILED_AFTER_MS)
     const only = {tags: {role: 'web'}, leads: false}
     await world.submit(aJob('job').manual().retrying(1).tagged({role: 'web:1'}))
@@ -67,7 +67,11 @@ describe('forgetting', () => {
     forgetting.start()
     await world.clock.advance(FAILED_AFTER_MS + 5 * MINUTE)
     assert.deepEqual(await world.statuses('job'), ['lost', 'pending'])
-    assert.deepEqual(await names(), ['dead', 'leader'], 'what waits for it has no other place')
+    assert.deepEqual(
+      await names(),
+      ['dead', 'leader'],
+      'its pending execution matches no other node',
+    )
     await world.start({...only, name: 'next', incarnation: 'next-1'})
     await world.clock.advance(2 * MINUTE)
     assert.deepEqual(await world.statuses('job'), ['lost', 'succeeded'])
@@ -76,7 +80,7 @@ describe('forgetting', () => {
     await world.check(['job'])
   })
 
-  it('a node that died, when what waited for it has ended for want of another', async () => {
+  it('removes a dead node when its pending executions have ended without another node', async () => {
     const {world, service, names} = await aCluster()
     await world.submit(aJob('job').manual().retrying(1).tagged({role: 'web'}))
     const settings = {tags: {role: 'web'}, leads: false, scripts: {job: {ms: Infinity}}}
@@ -96,7 +100,7 @@ describe('forgetting', () => {
   it('ends with the term', async () => {
     const {world, state, service} = await aCluster()
     const forgetting = await service()
-    for (const life of world.lives) await world.clock.finish(life.stop())
+    for (const node of world.nodes) await world.clock.finish(node.stop())
     forgetting.start()
     await world.clock.advance(2 * MINUTE)
     assert.equal(state.isOver, true)
@@ -104,10 +108,10 @@ describe('forgetting', () => {
   })
 })
 
-describe('a node that is replaced by another of its name', () => {
-  it('gives it what waited for it', async () => {
+describe('a node replaced by another of its name', () => {
+  it('passes its pending executions to the new one', async () => {
     const {world} = await aCluster()
-    const settings = {tags: {role: 'web'}, leads: false, incarnation: 'life'}
+    const settings = {tags: {role: 'web'}, leads: false, incarnation: 'only'}
     await world.submit(aJob('job').manual().tagged({role: 'web:1'}))
     const old = await world.start({...settings, name: 'web-1', slots: 1})
     old.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')

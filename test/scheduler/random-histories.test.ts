@@ -1,18 +1,18 @@
 /**
- * Whole clusters under random weather: crashes, outages, lost answers, slow calls, dropped bells,
- * cancels, edits and deletions, all from one seed. Then calm, and the invariants. A failure names
- * its seed; `BELFRY_SEED=n` runs that one.
+ * Clusters under random faults from one seed: crashes, outages, lost replies, slow calls, dropped
+ * notifications, cancels, edits and deletions. Then the faults end and the invariants are checked. A failure
+ * names its seed; `BELFRY_SEED=n` repeats it.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {aJob, type JobFixture} from '../support/fixtures.ts'
-import type {Life} from '../support/life.ts'
+import type {SimulatedNode} from '../support/simulated-node.ts'
 import type {Script} from '../support/scripted-executor.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {World} from '../support/world.ts'
 
 const SECOND = 1_000
-/** How many in an ordinary run; `BELFRY_SEEDS=n` for more. */
+/** Seeds in a normal run; `BELFRY_SEEDS=n` for more. */
 const SEEDS = Number(process.env['BELFRY_SEEDS'] ?? '') || 6
 const web = {role: 'web'}
 
@@ -32,7 +32,7 @@ const JOBS: readonly JobFixture[] = [
 
 const NAMES = JOBS.map(({spec}) => spec.name)
 
-/** What has been seen to happen over all seeds: weather without any of it would prove nothing. */
+/** Faults and outcomes seen over all seeds: without one of them the test would prove less. */
 const sometimes = {
   lost: 0,
   retried: 0,
@@ -47,15 +47,15 @@ class Weather {
   readonly random: SeededRandom
   readonly world: World
   readonly #outcomes = new Map<string, string>()
-  #nodes: Life[] = []
-  #lives = 0
-  #away = false
+  #nodes: SimulatedNode[] = []
+  #startCount = 0
+  #isOutage = false
 
   constructor(seed: number) {
     this.random = new SeededRandom(seed)
     this.world = new World(seed)
     for (const name of ['toggled', 'deleted']) this.world.interrupted.add(name)
-    // A node that was given up may still run what it has while its launch goes on elsewhere.
+    // A failed node may still run its execution while a retry runs elsewhere.
     this.world.overlapping.add('hand')
   }
 
@@ -66,28 +66,28 @@ class Weather {
       await this.#act()
       await this.world.clock.advance(this.random.between(0, 2_500))
     }
-    await this.#calm()
+    await this.#endFaults()
     await this.#assertWhole()
   }
 
   async #start(name: string): Promise<void> {
-    this.#lives += 1
-    const life = await this.world.start({
+    this.#startCount += 1
+    const node = await this.world.start({
       name,
-      incarnation: `${name}-life-${this.#lives}`,
+      incarnation: `${name}-node-${this.#startCount}`,
       tags: web,
       slots: 6,
       leads: name !== 'c',
       scripts: Object.fromEntries(JOBS.map(({spec}) => [spec.name, this.#script])),
     })
-    life.fault = () => {
-      if (this.#away) return 'unavailable'
+    node.fault = () => {
+      if (this.#isOutage) return 'unavailable'
       const roll = this.random.fraction()
       return roll < 0.02 ? 'unavailable' : roll < 0.04 ? 'answer_lost' : 'none'
     }
-    life.delayMs = () => (this.random.chance(0.05) ? this.random.between(0, 800) : 0)
-    life.wakeup.dropsAll = this.random.chance(0.3)
-    this.#nodes = [...this.#nodes.filter(({settings}) => settings.name !== name), life]
+    node.delayMs = () => (this.random.chance(0.05) ? this.random.between(0, 800) : 0)
+    node.wakeup.dropsAll = this.random.chance(0.3)
+    this.#nodes = [...this.#nodes.filter(({settings}) => settings.name !== name), node]
   }
 
   readonly #script = ({executionId}: {executionId: string}): Script => {
@@ -101,7 +101,7 @@ class Weather {
     const roll = random.fraction()
     if (roll < 0.06) await this.#crashOne()
     else if (roll < 0.12) await this.#restartOne()
-    else if (roll < 0.18) this.#away = !this.#away && random.chance(0.5)
+    else if (roll < 0.18) this.#isOutage = !this.#isOutage && random.chance(0.5)
     else if (roll < 0.3)
       await world.store.requestRun({name: 'hand', forced: false, idempotency: null})
     else if (roll < 0.4) await this.#cancelOne()
@@ -118,13 +118,13 @@ class Weather {
     if (this.#nodes.length === 1) return
     if (victim.isLeading) sometimes.takeovers += 1
     victim.crash()
-    this.#nodes = this.#nodes.filter((life) => life !== victim)
+    this.#nodes = this.#nodes.filter((node) => node !== victim)
   }
 
   async #restartOne(): Promise<void> {
     const there = new Set(this.#nodes.map(({settings}) => settings.name))
     const missing = ['a', 'b', 'c'].filter((name) => !there.has(name))
-    if (missing.length > 0 && !this.#away) await this.#start(this.random.pick(missing))
+    if (missing.length > 0 && !this.#isOutage) await this.#start(this.random.pick(missing))
   }
 
   async #cancelOne(): Promise<void> {
@@ -140,15 +140,15 @@ class Weather {
     await world.submit(aJob('deleted').every('3s').retrying(1))
   }
 
-  /** Everything heals, everybody is back, and what is owed gets its time. */
-  async #calm(): Promise<void> {
-    this.#away = false
+  /** Ends all faults, restarts all nodes, and waits for pending work. */
+  async #endFaults(): Promise<void> {
+    this.#isOutage = false
     for (const name of ['a', 'b', 'c']) {
       if (!this.#nodes.some(({settings}) => settings.name === name)) await this.#start(name)
     }
-    for (const life of this.#nodes) {
-      life.fault = () => 'none'
-      life.delayMs = () => 0
+    for (const node of this.#nodes) {
+      node.fault = () => 'none'
+      node.delayMs = () => 0
     }
     await this.world.clock.advance(40 * SECOND)
     await this.world.check(NAMES)
@@ -165,15 +165,15 @@ class Weather {
     await world.check(NAMES)
     const {running, pending, undecided} = await world.store.totals()
     assert.deepEqual({running, pending, undecided}, {running: 0, pending: 0, undecided: 0})
-    for (const name of NAMES) await this.#assertTrue(name)
+    for (const name of NAMES) await this.#assertExecutions(name)
     const [today] = await world.store.statistics(1)
     assert.ok(today!.successCount > 0 && today!.failedCount > 0)
   }
 
-  /** What the ledger says is what really ran. */
-  async #assertTrue(name: string): Promise<void> {
+  /** Asserts that the stored executions are those that ran. */
+  async #assertExecutions(name: string): Promise<void> {
     const executions = await this.world.executions(name)
-    const rows = await this.world.ledger(name)
+    const rows = await this.world.launches(name)
     for (const {group, node, attempt, status, startedAt} of executions) {
       const id = `${group}-${node}-${attempt}`
       const outcome = this.#outcomes.get(id)
@@ -193,7 +193,7 @@ class Weather {
     if (name === 'every' || name === 'child') await this.#assertChain(name)
   }
 
-  /** One launch of the dependent for each success, and no other. */
+  /** Asserts one launch of the dependent for each success, and no other. */
   async #assertChain(parent: string): Promise<void> {
     const dependent = parent === 'every' ? 'child' : 'grandchild'
     const executions = await this.world.executions(parent)
@@ -201,7 +201,7 @@ class Weather {
     const wells = [...lastStatus]
       .filter(([, status]) => status === 'succeeded')
       .map(([group]) => group)
-    const launched = (await this.world.ledger(dependent))
+    const launched = (await this.world.launches(dependent))
       .filter(({cause}) => cause === 'parent')
       .map(({parentGroup}) => parentGroup)
     assert.deepEqual(
@@ -212,7 +212,7 @@ class Weather {
   }
 }
 
-describe('random weather', () => {
+describe('random faults', () => {
   const only = Number(process.env['BELFRY_SEED'] ?? '')
   const seeds = only > 0 ? [only] : Array.from({length: SEEDS}, (_, index) => index + 1)
   for (const seed of seeds) {
@@ -226,7 +226,7 @@ describe('random weather', () => {
     })
   }
 
-  it('had everything in it that weather can have', (test) => {
+  it('covered every kind of fault', (test) => {
     test.diagnostic(JSON.stringify(sometimes))
     if (only > 0 || sometimes.failures > 0) return
     const {failures: _, ...seen} = sometimes

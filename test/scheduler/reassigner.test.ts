@@ -1,6 +1,6 @@
 /**
- * Work that was chosen for a node which is gone for good, and that no other node may take: it is waited for
- * as a launch waits for a node, then it ends, and what it was in the way of goes on.
+ * Pending executions of a node that is gone for good, without another matching node: they wait as long as a
+ * launch waits for a node, then end as lost and no longer block their job.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
@@ -12,7 +12,7 @@ const MINUTE = 60 * SECOND
 const HOUR = 60 * MINUTE
 const web = {role: 'web'}
 
-/** A launch of the job on `one` and `two`, of which `one` died before it took its part. */
+/** A launch of the job on `one` and `two`; `one` died before it claimed. */
 async function aHalfTakenLaunch(job: JobFixture) {
   const world = new World()
   const leader = await world.start({name: 'leader', incarnation: 'leader-1', runs: false})
@@ -24,7 +24,7 @@ async function aHalfTakenLaunch(job: JobFixture) {
   if (job.spec.schedule === '@manually') await world.runByHand('job')
   else await world.clock.advance(10 * SECOND)
   one.crash()
-  const launches = async () => (await world.ledger('job')).map(({decision}) => decision)
+  const launches = async () => (await world.launches('job')).map(({decision}) => decision)
   const ends = async () => {
     return (await world.executions('job')).map(({node, attempt, status, reason}) =>
       `${node} ${attempt} ${status} ${reason}`.trimEnd(),
@@ -36,22 +36,24 @@ async function aHalfTakenLaunch(job: JobFixture) {
 const WAITS = ['one 1 pending', 'two 1 succeeded']
 const ENDED = ['one 1 lost no_target', 'two 1 succeeded']
 
-describe('work of a node that is gone, and that no other may take', () => {
-  it('ends after the wait for a node, and the launch with it', async () => {
+describe('a pending execution of a node that is gone, without another match', () => {
+  it('ends after the wait for a node, and so does its launch', async () => {
     const {world, leader, ends} = await aHalfTakenLaunch(aJob('job').manual().retrying(3))
     await world.clock.advance(9 * MINUTE)
     assert.deepEqual(await ends(), WAITS)
     await world.clock.advance(2 * MINUTE)
     assert.deepEqual(await ends(), ENDED)
     assert.equal((await world.job('job')).status, 'partially_failed')
-    const told = leader.events.of('execution_finished').map(({node, status}) => `${node} ${status}`)
-    assert.deepEqual(told, ['one lost'])
+    const finished = leader.events
+      .of('execution_finished')
+      .map(({node, status}) => `${node} ${status}`)
+    assert.deepEqual(finished, ['one lost'])
     await world.clock.advance(HOUR)
-    assert.deepEqual(await ends(), ENDED, 'and nobody tries it again')
+    assert.deepEqual(await ends(), ENDED, 'no retry follows')
     await world.check(['job'])
   })
 
-  it('is in the way of a `forbid` job for that long only', async () => {
+  it('blocks a `forbid` job no longer than that', async () => {
     const {world, launches} = await aHalfTakenLaunch(aJob('job').every('10s').forbidding())
     await world.clock.advance(9 * MINUTE)
     assert.deepEqual(await launches(), ['launched', 'skipped'])
@@ -61,7 +63,7 @@ describe('work of a node that is gone, and that no other may take', () => {
     await world.check(['job'])
   })
 
-  it('is never waited for past the max_lateness of its planned time', async () => {
+  it('never waits past the max_lateness of its planned time', async () => {
     const {world, ends} = await aHalfTakenLaunch(
       aJob('job').every('10s').forbidding().catchingUp('latest', '1m'),
     )
@@ -72,7 +74,7 @@ describe('work of a node that is gone, and that no other may take', () => {
     await world.check(['job'])
   })
 
-  it('is taken by the node when it is back in time', async () => {
+  it('is claimed by its node if the node is back in time', async () => {
     const {world, settings, ends} = await aHalfTakenLaunch(aJob('job').manual())
     await world.clock.advance(9 * MINUTE)
     await world.start({...settings, name: 'one', incarnation: 'one-2'})
@@ -91,10 +93,10 @@ describe('work of a node that is gone, and that no other may take', () => {
     await world.check(['job'])
   })
 
-  it('is waited for anew after the whole cluster was off', async () => {
+  it('waits the full time again after an outage of the whole cluster', async () => {
     const {world, settings, ends} = await aHalfTakenLaunch(aJob('job').manual())
     await world.clock.advance(3 * SECOND)
-    for (const life of world.lives) life.crash()
+    for (const node of world.nodes) node.crash()
     await world.clock.advance(HOUR)
     await world.start({name: 'leader', incarnation: 'leader-2', runs: false})
     await world.clock.advance(9 * MINUTE)
@@ -106,8 +108,8 @@ describe('work of a node that is gone, and that no other may take', () => {
   })
 })
 
-describe('the retry of a job whose only node died', () => {
-  it('ends too, and no other follows', async () => {
+describe('a retry of a job whose only node died', () => {
+  it('ends too, and no further retry follows', async () => {
     const world = new World()
     await world.start({name: 'leader', incarnation: 'leader-1', runs: false})
     const scripts = {job: {ms: Infinity}}

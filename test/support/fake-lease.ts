@@ -1,4 +1,4 @@
-/** A lease in memory, by the port's words, whose answers can be delayed, refused or lost. */
+/** Lease in memory that implements the port. Its replies can be delayed, refused or lost. */
 import {isDeepStrictEqual} from 'node:util'
 import type {HeldLease, Lease, LeaderStore} from '../../src/ports/leader-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
@@ -10,13 +10,13 @@ type LeaseStore = Pick<LeaderStore, 'acquireLease' | 'heldLease' | 'renewLease' 
 
 export class FakeLease implements LeaseStore {
   readonly calls: string[] = []
-  /** How long the call waits before it is carried out, and again before it answers. */
+  /** Delay before the call is applied, and again before its reply. */
   delayMs: () => number = () => 0
   fault: (call: string) => LeaseFault = () => 'none'
   #term = 0
   #holder: string | null = null
   #expiresAt = 0
-  /** What the store's clock was set back by. */
+  /** Total step back of the store's clock. */
   #setBackMs = 0
   readonly #clock: VirtualClock
 
@@ -24,7 +24,7 @@ export class FakeLease implements LeaseStore {
     this.#clock = clock
   }
 
-  /** Who holds the lease now; `null` when nobody does. */
+  /** Current holder of the lease; `null` = free or expired. */
   get holder(): string | null {
     return this.#expiresAt > this.#now ? this.#holder : null
   }
@@ -33,14 +33,14 @@ export class FakeLease implements LeaseStore {
     return this.#term
   }
 
-  /** Another takes over, as after an expiry this holder has not noticed. */
+  /** Gives the lease to another holder, as after an expiry that the current one has not noticed. */
   takeOver(holder: string, ttlMs: number): void {
     this.#term += 1
     this.#holder = holder
     this.#expiresAt = this.#now + ttlMs
   }
 
-  /** The store's clock is set back; nobody else's is. */
+  /** Sets back the store's clock only. */
   setBack(ms: number): void {
     this.#setBackMs += ms
   }
@@ -85,15 +85,15 @@ export class FakeLease implements LeaseStore {
     return {term: this.#term, holder: this.#holder, expiresAt: this.#expiresAt}
   }
 
-  async #call<Answer>(name: string, carryOut: () => Answer): Promise<Answer> {
+  async #call<Reply>(name: string, apply: () => Reply): Promise<Reply> {
     this.calls.push(name)
     const fault = this.fault(name)
     await this.#wait()
-    if (fault === 'unavailable') throw new StoreUnavailable('the store is away')
-    const answer = carryOut()
+    if (fault === 'unavailable') throw new StoreUnavailable('the store is unavailable')
+    const reply = apply()
     await this.#wait()
-    if (fault === 'answer_lost') throw new OutcomeUnknown('the answer was lost')
-    return answer
+    if (fault === 'answer_lost') throw new OutcomeUnknown('the reply was lost')
+    return reply
   }
 
   #wait(): Promise<void> {

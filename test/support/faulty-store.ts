@@ -1,4 +1,4 @@
-/** A store between whom and its caller something can go wrong, method by method, as a script says. */
+/** Store proxy that injects faults and delays into each call, as a script decides. */
 import type {Store} from '../../src/ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 
@@ -8,19 +8,19 @@ export type StoreMethod = {
 
 export type StoreFault =
   | 'none'
-  /** Refused before anything happened. */
+  /** Rejected before the call was applied. */
   | 'unavailable'
-  /** Carried out, and then nobody says so. */
+  /** Applied, but the reply is lost. */
   | 'answer_lost'
-  /** The caller is dead: nothing happens and nothing is ever answered. */
+  /** The caller is dead: the call is not applied and never settles. */
   | 'dead'
 
 export interface FaultScript {
-  /** Asked before every call. */
+  /** Called before every call. */
   fault(method: StoreMethod): StoreFault
-  /** Waited for before a call is carried out, and once more before it is answered. */
+  /** Awaited before a call is applied, and again before its reply. */
   delay?(method: StoreMethod): Promise<void>
-  /** Told before every call, whatever becomes of it. */
+  /** Called before every call, whatever its fault. */
   called?(method: StoreMethod, input: readonly unknown[]): void
 }
 
@@ -34,14 +34,15 @@ export function faultyStore(store: Store, script: FaultScript): Store {
         script.called?.(method, input)
         const fault = script.fault(method)
         if (fault === 'dead') return new Promise(() => {})
-        if (fault === 'unavailable') throw new StoreUnavailable(`${method}: the store is away`)
+        if (fault === 'unavailable')
+          throw new StoreUnavailable(`${method}: the store is unavailable`)
         await script.delay?.(method)
         if (script.fault(method) === 'dead') return new Promise(() => {})
-        const answer = await plain.apply(target, input)
+        const reply = await plain.apply(target, input)
         await script.delay?.(method)
-        if (fault === 'answer_lost') throw new OutcomeUnknown(`${method}: the answer was lost`)
+        if (fault === 'answer_lost') throw new OutcomeUnknown(`${method}: the reply was lost`)
         if (script.fault(method) === 'dead') return new Promise(() => {})
-        return answer
+        return reply
       }
     },
   })

@@ -1,4 +1,4 @@
-/** What one pass of decisions shares, with the limits the server uses unless a test says otherwise. */
+/** Context of one launch pass, with the default limits of a server unless a test changes them. */
 import type {PassContext} from '../../src/core/launch.ts'
 import {aNode, NOON, type NodeFixture} from './fixtures.ts'
 import {SeededRandom} from './seeded-random.ts'

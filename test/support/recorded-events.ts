@@ -1,4 +1,4 @@
-/** An Events port that remembers everything, so that a test can ask what happened and in which order. */
+/** Events port that records every event in order. */
 import type {BelfryEvent, EventName, EventPayloads, Events} from '../../src/ports/events.ts'
 
 export class RecordedEvents implements Events {
@@ -7,11 +7,11 @@ export class RecordedEvents implements Events {
 
   emit<Name extends EventName>(name: Name, data: EventPayloads[Name]): void {
     this.all.push({name, data})
-    for (const heard of this.#listeners) heard({name, at: 0, data} as BelfryEvent)
+    for (const onEvent of this.#listeners) onEvent({name, at: 0, data} as BelfryEvent)
   }
 
-  listen(heard: (event: BelfryEvent) => void): () => void {
-    const listener = (event: BelfryEvent) => heard(event)
+  listen(onEvent: (event: BelfryEvent) => void): () => void {
+    const listener = (event: BelfryEvent) => onEvent(event)
     this.#listeners.add(listener)
     return () => void this.#listeners.delete(listener)
   }

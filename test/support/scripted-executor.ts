@@ -1,20 +1,19 @@
 /**
- * An executor that starts no process: what a job's run does is said beforehand, by job name, and
- * takes virtual time. Remembers every start, which is what "ran once" and "never two at a time" are
- * asked of.
+ * Executor without processes: a script by job name decides what an execution does, in virtual time. It
+ * records every start, for assertions such as "ran once" and "never two at a time".
  */
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../../src/ports/executor.ts'
 import type {OutputChain} from '../../src/ports/processor.ts'
 import type {Clock, Timer} from '../../src/ports/runtime.ts'
 
 export interface Script {
-  /** How long it runs before it ends by itself; `Infinity` = until it is ended. */
+  /** Duration; `Infinity` = until it is stopped. */
   readonly ms?: number
   readonly outcome?: RunEnd['outcome']
   readonly exitCode?: number | null
   /** Written at the start. */
   readonly output?: string | Uint8Array
-  /** Does not end by TERM; only KILL, which a cancel sends after 10 s. */
+  /** Ignores TERM; ends by KILL, which a cancel sends after 10 s. */
   readonly ignoresTerm?: boolean
 }
 
@@ -26,7 +25,7 @@ export interface Started {
   endedAt: number | null
   cancels: number
   kills: number
-  /** Ends it now, as the script would have. */
+  /** Ends it now with the result of the script. */
   end(script?: Script): void
 }
 
@@ -43,7 +42,7 @@ export class ScriptedExecutor implements Executor {
     this.#clock = clock
   }
 
-  /** What runs of a job do; without one they succeed at once. */
+  /** Sets the script of a job; without one its executions succeed at once. */
   script(jobName: string, script: Script | ((run: Run) => Script)): void {
     this.#scripts.set(jobName, typeof script === 'function' ? script : () => script)
   }
@@ -101,7 +100,7 @@ export class ScriptedExecutor implements Executor {
   }
 }
 
-/** A chain without processors: everything written is kept. */
+/** Chain without processors: passes all output to the sink. */
 export function keepingChain(keep: OutputSink): OutputChain {
   return {
     write: (bytes) => keep.write(bytes),

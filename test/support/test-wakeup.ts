@@ -1,12 +1,9 @@
-/**
- * Doorbells for tests: heard after the work under way, coalesced as the real ones are, and they can
- * be cut off.
- */
+/** Wakeup for tests: notifies asynchronously and coalesced, as the real one does, and can drop everything. */
 import type {Topic, Wakeup} from '../../src/ports/runtime.ts'
 
 export class TestWakeup implements Wakeup {
-  readonly rung: Topic[] = []
-  /** With `true` nobody hears anything: the polls alone must do. */
+  readonly notified: Topic[] = []
+  /** True: drops every notification, so that only polling finds work. */
   dropsAll = false
   readonly #listeners: Record<Topic, Set<() => void>> = {
     launch: new Set(),
@@ -16,24 +13,24 @@ export class TestWakeup implements Wakeup {
   }
   readonly #queued = new Set<Topic>()
 
-  notify(bell: Topic): void {
-    this.rung.push(bell)
-    if (this.dropsAll || this.#queued.has(bell)) return
-    this.#queued.add(bell)
+  notify(topic: Topic): void {
+    this.notified.push(topic)
+    if (this.dropsAll || this.#queued.has(topic)) return
+    this.#queued.add(topic)
     queueMicrotask(() => {
-      this.#queued.delete(bell)
-      for (const heard of this.#listeners[bell]) heard()
+      this.#queued.delete(topic)
+      for (const onNotify of this.#listeners[topic]) onNotify()
     })
   }
 
-  subscribe(bell: Topic, heard: () => void): () => void {
-    const listener = () => heard()
-    this.#listeners[bell].add(listener)
-    return () => void this.#listeners[bell].delete(listener)
+  subscribe(topic: Topic, onNotify: () => void): () => void {
+    const listener = () => onNotify()
+    this.#listeners[topic].add(listener)
+    return () => void this.#listeners[topic].delete(listener)
   }
 
-  /** Listeners still there; 0 after everything was stopped. */
-  get listening(): number {
+  /** 0 after everything was stopped. */
+  get subscriberCount(): number {
     return Object.values(this.#listeners).reduce((sum, listeners) => sum + listeners.size, 0)
   }
 }

@@ -1,7 +1,6 @@
 /**
- * Time that a test turns by hand. Timers fire in the order they are due, one at a time, and after
- * each the work it set off is allowed to come to rest before time goes on: nothing here waits for
- * the machine's own clock.
+ * Virtual clock that a test advances. Timers fire one at a time, in the order they are due. After each,
+ * pending promise callbacks run before time advances. Nothing here waits for the real clock.
  */
 import {setImmediate as nextTurn} from 'node:timers/promises'
 import type {Clock, Timer} from '../../src/ports/runtime.ts'
@@ -12,7 +11,7 @@ interface Armed {
   readonly callback: () => void
 }
 
-/** More timers than this in one `advance` is a step that spins instead of waiting. */
+/** More timers than this in one `advance` mean a busy loop. */
 const TIMERS_MAX = 200_000
 
 export class VirtualClock implements Clock {
@@ -20,10 +19,10 @@ export class VirtualClock implements Clock {
   #wallOffsetMs: number
   #order = 0
   readonly #armed = new Set<Armed>()
-  /** How many timers have fired so far; what a test of "does not spin" counts. */
+  /** Number of timers fired so far, for tests against busy loops. */
   fired = 0
 
-  /** `startAt`: wall instant the clock begins at, ms since the epoch. */
+  /** `startAt`: initial wall time, ms since the epoch. */
   constructor(startAt: number = Date.parse('2026-03-01T12:00:00Z')) {
     this.#wallOffsetMs = startAt
   }
@@ -44,17 +43,17 @@ export class VirtualClock implements Clock {
     return {cancel: () => void this.#armed.delete(armed)}
   }
 
-  /** Timers waiting; a test of "leaves nothing behind" expects 0. */
+  /** Number of armed timers; 0 after everything was stopped. */
   get waiting(): number {
     return this.#armed.size
   }
 
-  /** Lets work already set off come to rest, without a millisecond passing; timers due now fire too. */
+  /** Runs pending callbacks and timers due now; no time passes. */
   async settle(): Promise<void> {
     await this.advance(0)
   }
 
-  /** Lets `ms` pass: every timer due until then fires at its time. */
+  /** Advances by `ms`: every timer due until then fires at its time. */
   async advance(ms: number): Promise<void> {
     const until = this.#monotonicMs + ms
     await nextTurn()
@@ -68,10 +67,7 @@ export class VirtualClock implements Clock {
     this.#monotonicMs = Math.max(this.#monotonicMs, until)
   }
 
-  /**
-   * Lets time pass until `reached` holds; throws when it does not within `limitMs`. Answers how
-   * long it took.
-   */
+  /** Advances until `reached` returns true; throws after `limitMs`. Returns the time it took. */
   async until(reached: () => boolean, limitMs = 60_000): Promise<number> {
     const began = this.#monotonicMs
     await nextTurn()
@@ -86,7 +82,7 @@ export class VirtualClock implements Clock {
     return this.#monotonicMs - began
   }
 
-  /** Resolves `work`, letting time pass as it needs; throws when `limitMs` do not suffice. */
+  /** Advances until `work` settles; throws after `limitMs`. */
   async finish<Result>(work: Promise<Result>, limitMs = 60_000): Promise<Result> {
     let done = false
     const watched = work.finally(() => void (done = true))
@@ -95,15 +91,12 @@ export class VirtualClock implements Clock {
     return watched
   }
 
-  /**
-   * The machine was off, or frozen: time has passed and nothing ran. Overdue timers fire with the
-   * next `advance`.
-   */
+  /** Passes time without firing timers, as if the machine was frozen. The next `advance` fires them. */
   sleep(ms: number): void {
     this.#monotonicMs += ms
   }
 
-  /** The wall clock is set by hand; the monotonic clock knows nothing of it. */
+  /** Steps the wall clock; the monotonic clock is unaffected. */
   stepWall(ms: number): void {
     this.#wallOffsetMs += ms
   }

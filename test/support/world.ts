@@ -1,7 +1,6 @@
 /**
- * A cluster in a box: one real store in memory, one clock turned by hand, any number of lives of
- * servers, and the questions tests ask of the result. `check` asserts what must hold whatever
- * happened.
+ * Simulated cluster: one real store in memory, one virtual clock, any number of simulated nodes, and queries
+ * for assertions. `check` asserts the invariants, whatever faults a test injected.
  */
 import assert from 'node:assert/strict'
 import type {ExecutionRecord} from '../../src/core/execution.ts'
@@ -13,7 +12,7 @@ import type {Topic} from '../../src/ports/runtime.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {NOON, type JobFixture} from './fixtures.ts'
 import {BegunRecord} from './start-log-record.ts'
-import {Life, type LifeSettings} from './life.ts'
+import {SimulatedNode, type SimulatedNodeSettings} from './simulated-node.ts'
 import type {Started} from './scripted-executor.ts'
 import {SeededRandom} from './seeded-random.ts'
 import {VirtualClock} from './virtual-clock.ts'
@@ -24,14 +23,11 @@ export class World {
   readonly clock: VirtualClock
   readonly random: SeededRandom
   readonly store
-  readonly lives: Life[] = []
+  readonly nodes: SimulatedNode[] = []
   readonly #records = new Map<string, BegunRecord>()
-  /** Forced runs may overlap; `check` leaves these jobs out where it asks for no overlap. */
+  /** Jobs whose forced runs may overlap: `check` skips their overlap check. */
   readonly overlapping = new Set<string>()
-  /**
-   * Jobs that were switched off or re-planned for a while: `check` does not ask them for every
-   * planned time.
-   */
+  /** Jobs that were disabled or rescheduled: `check` does not expect a row for every planned time. */
   readonly interrupted = new Set<string>()
 
   constructor(seed = 1, startAt = NOON) {
@@ -40,70 +36,70 @@ export class World {
     this.store = openMemoryStore({clock: this.clock, random: this.random})
   }
 
-  /** What a node's disk keeps of what its lives had begun. */
+  /** Start log of a node, as its disk keeps it. */
   recordOf(node: string): BegunRecord {
     const known = this.#records.get(node) ?? new BegunRecord()
     this.#records.set(node, known)
     return known
   }
 
-  /** Starts a life and lets it take the lease if it is free. */
-  async start(settings: Partial<LifeSettings> = {}): Promise<Life> {
-    const life = new Life(this, settings)
-    this.lives.push(life)
-    await this.clock.finish(life.start())
+  /** Starts a node and lets it acquire the lease if it is free. */
+  async start(settings: Partial<SimulatedNodeSettings> = {}): Promise<SimulatedNode> {
+    const node = new SimulatedNode(this, settings)
+    this.nodes.push(node)
+    await this.clock.finish(node.start())
     await this.clock.settle()
-    return life
+    return node
   }
 
-  /** Stores a job as an accepted submit would, and rings as the operation does. */
+  /** Stores a job and notifies, as the operation does. */
   async submit(job: JobFixture, {runOnCreate = false} = {}): Promise<JobRecord> {
     const request = {ifMatch: null, createOnly: false, idempotency: null, runOnCreate}
     const result = await this.store.submit({spec: job.spec, ...request})
     assert.ok(result.kind === 'stored', `${job.spec.name}: ${result.kind}`)
-    this.ring('launch')
+    this.notify('launch')
     await this.clock.settle()
     return result.job
   }
 
-  /** Asks for a run by hand; answers its launch number. */
+  /** Requests a manual run; returns its launch group. */
   async runByHand(name: string, forced = false): Promise<number> {
     const result = await this.store.requestRun({name, forced, idempotency: null})
     assert.ok(result.kind === 'accepted', `${name}: ${result.kind}`)
-    this.ring('launch')
+    this.notify('launch')
     await this.clock.settle()
     return result.group
   }
 
   async cancel(name: string, {group, node, attempt}: ExecutionRecord): Promise<string> {
     const {kind} = await this.store.cancelExecution(name, {group, node, attempt})
-    this.ring('cancel')
-    this.ring('launch')
+    this.notify('cancel')
+    this.notify('launch')
     await this.clock.settle()
     return kind
   }
 
-  ring(bell: Topic): void {
-    for (const life of this.lives) life.wakeup.notify(bell)
+  notify(topic: Topic): void {
+    for (const node of this.nodes) node.wakeup.notify(topic)
   }
 
-  /** The ledger of a job, oldest first. */
-  async ledger(name: string): Promise<LaunchRecord[]> {
+  /** Launch records of a job, oldest first. */
+  async launches(name: string): Promise<LaunchRecord[]> {
     const page = await this.store.launches(name, {...ALL, decision: null})
     assert.ok(page !== null, `${name} is there`)
     return page.rows.toSorted((a, b) => a.scheduledAt - b.scheduledAt || a.group - b.group)
   }
 
   /** One line a row: `12:00:00 launched`, `12:01:00..12:05:00 ×5 missed catch_up_latest`. */
-  async ledgerLines(name: string): Promise<string[]> {
+  async launchLines(name: string): Promise<string[]> {
     const time = (at: number) => new Date(at).toISOString().slice(11, 19)
-    return (await this.ledger(name)).map((row) => {
+    return (await this.launches(name)).map((row) => {
       const until = row.count === 1 ? '' : `..${time(row.scheduledUntil)} ×${row.count}`
       return `${time(row.scheduledAt)}${until} ${row.decision} ${row.reason}`.trimEnd()
     })
   }
 
-  /** Executions of a job in the order of group, slot, attempt. */
+  /** Executions of a job, ordered by group, slot, attempt. */
   async executions(name: string): Promise<ExecutionRecord[]> {
     const query = {...ALL, sort: 'id', order: 'asc', status: null, outputBytes: 0} as const
     const page = await this.store.executions(name, query)
@@ -123,15 +119,15 @@ export class World {
     return job
   }
 
-  /** Every start of a job's run, over all lives. */
+  /** Every start of a job's executions, on all nodes. */
   starts(name: string): Started[] {
-    return [...new Set(this.lives.map(({executor}) => executor))].flatMap((each) => each.of(name))
+    return [...new Set(this.nodes.map(({executor}) => executor))].flatMap((each) => each.of(name))
   }
 
-  /** Asserts the invariants over everything that is stored and everything that was started. */
+  /** Asserts the invariants over all stored rows and all starts. */
   async check(names: readonly string[]): Promise<void> {
     const seen = new Set<string>()
-    for (const {run} of [...new Set(this.lives.map(({executor}) => executor))].flatMap(
+    for (const {run} of [...new Set(this.nodes.map(({executor}) => executor))].flatMap(
       ({started}) => started,
     )) {
       assert.ok(!seen.has(run.executionId), `${run.executionId} started twice`)
@@ -149,17 +145,21 @@ export class World {
   /** Every planned time from the first row to `next` is covered by exactly one row. */
   async #checkTimes(job: JobRecord): Promise<void> {
     const {name} = job.spec
-    const rows = (await this.ledger(name)).filter(({cause}) => cause === 'schedule')
+    const rows = (await this.launches(name)).filter(({cause}) => cause === 'schedule')
     const schedule = scheduleOf(job.spec, job.anchorAt, 'UTC')
     const isWhole = schedule?.kind === 'every' || schedule?.kind === 'cron'
     const whole = isWhole && !this.interrupted.has(name) ? schedule : null
     let last = whole === null ? -Infinity : job.createdAt
     for (const row of rows) {
-      assert.ok(row.scheduledAt > last, `${name}: ${row.scheduledAt} is covered twice`)
+      assert.ok(row.scheduledAt > last, `${name}: ${row.scheduledAt} has two rows`)
       if (whole !== null) {
-        assert.equal(whole.count(last + 1, row.scheduledAt), 0, `${name}: a time has no row`)
+        assert.equal(
+          whole.count(last + 1, row.scheduledAt),
+          0,
+          `${name}: a planned time has no row`,
+        )
         const count = whole.count(row.scheduledAt, row.scheduledUntil + 1)
-        assert.equal(row.count, count, `${name}: a row counts its times`)
+        assert.equal(row.count, count, `${name}: count of a row`)
       }
       last = row.scheduledUntil
     }
@@ -167,23 +167,20 @@ export class World {
       assert.equal(whole.next(last), job.nextAt, `${name}: next follows the last row`)
   }
 
-  /**
-   * The counters are the fold of the finished executions; a launch is open exactly while something
-   * is owed.
-   */
+  /** Counters are the fold of the finished executions; a launch is open exactly while work is owed. */
   async #checkFold(job: JobRecord): Promise<void> {
     const {name} = job.spec
     const executions = await this.executions(name)
     let counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
-    const live = new Set<number>()
+    const unfinished = new Set<number>()
     for (const {status, finishedAt, group} of executions) {
-      if (status === 'pending' || status === 'running') live.add(group)
+      if (status === 'pending' || status === 'running') unfinished.add(group)
       else counters = countFinish(counters, status, finishedAt!) as typeof counters
     }
     assert.deepEqual(job.counters, counters, `${name}: counters are the fold`)
-    for (const {group, open, decision} of await this.ledger(name)) {
-      const owed = decision === 'pending' || (decision === 'launched' && live.has(group))
-      assert.equal(open, owed, `${name}: launch ${group} is open while something is owed`)
+    for (const {group, open, decision} of await this.launches(name)) {
+      const owed = decision === 'pending' || (decision === 'launched' && unfinished.has(group))
+      assert.equal(open, owed, `${name}: launch ${group} is open while work is owed`)
     }
   }
 

@@ -1,7 +1,7 @@
 /**
- * One life of a server without its HTTP side: membership, leadership, launch, rescue, run and
- * finish, wired as the real one is, over a store that outlives it. It can stop in good order, or
- * crash: then nothing of it acts any more.
+ * Simulated server without its HTTP side, one incarnation: membership, leadership, launcher, failure
+ * detector, runner and finisher, wired as in a real one. The store outlives it. It can stop gracefully, or
+ * crash: then its timers, calls and replies are dropped.
  */
 import {Leadership} from '../../src/scheduler/leadership.ts'
 import {Membership} from '../../src/node/membership.ts'
@@ -27,12 +27,12 @@ import type {SeededRandom} from './seeded-random.ts'
 import {TestWakeup} from './test-wakeup.ts'
 import type {VirtualClock} from './virtual-clock.ts'
 
-export interface LifeSettings {
+export interface SimulatedNodeSettings {
   readonly name: string
   readonly incarnation: string
   readonly slots: number
   readonly tags: Readonly<Record<string, string>>
-  /** False: no candidate for leadership. */
+  /** False: never a candidate for leadership. */
   readonly leads: boolean
   readonly runs: boolean
   readonly prunes: boolean
@@ -42,13 +42,13 @@ export interface LifeSettings {
   readonly catchUpMax: number
   readonly launchBatchMax: number
   readonly keepOutputBytes: number
-  /** An executor that outlives the process, as helper-run commands may. */
+  /** An executor that outlives the node, as commands run by the helper may. `null` = a new one. */
   readonly executor: ScriptedExecutor | null
-  /** What runs do, by job name, known before the first of them starts. */
+  /** Behaviour of executions, by job name. */
   readonly scripts: Readonly<Record<string, Script | ((run: Run) => Script)>>
 }
 
-const SETTINGS: LifeSettings = {
+const SETTINGS: SimulatedNodeSettings = {
   name: 'node-a',
   incarnation: 'first-life',
   slots: 16,
@@ -69,25 +69,25 @@ const SETTINGS: LifeSettings = {
 const TTL_MS = 6_000
 const FRESH_MS = 10_000
 
-export class Life {
-  readonly settings: LifeSettings
+export class SimulatedNode {
+  readonly settings: SimulatedNodeSettings
   readonly nodeId: string
   readonly events = new RecordedEvents()
   readonly wakeup = new TestWakeup()
   readonly executor: ScriptedExecutor
-  /** As this life sees it, faults and all. */
+  /** The world's store, with the faults and delays of this node. */
   readonly store: Store
   readonly calls = new Map<StoreMethod, number>()
-  /** Said before every call of this life to the store. */
+  /** Fault of the next call of this node to the store. */
   fault: (method: StoreMethod) => StoreFault = () => 'none'
   delayMs: (method: StoreMethod) => number = () => 0
-  fenced = 0
-  /** Executions of earlier lives that were found never to have started. */
-  givenBack = 0
-  run!: Runner
+  replacedCount = 0
+  /** Executions of previous incarnations that never started. */
+  releasedCount = 0
+  runner!: Runner
   leadership!: Leadership
   membership!: Membership
-  #dead = false
+  #isDead = false
   readonly #clock: Clock
   readonly #random: SeededRandom
   readonly #record: BegunRecord
@@ -99,7 +99,7 @@ export class Life {
       readonly random: SeededRandom
       recordOf(node: string): BegunRecord
     },
-    settings: Partial<LifeSettings>,
+    settings: Partial<SimulatedNodeSettings>,
   ) {
     this.settings = {...SETTINGS, ...settings}
     this.nodeId = `id-of-${this.settings.name}`
@@ -108,13 +108,13 @@ export class Life {
     this.#clock = {
       now: () => world.clock.now(),
       monotonicMs: () => world.clock.monotonicMs(),
-      after: (delayMs, callback) => world.clock.after(delayMs, () => this.#dead || callback()),
+      after: (delayMs, callback) => world.clock.after(delayMs, () => this.#isDead || callback()),
     }
     this.executor = this.settings.executor ?? new ScriptedExecutor(this.#clock)
     for (const [job, script] of Object.entries(this.settings.scripts))
       this.executor.script(job, script)
     this.store = faultyStore(world.store, {
-      fault: (method) => (this.#dead ? 'dead' : this.fault(method)),
+      fault: (method) => (this.#isDead ? 'dead' : this.fault(method)),
       delay: async (method) => {
         const ms = this.delayMs(method)
         if (ms > 0) await new Promise<void>((resolve) => void world.clock.after(ms, resolve))
@@ -123,22 +123,22 @@ export class Life {
     })
   }
 
-  /** Joins, ends what an earlier life left, then runs and stands for leadership. */
+  /** Joins, recovers the claims of previous incarnations, then starts the runner and leadership. */
   async start(): Promise<this> {
     const {name, incarnation, slots, tags, runs} = this.settings
     const ports = this.#ports()
     const {record} = aNode(name).with({incarnation, slots, tags, runs})
     const joined = await this.store.join({member: record}, FRESH_MS)
-    if (joined.kind !== 'joined') throw new Error(`${name} is taken by ${joined.by}`)
+    if (joined.kind !== 'joined') throw new Error(`the name ${name} is taken by ${joined.by}`)
     const node = {nodeId: this.nodeId, incarnation}
-    this.givenBack = await recoverNode(ports, node, this.#record.earlier)
+    this.releasedCount = await recoverNode(ports, node, this.#record.earlier)
     this.membership = new Membership({
       ...ports,
       member: record,
       heartbeatMs: 2_000,
-      onReplaced: () => (this.fenced += 1),
+      onReplaced: () => (this.replacedCount += 1),
     })
-    this.run = this.#runService()
+    this.runner = this.#createRunner()
     this.leadership = new Leadership({
       ...ports,
       nodeId: this.nodeId,
@@ -151,12 +151,12 @@ export class Life {
       services: (term, onTermOver) => this.leaderServices(term, onTermOver),
     })
     this.membership.start()
-    if (runs) this.run.start()
+    if (runs) this.runner.start()
     if (this.settings.leads) this.leadership.start()
     return this
   }
 
-  /** What lives through a term; also for a test that lets two lead under terms of its own choice. */
+  /** Services of a term; also for a test with two leaders under terms of its own choice. */
   leaderServices(term: number, onTermOver: () => void): Service[] {
     const ports = {...this.#ports(), term, onTermOver}
     const {targetWaitMs, lateAfterMs, catchUpMax, launchBatchMax, keepLaunches} = this.settings
@@ -190,23 +190,23 @@ export class Life {
     return services
   }
 
-  /** Leaves in good order, as a server that was told to stop. */
+  /** Graceful shutdown. */
   async stop(graceMs = 0): Promise<void> {
     await this.leadership.stop()
     await this.membership.become('leaving')
-    await this.run.drain(graceMs)
+    await this.runner.drain(graceMs)
     await this.membership.become('left')
     await this.membership.stop()
   }
 
-  /** `kill -9`, power cut: no timer fires, no call reaches the store, no answer comes back. */
+  /** `kill -9` or power cut: no timer fires, no call reaches the store, no reply arrives. */
   crash(): void {
-    this.#dead = true
+    this.#isDead = true
     for (const started of this.executor.running) started.endedAt = this.#clock.monotonicMs()
   }
 
   get isLeading(): boolean {
-    return !this.#dead && this.leadership.term !== null
+    return !this.#isDead && this.leadership.term !== null
   }
 
   #ports() {
@@ -214,7 +214,7 @@ export class Life {
     return {store, events, wakeup, clock: this.#clock, random: this.#random}
   }
 
-  #runService(): Runner {
+  #createRunner(): Runner {
     const ports = this.#ports()
     const {store, clock} = ports
     const finisher = new Finisher({...ports, batchWaitMs: 2, batchMax: 256})
@@ -230,7 +230,7 @@ export class Life {
       openChain: (_processors, _run, keep) => keepingChain(keep),
       finish: (item) => finisher.finish(item),
       append: (item) => appends.add(item),
-      startLog: this.#record.life(this.settings.incarnation, () => this.#dead),
+      startLog: this.#record.life(this.settings.incarnation, () => this.#isDead),
       nodeId: this.nodeId,
       incarnation: this.settings.incarnation,
       slots: this.settings.slots,
