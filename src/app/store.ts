@@ -6,9 +6,7 @@ import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import {openPostgresStore} from '../store/postgres/store.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
-import {openSqliteStore} from '../store/sqlite/store.ts'
 import type {Log} from '../telemetry/log.ts'
 import {orRefuse, StartRefused} from './start-refused.ts'
 
@@ -28,7 +26,7 @@ export interface OpenedStore {
   close(): Promise<void>
 }
 
-/** Throws `StartRefused`. */
+/** Imports only the configured engine. Throws `StartRefused`. */
 export async function openStore(parts: StoreParts): Promise<OpenedStore> {
   const {engine} = parts.config.store
   const opened = engine === 'postgres' ? await openPostgres(parts) : await openSqlite(parts)
@@ -38,6 +36,7 @@ export async function openStore(parts: StoreParts): Promise<OpenedStore> {
 }
 
 async function openSqlite({config, clock, random, events, log}: StoreParts): Promise<OpenedStore> {
+  const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,
     outputKeptBytes: config.limits.outputTailBytes,
@@ -63,6 +62,7 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
 /** Locks the data directory too: it holds the node's identity and the files of its executions. */
 async function openPostgres({config, clock, random, events}: StoreParts): Promise<OpenedStore> {
   assert(config.store.engine === 'postgres', 'the caller checks the engine')
+  const {openPostgresStore} = await import('../store/postgres/store.ts')
   const lock = orRefuse(lockDirectory(config.dataDirectory))
   const opened = await openPostgresStore({
     url: config.store.url,
