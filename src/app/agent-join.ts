@@ -54,7 +54,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     urls: servers,
     clock,
     random,
-    describe: () => ({...introductionOf(parts), ...claims.encoded()}),
+    describe: () => ({...describeNode(parts), ...claims.encoded()}),
     clusterId,
     saveClusterId: (id) => writeClusterId(dataDirectory, id),
     ackTimeoutMs: limits.agentTimeoutMs,
@@ -76,7 +76,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   return {link, store, joined: first.promise}
 }
 
-function introductionOf({config, node, status}: JoiningParts) {
+function describeNode({config, node, status}: JoiningParts) {
   const {nodeName, tags, slots} = config
   return {
     node: {...node, name: nodeName, tags: {...tags}, slots, version: VERSION},

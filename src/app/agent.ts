@@ -74,7 +74,7 @@ class Agent implements RunningAgent {
   /** Closes what was opened, newest last; called in reverse. */
   readonly #closers: (() => unknown)[] = []
   #identity!: Identity
-  #resultLog!: ResultLog
+  #results!: ResultLog
   #executors!: ExecutorRegistry
   #link: AgentLink | null = null
   #store!: RemoteNodeStore
@@ -130,7 +130,7 @@ class Agent implements RunningAgent {
     if (this.#runner !== null) {
       // Nothing new is claimed from the first moment on, so a force stop finds everything that runs.
       await Promise.all([this.#runner.drain(this.#config.graceMs), this.#announce('leaving')])
-      const {waitingCount} = this.#resultLog
+      const {waitingCount} = this.#results
       // After `left` a leader would end the executions whose results are still here.
       if (waitingCount === 0) await this.#announce('left')
       else
@@ -167,13 +167,9 @@ class Agent implements RunningAgent {
   async #openResultLog(): Promise<readonly FinishItem[]> {
     const {dataDirectory} = this.#config
     try {
-      const {
-        results: resultLog,
-        left,
-        unreadable,
-      } = await ResultLog.open(dataDirectory, this.#clock)
-      this.#resultLog = resultLog
-      this.#closers.push(() => resultLog.close())
+      const {results, left, unreadable} = await ResultLog.open(dataDirectory, this.#clock)
+      this.#results = results
+      this.#closers.push(() => results.close())
       if (unreadable > 0)
         this.#log.logger.warn(
           {lines: unreadable},
@@ -223,7 +219,7 @@ class Agent implements RunningAgent {
   async #deliver(results: readonly FinishItem[]): Promise<void> {
     if (results.length === 0) return
     await this.#retry(() => this.#store.finish(results))
-    await this.#resultLog.delivered(results.map(({key}) => key))
+    await this.#results.delivered(results.map(({key}) => key))
     this.#log.logger.info({results: results.length}, 'delivered results of a previous incarnation')
   }
 
@@ -284,7 +280,7 @@ class Agent implements RunningAgent {
       verifyEveryMs: Infinity,
       revoked: () => this.#store.revokedClaims(),
       startLog: openStartLog(this.#directory, this.#identity.incarnation),
-      aroundFinish: loggedFinish(this.#resultLog, this.#events),
+      aroundFinish: loggedFinish(this.#results, this.#events),
     })
     this.#runner.start()
   }
@@ -332,17 +328,17 @@ class Agent implements RunningAgent {
  * nothing.
  */
 export function loggedFinish(
-  resultLog: Pick<ResultLog, 'keep' | 'delivered'>,
+  results: Pick<ResultLog, 'keep' | 'delivered'>,
   events: Events,
 ): NonNullable<RunnerSettings['aroundFinish']> {
   return async (item: FinishItem, finish: () => Promise<unknown>) => {
     try {
-      await resultLog.keep(item)
+      await results.keep(item)
     } catch (error) {
       // A full disk must not keep a result from a server that would take it.
       events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
     }
     await finish()
-    await resultLog.delivered([item.key])
+    await results.delivered([item.key])
   }
 }

@@ -8,7 +8,7 @@ import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import type {Log} from '../telemetry/log.ts'
-import {StartRefused} from './start-refused.ts'
+import {orRefuse, StartRefused} from './start-refused.ts'
 
 export interface StoreParts {
   readonly config: Config
@@ -62,9 +62,8 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
 /** Locks the data directory too: it holds the node's identity and the files of its executions. */
 async function openPostgres({config, clock, random, events}: StoreParts): Promise<OpenedStore> {
   assert(config.store.engine === 'postgres', 'the caller checks the engine')
-  const lock = lockDirectory(config.dataDirectory)
-  if (!lock.ok) throw new StartRefused(lock.problem)
   const {openPostgresStore} = await import('../store/postgres/store.ts')
+  const lock = orRefuse(lockDirectory(config.dataDirectory))
   const opened = await openPostgresStore({
     url: config.store.url,
     clock,

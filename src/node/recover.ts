@@ -83,7 +83,7 @@ export async function rescueNode(
     readonly term: number | null
     readonly nodeId: string
     readonly exceptIncarnation: string | null
-    /** Ends nothing if the node has been heard since; `null` = not compared. */
+    /** Ends nothing if the node has sent a heartbeat since; `null` = not compared. */
     readonly observed: {readonly incarnation: string; readonly heartbeatAt: number} | null
     readonly reason: 'node_lost' | 'node_restarted' | 'node_stopped'
   },

@@ -33,10 +33,10 @@ test('500 agents share transactions for heartbeats and reconnect spread out with
     const agent = new TestAgent(surroundings, {server}, {name})
     const member = {id: `id-of-${name}-agent`, incarnation: 'first-life', name}
     const events = new RecordedEvents()
-    const heart = {store: agent.store, clock, events, member, heartbeatMs: 2_000}
+    const parts = {store: agent.store, clock, events, member, heartbeatMs: 2_000}
     const onReplaced = () => assert.fail(`${name} was replaced`)
-    const membership = new Membership({...heart, onReplaced})
-    // They do not start in the same instant.
+    const membership = new Membership({...parts, onReplaced})
+    // Spread over two seconds.
     clock.after(index * 4, () => membership.start())
     return {agent, membership}
   })

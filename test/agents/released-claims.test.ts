@@ -65,6 +65,6 @@ describe('an agent killed between a claim and the start', {concurrency: 2}, () =
       )
       assert.equal(readFileSync(runs, 'utf8'), 'working\nwaiting\n')
       const said = `"executions":1,"msg":"released claims that a previous incarnation never started`
-      await until('it says so', () => next.program.stderr().includes(said))
+      await until('the release is logged', () => next.program.stderr().includes(said))
     })
 })

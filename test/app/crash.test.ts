@@ -246,7 +246,7 @@ test('missed times are caught up by the policy of each job, each is stored once,
 
   const next = await aServer(t, {data: server.data, flags})
   const readyAt = Date.now()
-  await until('it goes on', async () => {
+  await until('it launches again', async () => {
     const [row] = (await next.launches('phase')).slice(-1)
     return Date.parse(row.scheduled_at) > readyAt
   })

@@ -50,12 +50,12 @@ async function idOf(name: string): Promise<string> {
 
 /** A job that runs until the file `go` exists, on nodes with this tag. */
 async function waitingJob(name: string, tag: string, go: string, retries = 0): Promise<void> {
-  const command = `echo begun; while [ ! -e ${go} ]; do sleep 0.05; done`
+  const command = `echo started; while [ ! -e ${go} ]; do sleep 0.05; done`
   const executor = {executor: 'shell', executor_config: {shell: 'true', command}}
   const north = cluster.server('north')
   await north.store({name, schedule: '@manually', tags: {on: tag}, retries, ...executor})
   await north.run(name)
-  await north.execution(name, ({output}) => output.includes('begun'))
+  await north.execution(name, ({output}) => output.includes('started'))
 }
 
 test('a server that leaves lets its executions finish, and can restart at once', async () => {

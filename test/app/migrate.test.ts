@@ -27,7 +27,8 @@ const LARGE = 30_000
 
 const shell = (command: string) => ({shell: 'true', command})
 const byHand = {schedule: '@manually', executor: 'shell'}
-const hold = (file: string) => `echo begun; while [ ! -e ${file} ]; do sleep 0.05; done; echo done`
+const hold = (file: string) =>
+  `echo started; while [ ! -e ${file} ]; do sleep 0.05; done; echo done`
 const isRunning = ({status}: Answer['json']) => status === 'running'
 
 let postgres: TestPostgres
@@ -117,7 +118,7 @@ describe('a store of a killed server', () => {
     await server.store({name: 'near', ...byHand, ...onServer})
     await server.run('far')
     await server.run('near')
-    await server.execution('far', ({output}) => output.includes('begun'))
+    await server.execution('far', ({output}) => output.includes('started'))
     await server.execution('near', isRunning)
     await until(
       'the chain has gone round',
@@ -170,7 +171,7 @@ describe('a store of a killed server', () => {
     const end = await next.execution('far', isOver)
     assert.deepEqual(
       [end.status, end.output, end.node_name],
-      ['succeeded', 'begun\ndone\n', 'agent-a'],
+      ['succeeded', 'started\ndone\n', 'agent-a'],
     )
     assert.equal(agent.program.isGone(), false)
     await assertGoesOn(next, ledgers, down)

@@ -89,7 +89,7 @@ describe('a start', {concurrency: 2}, () => {
       .map((line) => JSON.parse(line))
     assert.ok(
       logged.some(({level, msg}) => level === 'warn' && /BELFRY_LOGLEVEL/.test(msg)),
-      'a setting nobody knows is named',
+      'an unknown setting is named',
     )
     assert.equal(logged.at(-1).msg, 'stopped')
   })

@@ -15,13 +15,13 @@ const byHand = {schedule: '@manually', executor: 'shell'}
 
 /** A job that creates a file when it starts, and runs until another file exists. */
 function waitingJob(name: string, directory: string, more: object = {}) {
-  const begun = join(directory, `${name}-begun`)
+  const started = join(directory, `${name}-started`)
   const go = join(directory, `${name}-go`)
   const done = join(directory, `${name}-done`)
-  const command = `echo > ${begun}; while [ ! -e ${go} ]; do sleep 0.05; done; echo > ${done}`
+  const command = `echo > ${started}; while [ ! -e ${go} ]; do sleep 0.05; done; echo > ${done}`
   return {
     job: {name, ...byHand, executor_config: {shell: 'true', command}, ...more},
-    isRunning: () => until(`${name} runs`, () => existsSync(begun)),
+    isRunning: () => until(`${name} runs`, () => existsSync(started)),
     letGo: () => writeFileSync(go, ''),
     isDone: () => existsSync(done),
   }

@@ -390,7 +390,7 @@ describe('start and stop of leadership at every point', () => {
       services.every(({living, stops}) => !living && stops === 1),
       at,
     )
-    assert.equal(lease.holder, null, `${at}: the lease is let go, another can lead at once`)
+    assert.equal(lease.holder, null, `${at}: the lease is resigned, another can lead at once`)
     assert.equal(events.of('term_began').length, events.of('term_ended').length, at)
     const calls = lease.calls.length
     await clock.advance(60_000)
