@@ -111,7 +111,7 @@ async function serve<Settings>(
   try {
     const node = await start(loaded.config, (line) => process.stdout.write(`${line}\n`))
     signals.handleBy({onFirst: () => void node.stop(), onSecond: () => node.forceStop()})
-    // Exits explicitly: a forgotten handle must not keep the process.
+    // Exits explicitly: an open handle must not keep the process.
     process.exit(await node.done)
   } catch (error) {
     if (error instanceof StartRefused) return refuse(error.message)

@@ -4,7 +4,7 @@
  */
 import {readFileSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
-import {AGENT_OPTIONS} from '../../src/config/agent.ts'
+import {AGENT_OPTIONS} from '../../src/config/commands.ts'
 import {LIMITS} from '../../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../../src/config/options.ts'
 import {limitRow, settingRow} from './rows.ts'
