@@ -1,6 +1,7 @@
 /**
  * Registry of executors by name. A new executor needs one file, one line here and one section in
- * docs/reference/executors.md. Checks work immediately. Running requires `start`, which starts the process helper.
+ * docs/reference/executors.md. Checks work immediately. Running requires `start`, which starts the process
+ * helper.
  */
 import {join} from 'node:path'
 import type {Executor} from '../ports/executor.ts'

@@ -1,4 +1,4 @@
-/** docs/executors.md lists exactly the parameters of the executors, and its examples are valid. */
+/** docs/reference/executors.md lists exactly the parameters of the executors, and its examples are valid. */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {test} from 'node:test'

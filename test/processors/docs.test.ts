@@ -1,4 +1,4 @@
-/** docs/processors.md lists exactly the parameters of the processors, and its example is valid. */
+/** docs/reference/processors.md lists exactly the parameters of the processors, and its example is valid. */
 import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {test} from 'node:test'
