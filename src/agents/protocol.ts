@@ -386,13 +386,13 @@ export function encodeClaim({key, token}: {readonly key: ExecutionKey; readonly 
 
 /** Beyond the limits of a message nothing is reported, and all executions of them are lost. */
 export function encodeIncarnations(previous: readonly PreviousIncarnation[]): IncarnationsJson {
-  const count = previous.reduce((sum, {begun}) => sum + begun.size, 0)
+  const count = previous.reduce((sum, {started}) => sum + started.size, 0)
   if (previous.length > INCARNATIONS_MAX || count > STARTED_MAX) return {}
-  return {lives: previous.map((each) => ({...each, begun: [...each.begun]}))}
+  return {lives: previous.map(({started, ...each}) => ({...each, begun: [...started]}))}
 }
 
 export function decodeIncarnations({lives = []}: IncarnationsJson): PreviousIncarnation[] {
-  return lives.map((each) => ({...each, begun: new Set(each.begun)}))
+  return lives.map(({begun, ...each}) => ({...each, started: new Set(begun)}))
 }
 
 export function encodeNotification(topic: AgentTopic): ServerMessage {

@@ -174,7 +174,7 @@ function readIncarnation(path: string): PreviousIncarnation | null {
   const header = parseHeader(lines[0]!)
   if (header === null || header.boot === '' || header.boot !== bootId()) return null
   if (header.file !== identity) return null
-  return {incarnation: header.life, upTo: header.upTo, begun: new Set(lines.slice(1))}
+  return {incarnation: header.life, upTo: header.upTo, started: new Set(lines.slice(1))}
 }
 
 /** `null` = torn, or discarded. */

@@ -152,7 +152,7 @@ export interface LeaderStore {
     readonly limit: number
   }): Promise<{
     readonly now: number
-    readonly strays: readonly StuckExecution[]
+    readonly executions: readonly StuckExecution[]
     /** `null` = last page. */
     readonly next: StuckPosition | null
   }>
@@ -171,7 +171,7 @@ export interface LeaderStore {
    */
   endStuck(request: {
     readonly term: number
-    readonly strays: readonly {readonly key: ExecutionKey; readonly nodeId: string}[]
+    readonly executions: readonly {readonly key: ExecutionKey; readonly nodeId: string}[]
   }): Promise<readonly FinishOutcome[]>
   /**
    * Ends running executions claimed by earlier incarnations of a node as `lost`, by the rules of `finish`, at

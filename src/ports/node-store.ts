@@ -154,7 +154,7 @@ export interface PreviousIncarnation {
   /** Number of a launch. */
   readonly upTo: number
   /** Ids of executions. */
-  readonly begun: ReadonlySet<string>
+  readonly started: ReadonlySet<string>
 }
 
 export type RemoveResult =

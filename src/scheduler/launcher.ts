@@ -139,7 +139,7 @@ export class Launcher implements Service {
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
     const {store, clock, batchMax, pollMs} = this.#options
-    const askedAt = clock.monotonicMs()
+    const loadedAt = clock.monotonicMs()
     const {now, jobs, nextDueAt} = await store.loadDue({limit: batchMax})
     if (jobs.length > 0) {
       const context = await this.#context(now)
@@ -153,7 +153,7 @@ export class Launcher implements Service {
         nextDueAt ?? Infinity,
         ...decisions.map(({nextAt}) => nextAt ?? Infinity),
       )
-      const passMs = clock.monotonicMs() - askedAt
+      const passMs = clock.monotonicMs() - loadedAt
       return {count: jobs.length, nextInMs: Math.max(0, soonest - now - passMs)}
     }
     return {count: 0, nextInMs: nextDueAt === null ? pollMs : Math.max(1, nextDueAt - now)}

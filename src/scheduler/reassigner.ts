@@ -55,7 +55,7 @@ export class Reassigner implements Service {
   async #reassign(): Promise<number> {
     const {store, unclaimedMs, intervalMs} = this.#options
     const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX}
-    const {now, strays: stuck, next} = await store.loadStuck(request)
+    const {now, executions: stuck, next} = await store.loadStuck(request)
     this.#lookedSince ??= now
     this.#after = next
     if (stuck.length > 0) await this.#decide(stuck, now, this.#lookedSince)
@@ -88,6 +88,6 @@ export class Reassigner implements Service {
       return decision.kind === 'end' ? [{key, nodeId}] : []
     })
     if (ends.length > 0)
-      announceFinished(await store.endStuck({term, strays: ends}), {events, wakeup})
+      announceFinished(await store.endStuck({term, executions: ends}), {events, wakeup})
   }
 }

@@ -301,10 +301,10 @@ test('claims of a previous incarnation that never started are released, the othe
   const far = await agent()
   for (const token of ['token-1', 'token-2', 'token-3']) await claimed(far, token)
   const next = await agent({incarnation: 'second-incarnation'})
-  const begun = new Set(['2-agent-a-1'])
+  const started = new Set(['2-agent-a-1'])
   const previous = [
-    {incarnation: 'first-life', upTo: 1, begun},
-    {incarnation: 'an-older-life', upTo: 0, begun: new Set<string>()},
+    {incarnation: 'first-life', upTo: 1, started},
+    {incarnation: 'an-older-life', upTo: 0, started: new Set<string>()},
   ]
   assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 1)
   assert.deepEqual(await world.statuses('far'), ['lost', 'lost', 'pending'])
@@ -321,8 +321,10 @@ test('start logs too large for one message are not sent, and their claims become
   const {agent, claimed, clock, world, servers} = await aCluster('one')
   await claimed(await agent(), 'token-1')
   const next = await agent({incarnation: 'second-incarnation'})
-  const begun = new Set(Array.from({length: STARTED_MAX + 1}, (_each, index) => `${index + 9}-a-1`))
-  const previous = [{incarnation: 'first-life', upTo: 0, begun}]
+  const started = new Set(
+    Array.from({length: STARTED_MAX + 1}, (_each, index) => `${index + 9}-a-1`),
+  )
+  const previous = [{incarnation: 'first-life', upTo: 0, started}]
   assert.equal(await clock.finish(next.store.endPreviousIncarnations(previous)), 0)
   assert.deepEqual(await world.statuses('far'), ['lost'])
   assert.equal(servers.one.received.at(-1)?.includes('lives'), false)

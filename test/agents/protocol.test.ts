@@ -55,7 +55,7 @@ test('a finish with too long texts is cut: the start of the head, the end of the
 })
 
 test('previous incarnations keep their wire names, and decoding restores them', () => {
-  const previous = [{incarnation: 'first', upTo: 3, begun: new Set(['7-press-2'])}]
+  const previous = [{incarnation: 'first', upTo: 3, started: new Set(['7-press-2'])}]
   const json = encodeIncarnations(previous)
   assert.deepEqual(json, {lives: [{incarnation: 'first', upTo: 3, begun: ['7-press-2']}]})
   assert.deepEqual(decodeIncarnations(json), previous)

@@ -374,7 +374,7 @@ describe('more stuck executions than one batch', () => {
     const {loadStuck} = leader.store
     leader.store.loadStuck = async (request) => {
       const found = await loadStuck(request)
-      for (const {execution} of found.strays) loaded.add(executionId(execution))
+      for (const {execution} of found.executions) loaded.add(executionId(execution))
       return found
     }
     for (const node of [one, two]) node.crash()

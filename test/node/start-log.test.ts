@@ -42,8 +42,8 @@ function unstarted(directory: string, last: number): number[] | null {
   const [previous] = readPreviousIncarnations(directory)
   if (previous === undefined) return null
   const groups = Array.from({length: last}, (_each, index) => index + 1)
-  const {upTo, begun} = previous
-  return groups.filter((group) => group > upTo && !begun.has(executionId(key(group))))
+  const {upTo, started} = previous
+  return groups.filter((group) => group > upTo && !started.has(executionId(key(group))))
 }
 
 describe('start log', {skip: bootId() === '' && 'the system has no boot id'}, () => {
@@ -120,8 +120,8 @@ describe('start log', {skip: bootId() === '' && 'the system has no boot id'}, ()
     }
     assert.ok(largest < 100_000, `${largest} bytes`)
     const [previous] = readPreviousIncarnations(directory)
-    assert.ok(previous!.begun.has('5-web-1') && previous!.begun.has('1000-web-1'), 'running')
-    assert.ok(!previous!.begun.has('11-web-1'), 'ended')
+    assert.ok(previous!.started.has('5-web-1') && previous!.started.has('1000-web-1'), 'running')
+    assert.ok(!previous!.started.has('11-web-1'), 'ended')
     assert.deepEqual(unstarted(directory, 30_001), [30_000, 30_001])
     assert.deepEqual(readdirSync(directory), ['begun-a-life'])
   })

@@ -18,7 +18,7 @@ import type {OutputAppend} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {Batcher} from '../../src/lib/batcher.ts'
 import type {Service} from '../../src/lib/loop.ts'
-import type {BegunRecord} from './start-log-record.ts'
+import type {StartLogRecord} from './start-log-record.ts'
 import {faultyStore, type StoreFault, type StoreMethod} from './faulty-store.ts'
 import {aNode} from './fixtures.ts'
 import {RecordedEvents} from './recorded-events.ts'
@@ -90,14 +90,14 @@ export class SimulatedNode {
   #isDead = false
   readonly #clock: Clock
   readonly #random: SeededRandom
-  readonly #record: BegunRecord
+  readonly #record: StartLogRecord
 
   constructor(
     world: {
       readonly clock: VirtualClock
       readonly store: Store
       readonly random: SeededRandom
-      recordOf(node: string): BegunRecord
+      recordOf(node: string): StartLogRecord
     },
     settings: Partial<SimulatedNodeSettings>,
   ) {
@@ -131,7 +131,7 @@ export class SimulatedNode {
     const joined = await this.store.join({member: record}, FRESH_MS)
     if (joined.kind !== 'joined') throw new Error(`the name ${name} is taken by ${joined.by}`)
     const node = {nodeId: this.nodeId, incarnation}
-    this.releasedCount = await recoverNode(ports, node, this.#record.earlier)
+    this.releasedCount = await recoverNode(ports, node, this.#record.previous)
     this.membership = new Membership({
       ...ports,
       member: record,
@@ -230,7 +230,7 @@ export class SimulatedNode {
       openChain: (_processors, _run, keep) => keepingChain(keep),
       finish: (item) => finisher.finish(item),
       append: (item) => appends.add(item),
-      startLog: this.#record.life(this.settings.incarnation, () => this.#isDead),
+      startLog: this.#record.open(this.settings.incarnation, () => this.#isDead),
       nodeId: this.nodeId,
       incarnation: this.settings.incarnation,
       slots: this.settings.slots,

@@ -6,27 +6,31 @@ import {executionId, type ExecutionKey} from '../../src/core/execution.ts'
 import type {StartRecorder} from '../../src/node/execution-run.ts'
 import type {PreviousIncarnation} from '../../src/ports/node-store.ts'
 
-export class BegunRecord {
-  readonly #lives = new Map<string, Set<string>>()
+export class StartLogRecord {
+  readonly #incarnations = new Map<string, Set<string>>()
 
-  get earlier(): PreviousIncarnation[] {
-    return [...this.#lives].map(([incarnation, begun]) => ({incarnation, upTo: 0, begun}))
+  get previous(): PreviousIncarnation[] {
+    return [...this.#incarnations].map(([incarnation, started]) => ({
+      incarnation,
+      upTo: 0,
+      started,
+    }))
   }
 
   /** Simulates a new disk or a reboot. */
   lose(): void {
-    this.#lives.clear()
+    this.#incarnations.clear()
   }
 
   /** Start log of one incarnation; `isDead` = it starts nothing any more. */
-  life(incarnation: string, isDead: () => boolean): StartRecorder {
-    this.#lives.clear()
-    const begun = new Set<string>()
-    this.#lives.set(incarnation, begun)
+  open(incarnation: string, isDead: () => boolean): StartRecorder {
+    this.#incarnations.clear()
+    const started = new Set<string>()
+    this.#incarnations.set(incarnation, started)
     return {
       begin: async (execution: ExecutionKey) => {
         if (isDead()) return await new Promise<never>(() => {})
-        begun.add(executionId(execution))
+        started.add(executionId(execution))
       },
       ended: () => {},
     }

@@ -11,7 +11,7 @@ import {scheduleOf} from '../../src/core/next-time.ts'
 import type {Topic} from '../../src/ports/runtime.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
 import {NOON, type JobFixture} from './fixtures.ts'
-import {BegunRecord} from './start-log-record.ts'
+import {StartLogRecord} from './start-log-record.ts'
 import {SimulatedNode, type SimulatedNodeSettings} from './simulated-node.ts'
 import type {Started} from './scripted-executor.ts'
 import {SeededRandom} from './seeded-random.ts'
@@ -24,7 +24,7 @@ export class World {
   readonly random: SeededRandom
   readonly store
   readonly nodes: SimulatedNode[] = []
-  readonly #records = new Map<string, BegunRecord>()
+  readonly #records = new Map<string, StartLogRecord>()
   /** Jobs whose forced runs may overlap: `check` skips their overlap check. */
   readonly overlapping = new Set<string>()
   /** Jobs that were disabled or rescheduled: `check` does not expect a row for every planned time. */
@@ -37,8 +37,8 @@ export class World {
   }
 
   /** Start log of a node, as its disk keeps it. */
-  recordOf(node: string): BegunRecord {
-    const known = this.#records.get(node) ?? new BegunRecord()
+  recordOf(node: string): StartLogRecord {
+    const known = this.#records.get(node) ?? new StartLogRecord()
     this.#records.set(node, known)
     return known
   }

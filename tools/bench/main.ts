@@ -14,7 +14,7 @@ import {Scratch} from './scratch.ts'
 import type {Section} from './section.ts'
 import {SECTIONS} from './sections.ts'
 
-const RESULTS = join(import.meta.dirname, '..', 'bench-results')
+const RESULTS = join(import.meta.dirname, '..', '..', 'bench-results')
 const MIB = 2 ** 20
 const SECOND_MS = 1000
 const EXIT_FAILED = 1
@@ -102,7 +102,7 @@ async function run(choice: Choice, scratch: Scratch): Promise<number> {
   return failures.length === 0 ? 0 : EXIT_FAILED
 }
 
-function wanted(): Choice | null {
+function readChoice(): Choice | null {
   try {
     return choose(process.argv.slice(2))
   } catch (error) {
@@ -111,7 +111,7 @@ function wanted(): Choice | null {
   }
 }
 
-const choice = wanted()
+const choice = readChoice()
 if (choice === null) {
   process.stderr.write(`${USAGE}\n`)
   process.exitCode = EXIT_USAGE

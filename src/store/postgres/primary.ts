@@ -70,7 +70,7 @@ export class Primary {
   async connect(kind: SessionKind): Promise<Session> {
     const reasons: string[] = []
     const known = this.#isInDoubt ? null : this.#known
-    const asked = known === null ? null : await this.#ask(known, kind, reasons)
+    const asked = known === null ? null : await this.#connectTo(known, kind, reasons)
     const others = this.#options.address.hosts.filter((host) => host !== known)
     const found = asked ?? (await this.#newestOf(others, kind, reasons))
     if (found !== null && !this.#isOutdated(found.history, reasons, found.session.host)) {
@@ -104,7 +104,7 @@ export class Primary {
       }
       if (waiting === 0) end()
       for (const host of hosts)
-        void this.#ask(host, kind, reasons).then((found) => {
+        void this.#connectTo(host, kind, reasons).then((found) => {
           waiting -= 1
           if (found !== null) {
             const isBetter = !isOver && (best === null || isOlder(best.history, found.history))
@@ -119,7 +119,7 @@ export class Primary {
   }
 
   /** `null` and a reason if the host is unreachable, read-only or outdated. */
-  async #ask(host: Host, kind: SessionKind, reasons: string[]): Promise<Found | null> {
+  async #connectTo(host: Host, kind: SessionKind, reasons: string[]): Promise<Found | null> {
     const {address, clock, applicationName} = this.#options
     let session: Session | null = null
     try {

@@ -67,7 +67,7 @@ export function* loadStuck(
   const last = rows.length === limit ? rows.at(-1) : undefined
   const next =
     last === undefined ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
-  return {now: tx.now, strays: stuck, next}
+  return {now: tx.now, executions: stuck, next}
 }
 
 function memberOf(row: StuckRow): StuckExecution['member'] {
@@ -120,15 +120,15 @@ const END = {
 /** Ends pending executions as `lost`, by the rules of every end. Skips those whose node can claim again. */
 export function* endStuck(
   tx: Transaction,
-  {term, strays}: Parameters<LeaderStore['endStuck']>[0],
+  {term, executions}: Parameters<LeaderStore['endStuck']>[0],
 ): Query<readonly FinishOutcome[]> {
   yield* fence(tx, term)
   // Locks members first, as a claim does: a node that returned has claimed the work, or claims nothing.
   const busy = yield* nodesThatRun(
     tx,
-    strays.map(({nodeId}) => nodeId),
+    executions.map(({nodeId}) => nodeId),
   )
-  const ending = strays.filter(({nodeId}) => !busy.has(nodeId))
+  const ending = executions.filter(({nodeId}) => !busy.has(nodeId))
   const batch = yield* loadFinishBatch(
     tx,
     ending.map(({key}) => key.group),

@@ -32,7 +32,7 @@ export interface EngineInfo {
 }
 
 export type SchemaResult =
-  | {readonly ok: true; readonly facts: EngineInfo}
+  | {readonly ok: true; readonly info: EngineInfo}
   /** A sentence without its subject, e.g. `is damaged: …`. */
   | {readonly ok: false; readonly problem: string}
 
@@ -56,7 +56,7 @@ export function prepareSchema(
     connection.run(establish(tx, request.fresh))
     connection.run(vacateLease(tx))
   })
-  return {ok: true, facts: engineInfo(connection)}
+  return {ok: true, info: engineInfo(connection)}
 }
 
 export function versionOf(connection: Connection): number {

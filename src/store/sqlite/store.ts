@@ -76,7 +76,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
       problem: `The store in ${dataDir} cannot be read: ${failureOf(error).message}.`,
     }
   }
-  const parts = {options, reader, committer: thread, facts: result.facts, file}
+  const parts = {options, reader, committer: thread, facts: result.info, file}
   const store = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
   return {ok: true, store, recovered: {uncleanStop}}
 }
@@ -95,7 +95,7 @@ export function openMemoryStore(options: StoreOptions): Store {
     close: () => Promise.resolve(connection.close()),
   }
   const reader = new SharedReader(connection, clock, limits)
-  return assemble({options, reader, committer, facts: result.facts, connection, closed: () => {}})
+  return assemble({options, reader, committer, facts: result.info, connection, closed: () => {}})
 }
 
 function limitsOf({outputKeptBytes = DEFAULT_LIMITS.outputKeptBytes}: StoreOptions): StoreLimits {

@@ -148,9 +148,9 @@ function removingCases(when: Case): void {
     assert.equal((await scene.job('a')).counters.errorCount, 1)
     const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
     assert.equal(busy.total, 0)
-    const {strays} = await scene.store.loadStuck({unclaimedMs: 60_000, after: null, limit: 10})
+    const {executions} = await scene.store.loadStuck({unclaimedMs: 60_000, after: null, limit: 10})
     assert.deepEqual(
-      strays.map(({execution, nodeId}) => [execution.attempt, nodeId]),
+      executions.map(({execution, nodeId}) => [execution.attempt, nodeId]),
       [[2, 'n2']],
     )
   })

@@ -8,8 +8,8 @@ import {MINUTE, type Scene} from './scene.ts'
 const UNCLAIMED = {unclaimedMs: 3_000, after: null, limit: 10}
 
 async function stuckNodes(scene: Scene): Promise<string[]> {
-  const {strays} = await scene.store.loadStuck(UNCLAIMED)
-  return strays.map(({execution}) => execution.node)
+  const {executions} = await scene.store.loadStuck(UNCLAIMED)
+  return executions.map(({execution}) => execution.node)
 }
 
 export function reassignCases(when: Case): void {
@@ -22,11 +22,11 @@ async function waitingFor(scene: Scene, nodes: readonly string[] = ['n2']) {
   for (const id of nodes) await scene.join(id)
   await scene.submit('a', {retries: 3})
   const group = await scene.run('a', nodes)
-  const strays = nodes.map((nodeId) => ({
+  const executions = nodes.map((nodeId) => ({
     key: {group, node: nodeId.replace('n', 'node-'), attempt: 1},
     nodeId,
   }))
-  const end = () => scene.store.endStuck({term: scene.term, strays})
+  const end = () => scene.store.endStuck({term: scene.term, executions})
   return {group, end}
 }
 
@@ -78,11 +78,11 @@ function endingCases(when: Case): void {
       await scene.setStatus('n2', 'n2-life-1', 'failed')
       assert.deepEqual(await end(), [])
       await scene.run('a', ['n7'])
-      const {strays} = await scene.store.loadStuck(UNCLAIMED)
-      const [stuck] = strays.map(({execution: key, nodeId}) => ({key, nodeId}))
+      const {executions} = await scene.store.loadStuck(UNCLAIMED)
+      const [stuck] = executions.map(({execution: key, nodeId}) => ({key, nodeId}))
       const other = {...stuck!, nodeId: 'n8'}
-      assert.deepEqual(await scene.store.endStuck({term: scene.term, strays: [other]}), [])
-      const ended = await scene.store.endStuck({term: scene.term, strays: [stuck!]})
+      assert.deepEqual(await scene.store.endStuck({term: scene.term, executions: [other]}), [])
+      const ended = await scene.store.endStuck({term: scene.term, executions: [stuck!]})
       assert.equal(ended.length, 1)
     },
   )
@@ -109,13 +109,13 @@ function movingCases(when: Case): void {
       assert.deepEqual(await stuckNodes(scene), ['node-3', 'node-4'])
       await scene.claim('n2')
       scene.advance(1)
-      const {strays, now} = await scene.store.loadStuck(UNCLAIMED)
+      const {executions, now} = await scene.store.loadStuck(UNCLAIMED)
       assert.equal(now, scene.now)
       assert.deepEqual(
-        strays.map(({execution}) => execution.node),
+        executions.map(({execution}) => execution.node),
         ['node-1', 'node-3', 'node-4'],
       )
-      const [unclaimed, ofNonMember, ofFailed] = [strays[0]!, strays[1]!, strays[2]!]
+      const [unclaimed, ofNonMember, ofFailed] = [executions[0]!, executions[1]!, executions[2]!]
       const heartbeatAt = scene.opened.startedAt
       assert.deepEqual(unclaimed.member, {status: 'alive', runs: true, heartbeatAt})
       assert.deepEqual(ofNonMember.member, null)
@@ -139,8 +139,8 @@ function movingCases(when: Case): void {
     scene.advance(3_000)
     const pages: string[][] = []
     for (let after: StuckPosition | null = null, more = true; more;) {
-      const {strays, next} = await scene.store.loadStuck({...UNCLAIMED, after, limit: 2})
-      pages.push(strays.map(({execution: {group, node}}) => `${groups.indexOf(group)} ${node}`))
+      const {executions, next} = await scene.store.loadStuck({...UNCLAIMED, after, limit: 2})
+      pages.push(executions.map(({execution: {group, node}}) => `${groups.indexOf(group)} ${node}`))
       after = next
       more = next !== null
     }

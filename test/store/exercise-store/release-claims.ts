@@ -156,9 +156,9 @@ export function releaseClaimsCases(when: Case): void {
     await giveBack(scene, claimed)
     scene.advance(4_000)
     const page = {unclaimedMs: 3_000, after: null, limit: 10}
-    const {strays} = await scene.store.loadStuck(page)
+    const {executions} = await scene.store.loadStuck(page)
     assert.deepEqual(
-      strays.map(({execution}) => execution.group),
+      executions.map(({execution}) => execution.group),
       [group],
     )
     const move = {key: key(group), to: {nodeId: 'n2', nodeName: 'node-2'}}

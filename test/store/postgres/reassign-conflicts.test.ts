@@ -26,7 +26,7 @@ async function withStray(play: (cluster: Cluster, end: () => Promise<number>) =>
     const group = await scene.run('a', ['n2'])
     await scene.setStatus('n2', 'n2-life-1', 'failed')
     const key = {group, node: 'node-2', attempt: 1}
-    const request = {term: scene.term, strays: [{key, nodeId: 'n2'}]}
+    const request = {term: scene.term, executions: [{key, nodeId: 'n2'}]}
     await play(cluster, async () => (await first.endStuck(request)).length)
   })
 }
