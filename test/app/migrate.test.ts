@@ -145,7 +145,7 @@ describe('a store of a killed server', () => {
     const counts = [...moved.out.matchAll(/^(\S.*?) {2,}([\d,]+) {2,}([\d,]+)$/gm)]
     assert.ok(counts.length > 14)
     for (const [, what, from, to] of counts) assert.equal(from, to, what!)
-    assert.match(moved.out, /\?schema=moved now; start its servers with --store/)
+    assert.match(moved.out, /\?schema=moved\. Start its servers with --store/)
     const old = await refusedStart(t, ['--http', '127.0.0.1:0', '--data', server.data])
     assert.equal(old.code, 1)
     const left = join(server.data, 'belfry.moved')

@@ -115,7 +115,7 @@ test('a failed start prints one message and exits with its code', async () => {
     [
       ['--http', '192.0.2.1:0', '--token', 'sixteen-characters', '--insecure'],
       1,
-      /^belfry: .*no address of this machine.*\n$/,
+      /^belfry: .*not an address of this machine.*\n$/,
     ],
     [['--bogus'], 2, /^belfry: Unknown option '--bogus'.*\n$/],
     [['--slots', 'many'], 2, /^belfry: --slots must be a whole number.*\n$/],

@@ -80,7 +80,7 @@ describe('an unusable store is refused with one sentence:', {concurrency: 2}, ()
     await (await aServer(t, {flags: ['--store', waiting.url()]})).stop()
     await waiting.run(`ALTER SYSTEM SET synchronous_standby_names = 'gone'`)
     await waiting.run('SELECT pg_reload_conf()')
-    await refused(t, ['--store', waiting.url()], /stopped answering .*start it again/)
+    await refused(t, ['--store', waiting.url()], /stopped answering .*Start it again/)
   })
 
   test('a peer that accepts connections and never replies', async (t) => {

@@ -2,7 +2,7 @@
  * A trial, shared by the tests and `npm run faults`: a cluster of servers and agents under load, with
  * clients, faults, and an audit once the cluster is idle.
  */
-import type {Owner, ServerProcess} from '../../test/support/server-process.ts'
+import {atEnd, type Owner, type ServerProcess} from '../../test/support/server-process.ts'
 import {until} from '../../test/support/waiting.ts'
 import {Clients} from './clients.ts'
 import {ClusterProcess, type ClusterOptions} from './cluster-process.ts'
@@ -52,7 +52,10 @@ export class RunningTrial {
     const leader = await cluster.leader()
     const load = await Load.start(leader, marks)
     await untilOnTime(leader)
-    return new RunningTrial(cluster, marks, load, options)
+    const trial = new RunningTrial(cluster, marks, load, options)
+    // A test that fails before `end` must not leave clients that keep the process alive.
+    atEnd(owner, () => trial.clients.end())
+    return trial
   }
 
   /** Resolves when another server leads, according to the others, and launches on time. */
