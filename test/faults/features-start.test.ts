@@ -94,7 +94,7 @@ describe('an unusable store is refused with one sentence:', {concurrency: 2}, ()
 
 test('system tags cannot be set', async (t) => {
   for (const tag of ['role', 'server', 'node', 'region', 'dc', 'version', 'rpc_addr'])
-    await refused(t, ['--tag', `${tag}=mine`], new RegExp(`tag "${tag}", which Belfry sets itself`))
+    await refused(t, ['--tag', `${tag}=mine`], new RegExp(`tag "${tag}": Belfry sets it`))
 })
 
 test('the first server sets the default time zone; each server has its own token', async (t) => {
