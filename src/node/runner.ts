@@ -94,7 +94,7 @@ export class Runner implements Service {
     this.#disconnections =
       disconnection === undefined
         ? null
-        : loop('cut_off', () => this.#checkDisconnection(disconnection))
+        : loop('disconnected', () => this.#checkDisconnection(disconnection))
   }
 
   start(): void {

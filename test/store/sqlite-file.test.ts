@@ -208,8 +208,8 @@ describe('images', () => {
     assert(job!.nextAt! > clock.now())
     assert.deepEqual([job!.counters.successCount, job!.counters.errorCount], [1, 2])
     assert.equal((await store.job('manual'))!.nextAt, null)
-    const ledger = await store.launches('a', {...ALL_ROWS, decision: null})
-    const rows = ledger!.rows.map(({decision, reason, open, count}) => [
+    const history = await store.launches('a', {...ALL_ROWS, decision: null})
+    const rows = history!.rows.map(({decision, reason, open, count}) => [
       decision,
       reason,
       open,
@@ -222,7 +222,7 @@ describe('images', () => {
       ['launched', '', false, 1],
       ['launched', '', false, 1],
     ])
-    assert.equal(ledger!.rows[0]!.scheduledAt, before.nextAt)
+    assert.equal(history!.rows[0]!.scheduledAt, before.nextAt)
     assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     assert.deepEqual(await store.members(), [])
     const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
