@@ -256,7 +256,10 @@ describe('a migration', () => {
       FOR EACH ROW EXECUTE FUNCTION ${schema}.refuse()`)
     const {code, out, err} = await migrated(t, data, url)
     assert.deepEqual([code, out], [1, ''])
-    assert.match(err, /^belfry: The store \S+ was not moved into: not at this hour\.$/m)
+    assert.match(
+      err,
+      /^belfry: The store \S+ is unchanged, because the import failed: not at this hour\.$/m,
+    )
     assert.deepEqual(await postgres.run(`SELECT 1 FROM ${schema}.jobs`), [])
     assert.equal(existsSync(join(data, 'belfry.moved')), false)
   })
@@ -296,8 +299,13 @@ describe('a migration', () => {
         ],
         [join(data, 'none'), url, 1, /^--from must be .*: there is no store in /],
         [url, 'sqlite', 2, /^--from must be .*: a store on PostgreSQL cannot be migrated\.$/],
-        [data, 'sqlite', 2, /^--to is not of the form postgres:/],
-        [data, 'mysql://me:secret@db/jobs', 2, /^--to is not of the form postgres:[^@]*@host\S+$/],
+        [data, 'sqlite', 2, /^--to must be a URL such as postgres:/],
+        [
+          data,
+          'mysql://me:secret@db/jobs',
+          2,
+          /^--to must be a URL such as postgres:[^@]*@host\S+$/,
+        ],
       ]
     for (const [from, to, expected, sentence] of cases) {
       const {code, out, err} = await migrated(t, from, to)

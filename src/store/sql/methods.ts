@@ -165,7 +165,7 @@ interface ReadMethod<Input extends readonly unknown[], Result> {
 
 /**
  * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
- * only for the same rows: a heartbeat never waits for a large launch, a lease renewal for nothing at all.
+ * only for the same rows: a heartbeat never waits for a large launch, and a lease renewal never waits.
  * SQLite has one connection that writes, and one queue.
  */
 export type QueueName =
