@@ -97,7 +97,7 @@ async function serve<Settings>(
 ): Promise<number> {
   if (argv.includes('--help') || argv.includes('-h')) {
     const help = command()
-    process.stdout.write(help.name(`belfry ${help.name()}`).helpInformation())
+    help.name(`belfry ${help.name()}`).outputHelp()
     return 0
   }
   const loaded = await load(argv, process.env, host())

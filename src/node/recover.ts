@@ -55,7 +55,7 @@ export async function recoverNode(
 async function releaseUnstarted(
   {store, events, wakeup}: RecoverDeps,
   nodeId: string,
-  {incarnation, upTo, started: started}: PreviousIncarnation,
+  {incarnation, upTo, started}: PreviousIncarnation,
 ): Promise<number> {
   // A previous incarnation claims nothing new: its active claims can only become fewer.
   const claims = await store.activeClaims({nodeId, incarnation})
