@@ -97,7 +97,11 @@ async function serve<Settings>(
 ): Promise<number> {
   if (argv.includes('--help') || argv.includes('-h')) {
     const help = command()
-    process.stdout.write(help.name(`belfry ${help.name()}`).helpInformation())
+    let text = ''
+    help.configureOutput({writeOut: (part) => void (text += part)})
+    help.name(`belfry ${help.name()}`).outputHelp()
+    // One write: a reader such as `head` may close the pipe after the first.
+    process.stdout.write(text)
     return 0
   }
   const loaded = await load(argv, process.env, host())

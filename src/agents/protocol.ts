@@ -4,13 +4,13 @@
  * `refused`. Then the agent sends requests with an id that the reply repeats; the server may notify.
  *
  * Versions: both sides state a protocol number; numbers one apart work together. Unknown fields are ignored,
- * so a field added later is optional for one release. A request of an unknown kind gets `failed`,
- * `unsupported`.
+ * so a field added later is optional for one release. A request of unknown kind gets `failed`/`unsupported`.
  *
  * Wire names are older than the names in the code, and stay because two releases must understand each other:
  * `ring`/`bell` = notify/topic, `goodbye` = the server shuts down, `held` = active claims, `claiming` =
- * token of the pending claim, `hold` = the claim is active, `beat` = heartbeat, `end` = revoked, `dice` =
- * jitter, `earlier_over`/`lives`/`begun`/`givenBack` = previous incarnations/started/released.
+ * token of the pending claim, `hold` = the claim is active, `beat` = heartbeat, `answer` = reply, `end` =
+ * revoked, `dice` = jitter, `taken` (append) = accepted, `earlier_over` = previous incarnations ended,
+ * `lives`/`begun`/`givenBack` = previous incarnations/started/released.
  */
 import Type from 'typebox'
 import {Compile} from 'typebox/compile'

@@ -4,7 +4,7 @@
  * list the order.
  */
 import type {AgentLink} from '../agents/client/link.ts'
-import {ResultLog} from '../agents/client/result-log.ts'
+import {KEEP_RESULT, loggedFinish, ResultLog} from '../agents/client/result-log.ts'
 import type {RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
@@ -30,7 +30,6 @@ import {
   openProcessors,
   openStartLog,
   recoverPreviousIncarnations,
-  type RunnerSettings,
 } from './node.ts'
 import {orRefuse, StartRefused} from './start-refused.ts'
 
@@ -58,9 +57,6 @@ export function startAgent(config: AgentConfig, surroundings: AgentSurroundings)
 
 /** Retry interval of the start while no server answers. */
 const RETRY_MS = 500
-
-/** Value of `step` in `step_failed` when a result cannot be written to disk. */
-export const KEEP_RESULT = 'keep_result'
 
 class Agent implements RunningAgent {
   readonly #config: AgentConfig
@@ -319,26 +315,5 @@ class Agent implements RunningAgent {
       emit: (name, data) => this.#events.emit(name, data),
       listen: (onEvent) => this.#events.listen((event) => isKnown(event) || onEvent(event)),
     }
-  }
-}
-
-/**
- * Writes each result to disk before it is sent, and deletes it when a server has it. A crash before the reply
- * leaves the result for the next incarnation; a crash after the reply delivers it twice, which changes
- * nothing.
- */
-export function loggedFinish(
-  results: Pick<ResultLog, 'keep' | 'delivered'>,
-  events: Events,
-): NonNullable<RunnerSettings['aroundFinish']> {
-  return async (item: FinishItem, finish: () => Promise<unknown>) => {
-    try {
-      await results.keep(item)
-    } catch (error) {
-      // A full disk must not keep a result from a server that would take it.
-      events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
-    }
-    await finish()
-    await results.delivered([item.key])
   }
 }

@@ -45,7 +45,7 @@ export type Migrated =
       /** Address of the new store, without user and password. */
       readonly store: string
       /** Path of the migrated marker, which keeps servers from starting on the old store. */
-      readonly sign: string
+      readonly markerFile: string
       readonly compared: readonly Compared[]
     }
   /** `isUsage`: the arguments are invalid, independent of any file or database. */
@@ -88,7 +88,8 @@ async function moveFrom(
   const {source} = opened
   try {
     const moved = await move(source, {dataDir, address, store, progress})
-    if (moved.ok) return {ok: true, store, sign: migratedMarker(dataDir), compared: moved.compared}
+    if (moved.ok)
+      return {ok: true, store, markerFile: migratedMarker(dataDir), compared: moved.compared}
     // Nothing was committed: the directory is left as it was.
     if (!moved.isUnknown && previous === null) removeMigratedMarker(dataDir)
     return refuse(moved.problem)

@@ -34,3 +34,16 @@ export function messageOf(error: unknown): string | null {
 export function codeOf(error: unknown): string {
   return error instanceof Error && 'code' in error ? String(error.code) : String(error)
 }
+
+const READ_FAILURES: Readonly<Record<string, string>> = {
+  ENOENT: 'it does not exist',
+  EACCES: 'this user may not read it',
+  EISDIR: 'it is a directory',
+  ENOTDIR: 'a part of its path is not a directory',
+}
+
+/** Why a file cannot be read, as a clause. */
+export function readFailure(error: unknown): string {
+  const code = codeOf(error)
+  return READ_FAILURES[code] ?? code
+}

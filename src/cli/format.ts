@@ -1,6 +1,6 @@
 /**
- * Formats tables, facts and times for people. Columns are as wide as their widest cell, nothing is truncated,
- * and colours have no width.
+ * Formats tables, field lists and times for people. Columns are as wide as their widest cell, nothing is
+ * truncated, and colours have no width.
  */
 import {stripVTControlCharacters} from 'node:util'
 import {ZERO_TIME} from '../wire/time.ts'
@@ -39,8 +39,8 @@ export function table<Row>(
   return lines.map((line) => `${aligned(line, widths)}\n`).join('')
 }
 
-/** One fact per line, ending in a newline. */
-export function facts(
+/** One field per line, ending in a newline. */
+export function fieldList(
   terminal: Pick<Terminal, 'colours'>,
   pairs: readonly (readonly [name: string, text: string])[],
 ): string {

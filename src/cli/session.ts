@@ -2,7 +2,7 @@
 import {readFile} from 'node:fs/promises'
 import type {Clock} from '../ports/runtime.ts'
 import {Client} from './client.ts'
-import {codeOf, CommandFailed} from './errors.ts'
+import {CommandFailed, readFailure} from './errors.ts'
 import type {Terminal} from './terminal.ts'
 
 export const SERVER_FALLBACK = 'http://127.0.0.1:8080'
@@ -58,7 +58,7 @@ export async function readTextFile(file: string): Promise<string> {
   try {
     return await readFile(file, 'utf8')
   } catch (error) {
-    throw new CommandFailed(`${file} cannot be read: ${codeOf(error)}.`, {cause: error})
+    throw new CommandFailed(`${file} cannot be read: ${readFailure(error)}.`, {cause: error})
   }
 }
 

@@ -87,12 +87,20 @@ export function agentCommand(): Command {
 export function settingsCommand({name, description, options}: SettingsCommand): Command {
   const command = new Command(name).description(description).allowExcessArguments(false)
   for (const option of [...options, CONFIG_OPTION]) command.addOption(flagOf(option))
+  command.addHelpText('after', '\nEach flag can also be set as BELFRY_…, such as BELFRY_LOG_LEVEL.')
   return command.helpOption('-h, --help', 'Show this help.')
+}
+
+/** Defaults derived from the machine. */
+const DERIVED_DEFAULTS: Readonly<Record<string, string>> = {
+  name: 'the host name',
+  slots: '8 per processor core, at least 16',
 }
 
 function flagOf(option: Option): Flag {
   const value = option.placeholder === '' ? '' : ` <${option.placeholder}>`
-  const preset = option.fallback === null ? '' : ` (default ${option.fallback})`
+  const fallback = option.fallback ?? DERIVED_DEFAULTS[option.name]
+  const preset = fallback === undefined ? '' : ` (default ${fallback})`
   const repeated = option.repeatable ? ' May be repeated.' : ''
   const flag = new Flag(`--${option.name}${value}`, `${option.summary}${repeated}${preset}`)
   return option.placeholder === ''

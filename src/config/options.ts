@@ -173,7 +173,7 @@ export const OPTIONS = [
   option(
     'target-wait',
     'duration',
-    'How long a launch waits for a matching node before it is skipped, and work for a node that is gone.',
+    'Maximum wait of a launch for a matching node, and of pending work for a node that is gone.',
     'Covers a machine reboot.',
     {placeholder: 'duration', fallback: '10m'},
   ),

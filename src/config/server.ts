@@ -158,7 +158,8 @@ function tlsOf(values: Values, host: Host): Config['tls'] {
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new ParseError(
-      `The certificate in ${certFile.texts[0]} and the key in ${keyFile.texts[0]} cannot be used: ${why}.`,
+      `The certificate in ${certFile.texts[0]} and the key in ${keyFile.texts[0]} cannot be used: ${why}. ` +
+        'Set --tls-cert and --tls-key to PEM files that belong together.',
       {cause: error},
     )
   }

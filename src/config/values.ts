@@ -5,7 +5,7 @@
 import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './options.ts'
-import {SYSTEM_TAGS} from '../core/node.ts'
+import {NODE_NAME_PATTERN, SYSTEM_TAGS} from '../core/node.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseDuration} from '../lib/duration.ts'
@@ -29,7 +29,7 @@ export type Tag = readonly [key: string, value: string]
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
 export const NODE_NAME_LENGTH_MAX = 63
-const NODE_NAME = /^[A-Za-z0-9._-]{1,63}$/
+const NODE_NAME = new RegExp(`^${NODE_NAME_PATTERN}$`)
 const HOST_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/
 /** Shorter tokens can be guessed. */
 const TOKEN_LENGTH_MIN = 16
@@ -194,7 +194,8 @@ function readServerUrl(text: string): Reading<string> {
     ['', '/', '/v1', '/v1/'].includes(url.pathname) &&
     url.search === '' &&
     url.hash === ''
-  return isValid
-    ? good(url.origin)
-    : bad('must be the URL of a server such as https://belfry.example.org:8080')
+  if (isValid) return good(url.origin)
+  const wanted = 'the URL of a server such as https://belfry.example.org:8080'
+  // Text with an "@" may contain a password.
+  return text.includes('@') ? bad(`must be ${wanted}`) : mustBe(wanted, text)
 }

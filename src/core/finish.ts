@@ -100,8 +100,8 @@ export function countFinish(
 }
 
 /**
- * Backoff of retries. The first delay is short, so that a blip costs a second. The cap is long, so
- * that a broken dependency is not overloaded. Jitter keeps many failed jobs from returning at once.
+ * Backoff of retries. The first delay is short, so that a brief failure costs a second. The cap is long,
+ * so that a broken dependency is not overloaded. Jitter keeps many failed jobs from returning at once.
  */
 const RETRY_BACKOFF = {firstMs: 1_000, maxMs: 5 * 60_000, jitter: {min: 0.8, max: 1.2}}
 

@@ -96,7 +96,7 @@ export interface Target {
 }
 
 /** A row that the leader writes for planned times of a job. */
-export interface LedgerRow {
+export interface StoredLaunch {
   readonly scheduledAt: number
   readonly scheduledUntil: number
   readonly count: number
@@ -117,7 +117,7 @@ export interface DueDecision {
    * Oldest first; together they cover every planned time from `expectedNextAt` up to (not including)
    * `nextAt`.
    */
-  readonly rows: readonly LedgerRow[]
+  readonly rows: readonly StoredLaunch[]
   /**
    * The job forbids overlap. A row with decision `launched` is applied only while the job's name has no
    * open launch that is launched or is a waiting planned time (pending, cause `schedule`). Otherwise the

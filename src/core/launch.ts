@@ -9,7 +9,7 @@ import type {JobRecord, JobSpec} from './job.ts'
 import {
   type DueDecision,
   type LaunchRecord,
-  type LedgerRow,
+  type StoredLaunch,
   type Reason,
   reasonText,
   type RequestDecision,
@@ -41,7 +41,7 @@ export function decideDue(
   }
 
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
-  const rows: LedgerRow[] = [...missed]
+  const rows: StoredLaunch[] = [...missed]
   for (const scheduledAt of catchUp)
     rows.push(launchRow(spec, scheduledAt, openGroup, true, context))
   // Late times after an outage did not overlap when they were planned: under `forbid` each waits for the
@@ -59,7 +59,7 @@ export function decideDue(
 
 interface SortedTimes {
   /** Rows for times that do not run, oldest first. */
-  readonly missed: LedgerRow[]
+  readonly missed: StoredLaunch[]
   /** Missed times that catch-up launches, oldest first. */
   readonly catchUp: number[]
   /** Times that are late but not missed, launched under every `catch_up`, oldest first. */
@@ -84,7 +84,7 @@ function sortDueTimes(
   if (from >= lateFrom && from >= oldestRun && (second === null || second >= until)) {
     return {missed: [], catchUp: [], late: [from], undecidedAt: null}
   }
-  const missed: LedgerRow[] = []
+  const missed: StoredLaunch[] = []
   pushMissed(missed, schedule, from, Math.min(oldestRun, until), 'max_lateness')
   const caught = catchUpTimes(
     schedule,
@@ -117,8 +117,8 @@ function catchUpTimes(
   from: number,
   until: number,
   context: PassContext,
-): {missed: LedgerRow[]; launched: number[]} {
-  const missed: LedgerRow[] = []
+): {missed: StoredLaunch[]; launched: number[]} {
+  const missed: StoredLaunch[] = []
   const newest: number[] = []
   const launchesMax = {skip: 0, latest: 1, all: context.catchUpMax}[spec.catchUp]
   let end = until
@@ -135,7 +135,7 @@ function catchUpTimes(
 
 /** One row for all planned times in [from, until), if there are any. */
 function pushMissed(
-  rows: LedgerRow[],
+  rows: StoredLaunch[],
   schedule: Schedule,
   from: number,
   until: number,
@@ -155,7 +155,7 @@ function launchRow(
   openGroup: number | null,
   waits: boolean,
   context: PassContext,
-): LedgerRow {
+): StoredLaunch {
   const single = {scheduledAt, scheduledUntil: scheduledAt, count: 1, targets: []}
   const label = `the launch planned at ${new Date(scheduledAt).toISOString()}`
   const admission = admit(spec, openGroup, false, label, context)

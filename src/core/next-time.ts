@@ -3,7 +3,7 @@
  * `next`. Only this file implements the rule that a definition has no planned times before it was accepted.
  */
 import type {JobRecord, JobSpec} from './job.ts'
-import type {LedgerRow, Reason} from './launch-record.ts'
+import type {StoredLaunch, Reason} from './launch-record.ts'
 import {parseSchedule, type Schedule} from './schedule/parse.ts'
 
 const ANCHOR_GRAIN_MS = 1000
@@ -50,7 +50,7 @@ export interface DefinitionChange {
   readonly anchorAt: number
   readonly nextAt: number | null
   /** Due, undecided times of the old definition that `next` moves past; at most one row. */
-  readonly missed: readonly LedgerRow[]
+  readonly missed: readonly StoredLaunch[]
 }
 
 /** Deep equality of two specs as stored. The key order of processors counts: they run in it. */
@@ -107,7 +107,7 @@ export function planDefinition(
 }
 
 /** One `missed` row for the job's due, undecided planned times; empty when nothing is due. */
-function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason): LedgerRow[] {
+function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason): StoredLaunch[] {
   if (job.nextAt === null || job.nextAt > now) return []
   const schedule = scheduleOf(job.spec, job.anchorAt, defaultZone)
   if (schedule === null) {

@@ -40,7 +40,7 @@ const REDIRECTS = [301, 302, 303, 307, 308]
 /** Headers that a redirect to another origin keeps; any other header could be a credential. */
 const HARMLESS_HEADERS = ['accept', 'accept-language', 'user-agent']
 
-const NO_URL = 'executor_config has no url: set executor_config.url'
+const NO_URL = 'url is missing: set executor_config.url'
 
 const ERROR_MESSAGES: Readonly<Record<string, string>> = {
   ENOTFOUND: 'the host name is unknown',

@@ -12,7 +12,5 @@ export function unknownParameters(
   const unknown = Object.keys(config).filter((name) => !names.includes(name))
   if (unknown.length === 0) return []
   const list = unknown.map((name) => JSON.stringify(name)).join(', ')
-  return [
-    `executor_config ${list} is not used by the ${executor} executor; its parameters are ${names.join(', ')}`,
-  ]
+  return [`${list} is not used by the ${executor} executor; its parameters are ${names.join(', ')}`]
 }

@@ -16,7 +16,7 @@ export interface ShellOptions extends ShellLimits {
   readonly run: (request: StartRequest, output: OutputSink) => CommandHandle
 }
 
-const NO_COMMAND = 'executor_config has no command: set executor_config.command'
+const NO_COMMAND = 'command is missing: set executor_config.command'
 
 export function createShellExecutor(options: ShellOptions): Executor {
   return {

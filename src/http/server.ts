@@ -45,7 +45,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.addHook('onRoute', (route) => {
     paths.add(route.method, route.url === '' ? '/' : route.url)
   })
-  // The schemas of wire/ describe and decode everything: Fastify's own validation is switched off.
+  // Schemas of wire/ describe requests and responses; decoders check them. Fastify's validation is off.
   app.setValidatorCompiler(() => () => true)
   app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   parseBodies(app, options)
@@ -197,7 +197,7 @@ function handleErrors(app: FastifyInstance, options: HttpOptions, paths: PathTab
     const path = request.url.split('?', 1)[0] ?? ''
     const methods = paths.methodsOf(path)
     if (methods.length === 0)
-      throw new DomainError('route_unknown', 'There is no route at this path.')
+      throw new DomainError('route_unknown', 'There is no route at this path. See /docs.')
     const allowed = methods.join(', ')
     reply.header('allow', allowed)
     throw new DomainError('method_not_allowed', `The method is not allowed here: use ${allowed}.`)

@@ -24,7 +24,7 @@ export interface LoopOptions {
   readonly backoffMaxMs?: number
 }
 
-/** Short enough to recover at once from a blip. */
+/** Short, so that a brief failure costs little time. */
 const BACKOFF_FIRST_MS = 100
 /** Long enough not to overload a service that is down. */
 const BACKOFF_MAX_MS = 5_000

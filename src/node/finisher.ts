@@ -2,8 +2,8 @@
  * Finish step: stores the results of executions, many in one transaction, and announces what each changed. A
  * result is kept until the store has it: an outage of the store delays results and loses none.
  *
- * Crash points: before the commit the execution is still running in the store and is rescued as `lost`; after
- * it the follow-ups (retry, dependents' requests) are durable. Notifications may be lost: polling finds the
+ * Crash points: before the commit the execution is still running in the store and ends as `lost`; after it
+ * the follow-ups (retry, dependents' requests) are durable. Notifications may be lost: polling finds the
  * work. Events are emitted at most once: never if the commit's reply is lost.
  */
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
@@ -63,7 +63,7 @@ export class Finisher {
   }
 }
 
-/** Emits events and notifies after the commit of any finish: by its own node, a rescue or a reassignment. */
+/** Emits events and notifies after the commit of any finish: by its node, as `lost`, or by a reassignment. */
 export function announceFinished(
   outcomes: readonly FinishOutcome[],
   {wakeup, events}: {readonly wakeup: Wakeup; readonly events: Events},

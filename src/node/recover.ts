@@ -17,15 +17,15 @@ import {announceFinished} from './finisher.ts'
 /** Executions released or ended in one transaction. */
 const BATCH_MAX = 256
 
-export interface RescueDeps {
-  readonly store: Pick<LeaderStore, 'rescue'>
+export interface MarkLostDeps {
+  readonly store: Pick<LeaderStore, 'markLost'>
   readonly random: Random
   readonly wakeup: Wakeup
   readonly events: Events
 }
 
-export interface RecoverDeps extends RescueDeps {
-  readonly store: RescueDeps['store'] & Pick<MemberStore, 'activeClaims' | 'releaseClaims'>
+export interface RecoverDeps extends MarkLostDeps {
+  readonly store: MarkLostDeps['store'] & Pick<MemberStore, 'activeClaims' | 'releaseClaims'>
 }
 
 /**
@@ -42,7 +42,7 @@ export async function recoverNode(
   for (const each of previous)
     if (each.incarnation !== incarnation)
       releasedCount += await releaseUnstarted(deps, nodeId, each)
-  await rescueNode(deps, {
+  await markNodeLost(deps, {
     term: null,
     nodeId,
     exceptIncarnation: incarnation,
@@ -76,8 +76,8 @@ async function releaseUnstarted(
 }
 
 /** Ends all executions a node holds as `lost`, but for those of `exceptIncarnation`. Returns their number. */
-export async function rescueNode(
-  deps: RescueDeps,
+export async function markNodeLost(
+  deps: MarkLostDeps,
   request: {
     /** `null` = the node itself asks; a leader gives its term. */
     readonly term: number | null
@@ -91,7 +91,7 @@ export async function rescueNode(
   let count = 0
   for (;;) {
     const jitter = deps.random.fraction()
-    const {finished, more} = await deps.store.rescue({...request, limit: BATCH_MAX, jitter})
+    const {finished, more} = await deps.store.markLost({...request, limit: BATCH_MAX, jitter})
     announceFinished(finished, deps)
     count += finished.length
     if (!more) return count

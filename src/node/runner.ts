@@ -94,7 +94,7 @@ export class Runner implements Service {
     this.#disconnections =
       disconnection === undefined
         ? null
-        : loop('cut_off', () => this.#checkDisconnection(disconnection))
+        : loop('disconnected', () => this.#checkDisconnection(disconnection))
   }
 
   start(): void {
@@ -271,7 +271,7 @@ export class Runner implements Service {
     this.#drainWithin(isUnreachable ? forceStopTimeoutMs : drainTimeoutMs)
   }
 
-  /** Moves the deadline of the drain forward; never back. */
+  /** Sets the drain deadline, or makes it earlier; never later. */
   #drainWithin(waitMs: number): void {
     const {clock} = this.#options
     const dueAt = clock.monotonicMs() + waitMs

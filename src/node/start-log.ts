@@ -3,7 +3,7 @@
  * uses it to prove which claims of an earlier one were never started. An execution is recorded before it is
  * passed on, hence:
  *
- *   absent from a whole file, its launch above `upTo`  =  never started by that incarnation
+ *   absent from a complete file, its launch above `upTo`  =  never started by that incarnation
  *
  *   {"life":"…","boot":"…","file":"2049:1311","upTo":0}
  *   12-web-1
@@ -13,10 +13,10 @@
  * - after a reboot: it is written without fsync, so a power cut may take lines away;
  * - in a copy: executions started since the copy are missing;
  * - once a line could not be written.
- * It holds whatever the store contains, also a restored backup of yesterday.
+ * The proof does not depend on the store, so it also holds after an older backup is restored.
  *
- * Crash points: within a line, that execution was not passed on yet. Within a rewrite, the old file or the
- * new one stands, whole.
+ * Crash points: within a line, that execution was not passed on yet. A crash during a rewrite leaves
+ * the complete old file or the complete new one.
  */
 import {closeSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
@@ -60,7 +60,7 @@ export class StartLog {
   /** Creates the file of this incarnation. On failure the node still works, and proves nothing. */
   constructor(options: StartLogOptions) {
     this.#options = options
-    // Without a boot id, a file from before a power cut would count as whole.
+    // Without a boot id, a file from before a power cut would be trusted.
     if (bootId() === '') return
     try {
       mkdirSync(options.directory, {recursive: true, mode: 0o700})
@@ -71,7 +71,7 @@ export class StartLog {
         lineOf: (id) => id,
       })
     } catch (error) {
-      // A file that was left has no whole header.
+      // A file that was left has no complete header.
       this.#reportNoProof(error)
     }
   }

@@ -6,8 +6,8 @@
  * The result log of an agent shares only `parseRecord`: its records must survive a power cut and carry
  * output, so it writes asynchronously, syncs in batches, and counts bytes.
  *
- * Crash points: within an append, a torn last line is left, which readers skip. Within a rewrite, the old
- * file or the new one stands, whole: the rename is the switch.
+ * Crash points: within an append, a torn last line is left, which readers skip. A crash during a rewrite
+ * leaves the complete old file or the complete new one: the rename is the switch.
  */
 import {closeSync, ftruncateSync, openSync, renameSync, rmSync, writeSync} from 'node:fs'
 

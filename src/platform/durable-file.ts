@@ -2,8 +2,8 @@
  * Durable writes of small files. The content is synced under a draft name, gets its final name in one step,
  * and then the directory is synced: a new name is durable only with its directory.
  *
- * Crash points: before the final name, the old file stands, or none; the draft is left and never read. After
- * it, the new file stands, whole.
+ * A crash during a rewrite leaves the complete old file or the complete new one. Before the final name, it
+ * leaves the old file, or none if none existed; the draft is left too and never read.
  */
 import {type FileHandle, link, open, rename, rm} from 'node:fs/promises'
 import {dirname} from 'node:path'

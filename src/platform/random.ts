@@ -1,6 +1,6 @@
 /**
  * System randomness behind the Random port. Fractions come from a refilled block: every finish and every
- * target choice takes one, and a system call for each would show.
+ * target choice takes one, and a system call for each would cost measurable time.
  */
 import {getRandomValues, randomBytes} from 'node:crypto'
 import type {Random} from '../ports/runtime.ts'

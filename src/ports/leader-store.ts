@@ -1,6 +1,6 @@
 /**
- * The leader: lease, due work, decisions, rescue, retention. Every write carries the leader's term as fencing
- * token and throws `TermOver` if another leader has a newer one.
+ * The leader: lease, due work, decisions, lost executions, retention. Every write carries the leader's term
+ * as fencing token and throws `TermOver` if another leader has a newer one.
  */
 import type {ExecutionKey} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
@@ -178,7 +178,7 @@ export interface LeaderStore {
    * most `limit`. Called by the leader for failed nodes, and by a starting node for its own earlier
    * incarnations (`term` `null`). `more`: `limit` was reached.
    */
-  rescue(request: {
+  markLost(request: {
     readonly term: number | null
     readonly nodeId: string
     /** Executions of this incarnation are kept; `null` = all incarnations have ended. */

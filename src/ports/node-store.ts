@@ -147,7 +147,7 @@ export interface ActiveClaim {
 
 /**
  * Proof about an earlier incarnation of a node: an execution that it had claimed, of a launch above `upTo`
- * and not in `begun`, was never handed to an executor.
+ * and not in `started`, was never handed to an executor.
  */
 export interface PreviousIncarnation {
   readonly incarnation: string
@@ -179,9 +179,9 @@ export interface MemberStore {
   /**
    * Releases claims of executions that an earlier incarnation never started: those still running under these
    * claims are pending again and due at once. Called by the next incarnation after it joined, because until
-   * then the earlier one could still claim. Excluded, left for `rescue`: executions that are being cancelled,
-   * retries of a launch whose retries were cancelled, and those of a deleted job. Returns the released ones.
-   * Idempotent.
+   * then the earlier one could still claim. Excluded, left for `markLost`: executions that are being
+   * cancelled, retries of a launch whose retries were cancelled, and those of a deleted job. Returns the
+   * released ones. Idempotent.
    */
   releaseClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],

@@ -7,13 +7,13 @@ import {FailureDetector, type FailureLimits} from '../core/failure-detector.ts'
 import type {MemberRecord} from '../core/node.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import {type RescueDeps, rescueNode} from '../node/recover.ts'
+import {type MarkLostDeps, markNodeLost} from '../node/recover.ts'
 import type {MemberStore} from '../ports/node-store.ts'
 import {TermOver} from '../ports/store-errors.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
-export interface FailureDetectorOptions extends RescueDeps, TermOptions {
-  readonly store: RescueDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
+export interface FailureDetectorOptions extends MarkLostDeps, TermOptions {
+  readonly store: MarkLostDeps['store'] & Pick<MemberStore, 'members' | 'failMember'>
   readonly limits: FailureLimits
   readonly intervalMs: number
 }
@@ -77,7 +77,7 @@ export class FailureDetectorService implements Service {
   }
 
   async #endExecutions({id, incarnation, heartbeatAt, status}: MemberRecord): Promise<void> {
-    await rescueNode(this.#options, {
+    await markNodeLost(this.#options, {
       term: this.#options.term,
       nodeId: id,
       exceptIncarnation: null,

@@ -126,7 +126,7 @@ export const Launch = Type.Object(
   },
   {
     $id: 'Launch',
-    description: 'A row of the ledger: what became of a planned time or of a request.',
+    description: 'A launch: the decision for one or more planned times, or for a request.',
   },
 )
 export type LaunchJson = Static<typeof Launch>

@@ -55,7 +55,10 @@ test('flags beat the environment, which beats the file', () => {
 })
 
 const REFUSED: readonly (readonly [readonly string[], RegExp])[] = [
-  [['--server', 'host:8080'], /^--server must be the URL of a server/],
+  [
+    ['--server', 'host:8080'],
+    /^--server must be the URL of a server such as \S+, not "host:8080"\.$/,
+  ],
   [['--server', 'http://user:secret@host'], /^--server must be the URL of a server such as \S+\.$/],
   [['--tag', 'server=true'], /^--tag cannot set the tag "server"/],
   [['--token', 'short'], /^--token must have at least/],

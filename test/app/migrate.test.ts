@@ -133,9 +133,9 @@ describe('a store of a killed server', () => {
       /^belfry: The store in \S+ cannot be migrated: a running Belfry server uses it\. Stop it first\.$/m,
     )
     const before = await replies(server)
-    const ledgers = new Map<string, Answer['json'][]>()
+    const histories = new Map<string, Answer['json'][]>()
     for (const name of ['all', 'latest', 'skip', 'after'])
-      ledgers.set(name, await server.launches(name))
+      histories.set(name, await server.launches(name))
     await server.crash()
     const crashedAt = Date.now()
 
@@ -174,7 +174,7 @@ describe('a store of a killed server', () => {
       ['succeeded', 'started\ndone\n', 'agent-a'],
     )
     assert.equal(agent.program.isGone(), false)
-    await assertGoesOn(next, ledgers, down)
+    await assertGoesOn(next, histories, down)
     const lines = readFileSync(marks, 'utf8').trim().split('\n')
     assert.equal(new Set(lines).size, lines.length, 'no execution started twice')
   })
@@ -183,14 +183,14 @@ describe('a store of a killed server', () => {
 /** Asserts that the old launch records are unchanged, and the new ones follow without gap or duplicate. */
 async function assertGoesOn(
   server: ServerProcess,
-  ledgers: ReadonlyMap<string, readonly Answer['json'][]>,
+  histories: ReadonlyMap<string, readonly Answer['json'][]>,
   down: {readonly from: number; readonly to: number},
 ): Promise<void> {
   await until('they tick again', async () => {
     const rows = await server.launches('skip')
     return rows.filter(({scheduled_at: at}) => Date.parse(at) > down.to).length > 2
   })
-  for (const [name, known] of ledgers) {
+  for (const [name, known] of histories) {
     const rows = await server.launches(name)
     const decided = known.filter(
       ({executions}) => executions.length > 0 && executions.every(isOver),
@@ -256,7 +256,10 @@ describe('a migration', () => {
       FOR EACH ROW EXECUTE FUNCTION ${schema}.refuse()`)
     const {code, out, err} = await migrated(t, data, url)
     assert.deepEqual([code, out], [1, ''])
-    assert.match(err, /^belfry: The store \S+ was not moved into: not at this hour\.$/m)
+    assert.match(
+      err,
+      /^belfry: The store \S+ is unchanged, because the import failed: not at this hour\.$/m,
+    )
     assert.deepEqual(await postgres.run(`SELECT 1 FROM ${schema}.jobs`), [])
     assert.equal(existsSync(join(data, 'belfry.moved')), false)
   })
@@ -296,8 +299,13 @@ describe('a migration', () => {
         ],
         [join(data, 'none'), url, 1, /^--from must be .*: there is no store in /],
         [url, 'sqlite', 2, /^--from must be .*: a store on PostgreSQL cannot be migrated\.$/],
-        [data, 'sqlite', 2, /^--to is not of the form postgres:/],
-        [data, 'mysql://me:secret@db/jobs', 2, /^--to is not of the form postgres:[^@]*@host\S+$/],
+        [data, 'sqlite', 2, /^--to must be a URL such as postgres:/],
+        [
+          data,
+          'mysql://me:secret@db/jobs',
+          2,
+          /^--to must be a URL such as postgres:[^@]*@host\S+$/,
+        ],
       ]
     for (const [from, to, expected, sentence] of cases) {
       const {code, out, err} = await migrated(t, from, to)

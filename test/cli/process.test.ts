@@ -146,6 +146,7 @@ test('server --help lists the flags', async () => {
   assert.equal(code, 0)
   assert.match(out, /^Usage: belfry server /)
   assert.match(out, /--keep-output-bytes <size>/)
+  assert.match(out, /Each flag can also be set as BELFRY_/)
 })
 
 test('a client command without a server fails with code 1 and one message', async () => {

@@ -423,7 +423,7 @@ test('restore uploads the file and prints one line per job', async () => {
   assert.match(asked!.body, /name="file"; filename="jobs\.json"[^]*\[\{"name":"a"\}\]/)
   assert.match(
     (await run(['restore', join(directory, 'absent')])).err,
-    /absent cannot be read: ENOENT/,
+    /absent cannot be read: it does not exist\./,
   )
 })
 

@@ -1,9 +1,9 @@
-/** Output formats: tables, facts, times. */
+/** Output formats: tables, field lists, times. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {stripVTControlCharacters} from 'node:util'
 import {parentsFirst} from '../../src/cli/commands/jobs.ts'
-import {duration, facts, relative, table} from '../../src/cli/format.ts'
+import {duration, fieldList, relative, table} from '../../src/cli/format.ts'
 import {status} from '../../src/cli/terminal.ts'
 
 const PLAIN = {colours: false}
@@ -37,7 +37,7 @@ test('without colours, the output is plain text', () => {
   assert.equal(status(PLAIN, 'failed'), 'failed')
   assert.equal(status(COLOURED, 'unheard of'), 'unheard of')
   assert.equal(
-    facts(PLAIN, [
+    fieldList(PLAIN, [
       ['a', 'x'],
       ['long', 'y'],
     ]),

@@ -1,7 +1,7 @@
-/** The ledger audit itself: it reports each kind of violation, and nothing else. */
+/** The launch audit itself: it reports each kind of violation, and nothing else. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {auditLedger, type Mark, type LedgerAudit} from '../../tools/faults/marks.ts'
+import {auditLaunches, type Mark, type LaunchAudit} from '../../tools/faults/marks.ts'
 
 const FROM = Date.UTC(2026, 0, 1)
 const NAME = 'job'
@@ -32,7 +32,7 @@ const cases: readonly (readonly [
   what: string,
   launches: readonly object[],
   ran: readonly Ran[],
-  found: readonly (keyof LedgerAudit)[],
+  found: readonly (keyof LaunchAudit)[],
 ])[] = [
   ['a run as it should be', [row([GOOD])], [GOOD], []],
   ['no row at all', [], [], ['missing']],
@@ -59,7 +59,7 @@ const cases: readonly (readonly [
 for (const [what, launches, ran, expected] of cases)
   test(`${what}: ${expected.length === 0 ? 'nothing wrong' : expected.join(', ')}`, () => {
     const marks = ran.flatMap(marksOf)
-    const audit = auditLedger({name: NAME, launches, marks, from: FROM, to: FROM + 1_000})
+    const audit = auditLaunches({name: NAME, launches, marks, from: FROM, to: FROM + 1_000})
     const found = (['missing', 'doubled', 'repeated', 'incomplete'] as const).filter(
       (kind) => audit[kind].length > 0,
     )

@@ -167,7 +167,7 @@ test('a result that arrives after lost is shown as late_result', async (t) => {
   await api.job('l')
   const claimed = await api.running('l')
   const [node] = await api.store.candidates()
-  await api.store.rescue({
+  await api.store.markLost({
     term: null,
     nodeId: node!.id,
     exceptIncarnation: 'second-life',
@@ -243,7 +243,7 @@ test('an unknown execution or launch has another code than an unknown job', asyn
   }
 })
 
-test('the ledger lists every launch with its executions, newest first', async (t) => {
+test('launches of a job are listed with their executions, newest first', async (t) => {
   const api = await startApi(t)
   await api.join()
   await api.job('l')

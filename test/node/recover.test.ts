@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {executionId} from '../../src/core/execution.ts'
-import {rescueNode} from '../../src/node/recover.ts'
+import {markNodeLost} from '../../src/node/recover.ts'
 import {aJob, aNode} from '../support/fixtures.ts'
 import {SimulatedNode} from '../support/simulated-node.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -39,17 +39,17 @@ async function untilClaimed(world: World, node: SimulatedNode): Promise<void> {
   assert.equal((await world.statuses('job'))[0], 'running')
 }
 
-describe('rescuing a node', () => {
+describe('marking the executions of a node as lost', () => {
   it('continues batch by batch until no execution is left', async () => {
     const requests: unknown[] = []
     const wakeup = new TestWakeup()
-    const count = await rescueNode(
+    const count = await markNodeLost(
       {
         random: new SeededRandom(),
         wakeup,
         events: new RecordedEvents(),
         store: {
-          rescue: async (request) => {
+          markLost: async (request) => {
             requests.push(request)
             const key = {group: requests.length, node: 'one', attempt: 1}
             return {finished: [{kind: 'unknown', key}], more: requests.length < 3}

@@ -80,7 +80,7 @@ describe('a claim', () => {
     await world.clock.advance(3 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['running'])
     const {nodeId} = node
-    await world.store.rescue({
+    await world.store.markLost({
       term: null,
       nodeId,
       exceptIncarnation: null,
@@ -109,7 +109,7 @@ describe('a claim', () => {
     await world.clock.advance(SECOND)
     const {nodeId} = node
     const request = {term: null, nodeId, exceptIncarnation: null, observed: null} as const
-    await world.store.rescue({...request, reason: 'node_lost', limit: 10, jitter: 0})
+    await world.store.markLost({...request, reason: 'node_lost', limit: 10, jitter: 0})
     slowMs.clear()
     await world.clock.advance(10 * SECOND)
     assert.equal(executor.started.length, 0)

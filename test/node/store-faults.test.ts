@@ -89,7 +89,7 @@ describe('the scenario itself', () => {
 
 describe('one fault of a store call', () => {
   for (const [method, calls] of plainCalls) {
-    if (method === 'join' || method === 'rescue') continue
+    if (method === 'join' || method === 'markLost') continue
     it(`${method}: rejected, or its reply lost, early and late`, async () => {
       for (const fault of ['unavailable', 'answer_lost'] as const) {
         for (const part of [0, 0.6]) {

@@ -60,20 +60,20 @@ describe('a dead node is failed and its executions are lost', () => {
 
   it('while ending the executions of another node fails repeatedly', async () => {
     const {world, leader, two, statusOf} = await aClusterWithDeadNode(() => {})
-    const {rescue} = leader.store
-    const rescued: string[] = []
-    leader.store.rescue = async (request) => {
-      rescued.push(request.nodeId)
+    const {markLost} = leader.store
+    const marked: string[] = []
+    leader.store.markLost = async (request) => {
+      marked.push(request.nodeId)
       if (request.nodeId === 'id-of-one') throw new Error('a row of it is locked')
-      return await rescue(request)
+      return await markLost(request)
     }
     two.crash()
     await world.clock.advance(28 * SECOND)
     assert.deepEqual([await statusOf('one'), await statusOf('two')], ['failed', 'failed'])
     assert.deepEqual(await world.statuses('job'), ['running', 'lost'])
-    leader.store.rescue = rescue
+    leader.store.markLost = markLost
     await world.clock.advance(2 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['lost', 'lost'])
-    assert.equal(rescued.filter((id) => id === 'id-of-two').length, 1, 'handled once')
+    assert.equal(marked.filter((id) => id === 'id-of-two').length, 1, 'handled once')
   })
 })

@@ -43,7 +43,7 @@ async function run(writer: number): Promise<never> {
   const place = {address: '127.0.0.1', port: 1, tags: {}, server: false, runs: true}
   const member = {...place, id: node, name: node, incarnation, version: '1', slots: 9}
   await store.join({member}, 0)
-  await store.rescue({
+  await store.markLost({
     term,
     nodeId: node,
     exceptIncarnation: null,

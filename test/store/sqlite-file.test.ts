@@ -132,7 +132,7 @@ describe('what is found on the disk', () => {
 })
 
 describe('writes together', () => {
-  it('one that fails is refused alone', async (context) => {
+  it('a failing write is rejected without affecting the others of its batch', async (context) => {
     const {store} = await open(folder(context))
     const bad = {name: 'bad', rules: {} as unknown as string}
     const results = await Promise.allSettled([
@@ -152,7 +152,7 @@ describe('writes together', () => {
     await store.close()
   })
 
-  it('what was asked for before closing is stored', async (context) => {
+  it('writes accepted before close are stored', async (context) => {
     const dataDir = folder(context)
     const {store} = await open(dataDir)
     const writes = Array.from({length: 1_000}, (_, index) =>
@@ -208,8 +208,8 @@ describe('images', () => {
     assert(job!.nextAt! > clock.now())
     assert.deepEqual([job!.counters.successCount, job!.counters.errorCount], [1, 2])
     assert.equal((await store.job('manual'))!.nextAt, null)
-    const ledger = await store.launches('a', {...ALL_ROWS, decision: null})
-    const rows = ledger!.rows.map(({decision, reason, open, count}) => [
+    const history = await store.launches('a', {...ALL_ROWS, decision: null})
+    const rows = history!.rows.map(({decision, reason, open, count}) => [
       decision,
       reason,
       open,
@@ -222,7 +222,7 @@ describe('images', () => {
       ['launched', '', false, 1],
       ['launched', '', false, 1],
     ])
-    assert.equal(ledger!.rows[0]!.scheduledAt, before.nextAt)
+    assert.equal(history!.rows[0]!.scheduledAt, before.nextAt)
     assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     assert.deepEqual(await store.members(), [])
     const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
@@ -244,29 +244,29 @@ describe('images', () => {
     await store.close()
   })
 
-  it('what is no image, is newer, or would overwrite something is refused', async (context) => {
+  it('restore rejects a file that is not a backup, a newer backup, and a directory in use', async (t) => {
     const options = {clock: new TurnedClock(), random: countingIds()}
     const restore = (image: string, dataDir: string) => {
       const result = restoreStore(image, dataDir, options)
       return result.ok ? 'restored' : result.problem
     }
-    const source = folder(context)
+    const source = folder(t)
     await (await open(source)).store.close()
     const image = join(source, 'belfry.sqlite')
-    assert.match(restore(join(source, 'nothing'), folder(context)), /There is no backup/)
+    assert.match(restore(join(source, 'nothing'), folder(t)), /There is no backup/)
     assert.match(restore(image, source), /is not empty/)
-    const text = join(folder(context), 'text')
+    const text = join(folder(t), 'text')
     writeFileSync(text, 'this is not a database, whatever its name may say about it')
-    const target = folder(context)
+    const target = folder(t)
     assert.match(restore(text, target), /cannot be restored/)
-    const foreign = new DatabaseSync(join(folder(context), 'foreign'))
+    const foreign = new DatabaseSync(join(folder(t), 'foreign'))
     foreign.exec('CREATE TABLE theirs (x)')
-    assert.match(restore(foreign.location()!, folder(context)), /is not a store of Belfry/)
+    assert.match(restore(foreign.location()!, folder(t)), /is not a store of Belfry/)
     foreign.close()
     const newer = new DatabaseSync(image)
     newer.exec('PRAGMA user_version = 99')
     newer.close()
-    assert.match(restore(image, folder(context)), /newer Belfry/)
+    assert.match(restore(image, folder(t)), /newer Belfry/)
     mkdirSync(join(target, 'again'))
     assert(!existsSync(join(target, 'belfry.sqlite')))
   })

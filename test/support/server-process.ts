@@ -198,7 +198,7 @@ export class ServerProcess {
     return (await this.get(`/jobs/${name}/executions`)).json
   }
 
-  /** The whole ledger of a job, oldest first. */
+  /** All launches of a job, oldest first. */
   async launches(name: string): Promise<Answer['json'][]> {
     const rows: Answer['json'][] = []
     for (;;) {

@@ -74,7 +74,7 @@ test('commits, terms, failed steps and clock steps are counted', async () => {
   events.emit('term_began', {term: 7, node: 'n'})
   assert.deepEqual(await samples('belfry_leader'), ['1'])
   events.emit('term_ended', {term: 7, node: 'n', reason: 'stopping'})
-  events.emit('step_failed', {step: 'prune', message: 'x'})
+  events.emit('step_failed', {step: 'history_retention', message: 'x'})
   events.emit('clock_stepped', {by_ms: -70_000})
   assert.deepEqual(await samples('belfry_store_commit_items_sum'), ['12'])
   assert.deepEqual(await samples('belfry_store_commit_seconds_sum'), ['0.003'])

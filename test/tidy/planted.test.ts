@@ -174,7 +174,7 @@ test('a test that sleeps is found', () => {
   expectFindings(checkSleeps, [at('test/a.test.ts', 'clock.turn(50); clock.after(5, f)')], [])
 })
 
-test('a test that does not run is found, a platform that lacks something is let be', () => {
+test('a test that does not run is found, a platform that lacks something is allowed', () => {
   for (const code of [
     "test.skip('a', () => {})",
     "describe.only('a', () => {})",

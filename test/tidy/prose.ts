@@ -49,6 +49,9 @@ const PLAIN_WORDS: readonly (readonly [banned: string, plain: string])[] = [
   ['redial(?:s|led|ling)?', 'reconnect'],
   ['beheld|thereof|wherein|hitherto|henceforth|ere', 'plain English'],
   ['no full stop', 'say what the text is'],
+  ['ledgers?', 'launch history'],
+  ['let be', 'allow, leave unchanged'],
+  ['blips?', 'brief failure'],
 ]
 
 const BANNED: readonly (readonly [pattern: RegExp, plain: string])[] = PLAIN_WORDS.map(

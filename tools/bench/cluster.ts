@@ -1,6 +1,6 @@
 /**
  * A durable PostgreSQL for the run, and real servers that share a database on it. Servers are used through
- * their API; the ledger is read from the database, which has every instant.
+ * their API; the launches are read from the database, which has every instant.
  */
 import {Client} from 'pg'
 import {TestPostgres} from '../../test/support/postgres.ts'

@@ -8,7 +8,7 @@ import type {Answer, ServerProcess} from '../../test/support/server-process.ts'
 import type {Clients} from './clients.ts'
 import type {Fault} from './faults.ts'
 import type {Load, LoadJob} from './load.ts'
-import {auditLedger, type Mark} from './marks.ts'
+import {auditLaunches, type Mark} from './marks.ts'
 
 type Json = Answer['json']
 
@@ -46,7 +46,7 @@ export interface ClusterAudit {
   readonly problems: string[]
   /** Delay from planned time to decision, ms, ascending. */
   lagsMs: number[]
-  /** Ledger rows of all jobs with a schedule. */
+  /** Launches of all jobs with a schedule. */
   readonly rows: Json[]
 }
 
@@ -69,14 +69,14 @@ export async function auditCluster(
     lagsMs: [],
     rows: [],
   }
-  const ledgers = new Map<string, Json[]>()
+  const histories = new Map<string, Json[]>()
   for (const job of load.jobs) {
     const launches = await server.launches(job.name)
-    ledgers.set(job.name, launches)
+    histories.set(job.name, launches)
     add(audit, {...job, to: endOf(job, launches)}, launches, trial)
     await checkCounters(audit, server, job.name, launches)
   }
-  await checkChain(audit, server, load, ledgers)
+  await checkChain(audit, server, load, histories)
   audit.problems.push(...(await clients.problems(server, marks)))
   audit.lagsMs.sort((a, b) => a - b)
   return audit
@@ -121,15 +121,15 @@ function add(
   trial: AuditInput,
 ): void {
   const {marks, faults} = trial
-  const ledger = auditLedger({name: job.name, launches, marks, from: job.from, to: job.to})
-  audit.planned += ledger.planned
-  audit.launched += ledger.launched
-  audit.started += ledger.started
-  audit.missing.push(...ledger.missing)
-  audit.doubled.push(...ledger.doubled)
-  audit.repeated.push(...ledger.repeated)
-  audit.problems.push(...ledger.incomplete)
-  audit.lagsMs.push(...ledger.lagsMs)
+  const jobAudit = auditLaunches({name: job.name, launches, marks, from: job.from, to: job.to})
+  audit.planned += jobAudit.planned
+  audit.launched += jobAudit.launched
+  audit.started += jobAudit.started
+  audit.missing.push(...jobAudit.missing)
+  audit.doubled.push(...jobAudit.doubled)
+  audit.repeated.push(...jobAudit.repeated)
+  audit.problems.push(...jobAudit.incomplete)
+  audit.lagsMs.push(...jobAudit.lagsMs)
   const ended = new Set(marks.flatMap(({what, execution}) => (what === 'end' ? execution : [])))
   for (const row of launches) {
     if (row.cause !== 'schedule') continue
@@ -217,9 +217,9 @@ async function checkChain(
   audit: ClusterAudit,
   server: ServerProcess,
   {chain}: Load,
-  ledgers: ReadonlyMap<string, readonly Json[]>,
+  histories: ReadonlyMap<string, readonly Json[]>,
 ): Promise<void> {
-  const parents = (ledgers.get(chain.parent) ?? []).filter(({decision, executions}) => {
+  const parents = (histories.get(chain.parent) ?? []).filter(({decision, executions}) => {
     const last = executions.at(-1)
     return decision === 'launched' && last?.status === 'succeeded'
   })

@@ -1,6 +1,6 @@
 /**
- * Cost of each fault, from the ledger: time without launches after a leader died, and time until executions
- * start on time again. All times are from one machine, hence one clock.
+ * Cost of each fault, from the launch history: time without launches after a leader died, and time until
+ * executions start on time again. All times are from one machine, hence one clock.
  */
 import type {Answer} from '../../test/support/server-process.ts'
 import type {Fault} from './faults.ts'
@@ -30,7 +30,7 @@ interface Started {
   readonly term: number
 }
 
-/** Costs of `faults`; `rows` = ledger rows of all jobs with a schedule. */
+/** Costs of `faults`; `rows` = launches of all jobs with a schedule. */
 export function costsOf(faults: readonly Fault[], rows: readonly Json[]): readonly Cost[] {
   const started = rows.flatMap(startedOf).toSorted((a, b) => a.plannedAt - b.plannedAt)
   return faults.map((fault, index): Cost => {

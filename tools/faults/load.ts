@@ -20,8 +20,8 @@ export interface LoadJob {
   readonly retries: number
   readonly forbids: boolean
   /**
-   * Range of planned times that must be in the ledger: `from` <= time < `to`, each second, ms since the
-   * epoch.
+   * Range of planned times that must be in the launch history: `from` <= time < `to`, each second, ms
+   * since the epoch.
    */
   readonly from: number
   to: number

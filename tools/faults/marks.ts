@@ -1,6 +1,6 @@
 /**
  * Marks that the jobs themselves write to a file, outside of Belfry: the ground truth for the audit of the
- * ledger. Every execution appends one line at its start and one at its end; the audit matches them with
+ * launches. Every execution appends one line at its start and one at its end; the audit matches them with
  * planned times by identity.
  */
 import {existsSync, readFileSync} from 'node:fs'
@@ -62,7 +62,7 @@ export class Marks {
   }
 }
 
-export interface LedgerAudit {
+export interface LaunchAudit {
   /** Planned times in the audited range. */
   readonly planned: number
   /** Of these: launched, started at least once, and skipped or missed with a reason. */
@@ -83,7 +83,7 @@ export interface LedgerAudit {
 
 export interface AuditedJob {
   readonly name: string
-  /** Ledger of the job; rows with another cause than `schedule` are ignored. */
+  /** Launches of the job; rows with another cause than `schedule` are ignored. */
   readonly launches: readonly Answer['json'][]
   readonly marks: readonly Mark[]
   /** Audited planned times, ms since the epoch: `from` <= time < `to`, one every `stepMs`. */
@@ -92,15 +92,15 @@ export interface AuditedJob {
   readonly stepMs?: number
 }
 
-/** Compares the ledger of a job that runs on one node at a time with its marks. */
-export function auditLedger({
+/** Compares the launches of a job that runs on one node at a time with its marks. */
+export function auditLaunches({
   name,
   launches,
   marks,
   from,
   to,
   stepMs = 1_000,
-}: AuditedJob): LedgerAudit {
+}: AuditedJob): LaunchAudit {
   const starts = startsOf(name, marks)
   const ended = new Set(marks.flatMap(({what, execution}) => (what === 'end' ? execution : [])))
   const rowsAt = rowsByTime(launches, stepMs)

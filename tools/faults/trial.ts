@@ -12,7 +12,7 @@ import {Marks} from './marks.ts'
 import {auditCluster, type ClusterAudit} from './audit.ts'
 
 const CLIENTS = 3
-/** Keeps the whole ledger for the audit; running executions may finish during a shutdown. */
+/** Keeps all launches for the audit; running executions may finish during a shutdown. */
 const FLAGS = ['--keep-launches', '100000', '--grace', '10s']
 
 export interface TrialOptions extends Pick<ClusterOptions, 'settings'> {

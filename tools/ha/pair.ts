@@ -63,7 +63,7 @@ export class Pair {
     await this.synchronise()
   }
 
-  /** Belfry's connections to one server, and ledger rows on it. */
+  /** Belfry's connections to one server, and launch rows on it. */
   async traces(of: Database): Promise<{readonly connections: number; readonly launches: number}> {
     const [row] = await of.query(
       `SELECT (SELECT count(*)::int FROM pg_stat_activity WHERE application_name LIKE 'belfry%')

@@ -9,7 +9,8 @@
  * Not on `AppendLog`, which neither syncs nor writes asynchronously: see there.
  *
  * Crash points: within a line, that result was not sent yet. A lost `done` means that a result is delivered
- * twice, which changes nothing. Within a rewrite, the old file or the new one stands, whole.
+ * twice, which changes nothing. A crash during a rewrite leaves the complete old file or the complete new
+ * one.
  */
 import {open, readFile, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
@@ -19,9 +20,13 @@ import {executionId, type ExecutionKey} from '../../core/execution.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {parseRecord} from '../../platform/append-log.ts'
 import {openReplacement, syncDirectory} from '../../platform/durable-file.ts'
+import type {Events} from '../../ports/events.ts'
 import type {FinishItem} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {decodeFinish, encodeFinish, Finish, type FinishJson} from '../protocol.ts'
+
+/** Value of `step` in `step_failed` when a result cannot be written to disk. */
+export const KEEP_RESULT = 'keep_result'
 
 const FILE = 'results'
 /** Beyond this, results are kept without their output: the status of a run matters more than its output. */
@@ -168,6 +173,27 @@ export class ResultLog {
     this.#fileBytes = this.#waitingBytes
     await old.close()
     await syncDirectory(dirname(this.#path))
+  }
+}
+
+/**
+ * Writes each result to disk before it is sent, and deletes it when a server has it. A crash before the reply
+ * leaves the result for the next incarnation; a crash after the reply delivers it twice, which changes
+ * nothing.
+ */
+export function loggedFinish(
+  results: Pick<ResultLog, 'keep' | 'delivered'>,
+  events: Events,
+): (item: FinishItem, finish: () => Promise<unknown>) => Promise<void> {
+  return async (item, finish) => {
+    try {
+      await results.keep(item)
+    } catch (error) {
+      // A full disk must not keep a result from a server that would take it.
+      events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
+    }
+    await finish()
+    await results.delivered([item.key])
   }
 }
 

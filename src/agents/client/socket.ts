@@ -86,7 +86,7 @@ const PERMANENT_REFUSALS: Readonly<Record<number, string>> = {
   400: 'it does not support agents',
   401: 'it refuses the token. Set the right one with --token or --token-file',
   403: 'it refuses this agent without a token. Set the same --token on both',
-  404: 'it has no endpoint for agents, so it is no Belfry server or an older version',
+  404: 'it has no endpoint for agents: it is not a Belfry server, or it is an older version',
   421: 'it refuses that host name. Start it with --allow-host',
 }
 

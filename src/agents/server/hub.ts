@@ -115,7 +115,11 @@ export class AgentHub implements Service {
     })
     this.#admission = new Admission({...options, beat: (heartbeat) => this.#beat(heartbeat)})
     this.#sweep = new Loop({clock, step: () => this.#closeSilent(), failed: failed('agent_sweep')})
-    this.#notify = new Loop({clock, step: () => this.#notifyAgents(), failed: failed('agent_ring')})
+    this.#notify = new Loop({
+      clock,
+      step: () => this.#notifyAgents(),
+      failed: failed('agent_notify'),
+    })
   }
 
   start(): void {

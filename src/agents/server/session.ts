@@ -64,8 +64,8 @@ export class AgentSession {
   /** Ids of its executions, as far as this server has seen: decides which agents to notify. */
   #running: Set<string>
   /**
-   * Active claims in the store before the agent made its next list. That list, however late it arrives, is
-   * not compared with anything newer: the agent may have claimed through another server since.
+   * Active claims, read before the agent builds its next list, and compared with that list. A later read
+   * could contain claims made through another server, which a delayed list lacks; they would become lost.
    */
   #activeClaims: readonly ActiveClaim[] = []
 

@@ -2,7 +2,7 @@
 import type {Command} from 'commander'
 import type {MemberJson, PauseStatusJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
 import {path} from '../client.ts'
-import {type Column, facts, table} from '../format.ts'
+import {type Column, fieldList, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, toned} from '../terminal.ts'
 import {printPlanned} from './jobs.ts'
@@ -33,7 +33,7 @@ export function addClusterCommands(program: Command, use: Use): void {
     .action(use(leave))
   program
     .command('schedule')
-    .description('Commands for schedules')
+    .description('Preview schedules')
     .command('preview <expression>')
     .description('Show the next planned times of a schedule')
     .option('--timezone <zone>', 'IANA time zone of the schedule')
@@ -49,7 +49,7 @@ async function show(session: Session): Promise<void> {
   for (const section of ['agent', 'gossip', 'tags'] as const) {
     terminal.out(`${toned(terminal, 'strong', section)}\n`)
     terminal.out(
-      facts(
+      fieldList(
         terminal,
         Object.entries(value[section]).map(([key, text]) => [`  ${key}`, text]),
       ),

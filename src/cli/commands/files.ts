@@ -2,7 +2,7 @@
 import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
-import {codeOf, CommandFailed} from '../errors.ts'
+import {codeOf, CommandFailed, readFailure} from '../errors.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import type {Terminal} from '../terminal.ts'
@@ -56,7 +56,7 @@ async function blobOf(file: string): Promise<Blob> {
   try {
     return await openAsBlob(file, {type: 'application/json'})
   } catch (error) {
-    throw new CommandFailed(`${file} cannot be read: ${codeOf(error)}.`, {cause: error})
+    throw new CommandFailed(`${file} cannot be read: ${readFailure(error)}.`, {cause: error})
   }
 }
 

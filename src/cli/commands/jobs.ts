@@ -6,7 +6,7 @@ import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
-import {type Column, facts, relative, table} from '../format.ts'
+import {type Column, fieldList, relative, table} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, printWarnings, readTextFile, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
@@ -35,7 +35,7 @@ export function addJobCommands(program: Command, use: Use): void {
   jobs
     .command('run <name>')
     .description('Run a job now')
-    .option('--force', 'Even if concurrency is "forbid" and another launch is open')
+    .option('--force', 'Run even if concurrency is "forbid" and another launch is open')
     .action(use(run))
   jobs.command('toggle <name>').description('Enable or disable a job').action(use(toggle))
   jobs.command('delete <name>').description('Delete a job and its history').action(use(remove))
@@ -102,7 +102,7 @@ async function show(session: Session, name: string): Promise<void> {
     ['expires', job.expires_at === null ? '' : when(job.expires_at)],
   ]
   terminal.out(
-    facts(terminal, [
+    fieldList(terminal, [
       ['name', toned(terminal, 'strong', job.name)],
       ['schedule', oneLine(scheduleOf(job))],
       ['next', job.disabled ? 'disabled' : when(job.next)],

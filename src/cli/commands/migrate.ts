@@ -28,7 +28,7 @@ export type MigrateStore = (request: MigrateRequest) => Promise<
       /** Address of the new store, without secrets. */
       readonly store: string
       /** The migrated marker: a file that prevents servers from starting on the old store. */
-      readonly sign: string
+      readonly markerFile: string
       readonly compared: readonly Compared[]
     }
   | {
@@ -72,8 +72,8 @@ async function migrate(options: MigrateOptions, context: MigrateContext): Promis
   }
   const migrated = await context.migrateStore({from, to, progress}).finally(() => line.end())
   if (!migrated.ok) throw new (migrated.isUsage ? UsageError : CommandFailed)(migrated.problem)
-  const {store, sign, compared} = migrated
-  if (json) return terminal.out(`${JSON.stringify({store, sign, compared}, null, 2)}\n`)
+  const {store, markerFile, compared} = migrated
+  if (json) return terminal.out(`${JSON.stringify({store, sign: markerFile, compared}, null, 2)}\n`)
   if (quiet) return
   const columns = [
     {title: 'moved', text: ({what}: Compared) => what},
@@ -82,5 +82,5 @@ async function migrate(options: MigrateOptions, context: MigrateContext): Promis
   ]
   terminal.out(table(terminal, columns, compared, ''))
   terminal.out(`The store is now in ${store}. Start its servers with --store and this URL.\n`)
-  terminal.out(`The old store is unchanged; ${sign} prevents servers from starting on it.\n`)
+  terminal.out(`The old store is unchanged; ${markerFile} prevents servers from starting on it.\n`)
 }

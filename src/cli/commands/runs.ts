@@ -4,7 +4,7 @@ import type {Clock} from '../../ports/runtime.ts'
 import type {ExecutionJson} from '../../wire/execution.ts'
 import {path, readEvents, type ServerEvent} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
-import {type Column, duration, facts, relative, table} from '../format.ts'
+import {type Column, duration, fieldList, relative, table} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
@@ -102,7 +102,7 @@ async function show(session: Session, job: string, execution: string): Promise<v
     return away === '-' ? '-' : `${time} (${away})`
   }
   terminal.out(
-    facts(terminal, [
+    fieldList(terminal, [
       ['execution', toned(terminal, 'strong', value.id)],
       ['job', value.job_name],
       ['status', status(terminal, value.status)],

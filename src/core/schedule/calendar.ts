@@ -1,7 +1,7 @@
 /**
  * The base of all schedules: the contract they implement, the range of years, and the proleptic
- * Gregorian calendar in whole numbers. Date and Temporal create an object for every question; the
- * searches here ask thousands.
+ * Gregorian calendar in whole numbers. Date and Temporal allocate an object per call; a search makes
+ * thousands of calls.
  */
 
 /** The planned times of one job. Instants in ms since the epoch. */

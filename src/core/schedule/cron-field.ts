@@ -157,17 +157,17 @@ function parseValue(shape: FieldShape, text: string, isRangeEnd: boolean): numbe
   if (/^\d+$/.test(text)) {
     const value = Number(text)
     if (value >= min && value <= writtenMax) return value
-    return `holds ${quoted(text)}, which is out of range: use ${min} to ${writtenMax}`
+    return `has the value ${quoted(text)}, which is out of range: use ${min} to ${writtenMax}`
   }
   const index = names.indexOf(text)
   // A range may end on Sunday, the way people say "Friday to Sunday".
   if (index === 0 && isRangeEnd && shape.marks === 'day-of-week') return writtenMax
   if (index >= 0) return min + index
   if (names.length > 0 && names.some((name) => text.startsWith(name) && /^[A-Z]+$/.test(text))) {
-    return `holds ${quoted(text)}: use the three-letter name ${text.slice(0, 3)}`
+    return `has the value ${quoted(text)}: use the three-letter name ${text.slice(0, 3)}`
   }
   const named = names.length === 0 ? '' : `, or names ${names[0]} to ${names.at(-1)}`
-  return `holds ${quoted(text)}, which no ${title} can be: use ${min} to ${writtenMax}${named}`
+  return `has the value ${quoted(text)}, which no ${title} can be: use ${min} to ${writtenMax}${named}`
 }
 
 function stepProblem(shape: FieldShape, text: string): string | null {
@@ -205,7 +205,9 @@ function parseMonthMark(shape: FieldShape, entry: string): ItemResult | null {
     return markOf(parseValue(shape, near, false), (day) => ({kind: 'nearest-workday', day}))
   }
   if (!/[LW]/.test(entry)) return null
-  return {problem: `holds ${quoted(entry)}: the forms are L, LW and a day with W such as 15W`}
+  return {
+    problem: `has the value ${quoted(entry)}: the forms are L, LW and a day with W such as 15W`,
+  }
 }
 
 function parseWeekMark(shape: FieldShape, entry: string): ItemResult | null {
@@ -216,7 +218,7 @@ function parseWeekMark(shape: FieldShape, entry: string): ItemResult | null {
   if (entry.includes('#')) {
     const parts = /^(\w+)#([1-5])$/.exec(entry)
     if (parts === null) {
-      return {problem: `holds ${quoted(entry)}: write a day, # and 1 to 5, such as 5#2`}
+      return {problem: `has the value ${quoted(entry)}: write a day, # and 1 to 5, such as 5#2`}
     }
     const nth = Number(parts[2])
     return markOf(parseValue(shape, parts[1]!, false), (weekday) => {
@@ -224,7 +226,7 @@ function parseWeekMark(shape: FieldShape, entry: string): ItemResult | null {
     })
   }
   if (entry !== 'L') return null
-  return {problem: 'holds "L" without a day: write 5L for the last Friday of the month'}
+  return {problem: 'has the value "L" without a day: write 5L for the last Friday of the month'}
 }
 
 function markOf(value: number | string, item: (value: number) => FieldItem): ItemResult {

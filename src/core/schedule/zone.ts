@@ -1,6 +1,6 @@
 /**
  * Time zones as tables of stretches with one offset each, read once from the runtime's rules through
- * Temporal. A question to Temporal costs microseconds, a table lookup a few nanoseconds. Offsets such
+ * Temporal. A call to Temporal costs microseconds, a table lookup a few nanoseconds. Offsets such
  * as `+02:00` are not zones: they have no rules.
  */
 import {assert} from '../../lib/assert.ts'

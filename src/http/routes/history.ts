@@ -164,7 +164,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, options: Ht
   app.get('/jobs/:name/launches', {
     schema: describeRoute({
       operationId: 'listLaunches',
-      summary: 'The ledger of a job: every planned time and its decision, newest first',
+      summary: 'List the launches of a job: every planned time and its decision, newest first',
       tag: 'history',
       params: NAME_PARAM,
       query: Type.Object({

@@ -16,7 +16,8 @@ import {prepareSchema} from './schema.ts'
 import {Statements} from './statements.ts'
 import {type Address, describeAddress} from './url.ts'
 
-const MOVE: SessionKind = {purpose: 'move', limits: 'long', byKeys: false}
+/** The purpose is part of the application name that operators see. */
+const IMPORT: SessionKind = {purpose: 'move', limits: 'long', byKeys: false}
 /** A batch takes milliseconds. Long enough for a busy disk, short enough to detect a lost server. */
 const BATCH_LIMIT_MS = 60_000
 /** For reading whole tables, and for the commit, of a store of many gigabytes. */
@@ -66,20 +67,22 @@ export async function importStore(request: ImportRequest): Promise<ImportResult>
   const where = `The store ${describeAddress(address)}`
   let session: Session | null = null
   try {
-    session = await new Primary({address, clock, applicationName: 'belfry'}).connect(MOVE)
+    session = await new Primary({address, clock, applicationName: 'belfry'}).connect(IMPORT)
     const statements = new Statements()
     const problem = await prepare(session, statements, request)
     if (problem !== null) return refused(`${where} ${problem}.`)
     const compared = await fill(session, statements, request)
     const differing = compared.filter(({source, target}) => source !== target)
     if (differing.length > 0)
-      return refused(`${where} was left empty: ${describeDifferences(differing)}.`)
+      return refused(
+        `${where} is unchanged, because the copy differs: ${describeDifferences(differing)}.`,
+      )
     await request.beforeCommit()
     return await commit(session, where, compared)
   } catch (error) {
     if (error instanceof AssertionFailed) throw error
     const why = error instanceof NoPrimary ? error.reasons : textOf(error)
-    return refused(`${where} was not moved into: ${why}.`)
+    return refused(`${where} is unchanged, because the import failed: ${why}.`)
   } finally {
     // Rolls back an open transaction.
     await session?.close()
@@ -111,7 +114,7 @@ async function commit(
     if (!(error instanceof ConnectionLost)) throw error
     why = textOf(error)
   }
-  const problem = `${where} may have been moved into or not (${why}); repeat the command to find out.`
+  const problem = `${where} may or may not contain the import (${why}). Repeat the command to find out.`
   return {ok: false, problem, isUnknown: true}
 }
 

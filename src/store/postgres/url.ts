@@ -72,7 +72,7 @@ export function describeHost({host, port}: Host): string {
 function read(url: string): Address {
   const found = SHAPE.exec(url)
   if (found === null)
-    throw new ParseError('is not of the form postgres://user@host:port,host:port/database')
+    throw new ParseError('must be a URL such as postgres://user@host:port,host:port/database')
   const [, account = '', hostList = '', database = '', query = ''] = found
   const colon = account.indexOf(':')
   const user = decoded(colon === -1 ? account : account.slice(0, colon))
@@ -108,7 +108,7 @@ function hostsOf(list: string): Host[] {
     const port = found?.[3] === undefined ? DEFAULT_PORT : Number(found[3])
     const host = found?.[1] ?? found?.[2]
     if (host === undefined || port < 1 || port > PORT_MAX)
-      throw new ParseError('names a host that is not of the form name:port')
+      throw new ParseError('must name each host as name:port')
     return {host, port}
   })
 }

@@ -81,11 +81,11 @@ function lateResult(entry: BatchExecution, status: FinalStatus, item: FinishItem
   return {kind: 'already', key: item.key, status}
 }
 
-type RescueRequest = Parameters<LeaderStore['rescue']>[0]
-type RescueResult = Awaited<ReturnType<LeaderStore['rescue']>>
+type MarkLostRequest = Parameters<LeaderStore['markLost']>[0]
+type MarkLostResult = Awaited<ReturnType<LeaderStore['markLost']>>
 
 /** Ends as `lost` the running executions of a failed node, or of its previous incarnations. */
-export function* rescue(tx: Transaction, request: RescueRequest): Query<RescueResult> {
+export function* markLost(tx: Transaction, request: MarkLostRequest): Query<MarkLostResult> {
   const {term, nodeId, exceptIncarnation, limit} = request
   if (term !== null) yield* fence(tx, term)
   if (request.observed !== null && !(yield* isAsObserved(tx, nodeId, request.observed))) {
@@ -108,7 +108,7 @@ export function* rescue(tx: Transaction, request: RescueRequest): Query<RescueRe
 function* isAsObserved(
   tx: Transaction,
   nodeId: string,
-  observed: NonNullable<RescueRequest['observed']>,
+  observed: NonNullable<MarkLostRequest['observed']>,
 ): Query<boolean> {
   const member = yield* one(
     `SELECT id FROM members WHERE id = ? AND incarnation = ? AND heartbeat_at = ?${tx.dialect.forUpdate}`,

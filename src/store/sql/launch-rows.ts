@@ -3,7 +3,7 @@
  * launch that a new one must not overlap. Decides nothing.
  */
 import type {JobRecord} from '../../core/job.ts'
-import type {LaunchCause, LaunchRecord, LedgerRow} from '../../core/launch-record.ts'
+import type {LaunchCause, LaunchRecord, StoredLaunch} from '../../core/launch-record.ts'
 import {all, each, one, type Query, type Transaction, type Values} from './query.ts'
 import {
   INSERT_LAUNCH,
@@ -65,12 +65,12 @@ export function* insertRequest(tx: Transaction, request: RequestRow): Query<numb
 /** Decided planned times of one job, oldest first, to be written. */
 export interface PlannedRows {
   readonly job: JobIdentity
-  readonly rows: readonly LedgerRow[]
+  readonly rows: readonly StoredLaunch[]
 }
 
 export interface WrittenRow {
   readonly launch: LaunchRecord
-  readonly targets: LedgerRow['targets']
+  readonly targets: StoredLaunch['targets']
 }
 
 const NEWEST_PLANNED = `SELECT ${LAUNCH_COLUMNS} FROM launches
@@ -132,7 +132,7 @@ function extendValues(launch: LaunchRecord): Values {
 }
 
 function decided(
-  row: LedgerRow,
+  row: StoredLaunch,
   now: number,
   term: number | null,
 ): Pick<
@@ -153,14 +153,14 @@ function decided(
   }
 }
 
-function isMerged(row: Pick<LedgerRow, 'decision'>): boolean {
+function isMerged(row: Pick<StoredLaunch, 'decision'>): boolean {
   return row.decision === 'skipped' || row.decision === 'missed'
 }
 
 /** `last` extended by the following `row`; `null` if they differ in decision or reason, or one launched. */
 export function extendInto(
   last: LaunchRecord,
-  row: Pick<LedgerRow, 'decision' | 'reason' | 'scheduledAt' | 'scheduledUntil' | 'count'>,
+  row: Pick<StoredLaunch, 'decision' | 'reason' | 'scheduledAt' | 'scheduledUntil' | 'count'>,
   now: number,
   term: number | null,
 ): LaunchRecord | null {

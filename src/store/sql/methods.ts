@@ -8,7 +8,7 @@ import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
 import {deleteJob, resetHistory} from './delete-job.ts'
-import {cancelExecution, finish, rescue} from './finish.ts'
+import {cancelExecution, finish, markLost} from './finish.ts'
 import {
   busy,
   execution,
@@ -108,7 +108,7 @@ export const METHODS = {
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
   endStuck: write(endStuck, {queue: 'upkeep'}),
-  rescue: write(rescue, {queue: 'upkeep'}),
+  markLost: write(markLost, {queue: 'upkeep'}),
   prune: write(prune, {queue: 'upkeep'}),
 
   // Sorted by node, so that two servers that serve the same nodes cannot deadlock.
@@ -165,7 +165,7 @@ interface ReadMethod<Input extends readonly unknown[], Result> {
 
 /**
  * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
- * only for the same rows: a heartbeat never waits for a large launch, a lease renewal for nothing at all.
+ * only for the same rows: a heartbeat never waits for a large launch, and a lease renewal never waits.
  * SQLite has one connection that writes, and one queue.
  */
 export type QueueName =

@@ -4,7 +4,7 @@
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {JobRecord} from '../../core/job.ts'
-import type {LedgerRow} from '../../core/launch-record.ts'
+import type {StoredLaunch} from '../../core/launch-record.ts'
 import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
 import {endAll} from './finish.ts'
 import {recordMissed} from './jobs.ts'
@@ -71,7 +71,7 @@ function* planAgain(tx: Transaction): Query<void> {
 }
 
 /** The job's due, undecided times as one row; none if nothing is due. */
-function missedRows(job: JobRecord, now: number, zone: string): LedgerRow[] {
+function missedRows(job: JobRecord, now: number, zone: string): StoredLaunch[] {
   const {nextAt, spec, anchorAt} = job
   if (nextAt === null || nextAt > now) return []
   const schedule = scheduleOf(spec, anchorAt, zone)

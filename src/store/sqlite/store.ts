@@ -76,7 +76,7 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
       problem: `The store in ${dataDir} cannot be read: ${failureOf(error).message}.`,
     }
   }
-  const parts = {options, reader, committer: thread, facts: result.info, file}
+  const parts = {options, reader, committer: thread, engineInfo: result.info, file}
   const store = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
   return {ok: true, store, recovered: {uncleanStop}}
 }
@@ -95,7 +95,14 @@ export function openMemoryStore(options: StoreOptions): Store {
     close: () => Promise.resolve(connection.close()),
   }
   const reader = new SharedReader(connection, clock, limits)
-  return assemble({options, reader, committer, facts: result.info, connection, closed: () => {}})
+  return assemble({
+    options,
+    reader,
+    committer,
+    engineInfo: result.info,
+    connection,
+    closed: () => {},
+  })
 }
 
 function limitsOf({outputKeptBytes = DEFAULT_LIMITS.outputKeptBytes}: StoreOptions): StoreLimits {
@@ -110,7 +117,7 @@ interface Parts {
   readonly options: StoreOptions
   readonly reader: Reader
   readonly committer: Committer
-  readonly facts: EngineInfo
+  readonly engineInfo: EngineInfo
   /** Source of a backup: the file, or the only connection. */
   readonly file?: string
   readonly connection?: Connection
@@ -118,7 +125,7 @@ interface Parts {
 }
 
 function assemble(parts: Parts): Store {
-  const {options, reader, facts} = parts
+  const {options, reader, engineInfo} = parts
   const {clock, commitItemsMax, events} = options
   const queue = new WriteQueue(parts.committer, {
     clock,
@@ -139,19 +146,19 @@ function assemble(parts: Parts): Store {
     read: (query, isLong) => reader.read(query, isLong),
   }
   return assembleStore(engine, {
-    info: async () => infoOf(facts, await reader.read(identity, false)),
+    info: async () => infoOf(engineInfo, await reader.read(identity, false)),
     backup: (target) => backUp(parts, target),
     close: () => (closing ??= close()),
   })
 }
 
-function infoOf(facts: EngineInfo, stored: Identity): StoreInfo {
-  const {journal_mode: journal, synchronous} = facts.durability
+function infoOf(engineInfo: EngineInfo, stored: Identity): StoreInfo {
+  const {journal_mode: journal, synchronous} = engineInfo.durability
   const durable = journal === 'memory' || (journal === 'wal' && synchronous === 'full')
   const warning = `a power cut may lose acknowledged writes (journal ${journal}, sync ${synchronous})`
   return {
     engine: 'sqlite',
-    ...facts,
+    ...engineInfo,
     ...stored,
     warnings: durable ? [] : [warning],
   }

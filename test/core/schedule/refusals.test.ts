@@ -32,7 +32,7 @@ const TABLE: Readonly<Record<string, string>> = {
 
   'out of range': `
     60 * * * * *           | the second field "60" … out of range: use 0 to 59
-    0 61 * * * *           | the minute field "61" holds "61" … use 0 to 59
+    0 61 * * * *           | the minute field "61" has the value "61" … use 0 to 59
     61 * * * *             | the minute field "61"
     0 0 24 * * *           | the hour field "24" … use 0 to 23
     0 0 0 0 * *            | the day-of-month field "0" … use 1 to 31
@@ -42,13 +42,13 @@ const TABLE: Readonly<Record<string, string>> = {
     0 0 0 * 13 *           | the month field "13" … use 1 to 12
     0 0 0 * * 8            | the day-of-week field "8" … use 0 to 7
     0 0 0 * * 8#1          | the day-of-week field "8#1" … use 0 to 7
-    0 50-70 * * * *        | the minute field "50-70" holds "70"
-    0 0 9,25 * * *         | the hour field "9,25" holds "25"
+    0 50-70 * * * *        | the minute field "50-70" has the value "70"
+    0 0 9,25 * * *         | the hour field "9,25" has the value "25"
     0 99999999999999999999 * * * * | the minute field … out of range
     -1 * * * * *           | the second field "-1" … not a range`,
 
   'not a value': `
-    x * * * * *            | the second field "x" holds "X" … use 0 to 59
+    x * * * * *            | the second field "x" has the value "X" … use 0 to 59
     0 1.5 * * * *          | the minute field "1.5"
     0 +5 * * * *           | the minute field "+5"
     0 0x10 * * * *         | the minute field "0x10"
@@ -71,7 +71,7 @@ const TABLE: Readonly<Record<string, string>> = {
     0 5- * * * *           | the minute field "5-" … not a range
     0 1-2-3 * * * *        | the minute field "1-2-3" … not a range
     0 *-5 * * * *          | the minute field "*-5"
-    0 0-~ * * * *          | the minute field "0-~" holds "~"
+    0 0-~ * * * *          | the minute field "0-~" has the value "~"
     0 30-10 * * * *        | the minute field "30-10" … ends before it begins … 30-59,0-10
     0 0 22-2 * * *         | the hour field "22-2" … 22-23,0-2
     0 0 0 * * FRI-MON      | the day-of-week field "FRI-MON" … FRI-SAT,SUN-MON

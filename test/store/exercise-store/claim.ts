@@ -143,7 +143,7 @@ export function claimCases(when: Case): void {
       reason: 'node_lost',
       limit: 9,
     } as const
-    await scene.store.rescue({...lost, term: scene.term, jitter: 0})
+    await scene.store.markLost({...lost, term: scene.term, jitter: 0})
     assert.deepEqual(await verify(), ['lost_may_continue', 'revoked', 'revoked'])
     await scene.store.deleteJob('a')
     assert.deepEqual(await verify(), ['revoked', 'revoked', 'revoked'])

@@ -85,7 +85,7 @@ async function move(scene: Scene, model: Model, roll: (sides: number) => number)
         observed: null,
         limit: 2,
       }
-      await store.rescue({...request, reason: 'node_stopped', jitter: 0.5})
+      await store.markLost({...request, reason: 'node_stopped', jitter: 0.5})
       break
     }
     case 8:
@@ -131,15 +131,15 @@ async function checkLaunches(
   rows: NonNullable<Awaited<ReturnType<Scene['store']['executions']>>>['rows'],
   status: string,
 ): Promise<void> {
-  const ledger = await scene.store.launches(name, {...ALL_ROWS, decision: 'launched'})
+  const history = await scene.store.launches(name, {...ALL_ROWS, decision: 'launched'})
   let newestStatus = ''
-  for (const {group, open} of ledger!.rows.toReversed()) {
+  for (const {group, open} of history!.rows.toReversed()) {
     const own = rows.filter((row) => row.group === group)
     if (own.length === 0) continue
     const closedAs = launchStatus(own)
     assert.equal(open, closedAs === null, `launch ${group} of ${name} is open while it has work`)
     newestStatus = closedAs ?? newestStatus
   }
-  const wasReset = rows.length < ledger!.rows.length
+  const wasReset = rows.length < history!.rows.length
   if (!wasReset) assert.equal(status, newestStatus, `status of ${name}`)
 }

@@ -130,8 +130,8 @@ export function deleteCases(when: Case): void {
         [failed, 1, 'failed'],
       ],
     )
-    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'launched'})
-    assert.equal(ledger!.total, 3)
+    const history = await scene.store.launches('a', {...ALL_ROWS, decision: 'launched'})
+    assert.equal(history!.total, 3)
     await scene.end(claimed, 'succeeded')
     const after = await scene.job('a')
     assert.deepEqual([after.counters.successCount, after.status], [1, 'success'])

@@ -22,8 +22,8 @@ export function ephemeralCases(when: Case): void {
     const key = {group, node: 'node-1', attempt: 1}
     assert.equal((await scene.store.execution('once', key, 10))!.status, 'succeeded')
     assert.equal((await scene.store.launch('once', group))!.decision, 'launched')
-    const ledger = await scene.store.launches('once', {...ALL_ROWS, decision: null})
-    assert.equal(ledger!.total, 1)
+    const history = await scene.store.launches('once', {...ALL_ROWS, decision: null})
+    assert.equal(history!.total, 1)
     scene.advance(DAY)
     assert.equal(await scene.store.executions('once', ALL_EXECUTIONS), null)
     assert.equal(await scene.store.launch('once', group), null)

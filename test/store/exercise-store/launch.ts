@@ -138,9 +138,9 @@ export function launchCases(when: Case): void {
     await decide([aRow(at(5), 'skipped', {reason: 'no_target'})], at(6))
     await decide([aRow(at(6), 'missed', {reason: 'no_target'})], at(7))
     await decide([aRow(at(7), 'launched'), aRow(at(8), 'launched')], at(9))
-    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+    const history = await scene.store.launches('a', {...ALL_ROWS, decision: null})
     assert.deepEqual(
-      ledger!.rows
+      history!.rows
         .toReversed()
         .map(({decision, scheduledAt, scheduledUntil, count}) => [
           decision,

@@ -101,7 +101,7 @@ export function leaseCases(when: Case): void {
     const observed = {incarnation: 'n1-life-1', heartbeatAt: scene.opened.startedAt}
     await assert.rejects(store.failMember({term, nodeId: 'n1', observed}), TermOver)
     await assert.rejects(store.endStuck({term, executions: [{key, nodeId: 'n1'}]}), TermOver)
-    await assert.rejects(store.rescue({...lost, term, jitter: 0}), TermOver)
+    await assert.rejects(store.markLost({...lost, term, jitter: 0}), TermOver)
     const piece = {round: 'all' as const, after: 0, jobLimit: 9, rowLimit: 9}
     await assert.rejects(store.prune({term, ...keep, ...piece}), TermOver)
     assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')

@@ -7,7 +7,7 @@ import type {Case} from './case.ts'
 import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
 
-function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>[0]> = {}) {
+function markLost(scene: Scene, over: Partial<Parameters<Scene['store']['markLost']>[0]> = {}) {
   const request = {
     term: scene.term,
     nodeId: 'n1',
@@ -16,7 +16,7 @@ function rescue(scene: Scene, over: Partial<Parameters<Scene['store']['rescue']>
     limit: 100,
     jitter: 0.5,
   }
-  return scene.store.rescue({...request, reason: 'node_lost', ...over})
+  return scene.store.markLost({...request, reason: 'node_lost', ...over})
 }
 
 export function lostCases(when: Case): void {
@@ -26,7 +26,7 @@ export function lostCases(when: Case): void {
     await scene.claim('n1')
     await scene.claim('n2')
     scene.advance(30_000)
-    const {finished, more} = await rescue(scene)
+    const {finished, more} = await markLost(scene)
     assert.equal(more, false)
     assert.equal(finished.length, 1)
     const outcome = finished[0]!
@@ -35,14 +35,14 @@ export function lostCases(when: Case): void {
     assert.deepEqual([status, reason, finishedAt], ['lost', 'node_lost', scene.now])
     assert.deepEqual(outcome.retry!.key, {group, node: 'node-1', attempt: 2})
     assert.equal((await scene.job('a')).counters.errorCount, 1)
-    assert.deepEqual((await rescue(scene)).finished, [])
+    assert.deepEqual((await markLost(scene)).finished, [])
   })
 
   when('a late result of a lost execution is recorded and changes nothing else', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')
     const claimed = await scene.claimOne()
-    await rescue(scene)
+    await markLost(scene)
     const before = await scene.job('a')
     const key = {group, node: 'node-1', attempt: 1}
     const late = await scene.store.finish([anEnd(claimed, 'succeeded', {exitCode: 0, output: 'x'})])
@@ -62,7 +62,7 @@ export function lostCases(when: Case): void {
         const {token} = await scene.claimOne()
         const key = {group, node: 'node-1', attempt: 1}
         if (meanwhile === 'cancel') await scene.store.cancelExecution('a', {...key, node: 'node-2'})
-        await rescue(scene)
+        await markLost(scene)
         const [answer] = await scene.store.verifyClaims([{key, token}])
         return answer
       }
@@ -96,7 +96,7 @@ export function lostCases(when: Case): void {
         observed: null,
         reason: 'node_restarted',
       } as const
-      const {finished} = await rescue(scene, own)
+      const {finished} = await markLost(scene, own)
       assert.equal(finished.length, 1)
       const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
       assert.deepEqual(
@@ -115,12 +115,12 @@ export function lostCases(when: Case): void {
       const [seen] = await scene.store.members()
       const observed = {incarnation: seen!.incarnation, heartbeatAt: seen!.heartbeatAt}
       const other = {...observed, incarnation: 'another incarnation'}
-      assert.deepEqual((await rescue(scene, {observed: other})).finished, [])
+      assert.deepEqual((await markLost(scene, {observed: other})).finished, [])
       scene.advance(1)
       await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
-      assert.deepEqual(await rescue(scene, {observed}), {finished: [], more: false})
+      assert.deepEqual(await markLost(scene, {observed}), {finished: [], more: false})
       const fresh = {...observed, heartbeatAt: scene.now}
-      assert.equal((await rescue(scene, {observed: fresh})).finished.length, 1)
+      assert.equal((await markLost(scene, {observed: fresh})).finished.length, 1)
     },
   )
 
@@ -130,7 +130,7 @@ export function lostCases(when: Case): void {
     await scene.claim()
     const sizes: [number, boolean][] = []
     for (let more = true; more;) {
-      const result = await rescue(scene, {limit: 2})
+      const result = await markLost(scene, {limit: 2})
       sizes.push([result.finished.length, result.more])
       more = result.more
     }
@@ -150,9 +150,9 @@ export function lostCases(when: Case): void {
       await scene.claim('n1')
       await scene.claim('n2')
       scene.advance(MINUTE)
-      const first = await rescue(scene)
+      const first = await markLost(scene)
       assert(first.finished[0]!.kind === 'finished' && !first.finished[0]!.jobDisabled)
-      const second = await rescue(scene, {nodeId: 'n2'})
+      const second = await markLost(scene, {nodeId: 'n2'})
       const outcome = second.finished[0]!
       assert(outcome.kind === 'finished' && outcome.jobDisabled)
       assert.equal(outcome.retry, null)
@@ -162,11 +162,11 @@ export function lostCases(when: Case): void {
       )
       const after = await scene.job('a')
       assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
-      const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
-      const rows = ledger!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
+      const history = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+      const rows = history!.rows.map(({decision, reason}) => `${decision} ${reason.split(':')[0]}`)
       assert.deepEqual(rows.toSorted(), ['launched ', 'missed disabled', 'skipped quarantined'])
       assert.equal(
-        ledger!.rows.find(({decision}) => decision === 'missed')!.scheduledAt,
+        history!.rows.find(({decision}) => decision === 'missed')!.scheduledAt,
         job.nextAt,
       )
       const launch = (await scene.store.launch('a', group))!
@@ -188,7 +188,7 @@ export function lostCases(when: Case): void {
       if (round === 1) await scene.run('a')
       scene.advance(10 * MINUTE)
       await scene.claimOne()
-      await rescue(scene, {reason: 'node_stopped'})
+      await markLost(scene, {reason: 'node_stopped'})
     }
     assert.equal((await scene.job('a')).spec.disabled, false)
   })

@@ -82,7 +82,7 @@ function forgettingCases(when: Case): void {
       reason: 'node_lost',
       jitter: 0.5,
     } as const
-    await scene.store.rescue({term, nodeId: 'n2', limit: 10, ...whole})
+    await scene.store.markLost({term, nodeId: 'n2', limit: 10, ...whole})
     assert.deepEqual(await prune(scene), [], 'one is still pending')
     const key = {group: group + 1, node: 'node-2', attempt: 1}
     const to = {nodeId: 'n1', nodeName: 'node-1'}

@@ -15,8 +15,8 @@ function giveBack(scene: Scene, ...claimed: readonly ClaimedExecution[]) {
   return scene.store.releaseClaims(claimed.map(claimOf))
 }
 
-async function rescued(scene: Scene): Promise<string[]> {
-  const {finished} = await scene.store.rescue({
+async function endedAsLost(scene: Scene): Promise<string[]> {
+  const {finished} = await scene.store.markLost({
     term: null,
     nodeId: 'n1',
     exceptIncarnation: 'n1-life-2',
@@ -52,7 +52,7 @@ export function releaseClaimsCases(when: Case): void {
     assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
     const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
     assert.deepEqual(await scene.store.activeClaims(life), [])
-    assert.deepEqual(await rescued(scene), [])
+    assert.deepEqual(await endedAsLost(scene), [])
     const next = {nodeId: 'n1', incarnation: 'n1-life-2', token: 'next', room: 5}
     const again = await claimAs(scene.store, next)
     assert.deepEqual(
@@ -95,7 +95,7 @@ export function releaseClaimsCases(when: Case): void {
       [groups[0], groups[3]],
     )
     await scene.join('n1', 'n1-life-2')
-    assert.deepEqual(await rescued(scene), ['lost'])
+    assert.deepEqual(await endedAsLost(scene), ['lost'])
     const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
     assert.deepEqual(
       page!.rows.map(({status}) => status),
@@ -115,7 +115,7 @@ export function releaseClaimsCases(when: Case): void {
     assert.deepEqual(await giveBack(scene, one!, two!), [])
     assert.deepEqual((await statusOf(scene, group)).is, ['running'])
     await scene.join('n1', 'n1-life-2')
-    assert.deepEqual((await rescued(scene)).toSorted(), ['', 'lost'])
+    assert.deepEqual((await endedAsLost(scene)).toSorted(), ['', 'lost'])
   })
 
   when('a retry of a launch whose retries have ended is not released', async (scene) => {

@@ -154,9 +154,9 @@ export function requestCases(when: Case): void {
       return {group, kind: 'skip', decision: 'skipped', reason: 'no_target'} as const
     })
     await decide(scene, skips)
-    const ledger = await scene.store.launches('a', {start: 0, end: null, decision: null})
+    const history = await scene.store.launches('a', {start: 0, end: null, decision: null})
     assert.deepEqual(
-      ledger!.rows.map(({scheduledAt, scheduledUntil, count}) => [
+      history!.rows.map(({scheduledAt, scheduledUntil, count}) => [
         scheduledAt,
         scheduledUntil,
         count,

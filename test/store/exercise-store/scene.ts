@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict'
 import type {FinalStatus} from '../../../src/core/execution.ts'
 import type {JobRecord, JobSpec} from '../../../src/core/job.ts'
-import type {LedgerRow} from '../../../src/core/launch-record.ts'
+import type {StoredLaunch} from '../../../src/core/launch-record.ts'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
 import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job-store.ts'
@@ -170,7 +170,12 @@ export class Scene {
   }
 
   /** Applies the leader's decisions about a job, from its `next` on. */
-  async decide(job: JobRecord, rows: readonly LedgerRow[], nextAt: number | null, forbid = false) {
+  async decide(
+    job: JobRecord,
+    rows: readonly StoredLaunch[],
+    nextAt: number | null,
+    forbid = false,
+  ) {
     const due = {jobId: job.id, revision: job.revision, expectedNextAt: job.nextAt!}
     return await this.store.applyLaunches({
       term: this.term,
@@ -214,15 +219,15 @@ export class Scene {
   }
 }
 
-export function targets(nodes: readonly string[]): LedgerRow['targets'] {
+export function targets(nodes: readonly string[]): StoredLaunch['targets'] {
   return nodes.map((nodeId) => ({nodeId, nodeName: nodeId.replace('n', 'node-')}))
 }
 
 export function aRow(
   scheduledAt: number,
-  decision: LedgerRow['decision'],
-  over: Partial<LedgerRow> = {},
-): LedgerRow {
+  decision: StoredLaunch['decision'],
+  over: Partial<StoredLaunch> = {},
+): StoredLaunch {
   const launched = decision === 'launched'
   return {
     scheduledAt,

@@ -61,9 +61,9 @@ export function submitCases(when: Case): void {
     scene.advance(3 * MINUTE + 1)
     const changed = await scene.submit('a', {schedule: '@every 1h'})
     assert(changed.nextAt! > scene.now)
-    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: null})
-    assert.equal(ledger!.total, 1)
-    const row = ledger!.rows[0]!
+    const history = await scene.store.launches('a', {...ALL_ROWS, decision: null})
+    assert.equal(history!.total, 1)
+    const row = history!.rows[0]!
     assert.deepEqual([row.decision, row.reason, row.cause], ['missed', 'edited', 'schedule'])
     assert.deepEqual([row.scheduledAt, row.count], [first.nextAt, 3])
     assert.equal(row.scheduledUntil, first.nextAt! + 2 * MINUTE)
@@ -77,9 +77,9 @@ export function submitCases(when: Case): void {
     const off = await scene.store.toggle('a')
     assert(off.kind === 'toggled')
     assert.deepEqual([off.job.spec.disabled, off.job.nextAt, off.job.revision], [true, null, 2])
-    const ledger = await scene.store.launches('a', {...ALL_ROWS, decision: 'missed'})
+    const history = await scene.store.launches('a', {...ALL_ROWS, decision: 'missed'})
     assert.deepEqual(
-      ledger!.rows.map(({reason, count}) => [reason, count]),
+      history!.rows.map(({reason, count}) => [reason, count]),
       [['disabled', 1]],
     )
     const on = await scene.store.toggle('a')

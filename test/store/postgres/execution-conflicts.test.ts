@@ -121,7 +121,7 @@ describe('a claim', () => {
       await holder.release()
       assert.equal((await claiming).claimed.length, 1)
       assert.deepEqual(await joining, {kind: 'joined'})
-      const rescued = await second.rescue({
+      const marked = await second.markLost({
         term: null,
         nodeId: 'n1',
         exceptIncarnation: 'n1-life-2',
@@ -131,7 +131,7 @@ describe('a claim', () => {
         jitter: 0,
       })
       assert.deepEqual(
-        rescued.finished.map(({kind}) => kind),
+        marked.finished.map(({kind}) => kind),
         ['finished'],
       )
       assert.equal((await first.launch('a', group))!.executions[0]!.status, 'lost')
@@ -163,7 +163,7 @@ describe('a claim', () => {
       const holder = await hold(`SELECT FROM node_claims FOR UPDATE`)
       const claiming = claimUnder(first, 'late')
       await waiting(1)
-      const rescuing = second.rescue({
+      const marking = second.markLost({
         term: scene.term,
         nodeId: 'n1',
         exceptIncarnation: null,
@@ -175,7 +175,7 @@ describe('a claim', () => {
       await waiting(2)
       await holder.release()
       const [claimed] = (await claiming).claimed
-      assert.equal((await rescuing).finished.length, 1)
+      assert.equal((await marking).finished.length, 1)
       assert.equal((await first.launch('a', group))!.executions[0]!.status, 'lost')
       const outcome = await endOn(first, claimed!)
       assert.deepEqual([outcome.kind, (await scene.job('a')).counters.errorCount], ['already', 1])
@@ -185,13 +185,13 @@ describe('a claim', () => {
   it('is released by its node or ended by the leader, never both', async () => {
     await withCluster(postgres, async ({scene, first, second, hold, waiting}) => {
       await scene.submit('a')
-      for (const isFirst of ['releaseClaims', 'rescue'] as const) {
+      for (const isFirst of ['releaseClaims', 'markLost'] as const) {
         const group = await scene.run('a')
         const [{token}] = (await scene.claim()) as [ClaimedExecution]
         const giveBack = () =>
           first.releaseClaims([{key: {group, node: 'node-1', attempt: 1}, token}])
-        const rescue = () =>
-          second.rescue({
+        const markLost = () =>
+          second.markLost({
             term: scene.term,
             nodeId: 'n1',
             exceptIncarnation: null,
@@ -201,20 +201,20 @@ describe('a claim', () => {
             jitter: 0,
           })
         const holder = await hold(`SELECT FROM launches WHERE group_id = ${group} FOR UPDATE`)
-        const begin = async (which: 'releaseClaims' | 'rescue') =>
-          which === 'rescue' ? (await rescue()).finished : await giveBack()
+        const begin = async (which: 'releaseClaims' | 'markLost') =>
+          which === 'markLost' ? (await markLost()).finished : await giveBack()
         const one = begin(isFirst)
         await waiting(1)
-        const two = begin(isFirst === 'rescue' ? 'releaseClaims' : 'rescue')
+        const two = begin(isFirst === 'markLost' ? 'releaseClaims' : 'markLost')
         await waiting(2)
         await holder.release()
         await Promise.all([one, two])
         const [execution] = (await first.launch('a', group))!.executions
         const {errorCount} = (await scene.job('a')).counters
-        const expected = isFirst === 'rescue' ? ['lost', 1] : ['pending', 0]
+        const expected = isFirst === 'markLost' ? ['lost', 1] : ['pending', 0]
         assert.deepEqual([execution!.status, errorCount], expected)
-        const again = isFirst === 'rescue' ? [] : await scene.claim()
-        assert.equal(again.length, isFirst === 'rescue' ? 0 : 1)
+        const again = isFirst === 'markLost' ? [] : await scene.claim()
+        assert.equal(again.length, isFirst === 'markLost' ? 0 : 1)
         for (const each of again) await scene.end(each, 'succeeded')
       }
     })

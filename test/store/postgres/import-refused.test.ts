@@ -133,7 +133,7 @@ describe('a target', () => {
     ]
     for (const url of urls) {
       const problem = await refusal(url)
-      assert.match(problem, /^The store X\/\w+ was not moved into: .+\.$/)
+      assert.match(problem, /^The store X\/\w+ is unchanged, because the import failed: .+\.$/)
       assert.doesNotMatch(problem, /:secret/)
     }
   })
@@ -164,7 +164,8 @@ describe('a target', () => {
       AS 'BEGIN RETURN NULL; END';
       CREATE TRIGGER lose BEFORE INSERT ON ${schema}.policies FOR EACH ROW
       EXECUTE FUNCTION ${schema}.lose()`)
-    const why = 'was left empty: policies are 1 in the source and 0 in the target.'
+    const why =
+      'is unchanged, because the copy differs: policies are 1 in the source and 0 in the target.'
     assert.equal(await refusal(url), `The store X/postgres ${why}`)
     assert.deepEqual(await rowsIn(url, 'jobs'), [])
     await postgres.run(`DROP TRIGGER lose ON ${schema}.policies`)
@@ -182,7 +183,7 @@ describe('a target', () => {
     assert(!moved.ok)
     assert.match(
       moved.problem,
-      /was not moved into: jobs: invalid input syntax for type bigint: "0.5"\.$/,
+      /is unchanged, because the import failed: jobs: invalid input syntax for type bigint: "0.5"\.$/,
     )
   })
 
@@ -191,7 +192,10 @@ describe('a target', () => {
     const beforeCommit = () => {
       throw new Error('no space left')
     }
-    assert.match(await refusal(url, {beforeCommit}), /was not moved into: no space left\.$/)
+    assert.match(
+      await refusal(url, {beforeCommit}),
+      /is unchanged, because the import failed: no space left\.$/,
+    )
     const {store} = await openAt(url)
     assert.deepEqual(await store.policies(), [])
     assert.notEqual((await store.info()).clusterId, 'id-1', 'it is not taken for the source')
@@ -210,7 +214,7 @@ describe('a target', () => {
       assert(!moved.ok && moved.isUnknown)
       assert.match(
         moved.problem,
-        /may have been moved into or not \(.+\); repeat the command to find out/,
+        /may or may not contain the import \(.+\)\. Repeat the command to find out\.$/,
       )
       const again = await move(dataDir, url)
       assert.match(again.ok ? 'moves' : again.problem, new RegExp(then))

@@ -143,7 +143,7 @@ describe('an imported store', () => {
     const page = await store.executions('runs', ALL_EXECUTIONS)
     assert.equal(textOf(page!.rows[0]!.output), 'so far and on')
     // A node that returns in another incarnation does not know it.
-    const rescued = await store.rescue({
+    const marked = await store.markLost({
       term: null,
       nodeId: 'n2',
       exceptIncarnation: 'n2-life-2',
@@ -152,7 +152,7 @@ describe('an imported store', () => {
       limit: 10,
       jitter: 0.5,
     })
-    assert.equal(rescued.finished.length, 1)
+    assert.equal(marked.finished.length, 1)
     const ended = await store.executions('runs', ALL_EXECUTIONS)
     assert.deepEqual(
       ended!.rows.map(({group, status, reason}) => [group, status, reason]),

@@ -137,7 +137,7 @@ describe('retention of members', () => {
     await withFailed(async (cluster) => {
       const {scene, first, second, hold, waiting} = cluster
       await claim(first, 'first')
-      await scene.store.rescue({
+      await scene.store.markLost({
         term: scene.term,
         nodeId: 'n2',
         exceptIncarnation: null,

@@ -61,7 +61,7 @@ describe('taking over', () => {
       const holder = await hold(`UPDATE leader SET term = term + 1, holder = 'successor'`)
       const launching = scene.decide(job, [aRow(job.nextAt!, 'launched')], null)
       await waiting(1)
-      const rescuing = first.rescue({
+      const marking = first.markLost({
         term: scene.term,
         nodeId: 'n1',
         exceptIncarnation: null,
@@ -73,7 +73,7 @@ describe('taking over', () => {
       await waiting(2)
       const refused = Promise.all([
         assert.rejects(launching, TermOver),
-        assert.rejects(rescuing, TermOver),
+        assert.rejects(marking, TermOver),
       ])
       await holder.release()
       await refused

@@ -63,12 +63,12 @@ describe('a connection string', () => {
 
 describe('a connection string that is refused', () => {
   const rows: readonly (readonly [url: string, problem: RegExp])[] = [
-    ['mysql://me:secret@db/jobs', /is not of the form/],
+    ['mysql://me:secret@db/jobs', /must be a URL such as/],
     ['postgres://me:secret@db', /names no database/],
     ['postgres://me:secret@/jobs', /names no host/],
-    ['postgres://me:secret@db:0/jobs', /names a host that is not/],
-    ['postgres://me:secret@db:99999/jobs', /names a host that is not/],
-    ['postgres://me:secret@a,,b/jobs', /names a host that is not/],
+    ['postgres://me:secret@db:0/jobs', /must name each host as name:port/],
+    ['postgres://me:secret@db:99999/jobs', /must name each host as name:port/],
+    ['postgres://me:secret@a,,b/jobs', /must name each host as name:port/],
     ['postgres://me:secret%ZZ@db/jobs', /has a "%"/],
     ['postgres://me:secret@db/jobs?sslmode=prefer', /sslmode/],
     ['postgres://me:secret@db/jobs?sslmode=require&sslcert=a', /needs sslcert and sslkey together/],
@@ -79,9 +79,9 @@ describe('a connection string that is refused', () => {
       /cannot be read/,
     ],
     // A slash that is not written as %2F splits the password.
-    ['postgres://me:sec/ret@db/jobs', /is not of the form/],
-    ['postgres://me:123/secret@db', /is not of the form/],
-    ['postgres://me:123?secret@db/jobs', /is not of the form/],
+    ['postgres://me:sec/ret@db/jobs', /must be a URL such as/],
+    ['postgres://me:123/secret@db', /must be a URL such as/],
+    ['postgres://me:123?secret@db/jobs', /must be a URL such as/],
   ]
   for (const [url, problem] of rows)
     it(`${problem.source}: ${url}`, () => {

@@ -5,7 +5,7 @@
  */
 import type {TestPostgres} from '../../../test/support/postgres.ts'
 import type {handlers as Client} from '../children/http-client.ts'
-import {clusterLags, type Lags} from '../cluster-ledger.ts'
+import {clusterLags, type Lags} from '../cluster-launch-lags.ts'
 import {Cluster, startPostgres} from '../cluster.ts'
 import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
 import {quantile, type Target} from '../figures.ts'

@@ -1,10 +1,10 @@
 /**
  * Takeover time: jobs fire spread over each second while the leader is killed, or stopped with SIGTERM,
  * again and again. Measures from the signal to the first launch that the next leader commits, from the
- * ledger. Then audits every planned time against the marks of the commands: a takeover that loses or
+ * launch history. Then audits every planned time against the marks of the commands: a takeover that loses or
  * doubles work is worthless.
  */
-import {auditLedger, Marks, type Mark, type LedgerAudit} from '../../faults/marks.ts'
+import {auditLaunches, Marks, type Mark, type LaunchAudit} from '../../faults/marks.ts'
 import {Cluster, startPostgres} from '../cluster.ts'
 import {nextSecond, phaseMs, SECOND_MS, until} from '../due.ts'
 import {quantile} from '../figures.ts'
@@ -125,14 +125,14 @@ async function addAudit(
     return row!.open === 0 ? true : null
   })
   const written: readonly Mark[] = marks.read()
-  const audits: LedgerAudit[] = []
+  const audits: LaunchAudit[] = []
   for (let index = 0; index < jobs; index += 1) {
     const from = startAt + phaseMs(index, jobs)
     const to = endAt - SECOND_MS
     const launches = await launchesOf(asked!, nameOf(index))
-    audits.push(auditLedger({name: nameOf(index), launches, marks: written, from, to}))
+    audits.push(auditLaunches({name: nameOf(index), launches, marks: written, from, to}))
   }
-  const sum = (count: (audit: LedgerAudit) => number) =>
+  const sum = (count: (audit: LaunchAudit) => number) =>
     audits.reduce((total, audit) => total + count(audit), 0)
   figures.add(
     `${label}: planned times`,
@@ -167,7 +167,7 @@ async function disable(server: ServerProcess, name: string): Promise<void> {
 
 /** All launches of a job, from the API. */
 async function launchesOf(server: ServerProcess, name: string) {
-  const rows: Parameters<typeof auditLedger>[0]['launches'][number][] = []
+  const rows: Parameters<typeof auditLaunches>[0]['launches'][number][] = []
   for (;;) {
     const range = `_start=${rows.length}&_end=${rows.length + PAGE}`
     const page = (await (

@@ -1,10 +1,10 @@
 /**
- * Lag of launches, from the ledger: at a steady rate, spread over each second or all at its start, and with
- * very many jobs due in the same second. Commands are real and run on the same cores.
+ * Lag of launches, from the launch history: at a steady rate, spread over each second or all at its start,
+ * and with very many jobs due in the same second. Commands are real and run on the same cores.
  */
 import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
 import {quantile} from '../figures.ts'
-import {startLags} from '../ledger.ts'
+import {startLags} from '../launch-lags.ts'
 import type {Bench, Section} from '../section.ts'
 import {ServerProcess} from '../server-process.ts'
 

@@ -1,4 +1,4 @@
-/** Start lags from the ledger of a stopped server, read directly from its database. */
+/** Start lags from the launches of a stopped server, read directly from its database. */
 import {DatabaseSync} from 'node:sqlite'
 import {storeFiles} from '../../src/store/sqlite/files.ts'
 

@@ -1,4 +1,4 @@
-/** Lags of all launches, read from the ledger on PostgreSQL, by the database's clock. */
+/** Lags of all launches, read from PostgreSQL, by the database's clock. */
 import type {Cluster} from './cluster.ts'
 
 export interface Lags {
