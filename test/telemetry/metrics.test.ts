@@ -80,7 +80,7 @@ test('commits, terms, failed steps and clock steps are counted', async () => {
   assert.deepEqual(await samples('belfry_store_commit_seconds_sum'), ['0.003'])
   assert.deepEqual(await samples('belfry_leader'), ['0'])
   assert.deepEqual(await samples('belfry_term'), ['7'])
-  assert.deepEqual(await samples('belfry_steps_failed_total'), ['{step="prune"} 1'])
+  assert.deepEqual(await samples('belfry_steps_failed_total'), ['{step="history_retention"} 1'])
   assert.deepEqual(await samples('belfry_clock_steps_total'), ['1'])
 })
 
