@@ -27,11 +27,13 @@ const KILL_AFTER_MS = 5 * SECOND_MS
  * Four at once on two cores gain nothing.
  */
 const TEST_FILES_AT_ONCE = Math.min(8, Math.max(3, availableParallelism()))
-/** Tests that start no server, agent or PostgreSQL. */
+/** Tests that start no process and simulate no long history. */
 const UNIT_TESTS = [
   'test/tidy.test.ts',
   'test/docs.test.ts',
-  'test/{lib,core,wire,config,platform,telemetry,processors,scheduler,node,operations,tidy}/**/*.test.ts',
+  'test/{lib,core,wire,config,platform,telemetry,processors,operations,tidy}/**/*.test.ts',
+  'test/node/{membership,clock-watch,finisher,output-buffer}.test.ts',
+  'test/scheduler/{leadership,failure-detector,reassigner}.test.ts',
 ]
 
 interface Step {

@@ -67,8 +67,12 @@ describe('an unusable store is refused with one sentence:', {concurrency: 2}, ()
     ['no such host', () => at(`belfry:${SECRET}`, 'nowhere.invalid/x'), /nowhere\.invalid/],
     ['no TLS there', () => `${at('belfry', here('test_1'))}?sslmode=require`, /SSL/],
     ['no database named', () => at(`belfry:${SECRET}`, '127.0.0.1:5432'), /names no database/],
-    ['no port', () => at(`belfry:${SECRET}`, '127.0.0.1:pg/x'), /host .*form name:port/],
-    ['a slash in the password', () => at(`belfry:${SECRET}/x`, 'db/x'), /form postgres:\/\//],
+    ['no port', () => at(`belfry:${SECRET}`, '127.0.0.1:pg/x'), /host as name:port/],
+    [
+      'a slash in the password',
+      () => at(`belfry:${SECRET}/x`, 'db/x'),
+      /a URL such as postgres:\/\//,
+    ],
     ['an unknown engine', () => `mysql://belfry:${SECRET}@127.0.0.1/x`, /--store must be/],
     ['an unknown parameter', () => `${at('belfry', here('test_1'))}?user=x`, /parameter .*known/],
   ]
