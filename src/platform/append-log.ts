@@ -1,13 +1,13 @@
 /**
- * Append-only log of text lines: a header, then one line a record. Under the start log of a node and the
- * process journal of its helper. Writes are synchronous and without fsync: the kernel keeps them over the
- * death of the process, not over a power cut. Uses nothing but `node:fs`, since the helper must start fast.
+ * Append-only log of text lines: a header, then one line a record. The start log of a node and the process
+ * journal of its helper use it. Writes are synchronous and without fsync: they survive the death of the
+ * process, but not a power cut. It imports only `node:fs`, because the helper must start fast.
  *
  * The result log of an agent shares only `parseRecord`: its records must survive a power cut and carry
  * output, so it writes asynchronously, syncs in batches, and counts bytes.
  *
- * Crash points: within an append, a torn last line is left, which readers skip. A crash during a rewrite
- * leaves the complete old file or the complete new one: the rename is the switch.
+ * Crash points: a crash during an append leaves a torn last line, which readers skip. A crash during a
+ * rewrite leaves the complete old file or the complete new one: the rename is atomic.
  */
 import {closeSync, ftruncateSync, openSync, renameSync, rmSync, writeSync} from 'node:fs'
 
@@ -37,8 +37,7 @@ export class AppendLog<Entry> {
   }
 
   /**
-   * Appends the lines in one write. Throws when the write fails; the next append then begins on a line of its
-   * own.
+   * Appends the lines in one write. Throws when the write fails; the next append then starts on a new line.
    */
   append(lines: readonly string[]): void {
     if (this.#lines >= LINES_MAX + 2 * this.#options.live.size) this.#rewrite()
@@ -100,7 +99,7 @@ export function parseRecord(line: string): Record<string, unknown> | null {
     const value: unknown = JSON.parse(line)
     return typeof value === 'object' && value !== null ? (value as Record<string, unknown>) : null
   } catch {
-    return null // torn: the lines before it stand
+    return null // Torn by a crash; earlier lines are complete.
   }
 }
 
