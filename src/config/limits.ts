@@ -46,6 +46,11 @@ export const LIMITS = {
     value: 500,
     reason: 'work that a node claimed ahead and cannot start by then is released for other nodes',
   },
+  claimPauseMs: {
+    value: 100,
+    reason:
+      'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
+  },
   claimVerifyMs: {
     value: 5_000,
     reason:
@@ -54,11 +59,6 @@ export const LIMITS = {
   commitWaitMs: {
     value: 2,
     reason: 'too short to notice, and one fsync then covers all writes that arrived meanwhile',
-  },
-  claimPauseMs: {
-    value: 100,
-    reason:
-      'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
   },
   commitPauseMs: {
     value: 50,
