@@ -152,7 +152,10 @@ export interface RunnerParts extends Omit<ServerParts, 'config' | 'store'> {
 
 /** Options in which servers and agents differ. */
 export interface RunnerSettings extends Partial<
-  Pick<RunnerOptions, 'disconnection' | 'pollMs' | 'verifyEveryMs' | 'revoked' | 'startLog'>
+  Pick<
+    RunnerOptions,
+    'disconnection' | 'pollMs' | 'verifyEveryMs' | 'revoked' | 'startLog' | 'release'
+  >
 > {
   /** Runs around the finish of each execution; must call `finish`. */
   readonly aroundFinish?: (item: FinishItem, finish: () => Promise<unknown>) => Promise<unknown>
@@ -169,9 +172,14 @@ export function createRunner(
   const {store, clock} = ports
   // Batched here and not only by the store's write queue: SQLite's queue gives each call its own savepoint,
   // which costs about 15 % more CPU in the bookkeeping benchmark, and an agent would send a message an item.
-  const batch = {clock, waitMs: limits.commitWaitMs, itemsMax: limits.commitItemsMax}
-  const finisher = new Finisher({...ports, batchWaitMs: batch.waitMs, batchMax: batch.itemsMax})
+  const batch = {
+    waitMs: limits.commitWaitMs,
+    pauseMs: limits.commitPauseMs,
+    itemsMax: limits.commitItemsMax,
+  }
+  const finisher = new Finisher({...ports, batch})
   const appends = new Batcher<OutputAppend, boolean>({
+    clock,
     ...batch,
     flush: (items) => store.appendOutput(items),
   })
@@ -189,6 +197,8 @@ export function createRunner(
     incarnation: node.incarnation,
     slots: config.slots,
     claimMax: limits.claimBatchMax,
+    claimPauseMs: limits.claimPauseMs,
+    aheadMaxMs: limits.claimAheadMs,
     claimFreshMs: limits.claimFreshMs,
     verifyEveryMs: limits.claimVerifyMs,
     pollMs: limits.pollMs,

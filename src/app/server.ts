@@ -6,7 +6,7 @@ import type {Config} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
-import {recoverNode} from '../node/recover.ts'
+import {recoverNode, releaseClaims} from '../node/recover.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
@@ -235,6 +235,7 @@ class Server implements RunningServer {
     const runner = createRunner(this.#parts, this.#identity, this.#executors, this.#processors, {
       ...this.#disconnection(),
       startLog,
+      release: (claims) => releaseClaims(this.#parts, claims),
     })
     this.#undo.push(() => runner.stop())
     this.#runner = runner

@@ -94,7 +94,7 @@ export function settingsCommand({name, description, options}: SettingsCommand): 
 /** Defaults derived from the machine. */
 const DERIVED_DEFAULTS: Readonly<Record<string, string>> = {
   name: 'the host name',
-  slots: '8 per processor core, at least 16',
+  slots: '64 per processor core, at least 256',
 }
 
 function flagOf(option: Option): Flag {

@@ -42,6 +42,15 @@ export const LIMITS = {
     value: 1_000,
     reason: 'older claims are verified before the start, so a paused node starts nothing stale',
   },
+  claimAheadMs: {
+    value: 500,
+    reason: 'work that a node claimed ahead and cannot start by then is released for other nodes',
+  },
+  claimPauseMs: {
+    value: 100,
+    reason:
+      'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
+  },
   claimVerifyMs: {
     value: 5_000,
     reason:
@@ -50,6 +59,11 @@ export const LIMITS = {
   commitWaitMs: {
     value: 2,
     reason: 'too short to notice, and one fsync then covers all writes that arrived meanwhile',
+  },
+  commitPauseMs: {
+    value: 50,
+    reason:
+      'under load, results wait this long, so that a commit covers the ends of many executions',
   },
   commitItemsMax: {value: 256, reason: 'a commit stays below a few milliseconds'},
   pollMs: {
@@ -178,6 +192,7 @@ export function assertLimits(limits: Limits): void {
       limits.failureDetectorPauseMaxMs < limits.failedAfterMs,
       'a failure detector that paused marks no node as failed',
     ],
+    [limits.claimAheadMs * 2 <= limits.claimFreshMs, 'what is claimed ahead starts unverified'],
     [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],
     [limits.pollMs <= limits.claimVerifyMs, 'claims are verified at most once per poll'],
     [limits.pollMs < limits.claimRepickMs, 'a node polls before its work is reassigned'],
@@ -196,6 +211,8 @@ export function assertLimits(limits: Limits): void {
     [limits.forceStopTimeoutMs < limits.drainTimeoutMs, 'a forced stop is the faster one'],
     [limits.killAfterMs < limits.drainTimeoutMs, 'a stop waits for the commands it ends'],
     [limits.commitWaitMs < limits.pollMs, 'a commit waits less than the poll interval'],
+    [limits.commitWaitMs <= limits.commitPauseMs, 'commits are larger under load'],
+    [limits.claimPauseMs < limits.claimAheadMs, 'a claim precedes the release of claims ahead'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one reply'],
   ]

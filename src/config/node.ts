@@ -28,8 +28,12 @@ export interface NodeConfig {
   readonly warnings: readonly string[]
 }
 
-const SLOTS_PER_CORE = 8
-const SLOTS_MIN = 16
+/**
+ * A bound on memory and descriptors, not on the load: most jobs wait for something else, and the helper
+ * starts commands as fast as the machine can.
+ */
+const SLOTS_PER_CORE = 64
+const SLOTS_MIN = 256
 
 /** Values of the settings that both commands have. */
 interface NodeValues {

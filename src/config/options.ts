@@ -141,7 +141,7 @@ export const OPTIONS = [
     'slots',
     'slots',
     'Maximum number of concurrent executions on this node. Further executions wait as `pending`.',
-    '8 per processor core, at least 16: most jobs spend their time waiting.',
+    '64 per processor core, at least 256: most jobs spend their time waiting.',
     {placeholder: 'n'},
   ),
   option(

@@ -89,6 +89,11 @@ export interface ClosedLaunch {
   readonly status: Exclude<JobStatus, ''>
   /** Names of the jobs that launch next. */
   readonly dependents: readonly string[]
+  /**
+   * False = no launch is pending: neither of a dependent, nor a planned time that waited for this launch to
+   * close. Absent = not known.
+   */
+  readonly wakesLauncher?: boolean
 }
 
 export class FinishBatch {

@@ -1,15 +1,21 @@
 /**
  * Collects single items of many callers into batches. A batch is flushed after a short wait or when it is
- * full. The next batch collects during a flush.
+ * full. The next batch collects during a flush and, under load, during a pause after it: few large flushes
+ * cost less than many small ones.
  */
 
 export interface BatcherOptions<Item, Result> {
   readonly clock: {after(delayMs: number, callback: () => void): {cancel(): void}}
   readonly waitMs: number
+  /** Pause after a flush under load; default none. */
+  readonly pauseMs?: number
   readonly itemsMax: number
   /** Returns one result per item, in order. A rejection rejects every item of the batch. */
   readonly flush: (items: readonly Item[]) => Promise<readonly Result[]>
 }
+
+/** A flush of this many items shows load: a pause then delays results by less than it saves. */
+const LOADED_ITEMS = 2
 
 interface QueuedItem<Item, Result> {
   readonly item: Item
@@ -49,7 +55,14 @@ export class Batcher<Item, Result> {
       } catch (error) {
         for (const {reject} of batch) reject(error)
       }
+      if (batch.length >= LOADED_ITEMS && this.#queue.length < this.#options.itemsMax)
+        await this.#pause()
     }
     this.#flushing = false
+  }
+
+  async #pause(): Promise<void> {
+    const {clock, pauseMs} = this.#options
+    if (pauseMs !== undefined) await new Promise<void>((resolve) => clock.after(pauseMs, resolve))
   }
 }

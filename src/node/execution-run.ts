@@ -42,6 +42,8 @@ const EMPTY_CHAIN_END: ChainEnd = {line: null, foot: ''}
 
 export class ExecutionRun {
   readonly claimedAt: number
+  /** Set when its claim may have been released: verify the claim before the start. */
+  isDoubtful = false
   readonly #claimed: ClaimedExecution
   readonly #options: ExecutionRunOptions
   readonly #output: OutputBuffer
@@ -72,6 +74,11 @@ export class ExecutionRun {
 
   get claim(): {readonly key: ExecutionKey; readonly token: string} {
     return {key: keyOf(this.#claimed.execution), token: this.#claimed.token}
+  }
+
+  /** It is to end before its own end. */
+  get isStopping(): boolean {
+    return this.#stopReason !== null
   }
 
   /** Starts the executor and waits for its end. Never rejects. */

@@ -8,7 +8,7 @@
  */
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import {AssertionFailed} from '../lib/assert.ts'
-import {Batcher} from '../lib/batcher.ts'
+import {Batcher, type BatcherOptions} from '../lib/batcher.ts'
 import type {Events} from '../ports/events.ts'
 import type {FinishItem, FinishOutcome, NodeStore} from '../ports/node-store.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
@@ -18,8 +18,7 @@ export interface FinisherOptions {
   readonly clock: Clock
   readonly wakeup: Wakeup
   readonly events: Events
-  readonly batchWaitMs: number
-  readonly batchMax: number
+  readonly batch: Pick<BatcherOptions<FinishItem, FinishOutcome>, 'waitMs' | 'pauseMs' | 'itemsMax'>
 }
 
 /** Retry interval while the store is unavailable. */
@@ -33,8 +32,7 @@ export class Finisher {
     this.#options = options
     this.#batcher = new Batcher({
       clock: options.clock,
-      waitMs: options.batchWaitMs,
-      itemsMax: options.batchMax,
+      ...options.batch,
       flush: (items) => this.#flush(items),
     })
   }
@@ -79,7 +77,7 @@ export function announceFinished(
     if (outcome.kind !== 'finished') continue
     const {execution, retry} = outcome
     retries ||= retry !== null
-    closed ||= outcome.closed !== null
+    closed ||= outcome.closed !== null && outcome.closed.wakesLauncher !== false
     emitFinished(events, execution, retry !== null)
     for (const ended of outcome.endedRetries ?? []) emitFinished(events, ended, false)
     if (outcome.jobDisabled)
@@ -87,7 +85,6 @@ export function announceFinished(
     if (outcome.jobDeleted) events.emit('job_deleted', {job: execution.jobName})
   }
   if (retries) wakeup.notify('run')
-  // Requests of dependents, and planned times that waited for this launch to close.
   if (closed) wakeup.notify('launch')
 }
 

@@ -7,7 +7,7 @@
  * Crash points: every batch is one transaction. A crash leaves the rest running in the store: the node's next
  * incarnation finds it, with the same proof, or the leader in its next pass.
  */
-import {executionId} from '../core/execution.ts'
+import {type ExecutionRecord, executionId} from '../core/execution.ts'
 import type {Events} from '../ports/events.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
 import type {PreviousIncarnation, MemberStore} from '../ports/node-store.ts'
@@ -63,16 +63,25 @@ async function releaseUnstarted(
   let count = 0
   for (let from = 0; from < unstarted.length; from += BATCH_MAX) {
     const batch = unstarted.slice(from, from + BATCH_MAX)
-    const released = await store.releaseClaims(batch.map(({key, token}) => ({key, token})))
+    const released = await releaseClaims({store, events}, batch)
     count += released.length
-    for (const execution of released) {
-      const {jobName: job, status} = execution
-      events.emit('execution_changed', {job, execution: executionId(execution), status})
-    }
   }
   // Also if none was released now: an earlier attempt may have released them and lost the reply.
   if (unstarted.length > 0) wakeup.notify('run')
   return count
+}
+
+/** Releases claims of executions that were never started, and emits the events. Returns the released ones. */
+export async function releaseClaims(
+  {store, events}: {readonly store: Pick<MemberStore, 'releaseClaims'>; readonly events: Events},
+  claims: Parameters<MemberStore['releaseClaims']>[0],
+): Promise<readonly ExecutionRecord[]> {
+  const released = await store.releaseClaims(claims.map(({key, token}) => ({key, token})))
+  for (const execution of released) {
+    const {jobName: job, status} = execution
+    events.emit('execution_changed', {job, execution: executionId(execution), status})
+  }
+  return released
 }
 
 /** Ends all executions a node holds as `lost`, but for those of `exceptIncarnation`. Returns their number. */

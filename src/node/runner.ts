@@ -6,12 +6,13 @@
  * node's next incarnation releases the claim. If it was recorded, and until its finish, that incarnation ends
  * it as `lost`. So does the leader, which has no record of starts.
  */
-import {executionId, type ExecutionKey} from '../core/execution.ts'
+import {executionId, type ExecutionKey, type ExecutionRecord} from '../core/execution.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
-import type {ClaimedExecution, NodeStore} from '../ports/node-store.ts'
+import type {NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
 import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
+import {Slots} from './slots.ts'
 import {stepLoop} from './step-loop.ts'
 
 export interface RunnerOptions extends ExecutionRunOptions {
@@ -26,6 +27,17 @@ export interface RunnerOptions extends ExecutionRunOptions {
   readonly slots: number
   /** Executions claimed in one transaction. */
   readonly claimMax: number
+  /**
+   * Releases claims of executions that were not started; returns the released ones. The others were cancelled
+   * or revoked meanwhile. Absent = nothing is claimed ahead.
+   */
+  readonly release?: (
+    claims: readonly ExecutionRun['claim'][],
+  ) => Promise<readonly ExecutionRecord[]>
+  /** Pause between claims while more work is due than fits, unless many slots are free. */
+  readonly claimPauseMs: number
+  /** An execution that waits for a slot longer than this is released. */
+  readonly aheadMaxMs: number
   /** A claim older than this is verified before its execution starts. */
   readonly claimFreshMs: number
   /** Interval at which running claims are verified; `Infinity` = `revoked` reports them instead. */
@@ -67,8 +79,10 @@ export class Runner implements Service {
   readonly #options: RunnerOptions
   readonly #claims: Loop
   readonly #cancels: Loop
+  readonly #releases: Loop
   readonly #disconnections: Loop | null
-  readonly #running = new Map<string, ExecutionRun>()
+  readonly #slots: Slots
+  #releasingCount = 0
   /** Executions that have ended and whose result the store does not have yet. */
   #finishingCount = 0
   #subscriptions: (() => void)[] = []
@@ -79,18 +93,23 @@ export class Runner implements Service {
   /** While draining: when the drain times out. */
   #drainDeadline: {readonly timer: Timer; readonly dueAt: number} | null = null
   readonly #drainTimedOut = Promise.withResolvers<void>()
+  /** By the last claim, more work is due than fitted. */
+  #isMoreDue = false
+  #claimedAt = -Infinity
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
 
   constructor(options: RunnerOptions) {
     this.#options = options
-    const {clock, events, disconnection} = options
+    const {clock, events, disconnection, slots} = options
+    this.#slots = new Slots(slots)
     this.#verifiedAt = clock.monotonicMs()
     const loop = (name: string, step: () => Promise<number>) =>
       stepLoop(name, {clock, events, step})
     this.#claims = loop('claim', () => this.#claim())
     this.#cancels = loop('cancel', () => this.#cancel())
+    this.#releases = loop('release', () => this.#release())
     this.#disconnections =
       disconnection === undefined
         ? null
@@ -105,18 +124,19 @@ export class Runner implements Service {
     ]
     this.#claims.start()
     this.#cancels.start()
+    this.#releases.start()
     this.#disconnections?.start()
   }
 
   /** Executions running now. */
   get runningCount(): number {
-    return this.#running.size
+    return this.#slots.runningCount
   }
 
   /**
-   * Graceful shutdown: claims nothing more and lets executions finish for `graceMs` (may be `Infinity`). The
-   * rest is stopped and becomes `lost` with reason `node_stopped`. Resolves when nothing runs and the store
-   * has every result, or at the timeout.
+   * Graceful shutdown: claims nothing more, releases what was claimed ahead, and lets executions finish for
+   * `graceMs` (may be `Infinity`). The rest is stopped and becomes `lost` with reason `node_stopped`.
+   * Resolves when nothing runs and the store has every result, or at the timeout.
    */
   async drain(graceMs: number): Promise<void> {
     this.#isDraining = true
@@ -135,6 +155,7 @@ export class Runner implements Service {
     this.#drainDeadline?.timer.cancel()
     // Not awaited: its call may be in flight at an unavailable store.
     void this.#cancels.stop()
+    void this.#releases.stop()
     await this.#disconnections?.stop()
   }
 
@@ -149,48 +170,102 @@ export class Runner implements Service {
   }
 
   async #claim(): Promise<number> {
-    const {store, clock, random, nodeId, incarnation, claimMax, pollMs} = this.#options
+    const {store, clock, random, nodeId, incarnation, claimMax, claimPauseMs, pollMs} =
+      this.#options
     const room = Math.min(this.#room(), claimMax)
     if (room <= 0) return pollMs
-    this.#token ??= random.id()
     const sentAt = clock.monotonicMs()
+    const pauseMs = this.#claimedAt + claimPauseMs - sentAt
+    if (this.#isMoreDue && pauseMs > 0 && room < this.#claimMin) return pauseMs
+    this.#claimedAt = sentAt
+    this.#token ??= random.id()
     const token = this.#token
     const [result] = await store.claim([{nodeId, incarnation, token, room}])
+    const repliedAt = clock.monotonicMs()
+    this.#slots.claimed(repliedAt, repliedAt - sentAt)
     this.#token = null
-    for (const claimed of result!.claimed) this.#begin(claimed, sentAt)
-    if (result!.waiting > 0 && this.#room() > 0) return 0
+    const runs = result!.claimed.map((claimed) => new ExecutionRun(claimed, sentAt, this.#options))
+    if (this.#stopSignal !== null) for (const run of runs) run.stop(this.#stopSignal)
+    this.#slots.add(runs)
+    this.#fillSlots()
+    this.#isMoreDue = result!.waiting > 0
+    if (this.#isMoreDue && this.#room() > 0) return 0
     return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
   }
 
-  /** Free slots; 0 while too many results wait for the store. */
+  /** If more is due, fewer than this are claimed only after a pause: each claim costs a commit. */
+  get #claimMin(): number {
+    return Math.min(Math.ceil(this.#options.slots / 4), this.#options.claimMax / 4)
+  }
+
+  /** Executions to claim now; 0 while too many results wait for the store. */
   #room(): number {
-    const {slots} = this.#options
+    const {slots, release} = this.#options
     if (this.#finishingCount > slots * FINISHING_PER_SLOT_MAX) return 0
-    return slots - this.#running.size
+    return this.#slots.freeCount + (release === undefined ? 0 : this.#slots.aheadCount)
   }
 
-  #begin(claimed: ClaimedExecution, claimedAt: number): void {
-    const run = new ExecutionRun(claimed, claimedAt, this.#options)
-    const id = executionId(claimed.execution)
-    this.#running.set(id, run)
-    if (this.#stopSignal !== null) run.stop(this.#stopSignal)
-    void this.#runToFinish(id, run)
+  #fillSlots(): void {
+    // A node that drains releases what it has not started, if it can.
+    const stoppedOnly = this.#isDraining && this.#options.release !== undefined
+    for (const run of this.#slots.occupy({stoppedOnly})) void this.#runToFinish(run)
   }
 
-  async #runToFinish(id: string, run: ExecutionRun): Promise<void> {
-    const {clock, claimFreshMs} = this.#options
-    if (clock.monotonicMs() - run.claimedAt <= claimFreshMs || (await this.#verify(run))) {
+  async #runToFinish(run: ExecutionRun): Promise<void> {
+    if (this.#isFresh(run) || (await this.#verify(run))) {
       await run.run()
       this.#finishingCount += 1
-      this.#running.delete(id)
-      this.#updateDrainDeadline()
-      this.#claims.wake()
+      this.#slotFreed(run)
       await run.finish()
       this.#finishingCount -= 1
     }
-    this.#running.delete(id)
+    this.#slotFreed(run)
+    this.#resolveIfIdle()
+  }
+
+  #isFresh(run: ExecutionRun): boolean {
+    const {clock, claimFreshMs} = this.#options
+    return !run.isDoubtful && clock.monotonicMs() - run.claimedAt <= claimFreshMs
+  }
+
+  #slotFreed(run: ExecutionRun): void {
+    this.#slots.ended(run, this.#options.clock.monotonicMs())
+    this.#fillSlots()
+    this.#updateDrainDeadline()
     if (!this.#isDraining) this.#claims.wake()
+  }
+
+  #resolveIfIdle(): void {
     if (this.#isIdle) for (const resolve of this.#idleCallbacks.splice(0)) resolve()
+  }
+
+  /**
+   * Releases what has waited too long for a slot, so that another node can run it; while draining, everything
+   * that waits.
+   */
+  async #release(): Promise<number> {
+    const {clock, release, aheadMaxMs} = this.#options
+    if (release === undefined) return Infinity
+    const now = clock.monotonicMs()
+    const runs = this.#slots.takeAhead(this.#isDraining ? now : now - aheadMaxMs)
+    if (runs.length === 0) return aheadMaxMs
+    this.#releasingCount += runs.length
+    try {
+      const released = await release(runs.map(({claim}) => claim))
+      const ids = new Set(released.map(executionId))
+      const kept = runs.filter(({claim}) => !ids.has(executionId(claim.key)))
+      for (const run of kept) run.cancel()
+      this.#slots.add(kept)
+    } catch (error) {
+      for (const run of runs) run.isDoubtful = true
+      this.#slots.add(runs)
+      throw error
+    } finally {
+      this.#releasingCount -= runs.length
+      this.#fillSlots()
+      this.#resolveIfIdle()
+    }
+    return 0
   }
 
   /** Returns whether the claim is active. Waits while the store cannot give a fresh answer. */
@@ -211,11 +286,13 @@ export class Runner implements Service {
 
   async #cancel(): Promise<number> {
     const {store, nodeId, pollMs, revoked} = this.#options
-    for (const key of revoked?.() ?? []) this.#running.get(executionId(key))?.revoke()
-    if (this.#running.size === 0) return pollMs
-    const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
-    for (const key of keys) this.#running.get(executionId(key))?.cancel()
-    await this.#verifyRunning()
+    for (const key of revoked?.() ?? []) this.#slots.get(key)?.revoke()
+    if (!this.#slots.isEmpty) {
+      const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
+      for (const key of keys) this.#slots.get(key)?.cancel()
+      await this.#verifyRunning()
+    }
+    this.#fillSlots()
     return pollMs
   }
 
@@ -223,11 +300,11 @@ export class Runner implements Service {
   async #verifyRunning(): Promise<void> {
     const {store, clock, verifyEveryMs} = this.#options
     if (clock.monotonicMs() - this.#verifiedAt < verifyEveryMs) return
-    const runs = [...this.#running]
-    const statuses = await store.verifyClaims(runs.map(([, run]) => run.claim))
+    const {runs} = this.#slots
+    const statuses = await store.verifyClaims(runs.map((run) => run.claim))
     this.#verifiedAt = clock.monotonicMs()
-    runs.forEach(([id, run], index) => {
-      if (statuses[index] === 'revoked' && this.#running.get(id) === run) run.revoke()
+    runs.forEach((run, index) => {
+      if (statuses[index] === 'revoked' && this.#slots.get(run.claim.key) === run) run.revoke()
     })
   }
 
@@ -239,32 +316,36 @@ export class Runner implements Service {
     this.#updateDrainDeadline()
     const leftMs = limitMs - forMs()
     if (leftMs > 0) return this.#isDraining ? Math.min(leftMs, DISCONNECTION_CHECK_MS) : leftMs
-    for (const run of this.#running.values()) if (run.endsWhenDisconnected) run.disconnect()
+    for (const run of this.#slots.runs) if (run.endsWhenDisconnected) run.disconnect()
+    this.#fillSlots()
     return DISCONNECTION_CHECK_MS
   }
 
   #stopAll(how: 'term' | 'kill'): void {
     if (this.#isDraining) this.#stopSignal = how
     this.#updateDrainDeadline()
-    for (const run of this.#running.values()) run.stop(how)
+    for (const run of this.#slots.runs) run.stop(how)
+    this.#fillSlots()
   }
 
   /** Resolves when no claim is in flight, nothing runs, and the store has every result. */
   async #drained(): Promise<void> {
     await this.#claims.stop()
     this.#updateDrainDeadline()
+    this.#releases.wake()
     if (!this.#isIdle) await new Promise<void>((resolve) => this.#idleCallbacks.push(resolve))
     await this.#cancels.stop()
+    await this.#releases.stop()
   }
 
   get #isIdle(): boolean {
-    return this.#running.size === 0 && this.#finishingCount === 0
+    return this.#slots.isEmpty && this.#finishingCount === 0 && this.#releasingCount === 0
   }
 
   /** Sets the timeout of a drain, once nothing runs any more or every execution was signalled. */
   #updateDrainDeadline(): void {
     if (!this.#isDraining) return
-    const hasEnded = this.#running.size === 0
+    const hasEnded = this.#slots.runningCount === 0
     if (!hasEnded && this.#stopSignal === null) return
     const {drainTimeoutMs, forceStopTimeoutMs, disconnection} = this.#options
     const isUnreachable = hasEnded && disconnection?.mayLeave() === true

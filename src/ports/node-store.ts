@@ -34,7 +34,7 @@ export interface ClaimedExecution {
 
 export interface ClaimResult {
   readonly claimed: readonly ClaimedExecution[]
-  /** Due executions of this node that stay pending for lack of room. */
+  /** Positive if due executions of this node stay pending for lack of room. */
   readonly waiting: number
   /** Time until the next pending execution of this node is due; `null` = none. */
   readonly nextDueInMs: number | null
@@ -177,11 +177,11 @@ export interface MemberStore {
     readonly incarnation: string
   }): Promise<readonly ActiveClaim[]>
   /**
-   * Releases claims of executions that an earlier incarnation never started: those still running under these
-   * claims are pending again and due at once. Called by the next incarnation after it joined, because until
-   * then the earlier one could still claim. Excluded, left for `markLost`: executions that are being
-   * cancelled, retries of a launch whose retries were cancelled, and those of a deleted job. Returns the
-   * released ones. Idempotent.
+   * Releases claims of executions that were never started: those still running under these claims are pending
+   * again and due at once. Called by the node that claimed them, or by its next incarnation after it has
+   * joined, because until then the earlier one could still claim. Excluded, left for `markLost`: executions
+   * that are being cancelled, retries of a launch whose retries were cancelled, and those of a deleted job.
+   * Returns the released ones. Idempotent.
    */
   releaseClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],

@@ -53,6 +53,8 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     incarnation: 'life',
     slots: 4,
     claimMax: 4,
+    claimPauseMs: 20,
+    aheadMaxMs: 500,
     claimFreshMs: 1_000,
     verifyEveryMs: Infinity,
     revoked: () => revoked.splice(0),

@@ -53,7 +53,7 @@ test('without settings, a server serves this machine only', () => {
     insecure: false,
     allowHosts: [],
     timezone: 'Europe/Berlin',
-    slots: 32,
+    slots: 256,
     run: true,
     ui: true,
     graceMs: 30_000,
@@ -82,8 +82,9 @@ test('the configuration is deeply frozen', () => {
     assert.ok(Object.isFrozen(part))
 })
 
-test('a machine with one core has sixteen slots', () => {
-  assert.equal(accepted([], {}, host({}, {cores: 1})).slots, 16)
+test('a machine has 64 slots per core, and at least 256', () => {
+  assert.equal(accepted([], {}, host({}, {cores: 1})).slots, 256)
+  assert.equal(accepted([], {}, host({}, {cores: 8})).slots, 512)
 })
 
 for (const [name, expected] of [

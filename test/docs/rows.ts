@@ -6,7 +6,7 @@ import {formatDuration} from '../../src/lib/duration.ts'
 const FROM_MACHINE: Readonly<Record<string, string>> = {
   name: 'the host name',
   timezone: "the host's zone",
-  slots: '8 × cores, at least 16',
+  slots: '64 × cores, at least 256',
 }
 
 export function settingRow(option: Option): string {

@@ -93,16 +93,21 @@ describe('orphans', ON_LINUX, () => {
           env: {...environment, BELFRY_EXECUTION: '8-web-1', BELFRY_NODE_ID: 'me'},
         }),
       ]
-      const journal = new Journal(directory, {
-        helper: 2 ** 22 + 1,
-        started: 1,
-        boot: bootId(),
-        node: 'me',
-      })
-      journal.started({executionId: '1-web-1', pid: bystanders[0]!.pid!, started: 12345})
+      const journal = new Journal(
+        directory,
+        {
+          helper: 2 ** 22 + 1,
+          started: 1,
+          boot: bootId(),
+          node: 'me',
+        },
+        () => undefined,
+      )
+      journal.started('1-web-1', bystanders[0]!.pid!, () => 12345)
       journal.beginning('9-web-1')
       journal.beginning('8-web-1')
       journal.ended('8-web-1')
+      journal.flush()
       try {
         assert.deepEqual(
           await endOrphans({directory, nodeId: 'me', clock: realClock, graceMs: 0}),
@@ -167,11 +172,16 @@ describe('orphans', ON_LINUX, () => {
 test(
   'the journal stays small after many commands and keeps the running ones',
   inTemporary(async (dataDir) => {
-    const journal = new Journal(dataDir, {helper: 7, started: 8, boot: 'b', node: 'me'})
-    journal.started({executionId: 'long-1', pid: 5, started: 6})
+    const journal = new Journal(
+      dataDir,
+      {helper: 7, started: 8, boot: 'b', node: 'me'},
+      () => undefined,
+    )
+    journal.started('long-1', 5, () => 6)
+    journal.flush()
     for (let number = 0; number < 20_000; number++) {
       journal.beginning(`${number}`)
-      journal.started({executionId: `${number}`, pid: number + 1, started: 1})
+      journal.started(`${number}`, number + 1, () => 1)
       journal.ended(`${number}`)
     }
     journal.beginning('late-1')

@@ -40,8 +40,7 @@ describe('the finisher', () => {
       clock,
       wakeup,
       events,
-      batchWaitMs: 2,
-      batchMax: 4,
+      batch: {waitMs: 2, itemsMax: 4},
     })
     return {clock, events, finisher, wakeup}
   }

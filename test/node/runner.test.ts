@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {executionId} from '../../src/core/execution.ts'
 import {aJob} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
 
@@ -56,6 +57,118 @@ describe('slots', () => {
     node.fault = () => 'none'
     await world.clock.advance(5 * SECOND)
     assert.deepEqual(await world.statuses('job'), Array(60).fill('succeeded'))
+    await world.check(['job'])
+  })
+})
+
+describe('claims ahead', () => {
+  /**
+   * A node with two slots at a store that takes 40 ms for a claim. Of `count` executions the first `short`
+   * take 50 ms, the others have no end. Resolves when the short ones have started.
+   */
+  async function underLoad({count, short}: {count: number; short: number}) {
+    let started = 0
+    const script = () => ({ms: started++ < short ? 50 : Infinity})
+    const setup = await aServer({slots: 2, scripts: {job: script}})
+    const {world, node, executor} = setup
+    node.delayMs = (method) => (method === 'claim' ? 20 : 0)
+    for (let launch = 0; launch < count; launch += 1)
+      await world.store.requestRun({name: 'job', forced: false, idempotency: null})
+    world.notify('launch')
+    const tookMs = await world.clock.until(() => executor.started.length >= short)
+    return {...setup, tookMs}
+  }
+
+  /** The executions that are `running` in the store and have not been started. */
+  async function ahead({world, executor}: Awaited<ReturnType<typeof underLoad>>) {
+    const startedIds = new Set(executor.started.map(({run}) => run.executionId))
+    const running = (await world.executions('job')).filter(({status}) => status === 'running')
+    return running.filter((execution) => !startedIds.has(executionId(execution)))
+  }
+
+  /** Advances until executions are claimed ahead. */
+  async function untilAhead(setup: Awaited<ReturnType<typeof underLoad>>) {
+    for (let ms = 0; ms < SECOND; ms += 5) {
+      const found = await ahead(setup)
+      if (found.length > 0) return found
+      await setup.world.clock.advance(5)
+    }
+    throw new Error('nothing was claimed ahead')
+  }
+
+  it('keep the slots occupied while a claim is under way', async () => {
+    const {world, executor, tookMs} = await underLoad({count: 60, short: 60})
+    // Without claims ahead: two executions in 90 ms, hence 2,700 ms in all.
+    assert.ok(tookMs < 2_000, `60 executions took ${tookMs} ms`)
+    await world.clock.advance(SECOND)
+    const starts = executor.started.map(({startedAt}) => startedAt)
+    for (const start of starts) {
+      const atOnce = executor.started.filter((each) => {
+        return each.startedAt <= start && each.endedAt! > start
+      })
+      assert.ok(atOnce.length <= 2, `${atOnce.length} at once on two slots`)
+    }
+    await world.check(['job'])
+  })
+
+  it('are released if no slot becomes free, and another node runs them', async () => {
+    const setup = await underLoad({count: 30, short: 16})
+    const {world, node} = setup
+    await untilAhead(setup)
+    await world.clock.advance(2 * SECOND)
+    assert.deepEqual(await ahead(setup), [])
+    const statuses = await world.statuses('job')
+    assert.equal(statuses.filter((status) => status === 'running').length, 2)
+    assert.ok(node.calls.get('releaseClaims')! > 0)
+    const other = await world.start({name: 'other', incarnation: 'other-1', leads: false})
+    await world.clock.advance(30 * SECOND)
+    assert.equal(other.executor.started.length, 30 - 16 - 2)
+    await world.check(['job'])
+  })
+
+  it('are released by a node that drains; none of them is lost', async () => {
+    const setup = await underLoad({count: 30, short: 16})
+    const {world, node} = setup
+    await untilAhead(setup)
+    await world.clock.finish(node.runner.drain(SECOND))
+    const started = new Set(setup.executor.started.map(({run}) => run.executionId))
+    assert.ok(started.size < 30)
+    for (const execution of await world.executions('job')) {
+      const isStarted = started.has(executionId(execution))
+      assert.equal(execution.status === 'pending', !isStarted, executionId(execution))
+    }
+  })
+
+  it('end when they are cancelled, without a start', async () => {
+    const setup = await underLoad({count: 30, short: 16})
+    const {world} = setup
+    const [waiting] = await untilAhead(setup)
+    assert.equal(await world.cancel('job', waiting!), 'requested')
+    await world.clock.advance(100)
+    const after = (await world.executions('job')).find(({group}) => group === waiting!.group)
+    assert.equal(after!.status, 'cancelled')
+    await world.clock.advance(10 * SECOND)
+    const ids = setup.executor.started.map(({run}) => run.executionId)
+    assert.ok(!ids.includes(executionId(waiting!)))
+    await world.check(['job'])
+  })
+
+  it('are verified before their start if it is unknown whether they were released', async () => {
+    const setup = await underLoad({count: 30, short: 16})
+    const {world, node, executor} = setup
+    await untilAhead(setup)
+    let losses = 3
+    node.fault = (method) => {
+      return method === 'releaseClaims' && losses-- > 0 ? 'answer_lost' : 'none'
+    }
+    await world.clock.advance(SECOND)
+    assert.ok(losses < 3)
+    for (const running of executor.running) running.end({})
+    executor.script('job', {ms: 20})
+    await world.clock.advance(10 * SECOND)
+    const ids = executor.started.map(({run}) => run.executionId)
+    assert.equal(new Set(ids).size, ids.length, 'none was started twice')
+    assert.equal(ids.length, 30)
     await world.check(['job'])
   })
 })

@@ -217,7 +217,7 @@ export class SimulatedNode {
   #createRunner(): Runner {
     const ports = this.#ports()
     const {store, clock} = ports
-    const finisher = new Finisher({...ports, batchWaitMs: 2, batchMax: 256})
+    const finisher = new Finisher({...ports, batch: {waitMs: 2, pauseMs: 20, itemsMax: 256}})
     const appends = new Batcher<OutputAppend, boolean>({
       clock,
       waitMs: 2,
@@ -235,6 +235,9 @@ export class SimulatedNode {
       incarnation: this.settings.incarnation,
       slots: this.settings.slots,
       claimMax: 256,
+      claimPauseMs: 20,
+      aheadMaxMs: 500,
+      release: (claims) => store.releaseClaims(claims),
       claimFreshMs: 1_000,
       verifyEveryMs: 5_000,
       pollMs: 1_000,

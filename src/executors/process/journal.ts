@@ -31,11 +31,23 @@ export interface JournalEntry {
 }
 
 export class Journal {
+  /** Not ended. The pid is 0 until it is written. */
   readonly #running = new Map<string, JournalEntry>()
+  /** Started, and not written yet. */
+  readonly #started = new Map<string, {readonly pid: number; readonly startTime: () => number}>()
+  /** Lines that wait for the next write. */
+  #endedLines: string[] = []
+  #willFlush = false
+  readonly #flushLater: (flush: () => void) => void
   readonly #log: AppendLog<JournalEntry>
 
-  /** Creates the journal of this helper. `directory` must exist. Throws the error of the file system. */
-  constructor(directory: string, head: JournalHead) {
+  /**
+   * Creates the journal of this helper. `directory` must exist. Throws the error of the file system.
+   * `flushLater` calls its argument after a while. Most commands end sooner; of those only the beginning and
+   * the end are recorded, many in one write.
+   */
+  constructor(directory: string, head: JournalHead, flushLater: (flush: () => void) => void) {
+    this.#flushLater = flushLater
     this.#log = new AppendLog({
       path: join(directory, `${JOURNAL_PREFIX}${head.helper}-${head.started}`),
       header: () => JSON.stringify(head),
@@ -47,28 +59,51 @@ export class Journal {
   /** Throws the error of the file system: an execution that cannot be recorded must not start. */
   beginning(executionId: string): void {
     const entry = {executionId, pid: 0, started: 0}
-    this.#log.append([lineOf(entry)])
+    const ended = this.#endedLines
+    this.#endedLines = []
+    this.#log.append([...ended, lineOf(entry)])
     this.#running.set(executionId, entry)
   }
 
-  /** On a full disk the record is missing; the process can then be found by its environment only. */
-  started(entry: JournalEntry): void {
-    this.#running.set(entry.executionId, entry)
-    this.#tryAppend(lineOf(entry))
+  /**
+   * Written soon. Until then, and on a full disk, the process can be found by its environment only.
+   * `startTime` is as in `ProcessRow.started`; 0 = the process has ended.
+   */
+  started(executionId: string, pid: number, startTime: () => number): void {
+    this.#started.set(executionId, {pid, startTime})
+    this.#writeSoon()
   }
 
-  /** On a full disk the record is missing. Harmless: the next helper finds no such process. */
+  /** A record that is missing after a crash is harmless: the next helper finds no such process. */
   ended(executionId: string): void {
     if (!this.#running.delete(executionId)) return
-    this.#tryAppend(JSON.stringify({e: executionId}))
+    this.#started.delete(executionId)
+    this.#endedLines.push(JSON.stringify({e: executionId}))
+    this.#writeSoon()
   }
 
-  #tryAppend(line: string): void {
-    try {
-      this.#log.append([line])
-    } catch {
-      // The callers say what a missing record costs.
+  /** Writes what waits to be written. */
+  flush(): void {
+    this.#willFlush = false
+    const lines = this.#endedLines
+    this.#endedLines = []
+    for (const [executionId, {pid, startTime}] of this.#started) {
+      const entry = {executionId, pid, started: startTime()}
+      this.#running.set(executionId, entry)
+      lines.push(lineOf(entry))
     }
+    this.#started.clear()
+    try {
+      if (lines.length > 0) this.#log.append(lines)
+    } catch {
+      // `started` and `ended` say what a missing record costs.
+    }
+  }
+
+  #writeSoon(): void {
+    if (this.#willFlush) return
+    this.#willFlush = true
+    this.#flushLater(() => this.flush())
   }
 }
 

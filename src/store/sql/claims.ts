@@ -48,9 +48,6 @@ const TAKE = `UPDATE executions SET status = 'running', started_at = ?, revision
 /** Delay until a node claims rows again that another transaction locked: about the time of a commit. */
 const LOCKED_RETRY_MS = 20
 
-/** Limit for counting due executions: a node only needs to know that there are more. */
-const WAITING_COUNTED_MAX = 1_000
-
 /** One result for each request, in order. A request sees what earlier requests of the same node claimed. */
 export function* claim(
   tx: Transaction,
@@ -197,17 +194,19 @@ function* outlookOf(
   nodeId: string,
   hadRoom: boolean,
 ): Query<Pick<ClaimResult, 'waiting' | 'nextDueInMs'>> {
-  const due = yield* one<{waiting: number}>(
-    `SELECT count(*) AS waiting FROM (SELECT 1 AS found FROM executions
-      WHERE node_id = ? AND status = 'pending' AND not_before <= ? LIMIT ${WAITING_COUNTED_MAX}) AS due`,
-    [nodeId, tx.now],
-  )
+  const more = hadRoom
+    ? null
+    : yield* one(
+        `SELECT 1 AS found FROM executions
+          WHERE node_id = ? AND status = 'pending' AND not_before <= ? LIMIT 1`,
+        [nodeId, tx.now],
+      )
   const next = yield* one<{next_at: number | null}>(
     `SELECT min(not_before) AS next_at FROM executions
       WHERE node_id = ? AND status = 'pending' AND not_before > ?`,
     [nodeId, tx.now],
   )
-  const waiting = hadRoom ? 0 : (due?.waiting ?? 0)
+  const waiting = more === null ? 0 : 1
   const nextAt = next?.next_at ?? null
   return {waiting, nextDueInMs: nextAt === null ? null : nextAt - tx.now}
 }

@@ -41,7 +41,19 @@ export function* finish(
   yield* extendOutput(tx, stretches)
   yield* dropOutput(dropped)
   yield* writeFinishBatch(tx, batch)
-  return outcomes
+  return yield* withPending(outcomes)
+}
+
+/** Says whether any launch is pending. Under load most ends close a launch, and none needs the launcher. */
+function* withPending(outcomes: readonly FinishOutcome[]): Query<readonly FinishOutcome[]> {
+  const isAnyClosed = outcomes.some((outcome) => outcome.kind === 'finished' && outcome.closed)
+  if (!isAnyClosed) return outcomes
+  const pending = yield* one(`SELECT group_id FROM launches WHERE decision = 'pending' LIMIT 1`)
+  const wakesLauncher = pending !== null
+  return outcomes.map((outcome) => {
+    if (outcome.kind !== 'finished' || outcome.closed === null) return outcome
+    return {...outcome, closed: {...outcome.closed, wakesLauncher}}
+  })
 }
 
 function finishOne(batch: FinishBatch, item: FinishItem): FinishOutcome {

@@ -24,7 +24,7 @@ export function finishCases(when: Case): void {
       const {execution, retry, closed, jobDisabled, jobDeleted} = outcome
       assert.equal(execution.finishedAt, execution.startedAt! + 1234)
       assert.deepEqual([retry, jobDisabled, jobDeleted], [null, false, false])
-      assert.deepEqual(closed, {status: 'failed', dependents: []})
+      assert.deepEqual(closed, {status: 'failed', dependents: [], wakesLauncher: false})
       const found = await scene.store.execution('a', {group, node: 'node-1', attempt: 1}, 100)
       const {output, outputTruncated, ...record} = found!
       assert.deepEqual(record, execution)
@@ -134,7 +134,7 @@ export function finishCases(when: Case): void {
         anEnd(both[1]!, 'failed'),
       ])
       const closed = outcomes.map((each) => (each.kind === 'finished' ? each.closed : null))
-      assert.deepEqual(closed, [null, {status: 'partially_failed', dependents: []}])
+      assert.deepEqual(closed, [null, {status: 'partially_failed', dependents: [], wakesLauncher: false}])
       assert.equal((await scene.job('b')).status, 'partially_failed')
     },
   )

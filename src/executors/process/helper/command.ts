@@ -18,6 +18,7 @@ import {CommandOutput} from './output.ts'
 import type {OutputPipes, Pipe} from './pipes.ts'
 import {ProcessTree} from './process-tree.ts'
 import {explainSpawnError, type Spawn, type SpawnRequest} from './spawn.ts'
+import {isExhausted} from './start-queue.ts'
 import type {Account, UserLookup} from './user-lookup.ts'
 
 /** Maximum delay of a timer. */
@@ -38,6 +39,8 @@ export interface CommandContext {
   readonly spawn: Spawn
   readonly users: UserLookup
   output(execution: number, bytes: Buffer): void
+  /** Starts the command again when another one has ended; false = no other one runs. */
+  postpone(command: RunningCommand): boolean
   /** Called once, as the last call for an execution. */
   ended(execution: number, end: CommandEnd): void
 }
@@ -73,7 +76,12 @@ export class RunningCommand {
     return this.#request.memoryBytesMax
   }
 
+  get isStarted(): boolean {
+    return this.#tree !== null
+  }
+
   start(): void {
+    if (this.#settled) return
     const {user, payload} = this.#request
     if (user === '' && payload === '') {
       try {
@@ -99,22 +107,22 @@ export class RunningCommand {
   }
 
   #launch(pipe: Pipe, account: Account | null, input: number | null): void {
-    if (this.#ending !== null) {
-      closeUnused(pipe)
-      return this.#report('')
-    }
-    // A crash after this record and before the next leaves a process that only its environment identifies.
+    if (this.#settled) return closeUnused(pipe)
+    // A crash after this record and before that of the pid leaves a process that only its environment
+    // identifies.
     try {
       this.#context.journal.beginning(this.#request.executionId)
     } catch (error) {
       closeUnused(pipe)
       throw error
     }
+    // A command that runs as another user may reopen its output as /dev/stderr.
+    if (account !== null) fchownSync(pipe.writer, account.uid, account.gid)
     const request = this.#spawnRequest(pipe, account, input)
     this.#pipe = pipe
     const pid = this.#context.spawn(request, {
       exited: (exitCode, signal) => this.#onExit(exitCode, signal),
-      failed: (code) => this.#onSpawnFailed(explainSpawnError(code, request)),
+      failed: (code) => this.#onSpawnFailed(code, request),
     })
     closeSync(pipe.writer)
     if (pid === null) return
@@ -148,9 +156,12 @@ export class RunningCommand {
   }
 
   #record(pid: number): void {
-    const onLinux = process.platform === 'linux'
-    const started = onLinux ? (readLinuxProcess(pid)?.started ?? 0) : Date.now()
-    this.#context.journal.started({executionId: this.#request.executionId, pid, started})
+    const now = process.platform === 'linux' ? 0 : Date.now()
+    this.#context.journal.started(this.#request.executionId, pid, () => {
+      // The pid of a process that has exited may be another's by now.
+      if (this.#exit !== null) return 0
+      return process.platform === 'linux' ? (readLinuxProcess(pid)?.started ?? 0) : now
+    })
   }
 
   /** The sink accepted `bytes`; `Infinity` = the sink is gone. */
@@ -173,6 +184,7 @@ export class RunningCommand {
   end(ending: Ending): void {
     if (this.#ending !== null || this.#settled) return
     if (this.#exit === null) this.#ending = ending
+    if (this.#pipe === null) return this.#report('')
     this.#arm('kill', this.#context.setup.killAfterMs, () => this.kill(ending))
     if (this.#tree === null || this.#exit !== null) return
     this.#tree.signal('SIGTERM')
@@ -185,6 +197,7 @@ export class RunningCommand {
     this.#killed = true
     if (this.#exit === null) this.#ending ??= ending
     this.#disarm('kill')
+    if (this.#pipe === null) return this.#report('')
     if (this.#tree === null) return
     this.#tree.signal('SIGKILL')
     this.#output!.forceStop()
@@ -230,14 +243,21 @@ export class RunningCommand {
     this.#report('')
   }
 
-  #onSpawnFailed(failure: string): void {
+  #onSpawnFailed(code: string, request: SpawnRequest): void {
     closeSync(this.#pipe!.reader)
     this.#pipe!.release(true)
-    this.#report(failure)
+    this.#pipe = null
+    this.#failUnlessPostponed(code, () => explainSpawnError(code, request))
   }
 
   #fail(error: unknown): void {
-    this.#report(error instanceof Error ? error.message : String(error))
+    const {code = ''} = error as NodeJS.ErrnoException
+    this.#failUnlessPostponed(code, () => (error instanceof Error ? error.message : String(error)))
+  }
+
+  #failUnlessPostponed(code: string, explain: () => string): void {
+    if (this.#settled || (isExhausted(code) && this.#context.postpone(this))) return
+    this.#report(explain())
   }
 
   #report(failure: string): void {

@@ -23,9 +23,10 @@ import {
 } from '../protocol.ts'
 import {type CommandContext, RunningCommand} from './command.ts'
 import {READ_BYTES} from './output.ts'
-import {OutputPipes} from './pipes.ts'
+import {type OpenPipe, OutputPipes} from './pipes.ts'
 import {loadPosixSpawn} from './spawn-posix.ts'
 import {type Spawn, spawnPortable} from './spawn.ts'
+import {StartQueue} from './start-queue.ts'
 import {UserLookup} from './user-lookup.ts'
 
 /** The link to the parent. */
@@ -41,7 +42,12 @@ const O_CLOEXEC = 0o2000000
 const EXIT_MARGIN_MS = 3_000
 
 const link = new Socket({fd: LINK_DESCRIPTOR, readable: true, writable: true})
+/** Commands that wait for their start, or run. */
 const commands = new Map<number, RunningCommand>()
+const startQueue = new StartQueue()
+/** A crash within this time leaves commands that only their environment identifies. */
+const JOURNAL_FLUSH_MS = 50
+
 let context: CommandContext | null = null
 let stopping = false
 let abandoned = false
@@ -85,19 +91,18 @@ function readDescriptor(name: string): string {
 async function setUp(setup: HelperSetup): Promise<void> {
   closeInherited()
   mkdirSync(setup.directory, {recursive: true, mode: 0o700})
-  const pipes = new OutputPipes()
+  const {spawn, openPipe, ready} = await chooseSpawn(setup.spawn)
+  const pipes = new OutputPipes(openPipe)
   await pipes.open(setup.directory)
   process.once('exit', () => pipes.close())
   const self = readLinuxProcess(process.pid)
   const started = self?.started ?? Math.round(Date.now() - performance.now())
-  const journal = new Journal(setup.directory, {
-    helper: process.pid,
-    started,
-    boot: bootId(),
-    node: setup.nodeId,
+  const head = {helper: process.pid, started, boot: bootId(), node: setup.nodeId}
+  const journal = new Journal(setup.directory, head, (flush) => {
+    setTimeout(flush, JOURNAL_FLUSH_MS).unref()
   })
-  const {spawn, ready} = await chooseSpawn(setup.spawn)
-  context = {setup, pipes, journal, spawn, users: new UserLookup(), output, ended}
+  const users = new UserLookup()
+  context = {setup, pipes, journal, spawn, users, output, ended, postpone}
   setInterval(() => sampleMemory(), setup.memorySampleMs).unref()
   send(encodeJson(FRAME.ready, 0, ready satisfies HelperReady))
 }
@@ -115,6 +120,7 @@ function output(execution: number, bytes: Buffer): void {
 
 function ended(execution: number, end: CommandEnd): void {
   commands.delete(execution)
+  startQueue.resume()
   if (!abandoned) send(encodeJson(FRAME.ended, execution, end))
   if (stopping && commands.size === 0) leave()
 }
@@ -140,7 +146,13 @@ function sampleMemory(): void {
 function start(execution: number, request: StartRequest): void {
   const command = new RunningCommand(context!, execution, request)
   commands.set(execution, command)
-  command.start()
+  startQueue.add(command)
+}
+
+function postpone(command: RunningCommand): boolean {
+  const canWait = [...commands.values()].some((other) => other.isStarted)
+  if (canWait) startQueue.postpone(command)
+  return canWait
 }
 
 function stop(): void {
@@ -160,6 +172,7 @@ function abandon(): void {
 }
 
 function leave(): void {
+  context?.journal.flush()
   setImmediate(() => {
     if (link.destroyed) process.exit(0)
     link.end(() => process.exit(0))
@@ -190,13 +203,21 @@ for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const) {
   process.on(signal, () => undefined)
 }
 
+interface Starting {
+  readonly spawn: Spawn
+  /** `null` = pipes are made without the C library. */
+  readonly openPipe: OpenPipe | null
+  readonly ready: HelperReady
+}
+
 /** `posix` and `auto` use posix_spawn where possible, otherwise the portable method, with the reason. */
-async function chooseSpawn(choice: SpawnChoice): Promise<{spawn: Spawn; ready: HelperReady}> {
-  if (choice === 'portable') return {spawn: spawnPortable, ready: {spawn: 'portable', why: ''}}
+async function chooseSpawn(choice: SpawnChoice): Promise<Starting> {
+  const portable = {spawn: spawnPortable, openPipe: null}
+  if (choice === 'portable') return {...portable, ready: {spawn: 'portable', why: ''}}
   try {
-    return {spawn: await loadPosixSpawn(spawnPortable), ready: {spawn: 'posix', why: ''}}
+    return {...(await loadPosixSpawn(spawnPortable)), ready: {spawn: 'posix', why: ''}}
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
-    return {spawn: spawnPortable, ready: {spawn: 'portable', why}}
+    return {...portable, ready: {spawn: 'portable', why}}
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Pool of pipes for the output of commands. Standard output and error must share one descriptor to keep their
- * order. It must be a real pipe, because `> /dev/stderr` fails on a socket. Node has no pipe(2), and its
- * child pipes are socket pairs. So the helper creates named pipes with mkfifo(1) and opens both ends of one
- * for each command. Runs in the helper only.
+ * Pipes for the output of commands. Standard output and error must share one descriptor to keep their order.
+ * It must be a real pipe, because `> /dev/stderr` fails on a socket. Node has no pipe(2), and its child pipes
+ * are socket pairs. So the helper calls pipe2 of the C library where it can. Elsewhere it has a pool of named
+ * pipes, made with mkfifo(1), and opens both ends of one for each command. Runs in the helper only.
  */
 import {execFile} from 'node:child_process'
 import {closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmSync} from 'node:fs'
@@ -27,16 +27,29 @@ export interface Pipe {
   release(everyWriterIsGone: boolean): void
 }
 
+/** A new pipe, close-on-exec, of which one end blocks. Throws an error with the code of errno. */
+export type OpenPipe = (blocking: 'reader' | 'writer') => {
+  readonly reader: number
+  readonly writer: number
+}
+
 export class OutputPipes {
+  readonly #openPipe: OpenPipe | null
   #directory = ''
   #free: string[] = []
   #made = 0
   #making: Promise<void> | null = null
 
+  /** `openPipe`: `null` = named pipes. */
+  constructor(openPipe: OpenPipe | null) {
+    this.#openPipe = openPipe
+  }
+
   /**
-   * Creates the first batch in `directory`, or in the temporary directory if the former supports no pipes.
+   * Creates the first named pipes in `directory`, or in the temporary directory if the former supports none.
    */
   async open(directory: string): Promise<void> {
+    if (this.#openPipe !== null) return
     const preferred = join(directory, `pipes-${process.pid}`)
     rmSync(preferred, {recursive: true, force: true})
     mkdirSync(preferred, {mode: 0o700})
@@ -62,6 +75,7 @@ export class OutputPipes {
 
   /** As `take`, but synchronous; `null` when no pipe is free. Throws when it cannot be opened. */
   takeNow(): Pipe | null {
+    if (this.#openPipe !== null) return {...this.#openPipe('writer'), release: () => undefined}
     const path = this.#free.pop()
     if (this.#free.length < LOW_WATER) this.#makeAhead()
     if (path === undefined) return null
@@ -76,6 +90,7 @@ export class OutputPipes {
    * The writer is not, so a command that never reads cannot block the helper.
    */
   async takeInput(): Promise<{reader: number; writer: number}> {
+    if (this.#openPipe !== null) return this.#openPipe('reader')
     while (this.#free.length === 0) await this.#make()
     const path = this.#free.pop()!
     const opener = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK)

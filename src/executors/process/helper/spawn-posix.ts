@@ -8,6 +8,7 @@ import {closeSync, openSync, statSync} from 'node:fs'
 import {constants} from 'node:os'
 import {resolve} from 'node:path'
 import {assert} from '../../../lib/assert.ts'
+import type {OpenPipe} from './pipes.ts'
 import {lookUp, type Spawn, type SpawnListener, type SpawnRequest} from './spawn.ts'
 
 type Ffi = typeof import('node:ffi')
@@ -32,6 +33,10 @@ const SI_PID_OFFSET = 16
 const OFF_HEAP_BYTES = 128
 
 const O_RDONLY = 0
+const O_WRONLY = 1
+const O_NONBLOCK = 0o4000
+const O_CLOEXEC = 0o2000000
+const F_SETFL = 4
 
 /** Polling interval for ended children, in case a SIGCHLD is lost. */
 const POLL_MS = 1_000
@@ -58,6 +63,8 @@ const SIGNATURES = {
   },
   sigfillset: {arguments: ['buffer'], return: 'int32'},
   sigemptyset: {arguments: ['buffer'], return: 'int32'},
+  pipe2: {arguments: ['buffer', 'int32'], return: 'int32'},
+  fcntl: {arguments: ['int32', 'int32', 'int32'], return: 'int32'},
   waitpid: {arguments: ['int32', 'buffer', 'int32'], return: 'int32'},
   waitid: {arguments: ['int32', 'uint32', 'buffer', 'int32'], return: 'int32'},
 } as const
@@ -68,7 +75,9 @@ function bind(ffi: Ffi) {
 type Libc = ReturnType<typeof bind>
 
 /** Throws, with the reason, where posix_spawn cannot be used. */
-export async function loadPosixSpawn(portable: Spawn): Promise<Spawn> {
+export async function loadPosixSpawn(
+  portable: Spawn,
+): Promise<{readonly spawn: Spawn; readonly openPipe: OpenPipe}> {
   if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) {
     throw new Error(
       `posix_spawn is used on Linux x64 and arm64 only, not on ${process.platform} ${process.arch}`,
@@ -80,7 +89,7 @@ export async function loadPosixSpawn(portable: Spawn): Promise<Spawn> {
     // glibc's posix_spawn cannot change the user.
     request.user === null ? spawner.spawn(request, listener) : portable(request, listener)
   await selfTest(spawn)
-  return spawn
+  return {spawn, openPipe: (blocking) => spawner.openPipe(blocking)}
 }
 
 /** Starts one process and checks its exit status, because node:ffi is experimental. */
@@ -114,6 +123,7 @@ class PosixSpawner {
   readonly #libc: Libc
   readonly #attributes = Buffer.alloc(STRUCTURE_BYTES)
   readonly #actions = Buffer.alloc(STRUCTURE_BYTES)
+  readonly #pipe = Buffer.alloc(OFF_HEAP_BYTES)
   readonly #pid = Buffer.alloc(OFF_HEAP_BYTES)
   readonly #status = Buffer.alloc(OFF_HEAP_BYTES)
   readonly #info = Buffer.alloc(STRUCTURE_BYTES)
@@ -159,6 +169,19 @@ class PosixSpawner {
     const pid = this.#pid.readInt32LE(0)
     this.#children.set(pid, listener)
     return pid
+  }
+
+  openPipe(blocking: 'reader' | 'writer'): ReturnType<OpenPipe> {
+    if (this.#libc.pipe2(this.#pipe, O_CLOEXEC | O_NONBLOCK) !== 0) {
+      // The only cause in pipe(2) for these arguments: this process, or the system, has too many open files.
+      const message = 'no file descriptor is free for the output'
+      throw Object.assign(new Error(message), {code: 'EMFILE'})
+    }
+    const reader = this.#pipe.readInt32LE(0)
+    const writer = this.#pipe.readInt32LE(4)
+    if (blocking === 'writer') this.#libc.fcntl(writer, F_SETFL, O_WRONLY)
+    else this.#libc.fcntl(reader, F_SETFL, O_RDONLY)
+    return {reader, writer}
   }
 
   /** Returns an errno, or 0 with the pid in `#pid`. All buffers stay referenced until the call returns. */

@@ -1,0 +1,119 @@
+/**
+ * The slots of a node, and the executions it has claimed: those that run, and those claimed ahead, which wait
+ * for the next free slot. A claim is a commit, so without claims ahead each slot would be empty for as long
+ * as a commit takes.
+ *
+ * A node claims ahead only what its slots will start while the next claim is under way: by the rate at which
+ * slots became free lately, and the duration of the last claim. Where nothing ends, nothing is claimed ahead,
+ * and other nodes get the work.
+ */
+import {executionId, type ExecutionKey} from '../core/execution.ts'
+import type {ExecutionRun} from './execution-run.ts'
+
+/** A claim may take twice as long as the last one. */
+const AHEAD_FACTOR = 2
+
+/** The rate at which slots become free is measured over this interval and the one before. */
+const RATE_INTERVAL_MS = 250
+
+export class Slots {
+  readonly #count: number
+  readonly #running = new Map<string, ExecutionRun>()
+  /** Oldest first. Not empty only while every slot is occupied, or the node drains. */
+  readonly #ahead = new Map<string, ExecutionRun>()
+  #aheadMax = 0
+  /** Slots that became free in this interval, which began at `#intervalAt`, and in the one before. */
+  #freedCount = 0
+  #freedBefore = 0
+  #intervalAt = -Infinity
+
+  constructor(count: number) {
+    this.#count = count
+  }
+
+  get runningCount(): number {
+    return this.#running.size
+  }
+
+  get freeCount(): number {
+    return Math.max(0, this.#count - this.#running.size)
+  }
+
+  /** How many executions to claim ahead, besides one for each free slot. */
+  get aheadCount(): number {
+    return Math.max(0, this.#aheadMax - this.#ahead.size)
+  }
+
+  get isEmpty(): boolean {
+    return this.#running.size === 0 && this.#ahead.size === 0
+  }
+
+  /** All claimed executions. */
+  get runs(): ExecutionRun[] {
+    return [...this.#running.values(), ...this.#ahead.values()]
+  }
+
+  get(key: ExecutionKey): ExecutionRun | undefined {
+    const id = executionId(key)
+    return this.#running.get(id) ?? this.#ahead.get(id)
+  }
+
+  /** A claim has its reply at `now`, after `tookMs`. */
+  claimed(now: number, tookMs: number): void {
+    this.#beginInterval(now)
+    const intervalMs = RATE_INTERVAL_MS + now - this.#intervalAt
+    const freedPerMs = (this.#freedBefore + this.#freedCount) / intervalMs
+    this.#aheadMax = Math.min(this.#count, Math.round(AHEAD_FACTOR * freedPerMs * tookMs))
+  }
+
+  #beginInterval(now: number): void {
+    const ageMs = now - this.#intervalAt
+    if (ageMs < RATE_INTERVAL_MS) return
+    this.#freedBefore = ageMs < 2 * RATE_INTERVAL_MS ? this.#freedCount : 0
+    this.#freedCount = 0
+    this.#intervalAt = now
+  }
+
+  /** Adds claimed executions behind those that wait for a slot. */
+  add(runs: readonly ExecutionRun[]): void {
+    for (const run of runs) this.#ahead.set(executionId(run.claim.key), run)
+  }
+
+  /**
+   * Moves executions into slots and returns them: as many as slots are free, and every one that was stopped
+   * before its start, which only has to end. `stoppedOnly`: the node drains and starts nothing.
+   */
+  occupy({stoppedOnly}: {readonly stoppedOnly: boolean}): ExecutionRun[] {
+    let free = stoppedOnly ? 0 : this.freeCount
+    const started: ExecutionRun[] = []
+    for (const [id, run] of this.#ahead) {
+      if (!run.isStopping && free-- <= 0) continue
+      this.#ahead.delete(id)
+      this.#running.set(id, run)
+      started.push(run)
+    }
+    return started
+  }
+
+  /** Frees the slot at `now`. Idempotent. */
+  ended(run: ExecutionRun, now: number): void {
+    if (!this.#running.delete(executionId(run.claim.key))) return
+    this.#beginInterval(now)
+    this.#freedCount += 1
+  }
+
+  /**
+   * Removes and returns the executions claimed until `claimedAt` that wait for a slot. If there are any,
+   * slots turn over too slowly for claims ahead.
+   */
+  takeAhead(claimedAt: number): ExecutionRun[] {
+    const taken: ExecutionRun[] = []
+    for (const [id, run] of this.#ahead) {
+      if (run.claimedAt > claimedAt) continue
+      this.#ahead.delete(id)
+      taken.push(run)
+    }
+    if (taken.length > 0) this.#aheadMax = 0
+    return taken
+  }
+}
