@@ -185,6 +185,7 @@ class Server implements RunningServer {
   async #listen(): Promise<void> {
     this.#listener = await listen({
       ...this.#parts,
+      forClients: this.#opened.forClients,
       log: this.#log,
       executors: this.#executors,
       processors: this.#processors,

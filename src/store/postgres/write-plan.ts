@@ -3,7 +3,7 @@
  * merged into one query, and the locks taken first. Knows neither the connection nor its failures.
  */
 import {type WriteName, WRITES} from '../sql/methods.ts'
-import {all, type Query, type Transaction} from '../sql/query.ts'
+import {type Query, send, type Transaction} from '../sql/query.ts'
 
 export interface Write {
   readonly name: WriteName
@@ -85,16 +85,16 @@ export function* locksFor(entries: readonly BatchEntry[]): Query<void> {
  * that every transaction keeps: launches, jobs.
  */
 function* lockDefinitions(writes: readonly Write[]): Query<void> {
-  yield* all(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' jobs', 0))`)
+  yield* send(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' jobs', 0))`)
   const closing = writes.filter(({name}) => WRITES[name].closesLaunches)
   if (closing.length > 0)
-    yield* all(
+    yield* send(
       `SELECT group_id FROM launches
         WHERE job_name = ANY (ARRAY(SELECT jsonb_array_elements_text(?::jsonb))) AND open = 1
         ORDER BY group_id FOR UPDATE`,
       [JSON.stringify(closing.flatMap(jobNames))],
     )
-  yield* all(
+  yield* send(
     `SELECT id FROM jobs
       WHERE name = ANY (ARRAY(SELECT jsonb_array_elements_text(?::jsonb))) AND deleted_at IS NULL
       ORDER BY id FOR UPDATE`,
@@ -104,7 +104,7 @@ function* lockDefinitions(writes: readonly Write[]): Query<void> {
 
 /** Nodes that join under one name follow each other, even if no row has that name yet. */
 function* lockNames(): Query<void> {
-  yield* all(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' members', 0))`)
+  yield* send(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' members', 0))`)
 }
 
 function jobNames({name, input}: Write): readonly string[] {

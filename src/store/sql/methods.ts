@@ -83,14 +83,14 @@ export const METHODS = {
     jobNames: (name) => [name],
   }),
   job: read(job),
-  jobs: longRead(jobs),
+  jobs: longRead(jobs, (query) => query.end === null),
   paused: read(paused),
   setPaused: write(setPaused, {queue: 'jobs'}),
 
-  executions: longRead(executions),
+  executions: longRead(executions, (_name, query) => query.end === null),
   execution: read(execution),
   outputSince: read(outputSince),
-  busy: longRead(busy),
+  busy: longRead(busy, (query) => query.end === null),
   launches: read(launches),
   launch: read(launch),
   statistics: read(statistics),
@@ -113,15 +113,15 @@ export const METHODS = {
 
   // Sorted by node, so that two servers that serve the same nodes cannot deadlock.
   claim: listWrite(claim, {queue: 'claim', sortKey: ({nodeId}) => nodeId}),
-  verifyClaims: read(verifyClaims),
+  verifyClaims: nodeRead(verifyClaims),
   appendOutput: listWrite(appendOutput, {queue: 'output', detach: detachAppend}),
   finish: listWrite(finish, {queue: 'finish', detach: detachFinish}),
-  cancelled: read(cancelled),
+  cancelled: nodeRead(cancelled),
   beat: listWrite(beat, {queue: 'members', sortKey: ({nodeId}) => nodeId}),
 
   join: write(join, {queue: 'members', locksNames: true}),
   members: read(members),
-  activeClaims: read(activeClaims),
+  activeClaims: nodeRead(activeClaims),
   releaseClaims: write(releaseClaims, {queue: 'upkeep'}),
   failMember: write(failMember, {queue: 'members'}),
   pruneMembers: write(pruneMembers, {queue: 'upkeep'}),
@@ -159,9 +159,19 @@ type QueryFunction<Input extends readonly unknown[], Result> = (
 interface ReadMethod<Input extends readonly unknown[], Result> {
   readonly kind: 'read'
   readonly query: QueryFunction<Input, Result>
-  /** Reads lists without a limit on their size. On SQLite it yields to the event loop between pages. */
+  /** Reads lists. On SQLite it yields to the event loop between pages. */
   readonly isLong: boolean
+  /** Reads a list without an end. */
+  readonly isUnbounded: (...input: Input) => boolean
+  readonly reader: 'services' | 'nodes'
 }
+
+/**
+ * Who reads. On PostgreSQL each has sessions of its own, so that none waits for the reads of another:
+ * `services` of this server, among them the leader's; `nodes` and agents; `requests` of clients; `lists`
+ * without an end, of clients.
+ */
+export type ReaderName = 'services' | 'nodes' | 'requests' | 'lists'
 
 /**
  * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
@@ -226,13 +236,21 @@ type WriteOptions<Input extends readonly unknown[], Result> = Pick<
 function read<Input extends readonly unknown[], Result>(
   query: QueryFunction<Input, Result>,
 ): ReadMethod<Input, Result> {
-  return {kind: 'read', query, isLong: false}
+  return {kind: 'read', query, isLong: false, isUnbounded: () => false, reader: 'services'}
+}
+
+/** A read that every node, or a server for each of its agents, makes again and again. */
+function nodeRead<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {...read(query), reader: 'nodes'}
 }
 
 function longRead<Input extends readonly unknown[], Result>(
   query: QueryFunction<Input, Result>,
+  isUnbounded: (...input: Input) => boolean,
 ): ReadMethod<Input, Result> {
-  return {kind: 'read', query, isLong: true}
+  return {...read(query), isLong: true, isUnbounded}
 }
 
 function write<Input extends readonly unknown[], Result>(
@@ -309,18 +327,31 @@ function detached(bytes: Uint8Array): Uint8Array {
 /** How an engine runs the methods of the table. */
 export interface StoreEngine {
   /** One snapshot. `isLong`: as `ReadMethod.isLong`. */
-  read(query: (tx: Transaction) => Query<unknown>, isLong: boolean): Promise<unknown>
+  read(
+    query: (tx: Transaction) => Query<unknown>,
+    isLong: boolean,
+    reader: ReaderName,
+  ): Promise<unknown>
   /** One transaction; resolves after its commit. By name, because the writer may be another thread. */
   write(name: WriteName, input: readonly unknown[]): Promise<unknown>
 }
 
-/** The store: each method of the table, run by the engine, and the engine's own. */
-export function assembleStore(engine: StoreEngine, own: EngineMethods): Store {
+/**
+ * The store: each method of the table, run by the engine, and the engine's own. `caller`: whose reads they
+ * are, those of this process or of clients.
+ */
+export function assembleStore(
+  engine: StoreEngine,
+  own: EngineMethods,
+  caller: 'process' | 'clients' = 'process',
+): Store {
   const methods = Object.entries<AnyMethod>(METHODS).map(([name, method]) => {
-    const call = (...input: readonly unknown[]) =>
-      method.kind === 'read'
-        ? engine.read((tx) => method.query(tx, ...input), method.isLong)
-        : engine.write(name as WriteName, method.detach(...input))
+    const call = (...input: readonly unknown[]) => {
+      if (method.kind === 'write') return engine.write(name as WriteName, method.detach(...input))
+      const ofClients = method.isUnbounded(...input) ? 'lists' : 'requests'
+      const reader = caller === 'clients' ? ofClients : method.reader
+      return engine.read((tx) => method.query(tx, ...input), method.isLong, reader)
+    }
     return [name, call]
   })
   // `satisfies PortMethods` has checked each entry; `Object.fromEntries` loses the names.
@@ -331,6 +362,8 @@ type AnyMethod =
   | {
       readonly kind: 'read'
       readonly isLong: boolean
+      readonly reader: 'services' | 'nodes'
+      isUnbounded(...input: readonly unknown[]): boolean
       query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
     }
   | {readonly kind: 'write'; detach(...input: readonly unknown[]): readonly unknown[]}

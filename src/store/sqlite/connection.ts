@@ -73,6 +73,11 @@ export class Connection {
         const rows = command.rows as readonly Value[][]
         return rows.map((values) => statement.all(...values) as Row[])
       }
+      case 'send':
+        this.answer(command.statement)
+        return undefined
+      case 'together':
+        return command.statements.map((statement) => this.answer(statement))
       case 'yield':
         return undefined
     }
