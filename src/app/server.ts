@@ -279,6 +279,7 @@ class Server implements RunningServer {
       leaseTtlMs: limits.leaseTtlMs,
       renewEveryMs: limits.leaseRenewMs,
       acquireEveryMs: limits.leaseAcquireEveryMs,
+      closedMs: limits.leaseClosedMs,
       trustMarginMs: limits.leaseMarginMs,
       services: (term, onTermOver) => leaderServices(parts, this.#zone, term, onTermOver),
     })

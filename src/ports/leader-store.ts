@@ -19,6 +19,14 @@ export interface HeldLease extends Lease {
   readonly holder: string
 }
 
+export interface ObservedLease extends HeldLease {
+  /**
+   * Whether the connection on which the holder acquired or renewed the lease is open. `null` = the engine
+   * cannot tell. False also for a holder of a release that does not mark its connection.
+   */
+  readonly isConnected: boolean | null
+}
+
 export interface DueJob {
   readonly job: JobRecord
   /** Oldest open launch of the job's name, for `forbid`; `null` = none. */
@@ -96,11 +104,14 @@ export interface LeaderStore {
     readonly holder: string
     readonly nodeId: string
     readonly ttlMs: number
-    /** The caller has seen this lease without a renewal for longer than its TTL. */
+    /**
+     * The caller has seen this lease without a renewal for longer than its TTL, or its holder's connection
+     * closed for a while.
+     */
     readonly unchanged?: HeldLease | null
   }): Promise<Lease | null>
   /** The lease, in force or expired; `null` = resigned, and not acquired since. */
-  heldLease(): Promise<HeldLease | null>
+  heldLease(): Promise<ObservedLease | null>
   /** False: the term is over. */
   renewLease(request: {
     readonly term: number

@@ -8,7 +8,16 @@ import {Socket} from 'node:net'
 import {Client, DatabaseError, type QueryResult, types} from 'pg'
 import {assert} from '../../lib/assert.ts'
 import type {Clock, Timer} from '../../ports/runtime.ts'
-import {all, type Dialect, type Row, type Sequence, type Query, type Value} from '../sql/query.ts'
+import {
+  all,
+  type Dialect,
+  one,
+  type Row,
+  type Sequence,
+  type Query,
+  send,
+  type Value,
+} from '../sql/query.ts'
 import {ConnectionLost, PasswordMissing, sqlState, textOf} from './errors.ts'
 import type {Address, Host} from './url.ts'
 
@@ -294,6 +303,33 @@ export const postgresDialect: Dialect = {
   createSequence: (name) => `CREATE SEQUENCE ${name}_numbers AS bigint`,
   takeNumbers,
   skipNumbers,
+  markLeader,
+  isLeaderConnected,
+}
+
+/** Key of the advisory lock of a term: the connections of an earlier term must not keep it. */
+const TERM_KEY = `hashtextextended(current_schema() || ' leads ' || ?, 0)`
+
+/**
+ * Takes the advisory lock of the term for the session, once. The server releases it as soon as it notices the
+ * end of the connection: at once if the leader's process is killed.
+ */
+function* markLeader(term: number): Query<void> {
+  const text = String(term)
+  yield* send(
+    `SELECT CASE WHEN current_setting('belfry.leads', true) IS DISTINCT FROM ? THEN
+      CASE WHEN pg_try_advisory_lock(${TERM_KEY}) THEN set_config('belfry.leads', ?, false) END END`,
+    [text, text, text],
+  )
+}
+
+/** Takes the lock for a moment, shared, so that candidates do not disturb one another. */
+function* isLeaderConnected(term: number): Query<boolean | null> {
+  const row = yield* one<{free: number}>(
+    `SELECT pg_try_advisory_xact_lock_shared(${TERM_KEY})::int AS free`,
+    [String(term)],
+  )
+  return row!.free === 0
 }
 
 /** From a sequence: a rollback does not return its numbers, so no transaction waits for another. */

@@ -27,6 +27,8 @@ export interface PoolOptions {
   /** Callers that may wait for a session; further ones are refused at once. */
   readonly waitingMax?: number | undefined
   readonly clock: Pick<Clock, 'after'>
+  /** Called when a session has ended, for whatever reason. */
+  readonly onSessionEnd?: () => void
 }
 
 export class SessionPool {
@@ -95,7 +97,7 @@ export class SessionPool {
   }
 
   async #session(): Promise<Session> {
-    const {primary, kind} = this.#options
+    const {primary, kind, onSessionEnd} = this.#options
     const {generation} = primary
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       if (idle.session.isOpen && idle.generation === generation) return idle.session
@@ -103,6 +105,7 @@ export class SessionPool {
     }
     const session = await primary.connect(kind)
     this.#generations.set(session, generation)
+    if (onSessionEnd !== undefined) session.client.once('end', onSessionEnd)
     return session
   }
 

@@ -100,10 +100,15 @@ export async function openPostgresStore(
   const problem = await prepare(options, address, primary, statements)
   if (problem !== null)
     return {ok: false, problem: `The store ${describeAddress(address)} ${problem}.`}
-  const stores = assemble(options, address, primary, statements)
+  let onLeaseSessionEnd = () => {}
+  const stores = assemble(options, address, primary, statements, () => onLeaseSessionEnd())
   const {schema} = address
   const {random} = options
-  const wakeupOver = (local: Wakeup) => postgresWakeup({primary, schema, clock, random, local})
+  const wakeupOver = (local: Wakeup) => {
+    // A leader renews at once: candidates see that its connection is closed.
+    onLeaseSessionEnd = () => local.notify('lead')
+    return postgresWakeup({primary, schema, clock, random, local})
+  }
   return {ok: true, ...stores, wakeupOver}
 }
 
@@ -134,6 +139,7 @@ function assemble(
   address: Address,
   primary: Primary,
   statements: Statements,
+  onLeaseSessionEnd: () => void,
 ): {readonly store: Store; readonly forClients: Store} {
   const {clock, time = (serverNow) => serverNow, outputKeptBytes} = options
   const {connections = CONNECTIONS} = options
@@ -142,7 +148,13 @@ function assemble(
   const pool = (kind: SessionKind, sessionsMax: number) =>
     new SessionPool({primary, kind, sessionsMax, clock})
   const pools = {
-    lease: pool(LEASE, 1),
+    lease: new SessionPool({
+      primary,
+      kind: LEASE,
+      sessionsMax: 1,
+      clock,
+      onSessionEnd: onLeaseSessionEnd,
+    }),
     members: pool(MEMBERS, 1),
     writes: pool(WRITE, connections.writes),
   }

@@ -151,6 +151,10 @@ export interface Dialect {
   takeNumbers(name: Sequence, count: number): Query<number[]>
   /** Makes a sequence skip at least `count` numbers. */
   skipNumbers(name: Sequence, count: number): Query<void>
+  /** Marks the connection as that of the leader of `term`, until it closes. Never waits. */
+  markLeader(term: number): Query<void>
+  /** Whether a connection is marked as that of the leader of `term`; `null` = the engine cannot tell. */
+  isLeaderConnected(term: number): Query<boolean | null>
 }
 
 /** From configuration. */
