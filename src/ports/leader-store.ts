@@ -33,6 +33,12 @@ export interface DueJob {
   readonly openGroup: number | null
 }
 
+/** Cursor of `loadDue`: a due job in the order in which they are loaded. */
+export interface DuePosition {
+  readonly nextAt: number
+  readonly id: number
+}
+
 export interface DueWork {
   /** The store's clock; decisions refer to this instant. */
   readonly now: number
@@ -125,8 +131,8 @@ export interface LeaderStore {
     readonly nodeId: string
     readonly expiresAt: number
   } | null>
-  /** Jobs with `next` <= now, earliest first, at most `limit`. */
-  loadDue(request: {readonly limit: number}): Promise<DueWork>
+  /** Jobs with `next` <= now behind `after`, earliest first, at most `limit`. */
+  loadDue(request: {readonly limit: number; readonly after?: DuePosition | null}): Promise<DueWork>
   /**
    * Undecided requests with a launch number above `afterGroup`, in order. Numbers are taken before the
    * commit: a row may appear with a smaller number than an earlier one, so readers must restart at 0 from

@@ -21,6 +21,7 @@ function aRow(index: number): Row {
 
 /** Replies as an engine: every execution has its launch number as output. */
 function answer(command: Statement): StatementResult {
+  if (command.kind === 'together') return command.statements.map(answer)
   if (command.kind !== 'all' && command.kind !== 'each') return undefined
   if (command.kind === 'each') {
     return command.rows.map(([group]) => {

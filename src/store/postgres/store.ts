@@ -16,7 +16,7 @@ import {
 } from '../sql/methods.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/settings.ts'
-import {writeBackup} from './backup.ts'
+import {writeBackupInThread} from './backup-thread.ts'
 import {type TransactParts, Committer} from './commit.ts'
 import type {SessionKind, StoreTime} from './connection.ts'
 import {readDurability} from './durability.ts'
@@ -176,14 +176,8 @@ function assemble(
       const found = await reader.snapshot(() => readDurability(address.hosts.length))
       return {engine: 'postgres', ...stored, ...found}
     },
-    backup: async (target) => {
-      const session = await primary.connect(LONG_WORK)
-      try {
-        await writeBackup(session, target)
-      } finally {
-        await session.close()
-      }
-    },
+    backup: (target) =>
+      writeBackupInThread({url: options.url, target, applicationName: APPLICATION}),
     close: () => (closing ??= close()),
   })
   return {

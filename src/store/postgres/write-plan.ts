@@ -29,11 +29,15 @@ export function entriesOf(writes: readonly Write[]): BatchEntry[] {
   const entries: BatchEntry[] = []
   for (const write of sorted(writes)) {
     const last = entries.at(-1)
-    if (last?.name === write.name && WRITES[write.name].isList)
+    if (last?.name === write.name && isMerged(write.name))
       entries[entries.length - 1] = {name: write.name, writes: [...last.writes, write]}
     else entries.push(singleEntry(write))
   }
   return entries
+}
+
+function isMerged(name: WriteName): boolean {
+  return WRITES[name].isList || WRITES[name].merged !== undefined
 }
 
 export function singleEntry(write: Write): BatchEntry {
@@ -47,6 +51,11 @@ function sorted(writes: readonly Write[]): readonly Write[] {
 
 export function queryOf(tx: Transaction, {name, writes}: BatchEntry): Query<unknown> {
   const method = WRITES[name]
+  if (method.merged !== undefined)
+    return method.merged(
+      tx,
+      writes.map(({input}) => input[0]),
+    )
   if (!method.isList) return method.query(tx, ...writes[0]!.input)
   const items = writes.flatMap(({input}) => listOf(input))
   return method.query(tx, items)
@@ -54,6 +63,7 @@ export function queryOf(tx: Transaction, {name, writes}: BatchEntry): Query<unkn
 
 /** The result of each write, in order, from the result of the entry's query. */
 export function resultsOf({name, writes}: BatchEntry, result: unknown): unknown[] {
+  if (WRITES[name].merged !== undefined) return [...listOf([result])]
   if (!WRITES[name].isList) return [result]
   const answers = listOf([result])
   let from = 0
@@ -80,12 +90,21 @@ export function* locksFor(entries: readonly BatchEntry[]): Query<void> {
 }
 
 /**
- * Serializes transactions that change definitions, over all servers: whether a definition is valid depends on
- * other definitions (parents, ephemeral, paused), and no row stands for that. Then locks rows in the order
- * that every transaction keeps: launches, jobs.
+ * Locks over all servers, in the order that every transaction keeps: all definitions, idempotency keys,
+ * launches, jobs.
  */
 function* lockDefinitions(writes: readonly Write[]): Query<void> {
-  yield* send(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' jobs', 0))`)
+  const locks = new Set(writes.map(({name, input}) => WRITES[name].definitionLock(...input)))
+  if (locks.has('exclusive')) yield* send(`SELECT pg_advisory_xact_lock(${DEFINITIONS})`)
+  else if (locks.has('shared')) yield* send(`SELECT pg_advisory_xact_lock_shared(${DEFINITIONS})`)
+  const keys = writes.flatMap(({name, input}) => WRITES[name].keyLock(...input) ?? [])
+  if (keys.length > 0)
+    yield* send(
+      `SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' key ' || key, 0))
+        FROM (SELECT key FROM jsonb_array_elements_text(?::jsonb) AS keys (key) ORDER BY key
+          OFFSET 0) AS sorted`,
+      [JSON.stringify(keys)],
+    )
   const closing = writes.filter(({name}) => WRITES[name].closesLaunches)
   if (closing.length > 0)
     yield* send(
@@ -101,6 +120,8 @@ function* lockDefinitions(writes: readonly Write[]): Query<void> {
     [JSON.stringify([...new Set(writes.flatMap(jobNames))])],
   )
 }
+
+const DEFINITIONS = `hashtextextended(current_schema() || ' jobs', 0)`
 
 /** Nodes that join under one name follow each other, even if no row has that name yet. */
 function* lockNames(): Query<void> {

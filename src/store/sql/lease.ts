@@ -79,10 +79,11 @@ export function* leader(
   tx: Transaction,
 ): Query<{readonly term: number; readonly nodeId: string; readonly expiresAt: number} | null> {
   const row = yield* one<{term: number; node_id: string; expires_at: number}>(
-    `SELECT term, node_id, expires_at FROM leader WHERE holder <> '' AND expires_at > ?`,
-    [tx.now],
+    `SELECT term, node_id, expires_at FROM leader WHERE holder <> ''`,
   )
-  return row === null ? null : {term: row.term, nodeId: row.node_id, expiresAt: row.expires_at}
+  return row === null || row.expires_at <= tx.now
+    ? null
+    : {term: row.term, nodeId: row.node_id, expiresAt: row.expires_at}
 }
 
 /** Throws `TermOver` unless `term` is current. Its lock delays takeovers until the transaction ends. */

@@ -20,7 +20,8 @@ import {
   totals,
 } from './history.ts'
 import {job, jobs} from './job-list.ts'
-import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
+import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
+import {toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
@@ -29,6 +30,7 @@ import {prune} from './prune.ts'
 import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
+import {isIndependent, submit, submitAll} from './submit.ts'
 import {
   agreeTimezone,
   deletePolicy,
@@ -44,8 +46,11 @@ export const METHODS = {
   submit: write(submit, {
     queue: 'jobs',
     isShared: true,
+    merged: submitAll,
     isRepeatable: hasKey,
     jobNames: ({spec}) => [spec.name],
+    definitionLock: ({spec}) => (isIndependent(spec) ? 'shared' : 'exclusive'),
+    keyLock: keyLockOf,
   }),
   earlierSubmit: read(earlierSubmit),
   restore: write(restore, {
@@ -60,6 +65,7 @@ export const METHODS = {
     isShared: true,
     isRepeatable: never,
     jobNames: (name) => [name],
+    definitionLock: () => 'shared',
   }),
   deleteJob: write(deleteJob, {
     queue: 'jobs',
@@ -73,6 +79,8 @@ export const METHODS = {
     isShared: true,
     isRepeatable: hasKey,
     jobNames: ({name}) => [name],
+    definitionLock: () => 'none',
+    keyLock: keyLockOf,
   }),
   earlierRun: read(earlierRun),
   resetHistory: write(resetHistory, {
@@ -189,6 +197,8 @@ interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly isShared: boolean
   /** The only argument is a list and the result has one entry an item: several calls are merged into one. */
   readonly isList: boolean
+  /** One query for several calls, given their only arguments, with one result for each, in order. */
+  merged?(tx: Transaction, inputs: readonly Input[0][]): Query<readonly Result[]>
   /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
   readonly isRepeatable: (...input: Input) => boolean
   /**
@@ -200,6 +210,14 @@ interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly isIdleLong: boolean
   /** Names of the jobs it may change, locked before the first query of the transaction. */
   readonly jobNames: (...input: Input) => readonly string[]
+  /**
+   * For the queue `jobs`. Whether a definition is valid may depend on other definitions (parents, ephemeral,
+   * paused), and no row stands for that. `exclusive`: it may depend on others, or others on it. `shared`: it
+   * changes a definition that is valid by itself. `none`: it changes no definition.
+   */
+  readonly definitionLock: (...input: Input) => 'exclusive' | 'shared' | 'none'
+  /** The idempotency key, locked so that two requests with it follow each other; `null` = none. */
+  readonly keyLock: (...input: Input) => string | null
   /** Changes open launches of these jobs: their rows are locked too, before those of the jobs. */
   readonly closesLaunches: boolean
   /** Takes a member's name: locked, so that two nodes with one name follow each other. */
@@ -220,7 +238,10 @@ interface AnyWrite extends Pick<
   'queue' | 'isShared' | 'isList' | 'isLong' | 'isIdleLong' | 'closesLaunches' | 'locksNames'
 > {
   query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
+  merged?(tx: Transaction, inputs: readonly unknown[]): Query<readonly unknown[]>
   isRepeatable(...input: readonly unknown[]): boolean
+  definitionLock(...input: readonly unknown[]): 'exclusive' | 'shared' | 'none'
+  keyLock(...input: readonly unknown[]): string | null
   jobNames(...input: readonly unknown[]): readonly string[]
   sortKey(...input: readonly unknown[]): string
 }
@@ -262,6 +283,8 @@ function write<Input extends readonly unknown[], Result>(
     query,
     isShared: false,
     isList: false,
+    definitionLock: () => 'exclusive',
+    keyLock: () => null,
     isRepeatable: () => true,
     isLong: false,
     isIdleLong: false,
@@ -301,6 +324,10 @@ function listWrite<Item, Answer>(
 /** A request with an idempotency key is answered by what its first try stored. */
 function hasKey({idempotency}: {readonly idempotency: Idempotency | null}): boolean {
   return idempotency !== null
+}
+
+function keyLockOf({idempotency}: {readonly idempotency: Idempotency | null}): string | null {
+  return idempotency === null ? null : keyOf(idempotency).join(' ')
 }
 
 function never(): boolean {
