@@ -32,6 +32,8 @@ export interface ListenerParts extends ServerParts {
   readonly startedAt: number
   readonly isLeader: () => boolean
   readonly leave: () => void
+  /** As `OpenedStore.forClients`. */
+  readonly forClients: Store
 }
 
 export interface Listener {
@@ -45,7 +47,7 @@ export interface Listener {
 /** Throws `StartRefused` if it cannot listen on the address. */
 export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store} = parts
-  const metrics = openMetrics({events, totals: () => store.totals(), version: VERSION})
+  const metrics = openMetrics({events, totals: () => parts.forClients.totals(), version: VERSION})
   const readiness = new Readiness(clock, events)
   const agents = await startAgentHub(parts)
   const http = createHttpServer(operationsOf(parts), {
@@ -79,7 +81,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
 }
 
 function operationsOf(parts: ListenerParts) {
-  const {config, store, zone, startedAt, nodeId} = parts
+  const {config, forClients: store, zone, startedAt, nodeId} = parts
   return createOperations({
     store,
     clock: parts.clock,

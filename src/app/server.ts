@@ -185,6 +185,7 @@ class Server implements RunningServer {
   async #listen(): Promise<void> {
     this.#listener = await listen({
       ...this.#parts,
+      forClients: this.#opened.forClients,
       log: this.#log,
       executors: this.#executors,
       processors: this.#processors,
@@ -279,6 +280,7 @@ class Server implements RunningServer {
       leaseTtlMs: limits.leaseTtlMs,
       renewEveryMs: limits.leaseRenewMs,
       acquireEveryMs: limits.leaseAcquireEveryMs,
+      closedMs: limits.leaseClosedMs,
       trustMarginMs: limits.leaseMarginMs,
       services: (term, onTermOver) => leaderServices(parts, this.#zone, term, onTermOver),
     })

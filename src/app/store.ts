@@ -20,6 +20,8 @@ export interface StoreParts {
 
 export interface OpenedStore {
   readonly store: Store
+  /** The same store, for what clients ask: their reads do not delay those of this process. */
+  readonly forClients: Store
   /** On PostgreSQL, notifies all servers of the cluster. */
   readonly wakeup: Wakeup
   /** Closes the wakeup and the store, and unlocks the data directory. */
@@ -56,7 +58,7 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
     await store.close()
     throw new StartRefused(migratedProblem(config.dataDirectory, moved))
   }
-  return {store, wakeup: localWakeup(), close: () => store.close()}
+  return {store, forClients: store, wakeup: localWakeup(), close: () => store.close()}
 }
 
 /** Locks the data directory too: it holds the node's identity and the files of its executions. */
@@ -76,14 +78,14 @@ async function openPostgres({config, clock, random, events}: StoreParts): Promis
     lock.release()
     throw new StartRefused(opened.problem)
   }
-  const {store} = opened
+  const {store, forClients} = opened
   const wakeup = opened.wakeupOver(localWakeup())
   const close = async () => {
     await wakeup.close()
     await store.close()
     lock.release()
   }
-  return {store, wakeup, close}
+  return {store, forClients, wakeup, close}
 }
 
 /** Returns the default time zone of jobs. The first server stores its own, and later servers use that. */

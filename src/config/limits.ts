@@ -88,12 +88,17 @@ export const LIMITS = {
     reason: 'smaller differences between clocks are normal corrections by a time service',
   },
   clockLookMs: {value: 5_000, reason: 'a step of the clock is reported soon after'},
-  leaseTtlMs: {value: 6_000, reason: 'a dead leader is replaced within eight seconds'},
-  leaseRenewMs: {value: 2_000, reason: 'the lease survives two lost renewals'},
+  leaseTtlMs: {value: 6_000, reason: 'a leader that stands still is replaced within eight seconds'},
+  leaseRenewMs: {value: 1_000, reason: 'the lease survives four lost renewals'},
+  leaseClosedMs: {
+    value: 1_500,
+    reason:
+      'a killed leader is replaced within 2.5 seconds; a live one has opened a new connection by then',
+  },
   leaseAcquireEveryMs: {
     value: 500,
     reason:
-      'an expired lease is free for at most this long; costs a follower two small statements per second',
+      'an expired lease is free for at most this long; costs a follower six small statements per second',
   },
   leaseMarginMs: {
     value: 1_000,
@@ -177,6 +182,8 @@ export function assertLimits(limits: Limits): void {
     [Object.values(limits).every((value) => Number.isSafeInteger(value) && value > 0), 'positive'],
     [limits.leaseRenewMs * 2 < trustMs, 'two renewals fit into the time a lease is trusted'],
     [limits.leaseMarginMs < limits.leaseTtlMs, 'trust in a lease ends before the lease'],
+    [limits.leaseRenewMs < limits.leaseClosedMs, 'a live leader renews before it is replaced'],
+    [limits.leaseClosedMs < trustMs, 'a killed leader is replaced before its lease expires'],
     [limits.heartbeatMs * 4 < limits.failedAfterMs, 'a node survives four lost heartbeats'],
     [limits.failedAfterMs < limits.lostAfterMs, 'a node fails before its work is lost'],
     [limits.lostAfterMs < MEMBER_KEPT_MIN_MS, 'work is lost before its node is removed'],

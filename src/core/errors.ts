@@ -36,6 +36,7 @@ export const REFUSAL_TITLES = {
   member_present: 'The member is alive or leaving',
   member_ambiguous: 'Several members have this name',
   backup_running: 'A backup is already being made',
+  restore_running: 'A restore is already in progress',
   idempotency_in_progress: 'The first request with this key is in progress',
   precondition_failed: 'The job is not in the state the request expects',
   body_too_large: 'The body is too large',

@@ -46,6 +46,7 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   member_present: 409,
   member_ambiguous: 409,
   backup_running: 409,
+  restore_running: 409,
   idempotency_in_progress: 409,
   precondition_failed: 412,
   body_too_large: 413,

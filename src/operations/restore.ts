@@ -1,6 +1,6 @@
 /**
  * Restore of jobs from a file, all of them or none. The file is decoded job by job as it arrives: memory
- * holds only the definitions, and the event loop is never blocked for long.
+ * holds only the definitions, of one file at a time, and the event loop is never blocked for long.
  */
 import {DomainError} from '../core/errors.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
@@ -29,13 +29,28 @@ export interface RestoreCall {
 
 export function createRestore(context: OperationsContext) {
   const {store, settings, wakeup} = context
+  let isRunning = false
 
   /**
-   * Returns one line per job, in the order of the file. Throws `submissions_paused`, `payload_unparsable`,
-   * `restore_invalid`, `body_too_large`.
+   * Returns one line per job, in the order of the file. Throws `submissions_paused`, `restore_running`,
+   * `payload_unparsable`, `restore_invalid`, `body_too_large`.
    */
   async function restore(call: RestoreCall): Promise<readonly string[]> {
     if (await store.paused()) throw submissionsPaused()
+    if (isRunning)
+      throw new DomainError(
+        'restore_running',
+        'The file cannot be restored now: another restore is in progress. Retry after its end.',
+      )
+    isRunning = true
+    try {
+      return await restoreFile(call)
+    } finally {
+      isRunning = false
+    }
+  }
+
+  async function restoreFile(call: RestoreCall): Promise<readonly string[]> {
     const decoder = new RestoreDecoder(context)
     await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
     const result = await store.restore(decoder.entries, {disabled: call.disabled})

@@ -44,14 +44,23 @@ export function createSubmit(context: OperationsContext) {
       // A repeated request gets the first reply, even if submissions are paused since.
       const earlier = identity === null ? null : await store.earlierSubmit(identity)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
-      if (earlier === null && (await store.paused())) throw submissionsPaused()
-      const {spec, warnings, ignoredFields} = decodeDefinition(context, call)
+      const {spec, warnings, ignoredFields} = await decode(call, earlier === null)
       const request = {spec, ifMatch, createOnly, runOnCreate, idempotency: identity}
       const result = earlier ?? (await store.submit(request))
       const stored = requireStored(spec, result)
       if (earlier === null) announce(context, stored)
       return {job: stored.job, group: stored.group, warnings, ignoredFields}
     })
+  }
+
+  /** A pause is reported before the problems of a definition. For a valid one the store checks it. */
+  async function decode(call: SubmitCall, isNew: boolean) {
+    try {
+      return decodeDefinition(context, call)
+    } catch (error) {
+      if (isNew && (await store.paused())) throw submissionsPaused()
+      throw error
+    }
   }
 
   return {submit}

@@ -19,10 +19,24 @@ export interface HeldLease extends Lease {
   readonly holder: string
 }
 
+export interface ObservedLease extends HeldLease {
+  /**
+   * Whether the connection on which the holder acquired or renewed the lease is open. `null` = the engine
+   * cannot tell. False also for a holder of a release that does not mark its connection.
+   */
+  readonly isConnected: boolean | null
+}
+
 export interface DueJob {
   readonly job: JobRecord
   /** Oldest open launch of the job's name, for `forbid`; `null` = none. */
   readonly openGroup: number | null
+}
+
+/** Cursor of `loadDue`: a due job in the order in which they are loaded. */
+export interface DuePosition {
+  readonly nextAt: number
+  readonly id: number
 }
 
 export interface DueWork {
@@ -96,11 +110,14 @@ export interface LeaderStore {
     readonly holder: string
     readonly nodeId: string
     readonly ttlMs: number
-    /** The caller has seen this lease without a renewal for longer than its TTL. */
+    /**
+     * The caller has seen this lease without a renewal for longer than its TTL, or its holder's connection
+     * closed for a while.
+     */
     readonly unchanged?: HeldLease | null
   }): Promise<Lease | null>
   /** The lease, in force or expired; `null` = resigned, and not acquired since. */
-  heldLease(): Promise<HeldLease | null>
+  heldLease(): Promise<ObservedLease | null>
   /** False: the term is over. */
   renewLease(request: {
     readonly term: number
@@ -114,8 +131,8 @@ export interface LeaderStore {
     readonly nodeId: string
     readonly expiresAt: number
   } | null>
-  /** Jobs with `next` <= now, earliest first, at most `limit`. */
-  loadDue(request: {readonly limit: number}): Promise<DueWork>
+  /** Jobs with `next` <= now behind `after`, earliest first, at most `limit`. */
+  loadDue(request: {readonly limit: number; readonly after?: DuePosition | null}): Promise<DueWork>
   /**
    * Undecided requests with a launch number above `afterGroup`, in order. Numbers are taken before the
    * commit: a row may appear with a smaller number than an earlier one, so readers must restart at 0 from

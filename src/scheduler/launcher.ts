@@ -10,7 +10,7 @@ import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {DecidedLaunch, LeaderStore} from '../ports/leader-store.ts'
+import type {DecidedLaunch, DuePosition, LeaderStore} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
@@ -50,6 +50,11 @@ export class Launcher implements Service {
   /** Launch group after which the next page of the revisit begins; `null` = no revisit. */
   #revisiting: number | null = null
   #hasConflict = false
+  /**
+   * Due jobs up to here were loaded in this round; `null` = the next page is the first. Jobs that an import
+   * keeps locked stay at the front: the jobs behind them must not wait.
+   */
+  #dueAfter: DuePosition | null = null
   /** The previous pass had a conflict. */
   #hadConflict = false
 
@@ -88,7 +93,8 @@ export class Launcher implements Service {
       requests: requests.count,
       duration_ms: durationMs,
     })
-    if (this.#hasConflict) {
+    // A round over pages with conflicts is finished first.
+    if (this.#hasConflict && this.#dueAfter === null) {
       const pauseMs = this.#hadConflict ? CONFLICT_REPEATED_PAUSE_MS : CONFLICT_PAUSE_MS
       return Math.max(CONFLICT_PAUSE_MS, Math.min(pauseMs, due.nextInMs))
     }
@@ -140,14 +146,21 @@ export class Launcher implements Service {
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
     const {store, clock, batchMax, pollMs} = this.#options
     const loadedAt = clock.monotonicMs()
-    const {now, jobs, nextDueAt} = await store.loadDue({limit: batchMax})
+    const after = this.#dueAfter
+    const {now, jobs, nextDueAt} = await store.loadDue({limit: batchMax, after})
+    this.#dueAfter = null
+    // The jobs before this page may be locked still: they are decided after a pause.
+    if (after !== null) this.#hasConflict = true
     if (jobs.length > 0) {
       const context = await this.#context(now)
       const decisions = jobs.map(({job, openGroup}) => decideDue(job, openGroup, context))
-      await this.#apply(decisions, [])
+      const isConflicted = await this.#apply(decisions, [])
+      const {id, nextAt} = jobs.at(-1)!.job
+      if (jobs.length === batchMax && (isConflicted || after !== null))
+        this.#dueAfter = {nextAt: nextAt!, id}
       const more =
         jobs.length === batchMax || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
-      if (more) return {count: jobs.length, nextInMs: 0}
+      if (more || after !== null) return {count: jobs.length, nextInMs: 0}
       // The pass took time: the times it stored as `next` may be due already, and `nextDueAt` is older.
       const soonest = Math.min(
         nextDueAt ?? Infinity,
@@ -156,6 +169,7 @@ export class Launcher implements Service {
       const passMs = clock.monotonicMs() - loadedAt
       return {count: jobs.length, nextInMs: Math.max(0, soonest - now - passMs)}
     }
+    if (after !== null) return {count: 0, nextInMs: 0}
     return {count: 0, nextInMs: nextDueAt === null ? pollMs : Math.max(1, nextDueAt - now)}
   }
 
@@ -176,7 +190,11 @@ export class Launcher implements Service {
     }
   }
 
-  async #apply(dues: readonly DueDecision[], requests: readonly RequestDecision[]): Promise<void> {
+  /** Returns whether there was a conflict. */
+  async #apply(
+    dues: readonly DueDecision[],
+    requests: readonly RequestDecision[],
+  ): Promise<boolean> {
     const {store, term, wakeup} = this.#options
     const applied = await store.applyLaunches({term, dues, requests})
     // A conflict is a job that was edited or launched by hand since it was loaded: the next pass decides it
@@ -189,6 +207,7 @@ export class Launcher implements Service {
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
     if (launched || (conflicted && !this.#hadConflict)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
+    return conflicted
   }
 
   #announce({launch}: DecidedLaunch): void {

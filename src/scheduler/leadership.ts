@@ -3,14 +3,17 @@
  * so no service asks whether this node leads. Trust ends before the lease expires: it is counted from the
  * monotonic instant before the request was sent, less a margin.
  *
- * The store's clock decides whether a lease has expired, and that clock may be set back. So a candidate also
- * watches the lease: if it stays unchanged for longer than its TTL by the candidate's monotonic clock, its
- * holder no longer trusts it and the candidate may take it.
+ * A candidate also watches the lease, without a gap, by its monotonic clock, and may take it early:
+ * - The store's clock decides whether a lease has expired, and that clock may be set back. If the lease stays
+ *   unchanged for longer than its TTL, its holder no longer trusts it.
+ * - The store notices at once that a process was killed: its connection is closed. If the candidate saw the
+ *   connection of the holder open, and then closed for a while without a renewal, the holder is most likely
+ *   dead. A live one renews as soon as it loses that connection. If it is not dead, it is fenced.
  */
 import type {Loop, Service} from '../lib/loop.ts'
 import {stepLoop} from '../node/step-loop.ts'
 import type {Events} from '../ports/events.ts'
-import type {HeldLease, LeaderStore} from '../ports/leader-store.ts'
+import type {HeldLease, LeaderStore, ObservedLease} from '../ports/leader-store.ts'
 import type {Clock, Timer, Wakeup} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
@@ -29,6 +32,8 @@ export interface LeadershipOptions {
   readonly acquireEveryMs: number
   /** The trust ends this long before the lease expires. */
   readonly trustMarginMs: number
+  /** The holder's connection must be closed for this long before a candidate takes the lease. */
+  readonly closedMs: number
   /** Services that run exactly as long as a term. A service that gets `TermOver` calls `onTermOver`. */
   readonly services: (term: number, onTermOver: () => void) => readonly Service[]
 }
@@ -44,6 +49,10 @@ interface WatchedLease {
   readonly lease: HeldLease
   readonly since: number
   readonly until: number
+  /** The connection of the holder was seen open in this term. */
+  readonly wasConnected: boolean
+  /** Since then it was seen closed; `null` = it is open, or was never seen open. */
+  readonly closedSince: number | null
 }
 
 export class Leadership implements Service {
@@ -75,9 +84,8 @@ export class Leadership implements Service {
   }
 
   start(): void {
-    this.#unsubscribe = this.#options.wakeup.subscribe('lead', () => {
-      if (this.#term === null) this.#loop.wake()
-    })
+    // A leader renews: its connection may be lost, and candidates notice that.
+    this.#unsubscribe = this.#options.wakeup.subscribe('lead', () => this.#loop.wake())
     this.#loop.start()
   }
 
@@ -102,7 +110,15 @@ export class Leadership implements Service {
   async #acquireOrRenew(): Promise<number> {
     await this.#ending
     await (this.#term === null ? this.#acquire() : this.#renew(this.#term))
-    return this.#term === null ? this.#options.acquireEveryMs : this.#options.renewEveryMs
+    return this.#term === null ? this.#acquireInMs() : this.#options.renewEveryMs
+  }
+
+  /** Sooner than usual if the lease of a closed connection may be taken earlier. */
+  #acquireInMs(): number {
+    const {clock, acquireEveryMs, closedMs} = this.#options
+    const closedSince = this.#watched?.closedSince ?? null
+    if (closedSince === null) return acquireEveryMs
+    return Math.min(acquireEveryMs, Math.max(0, closedSince + closedMs - clock.monotonicMs()))
   }
 
   async #acquire(): Promise<void> {
@@ -110,7 +126,7 @@ export class Leadership implements Service {
     const sentAt = clock.monotonicMs()
     const unchanged = this.#unchanged(sentAt)
     const lease = await store.acquireLease({holder, nodeId, ttlMs: leaseTtlMs, unchanged})
-    if (lease === null) return this.#watch(unchanged)
+    if (lease === null) return this.#watch()
     this.#watched = null
     this.#acquiredTerm = lease.term
     const trustMs = this.#trustLeftMs(sentAt)
@@ -125,34 +141,32 @@ export class Leadership implements Service {
     for (const service of services) service.start()
   }
 
-  /** The watched lease, if unchanged for long enough to be acquired before its expiry; else `null`. */
+  /** The watched lease, if it may be acquired before its expiry; else `null`. */
   #unchanged(now: number): HeldLease | null {
-    const {leaseTtlMs, trustMarginMs} = this.#options
+    const {leaseTtlMs, trustMarginMs, closedMs} = this.#options
     const watched = this.#watchedAt(now)
-    return watched !== null && now - watched.since >= leaseTtlMs + trustMarginMs
-      ? watched.lease
-      : null
+    if (watched === null) return null
+    const {lease, since, closedSince} = watched
+    const isUntrusted = now - since >= leaseTtlMs + trustMarginMs
+    const isClosed = closedSince !== null && now - closedSince >= closedMs
+    return isUntrusted || isClosed ? lease : null
   }
 
-  /** Remembers another node's lease. It is read once; later attempts to acquire compare it in the write. */
-  async #watch(changed: HeldLease | null): Promise<void> {
+  /** Observes another node's lease. */
+  async #watch(): Promise<void> {
     const {store, clock} = this.#options
-    const now = clock.monotonicMs()
-    const watched = changed === null ? this.#watchedAt(now) : null
-    this.#watched = watched === null ? null : {...watched, until: now}
-    if (watched !== null) return
-    const lease = await store.heldLease()
+    const observed = await store.heldLease()
     const seenAt = clock.monotonicMs()
-    if (lease !== null) this.#watched = {lease, since: seenAt, until: seenAt}
+    this.#watched = observed === null ? null : observe(this.#watchedAt(seenAt), observed, seenAt)
   }
 
   /**
-   * `null` = replies of the store were further apart than renewals. This process was paused or the store was
-   * unavailable, perhaps for the holder too, so the watch begins again.
+   * `null` = replies of the store were too far apart. This process was paused or the store was unavailable,
+   * perhaps for the holder too, so the watch begins again.
    */
   #watchedAt(now: number): WatchedLease | null {
     if (this.#watched === null) return null
-    return now - this.#watched.until <= this.#options.renewEveryMs ? this.#watched : null
+    return now - this.#watched.until <= 2 * this.#options.renewEveryMs ? this.#watched : null
   }
 
   async #renew(term: Term): Promise<void> {
@@ -195,5 +209,24 @@ export class Leadership implements Service {
       this.#ending = null
     })
     return this.#ending
+  }
+}
+
+function observe(
+  before: WatchedLease | null,
+  {isConnected, ...lease}: ObservedLease,
+  seenAt: number,
+): WatchedLease {
+  const isSameTerm = before !== null && before.lease.term === lease.term
+  const isUnchanged = isSameTerm && before.lease.expiresAt === lease.expiresAt
+  const wasConnected = isConnected === true || (isSameTerm && before.wasConnected)
+  const closedBefore = isUnchanged ? before.closedSince : null
+  const isClosed = wasConnected && isConnected === false
+  return {
+    lease,
+    since: isUnchanged ? before.since : seenAt,
+    until: seenAt,
+    wasConnected,
+    closedSince: isClosed ? (closedBefore ?? seenAt) : null,
   }
 }

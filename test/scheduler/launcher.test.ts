@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {CatchUp} from '../../src/core/job.ts'
+import type {LaunchRecord} from '../../src/core/launch-record.ts'
 import {TermOver} from '../../src/ports/store-errors.ts'
 import {aJob, NOON} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
@@ -53,6 +54,36 @@ describe('planned times', () => {
     assert.equal(node.calls.get('applyLaunches'), 5)
     for (let job = 0; job < 45; job += 1)
       assert.deepEqual(await world.launchLines(`job-${job}`), ['12:01:00 launched'])
+  })
+
+  it('behind many jobs that an import keeps locked are launched on time', async () => {
+    const world = new World()
+    await world.start({launchBatchMax: 10, slots: 100})
+    const locked = new Set<number>()
+    for (let job = 0; job < 45; job += 1) {
+      const {id} = await world.submit(aJob(`locked-${job}`).scheduled('0 * * * * *'))
+      locked.add(id)
+    }
+    await world.submit(aJob('free').scheduled('0 * * * * *'))
+    const apply = world.store.applyLaunches.bind(world.store)
+    world.store.applyLaunches = async (request) => {
+      const dues = request.dues.filter(({jobId}) => !locked.has(jobId))
+      const result = await apply({...request, dues})
+      const applied = [...result.dues]
+      return {
+        ...result,
+        dues: request.dues.map(({jobId}) => (locked.has(jobId) ? 'conflict' : applied.shift()!)),
+      }
+    }
+    await world.clock.advance(MINUTE + 5 * SECOND)
+    assert.deepEqual(await world.launchLines('free'), ['12:01:00 launched'])
+    assert.deepEqual(await world.launchLines('locked-44'), [])
+    const [{decidedAt, scheduledAt}] = (await world.launches('free')) as [LaunchRecord]
+    assert.ok(decidedAt! - scheduledAt < SECOND)
+    locked.clear()
+    await world.clock.advance(SECOND)
+    for (let job = 0; job < 45; job += 1)
+      assert.deepEqual(await world.launchLines(`locked-${job}`), ['12:01:00 launched'])
   })
 
   it('a notification starts a pass before the next planned time', async () => {

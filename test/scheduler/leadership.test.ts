@@ -12,6 +12,7 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 const TTL = 6_000
 const RENEW = 2_000
 const TRUST = 5_000
+const CLOSED = 3_000
 
 /** Service that records its start and end, and takes a while to stop. */
 class Lived implements Service {
@@ -61,6 +62,7 @@ function aNode(
     renewEveryMs: RENEW,
     acquireEveryMs: RENEW,
     trustMarginMs: TTL - TRUST,
+    closedMs: CLOSED,
     services: (term, over) => {
       const stopping = () => {
         const ms = stopMs()
@@ -370,6 +372,89 @@ describe('a lease with a far expiry after the clock of the store was set back', 
   })
 })
 
+describe('a lease whose holder has lost its connection', () => {
+  /** A candidate that has seen the connection of another holder open; the lease lasts long. */
+  async function aWatcher() {
+    const world = alone()
+    const renew = () => world.lease.renewLease({term: 1, holder: 'another', ttlMs: 60_000})
+    world.lease.takeOver('another', 60_000)
+    world.lease.isConnected = true
+    world.leadership.start()
+    await world.clock.advance(RENEW)
+    return {...world, renew}
+  }
+
+  it('is acquired when the connection was closed for a while', async () => {
+    const {clock, lease, leadership} = await aWatcher()
+    lease.isConnected = false
+    await clock.advance(CLOSED)
+    assert.equal(leadership.term, null)
+    // Noticed after at most one interval, and then taken without waiting for the next one.
+    await clock.advance(RENEW)
+    assert.deepEqual([leadership.term, lease.holder], [2, 'node-1'])
+    await leadership.stop()
+  })
+
+  it('is not acquired while the connection is open', async () => {
+    const {clock, leadership} = await aWatcher()
+    await clock.advance(CLOSED + RENEW / 2)
+    assert.equal(leadership.term, null)
+    await clock.finish(leadership.stop())
+  })
+
+  it('is not acquired if the connection was never seen open, as of an earlier release', async () => {
+    const {clock, lease, leadership} = alone()
+    lease.takeOver('another', 60_000)
+    lease.isConnected = false
+    leadership.start()
+    await clock.advance(TTL)
+    assert.equal(leadership.term, null)
+    await clock.finish(leadership.stop())
+  })
+
+  it('is not acquired if its holder opens a new connection, or renews over another', async () => {
+    for (const isSeenOpen of [true, false]) {
+      const {clock, lease, leadership, renew} = await aWatcher()
+      for (let round = 0; round < 20; round += 1) {
+        lease.isConnected = false
+        await clock.advance(CLOSED - 1)
+        lease.isConnected = isSeenOpen
+        assert.ok(await renew())
+        if (isSeenOpen) await clock.advance(RENEW)
+      }
+      assert.equal(leadership.term, null)
+      await clock.finish(leadership.stop())
+    }
+  })
+
+  it('is not acquired after a restart of the store until the connection is seen open again', async () => {
+    const {clock, lease, leadership, renew} = await aWatcher()
+    lease.fault = () => 'unavailable'
+    await clock.advance(3 * RENEW)
+    lease.fault = () => 'none'
+    lease.isConnected = false
+    await clock.advance(CLOSED + RENEW)
+    assert.equal(leadership.term, null)
+    assert.ok(await renew())
+    lease.isConnected = true
+    await clock.advance(RENEW)
+    lease.isConnected = false
+    await clock.advance(RENEW + CLOSED)
+    assert.equal(leadership.term, 2)
+    await leadership.stop()
+  })
+
+  it('is watched anew in each term', async () => {
+    const {clock, lease, leadership} = await aWatcher()
+    lease.isConnected = false
+    await clock.advance(CLOSED - 1)
+    lease.takeOver('a third', 60_000)
+    await clock.advance(CLOSED + RENEW)
+    assert.equal(leadership.term, null)
+    await clock.finish(leadership.stop())
+  })
+})
+
 describe('start and stop of leadership at every point', () => {
   /** Runs until `turns` timers have fired, then stops; every call and every stop takes several timers. */
   async function stopAfter(turns: number, prepare: (lease: FakeLease) => void) {
@@ -419,6 +504,19 @@ describe('start and stop of leadership at every point', () => {
     await leadership.stop()
     assert.deepEqual([lease.calls.length, clock.waiting], [0, 0])
   })
+})
+
+test('a leader renews at once when it is notified: its connection may be lost', async () => {
+  const clock = new VirtualClock()
+  const lease = new FakeLease(clock)
+  const wakeup = new TestWakeup()
+  const {leadership} = aNode(lease, clock, 'one', () => 0, wakeup)
+  leadership.start()
+  await clock.advance(10)
+  wakeup.notify('lead')
+  await clock.advance(1)
+  assert.deepEqual(lease.calls, ['acquire', 'renew'])
+  await leadership.stop()
 })
 
 test('a follower acquires a resigned lease at once, by notification', async () => {

@@ -23,9 +23,11 @@ function taking(tx: Transaction): RunAll {
   const found: StatementResult = [
     [{incarnation: 'i', status: 'alive', token: '', is_due: 1, next_at: null}],
   ]
-  for (let next = step.next(); next.done !== true; next = step.next(found)) {
+  let next = step.next()
+  while (next.done !== true) {
     const command = next.value
     if (command.kind === 'all' && command.sql.includes('ORDER BY e.not_before')) return command
+    next = step.next(command.kind === 'together' ? command.statements.map(() => found) : found)
   }
   assert.fail('the claim looked for nothing')
 }

@@ -21,7 +21,8 @@ function aRow(index: number): Row {
 
 /** Replies as an engine: every execution has its launch number as output. */
 function answer(command: Statement): StatementResult {
-  if (command.kind === 'yield') return undefined
+  if (command.kind === 'together') return command.statements.map(answer)
+  if (command.kind !== 'all' && command.kind !== 'each') return undefined
   if (command.kind === 'each') {
     return command.rows.map(([group]) => {
       return [{at_byte: 0, bytes: Buffer.from(String(group).padStart(5))}]

@@ -46,7 +46,7 @@ const on =
       clock: systemClock(),
       random: systemRandom(),
       time: () => now,
-      connections: {writes: 1, reads: 1},
+      connections: {writes: 1, reads: {services: 1, nodes: 1, requests: 1, lists: 1}},
     })
     assert(opened.ok, opened.ok ? '' : opened.problem)
     return {

@@ -93,7 +93,7 @@ async function storedInPostgres(url: string): Promise<string[]> {
     url: `${url}?schema=page`,
     clock: systemClock(),
     random: systemRandom(),
-    connections: {writes: 1, reads: 1},
+    connections: {writes: 1, reads: {services: 1, nodes: 1, requests: 1, lists: 1}},
   })
   assert(opened.ok, opened.ok ? '' : opened.problem)
   await opened.store.close()

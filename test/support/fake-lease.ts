@@ -1,6 +1,6 @@
 /** Lease in memory that implements the port. Its replies can be delayed, refused or lost. */
 import {isDeepStrictEqual} from 'node:util'
-import type {HeldLease, Lease, LeaderStore} from '../../src/ports/leader-store.ts'
+import type {HeldLease, Lease, LeaderStore, ObservedLease} from '../../src/ports/leader-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import type {VirtualClock} from './virtual-clock.ts'
 
@@ -12,6 +12,8 @@ export class FakeLease implements LeaseStore {
   readonly calls: string[] = []
   /** Delay before the call is applied, and again before its reply. */
   delayMs: () => number = () => 0
+  /** Whether the connection of the holder is open; `null` = unknown. */
+  isConnected: boolean | null = null
   fault: (call: string) => LeaseFault = () => 'none'
   #term = 0
   #holder: string | null = null
@@ -58,8 +60,11 @@ export class FakeLease implements LeaseStore {
     })
   }
 
-  heldLease(): Promise<HeldLease | null> {
-    return this.#call('held', () => this.#held())
+  heldLease(): Promise<ObservedLease | null> {
+    return this.#call('held', () => {
+      const held = this.#held()
+      return held === null ? null : {...held, isConnected: this.isConnected}
+    })
   }
 
   renewLease(request: {term: number; holder: string; ttlMs: number}): Promise<boolean> {

@@ -148,6 +148,7 @@ export class SimulatedNode {
       renewEveryMs: 2_000,
       acquireEveryMs: 500,
       trustMarginMs: 1_000,
+      closedMs: 1_500,
       services: (term, onTermOver) => this.leaderServices(term, onTermOver),
     })
     this.membership.start()

@@ -52,6 +52,7 @@ export async function routeFiles(
       reply: Type.Array(Type.String({description: 'One line per job.'})),
       refusals: {
         400: 'The part is missing, is not JSON, or contains jobs that cannot be restored.',
+        409: 'Another restore is in progress.',
         413: 'The file is too large.',
         503: 'Submissions are paused, or the store does not answer.',
       },

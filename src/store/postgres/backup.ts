@@ -2,13 +2,11 @@
  * Backup of a store on PostgreSQL: one SQLite file, as of a store on SQLite, so both are restored the same
  * way. One snapshot, copied in batches, so that neither the size nor concurrent writes matter.
  */
-import {existsSync, rmSync} from 'node:fs'
-import {StoreUnavailable} from '../../ports/store-errors.ts'
+import {closeSync, existsSync, fsyncSync, openSync, rmSync} from 'node:fs'
 import type {Row, Value} from '../sql/query.ts'
 import {Connection} from '../sqlite/connection.ts'
 import {columnsOf, prepareSchema, SEQUENCES, tablesOf} from '../sqlite/schema.ts'
 import type {Session} from './connection.ts'
-import {textOf} from './errors.ts'
 
 /** Rows of a batch, which occupies the event loop for a few milliseconds, and memory. */
 const ROWS_PER_BATCH = 500
@@ -17,9 +15,9 @@ const OUTPUT_ROWS_PER_BATCH = 50
 /** A table that is not cached is read from the disk. */
 const BATCH_LIMIT_MS = 60_000
 
-/** Writes a backup of one snapshot. `session` must be without time limits. Throws `StoreUnavailable`. */
+/** Writes a backup of one snapshot. `session` must be without time limits. Removes the file if it fails. */
 export async function writeBackup(session: Session, target: string): Promise<void> {
-  if (existsSync(target)) throw new StoreUnavailable(`${target} exists already`)
+  if (existsSync(target)) throw new Error(`${target} exists already`)
   let backup: Connection | null = null
   try {
     backup = new Connection(target, {readOnly: false})
@@ -29,14 +27,25 @@ export async function writeBackup(session: Session, target: string): Promise<voi
       now: 0,
     })
     if (!prepared.ok) throw new Error(`the backup ${prepared.problem}`)
+    // The file is worthless until it is complete: neither a log nor a flush in between protects anything.
+    backup.execute('PRAGMA journal_mode = OFF')
+    backup.execute('PRAGMA synchronous = OFF')
     await copyInto(backup, session)
-    // One file, without a write-ahead log; this also flushes it to the disk.
-    backup.execute('PRAGMA journal_mode = DELETE')
     backup.close()
+    flush(target)
   } catch (error) {
     backup?.close()
     for (const ending of ['', '-wal', '-shm']) rmSync(`${target}${ending}`, {force: true})
-    throw new StoreUnavailable(`the backup was not written: ${textOf(error)}`, {cause: error})
+    throw error
+  }
+}
+
+function flush(path: string): void {
+  const file = openSync(path, 'r+')
+  try {
+    fsyncSync(file)
+  } finally {
+    closeSync(file)
   }
 }
 

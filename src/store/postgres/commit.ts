@@ -8,15 +8,10 @@
  */
 import type {Clock} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
+import {assert} from '../../lib/assert.ts'
 import {WRITES} from '../sql/methods.ts'
-import type {StoreLimits, Transaction} from '../sql/query.ts'
-import {
-  ANSWER_LIMIT_MS,
-  beginTransaction,
-  postgresDialect,
-  type Session,
-  type StoreTime,
-} from './connection.ts'
+import {type Query, send, type StoreLimits} from '../sql/query.ts'
+import {ANSWER_LIMIT_MS, type Session, type StoreTime} from './connection.ts'
 import {
   ConnectionLost,
   NoPrimary,
@@ -29,6 +24,7 @@ import {
 import type {SessionPool} from './pool.ts'
 import type {Primary} from './primary.ts'
 import type {Statements} from './statements.ts'
+import {PipelinedTransaction, type UnawaitedError} from './transaction.ts'
 import {
   type BatchEntry,
   entriesOf,
@@ -260,64 +256,86 @@ async function transactOn(
   entries: readonly BatchEntry[],
   lockTimeoutMs: number | null,
 ): Promise<TransactResult> {
-  const {statements, limits, time} = parts
   try {
-    const now = await beginTransaction(session, 'READ COMMITTED', time)
-    const tx = {now, dialect: postgresDialect, limits}
     const isLong = entries.some(({name}) => WRITES[name].isLong)
-    if (isLong) await session.run(LONG_STATEMENTS)
-    if (lockTimeoutMs !== null) await session.run(`SET LOCAL lock_timeout TO ${lockTimeoutMs}`)
-    if (entries.some(({name}) => WRITES[name].isIdleLong)) await session.run(LONG_IDLE)
     session.answerLimitMs = isLong ? LONG_STATEMENT_MS + ANSWER_LIMIT_MS : ANSWER_LIMIT_MS
-    await statements.run(session, locksFor(entries))
+    const tx: WriteTransaction = new PipelinedTransaction(session, 'READ COMMITTED', parts)
+    await tx.send(null, prologue(entries, lockTimeoutMs))
     const results: unknown[] = []
     for (const entry of entries) {
-      const refused = await runEntry(parts, session, tx, entry, results)
+      const refused = await runEntry(tx, entry, results)
       if (refused !== null) {
         await session.run('ROLLBACK')
         return refused
       }
     }
-    return await commit(parts, session, results)
+    return await commit(parts, session, tx, results)
   } catch (error) {
     session.destroy()
     throw error
   }
 }
 
-/** Appends the entry's result and returns `null`, or returns why the entry is refused. */
+/** `null`: statements of no single entry. */
+type WriteTransaction = PipelinedTransaction<BatchEntry | null>
+
+/** Limits and locks of a transaction. */
+function* prologue(entries: readonly BatchEntry[], lockTimeoutMs: number | null): Query<void> {
+  if (entries.some(({name}) => WRITES[name].isLong)) yield* send(LONG_STATEMENTS)
+  if (entries.some(({name}) => WRITES[name].isIdleLong)) yield* send(LONG_IDLE)
+  if (lockTimeoutMs !== null) yield* send(`SET LOCAL lock_timeout TO ${lockTimeoutMs}`)
+  yield* locksFor(entries)
+}
+
+/** Appends the entry's result and returns `null`, or returns which entry is refused and why. */
 async function runEntry(
-  {statements}: TransactParts,
-  session: Session,
-  tx: Transaction,
+  tx: WriteTransaction,
   entry: BatchEntry,
   results: unknown[],
 ): Promise<TransactResult | null> {
   try {
-    results.push(await statements.run(session, queryOf(tx, entry)))
+    results.push(await tx.run(entry, () => queryOf(tx, entry)))
     return null
   } catch (error) {
-    if (isOfTheDatabase(error) && classifyError(error) !== 'fault') throw error
-    return {kind: 'refused', entry, error: faultOf(error)}
+    // After an error of an earlier statement, this one only says that the transaction has failed.
+    return refusalOf((await tx.unawaitedError()) ?? {owner: entry, error})
   }
+}
+
+/** Throws errors that are not of a single entry. */
+function refusalOf({owner, error}: UnawaitedError<BatchEntry | null>): TransactResult {
+  if (owner === null || (isOfTheDatabase(error) && classifyError(error) !== 'fault')) throw error
+  return {kind: 'refused', entry: owner, error: faultOf(error)}
 }
 
 /** A commit that the server rejected changed nothing; a commit without an answer has an unknown outcome. */
 async function commit(
   {primary}: TransactParts,
   session: Session,
+  tx: WriteTransaction,
   results: readonly unknown[],
 ): Promise<TransactResult> {
   try {
-    if (await session.commit(COMMIT_LIMIT_MS)) return {kind: 'committed', results}
+    const result = await tx.commit(COMMIT_LIMIT_MS)
+    if (result === 'committed') return {kind: 'committed', results}
+    if (result === 'rolled_back') return refusalOf(await rolledBackBy(tx))
     const error = new Error('the server committed without waiting for its standbys')
     return {kind: 'unknown', error}
   } catch (error) {
+    const earlier = await tx.unawaitedError()
+    // The server reported an error of an earlier statement: it did not commit.
+    if (earlier !== null && !(earlier.error instanceof ConnectionLost)) throw earlier.error
     if (!(error instanceof ConnectionLost) && classifyError(error) !== 'moved') throw error
     session.destroy()
     primary.doubt()
     return {kind: 'unknown', error}
   }
+}
+
+async function rolledBackBy(tx: WriteTransaction): Promise<UnawaitedError<BatchEntry | null>> {
+  const earlier = await tx.unawaitedError()
+  assert(earlier !== null, 'only a failed transaction is rolled back')
+  return earlier
 }
 
 function isOfTheDatabase(error: unknown): boolean {

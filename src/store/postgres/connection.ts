@@ -1,13 +1,23 @@
 /**
  * One connection to one PostgreSQL server, with the settings that every statement relies on, and PostgreSQL's
- * dialect. Every request has a deadline. A server that misses it loses the connection, because a half-open
+ * dialect. A request is sent at once, also before the replies to earlier ones (pipelining); replies arrive
+ * in order. Every request has a deadline. A server that misses it loses the connection, because a half-open
  * connection gives no error. Knows no pool.
  */
 import {Socket} from 'node:net'
 import {Client, DatabaseError, type QueryResult, types} from 'pg'
 import {assert} from '../../lib/assert.ts'
-import type {Clock} from '../../ports/runtime.ts'
-import {all, type Dialect, type Row, type Sequence, type Query, type Value} from '../sql/query.ts'
+import type {Clock, Timer} from '../../ports/runtime.ts'
+import {
+  all,
+  type Dialect,
+  one,
+  type Row,
+  type Sequence,
+  type Query,
+  send,
+  type Value,
+} from '../sql/query.ts'
 import {ConnectionLost, PasswordMissing, sqlState, textOf} from './errors.ts'
 import type {Address, Host} from './url.ts'
 
@@ -37,6 +47,9 @@ export interface SessionKind {
   /** Plan index look-ups only: a sequential plan cached while a table was small would stay in use. */
   readonly byKeys: boolean
 }
+
+/** `not_replicated`: committed, but it is unknown whether the standbys have it. */
+export type CommitResult = 'committed' | 'not_replicated' | 'rolled_back'
 
 export interface ServerNature {
   /** A standby, or set to read-only. */
@@ -72,6 +85,8 @@ export class Session {
   readonly #clock: Pick<Clock, 'after'>
   #lost: Error | null = null
   #warned = false
+  /** Settles with the reply to the newest request; never rejects. */
+  #lastReply: Promise<unknown> = Promise.resolve()
 
   private constructor(host: Host, client: Client, socket: Socket, clock: Pick<Clock, 'after'>) {
     this.host = host
@@ -101,6 +116,7 @@ export class Session {
       database: address.database,
       ssl: address.tls ?? false,
       application_name: applicationName,
+      pipeline: true,
       keepAlive: true,
       keepAliveInitialDelayMillis: KEEPALIVE_MS,
       types: parsers,
@@ -172,15 +188,12 @@ export class Session {
     return (await this.#within(limitMs, () => this.client.query<Row>(query))).rows
   }
 
-  /**
-   * Commits. `false` = committed with a warning: the server did not wait for its standbys, so it is unknown
-   * whether they have the commit.
-   */
-  async commit(limitMs: number): Promise<boolean> {
+  /** Ends the transaction. Throws `ConnectionLost` if the outcome is unknown. */
+  async commit(limitMs: number): Promise<CommitResult> {
     this.#warned = false
     const [result] = await this.run('COMMIT', limitMs)
-    assert(result?.command === 'COMMIT', 'a failed transaction is not committed')
-    return !this.#warned
+    if (result?.command !== 'COMMIT') return 'rolled_back'
+    return this.#warned ? 'not_replicated' : 'committed'
   }
 
   /** Closes in order if the server still responds. */
@@ -197,21 +210,31 @@ export class Session {
     this.#socket.destroy()
   }
 
+  /** The limit counts from the reply to the previous request. */
   async #within<Answer>(limitMs: number, ask: () => Promise<Answer>): Promise<Answer> {
     if (this.#lost !== null) throw this.#lostBy(this.#lost)
-    const timer = this.#clock.after(limitMs, () => {
-      this.#lost ??= new Error(`no answer within ${limitMs} ms`)
-      this.#socket.destroy()
-    })
+    let isSettled = false
+    let timer: Timer | null = null
+    const startTimer = () => {
+      if (isSettled) return
+      timer = this.#clock.after(limitMs, () => {
+        this.#lost ??= new Error(`no answer within ${limitMs} ms`)
+        this.#socket.destroy()
+      })
+    }
+    const reply = ask()
+    void this.#lastReply.then(startTimer)
+    this.#lastReply = Promise.allSettled([reply])
     try {
-      return await ask()
+      return await reply
     } catch (error) {
       if (error instanceof DatabaseError) throw error
       this.#lost ??= error instanceof Error ? error : new Error(String(error))
       this.#socket.destroy()
       throw this.#lostBy(this.#lost)
     } finally {
-      timer.cancel()
+      isSettled = true
+      ;(timer as Timer | null)?.cancel()
     }
   }
 
@@ -280,6 +303,33 @@ export const postgresDialect: Dialect = {
   createSequence: (name) => `CREATE SEQUENCE ${name}_numbers AS bigint`,
   takeNumbers,
   skipNumbers,
+  markLeader,
+  isLeaderConnected,
+}
+
+/** Key of the advisory lock of a term: the connections of an earlier term must not keep it. */
+const TERM_KEY = `hashtextextended(current_schema() || ' leads ' || ?, 0)`
+
+/**
+ * Takes the advisory lock of the term for the session, once. The server releases it as soon as it notices the
+ * end of the connection: at once if the leader's process is killed.
+ */
+function* markLeader(term: number): Query<void> {
+  const text = String(term)
+  yield* send(
+    `SELECT CASE WHEN current_setting('belfry.leads', true) IS DISTINCT FROM ? THEN
+      CASE WHEN pg_try_advisory_lock(${TERM_KEY}) THEN set_config('belfry.leads', ?, false) END END`,
+    [text, text, text],
+  )
+}
+
+/** Takes the lock for a moment, shared, so that candidates do not disturb one another. */
+function* isLeaderConnected(term: number): Query<boolean | null> {
+  const row = yield* one<{free: number}>(
+    `SELECT pg_try_advisory_xact_lock_shared(${TERM_KEY})::int AS free`,
+    [String(term)],
+  )
+  return row!.free === 0
 }
 
 /** From a sequence: a rollback does not return its numbers, so no transaction waits for another. */

@@ -3,7 +3,7 @@
  * and planned times are copied unchanged, so that a returning node finds its claims. One transaction, so
  * after a crash the schema is either empty or complete.
  */
-import {AssertionFailed} from '../../lib/assert.ts'
+import {assert, AssertionFailed} from '../../lib/assert.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {vacateLease} from '../sql/lease.ts'
 import {SCHEMA_VERSION} from '../sql/migrations.ts'
@@ -109,7 +109,9 @@ async function commit(
 ): Promise<ImportResult> {
   let why = 'its standbys have not confirmed it'
   try {
-    if (await session.commit(WHOLE_LIMIT_MS)) return {ok: true, compared}
+    const result = await session.commit(WHOLE_LIMIT_MS)
+    assert(result !== 'rolled_back', 'a failed transaction is not committed')
+    if (result === 'committed') return {ok: true, compared}
   } catch (error) {
     if (!(error instanceof ConnectionLost)) throw error
     why = textOf(error)

@@ -20,11 +20,19 @@ interface Waiting {
 /** The part of `Primary` that a pool uses. */
 export type Lender = Pick<Primary, 'connect' | 'generation'>
 
+export interface PoolOptions {
+  readonly primary: Lender
+  readonly kind: SessionKind
+  readonly sessionsMax: number
+  /** Callers that may wait for a session; further ones are refused at once. */
+  readonly waitingMax?: number | undefined
+  readonly clock: Pick<Clock, 'after'>
+  /** Called when a session has ended, for whatever reason. */
+  readonly onSessionEnd?: () => void
+}
+
 export class SessionPool {
-  readonly #primary: Lender
-  readonly #kind: SessionKind
-  readonly #sessionsMax: number
-  readonly #clock: Pick<Clock, 'after'>
+  readonly #options: PoolOptions
   /** Last in, first out; each with the generation in which it was opened. */
   readonly #idle: {readonly session: Session; readonly generation: number}[] = []
   readonly #generations = new WeakMap<Session, number>()
@@ -34,16 +42,8 @@ export class SessionPool {
   #isClosed = false
   #onAllReturned: (() => void) | null = null
 
-  constructor(
-    primary: Lender,
-    kind: SessionKind,
-    sessionsMax: number,
-    clock: Pick<Clock, 'after'>,
-  ) {
-    this.#primary = primary
-    this.#kind = kind
-    this.#sessionsMax = sessionsMax
-    this.#clock = clock
+  constructor(options: PoolOptions) {
+    this.#options = options
   }
 
   /** Runs `work` with a session of its own. Throws `NoPrimary`, `StoreUnavailable`, or what `work` throws. */
@@ -69,12 +69,13 @@ export class SessionPool {
   }
 
   async #acquire(): Promise<void> {
+    const {sessionsMax, waitingMax = WAITING_MAX, clock} = this.#options
     if (this.#isClosed) throw new StoreUnavailable('the store is closed')
-    if (this.#inUse < this.#sessionsMax) {
+    if (this.#inUse < sessionsMax) {
       this.#inUse += 1
       return
     }
-    if (this.#waiting.size >= WAITING_MAX)
+    if (this.#waiting.size >= waitingMax)
       throw new StoreUnavailable('too many requests wait for the store')
     await new Promise<void>((resolve, reject) => {
       const waiting = {
@@ -87,7 +88,7 @@ export class SessionPool {
           reject(error)
         },
       }
-      const timer = this.#clock.after(WAIT_LIMIT_MS, () => {
+      const timer = clock.after(WAIT_LIMIT_MS, () => {
         this.#waiting.delete(waiting)
         reject(new StoreUnavailable('the store is too busy'))
       })
@@ -96,13 +97,15 @@ export class SessionPool {
   }
 
   async #session(): Promise<Session> {
-    const {generation} = this.#primary
+    const {primary, kind, onSessionEnd} = this.#options
+    const {generation} = primary
     for (let idle = this.#idle.pop(); idle !== undefined; idle = this.#idle.pop()) {
       if (idle.session.isOpen && idle.generation === generation) return idle.session
       void idle.session.close()
     }
-    const session = await this.#primary.connect(this.#kind)
+    const session = await primary.connect(kind)
     this.#generations.set(session, generation)
+    if (onSessionEnd !== undefined) session.client.once('end', onSessionEnd)
     return session
   }
 

@@ -4,11 +4,12 @@
  */
 import type {Clock} from '../../ports/runtime.ts'
 import type {Query, StoreLimits, Transaction} from '../sql/query.ts'
-import {beginTransaction, postgresDialect, type Session, type StoreTime} from './connection.ts'
+import type {Session, StoreTime} from './connection.ts'
 import {unavailable, classifyError} from './errors.ts'
 import type {SessionPool} from './pool.ts'
 import type {Primary} from './primary.ts'
 import type {Statements} from './statements.ts'
+import {PipelinedTransaction} from './transaction.ts'
 
 const TRIES_MAX = 4
 const RETRY_WITHIN_MS = 1_500
@@ -46,15 +47,19 @@ export class Reader {
     }
   }
 
+  close(): Promise<void> {
+    return this.#parts.pool.close()
+  }
+
   async #transaction<Result>(
     session: Session,
     query: (tx: Transaction) => Query<Result>,
   ): Promise<Result> {
-    const {statements, time, limits} = this.#parts
     try {
-      const now = await beginTransaction(session, 'REPEATABLE READ READ ONLY', time)
-      const result = await statements.run(session, query({now, dialect: postgresDialect, limits}))
-      await session.run('COMMIT')
+      const tx = new PipelinedTransaction<null>(session, 'REPEATABLE READ READ ONLY', this.#parts)
+      const result = await tx.run(null, query)
+      // Nothing depends on its reply; the session's next request follows it.
+      void Promise.allSettled([session.run('COMMIT')])
       return result
     } catch (error) {
       session.destroy()

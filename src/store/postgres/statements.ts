@@ -3,13 +3,14 @@
  * the types of its values.
  */
 import {assert} from '../../lib/assert.ts'
-import type {StatementResult, Statement, Row, Query, Value, Values} from '../sql/query.ts'
+import type {StatementResult, Statement, Row, RunEach, Query, Value, Values} from '../sql/query.ts'
 import type {Session} from './connection.ts'
 
 /** Texts differ only by the filters of lists. Further texts are parsed at each use. */
 const NAMED_MAX = 400
-/** Rows of values in one round trip: limits the size of a message and the server's memory for it. */
+/** Rows of values, and their bytes, in one message: limits its size and the server's memory for it. */
 const ROWS_MAX = 2_000
+const MESSAGE_BYTES_MAX = 8 * 2 ** 20
 
 interface Text {
   readonly sql: string
@@ -21,37 +22,77 @@ export class Statements {
   readonly #forMany = new Map<string, Text>()
   #names = 0
 
-  /** An error of a statement ends the query; the caller must roll back. */
+  /** Waits for each reply. An error of a statement ends the query; the caller must roll back. */
   async run<Result>(session: Session, query: Query<Result>): Promise<Result> {
     let next = query.next()
-    while (next.done !== true) next = query.next(await this.#run(session, next.value))
+    while (next.done !== true) next = query.next(await this.answer(session, next.value, null))
     return next.value
   }
 
-  async #run(session: Session, statement: Statement): Promise<StatementResult> {
+  /**
+   * Sends a statement at once and resolves with its result. The reply to a `send` is not awaited but given to
+   * `unawaited`; `null` = it is awaited too.
+   */
+  async answer(
+    session: Session,
+    statement: Statement,
+    unawaited: ((reply: Promise<unknown>) => void) | null,
+  ): Promise<StatementResult> {
+    await this.#prepare(session, statement)
+    if (statement.kind === 'together' && !isOneMessage(statement)) {
+      const results: StatementResult[] = []
+      for (const each of statement.statements) results.push(await this.answer(session, each, null))
+      return results
+    }
+    const reply = this.#send(session, statement)
+    // The rest of a long statement must not be overtaken by the next one.
+    if (statement.kind !== 'send' || unawaited === null || !isOneMessage(statement))
+      return await reply
+    unawaited(reply)
+    return undefined
+  }
+
+  /** Sends a prepared statement, or its first message, before it returns. */
+  async #send(session: Session, statement: Statement): Promise<StatementResult> {
     switch (statement.kind) {
       case 'all': {
         const {sql, name} = this.#numbered(statement.sql)
         return await session.rows(sql, statement.values, name)
       }
       case 'each':
-        return await this.#each(session, statement.sql, statement.rows)
+        return await this.#each(session, statement)
+      case 'send':
+        await this.#send(session, statement.statement)
+        return undefined
+      case 'together':
+        return await Promise.all(statement.statements.map((each) => this.#send(session, each)))
       case 'yield':
         // Each statement already yields while it waits for the server.
         return undefined
     }
   }
 
-  async #each(session: Session, sql: string, rows: readonly Values[]): Promise<Row[][]> {
-    const text = this.#forMany.get(sql) ?? (await this.#prepareForMany(session, sql))
+  /** Asks for the types that a statement needs, so that it can then be sent at once. */
+  async #prepare(session: Session, statement: Statement): Promise<void> {
+    if (statement.kind === 'send') await this.#prepare(session, statement.statement)
+    else if (statement.kind === 'together')
+      for (const each of statement.statements) await this.#prepare(session, each)
+    else if (statement.kind === 'each' && !this.#forMany.has(statement.sql))
+      await this.#prepareForMany(session, statement.sql)
+  }
+
+  async #each(session: Session, {sql, rows}: RunEach): Promise<Row[][]> {
+    const text = this.#forMany.get(sql)
+    assert(text !== undefined, 'a statement for many rows is prepared before it is sent')
     const answers: Row[][] = rows.map(() => [])
-    for (let from = 0; from < rows.length; from += ROWS_MAX) {
-      const piece = rows.slice(from, from + ROWS_MAX)
+    let from = 0
+    for (const piece of messagesOf(rows)) {
       const columns = (piece[0] ?? []).map((_, column): Value[] => {
         return piece.map((values) => values[column] ?? null)
       })
       const found = await session.rows(text.sql, columns, text.name)
       for (const row of found) answers[from + Number(row[INDEX_COLUMN]) - 1]?.push(row)
+      from += piece.length
     }
     return answers
   }
@@ -59,28 +100,65 @@ export class Statements {
   #numbered(sql: string): Text {
     const known = this.#single.get(sql)
     if (known !== undefined) return known
-    return this.#keep(this.#single, sql, numbered(sql))
+    const text = this.#named(numbered(sql))
+    if (text.name !== null) this.#single.set(sql, text)
+    return text
   }
 
   /** Asks the server for the types of the values, once a text. */
-  async #prepareForMany(session: Session, sql: string): Promise<Text> {
+  async #prepareForMany(session: Session, sql: string): Promise<void> {
     const results = await session.run(`PREPARE belfry_asks AS ${numbered(sql)};
       SELECT parameter_types::text[] AS types FROM pg_prepared_statements
         WHERE name = 'belfry_asks';
       DEALLOCATE belfry_asks`)
     // A text array, which `Value` does not include.
     const types = results[1]?.rows[0]?.['types'] as unknown as readonly string[]
-    return this.#keep(this.#forMany, sql, setBased(sql, types))
+    // Another session may have asked meanwhile: one name has one text.
+    if (!this.#forMany.has(sql)) this.#forMany.set(sql, this.#named(setBased(sql, types)))
   }
 
-  #keep(texts: Map<string, Text>, sql: string, text: string): Text {
-    const known = texts.get(sql)
-    if (known !== undefined) return known
-    if (this.#names >= NAMED_MAX) return {sql: text, name: null}
+  #named(sql: string): Text {
+    if (this.#names >= NAMED_MAX) return {sql, name: null}
     this.#names += 1
-    const kept = {sql: text, name: `belfry_${this.#names}`}
-    texts.set(sql, kept)
-    return kept
+    return {sql, name: `belfry_${this.#names}`}
+  }
+}
+
+/** Splits rows of values into messages within the limits; a row of its own may be larger. */
+function* messagesOf(rows: readonly Values[]): Generator<readonly Values[]> {
+  let from = 0
+  let bytes = 0
+  for (const [index, values] of rows.entries()) {
+    const size = sizeOf(values)
+    const isFull = index - from === ROWS_MAX || bytes + size > MESSAGE_BYTES_MAX
+    if (isFull && index > from) {
+      yield rows.slice(from, index)
+      from = index
+      bytes = 0
+    }
+    bytes += size
+  }
+  yield rows.slice(from)
+}
+
+/** Characters count as bytes: the limit is about memory, and does not have to be exact. */
+function sizeOf(values: Values): number {
+  let size = 0
+  for (const value of values) if (typeof value !== 'number') size += value?.length ?? 0
+  return size
+}
+
+function isOneMessage(statement: Statement): boolean {
+  switch (statement.kind) {
+    case 'each':
+      return [...messagesOf(statement.rows)].length === 1
+    case 'send':
+      return isOneMessage(statement.statement)
+    case 'together':
+      return statement.statements.every(isOneMessage)
+    case 'all':
+    case 'yield':
+      return true
   }
 }
 

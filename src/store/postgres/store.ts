@@ -6,17 +6,24 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {assembleStore, type QueueName, type StoreEngine, WRITES} from '../sql/methods.ts'
+import {
+  assembleStore,
+  type EngineMethods,
+  type QueueName,
+  type ReaderName,
+  type StoreEngine,
+  WRITES,
+} from '../sql/methods.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/settings.ts'
-import {writeBackup} from './backup.ts'
+import {writeBackupInThread} from './backup-thread.ts'
 import {type TransactParts, Committer} from './commit.ts'
 import type {SessionKind, StoreTime} from './connection.ts'
 import {readDurability} from './durability.ts'
 import {NoPrimary, textOf} from './errors.ts'
 import {SessionPool} from './pool.ts'
 import {Primary} from './primary.ts'
-import {Reader} from './reader.ts'
+import {Reader, type ReaderParts} from './reader.ts'
 import {prepareSchema} from './schema.ts'
 import {Statements} from './statements.ts'
 import {type Address, describeAddress, parseAddress} from './url.ts'
@@ -25,8 +32,21 @@ import {WriteQueue} from './write-queue.ts'
 
 /** Queues that share connections. Each uses one at a time: with one for each, no queue waits for another. */
 const SHARED_QUEUES = ['jobs', 'launch', 'claim', 'output', 'finish', 'upkeep', 'other'] as const
-/** Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for notifications. */
-const CONNECTIONS = {writes: SHARED_QUEUES.length, reads: 4}
+/**
+ * Connections of one server: these, 1 for the lease, 1 for heartbeats and 1 for notifications. Services read
+ * one at a time each: launcher, failure detector, reassigner. Two lists at a time use up two processors.
+ */
+const CONNECTIONS: Connections = {
+  writes: SHARED_QUEUES.length,
+  reads: {services: 3, nodes: 2, requests: 4, lists: 2},
+}
+/** Lists that wait for a session: a longer wait than theirs would end with their deadline. */
+const LISTS_WAITING_MAX = 8
+
+interface Connections {
+  readonly writes: number
+  readonly reads: Readonly<Record<ReaderName, number>>
+}
 
 const LEASE: SessionKind = {purpose: 'lease', limits: 'short', byKeys: true}
 const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', byKeys: true}
@@ -47,8 +67,8 @@ export interface PostgresStoreOptions {
   readonly outputKeptBytes?: number
   /** Writes in one transaction at most; default 256. */
   readonly commitItemsMax?: number
-  /** Maximum connections for writes and reads; default 7 and 4. Three more have their own purpose. */
-  readonly connections?: {readonly writes: number; readonly reads: number}
+  /** Maximum connections for writes and for reads. Three more have their own purpose. */
+  readonly connections?: Connections
   /** Receives `store_committed` after each commit. */
   readonly events?: Pick<Events, 'emit'>
   /** Maps the server's time, ms since the epoch, to the store's; default: the same. */
@@ -59,6 +79,8 @@ export type OpenedPostgresStore =
   | {
       readonly ok: true
       readonly store: Store
+      /** The same store for the requests of clients, whose reads never delay those of this process. */
+      readonly forClients: Store
       /** Wakeups of all servers, on top of those of this process. Must be closed before the store. */
       readonly wakeupOver: (local: Wakeup) => ClosableWakeup
     }
@@ -78,11 +100,16 @@ export async function openPostgresStore(
   const problem = await prepare(options, address, primary, statements)
   if (problem !== null)
     return {ok: false, problem: `The store ${describeAddress(address)} ${problem}.`}
-  const store = assemble(options, address, primary, statements)
+  let onLeaseSessionEnd = () => {}
+  const stores = assemble(options, address, primary, statements, () => onLeaseSessionEnd())
   const {schema} = address
   const {random} = options
-  const wakeupOver = (local: Wakeup) => postgresWakeup({primary, schema, clock, random, local})
-  return {ok: true, store, wakeupOver}
+  const wakeupOver = (local: Wakeup) => {
+    // A leader renews at once: candidates see that its connection is closed.
+    onLeaseSessionEnd = () => local.notify('lead')
+    return postgresWakeup({primary, schema, clock, random, local})
+  }
+  return {ok: true, ...stores, wakeupOver}
 }
 
 /** Returns the problem, as a sentence without its subject, or `null`. */
@@ -112,44 +139,69 @@ function assemble(
   address: Address,
   primary: Primary,
   statements: Statements,
-): Store {
+  onLeaseSessionEnd: () => void,
+): {readonly store: Store; readonly forClients: Store} {
   const {clock, time = (serverNow) => serverNow, outputKeptBytes} = options
   const {connections = CONNECTIONS} = options
   const limits = {outputKeptBytes: outputKeptBytes ?? DEFAULT_LIMITS.outputKeptBytes}
   const parts = {primary, statements, time, limits, clock}
+  const pool = (kind: SessionKind, sessionsMax: number) =>
+    new SessionPool({primary, kind, sessionsMax, clock})
   const pools = {
-    lease: new SessionPool(primary, LEASE, 1, clock),
-    members: new SessionPool(primary, MEMBERS, 1, clock),
-    writes: new SessionPool(primary, WRITE, connections.writes, clock),
-    reads: new SessionPool(primary, READ, connections.reads, clock),
+    lease: new SessionPool({
+      primary,
+      kind: LEASE,
+      sessionsMax: 1,
+      clock,
+      onSessionEnd: onLeaseSessionEnd,
+    }),
+    members: pool(MEMBERS, 1),
+    writes: pool(WRITE, connections.writes),
   }
   const queues = queuesOf(options, parts, pools)
-  const reader = new Reader({...parts, pool: pools.reads})
+  const readers = readersOf(parts, connections.reads)
   const engine: StoreEngine = {
     write: (name, input) => queues[WRITES[name].queue].write({name, input}),
-    read: (query) => reader.snapshot(query),
+    read: (query, _isLong, reader) => readers[reader].snapshot(query),
   }
   let closing: Promise<void> | null = null
   const close = async () => {
     await Promise.all(Object.values(queues).map((queue) => queue.drain()))
-    await Promise.all(Object.values(pools).map((pool) => pool.close()))
+    const closed = [...Object.values(pools), ...Object.values(readers)].map((part) => part.close())
+    await Promise.all(closed)
   }
-  return assembleStore(engine, {
+  const own = (reader: Reader): EngineMethods => ({
     info: async () => {
       const stored = await reader.snapshot(identity)
       const found = await reader.snapshot(() => readDurability(address.hosts.length))
       return {engine: 'postgres', ...stored, ...found}
     },
-    backup: async (target) => {
-      const session = await primary.connect(LONG_WORK)
-      try {
-        await writeBackup(session, target)
-      } finally {
-        await session.close()
-      }
-    },
+    backup: (target) =>
+      writeBackupInThread({url: options.url, target, applicationName: APPLICATION}),
     close: () => (closing ??= close()),
   })
+  return {
+    store: assembleStore(engine, own(readers.services)),
+    forClients: assembleStore(engine, own(readers.requests), 'clients'),
+  }
+}
+
+function readersOf(
+  parts: Omit<ReaderParts, 'pool'> & {readonly clock: Clock},
+  sessions: Connections['reads'],
+): Readonly<Record<ReaderName, Reader>> {
+  const {primary, clock} = parts
+  const reader = (sessionsMax: number, waitingMax?: number) =>
+    new Reader({
+      ...parts,
+      pool: new SessionPool({primary, kind: READ, sessionsMax, waitingMax, clock}),
+    })
+  return {
+    services: reader(sessions.services),
+    nodes: reader(sessions.nodes),
+    requests: reader(sessions.requests),
+    lists: reader(sessions.lists, LISTS_WAITING_MAX),
+  }
 }
 
 function queuesOf(

@@ -3,7 +3,7 @@
  * merged into one query, and the locks taken first. Knows neither the connection nor its failures.
  */
 import {type WriteName, WRITES} from '../sql/methods.ts'
-import {all, type Query, type Transaction} from '../sql/query.ts'
+import {type Query, send, type Transaction} from '../sql/query.ts'
 
 export interface Write {
   readonly name: WriteName
@@ -29,11 +29,15 @@ export function entriesOf(writes: readonly Write[]): BatchEntry[] {
   const entries: BatchEntry[] = []
   for (const write of sorted(writes)) {
     const last = entries.at(-1)
-    if (last?.name === write.name && WRITES[write.name].isList)
+    if (last?.name === write.name && isMerged(write.name))
       entries[entries.length - 1] = {name: write.name, writes: [...last.writes, write]}
     else entries.push(singleEntry(write))
   }
   return entries
+}
+
+function isMerged(name: WriteName): boolean {
+  return WRITES[name].isList || WRITES[name].merged !== undefined
 }
 
 export function singleEntry(write: Write): BatchEntry {
@@ -47,6 +51,11 @@ function sorted(writes: readonly Write[]): readonly Write[] {
 
 export function queryOf(tx: Transaction, {name, writes}: BatchEntry): Query<unknown> {
   const method = WRITES[name]
+  if (method.merged !== undefined)
+    return method.merged(
+      tx,
+      writes.map(({input}) => input[0]),
+    )
   if (!method.isList) return method.query(tx, ...writes[0]!.input)
   const items = writes.flatMap(({input}) => listOf(input))
   return method.query(tx, items)
@@ -54,6 +63,7 @@ export function queryOf(tx: Transaction, {name, writes}: BatchEntry): Query<unkn
 
 /** The result of each write, in order, from the result of the entry's query. */
 export function resultsOf({name, writes}: BatchEntry, result: unknown): unknown[] {
+  if (WRITES[name].merged !== undefined) return [...listOf([result])]
   if (!WRITES[name].isList) return [result]
   const answers = listOf([result])
   let from = 0
@@ -80,21 +90,30 @@ export function* locksFor(entries: readonly BatchEntry[]): Query<void> {
 }
 
 /**
- * Serializes transactions that change definitions, over all servers: whether a definition is valid depends on
- * other definitions (parents, ephemeral, paused), and no row stands for that. Then locks rows in the order
- * that every transaction keeps: launches, jobs.
+ * Locks over all servers, in the order that every transaction keeps: all definitions, idempotency keys,
+ * launches, jobs.
  */
 function* lockDefinitions(writes: readonly Write[]): Query<void> {
-  yield* all(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' jobs', 0))`)
+  const locks = new Set(writes.map(({name, input}) => WRITES[name].definitionLock(...input)))
+  if (locks.has('exclusive')) yield* send(`SELECT pg_advisory_xact_lock(${DEFINITIONS})`)
+  else if (locks.has('shared')) yield* send(`SELECT pg_advisory_xact_lock_shared(${DEFINITIONS})`)
+  const keys = writes.flatMap(({name, input}) => WRITES[name].keyLock(...input) ?? [])
+  if (keys.length > 0)
+    yield* send(
+      `SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' key ' || key, 0))
+        FROM (SELECT key FROM jsonb_array_elements_text(?::jsonb) AS keys (key) ORDER BY key
+          OFFSET 0) AS sorted`,
+      [JSON.stringify(keys)],
+    )
   const closing = writes.filter(({name}) => WRITES[name].closesLaunches)
   if (closing.length > 0)
-    yield* all(
+    yield* send(
       `SELECT group_id FROM launches
         WHERE job_name = ANY (ARRAY(SELECT jsonb_array_elements_text(?::jsonb))) AND open = 1
         ORDER BY group_id FOR UPDATE`,
       [JSON.stringify(closing.flatMap(jobNames))],
     )
-  yield* all(
+  yield* send(
     `SELECT id FROM jobs
       WHERE name = ANY (ARRAY(SELECT jsonb_array_elements_text(?::jsonb))) AND deleted_at IS NULL
       ORDER BY id FOR UPDATE`,
@@ -102,9 +121,11 @@ function* lockDefinitions(writes: readonly Write[]): Query<void> {
   )
 }
 
+const DEFINITIONS = `hashtextextended(current_schema() || ' jobs', 0)`
+
 /** Nodes that join under one name follow each other, even if no row has that name yet. */
 function* lockNames(): Query<void> {
-  yield* all(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' members', 0))`)
+  yield* send(`SELECT pg_advisory_xact_lock(hashtextextended(current_schema() || ' members', 0))`)
 }
 
 function jobNames({name, input}: Write): readonly string[] {

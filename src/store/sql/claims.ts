@@ -17,7 +17,17 @@ import type {
 } from '../../ports/node-store.ts'
 import type {FinishBatch} from '../../core/finish-batch.ts'
 import {loadFinishBatch} from './finish-rows.ts'
-import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
+import {
+  all,
+  one,
+  oneEach,
+  type Query,
+  send,
+  sendEach,
+  together,
+  type Transaction,
+  type Values,
+} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -54,11 +64,13 @@ export function* claim(
   requests: readonly ClaimRequest[],
 ): Query<readonly ClaimResult[]> {
   const ids = requests.map(({nodeId}) => [nodeId])
-  const incarnations = yield* lockIncarnations(tx, ids)
-  // Locked: a repeated claim waits until the transaction of its first try has ended.
-  const rows = yield* oneEach<{token: string}>(
-    `SELECT token FROM node_claims WHERE node_id = ?${tx.dialect.forUpdate}`,
-    ids,
+  const [incarnations, rows] = yield* together(
+    lockIncarnations(tx, ids),
+    // Locked: a repeated claim waits until the transaction of its first try has ended.
+    oneEach<{token: string}>(
+      `SELECT token FROM node_claims WHERE node_id = ?${tx.dialect.forUpdate}`,
+      ids,
+    ),
   )
   const outlooks = yield* oneEach<Outlook>(
     OUTLOOK,
@@ -128,8 +140,12 @@ function* claimDue(
       : yield* takeDue(tx, isGone || isOvertaken ? {...request, room: 0} : request)
   const newest = claimed.length > 0 ? token : last
   const hadRoom = claimed.length < room
-  const outlook = yield* outlookOf(tx, nodeId, hadRoom)
-  if (!hadRoom || isGone || !(yield* isAnyLocked(tx, nodeId))) return {claimed, newest, ...outlook}
+  const mayBeLocked = hadRoom && !isGone && tx.dialect.locking
+  const [outlook, isLocked] = yield* together(
+    outlookOf(tx, nodeId, hadRoom),
+    mayBeLocked ? isAnyLocked(tx, nodeId) : together(),
+  )
+  if (isLocked !== true) return {claimed, newest, ...outlook}
   const nextDueInMs = Math.min(LOCKED_RETRY_MS, outlook.nextDueInMs ?? LOCKED_RETRY_MS)
   return {claimed, newest, ...outlook, nextDueInMs}
 }
@@ -154,11 +170,11 @@ function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecutio
     [nodeId, tx.now, room],
   )
   if (rows.length === 0) return []
-  yield* each(
+  yield* sendEach(
     TAKE,
     rows.map((row) => [tx.now, row.job_revision, token, incarnation, ...keyValues(keyOf(row))]),
   )
-  yield* all(
+  yield* send(
     `INSERT INTO node_claims (node_id, token) VALUES (?, ?)
       ON CONFLICT (node_id) DO UPDATE SET token = excluded.token`,
     [nodeId, token],
@@ -180,7 +196,6 @@ function claimedOf(row: ClaimableRow, token: string): ClaimedExecution {
  * the executions of the same launch on other nodes.
  */
 function* isAnyLocked(tx: Transaction, nodeId: string): Query<boolean> {
-  if (!tx.dialect.locking) return false
   const row = yield* one(
     `SELECT 1 AS found FROM executions e JOIN jobs j ON j.id = e.job_id WHERE e.node_id = ? AND
       ${IS_DUE} LIMIT 1`,
@@ -194,19 +209,19 @@ function* outlookOf(
   nodeId: string,
   hadRoom: boolean,
 ): Query<Pick<ClaimResult, 'waiting' | 'nextDueInMs'>> {
-  const more = hadRoom
-    ? null
-    : yield* one(
-        `SELECT 1 AS found FROM executions
-          WHERE node_id = ? AND status = 'pending' AND not_before <= ? LIMIT 1`,
-        [nodeId, tx.now],
-      )
-  const next = yield* one<{next_at: number | null}>(
-    `SELECT min(not_before) AS next_at FROM executions
-      WHERE node_id = ? AND status = 'pending' AND not_before > ?`,
-    [nodeId, tx.now],
+  const [due, next] = yield* together(
+    one(
+      `SELECT 1 AS found FROM executions
+        WHERE node_id = ? AND status = 'pending' AND not_before <= ? LIMIT 1`,
+      [nodeId, tx.now],
+    ),
+    one<{next_at: number | null}>(
+      `SELECT min(not_before) AS next_at FROM executions
+        WHERE node_id = ? AND status = 'pending' AND not_before > ?`,
+      [nodeId, tx.now],
+    ),
   )
-  const waiting = more === null ? 0 : 1
+  const waiting = hadRoom || due === null ? 0 : 1
   const nextAt = next?.next_at ?? null
   return {waiting, nextDueInMs: nextAt === null ? null : nextAt - tx.now}
 }
@@ -301,7 +316,7 @@ export function* releaseClaims(
     claims.map(({key}) => key.group),
   )
   const released = claims.flatMap((claim) => releasedOf(batch, claim, tx.now) ?? [])
-  yield* each(
+  yield* sendEach(
     RELEASE,
     released.map((record) => [tx.now, ...keyValues(record)]),
   )

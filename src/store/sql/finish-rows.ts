@@ -8,10 +8,19 @@ import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
 import {softDelete} from './delete-job.ts'
 import {FinishBatch, type BatchExecution, type BatchJob} from '../../core/finish-batch.ts'
-import {applyChange, loadJobs} from './jobs.ts'
+import {applyChanges, loadJobs} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {dropOutput} from './output.ts'
-import {all, each, oneEach, type Query, type Transaction, type Values} from './query.ts'
+import {
+  each,
+  oneEach,
+  type Query,
+  send,
+  sendEach,
+  together,
+  type Transaction,
+  type Values,
+} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -45,24 +54,26 @@ interface FinishJobRow {
 
 /** Locks and loads launches with all their executions, and their jobs. */
 export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Query<FinishBatch> {
-  const batch = new FinishBatch(tx.now)
   const sorted = [...new Set(groups)].toSorted((a, b) => a - b).map((group) => [group])
   const launches = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
     sorted,
   )
+  const batch = new FinishBatch(tx.now)
   const found = launches.filter((row) => row !== null)
-  const executions = yield* each<ExecutionRow>(
-    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ?
-      ORDER BY node_name, attempt${tx.dialect.forUpdate}`,
-    found.map((row) => [row.group_id]),
+  const owners = [...new Set(found.map((row) => row.job_id))]
+  const [executions, dependents] = yield* together(
+    each<ExecutionRow>(
+      `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ?
+        ORDER BY node_name, attempt${tx.dialect.forUpdate}`,
+      found.map((row) => [row.group_id]),
+    ),
+    dependentIds(tx.dialect.locking ? owners : []),
   )
   found.forEach((row, index) => {
     const entries = (executions[index] ?? []).map(batchExecution)
     batch.launches.set(row.group_id, {record: launchOf(row), executions: entries, changed: false})
   })
-  const owners = [...new Set(found.map((row) => row.job_id))]
-  const dependents = tx.dialect.locking ? yield* dependentIds(owners) : []
   const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
@@ -128,14 +139,14 @@ const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success 
 export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<void> {
   yield* writeExecutions(batch)
   const launches = [...batch.launches.values()].filter(({changed}) => changed)
-  yield* each(
+  yield* sendEach(
     CLOSE,
     launches.map(({record: {open, retriesEnded, nodeDeaths, group}}) => {
       return [open ? 1 : 0, retriesEnded ? 1 : 0, nodeDeaths, group]
     }),
   )
   const jobs = [...batch.jobs.values()].filter(({changed}) => changed)
-  yield* each(
+  yield* sendEach(
     COUNT,
     jobs.map(({id, counters, status, statusGroup}) => {
       const {successCount, errorCount, lastSuccess, lastError} = counters
@@ -174,16 +185,16 @@ function* writeExecutions(batch: FinishBatch): Query<void> {
         ])
     }
   }
-  yield* each(INSERT_PENDING, inserts)
-  yield* each(END, updates)
+  yield* sendEach(INSERT_PENDING, inserts)
+  yield* sendEach(END, updates)
   if (batch.removed.length === 0) return
-  yield* each(`DELETE FROM executions WHERE ${BY_KEY}`, batch.removed.map(keyValues))
+  yield* sendEach(`DELETE FROM executions WHERE ${BY_KEY}`, batch.removed.map(keyValues))
   yield* dropOutput(batch.removed)
 }
 
 function* countDays(batch: FinishBatch): Query<void> {
   const rows = [...batch.days].toSorted(([a], [b]) => a - b)
-  yield* each(
+  yield* sendEach(
     `INSERT INTO statistics (day, success_count, failed_count) VALUES (?, ?, ?)
       ON CONFLICT (day) DO UPDATE SET success_count = statistics.success_count + excluded.success_count,
       failed_count = statistics.failed_count + excluded.failed_count`,
@@ -211,7 +222,7 @@ function* launchDependents(tx: Transaction, batch: FinishBatch): Query<void> {
     const row = {cause: 'parent', decision: 'pending', scheduledAt: tx.now, parentGroup} as const
     return launchValues(newLaunch(job, groups[index]!, tx.now, row))
   })
-  yield* each(`${INSERT_LAUNCH} ON CONFLICT DO NOTHING`, rows)
+  yield* sendEach(`${INSERT_LAUNCH} ON CONFLICT DO NOTHING`, rows)
 }
 
 /** Disables a job whose launches keep killing nodes, as an edit would, and adds a launch row that says so. */
@@ -220,7 +231,7 @@ function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Quer
   assert(job !== null && job !== undefined, `${name} is locked and live`)
   const spec = {...job.spec, disabled: true}
   const change = planDefinition(job, spec, tx.now, yield* timezone(), false)
-  yield* applyChange(tx, job, spec, change)
+  yield* applyChanges(tx, [{existing: job, spec, change}])
   const [number] = yield* tx.dialect.takeNumbers('launch', 1)
   const sentence = `nodes died while executing launch ${group}; the job was disabled`
   const row = newLaunch({id, name}, number!, tx.now, {
@@ -230,5 +241,5 @@ function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Quer
     scheduledAt: tx.now,
     decidedAt: tx.now,
   })
-  yield* all(INSERT_LAUNCH, launchValues(row))
+  yield* send(INSERT_LAUNCH, launchValues(row))
 }

@@ -15,7 +15,7 @@ import type {
 import type {Page, Slice} from '../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
 import {readOutput, withOutput} from './output.ts'
-import {all, each, one, type Query, type Transaction, type Value} from './query.ts'
+import {all, each, one, type Query, together, type Transaction, type Value} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
@@ -91,13 +91,12 @@ export function* launches(
   const {where: owned, values} = ownedBy(owner)
   const where = query.decision === null ? owned : `${owned} AND decision = ?`
   if (query.decision !== null) values.push(query.decision)
-  const counted = yield* one<{total: number}>(
-    `SELECT count(*) AS total FROM launches WHERE ${where}`,
-    values,
-  )
-  const rows = yield* all<LaunchRow>(
-    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE ${where} ORDER BY group_id DESC LIMIT ? OFFSET ?`,
-    [...values, ...limits(query)],
+  const [counted, rows] = yield* together(
+    one<{total: number}>(`SELECT count(*) AS total FROM launches WHERE ${where}`, values),
+    all<LaunchRow>(
+      `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE ${where} ORDER BY group_id DESC LIMIT ? OFFSET ?`,
+      [...values, ...limits(query)],
+    ),
   )
   return {total: counted?.total ?? 0, rows: yield* withExecutions(rows)}
 }
@@ -196,10 +195,12 @@ function* executionPage(
     readonly outputBytes: number
   },
 ): Query<Page<ExecutionView>> {
-  const counted = yield* one<{total: number}>(`SELECT count(*) AS total ${from}`, values)
-  const found = yield* all<ExecutionRow>(
-    `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
-    [...values, ...limits(query)],
+  const [counted, found] = yield* together(
+    one<{total: number}>(`SELECT count(*) AS total ${from}`, values),
+    all<ExecutionRow>(
+      `SELECT ${query.columns} ${from} ORDER BY ${query.orderBy} LIMIT ? OFFSET ?`,
+      [...values, ...limits(query)],
+    ),
   )
   const rows = yield* withOutput(tx, found.map(executionOf), query.outputBytes)
   return {total: counted?.total ?? 0, rows}

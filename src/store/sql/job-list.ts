@@ -7,7 +7,15 @@ import type {JobRecord} from '../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter} from '../../ports/job-store.ts'
 import type {Page} from '../../ports/page.ts'
 import {loadJob, loadJobs} from './jobs.ts'
-import {all, one, type Query, type Transaction, type Value, yieldToEventLoop} from './query.ts'
+import {
+  all,
+  one,
+  type Query,
+  together,
+  type Transaction,
+  type Value,
+  yieldToEventLoop,
+} from './query.ts'
 
 const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
   name: 'name',
@@ -35,14 +43,13 @@ export function* job(_tx: Transaction, name: string): Query<JobRecord | null> {
 
 export function* jobs(_tx: Transaction, query: JobQuery): Query<Page<JobRecord>> {
   const {sql: where, values} = conditionsOf(query)
-  const counted = yield* one<{total: number}>(
-    `SELECT COUNT(*) AS total FROM jobs WHERE ${where}`,
-    values,
-  )
   const limit = query.end === null ? Number.MAX_SAFE_INTEGER : Math.max(0, query.end - query.start)
-  const ids = yield* all<{id: number}>(
-    `SELECT id FROM jobs WHERE ${where} ORDER BY ${orderOf(query)} LIMIT ? OFFSET ?`,
-    [...values, limit, query.start],
+  const [counted, ids] = yield* together(
+    one<{total: number}>(`SELECT COUNT(*) AS total FROM jobs WHERE ${where}`, values),
+    all<{id: number}>(
+      `SELECT id FROM jobs WHERE ${where} ORDER BY ${orderOf(query)} LIMIT ? OFFSET ?`,
+      [...values, limit, query.start],
+    ),
   )
   const rows: JobRecord[] = []
   for (let from = 0; from < ids.length; from += BATCH_JOBS) {

@@ -1,73 +1,40 @@
 /**
- * Submitting and toggling a job, and reading and writing the rows of jobs. Every check runs in the
- * transaction that relies on it. How a definition moves `next` is decided by `planDefinition` in the core.
+ * Toggling a job, and reading and writing the rows of jobs. How a definition moves `next` is decided by
+ * `planDefinition` in the core. `submit.ts` stores new definitions.
  */
-import {createHash} from 'node:crypto'
 import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
 import {type DefinitionChange, planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
-import type {
-  Idempotency,
-  PreconditionFailed,
-  RevisionMatch,
-  RunResult,
-  SubmitRequest,
-  SubmitResult,
-  ToggleResult,
-} from '../../ports/job-store.ts'
-import {insertRequest, writePlanned} from './launch-rows.ts'
-import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
+import type {PreconditionFailed, RevisionMatch, ToggleResult} from '../../ports/job-store.ts'
+import {writePlanned} from './launch-rows.ts'
+import {
+  all,
+  one,
+  oneEach,
+  type Query,
+  sendEach,
+  together,
+  type Transaction,
+  type Values,
+} from './query.ts'
 import {jobOf, type JobRow, searchText, SELECT_JOB} from './rows.ts'
-import {isPaused, timezone} from './settings.ts'
-
-export function* submit(tx: Transaction, request: SubmitRequest): Query<SubmitResult> {
-  const earlier = yield* findReply<SubmitResult>(tx, request.idempotency)
-  if (earlier !== null) return earlier
-  const {spec} = request
-  if (yield* isPaused()) return {kind: 'paused'}
-  const existing = yield* lockJob(tx, spec.name)
-  const refusal = checkPreconditions(request, existing) ?? (yield* parentProblem(spec))
-  if (refusal !== null) return refusal
-  const zone = yield* timezone()
-  const change = planDefinition(existing, spec, tx.now, zone, true)
-  const id = yield* applyChange(tx, existing, spec, change)
-  let group: number | null = null
-  if (request.runOnCreate) {
-    const job = {id, name: spec.name}
-    group = yield* insertRequest(tx, {job, cause: 'create', forced: false})
-  }
-  const job = yield* loadJob(spec.name)
-  assert(job !== null, `${spec.name} was just stored`)
-  const created = existing === null
-  const result: SubmitResult = {kind: 'stored', job, created, changed: change.changed, group}
-  yield* storeReply(tx, request.idempotency, result)
-  return result
-}
+import {timezone} from './settings.ts'
 
 export function* toggle(
   tx: Transaction,
   name: string,
   ifMatch: RevisionMatch = null,
 ): Query<ToggleResult> {
-  const existing = yield* lockJob(tx, name)
+  const [existing, zone] = yield* together(lockJob(tx, name), timezone())
   if (existing === null) return {kind: 'unknown'}
   const refusal = checkRevision(ifMatch, existing)
   if (refusal !== null) return refusal
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
-  const zone = yield* timezone()
-  yield* applyChange(tx, existing, spec, planDefinition(existing, spec, tx.now, zone, false))
+  const change = planDefinition(existing, spec, tx.now, zone, false)
+  yield* applyChanges(tx, [{existing, spec, change}])
   const job = yield* loadJob(name)
   assert(job !== null, `${name} is locked and live`)
   return {kind: 'toggled', job}
-}
-
-function checkPreconditions(
-  request: SubmitRequest,
-  existing: JobRecord | null,
-): PreconditionFailed | null {
-  const {ifMatch, createOnly} = request
-  if (createOnly && existing !== null) return {kind: 'precondition', revision: existing.revision}
-  return checkRevision(ifMatch, existing)
 }
 
 /** Compares the locked job's revision with `If-Match`; `null` = they match, or there is no condition. */
@@ -79,46 +46,6 @@ export function checkRevision(
   const revision = existing?.revision ?? null
   const isMet = revision !== null && (ifMatch === '*' || ifMatch.includes(revision))
   return isMet ? null : {kind: 'precondition', revision}
-}
-
-type ParentProblem = Extract<SubmitResult, {kind: 'parent_unknown' | 'cycle' | 'ephemeral_parent'}>
-
-/** Checks the parent and the dependents of `spec` against the stored jobs; `null` = valid. */
-function* parentProblem(spec: JobSpec): Query<ParentProblem | null> {
-  if (spec.ephemeral) {
-    const dependents = yield* dependentsOf(spec.name)
-    if (dependents.length > 0) return {kind: 'ephemeral_parent', parent: spec.name, dependents}
-  }
-  if (spec.parentJob === '') return null
-  const path = [spec.name]
-  let name = spec.parentJob
-  while (name !== '') {
-    path.push(name)
-    if (name === spec.name) return {kind: 'cycle', path}
-    const row = yield* one<{parent: string; ephemeral: number}>(
-      `SELECT parent, ephemeral FROM jobs WHERE name = ? AND deleted_at IS NULL`,
-      [name],
-    )
-    if (row === null) return {kind: 'parent_unknown', parent: spec.parentJob}
-    if (row.ephemeral === 1 && name === spec.parentJob)
-      return {kind: 'ephemeral_parent', parent: name, dependents: [spec.name]}
-    name = row.parent
-  }
-  return null
-}
-
-const ZERO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
-
-/** Writes the decision of `planDefinition`; returns the job's id. */
-export function* applyChange(
-  tx: Transaction,
-  existing: JobRecord | null,
-  spec: JobSpec,
-  change: DefinitionChange,
-): Query<number> {
-  if (existing === null) return yield* insertJob(tx, {...change, spec, counters: ZERO_COUNTERS})
-  yield* applyChanges(tx, [{existing, spec, change}])
-  return existing.id
 }
 
 /** A stored job, its new definition, and the decision of `planDefinition` about it. */
@@ -153,7 +80,7 @@ export function* recordMissed(
     return rows.length === 0 ? [] : [{job: {id: job.id, name: job.spec.name}, rows}]
   })
   yield* writePlanned(tx, planned, null)
-  yield* each(
+  yield* sendEach(
     `UPDATE jobs SET decided_until = ? WHERE id = ?`,
     planned.map(({job, rows}) => [rows.at(-1)!.scheduledUntil, job.id]),
   )
@@ -176,27 +103,24 @@ export function* loadJobs(ids: readonly number[]): Query<(JobRecord | null)[]> {
   return rows.map((row) => (row === null ? null : jobOf(row)))
 }
 
+const LOCK_BY_NAME = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL FOR UPDATE`
+
 /** Loads the job and locks it until the transaction ends. */
 export function* lockJob(tx: Transaction, name: string): Query<JobRecord | null> {
-  if (tx.dialect.locking) {
-    const lock = `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`
-    if ((yield* one(lock, [name])) === null) return null
-  }
-  return yield* loadJob(name)
+  const [job] = yield* lockJobs(tx, [name])
+  return job ?? null
 }
 
 /** Loads jobs in the order of `names`. Locks them in the order of their names, which avoids deadlocks. */
 export function* lockJobs(tx: Transaction, names: readonly string[]): Query<(JobRecord | null)[]> {
-  if (tx.dialect.locking)
-    yield* each(
-      `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL${tx.dialect.forUpdate}`,
-      names.toSorted().map((name) => [name]),
-    )
-  const rows = yield* oneEach<JobRow>(
-    JOB_BY_NAME,
-    names.map((name) => [name]),
+  const rows = names.map((name) => [name])
+  const sorted = names.toSorted().map((name) => [name])
+  // The locks come first, so that the rows are what the earlier holder of a lock has stored.
+  const [, found] = yield* together(
+    sendEach(LOCK_BY_NAME, tx.dialect.locking ? sorted : []),
+    oneEach<JobRow>(JOB_BY_NAME, rows),
   )
-  return rows.map((row) => (row === null ? null : jobOf(row)))
+  return found.map((row) => (row === null ? null : jobOf(row)))
 }
 
 /** Names of the live jobs whose parent is `name`, sorted. */
@@ -249,29 +173,24 @@ const INSERT_JOB = `INSERT INTO jobs (id, name, ${DEFINED_COLUMNS.join(', ')}, s
   last_success, last_error, status, status_group, created_at, updated_at, deleted_why)
   VALUES (?, ?, ${DEFINED_COLUMNS.map(() => '?').join(', ')}, ?, ?, ?, ?, '', 0, ?, ?, '')`
 
-/** Returns the new job's id. */
-export function* insertJob(tx: Transaction, job: NewJob): Query<number> {
-  const [id] = yield* insertJobs(tx, [job])
-  return id!
-}
-
-/** Inserts jobs of different names; returns their ids, in order. */
-export function* insertJobs(tx: Transaction, jobs: readonly NewJob[]): Query<number[]> {
-  if (jobs.length === 0) return []
-  const ids = yield* tx.dialect.takeNumbers('job', jobs.length)
-  yield* each(
+/** Inserts jobs of different names, with numbers taken for them. */
+export function* insertJobs(
+  tx: Transaction,
+  jobs: readonly NewJob[],
+  ids: readonly number[],
+): Query<void> {
+  yield* sendEach(
     INSERT_JOB,
     jobs.map((job, index) => insertValues(ids[index]!, job, tx.now)),
   )
-  yield* each(
+  yield* sendEach(
     `INSERT INTO definitions (job_id, definition) VALUES (?, ?)`,
     jobs.map(({spec}, index) => [ids[index]!, JSON.stringify(spec)]),
   )
-  yield* each(
+  yield* sendEach(
     INSERT_METADATA,
     jobs.flatMap(({spec}, index) => metadataValues(ids[index]!, spec)),
   )
-  return ids
 }
 
 function insertValues(id: number, job: NewJob, now: number): Values {
@@ -296,67 +215,20 @@ export interface RedefinedJob extends Omit<NewJob, 'counters'> {
 
 /** Replaces the definitions of different jobs; counters, status and decided times stay. */
 export function* updateJobs(tx: Transaction, jobs: readonly RedefinedJob[]): Query<void> {
-  yield* each(
+  yield* sendEach(
     UPDATE_JOB,
     jobs.map((job) => [...definedValues(job), tx.now, job.id]),
   )
-  yield* each(
+  yield* sendEach(
     `UPDATE definitions SET definition = ? WHERE job_id = ?`,
     jobs.map(({id, spec}) => [JSON.stringify(spec), id]),
   )
-  yield* each(
+  yield* sendEach(
     `DELETE FROM job_metadata WHERE job_id = ?`,
     jobs.map(({id}) => [id]),
   )
-  yield* each(
+  yield* sendEach(
     INSERT_METADATA,
     jobs.flatMap(({id, spec}) => metadataValues(id, spec)),
-  )
-}
-
-/* Idempotency keys: the reply to a request with a key is kept for its repetitions. */
-
-/** Long enough for a client that repeats after an outage; the API documents it. */
-export const IDEMPOTENCY_KEPT_MS = 24 * 3_600_000
-
-/** A longer key is stored as its digest: clients choose keys, and PostgreSQL limits index rows. */
-const KEY_LENGTH_MAX = 256
-
-function keyOf({scope, key}: Idempotency): [scope: string, key: string] {
-  const kept = key.length <= KEY_LENGTH_MAX ? key : createHash('sha256').update(key).digest('hex')
-  return [scope, kept]
-}
-
-/** The reply to the first request with this key; a mismatch if that was another request; `null` = new key. */
-export function* findReply<Result>(
-  tx: Transaction,
-  idempotency: Idempotency | null,
-): Query<Result | {readonly kind: 'idempotency_mismatch'} | null> {
-  if (idempotency === null) return null
-  const row = yield* one<{fingerprint: string; answer: string}>(
-    `SELECT fingerprint, answer FROM idempotency WHERE scope = ? AND key = ? AND created_at > ?`,
-    [...keyOf(idempotency), tx.now - IDEMPOTENCY_KEPT_MS],
-  )
-  if (row === null) return null
-  if (row.fingerprint !== idempotency.fingerprint) return {kind: 'idempotency_mismatch'}
-  return JSON.parse(row.answer) as Result
-}
-
-/** Read-only: a repeated request gets its reply even if a new one would be refused, as in a pause. */
-export const earlierSubmit = findReply<SubmitResult>
-export const earlierRun = findReply<RunResult>
-
-/** Stores the reply under the key; replaces an expired one. */
-export function* storeReply(
-  tx: Transaction,
-  idempotency: Idempotency | null,
-  reply: unknown,
-): Query<void> {
-  if (idempotency === null) return
-  yield* all(
-    `INSERT INTO idempotency (scope, key, fingerprint, answer, created_at) VALUES (?, ?, ?, ?, ?)
-      ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint,
-      answer = excluded.answer, created_at = excluded.created_at`,
-    [...keyOf(idempotency), idempotency.fingerprint, JSON.stringify(reply), tx.now],
   )
 }

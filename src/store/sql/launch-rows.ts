@@ -4,7 +4,7 @@
  */
 import type {JobRecord} from '../../core/job.ts'
 import type {LaunchCause, LaunchRecord, StoredLaunch} from '../../core/launch-record.ts'
-import {all, each, one, type Query, type Transaction, type Values} from './query.ts'
+import {each, one, type Query, send, sendEach, type Transaction, type Values} from './query.ts'
 import {
   INSERT_LAUNCH,
   INSERT_PENDING,
@@ -53,13 +53,11 @@ export interface RequestRow {
   readonly forced: boolean
 }
 
-/** Stores a request to launch; returns its launch number. */
-export function* insertRequest(tx: Transaction, request: RequestRow): Query<number> {
-  const [group] = yield* tx.dialect.takeNumbers('launch', 1)
+/** Stores a request to launch under a number taken for it. */
+export function* insertRequest(tx: Transaction, request: RequestRow, group: number): Query<void> {
   const {job, cause, forced} = request
   const row = {cause, forced, decision: 'pending', scheduledAt: tx.now} as const
-  yield* all(INSERT_LAUNCH, launchValues(newLaunch(job, group!, tx.now, row)))
-  return group!
+  yield* send(INSERT_LAUNCH, launchValues(newLaunch(job, group, tx.now, row)))
 }
 
 /** Decided planned times of one job, oldest first, to be written. */
@@ -117,9 +115,9 @@ export function* writePlanned(
       }
     }
   }
-  yield* each(EXTEND, [...extended.values()].map(extendValues))
+  yield* sendEach(EXTEND, [...extended.values()].map(extendValues))
   const fresh = [...inserted.values()]
-  yield* each(
+  yield* sendEach(
     INSERT_LAUNCH,
     fresh.map(({launch}) => launchValues(launch)),
   )
@@ -181,7 +179,7 @@ export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Qu
       pending.push({group, node: nodeName, attempt: 1, jobId, jobName, nodeId, slot, ...times})
     })
   }
-  yield* each(INSERT_PENDING, pending.map(pendingValues))
+  yield* sendEach(INSERT_PENDING, pending.map(pendingValues))
 }
 
 const OPEN_OF_NAME = `SELECT group_id FROM launches WHERE job_name = ? AND open = 1`

@@ -11,11 +11,13 @@ import type {RunRequest, RunResult} from '../../ports/job-store.ts'
 import type {
   Applied,
   DecidedLaunch,
+  DuePosition,
   DueWork,
   LeaderStore,
   PendingRequest,
 } from '../../ports/leader-store.ts'
-import {loadJobs, lockJob, findReply, storeReply} from './jobs.ts'
+import {findReply, storeReplies} from './idempotency.ts'
+import {loadJobs, lockJob} from './jobs.ts'
 import {
   extendInto,
   firstOpen,
@@ -28,40 +30,50 @@ import {
   type WrittenRow,
 } from './launch-rows.ts'
 import {fence} from './lease.ts'
-import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
+import {all, one, oneEach, type Query, send, sendEach, together, type Transaction} from './query.ts'
 import {jobOf, type JobRow, LAUNCH_COLUMNS, launchOf, type LaunchRow, SELECT_JOB} from './rows.ts'
 
 /** Stores a request by hand; the leader decides it. */
 export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
-  const earlier = yield* findReply<RunResult>(tx, request.idempotency)
+  const {name, forced, idempotency} = request
+  const [job, earlier, groups] = yield* together(
+    lockJob(tx, name),
+    findReply<RunResult>(tx, idempotency),
+    tx.dialect.takeNumbers('launch', 1),
+  )
   if (earlier !== null) return earlier
-  const {name, forced} = request
-  const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}
   if (job.spec.concurrency === 'forbid' && !forced) {
     const open = yield* firstOpen(job)
     if (open !== null) return {kind: 'forbidden', openGroup: open.isOwn ? open.group : null}
   }
-  const group = yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced})
+  const group = groups[0]!
+  yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced}, group)
   const result: RunResult = {kind: 'accepted', job, group}
-  yield* storeReply(tx, request.idempotency, result)
+  yield* storeReplies(tx, [{idempotency, reply: result}])
   return result
 }
 
 /** Due jobs. The cost does not depend on the number of other jobs: only the due part of an index is read. */
-export function* loadDue(tx: Transaction, request: {readonly limit: number}): Query<DueWork> {
-  const rows = yield* all<JobRow>(
-    `${SELECT_JOB} WHERE j.next_at <= ? ORDER BY j.next_at, j.id LIMIT ?`,
-    [tx.now, request.limit],
+export function* loadDue(
+  tx: Transaction,
+  {limit, after = null}: {readonly limit: number; readonly after?: DuePosition | null},
+): Query<DueWork> {
+  const {nextAt, id} = after ?? {nextAt: Number.MIN_SAFE_INTEGER, id: 0}
+  const [rows, next] = yield* together(
+    all<JobRow>(
+      `${SELECT_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
+        ORDER BY j.next_at, j.id LIMIT ?`,
+      [tx.now, nextAt, id, limit],
+    ),
+    one<{next_at: number | null}>(`SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`, [
+      tx.now,
+    ]),
   )
   const jobs = rows.map(jobOf)
   const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
   const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
   const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
-  const next = yield* one<{next_at: number | null}>(
-    `SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`,
-    [tx.now],
-  )
   return {
     now: tx.now,
     jobs: jobs.map((job) => ({job, openGroup: openById.get(job.id) ?? null})),
@@ -78,15 +90,14 @@ export function* loadRequests(
 ): Query<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
   const rows = yield* all<LaunchRow>(PENDING_AFTER, [request.afterGroup, request.limit])
   const launches = rows.map(launchOf)
-  const jobs = yield* loadJobs(launches.map(({jobId}) => jobId))
-  const found = launches.flatMap((launch, index) => {
-    const job = jobs[index] ?? null
-    return job === null ? [] : [{launch, job}]
-  })
-  const open = yield* inTheWayOfRequests(
-    found.map(({launch: {jobName, group}}) => ({name: jobName, group})),
+  const [jobs, open] = yield* together(
+    loadJobs(launches.map(({jobId}) => jobId)),
+    inTheWayOfRequests(launches.map(({jobName, group}) => ({name: jobName, group}))),
   )
-  const requests = found.map((each, index) => ({...each, openGroup: open[index] ?? null}))
+  const requests = launches.flatMap((launch, index) => {
+    const job = jobs[index] ?? null
+    return job === null ? [] : [{launch, job, openGroup: open[index] ?? null}]
+  })
   return {now: tx.now, requests}
 }
 
@@ -122,9 +133,13 @@ type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 
 export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
-  yield* fence(tx, request.term)
-  const dues = yield* applyDues(tx, request.term, request.dues)
-  const requests = yield* applyRequests(tx, request.term, request.requests)
+  const [, dueJobs, pending] = yield* together(
+    fence(tx, request.term),
+    lockDueJobs(tx, request.dues),
+    lockPending(tx, request.requests),
+  )
+  const dues = yield* applyDues(tx, request.term, request.dues, dueJobs)
+  const requests = yield* applyRequests(tx, request.term, request.requests, pending)
   return {
     now: tx.now,
     dues: dues.applied,
@@ -147,8 +162,12 @@ interface DueJobRow {
 
 const MOVE_NEXT = `UPDATE jobs SET next_at = ?, decided_until = ? WHERE id = ?`
 
-function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[]): Query<Outcome> {
-  const jobs = yield* lockDueJobs(tx, dues)
+function* applyDues(
+  tx: Transaction,
+  term: number,
+  dues: readonly DueDecision[],
+  jobs: Map<number, DueJobRow>,
+): Query<Outcome> {
   const forbidding = dues.filter(launchesUnderForbid).flatMap(({jobId}) => {
     const name = jobs.get(jobId)?.name
     return name === undefined ? [] : [name]
@@ -169,7 +188,7 @@ function* applyDues(tx: Transaction, term: number, dues: readonly DueDecision[])
     planned.push({job: {id: job.id, name: job.name}, rows: due.rows})
     return 'applied'
   })
-  yield* each(MOVE_NEXT, moves)
+  yield* sendEach(MOVE_NEXT, moves)
   const written = yield* writePlanned(tx, planned, term)
   return {applied, decided: written.map(decidedLaunchOf)}
 }
@@ -198,8 +217,8 @@ function* applyRequests(
   tx: Transaction,
   term: number,
   requests: readonly RequestDecision[],
+  rows: Map<number, LaunchRecord>,
 ): Query<Outcome> {
-  const rows = yield* lockPending(tx, requests)
   const forbidding = requests.flatMap((request) => {
     const row = rows.get(request.group)
     const forbids = request.kind === 'launch' && request.forbid
@@ -236,7 +255,7 @@ function* applyRequests(
       decided.push({launch, targets: []})
     } else if (request.reason !== row.reason) {
       // The wait for the new reason starts now.
-      yield* all(`UPDATE launches SET reason = ?, stored_at = ? WHERE group_id = ?`, [
+      yield* send(`UPDATE launches SET reason = ?, stored_at = ? WHERE group_id = ?`, [
         request.reason,
         tx.now,
         row.group,
@@ -245,7 +264,7 @@ function* applyRequests(
     rows.delete(request.group)
     applied.push('applied')
   }
-  yield* each(
+  yield* sendEach(
     LAUNCH_PENDING,
     launched.map(({launch}) => [tx.now, term, launch.group]),
   )
@@ -283,8 +302,8 @@ function* closePending(tx: Transaction, ended: LaunchRecord): Query<LaunchRecord
     const before = yield* one<LaunchRow>(PLANNED_BEFORE, [ended.jobId, ended.scheduledAt])
     const merged = before === null ? null : extendInto(launchOf(before), closed, tx.now, ended.term)
     if (merged !== null) {
-      yield* all(`DELETE FROM launches WHERE group_id = ?`, [ended.group])
-      yield* all(
+      yield* send(`DELETE FROM launches WHERE group_id = ?`, [ended.group])
+      yield* send(
         `UPDATE launches SET scheduled_until = ?, planned_count = ?, decided_at = ?, term = ?
           WHERE group_id = ?`,
         [merged.scheduledUntil, merged.count, merged.decidedAt, merged.term, merged.group],
@@ -292,7 +311,7 @@ function* closePending(tx: Transaction, ended: LaunchRecord): Query<LaunchRecord
       return merged
     }
   }
-  yield* all(
+  yield* send(
     `UPDATE launches SET decision = ?, reason = ?, decided_at = ?, term = ?, open = 0
       WHERE group_id = ?`,
     [closed.decision, closed.reason, closed.decidedAt, closed.term, closed.group],

@@ -2,7 +2,7 @@
  * The leader's lease and its fencing. One row, whose key is the term: a takeover changes the key. A leader's
  * write looks up its own term in its transaction, and finds no row once the term is over.
  */
-import type {HeldLease, Lease} from '../../ports/leader-store.ts'
+import type {HeldLease, Lease, ObservedLease} from '../../ports/leader-store.ts'
 import {TermOver} from '../../ports/store-errors.ts'
 import {all, one, type Query, type Transaction} from './query.ts'
 
@@ -28,14 +28,18 @@ export function* acquireLease(
       RETURNING term`,
     [holder, nodeId, expiresAt, holder, tx.now, ...expected],
   )
-  return row === null ? null : {term: row.term, expiresAt}
+  if (row === null) return null
+  yield* tx.dialect.markLeader(row.term)
+  return {term: row.term, expiresAt}
 }
 
-export function* heldLease(_tx: Transaction): Query<HeldLease | null> {
+export function* heldLease(tx: Transaction): Query<ObservedLease | null> {
   const row = yield* one<{term: number; holder: string; expires_at: number}>(
     `SELECT term, holder, expires_at FROM leader WHERE holder <> ''`,
   )
-  return row === null ? null : {term: row.term, holder: row.holder, expiresAt: row.expires_at}
+  if (row === null) return null
+  const {term, holder, expires_at: expiresAt} = row
+  return {term, holder, expiresAt, isConnected: yield* tx.dialect.isLeaderConnected(term)}
 }
 
 export function* renewLease(
@@ -46,7 +50,10 @@ export function* renewLease(
     `UPDATE leader SET expires_at = ? WHERE term = ? AND holder = ? RETURNING term`,
     [tx.now + request.ttlMs, request.term, request.holder],
   )
-  return row !== null
+  if (row === null) return false
+  // The connection may be a new one.
+  yield* tx.dialect.markLeader(request.term)
+  return true
 }
 
 /** Ends the term at once. The new term number, without a holder, also rejects writes still in flight. */
@@ -72,10 +79,11 @@ export function* leader(
   tx: Transaction,
 ): Query<{readonly term: number; readonly nodeId: string; readonly expiresAt: number} | null> {
   const row = yield* one<{term: number; node_id: string; expires_at: number}>(
-    `SELECT term, node_id, expires_at FROM leader WHERE holder <> '' AND expires_at > ?`,
-    [tx.now],
+    `SELECT term, node_id, expires_at FROM leader WHERE holder <> ''`,
   )
-  return row === null ? null : {term: row.term, nodeId: row.node_id, expiresAt: row.expires_at}
+  return row === null || row.expires_at <= tx.now
+    ? null
+    : {term: row.term, nodeId: row.node_id, expiresAt: row.expires_at}
 }
 
 /** Throws `TermOver` unless `term` is current. Its lock delays takeovers until the transaction ends. */

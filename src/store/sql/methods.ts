@@ -20,7 +20,8 @@ import {
   totals,
 } from './history.ts'
 import {job, jobs} from './job-list.ts'
-import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
+import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
+import {toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
@@ -29,6 +30,7 @@ import {prune} from './prune.ts'
 import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
+import {isIndependent, submit, submitAll} from './submit.ts'
 import {
   agreeTimezone,
   deletePolicy,
@@ -44,8 +46,11 @@ export const METHODS = {
   submit: write(submit, {
     queue: 'jobs',
     isShared: true,
+    merged: submitAll,
     isRepeatable: hasKey,
     jobNames: ({spec}) => [spec.name],
+    definitionLock: ({spec}) => (isIndependent(spec) ? 'shared' : 'exclusive'),
+    keyLock: keyLockOf,
   }),
   earlierSubmit: read(earlierSubmit),
   restore: write(restore, {
@@ -60,6 +65,7 @@ export const METHODS = {
     isShared: true,
     isRepeatable: never,
     jobNames: (name) => [name],
+    definitionLock: () => 'shared',
   }),
   deleteJob: write(deleteJob, {
     queue: 'jobs',
@@ -73,6 +79,8 @@ export const METHODS = {
     isShared: true,
     isRepeatable: hasKey,
     jobNames: ({name}) => [name],
+    definitionLock: () => 'none',
+    keyLock: keyLockOf,
   }),
   earlierRun: read(earlierRun),
   resetHistory: write(resetHistory, {
@@ -83,14 +91,14 @@ export const METHODS = {
     jobNames: (name) => [name],
   }),
   job: read(job),
-  jobs: longRead(jobs),
+  jobs: longRead(jobs, (query) => query.end === null),
   paused: read(paused),
   setPaused: write(setPaused, {queue: 'jobs'}),
 
-  executions: longRead(executions),
+  executions: longRead(executions, (_name, query) => query.end === null),
   execution: read(execution),
   outputSince: read(outputSince),
-  busy: longRead(busy),
+  busy: longRead(busy, (query) => query.end === null),
   launches: read(launches),
   launch: read(launch),
   statistics: read(statistics),
@@ -113,15 +121,15 @@ export const METHODS = {
 
   // Sorted by node, so that two servers that serve the same nodes cannot deadlock.
   claim: listWrite(claim, {queue: 'claim', sortKey: ({nodeId}) => nodeId}),
-  verifyClaims: read(verifyClaims),
+  verifyClaims: nodeRead(verifyClaims),
   appendOutput: listWrite(appendOutput, {queue: 'output', detach: detachAppend}),
   finish: listWrite(finish, {queue: 'finish', detach: detachFinish}),
-  cancelled: read(cancelled),
+  cancelled: nodeRead(cancelled),
   beat: listWrite(beat, {queue: 'members', sortKey: ({nodeId}) => nodeId}),
 
   join: write(join, {queue: 'members', locksNames: true}),
   members: read(members),
-  activeClaims: read(activeClaims),
+  activeClaims: nodeRead(activeClaims),
   releaseClaims: write(releaseClaims, {queue: 'upkeep'}),
   failMember: write(failMember, {queue: 'members'}),
   pruneMembers: write(pruneMembers, {queue: 'upkeep'}),
@@ -159,9 +167,19 @@ type QueryFunction<Input extends readonly unknown[], Result> = (
 interface ReadMethod<Input extends readonly unknown[], Result> {
   readonly kind: 'read'
   readonly query: QueryFunction<Input, Result>
-  /** Reads lists without a limit on their size. On SQLite it yields to the event loop between pages. */
+  /** Reads lists. On SQLite it yields to the event loop between pages. */
   readonly isLong: boolean
+  /** Reads a list without an end. */
+  readonly isUnbounded: (...input: Input) => boolean
+  readonly reader: 'services' | 'nodes'
 }
+
+/**
+ * Who reads. On PostgreSQL each has sessions of its own, so that none waits for the reads of another:
+ * `services` of this server, among them the leader's; `nodes` and agents; `requests` of clients; `lists`
+ * without an end, of clients.
+ */
+export type ReaderName = 'services' | 'nodes' | 'requests' | 'lists'
 
 /**
  * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
@@ -179,6 +197,8 @@ interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly isShared: boolean
   /** The only argument is a list and the result has one entry an item: several calls are merged into one. */
   readonly isList: boolean
+  /** One query for several calls, given their only arguments, with one result for each, in order. */
+  merged?(tx: Transaction, inputs: readonly Input[0][]): Query<readonly Result[]>
   /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
   readonly isRepeatable: (...input: Input) => boolean
   /**
@@ -190,6 +210,14 @@ interface WriteMethod<Input extends readonly unknown[], Result> {
   readonly isIdleLong: boolean
   /** Names of the jobs it may change, locked before the first query of the transaction. */
   readonly jobNames: (...input: Input) => readonly string[]
+  /**
+   * For the queue `jobs`. Whether a definition is valid may depend on other definitions (parents, ephemeral,
+   * paused), and no row stands for that. `exclusive`: it may depend on others, or others on it. `shared`: it
+   * changes a definition that is valid by itself. `none`: it changes no definition.
+   */
+  readonly definitionLock: (...input: Input) => 'exclusive' | 'shared' | 'none'
+  /** The idempotency key, locked so that two requests with it follow each other; `null` = none. */
+  readonly keyLock: (...input: Input) => string | null
   /** Changes open launches of these jobs: their rows are locked too, before those of the jobs. */
   readonly closesLaunches: boolean
   /** Takes a member's name: locked, so that two nodes with one name follow each other. */
@@ -210,7 +238,10 @@ interface AnyWrite extends Pick<
   'queue' | 'isShared' | 'isList' | 'isLong' | 'isIdleLong' | 'closesLaunches' | 'locksNames'
 > {
   query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
+  merged?(tx: Transaction, inputs: readonly unknown[]): Query<readonly unknown[]>
   isRepeatable(...input: readonly unknown[]): boolean
+  definitionLock(...input: readonly unknown[]): 'exclusive' | 'shared' | 'none'
+  keyLock(...input: readonly unknown[]): string | null
   jobNames(...input: readonly unknown[]): readonly string[]
   sortKey(...input: readonly unknown[]): string
 }
@@ -226,13 +257,21 @@ type WriteOptions<Input extends readonly unknown[], Result> = Pick<
 function read<Input extends readonly unknown[], Result>(
   query: QueryFunction<Input, Result>,
 ): ReadMethod<Input, Result> {
-  return {kind: 'read', query, isLong: false}
+  return {kind: 'read', query, isLong: false, isUnbounded: () => false, reader: 'services'}
+}
+
+/** A read that every node, or a server for each of its agents, makes again and again. */
+function nodeRead<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {...read(query), reader: 'nodes'}
 }
 
 function longRead<Input extends readonly unknown[], Result>(
   query: QueryFunction<Input, Result>,
+  isUnbounded: (...input: Input) => boolean,
 ): ReadMethod<Input, Result> {
-  return {kind: 'read', query, isLong: true}
+  return {...read(query), isLong: true, isUnbounded}
 }
 
 function write<Input extends readonly unknown[], Result>(
@@ -244,6 +283,8 @@ function write<Input extends readonly unknown[], Result>(
     query,
     isShared: false,
     isList: false,
+    definitionLock: () => 'exclusive',
+    keyLock: () => null,
     isRepeatable: () => true,
     isLong: false,
     isIdleLong: false,
@@ -285,6 +326,10 @@ function hasKey({idempotency}: {readonly idempotency: Idempotency | null}): bool
   return idempotency !== null
 }
 
+function keyLockOf({idempotency}: {readonly idempotency: Idempotency | null}): string | null {
+  return idempotency === null ? null : keyOf(idempotency).join(' ')
+}
+
 function never(): boolean {
   return false
 }
@@ -309,18 +354,31 @@ function detached(bytes: Uint8Array): Uint8Array {
 /** How an engine runs the methods of the table. */
 export interface StoreEngine {
   /** One snapshot. `isLong`: as `ReadMethod.isLong`. */
-  read(query: (tx: Transaction) => Query<unknown>, isLong: boolean): Promise<unknown>
+  read(
+    query: (tx: Transaction) => Query<unknown>,
+    isLong: boolean,
+    reader: ReaderName,
+  ): Promise<unknown>
   /** One transaction; resolves after its commit. By name, because the writer may be another thread. */
   write(name: WriteName, input: readonly unknown[]): Promise<unknown>
 }
 
-/** The store: each method of the table, run by the engine, and the engine's own. */
-export function assembleStore(engine: StoreEngine, own: EngineMethods): Store {
+/**
+ * The store: each method of the table, run by the engine, and the engine's own. `caller`: whose reads they
+ * are, those of this process or of clients.
+ */
+export function assembleStore(
+  engine: StoreEngine,
+  own: EngineMethods,
+  caller: 'process' | 'clients' = 'process',
+): Store {
   const methods = Object.entries<AnyMethod>(METHODS).map(([name, method]) => {
-    const call = (...input: readonly unknown[]) =>
-      method.kind === 'read'
-        ? engine.read((tx) => method.query(tx, ...input), method.isLong)
-        : engine.write(name as WriteName, method.detach(...input))
+    const call = (...input: readonly unknown[]) => {
+      if (method.kind === 'write') return engine.write(name as WriteName, method.detach(...input))
+      const ofClients = method.isUnbounded(...input) ? 'lists' : 'requests'
+      const reader = caller === 'clients' ? ofClients : method.reader
+      return engine.read((tx) => method.query(tx, ...input), method.isLong, reader)
+    }
     return [name, call]
   })
   // `satisfies PortMethods` has checked each entry; `Object.fromEntries` loses the names.
@@ -331,6 +389,8 @@ type AnyMethod =
   | {
       readonly kind: 'read'
       readonly isLong: boolean
+      readonly reader: 'services' | 'nodes'
+      isUnbounded(...input: readonly unknown[]): boolean
       query(tx: Transaction, ...input: readonly unknown[]): Query<unknown>
     }
   | {readonly kind: 'write'; detach(...input: readonly unknown[]): readonly unknown[]}

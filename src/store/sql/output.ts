@@ -12,6 +12,8 @@ import {
   each,
   oneEach,
   type Query,
+  send,
+  sendEach,
   type Transaction,
   type Value,
   type Values,
@@ -42,7 +44,7 @@ export function* appendOutput(
     if (end === undefined || end === rows[index]?.output_bytes) return
     changed.set(keyText(key), [end, ...keyValues(key)])
   })
-  yield* each(`UPDATE executions SET output_bytes = ? WHERE ${BY_KEY}`, [...changed.values()])
+  yield* sendEach(`UPDATE executions SET output_bytes = ? WHERE ${BY_KEY}`, [...changed.values()])
   return rows.map((row) => row !== null)
 }
 
@@ -131,7 +133,7 @@ export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Q
     const from = offset > knownBytes ? offset : oldest
     if (from > 0 && knownBytes > 0) drops.push([...keyValues(key), from])
   }
-  yield* each(PUT_CHUNK, puts)
+  yield* sendEach(PUT_CHUNK, puts)
   const dropped = yield* each<{size: number}>(DROP_BEFORE, drops)
   yield* noteSize(grownBytes - sizeOf(dropped))
   return fresh.map(({knownBytes, offset, bytes}) =>
@@ -275,7 +277,7 @@ export function* totalOutputBytes(_tx: Transaction): Query<number> {
 
 /** Inserts a row instead of updating a total: no transaction waits for another one. */
 function* noteSize(bytes: number): Query<void> {
-  if (bytes !== 0) yield* all(`INSERT INTO output_sizes (bytes) VALUES (?)`, [bytes])
+  if (bytes !== 0) yield* send(`INSERT INTO output_sizes (bytes) VALUES (?)`, [bytes])
 }
 
 function sizeOf(answers: readonly (readonly {size: number}[])[]): number {

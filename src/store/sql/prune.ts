@@ -5,7 +5,7 @@
  */
 import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
-import {IDEMPOTENCY_KEPT_MS} from './jobs.ts'
+import {IDEMPOTENCY_KEPT_MS} from './idempotency.ts'
 import {fence} from './lease.ts'
 import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from './output.ts'
 import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'

@@ -43,9 +43,24 @@ export interface YieldToEventLoop {
   readonly kind: 'yield'
 }
 
-export type Statement = RunAll | RunEach | YieldToEventLoop
-/** `Row[]` for `all`, `Row[][]` (one entry a row of values) for `each`, `undefined` for `yield`. */
-export type StatementResult = Row[] | Row[][] | undefined
+/** A statement whose rows are not needed: an engine may send the next ones before its reply. */
+export interface Send {
+  readonly kind: 'send'
+  readonly statement: RunAll | RunEach
+}
+
+/** Statements that do not need each other's rows, in order: an engine may send them in one round trip. */
+export interface Together {
+  readonly kind: 'together'
+  readonly statements: readonly Statement[]
+}
+
+export type Statement = RunAll | RunEach | Send | Together | YieldToEventLoop
+/**
+ * `Row[]` for `all`, `Row[][]` (one entry a row of values) for `each`, one result a statement for `together`,
+ * `undefined` for `send` and `yield`.
+ */
+export type StatementResult = Row[] | Row[][] | readonly StatementResult[] | undefined
 
 export type Query<Result> = Generator<Statement, Result, StatementResult>
 
@@ -70,6 +85,44 @@ export function* each<R = Row>(sql: string, rows: readonly Values[]): Query<R[][
 export function* oneEach<R = Row>(sql: string, rows: readonly Values[]): Query<(R | null)[]> {
   const answers = yield* each<R>(sql, rows)
   return answers.map((answer) => answer[0] ?? null)
+}
+
+/** Runs a statement without its rows. The transaction commits only if it succeeds. */
+export function* send(sql: string, values: Values = []): Query<void> {
+  yield {kind: 'send', statement: {kind: 'all', sql, values}}
+}
+
+/** Runs `sql` once for each of `rows`, without the rows it returns. */
+export function* sendEach(sql: string, rows: readonly Values[]): Query<void> {
+  if (rows.length > 0) yield {kind: 'send', statement: {kind: 'each', sql, rows}}
+}
+
+type ResultsOf<Queries extends readonly Query<unknown>[]> = {
+  -readonly [Index in keyof Queries]: Queries[Index] extends Query<infer Result> ? Result : never
+}
+
+/**
+ * Runs queries side by side, so that they take as many round trips as the longest of them. None may depend on
+ * the effect of another. Statements of one step run in the order of the queries.
+ */
+export function* together<const Queries extends readonly Query<unknown>[]>(
+  ...queries: Queries
+): Query<ResultsOf<Queries>> {
+  const results: unknown[] = queries.map(() => undefined)
+  let running = queries.map((query, index) => ({query, index, next: query.next()}))
+  for (;;) {
+    const statements: Statement[] = []
+    running = running.filter(({index, next}) => {
+      if (next.done === true) results[index] = next.value
+      else statements.push(next.value)
+      return next.done !== true
+    })
+    if (running.length === 0) return results as ResultsOf<Queries>
+    const answers = (yield {kind: 'together', statements}) as readonly StatementResult[]
+    running = running.map(({query, index}, at) => {
+      return {query, index, next: query.next(answers[at])}
+    })
+  }
 }
 
 export function* yieldToEventLoop(): Query<void> {
@@ -98,6 +151,10 @@ export interface Dialect {
   takeNumbers(name: Sequence, count: number): Query<number[]>
   /** Makes a sequence skip at least `count` numbers. */
   skipNumbers(name: Sequence, count: number): Query<void>
+  /** Marks the connection as that of the leader of `term`, until it closes. Never waits. */
+  markLeader(term: number): Query<void>
+  /** Whether a connection is marked as that of the leader of `term`; `null` = the engine cannot tell. */
+  isLeaderConnected(term: number): Query<boolean | null>
 }
 
 /** From configuration. */

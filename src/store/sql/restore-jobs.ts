@@ -38,7 +38,8 @@ export function* restore(
     else redefined.push({existing: job, spec, change})
   }
   yield* applyChanges(tx, redefined)
-  yield* insertJobs(tx, fresh)
+  if (fresh.length > 0)
+    yield* insertJobs(tx, fresh, yield* tx.dialect.takeNumbers('job', fresh.length))
   return {kind: 'restored', lines: names.map((name) => ({name, created: !existing.has(name)}))}
 }
 

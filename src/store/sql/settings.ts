@@ -1,6 +1,6 @@
 /** Settings of the whole store: the pause switch, the time zone, its identity, and access policies. */
 import type {Policy} from '../../ports/store.ts'
-import {all, one, type Query, type Transaction} from './query.ts'
+import {all, one, type Query, together, type Transaction} from './query.ts'
 
 export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
   yield* putMeta('paused', String(value))
@@ -43,8 +43,11 @@ export function* establish(_tx: Transaction, fresh: Identity): Query<void> {
 }
 
 export function* identity(_tx: Transaction): Query<Identity> {
-  const clusterId = (yield* metaValue('cluster_id')) ?? ''
-  return {clusterId, incarnation: (yield* metaValue('incarnation')) ?? ''}
+  const [clusterId, incarnation] = yield* together(
+    metaValue('cluster_id'),
+    metaValue('incarnation'),
+  )
+  return {clusterId: clusterId ?? '', incarnation: incarnation ?? ''}
 }
 
 /** Readiness check: one write and one read. */

@@ -73,6 +73,11 @@ export class Connection {
         const rows = command.rows as readonly Value[][]
         return rows.map((values) => statement.all(...values) as Row[])
       }
+      case 'send':
+        this.answer(command.statement)
+        return undefined
+      case 'together':
+        return command.statements.map((statement) => this.answer(statement))
       case 'yield':
         return undefined
     }
@@ -125,6 +130,14 @@ export const sqliteDialect: Dialect = {
   createSequence: (name) => `CREATE TABLE ${name}_numbers AS SELECT 0 AS last`,
   takeNumbers,
   skipNumbers,
+  // One process owns the store: a leader that has died left with its followers.
+  *markLeader() {},
+  isLeaderConnected,
+}
+
+// eslint-disable-next-line require-yield -- the answer needs no statement
+function* isLeaderConnected(): Query<boolean | null> {
+  return null
 }
 
 function* takeNumbers(name: Sequence, count: number): Query<number[]> {

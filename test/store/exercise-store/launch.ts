@@ -21,7 +21,11 @@ export function launchCases(when: Case): void {
       )
       assert.deepEqual(due.jobs[1]!.job, later)
       assert.equal(due.nextDueAt, far.nextAt)
-      assert.equal((await scene.store.loadDue({limit: 1})).jobs.length, 1)
+      const [first] = (await scene.store.loadDue({limit: 1})).jobs
+      assert.equal(first?.job.spec.name, 'sooner')
+      const after = {nextAt: first.job.nextAt!, id: first.job.id}
+      const behind = await scene.store.loadDue({limit: 10, after})
+      assert.deepEqual(behind.jobs, [due.jobs[1]])
     },
   )
 

@@ -199,6 +199,48 @@ export function submitCases(when: Case): void {
     assert(later.kind === 'stored' && later.changed)
   })
 
+  when('submits at once have the results of submits one after another', async (scene) => {
+    await scene.submit('once', {ephemeral: true})
+    const keyed = {idempotency: {key: 'k', scope: 's', fingerprint: 'f'}, runOnCreate: true}
+    const results = await Promise.all([
+      scene.trySubmit(aSpec('a')),
+      scene.trySubmit(aSpec('other'), {runOnCreate: true}),
+      scene.trySubmit(aSpec('child', {schedule: '', parentJob: 'a'})),
+      scene.trySubmit(aSpec('a', {schedule: '', parentJob: 'child'})),
+      scene.trySubmit(aSpec('orphan', {schedule: '', parentJob: 'nothing'})),
+      scene.trySubmit(aSpec('own', {schedule: '', parentJob: 'own'})),
+      scene.trySubmit(aSpec('of-once', {schedule: '', parentJob: 'once'})),
+      scene.trySubmit(aSpec('a', {displayname: 'A'})),
+      scene.trySubmit(aSpec('a', {displayname: 'B'}), {ifMatch: [1]}),
+      scene.trySubmit(aSpec('keyed'), keyed),
+      scene.trySubmit(aSpec('keyed'), keyed),
+    ])
+    assert.deepEqual(
+      results.map((result) => (result.kind === 'stored' ? result.job.revision : result)),
+      [
+        1,
+        1,
+        1,
+        {kind: 'cycle', path: ['a', 'child', 'a']},
+        {kind: 'parent_unknown', parent: 'nothing'},
+        {kind: 'cycle', path: ['own', 'own']},
+        {kind: 'ephemeral_parent', parent: 'once', dependents: ['of-once']},
+        2,
+        {kind: 'precondition', revision: 2},
+        1,
+        1,
+      ],
+    )
+    assert.deepEqual(results.at(-1), results.at(-2))
+    const {displayname} = (await scene.job('a')).spec
+    assert.deepEqual([displayname, (await scene.job('a')).dependentJobs], ['A', ['child']])
+    const pending = await scene.store.loadRequests({afterGroup: 0, limit: 9})
+    assert.deepEqual(pending.requests.map(({launch}) => launch.jobName).toSorted(), [
+      'keyed',
+      'other',
+    ])
+  })
+
   when('a past @at is due for a new job and not planned for an existing one', async (scene) => {
     const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
     assert.equal((await scene.submit('a', {schedule})).nextAt, scene.now - HOUR)

@@ -221,4 +221,18 @@ describe('a backup', () => {
       await store.close()
     })
   })
+
+  it('leaves the event loop free for the lease and heartbeats', async (context) => {
+    await withCluster(postgres, async ({scene, first, rows}) => {
+      await scene.submit('a')
+      await rows(`INSERT INTO launches SELECT group_id + number, job_id, job_name, cause, 'missed',
+        repeat('x', 500), scheduled_at + number, scheduled_until, planned_count, stored_at, decided_at,
+        term, forced, parent_group, 0, retries_ended, node_deaths
+        FROM launches, generate_series(1, 30000) AS number WHERE group_id = ${await scene.run('a')}`)
+      const before = performance.eventLoopUtilization()
+      await first.backup(join(folder(context), 'image.sqlite'))
+      const {utilization} = performance.eventLoopUtilization(before)
+      assert(utilization < 0.5, `the event loop was busy for ${utilization} of the time`)
+    })
+  })
 })

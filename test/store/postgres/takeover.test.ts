@@ -164,6 +164,45 @@ describe('taking over', () => {
       })
   })
 
+  it('the connection of the leader is seen open, then closed, and open again after a renewal', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {second, rows} = cluster
+      const isConnected = async () => (await second.heldLease())?.isConnected
+      assert.equal(await isConnected(), true)
+      // Candidates that ask at once do not take each other for the leader.
+      assert.deepEqual(await Promise.all([isConnected(), isConnected()]), [true, true])
+      for (let round = 0; round < 2; round += 1) {
+        await rows(`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
+          WHERE application_name = 'belfry lease' AND datname = current_database()`)
+        assert.deepEqual(await Promise.all([isConnected(), isConnected()]), [false, false])
+        assert.equal(await renew(cluster), true)
+        assert.equal(await isConnected(), true)
+      }
+    })
+  })
+
+  it('the connection of a deposed leader does not stand for its successor', async () => {
+    await withCluster(postgres, async (cluster) => {
+      const {scene, first, second, rows} = cluster
+      scene.advance(TTL_MS)
+      assert.notEqual(await takeOver(cluster), null)
+      const [{pid}] = (await rows(`SELECT l.pid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.locktype = 'advisory' AND a.application_name = 'belfry lease' ORDER BY a.backend_start
+        DESC LIMIT 1`)) as [{pid: number}]
+      await rows(`SELECT pg_terminate_backend(${pid}, 5000)`)
+      assert.equal((await first.heldLease())?.isConnected, false)
+      const unchanged = await second.heldLease()
+      const lease = await first.acquireLease({
+        holder: 'third',
+        nodeId: 'n3',
+        ttlMs: TTL_MS,
+        unchanged,
+      })
+      assert.equal(lease?.term, scene.term + 2)
+      assert.equal((await second.heldLease())?.isConnected, true)
+    })
+  })
+
   it('of many candidates one acquires the lease', async () => {
     await withCluster(postgres, async (cluster) => {
       const {scene, first, second} = cluster

@@ -137,7 +137,7 @@ function poolOf(sessionsMax: number) {
     },
   } satisfies Lender
   const kind = {purpose: 'writes', limits: 'short', byKeys: true} as const
-  const pool = new SessionPool(primary, kind, sessionsMax, clock)
+  const pool = new SessionPool({primary, kind, sessionsMax, clock})
   return {pool, opened, primary, clock}
 }
 

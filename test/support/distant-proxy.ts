@@ -1,0 +1,76 @@
+/**
+ * A proxy that delays data in both directions, as a distant server would, and counts round trips: a request
+ * starts one if it is sent after a reply was received. Requests sent before that share one.
+ */
+import {once} from 'node:events'
+import {connect, createServer, type AddressInfo, type Server, type Socket} from 'node:net'
+import {systemClock} from '../../src/platform/clock.ts'
+
+export class DistantProxy {
+  readonly #server: Server
+  readonly #sockets = new Set<Socket>()
+  readonly #delayMs: number
+  #roundTrips = 0
+
+  private constructor(targetPort: number, delayMs: number) {
+    this.#delayMs = delayMs
+    this.#server = createServer((client) => {
+      const server = connect(targetPort, '127.0.0.1')
+      for (const socket of [client, server]) {
+        socket.setNoDelay()
+        this.#sockets.add(socket)
+        socket.on('close', () => this.#sockets.delete(socket))
+        socket.on('error', () => socket.destroy())
+      }
+      client.on('close', () => server.destroy())
+      server.on('close', () => client.destroy())
+      this.#join(client, server)
+    })
+  }
+
+  /** `delayMs`: of each direction. */
+  static async open(targetPort: number, delayMs: number): Promise<DistantProxy> {
+    const proxy = new DistantProxy(targetPort, delayMs)
+    proxy.#server.listen(0, '127.0.0.1')
+    await once(proxy.#server, 'listening')
+    return proxy
+  }
+
+  get port(): number {
+    return (this.#server.address() as AddressInfo).port
+  }
+
+  /** Round trips of all connections that `work` waits for. Nothing else may use the proxy meanwhile. */
+  async roundTripsOf<Result>(work: () => Promise<Result>): Promise<[number, Result]> {
+    // Replies to statements that are not waited for arrive first.
+    await this.#after(6 * this.#delayMs)
+    const before = this.#roundTrips
+    const result = await work()
+    return [this.#roundTrips - before, result]
+  }
+
+  async close(): Promise<void> {
+    for (const socket of this.#sockets) socket.destroy()
+    this.#server.close()
+    await once(this.#server, 'close')
+  }
+
+  #join(client: Socket, server: Socket): void {
+    let isReplied = true
+    client.on('data', (bytes) => {
+      if (isReplied) this.#roundTrips += 1
+      isReplied = false
+      void this.#after(this.#delayMs).then(() => server.write(bytes))
+    })
+    server.on('data', (bytes) => {
+      void this.#after(this.#delayMs).then(() => {
+        isReplied = true
+        client.write(bytes)
+      })
+    })
+  }
+
+  #after(delayMs: number): Promise<void> {
+    return new Promise((resolve) => void systemClock().after(delayMs, resolve))
+  }
+}
