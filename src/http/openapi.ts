@@ -26,6 +26,11 @@ declare module 'fastify' {
     /** Every reply is an event stream. */
     stream?: boolean
   }
+
+  interface FastifyRequest {
+    /** The client may read names and causes. Always true in the handler of a protected route. */
+    isAuthenticated: boolean
+  }
 }
 
 const ABOUT = `Belfry runs jobs by cron-style schedules on the nodes of a cluster.

@@ -5,8 +5,11 @@
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
 import type {JobRecord} from '../core/job.ts'
+import type {Page, Slice} from '../ports/page.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeJob} from '../wire/job.ts'
+import {PAGE_ROWS_MAX} from '../wire/query.ts'
+import type {LongLists} from './long-lists.ts'
 import {isPretty} from './request.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
@@ -38,21 +41,55 @@ export function sendJob(
   return sendJson(request, reply.header('etag', `"${job.revision}"`), status, encodeJob(job))
 }
 
-/** An array of rows with `X-Total-Count`. Short arrays are sent at once, long ones as a stream. */
+/**
+ * An array of rows with `X-Total-Count`. Short arrays are sent at once, long ones as a stream. `onSent` is
+ * called once when the rows are encoded or the client has disconnected.
+ */
 export function sendRows<Row>(
   request: FastifyRequest,
   reply: FastifyReply,
   clock: Clock,
-  page: {readonly total: number; readonly rows: readonly Row[]},
+  page: Page<Row>,
   encode: (row: Row) => unknown,
+  onSent: () => void = () => undefined,
 ): FastifyReply {
   reply.header('x-total-count', String(page.total))
-  if (page.rows.length <= CHUNK_ROWS) return sendJson(request, reply, 200, page.rows.map(encode))
+  if (page.rows.length <= CHUNK_ROWS) {
+    onSent()
+    return sendJson(request, reply, 200, page.rows.map(encode))
+  }
   const chunks = rowChunks(page.rows, encode, isPretty(request), clock)
-  return reply
-    .code(200)
-    .header('content-type', JSON_TYPE)
-    .send(Readable.from(chunks, {objectMode: false}))
+  const stream = Readable.from(chunks, {objectMode: false})
+  stream.once('close', onSent)
+  return reply.code(200).header('content-type', JSON_TYPE).send(stream)
+}
+
+export interface ListParts {
+  readonly clock: Clock
+  readonly lists: LongLists
+}
+
+interface List<Row> {
+  readonly slice: Slice
+  readonly read: () => Promise<Page<Row>>
+  readonly encode: (row: Row) => unknown
+}
+
+/** Reads and sends a list. Throws `too_many_lists` for one without a limit. */
+export async function sendList<Row>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  {clock, lists}: ListParts,
+  {slice, read, encode}: List<Row>,
+): Promise<FastifyReply> {
+  const isLong = slice.end === null || slice.end - slice.start > PAGE_ROWS_MAX
+  const leave = isLong ? await lists.enter() : () => undefined
+  try {
+    return sendRows(request, reply, clock, await read(), encode, leave)
+  } catch (error) {
+    leave()
+    throw error
+  }
 }
 
 async function* rowChunks<Row>(

@@ -1,0 +1,187 @@
+/**
+ * Connections of the HTTP server, from accept to close. Every socket is tracked, also those that Node has
+ * released: a refused upgrade, a request that never ends. So none outlives its use, and a shutdown ends.
+ * Requests of one connection keep their order around those that change something.
+ */
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import {createServer as createHttpsServer} from 'node:https'
+import type {Socket} from 'node:net'
+import type {Duplex} from 'node:stream'
+import type {Clock} from '../ports/runtime.ts'
+import {isSafeMethod} from './auth.ts'
+import {
+  CLOSE_TIMEOUT_MS,
+  CONNECTIONS_CHECK_MS,
+  HEADERS_TIMEOUT_MS,
+  type HttpOptions,
+  KEEP_ALIVE_TIMEOUT_MS,
+  PIPELINED_MAX,
+  REQUEST_TIMEOUT_MS,
+} from './options.ts'
+
+export interface ConnectionsOptions extends Pick<
+  HttpOptions,
+  'tls' | 'connectionsMax' | 'replyStalledMs'
+> {
+  readonly clock: Clock
+  readonly isUpgrade: (request: IncomingMessage) => boolean
+}
+
+/** Requests of one connection that were received and not answered. */
+interface Pipeline {
+  /** Passed to the handler and not answered. */
+  started: number
+  /** One of the started requests may change something. */
+  isChanging: boolean
+  /** Not passed to the handler yet, oldest first. */
+  readonly waiting: (readonly [request: IncomingMessage, response: ServerResponse])[]
+}
+
+export class Connections {
+  readonly #options: ConnectionsOptions
+  /** Accepted and not closed. With TLS, these are the sockets below it. */
+  readonly #sockets = new Set<Socket>()
+  /** By the socket of their requests. */
+  readonly #pipelines = new Map<Socket, Pipeline>()
+  #isClosed = false
+  #onIdle: (() => void) | null = null
+
+  constructor(options: ConnectionsOptions) {
+    this.#options = options
+  }
+
+  /** A server that is not listening yet. `handler` gets every request, in an order that is allowed. */
+  createServer(handler: RequestListener): Server {
+    const {tls, connectionsMax, replyStalledMs, isUpgrade} = this.#options
+    const options = {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+      requireHostHeader: false,
+      shouldUpgradeCallback: isUpgrade,
+    }
+    const server =
+      tls === null ? createHttpServer(options) : createHttpsServer({...options, ...tls})
+    server.maxConnections = connectionsMax
+    server.on('connection', (socket: Socket) => this.#accept(socket))
+    const receive = (request: IncomingMessage, response: ServerResponse) =>
+      this.#receive(request, response, handler)
+    server.on('request', receive)
+    // Without a listener, Node answers an unknown expectation itself, with an empty reply.
+    server.on('checkExpectation', receive)
+    server.setTimeout(replyStalledMs, (socket: Socket) => this.#onInactive(socket))
+    return server
+  }
+
+  /**
+   * Graceful shutdown: waits up to `CLOSE_TIMEOUT_MS` for the replies to received requests. Then it closes
+   * all connections, and those that are accepted from now on.
+   */
+  async close(): Promise<void> {
+    await this.#idleOrTimeout()
+    this.#isClosed = true
+    for (const socket of this.#sockets) socket.destroy()
+  }
+
+  #accept(socket: Socket): void {
+    if (this.#isClosed) return void socket.destroy()
+    this.#sockets.add(socket)
+    socket.once('close', () => this.#sockets.delete(socket))
+  }
+
+  /**
+   * A request starts when all earlier ones of its connection are answered. Requests that change nothing may
+   * run together (RFC 9112, section 9.3.2).
+   */
+  #receive(request: IncomingMessage, response: ServerResponse, handler: RequestListener): void {
+    const {socket} = request
+    const pipeline = this.#pipelines.get(socket) ?? this.#open(socket)
+    if (pipeline.waiting.length === 0 && mayStart(pipeline, request))
+      return this.#start(pipeline, request, response, handler)
+    pipeline.waiting.push([request, response])
+    if (pipeline.waiting.length > PIPELINED_MAX) socket.destroy()
+  }
+
+  #open(socket: Socket): Pipeline {
+    const pipeline: Pipeline = {started: 0, isChanging: false, waiting: []}
+    this.#pipelines.set(socket, pipeline)
+    // Requests that wait are dropped with their connection: no client can read the replies.
+    socket.once('close', () => {
+      pipeline.waiting.length = 0
+      this.#pipelines.delete(socket)
+      this.#checkIdle()
+    })
+    return pipeline
+  }
+
+  #start(
+    pipeline: Pipeline,
+    request: IncomingMessage,
+    response: ServerResponse,
+    handler: RequestListener,
+  ): void {
+    pipeline.started += 1
+    if (!isSafeMethod(request.method)) pipeline.isChanging = true
+    response.once('close', () => {
+      pipeline.started -= 1
+      if (pipeline.started === 0) pipeline.isChanging = false
+      this.#startNext(pipeline, handler)
+      this.#checkIdle()
+    })
+    handler(request, response)
+  }
+
+  #startNext(pipeline: Pipeline, handler: RequestListener): void {
+    for (;;) {
+      const next = pipeline.waiting[0]
+      if (next === undefined || !mayStart(pipeline, next[0])) return
+      pipeline.waiting.shift()
+      this.#start(pipeline, next[0], next[1], handler)
+    }
+  }
+
+  /** Neither a read nor a write made progress for `replyStalledMs`, or for the keep-alive timeout. */
+  #onInactive(socket: Socket): void {
+    const isBusy = (this.#pipelines.get(socket)?.started ?? 0) > 0
+    // A client that does not read its reply holds it in memory. A handler may take longer to reply.
+    if (!isBusy || socket.writableLength > 0) socket.destroy()
+  }
+
+  get #isIdle(): boolean {
+    for (const {started, waiting} of this.#pipelines.values())
+      if (started + waiting.length > 0) return false
+    return true
+  }
+
+  #checkIdle(): void {
+    if (this.#onIdle !== null && this.#isIdle) this.#onIdle()
+  }
+
+  #idleOrTimeout(): Promise<void> {
+    if (this.#isIdle) return Promise.resolve()
+    return new Promise((resolve) => {
+      const timer = this.#options.clock.after(CLOSE_TIMEOUT_MS, resolve)
+      this.#onIdle = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+  }
+}
+
+function mayStart({started, isChanging}: Pipeline, {method}: IncomingMessage): boolean {
+  return started === 0 || (!isChanging && isSafeMethod(method))
+}
+
+/** Sends the last bytes of a connection. Without `destroy`, its client decides how long it stays open. */
+export function endConnection(socket: Duplex, text: string): void {
+  socket.once('finish', () => socket.destroy())
+  socket.end(text)
+}
