@@ -3,12 +3,13 @@
  * listens on the configured address.
  */
 import {lookup} from 'node:dns/promises'
-import {type AddressInfo, createServer} from 'node:net'
+import type {AddressInfo} from 'node:net'
 import type {FastifyInstance} from 'fastify'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
+import {listenAlso} from '../http/connections.ts'
 import type {ReadyState} from '../http/options.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
@@ -135,16 +136,7 @@ async function listenOnOtherLoopback(
 ): Promise<void> {
   const found = await lookup('localhost', {all: true})
   const host = found.find(({address}) => address !== first)?.address
-  if (host === undefined) return
-  const other = createServer({allowHalfOpen: true, noDelay: true}, (socket) =>
-    server.emit('connection', socket),
-  )
-  other.maxConnections = server.maxConnections
-  server.once('close', () => other.close())
-  await new Promise<void>((resolve) => {
-    other.once('error', () => resolve())
-    other.listen({host, port}, resolve)
-  })
+  if (host !== undefined) await listenAlso(server, {host, port})
 }
 
 function listenProblem(error: unknown, {host, port}: {host: string; port: number}): string {

@@ -11,7 +11,7 @@ import {
   type ServerResponse,
 } from 'node:http'
 import {createServer as createHttpsServer} from 'node:https'
-import type {Socket} from 'node:net'
+import {createServer as createNetServer, type Socket} from 'node:net'
 import type {Duplex} from 'node:stream'
 import type {Clock} from '../ports/runtime.ts'
 import {isSafeMethod} from './auth.ts'
@@ -178,6 +178,25 @@ export class Connections {
 
 function mayStart({started, isChanging}: Pipeline, {method}: IncomingMessage): boolean {
   return started === 0 || (!isChanging && isSafeMethod(method))
+}
+
+/**
+ * Accepts connections on a further address, for as long as the server listens. Resolves also when the address
+ * cannot be used.
+ */
+export function listenAlso(
+  server: Server,
+  address: {readonly host: string; readonly port: number},
+): Promise<void> {
+  const other = createNetServer({allowHalfOpen: true, noDelay: true}, (socket) =>
+    server.emit('connection', socket),
+  )
+  other.maxConnections = server.maxConnections
+  server.once('close', () => other.close())
+  return new Promise((resolve) => {
+    other.once('error', () => resolve())
+    other.listen(address, resolve)
+  })
 }
 
 /** Sends the last bytes of a connection. Without `destroy`, its client decides how long it stays open. */

@@ -5,6 +5,7 @@ import {writeFile} from 'node:fs/promises'
 import {connect, type Socket} from 'node:net'
 import {test, type TestContext} from 'node:test'
 import {AGENT_PATH} from '../../src/agents/protocol.ts'
+import {listenAlso} from '../../src/http/connections.ts'
 import {PIPELINED_MAX} from '../../src/http/options.ts'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
 import {startApi, type Api} from './harness.ts'
@@ -119,6 +120,23 @@ test('a shutdown closes connections that are accepted during it', ENDS_WITHIN, a
   members.calls[0]!()
   assert.equal((await slow).status, 200)
   await closing
+})
+
+test('a further address is served like the first, until the shutdown', ENDS_WITHIN, async (t) => {
+  const api = await startApi(t)
+  const {port} = api
+  await listenAlso(api.app.server, {host: '127.0.0.2', port})
+  const other = `http://127.0.0.2:${port}`
+  assert.equal((await fetch(`${other}/v1/jobs`)).status, 200)
+  const malformed = connect(port, '127.0.0.2').end('nonsense\r\n\r\n')
+  assert.match(await received(malformed), /"code":"request_malformed"/)
+  const half = connect(port, '127.0.0.2')
+  half.write('GET /v1/jo')
+  await once(api.app.server, 'connection')
+  await api.app.close()
+  await closed(half.resume())
+  await assert.rejects(fetch(`${other}/v1/jobs`))
+  await listenAlso(api.app.server, {host: '203.0.113.1', port})
 })
 
 test(
