@@ -49,9 +49,10 @@ export async function registerOpenApi(app: FastifyInstance, options: HttpOptions
         securitySchemes: {
           token: {type: 'apiKey', in: 'header', name: 'X-Service-Token'},
           bearer: {type: 'http', scheme: 'bearer'},
+          basic: {type: 'http', scheme: 'basic', description: 'The token as password.'},
         },
       },
-      security: [{token: []}, {bearer: []}],
+      security: [{token: []}, {bearer: []}, {basic: []}],
       tags: [
         {name: 'jobs', description: 'Jobs and their runs'},
         {name: 'history', description: 'Executions, launches, statistics'},
