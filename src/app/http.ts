@@ -66,6 +66,10 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
     onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
     onReply: (reply) => metrics.answered(reply),
+    onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
+      const {connectionsMax} = config.limits
+      log.logger.warn(`connections are refused: ${connectionsMax} are open, as many as are allowed`)
+    }),
     agents,
     bodyBytesMax: config.limits.bodyBytesMax,
     restoreBytesMax: config.limits.restoreBytesMax,
@@ -149,6 +153,19 @@ function listenProblem(error: unknown, {host, port}: {host: string; port: number
   if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
     return `${problem}: ${host} is not an address of this machine. Choose another --http.`
   return `${problem}: ${code || String(error)}. Choose another --http.`
+}
+
+/** A flood of connections must not become a flood of log lines. */
+const REFUSED_LOG_EVERY_MS = 10_000
+
+function atMostEvery(clock: Clock, intervalMs: number, action: () => void): () => void {
+  let lastAt = -Infinity
+  return () => {
+    const now = clock.monotonicMs()
+    if (now - lastAt < intervalMs) return
+    lastAt = now
+    action()
+  }
 }
 
 /** Age of the newest launch pass above which the leader is not ready: twice the poll interval. */

@@ -27,7 +27,7 @@ import {
 
 export interface ConnectionsOptions extends Pick<
   HttpOptions,
-  'tls' | 'connectionsMax' | 'replyStalledMs'
+  'tls' | 'connectionsMax' | 'replyStalledMs' | 'onConnectionRefused'
 > {
   readonly clock: Clock
   readonly isUpgrade: (request: IncomingMessage) => boolean
@@ -58,7 +58,7 @@ export class Connections {
 
   /** A server that is not listening yet. `handler` gets every request, in an order that is allowed. */
   createServer(handler: RequestListener): Server {
-    const {tls, connectionsMax, replyStalledMs, isUpgrade} = this.#options
+    const {tls, connectionsMax, replyStalledMs, onConnectionRefused, isUpgrade} = this.#options
     const options = {
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
@@ -70,6 +70,7 @@ export class Connections {
     const server =
       tls === null ? createHttpServer(options) : createHttpsServer({...options, ...tls})
     server.maxConnections = connectionsMax
+    server.on('drop', () => onConnectionRefused?.())
     server.on('connection', (socket: Socket) => this.#accept(socket))
     const receive = (request: IncomingMessage, response: ServerResponse) =>
       this.#receive(request, response, handler)
@@ -192,6 +193,7 @@ export function listenAlso(
     server.emit('connection', socket),
   )
   other.maxConnections = server.maxConnections
+  other.on('drop', (data) => server.emit('drop', data))
   server.once('close', () => other.close())
   return new Promise((resolve) => {
     other.once('error', () => resolve())

@@ -25,6 +25,8 @@ export interface HttpOptions {
   readonly metrics: (() => Promise<{readonly contentType: string; readonly body: string}>) | null
   /** Called for every internal error (500), with the id in the reply. Must not throw. */
   readonly onFault: (error: unknown, request: FailedRequest) => void
+  /** Called for every connection beyond `connectionsMax`. Must not throw. */
+  readonly onConnectionRefused?: () => void
   /** Called after every reply. Must not throw. */
   readonly onReply?: (reply: SentReply) => void
   /** The agents of this server; absent = agents cannot connect. */

@@ -3,7 +3,7 @@
  * thousand rows are neither one string in memory nor one pause of the event loop.
  */
 import {Readable} from 'node:stream'
-import type {FastifyReply, FastifyRequest} from 'fastify'
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import type {JobRecord} from '../core/job.ts'
 import type {Page, Slice} from '../ports/page.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -16,6 +16,8 @@ export const JSON_TYPE = 'application/json; charset=utf-8'
 
 /** Rows encoded before the event loop gets a turn: some milliseconds of jobs. */
 const CHUNK_ROWS = 500
+/** A client that reads 10 KB/s takes some seconds for it. */
+const PIECE_BYTES = 64 * 1024
 const IGNORED_FIELDS_SHOWN = 10
 const FIELD_NAME_LENGTH_MAX = 100
 /** Every client accepts this much in all headers together. */
@@ -110,6 +112,25 @@ async function* rowChunks<Row>(
     })
   }
   yield pretty ? '\n]' : ']'
+}
+
+/**
+ * Sends large replies in pieces. A connection with TLS shows no progress before a write is complete, and a
+ * client without progress is disconnected: a write must not take long, however slow the client is.
+ */
+export function sendInPieces(app: FastifyInstance): void {
+  app.addHook('onSend', (_request, reply, payload: unknown, done) => {
+    const isWhole = typeof payload === 'string' || payload instanceof Uint8Array
+    if (!isWhole || payload.length <= PIECE_BYTES) return done(null, payload)
+    const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload
+    reply.header('content-length', String(bytes.length))
+    done(null, Readable.from(piecesOf(bytes), {objectMode: false}))
+  })
+}
+
+function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let from = 0; from < bytes.length; from += PIECE_BYTES)
+    yield bytes.subarray(from, from + PIECE_BYTES)
 }
 
 /** `X-Ignored-Fields`: unknown fields of the request, percent-encoded. */

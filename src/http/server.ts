@@ -24,6 +24,7 @@ import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {LongLists} from './long-lists.ts'
 import {registerOpenApi, routeOpenApi} from './openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
+import {sendInPieces} from './reply.ts'
 import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
@@ -56,6 +57,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     const authenticator = new Authenticator(options)
     authenticate(app, authenticator, options)
     compressReplies(app)
+    sendInPieces(app)
     reportReplies(app, options)
     // The shutdown ends first what never ends by itself: agents and event streams.
     if (options.agents !== undefined)

@@ -143,11 +143,14 @@ test(
   'connections over the limit are closed, those within it are served',
   ENDS_WITHIN,
   async (t) => {
-    const api = await startApi(t, {connectionsMax: 2})
+    let refused = 0
+    const onConnectionRefused = () => void (refused += 1)
+    const api = await startApi(t, {connectionsMax: 2, onConnectionRefused})
     const {own, accepted} = await open(t, api)
     await open(t, api)
     const third = connect(api.port, '127.0.0.1')
     assert.equal(await received(third), '')
+    assert.equal(refused, 1)
     own.destroy()
     await closed(accepted)
     assert.equal((await api.get('/v1/jobs')).status, 200)
