@@ -60,7 +60,7 @@ export function sendRows<Row>(
     onSent()
     return sendJson(request, reply, 200, page.rows.map(encode))
   }
-  const chunks = rowChunks(page.rows, encode, isPretty(request), clock)
+  const chunks = rowChunks([...page.rows], encode, isPretty(request), clock)
   const stream = Readable.from(chunks, {objectMode: false})
   stream.once('close', onSent)
   return reply.code(200).header('content-type', JSON_TYPE).send(stream)
@@ -94,8 +94,9 @@ export async function sendList<Row>(
   }
 }
 
+/** Removes the rows that it has encoded: a slow client holds only the rest in memory. */
 async function* rowChunks<Row>(
-  rows: readonly Row[],
+  remaining: Row[],
   encode: (row: Row) => unknown,
   pretty: boolean,
   clock: Clock,
@@ -104,9 +105,8 @@ async function* rowChunks<Row>(
     pretty
       ? `\n  ${JSON.stringify(encode(row), null, 2).replaceAll('\n', '\n  ')}`
       : JSON.stringify(encode(row))
-  for (let from = 0; from < rows.length; from += CHUNK_ROWS) {
-    const texts = rows.slice(from, from + CHUNK_ROWS).map(text)
-    yield (from === 0 ? '[' : ',') + texts.join(',')
+  for (let start = '['; remaining.length > 0; start = ',') {
+    yield start + remaining.splice(0, CHUNK_ROWS).map(text).join(',')
     await new Promise<void>((resolve) => {
       clock.after(0, resolve)
     })

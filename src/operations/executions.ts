@@ -94,9 +94,10 @@ async function withinBudget(
   read: (outputBytes: number, end: number | null) => Promise<Page<ExecutionView>>,
 ): Promise<Page<ExecutionView>> {
   const bytes = requested ?? LISTED_OUTPUT_BYTES
-  if (bytes * ((end ?? Infinity) - start) <= REPLY_OUTPUT_BYTES_MAX || bytes === 0)
-    return read(bytes, end)
-  const {rows} = await read(0, end)
-  const share = Math.floor(REPLY_OUTPUT_BYTES_MAX / Math.max(1, rows.length))
-  return read(Math.min(bytes, share), start + rows.length)
+  if (bytes === 0) return read(0, end)
+  const fits = start + Math.floor(REPLY_OUTPUT_BYTES_MAX / bytes)
+  const page = await read(bytes, Math.min(end ?? Infinity, fits))
+  const last = Math.min(end ?? Infinity, page.total)
+  if (last <= fits) return page
+  return read(Math.floor(REPLY_OUTPUT_BYTES_MAX / (last - start)), last)
 }

@@ -139,14 +139,14 @@ test('the output in a list of running executions has a common limit', async (t) 
   await api.job('chatty')
   await api.write(await api.running('chatty'), 0, 'x'.repeat(20_000))
   const all = await api.settled(api.get('/v1/busy'))
-  assert.equal(all.json.length, 10_000)
+  assert.equal(all.json.length, 10_005)
   const output = all.json.map((row: {output: string}) => row.output.length)
   const total = output.reduce((sum: number, length: number) => sum + length, 0)
   assert.ok(total > 30 * 2 ** 20 && total <= 32 * 2 ** 20, String(total))
   assert.equal(all.json[0].output_truncated, true)
   assert.deepEqual(queries, [
-    {end: null, outputBytes: 0},
-    {end: 10_000, outputBytes: 3_355},
+    {end: 2_048, outputBytes: 16 * 1024},
+    {end: 10_005, outputBytes: 3_353},
   ])
   queries.length = 0
   const page = await api.get('/v1/busy?_start=0&_end=10')
