@@ -33,14 +33,18 @@ export interface ConnectionsOptions extends Pick<
   readonly isUpgrade: (request: IncomingMessage) => boolean
 }
 
+type Exchange = readonly [request: IncomingMessage, response: ServerResponse]
+
 /** Requests of one connection that were received and not answered. */
 interface Pipeline {
+  /** The last one received; `null` = none yet. It may be answered. */
+  newest: Exchange | null
   /** Passed to the handler and not answered. */
   started: number
   /** One of the started requests may change something. */
   isChanging: boolean
   /** Not passed to the handler yet, oldest first. */
-  readonly waiting: (readonly [request: IncomingMessage, response: ServerResponse])[]
+  readonly waiting: Exchange[]
 }
 
 export class Connections {
@@ -82,6 +86,18 @@ export class Connections {
   }
 
   /**
+   * Whether a reply to malformed bytes would be read as such. It would not while replies to earlier requests
+   * are due: the client would take it for one of them.
+   */
+  mayReplyToMalformed(socket: Socket): boolean {
+    const pipeline = this.#pipelines.get(socket)
+    if (pipeline === undefined || pipeline.newest === null) return true
+    const due = pipeline.started + pipeline.waiting.length
+    const [request, response] = pipeline.newest
+    return due === 0 || (due === 1 && !request.complete && !response.headersSent)
+  }
+
+  /**
    * Graceful shutdown: waits up to `CLOSE_TIMEOUT_MS` for the replies to received requests. Then it closes
    * all connections, and those that are accepted from now on.
    */
@@ -104,6 +120,7 @@ export class Connections {
   #receive(request: IncomingMessage, response: ServerResponse, handler: RequestListener): void {
     const {socket} = request
     const pipeline = this.#pipelines.get(socket) ?? this.#open(socket)
+    pipeline.newest = [request, response]
     if (pipeline.waiting.length === 0 && mayStart(pipeline, request))
       return this.#start(pipeline, request, response, handler)
     pipeline.waiting.push([request, response])
@@ -111,7 +128,7 @@ export class Connections {
   }
 
   #open(socket: Socket): Pipeline {
-    const pipeline: Pipeline = {started: 0, isChanging: false, waiting: []}
+    const pipeline: Pipeline = {newest: null, started: 0, isChanging: false, waiting: []}
     this.#pipelines.set(socket, pipeline)
     // Requests that wait are dropped with their connection: no client can read the replies.
     socket.once('close', () => {

@@ -107,8 +107,10 @@ function newFastify(options: HttpOptions, connections: Connections): FastifyInst
       // Fastify's type is a plain object; `queryOf` reads the real one.
       querystringParser: (text: string) => new Query(text) as unknown as Record<string, string>,
     },
-    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) =>
-      replyToMalformedRequest(error, socket, options.nodeName),
+    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
+      if (!connections.mayReplyToMalformed(socket)) socket.destroy()
+      else replyToMalformedRequest(error, socket, options.nodeName)
+    },
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
       reply.headers({'x-whom': options.nodeName, 'cache-control': 'no-store'})
       sendError(error, request, reply, options)

@@ -251,3 +251,23 @@ test('requests that wait on a lost connection are dropped', ENDS_WITHIN, async (
   await api.app.close()
   assert.equal(await api.store.job('dropped'), null)
 })
+
+test(
+  'malformed bytes are not answered in place of a request in progress',
+  ENDS_WITHIN,
+  async (t) => {
+    const pause = blocked('setPaused')
+    const api = await startApi(t, pause)
+    const change = `POST /v1/pause HTTP/1.1\r\n${HEAD}\r\n`
+    const {own} = await open(t, api, change)
+    await api.eventually(() => pause.calls.length === 1)
+    own.write('nonsense\r\n\r\n')
+    assert.equal(await received(own), '')
+    const next = await open(t, api, change)
+    await api.eventually(() => pause.calls.length === 2)
+    for (const release of pause.calls) release()
+    await once(next.own, 'data')
+    next.own.write('nonsense\r\n\r\n')
+    assert.deepEqual(statuses(await received(next.own)), ['400'])
+  },
+)
