@@ -2,12 +2,15 @@
  * HTTP side of a server: wires operations, routes, metrics, readiness and the agents' connections, then
  * listens on the configured address.
  */
+import {lookup} from 'node:dns/promises'
 import type {AddressInfo} from 'node:net'
 import type {FastifyInstance} from 'fastify'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
+import {listenAlso} from '../http/connections.ts'
+import type {ReadyState} from '../http/options.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
@@ -48,13 +51,14 @@ export interface Listener {
 export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store} = parts
   const metrics = openMetrics({events, totals: () => parts.forClients.totals(), version: VERSION})
-  const readiness = new Readiness(clock, events)
+  const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
   const agents = await startAgentHub(parts)
   const http = createHttpServer(operationsOf(parts), {
     nodeName: config.nodeName,
     version: VERSION,
     token: config.token,
     allowHosts: config.allowHosts,
+    corsOrigins: config.corsOrigins,
     tls: config.tls,
     ui: config.ui,
     clock,
@@ -64,9 +68,16 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
     onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
     onReply: (reply) => metrics.answered(reply),
+    onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
+      const {connectionsMax} = config.limits
+      log.logger.warn(`connections are refused: ${connectionsMax} are open, as many as are allowed`)
+    }),
     agents,
     bodyBytesMax: config.limits.bodyBytesMax,
     restoreBytesMax: config.limits.restoreBytesMax,
+    connectionsMax: config.limits.connectionsMax,
+    replyStalledMs: config.limits.replyStalledMs,
+    longListsMax: config.limits.longListsMax,
   })
   const close = async () => {
     await http.close()
@@ -117,9 +128,21 @@ async function bind(
     throw new StartRefused(listenProblem(error, requested), {cause: error})
   }
   const {address, port} = http.server.address() as AddressInfo
+  if (requested.host === 'localhost') await listenOnOtherLoopback(http, address, port)
   const host = requested.host.includes(':') ? `[${requested.host}]` : requested.host
   const scheme = config.tls === null ? 'http' : 'https'
   return {url: `${scheme}://${host}:${port}`, address, port}
+}
+
+/** Clients resolve `localhost` to any of its addresses. Best effort: there may be only one of them. */
+async function listenOnOtherLoopback(
+  {server}: FastifyInstance,
+  first: string,
+  port: number,
+): Promise<void> {
+  const found = await lookup('localhost', {all: true})
+  const host = found.find(({address}) => address !== first)?.address
+  if (host !== undefined) await listenAlso(server, {host, port})
 }
 
 function listenProblem(error: unknown, {host, port}: {host: string; port: number}): string {
@@ -134,25 +157,37 @@ function listenProblem(error: unknown, {host, port}: {host: string; port: number
   return `${problem}: ${code || String(error)}. Choose another --http.`
 }
 
+/** A flood of connections must not become a flood of log lines. */
+const REFUSED_LOG_EVERY_MS = 10_000
+
+function atMostEvery(clock: Clock, intervalMs: number, action: () => void): () => void {
+  let lastAt = -Infinity
+  return () => {
+    const now = clock.monotonicMs()
+    if (now - lastAt < intervalMs) return
+    lastAt = now
+    action()
+  }
+}
+
 /** Age of the newest launch pass above which the leader is not ready: twice the poll interval. */
 const PASS_AGE_MAX_MS = 2_000
 /** Lifetime of a cached result: probes cost at most one write a second. */
 const FRESH_MS = 1_000
-
-interface ReadinessResult {
-  readonly ok: boolean
-  readonly checks: Readonly<Record<string, string>>
-}
 
 /** Readiness of this server: the store answers and, on the leader, launch passes are recent. */
 export class Readiness {
   readonly #clock: Clock
   /** Monotonic instant of the newest launch pass. */
   #passedAt: number
-  #cached: {result: Promise<ReadinessResult>; at: number} | null = null
+  #cached: {result: Promise<ReadyState>; at: number} | null = null
+  #wasOk = true
+  readonly #onChange: (state: ReadyState) => void
 
-  constructor(clock: Clock, events: Events) {
+  /** `onChange` is called when a check finds the server no longer ready, or ready again. */
+  constructor(clock: Clock, events: Events, onChange: (state: ReadyState) => void) {
     this.#clock = clock
+    this.#onChange = onChange
     this.#passedAt = clock.monotonicMs()
     events.listen(({name}) => {
       // A new leader has made no pass yet: its term counts from the beginning.
@@ -161,27 +196,38 @@ export class Readiness {
   }
 
   /** Never rejects. */
-  check(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadinessResult> {
+  check(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadyState> {
     const now = this.#clock.monotonicMs()
     if (this.#cached === null || now - this.#cached.at >= FRESH_MS)
       this.#cached = {result: this.#probe(store, isLeader), at: now}
     return this.#cached.result
   }
 
-  async #probe(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadinessResult> {
+  async #probe(store: Pick<Store, 'probe'>, isLeader: boolean): Promise<ReadyState> {
     const checks: Record<string, string> = {store: 'ok'}
+    // Messages of the store name databases, addresses and files.
+    let cause = ''
     try {
       await store.probe()
     } catch (error) {
-      checks['store'] =
-        `not readable and writable: ${error instanceof Error ? error.message : String(error)}`
+      checks['store'] = 'not readable and writable'
+      cause = `: ${error instanceof Error ? error.message : String(error)}`
     }
     if (isLeader) {
       const ageMs = this.#clock.monotonicMs() - this.#passedAt
       checks['launch'] = ageMs <= PASS_AGE_MAX_MS ? 'ok' : `no pass for ${Math.round(ageMs)} ms`
     }
-    return {ok: Object.values(checks).every((check) => check === 'ok'), checks}
+    const ok = Object.values(checks).every((check) => check === 'ok')
+    const state = {ok, checks, details: {...checks, store: `${checks['store']}${cause}`}}
+    if (ok !== this.#wasOk) this.#onChange(state)
+    this.#wasOk = ok
+    return state
   }
+}
+
+function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
+  if (ok) logger.info(details, 'ready again')
+  else logger.warn(details, 'not ready')
 }
 
 /** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */

@@ -23,6 +23,18 @@ interface Limit {
 export const LIMITS = {
   bodyBytesMax: {value: MIB, reason: 'several times the largest job that passes validation'},
   restoreBytesMax: {value: 256 * MIB, reason: 'some hundred thousand jobs in one file'},
+  connectionsMax: {
+    value: 10_000,
+    reason: 'all agents and clients of a large cluster; idle, they use some hundred megabytes',
+  },
+  replyStalledMs: {
+    value: 30_000,
+    reason: 'a client that reads nothing for this long is gone; its reply is held in memory',
+  },
+  longListsMax: {
+    value: 4,
+    reason: 'each list without a limit may hold all jobs in memory: some 200 MB at 100,000 jobs',
+  },
   outputTailBytes: {
     value: OUTPUT_KEPT_BYTES,
     reason: 'a long stack trace with its context, for each of a hundred launches of a job',

@@ -14,6 +14,7 @@ export type OptionKind =
   | 'token'
   | 'file'
   | 'hostName'
+  | 'origin'
   | 'timezone'
   | 'slots'
   | 'switch'
@@ -129,6 +130,13 @@ export const OPTIONS = [
     'Host name that requests may use, besides IP addresses, `localhost` and the node name.',
     'Requests for other host names are rejected. This stops DNS rebinding attacks by web pages.',
     {placeholder: 'name', repeatable: true},
+  ),
+  option(
+    'cors-origin',
+    'origin',
+    'Origin of a web site whose pages may use the API from a browser, such as `https://ops.example.org`.',
+    'None: pages of other web sites can neither read nor change anything.',
+    {placeholder: 'origin', repeatable: true},
   ),
   option(
     'timezone',

@@ -29,6 +29,7 @@ export interface Config extends NodeConfig {
   readonly tls: {readonly cert: string; readonly key: string} | null
   readonly insecure: boolean
   readonly allowHosts: readonly string[]
+  readonly corsOrigins: readonly string[]
   readonly timezone: string
   readonly run: boolean
   readonly ui: boolean
@@ -95,6 +96,7 @@ function build(
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
     allowHosts: values.many('allow-host'),
+    corsOrigins: values.many('cors-origin'),
     timezone: values.one('timezone') ?? (isKnownZone(host.timezone) ? host.timezone : 'UTC'),
     run: !(values.one('no-run') ?? false),
     ui: !(values.one('no-ui') ?? false),

@@ -61,6 +61,7 @@ export const READERS = {
     HOST_NAME.test(text)
       ? good(text.toLowerCase())
       : mustBe('a host name without a port such as jobs.example.org', text),
+  origin: readOrigin,
   timezone: (text: string) =>
     isKnownZone(text) ? good(text) : mustBe('an IANA time zone such as Europe/Berlin', text),
   slots: (text: string) => readInteger(text, 1, SLOTS_MAX),
@@ -100,6 +101,15 @@ function readAddress(text: string): Reading<Address> {
   if (match === null || !known || port > 65_535)
     return mustBe('host:port such as 127.0.0.1:8080, [::1]:8080 or 0.0.0.0:8080', text)
   return good({host: host.toLowerCase(), port, loopback: isLoopback(host)})
+}
+
+/** As browsers write it in the header `Origin`. */
+function readOrigin(text: string): Reading<string> {
+  const url = URL.parse(text)
+  const isWeb = url?.protocol === 'http:' || url?.protocol === 'https:'
+  if (!isWeb || url.href !== `${url.origin}/`)
+    return mustBe('scheme://host or scheme://host:port such as https://ops.example.org', text)
+  return good(url.origin)
 }
 
 /** A name or an IPv4 address. A text of digits and dots that is no address is neither. */

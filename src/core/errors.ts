@@ -41,6 +41,7 @@ export const REFUSAL_TITLES = {
   precondition_failed: 'The job is not in the state the request expects',
   body_too_large: 'The body is too large',
   encoding_unsupported: 'The encoding of the body is not supported',
+  expectation_unsupported: 'The expectation of the request is not supported',
   host_not_served: 'This server does not answer under that host name',
   idempotency_mismatch: 'This key was used for another request',
   too_many_failures: 'Too many requests without a valid token',
@@ -51,6 +52,7 @@ export const REFUSAL_TITLES = {
   outcome_unknown: 'Whether the change was made is unknown',
   no_leader: 'No server leads at the moment',
   too_many_streams: 'Too many open event streams',
+  too_many_lists: 'Too many long lists in progress',
   too_many_agents: 'Too many connected agents',
 } as const satisfies Record<string, string>
 

@@ -12,8 +12,10 @@ import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH} from '../agents/protocol.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
 import {DomainError} from '../core/errors.ts'
 import type {Clock} from '../ports/runtime.ts'
-import type {Authenticator} from './auth.ts'
+import {type Authenticator, authRequestOf} from './auth.ts'
+import {endConnection} from './connections.ts'
 import {errorReply} from './errors.ts'
+import {withoutExtraSlashes} from './request.ts'
 
 /** Some 20 KB each; more agents than one server process serves well. */
 const AGENTS_MAX = 2_000
@@ -36,7 +38,9 @@ type Agents = Pick<AgentHub, 'connect' | 'stop'>
 
 /** True for the upgrade to this endpoint. Other requests are served as if they named no upgrade. */
 export function isAgentUpgrade({url, headers}: IncomingMessage): boolean {
-  const path = (url ?? '').split('?', 1)[0]!.replace(/\/+$/, '')
+  const path = withoutExtraSlashes(url ?? '')
+    .split('?', 1)[0]!
+    .replace(/\/+$/, '')
   return path === AGENT_PATH && headers.upgrade?.toLowerCase() === 'websocket'
 }
 
@@ -77,15 +81,7 @@ function upgradeRefusal(
   authenticator: Authenticator,
   isFull: boolean,
 ): DomainError | null {
-  const {headers, httpVersion, socket} = request
-  const refusal = authenticator.refusal({
-    method: 'GET',
-    headers,
-    httpVersion,
-    address: socket.remoteAddress ?? '',
-    access: 'protected',
-    isStream: true,
-  })
+  const refusal = authenticator.refusal(authRequestOf(request, 'protected', true))
   if (refusal !== null || !isFull) return refusal
   return new DomainError(
     'too_many_agents',
@@ -95,15 +91,20 @@ function upgradeRefusal(
 }
 
 function rejectUpgrade(socket: Duplex, refusal: DomainError): void {
-  const {status, contentType, body, headers} = errorReply(refusal, false, false)
+  const {status, contentType, body, headers} = errorReply(refusal, {
+    asText: false,
+    pretty: false,
+    isScript: false,
+  })
   const lines = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
     'connection: close',
+    'cache-control: no-store',
     `content-type: ${contentType}`,
     `content-length: ${Buffer.byteLength(body)}`,
     ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
   ]
-  socket.end(`${lines.join('\r\n')}\r\n\r\n${body}`)
+  endConnection(socket, `${lines.join('\r\n')}\r\n\r\n${body}`)
 }
 
 function serve(webSocket: WebSocket, {socket}: IncomingMessage, hub: Agents, clock: Clock): void {

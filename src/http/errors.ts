@@ -6,6 +6,7 @@ import type {Socket} from 'node:net'
 import {DomainError, REFUSAL_TITLES, type RefusalCode} from '../core/errors.ts'
 import type {ProblemJson} from '../wire/cluster.ts'
 import {QueryProblem} from '../wire/query.ts'
+import {endConnection} from './connections.ts'
 
 export const PROBLEM_TYPE = 'application/problem+json; charset=utf-8'
 export const TEXT_TYPE = 'text/plain; charset=utf-8'
@@ -51,6 +52,7 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   precondition_failed: 412,
   body_too_large: 413,
   encoding_unsupported: 415,
+  expectation_unsupported: 417,
   host_not_served: 421,
   idempotency_mismatch: 422,
   too_many_failures: 429,
@@ -61,8 +63,12 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   outcome_unknown: 503,
   no_leader: 503,
   too_many_streams: 503,
+  too_many_lists: 503,
   too_many_agents: 503,
 }
+
+const BEARER = 'Bearer realm="belfry"'
+const BASIC = 'Basic realm="belfry", charset="UTF-8"'
 
 export interface ErrorReply {
   readonly status: number
@@ -71,13 +77,25 @@ export interface ErrorReply {
   readonly headers: Readonly<Record<string, string>>
 }
 
-/** `asText` = the route is a submit. */
-export function errorReply(refusal: DomainError, asText: boolean, pretty: boolean): ErrorReply {
+interface ErrorForm {
+  /** The route is a submit. */
+  readonly asText: boolean
+  readonly pretty: boolean
+  /** The client is a script of a web page. */
+  readonly isScript: boolean
+}
+
+export function errorReply(
+  refusal: DomainError,
+  {asText, pretty, isScript}: ErrorForm,
+): ErrorReply {
   const status = REFUSAL_STATUSES[refusal.code]
   const headers: Record<string, string> = {}
   if (refusal.retryAfterSeconds !== null)
     headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
-  if (status === 401) headers['www-authenticate'] = 'Bearer realm="belfry"'
+  // A browser opens its login dialog for Basic. It should do so for pages, but not for their scripts.
+  if (status === 401) headers['www-authenticate'] = isScript ? BEARER : `${BEARER}, ${BASIC}`
+  if (status === 415) headers['accept-encoding'] = 'identity'
   if (asText && !isAlwaysProblem(status))
     return {status, contentType: TEXT_TYPE, body: `${refusal.message}\n`, headers}
   const problem = problemOf(refusal.code, refusal.message, refusal.members)
@@ -151,13 +169,15 @@ export function replyToMalformedRequest(
   const code = PARSER_CODES[error.code ?? ''] ?? 'request_malformed'
   const status = REFUSAL_STATUSES[code]
   const body = JSON.stringify(problemOf(code, `${REFUSAL_TITLES[code]}.`))
-  socket.end(
+  endConnection(
+    socket,
     [
       `HTTP/1.1 ${status} ${REASON_PHRASES[status] ?? ''}`,
       `Content-Type: ${PROBLEM_TYPE}`,
       `Content-Length: ${Buffer.byteLength(body)}`,
       `X-Whom: ${nodeName}`,
       'X-Content-Type-Options: nosniff',
+      'Cache-Control: no-store',
       'Connection: close',
       '',
       body,

@@ -16,19 +16,23 @@ import {STREAMS_MAX} from './options.ts'
 
 /** Unsent bytes of one client before it is disconnected. */
 const QUEUE_BYTES_MAX = 1024 * 1024
+const STREAM_RETRY_SECONDS = 5
 /** Shorter than the idle timeouts of usual proxies. */
 const KEEP_ALIVE_MS = 15_000
 /** An SSE comment, which clients ignore. */
-const KEEP_ALIVE = ': \n\n'
+const KEEP_ALIVE = Buffer.from(': \n\n')
 
 /** Too frequent for a stream, and only of interest as metrics. */
 const NOT_STREAMED: ReadonlySet<EventName> = new Set(['store_committed', 'launch_pass_done'])
 
-/** `GET /v1/events`: all events of this server. */
+/** `GET /v1/events`: all events of this server. Each event is encoded once, for all clients. */
 export class EventStreams {
   readonly #events: Events
   readonly #clock: Clock
   readonly #streams: OpenStreams
+  readonly #open = new Set<Readable>()
+  /** Not `null` while streams are open. */
+  #unsubscribe: (() => void) | null = null
 
   constructor(events: Events, clock: Clock, streams: OpenStreams) {
     this.#events = events
@@ -36,24 +40,30 @@ export class EventStreams {
     this.#streams = streams
   }
 
-  open(reply: FastifyReply): FastifyReply {
-    this.#streams.admit()
+  open(reply: FastifyReply): Promise<FastifyReply> {
+    return this.#streams.open(reply, async () => this.#subscribe())
+  }
+
+  #subscribe(): Readable {
     const stream = new Readable({read: () => undefined, highWaterMark: QUEUE_BYTES_MAX})
-    const push = (text: string) => {
-      if (stream.destroyed) return
-      stream.push(text)
-      if (stream.readableLength > QUEUE_BYTES_MAX) stream.destroy()
-    }
-    const unsubscribe = this.#events.listen((event) => {
-      if (!NOT_STREAMED.has(event.name)) push(encodeEvent(event))
-    })
-    const stopKeepAlive = this.#repeat(() => push(KEEP_ALIVE))
+    this.#open.add(stream)
+    this.#unsubscribe ??= this.#events.listen((event) => this.#push(event))
+    const stopKeepAlive = this.#repeat(() => push(stream, KEEP_ALIVE))
     stream.once('close', () => {
-      unsubscribe()
       stopKeepAlive()
+      this.#open.delete(stream)
+      if (this.#open.size > 0) return
+      this.#unsubscribe?.()
+      this.#unsubscribe = null
     })
-    push(KEEP_ALIVE)
-    return this.#streams.send(reply, stream)
+    push(stream, KEEP_ALIVE)
+    return stream
+  }
+
+  #push(event: BelfryEvent): void {
+    if (NOT_STREAMED.has(event.name)) return
+    const bytes = Buffer.from(encodeEvent(event))
+    for (const stream of this.#open) push(stream, bytes)
   }
 
   #repeat(sendKeepAlive: () => void): () => void {
@@ -64,6 +74,13 @@ export class EventStreams {
     let timer = this.#clock.after(KEEP_ALIVE_MS, again)
     return () => timer.cancel()
   }
+}
+
+/** Ends the stream of a client that does not read. */
+function push(stream: Readable, bytes: Buffer): void {
+  if (stream.destroyed) return
+  stream.push(bytes)
+  if (stream.readableLength > QUEUE_BYTES_MAX) stream.destroy()
 }
 
 function encodeEvent(event: BelfryEvent): string {
@@ -89,15 +106,16 @@ export class OutputStreams {
     this.#streams = streams
   }
 
-  async open(
+  open(
     request: FastifyRequest,
     reply: FastifyReply,
     name: string,
     execution: string,
   ): Promise<FastifyReply> {
-    this.#streams.admit()
-    const followed = await this.#operations.follow(name, execution, resumePosition(request))
-    return this.#streams.send(reply, Readable.from(encodeOutput(followed), {objectMode: false}))
+    return this.#streams.open(reply, async () => {
+      const followed = await this.#operations.follow(name, execution, resumePosition(request))
+      return Readable.from(encodeOutput(followed), {objectMode: false})
+    })
   }
 }
 
@@ -107,7 +125,9 @@ function resumePosition(request: FastifyRequest): number {
   return typeof value === 'string' && /^\d{1,15}$/.test(value) ? Number(value) : 0
 }
 
-async function* encodeOutput(followed: AsyncGenerator<Followed>): AsyncGenerator<string> {
+async function* encodeOutput(
+  followed: AsyncGenerator<Followed>,
+): AsyncGenerator<string | Uint8Array> {
   // Sent at once, so that a client sees the stream open before the execution writes anything.
   yield KEEP_ALIVE
   for await (const item of followed) {
@@ -141,28 +161,45 @@ function eventText(event: string, data: unknown, id: string | null = null): stri
 /** All open streams of this server. */
 export class OpenStreams {
   readonly #open = new Set<Readable>()
+  /** Streams that are being opened. */
+  #opening = 0
+  #isEnding = false
 
-  /** Throws `too_many_streams`. Call it before any work for a new stream. */
-  admit(): void {
-    if (this.#open.size >= STREAMS_MAX)
-      throw new DomainError(
-        'too_many_streams',
-        `The stream cannot be opened: ${STREAMS_MAX} event streams are open. Close some or poll instead.`,
-        {retryAfterSeconds: 5},
-      )
+  /** Sends the stream that `create` returns. Throws `too_many_streams`. */
+  async open(reply: FastifyReply, create: () => Promise<Readable>): Promise<FastifyReply> {
+    if (this.#open.size + this.#opening >= STREAMS_MAX)
+      throw refusedStream(`${STREAMS_MAX} event streams are open. Close some or poll instead.`)
+    this.#opening += 1
+    try {
+      return this.#send(reply, await create())
+    } finally {
+      this.#opening -= 1
+    }
   }
 
-  send(reply: FastifyReply, stream: Readable): FastifyReply {
+  #send(reply: FastifyReply, stream: Readable): FastifyReply {
+    if (this.#isEnding) {
+      stream.destroy()
+      throw refusedStream('the server shuts down. Use another server.')
+    }
     this.#open.add(stream)
     stream.once('close', () => this.#open.delete(stream))
     return reply
       .header('content-type', 'text/event-stream; charset=utf-8')
-      .header('cache-control', 'no-cache, no-transform')
+      .header('cache-control', 'no-store, no-transform')
       .header('x-accel-buffering', 'no')
       .send(stream)
   }
 
+  /** Ends all streams and refuses new ones. */
   endAll(): void {
+    this.#isEnding = true
     for (const stream of this.#open) stream.destroy()
   }
+}
+
+function refusedStream(cause: string): DomainError {
+  return new DomainError('too_many_streams', `The stream cannot be opened: ${cause}`, {
+    retryAfterSeconds: STREAM_RETRY_SECONDS,
+  })
 }

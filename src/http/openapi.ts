@@ -26,6 +26,11 @@ declare module 'fastify' {
     /** Every reply is an event stream. */
     stream?: boolean
   }
+
+  interface FastifyRequest {
+    /** The client may read names and causes. Always true in the handler of a protected route. */
+    isAuthenticated: boolean
+  }
 }
 
 const ABOUT = `Belfry runs jobs by cron-style schedules on the nodes of a cluster.
@@ -44,9 +49,10 @@ export async function registerOpenApi(app: FastifyInstance, options: HttpOptions
         securitySchemes: {
           token: {type: 'apiKey', in: 'header', name: 'X-Service-Token'},
           bearer: {type: 'http', scheme: 'bearer'},
+          basic: {type: 'http', scheme: 'basic', description: 'The token as password.'},
         },
       },
-      security: [{token: []}, {bearer: []}],
+      security: [{token: []}, {bearer: []}, {basic: []}],
       tags: [
         {name: 'jobs', description: 'Jobs and their runs'},
         {name: 'history', description: 'Executions, launches, statistics'},

@@ -10,6 +10,8 @@ export interface HttpOptions {
   readonly token: string | null
   /** Host names of this server, in addition to addresses, `localhost` and the node's name. */
   readonly allowHosts: readonly string[]
+  /** Origins of other web sites whose pages may use the API. */
+  readonly corsOrigins: readonly string[]
   /** PEM texts; `null` = plain HTTP. */
   readonly tls: {readonly cert: string; readonly key: string} | null
   /** False = no page at `/ui/`. */
@@ -17,15 +19,14 @@ export interface HttpOptions {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  /** The reply of `/readyz`. Must not reject. */
-  readonly ready: () => Promise<{
-    readonly ok: boolean
-    readonly checks: Readonly<Record<string, string>>
-  }>
+  /** The state that `/readyz` shows. Must not reject. */
+  readonly ready: () => Promise<ReadyState>
   /** The text of `/metrics`; `null` = no metrics. */
   readonly metrics: (() => Promise<{readonly contentType: string; readonly body: string}>) | null
   /** Called for every internal error (500), with the id in the reply. Must not throw. */
   readonly onFault: (error: unknown, request: FailedRequest) => void
+  /** Called for every connection beyond `connectionsMax`. Must not throw. */
+  readonly onConnectionRefused?: () => void
   /** Called after every reply. Must not throw. */
   readonly onReply?: (reply: SentReply) => void
   /** The agents of this server; absent = agents cannot connect. */
@@ -33,6 +34,19 @@ export interface HttpOptions {
   /** Limit of every body except restore files. */
   readonly bodyBytesMax: number
   readonly restoreBytesMax: number
+  /** Open connections; further ones are closed at once. */
+  readonly connectionsMax: number
+  /** A connection whose client reads nothing of a reply for this long is closed. */
+  readonly replyStalledMs: number
+  /** Lists without a limit that are read or sent at the same time. */
+  readonly longListsMax: number
+}
+
+/** Each check is `ok`, or says what is wrong: `checks` without names and addresses, `details` with them. */
+export interface ReadyState {
+  readonly ok: boolean
+  readonly checks: Readonly<Record<string, string>>
+  readonly details: Readonly<Record<string, string>>
 }
 
 export interface FailedRequest {
@@ -53,6 +67,18 @@ export interface SentReply {
 export const DRAIN_BYTES_MAX = 8 * 1024 * 1024
 /** Open event streams, of both kinds: each costs a socket, a subscription and a buffer. */
 export const STREAMS_MAX = 200
+
+/**
+ * Requests of one connection that wait for an earlier one: far more than any client sends ahead, and some
+ * megabytes. Beyond it, the connection is closed.
+ */
+export const PIPELINED_MAX = 1_000
+/** Requests that wait for a long list to end. Beyond it, they are refused at once. */
+export const LONG_LISTS_WAITING_MAX = 100
+/** Longer than some lists of a hundred thousand jobs take, shorter than the timeouts of clients. */
+export const LONG_LIST_WAIT_MS = 10_000
+/** Smaller replies fit into a few packets: compressing them saves no time. */
+export const COMPRESSED_BYTES_MIN = 4 * 1024
 
 /** Far more than a client needs to send its headers. */
 export const HEADERS_TIMEOUT_MS = 15_000

@@ -3,16 +3,21 @@
  * thousand rows are neither one string in memory nor one pause of the event loop.
  */
 import {Readable} from 'node:stream'
-import type {FastifyReply, FastifyRequest} from 'fastify'
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import type {JobRecord} from '../core/job.ts'
+import type {Page, Slice} from '../ports/page.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeJob} from '../wire/job.ts'
+import {PAGE_ROWS_MAX} from '../wire/query.ts'
+import type {LongLists} from './long-lists.ts'
 import {isPretty} from './request.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
 /** Rows encoded before the event loop gets a turn: some milliseconds of jobs. */
 const CHUNK_ROWS = 500
+/** A client that reads 10 KB/s takes some seconds for it. */
+const PIECE_BYTES = 64 * 1024
 const IGNORED_FIELDS_SHOWN = 10
 const FIELD_NAME_LENGTH_MAX = 100
 /** Every client accepts this much in all headers together. */
@@ -38,25 +43,60 @@ export function sendJob(
   return sendJson(request, reply.header('etag', `"${job.revision}"`), status, encodeJob(job))
 }
 
-/** An array of rows with `X-Total-Count`. Short arrays are sent at once, long ones as a stream. */
+/**
+ * An array of rows with `X-Total-Count`. Short arrays are sent at once, long ones as a stream. `onSent` is
+ * called once when the rows are encoded or the client has disconnected.
+ */
 export function sendRows<Row>(
   request: FastifyRequest,
   reply: FastifyReply,
   clock: Clock,
-  page: {readonly total: number; readonly rows: readonly Row[]},
+  page: Page<Row>,
   encode: (row: Row) => unknown,
+  onSent: () => void = () => undefined,
 ): FastifyReply {
   reply.header('x-total-count', String(page.total))
-  if (page.rows.length <= CHUNK_ROWS) return sendJson(request, reply, 200, page.rows.map(encode))
-  const chunks = rowChunks(page.rows, encode, isPretty(request), clock)
-  return reply
-    .code(200)
-    .header('content-type', JSON_TYPE)
-    .send(Readable.from(chunks, {objectMode: false}))
+  if (page.rows.length <= CHUNK_ROWS) {
+    onSent()
+    return sendJson(request, reply, 200, page.rows.map(encode))
+  }
+  const chunks = rowChunks([...page.rows], encode, isPretty(request), clock)
+  const stream = Readable.from(chunks, {objectMode: false})
+  stream.once('close', onSent)
+  return reply.code(200).header('content-type', JSON_TYPE).send(stream)
 }
 
+export interface ListParts {
+  readonly clock: Clock
+  readonly lists: LongLists
+}
+
+interface List<Row> {
+  readonly slice: Slice
+  readonly read: () => Promise<Page<Row>>
+  readonly encode: (row: Row) => unknown
+}
+
+/** Reads and sends a list. Throws `too_many_lists` for one without a limit. */
+export async function sendList<Row>(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  {clock, lists}: ListParts,
+  {slice, read, encode}: List<Row>,
+): Promise<FastifyReply> {
+  const isLong = slice.end === null || slice.end - slice.start > PAGE_ROWS_MAX
+  const leave = isLong ? await lists.enter() : () => undefined
+  try {
+    return sendRows(request, reply, clock, await read(), encode, leave)
+  } catch (error) {
+    leave()
+    throw error
+  }
+}
+
+/** Removes the rows that it has encoded: a slow client holds only the rest in memory. */
 async function* rowChunks<Row>(
-  rows: readonly Row[],
+  remaining: Row[],
   encode: (row: Row) => unknown,
   pretty: boolean,
   clock: Clock,
@@ -65,14 +105,32 @@ async function* rowChunks<Row>(
     pretty
       ? `\n  ${JSON.stringify(encode(row), null, 2).replaceAll('\n', '\n  ')}`
       : JSON.stringify(encode(row))
-  for (let from = 0; from < rows.length; from += CHUNK_ROWS) {
-    const texts = rows.slice(from, from + CHUNK_ROWS).map(text)
-    yield (from === 0 ? '[' : ',') + texts.join(',')
+  for (let start = '['; remaining.length > 0; start = ',') {
+    yield start + remaining.splice(0, CHUNK_ROWS).map(text).join(',')
     await new Promise<void>((resolve) => {
       clock.after(0, resolve)
     })
   }
   yield pretty ? '\n]' : ']'
+}
+
+/**
+ * Sends large replies in pieces. A connection with TLS shows no progress before a write is complete, and a
+ * client without progress is disconnected: a write must not take long, however slow the client is.
+ */
+export function sendInPieces(app: FastifyInstance): void {
+  app.addHook('onSend', (_request, reply, payload: unknown, done) => {
+    const isWhole = typeof payload === 'string' || payload instanceof Uint8Array
+    if (!isWhole || payload.length <= PIECE_BYTES) return done(null, payload)
+    const bytes = typeof payload === 'string' ? Buffer.from(payload) : payload
+    reply.header('content-length', String(bytes.length))
+    done(null, Readable.from(piecesOf(bytes), {objectMode: false}))
+  })
+}
+
+function* piecesOf(bytes: Uint8Array): Generator<Uint8Array> {
+  for (let from = 0; from < bytes.length; from += PIECE_BYTES)
+    yield bytes.subarray(from, from + PIECE_BYTES)
 }
 
 /** `X-Ignored-Fields`: unknown fields of the request, percent-encoded. */

@@ -14,6 +14,11 @@ import {DRAIN_BYTES_MAX} from './options.ts'
 
 const EMPTY_BODY = new Uint8Array()
 
+/** One slash at the start of the path. Clients append a path to a base URL that ends in `/`. */
+export function withoutExtraSlashes(url: string): string {
+  return url.startsWith('//') ? url.replace(/^\/+/, '/') : url
+}
+
 /** Empty when the request had no body. */
 export function bodyOf(request: FastifyRequest): Uint8Array {
   return request.body instanceof Uint8Array ? request.body : EMPTY_BODY
@@ -25,6 +30,12 @@ export function queryOf(request: FastifyRequest): Query {
 
 export function isPretty(request: FastifyRequest): boolean {
   return queryOf(request).isSet('pretty')
+}
+
+/** A script of a web page, not the page itself. Browsers say so; our pages say so for those that do not. */
+export function isPageScript(headers: IncomingHttpHeaders): boolean {
+  const mode = headers['sec-fetch-mode']
+  return headers['x-requested-with'] !== undefined || (mode !== undefined && mode !== 'navigate')
 }
 
 export function acceptsEvents(headers: IncomingHttpHeaders): boolean {

@@ -13,23 +13,19 @@ import fastify, {
 } from 'fastify'
 import {DomainError} from '../core/errors.ts'
 import type {Operations} from '../operations/operations.ts'
-import type {Clock} from '../ports/runtime.ts'
 import {Query} from '../wire/query.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
-import {type Access, Authenticator} from './auth.ts'
+import {Authenticator, authRequestOf} from './auth.ts'
+import {compressReplies} from './compression.ts'
+import {Connections} from './connections.ts'
+import {Cors} from './cors.ts'
 import {asRefusal, errorReply, internalError, replyToMalformedRequest} from './errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
+import {LongLists} from './long-lists.ts'
 import {registerOpenApi, routeOpenApi} from './openapi.ts'
-import {
-  CLOSE_TIMEOUT_MS,
-  CONNECTIONS_CHECK_MS,
-  HEADERS_TIMEOUT_MS,
-  type HttpOptions,
-  KEEP_ALIVE_TIMEOUT_MS,
-  PARAMETER_LENGTH_MAX,
-  REQUEST_TIMEOUT_MS,
-} from './options.ts'
-import {acceptsEvents, isPretty, readBody} from './request.ts'
+import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
+import {sendInPieces} from './reply.ts'
+import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
@@ -39,7 +35,11 @@ import {routeDocs, routeService, routeUi} from './routes/service.ts'
 
 /** Builds the server. The caller calls `listen` and `close`; `close` is a graceful shutdown. */
 export function createHttpServer(operations: Operations, options: HttpOptions): FastifyInstance {
-  const app = newFastify(options)
+  const connections = new Connections({
+    ...options,
+    isUpgrade: (request) => options.agents !== undefined && isAgentUpgrade(request),
+  })
+  const app = newFastify(options, connections)
   const paths = new PathTable()
   const streams = new OpenStreams()
   app.addHook('onRoute', (route) => {
@@ -54,12 +54,18 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
   app.after((error) => {
     if (error !== null && error !== undefined) throw error
-    new GracefulShutdown(options.clock, streams).install(app)
     const authenticator = new Authenticator(options)
     authenticate(app, authenticator, options)
+    compressReplies(app)
+    sendInPieces(app)
     reportReplies(app, options)
+    // The shutdown ends first what never ends by itself: agents and event streams.
     if (options.agents !== undefined)
       listenForAgents(app, {hub: options.agents, authenticator, clock: options.clock})
+    app.addHook('preClose', async () => {
+      streams.endAll()
+      await connections.close()
+    })
   })
   app.register(async (root) => {
     await registerOpenApi(root, options)
@@ -77,45 +83,39 @@ async function routeV1(
   options: HttpOptions,
   streams: OpenStreams,
 ): Promise<void> {
-  routeJobs(v1, operations, options)
-  routeHistory(v1, operations, options, new OutputStreams(operations, streams))
+  const lists = new LongLists(options.clock, options.longListsMax)
+  const shared = {...options, lists}
+  routeJobs(v1, operations, shared)
+  routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
   routeCluster(v1, operations, options, new EventStreams(options.events, options.clock, streams))
   routePolicies(v1, operations)
   routeOpenApi(v1)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }
 
-function newFastify(options: HttpOptions): FastifyInstance {
-  const shared = {
+function newFastify(options: HttpOptions, connections: Connections): FastifyInstance {
+  return fastify({
+    serverFactory: (handler) => connections.createServer(handler),
     logger: false,
     trustProxy: false,
     return503OnClosing: false,
-    keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
-    requestTimeout: REQUEST_TIMEOUT_MS,
     exposeHeadRoutes: true,
+    rewriteUrl: ({url}) => withoutExtraSlashes(url ?? ''),
     routerOptions: {
       ignoreTrailingSlash: true,
       maxParamLength: PARAMETER_LENGTH_MAX,
       // Fastify's type is a plain object; `queryOf` reads the real one.
       querystringParser: (text: string) => new Query(text) as unknown as Record<string, string>,
     },
-    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) =>
-      replyToMalformedRequest(error, socket, options.nodeName),
+    clientErrorHandler: (error: NodeJS.ErrnoException, socket: Socket) => {
+      if (!connections.mayReplyToMalformed(socket)) socket.destroy()
+      else replyToMalformedRequest(error, socket, options.nodeName)
+    },
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
-      reply.header('x-whom', options.nodeName)
+      reply.headers({'x-whom': options.nodeName, 'cache-control': 'no-store'})
       sendError(error, request, reply, options)
     },
-  } as const
-  const server = {
-    headersTimeout: HEADERS_TIMEOUT_MS,
-    connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
-    requireHostHeader: false,
-    shouldUpgradeCallback: (request: IncomingMessage) =>
-      options.agents !== undefined && isAgentUpgrade(request),
-  }
-  return options.tls === null
-    ? fastify({...shared, http: server})
-    : fastify({...shared, https: {...server, cert: options.tls.cert, key: options.tls.key}})
+  })
 }
 
 function securityHeaders(tls: boolean) {
@@ -156,26 +156,35 @@ function parseBodies(app: FastifyInstance, options: HttpOptions): void {
   })
 }
 
+const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i
+
 function authenticate(
   app: FastifyInstance,
   authenticator: Authenticator,
   options: HttpOptions,
 ): void {
+  const cors = new Cors(options.corsOrigins)
+  app.decorateRequest('isAuthenticated', false)
   app.addHook('onRequest', async (request, reply) => {
     const {config} = request.routeOptions
-    const access: Access = config.access ?? 'protected'
     const {method, headers, raw} = request
-    if (access !== 'public' || authenticator.isAuthenticated(headers))
-      reply.header('x-whom', options.nodeName)
-    const refusal = authenticator.refusal({
-      method,
-      headers,
-      httpVersion: raw.httpVersion,
-      address: request.socket.remoteAddress ?? '',
-      access,
-      isStream: config.stream === true || acceptsEvents(headers),
-    })
+    const isPreflight = cors.isPreflight(method, headers)
+    const access = isPreflight ? 'public' : (config.access ?? 'protected')
+    const isStream = config.stream === true || acceptsEvents(headers)
+    const asked = authRequestOf(raw, access, isStream)
+    request.isAuthenticated = access !== 'public' || authenticator.isAuthenticated(asked)
+    if (request.isAuthenticated) reply.header('x-whom', options.nodeName)
+    // Replies hold what only this client may read, and are old a moment later.
+    reply.headers({'cache-control': 'no-store', ...cors.headers(headers)})
+    const refusal = authenticator.refusal(asked)
     if (refusal !== null) throw refusal
+    if (isPreflight) return reply.code(204).headers(cors.preflightHeaders()).send()
+    if (headers.expect !== undefined && !CONTINUE.test(headers.expect))
+      throw new DomainError(
+        'expectation_unsupported',
+        'The header Expect cannot be met. Send 100-continue, or no such header.',
+      )
+    return undefined
   })
 }
 
@@ -211,8 +220,11 @@ function sendError(
   options: HttpOptions,
 ): FastifyReply {
   const refusal = asRefusal(error) ?? reportFault(error, request, options)
-  const asText = request.routeOptions.config?.submit === true
-  const {status, headers, contentType, body} = errorReply(refusal, asText, isPretty(request))
+  const {status, headers, contentType, body} = errorReply(refusal, {
+    asText: request.routeOptions.config?.submit === true,
+    pretty: isPretty(request),
+    isScript: isPageScript(request.headers),
+  })
   return reply.code(status).headers(headers).header('content-type', contentType).send(body)
 }
 
@@ -220,50 +232,6 @@ function reportFault(error: unknown, request: FastifyRequest, options: HttpOptio
   const id = options.random.id()
   options.onFault(error, {id, method: request.method, route: request.routeOptions.url ?? ''})
   return internalError(id)
-}
-
-/**
- * Graceful shutdown: ends event streams, which would never end, and waits up to `CLOSE_TIMEOUT_MS` for other
- * requests in progress. Then it closes all connections.
- */
-class GracefulShutdown {
-  readonly #clock: Clock
-  readonly #streams: OpenStreams
-  #requestsInProgress = 0
-  #onIdle: (() => void) | null = null
-
-  constructor(clock: Clock, streams: OpenStreams) {
-    this.#clock = clock
-    this.#streams = streams
-  }
-
-  install(app: FastifyInstance): void {
-    app.addHook('onRequest', async (_request, reply) => {
-      this.#requestsInProgress += 1
-      reply.raw.once('close', () => this.#requestEnded())
-    })
-    app.addHook('preClose', async () => {
-      this.#streams.endAll()
-      await this.#idleOrTimeout()
-      if (this.#requestsInProgress > 0) app.server.closeAllConnections()
-    })
-  }
-
-  #requestEnded(): void {
-    this.#requestsInProgress -= 1
-    if (this.#requestsInProgress === 0) this.#onIdle?.()
-  }
-
-  #idleOrTimeout(): Promise<void> {
-    if (this.#requestsInProgress === 0) return Promise.resolve()
-    return new Promise((resolve) => {
-      const timer = this.#clock.after(CLOSE_TIMEOUT_MS, resolve)
-      this.#onIdle = () => {
-        timer.cancel()
-        resolve()
-      }
-    })
-  }
 }
 
 interface PathEntry {

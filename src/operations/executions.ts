@@ -25,16 +25,18 @@ export type ExecutionsCall = Omit<ExecutionQuery, 'outputBytes'> & {
 export function createHistory({store}: OperationsContext) {
   /** Throws `job_unknown`. */
   async function executions(name: string, call: ExecutionsCall): Promise<Page<ExecutionView>> {
-    const read = async (outputBytes: number) => {
-      const page = await store.executions(name, {...call, outputBytes})
+    const read = async (outputBytes: number, end: number | null) => {
+      const page = await store.executions(name, {...call, end, outputBytes})
       if (page === null) throw jobUnknown(name)
       return page
     }
-    return withinBudget(call.outputBytes, read)
+    return withinBudget(call, call.outputBytes, read)
   }
 
   function busy(slice: Slice, outputBytes: number | null): Promise<Page<ExecutionView>> {
-    return withinBudget(outputBytes, (bytes) => store.busy({...slice, outputBytes: bytes}))
+    return withinBudget(slice, outputBytes, (bytes, end) =>
+      store.busy({...slice, end, outputBytes: bytes}),
+    )
   }
 
   /** With all stored output. Throws `job_unknown`, `execution_unknown`. */
@@ -83,14 +85,19 @@ export function createLaunches({store}: OperationsContext) {
 
 /**
  * Reads each row with the requested output. If all rows together may exceed the limit of a reply, every row
- * gets an equal share, and its `output_truncated` is true.
+ * gets an equal share, and its `output_truncated` is true. Rows that appear between the two reads are left
+ * out: they are not in the share.
  */
 async function withinBudget(
+  {start, end}: Slice,
   requested: number | null,
-  read: (outputBytes: number) => Promise<Page<ExecutionView>>,
+  read: (outputBytes: number, end: number | null) => Promise<Page<ExecutionView>>,
 ): Promise<Page<ExecutionView>> {
-  if (requested === null || requested <= LISTED_OUTPUT_BYTES)
-    return read(requested ?? LISTED_OUTPUT_BYTES)
-  const {rows} = await read(0)
-  return read(Math.min(requested, Math.floor(REPLY_OUTPUT_BYTES_MAX / Math.max(1, rows.length))))
+  const bytes = requested ?? LISTED_OUTPUT_BYTES
+  if (bytes === 0) return read(0, end)
+  const fits = start + Math.floor(REPLY_OUTPUT_BYTES_MAX / bytes)
+  const page = await read(bytes, Math.min(end ?? Infinity, fits))
+  const last = Math.min(end ?? Infinity, page.total)
+  if (last <= fits) return page
+  return read(Math.floor(REPLY_OUTPUT_BYTES_MAX / (last - start)), last)
 }

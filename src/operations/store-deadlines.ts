@@ -8,10 +8,11 @@ import type {Clock} from '../ports/runtime.ts'
 import type {Slice} from '../ports/page.ts'
 import type {Store} from '../ports/store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
+import {PAGE_ROWS_MAX} from '../wire/query.ts'
 
 /** Longer than any healthy answer, short enough for a person and for a client's own timeout. */
 export const STORE_DEADLINE_MS = 5_000
-/** Lists without an end: all jobs, or all executions of one. */
+/** Lists without an end, or of more than a page: all jobs, or all executions of one. */
 export const LONG_READ_MS = 30_000
 /** Restoring a hundred thousand jobs, or copying a database. */
 export const LONG_WRITE_MS = 600_000
@@ -102,12 +103,14 @@ function write(deadlineMs = STORE_DEADLINE_MS) {
   return {deadlineMs: () => deadlineMs, late: outcomeUnknown}
 }
 
-/** A slice without an end takes as long as there are rows. */
+/** A slice of more than a page takes as long as there are rows. */
 function list<Input extends readonly unknown[]>(
   sliceOf: (...input: Input) => Slice,
 ): Deadline<Input> {
-  const deadlineMs = (...input: Input) =>
-    sliceOf(...input).end === null ? LONG_READ_MS : STORE_DEADLINE_MS
+  const deadlineMs = (...input: Input) => {
+    const {start, end} = sliceOf(...input)
+    return end === null || end - start > PAGE_ROWS_MAX ? LONG_READ_MS : STORE_DEADLINE_MS
+  }
   return {deadlineMs, late: unavailable}
 }
 

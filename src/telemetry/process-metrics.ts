@@ -68,13 +68,14 @@ function watchEventLoop(registry: Registry): () => void {
   const lagSeconds = (ns: number) => Math.max(0, ns / NS_PER_MS - RESOLUTION_MS) / MS_PER_SECOND
   new Gauge({
     name: 'belfry_event_loop_lag_seconds',
-    help: 'Event loop lag since the previous scrape, by quantile; 1 is the maximum',
-    labelNames: ['quantile'],
+    help: 'Event loop lag since the previous scrape: median, 99th percentile, maximum',
+    // Not `quantile`, which is reserved for summaries.
+    labelNames: ['stat'],
     registers: [registry],
     collect() {
-      this.set({quantile: '0.5'}, lagSeconds(delays.percentile(50)))
-      this.set({quantile: '0.99'}, lagSeconds(delays.percentile(99)))
-      this.set({quantile: '1'}, lagSeconds(delays.max))
+      this.set({stat: 'p50'}, lagSeconds(delays.percentile(50)))
+      this.set({stat: 'p99'}, lagSeconds(delays.percentile(99)))
+      this.set({stat: 'max'}, lagSeconds(delays.max))
       delays.reset()
     },
   })

@@ -232,25 +232,22 @@ function readOrder(query: Query, fallback: Order): Order {
   return order
 }
 
+/** Lists as clients encode them: `metadata=…`, `metadata[]=…` and, only for pairs, `metadata[0]=…`. */
+const LIST_NAME = /^metadata(?:\[\d*\])?$/
+const PAIR = /^([^:=]+)[:=](.*)$/s
+
 /**
- * `metadata[k]=v`; `metadata=k:v`, `metadata=k=v` (also as `metadata[]`); a bare `metadata=x` matches a key
- * or a value.
+ * `metadata[k]=v`; as a list `k:v` or `k=v`; a bare text in a list matches a key or a value. A number in
+ * brackets is the index of a list if the value is a pair, else a key.
  */
 function readMetadataFilters(query: Query): MetadataFilter[] {
   const filters: MetadataFilter[] = []
   for (const [name, value] of query.pairs) {
-    if (name === 'metadata' || name === 'metadata[]') {
-      if (value === '') continue
-      const separator = value.search(/[:=]/)
-      filters.push(
-        separator > 0
-          ? {key: value.slice(0, separator), value: value.slice(separator + 1)}
-          : {either: value},
-      )
-      continue
-    }
+    const pair = LIST_NAME.test(name) ? PAIR.exec(value) : null
     const key = /^metadata\[(.+)\]$/s.exec(name)?.[1]
-    if (key !== undefined) filters.push({key, value})
+    if (pair !== null) filters.push({key: pair[1]!, value: pair[2]!})
+    else if (key !== undefined) filters.push({key, value})
+    else if (LIST_NAME.test(name) && value !== '') filters.push({either: value})
   }
   if (filters.length > FILTERS_MAX)
     throw new QueryProblem(`metadata: at most ${FILTERS_MAX} filters are allowed`)

@@ -1,6 +1,8 @@
 /** Graceful shutdown of a real server: by signal and by request, with and without running executions. */
 import assert from 'node:assert/strict'
+import {once} from 'node:events'
 import {existsSync, readFileSync, writeFileSync} from 'node:fs'
+import {connect} from 'node:net'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
 import {childrenOf, isAlive, markedProcesses} from '../support/living-processes.ts'
@@ -33,6 +35,17 @@ async function startedPatient(t: TestContext, server: ServerProcess, more: objec
   await server.run('work')
   await work.isRunning()
   return work
+}
+
+/** A connection that the client never closes. Its bytes have reached the server. */
+async function heldConnection(t: TestContext, server: ServerProcess, text: string): Promise<void> {
+  const {hostname, port} = new URL(server.url)
+  const socket = connect({host: hostname, port: Number(port), allowHalfOpen: true})
+  t.after(() => socket.destroy())
+  socket.on('error', () => undefined)
+  await once(socket, 'connect')
+  await new Promise<void>((resolve) => socket.write(text, () => resolve()))
+  await server.get('/pause')
 }
 
 /** The server, its helper, and all processes of its jobs. */
@@ -154,6 +167,21 @@ describe('a stop', {concurrency: 3}, () => {
     assert.deepEqual(exit, {code: 0, signal: null})
     assert.ok(work.isDone())
   })
+
+  for (const end of ['SIGTERM', 'POST /leave'] as const) {
+    test(`${end}: unfinished requests and refused agents do not delay the exit`, async (t) => {
+      const server = await aServer(t)
+      const agent =
+        'GET /v1/agent HTTP/1.1\r\nHost: 127.0.0.1\r\nVia: 1.1 x\r\nConnection: Upgrade\r\n' +
+        'Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: eA==\r\n\r\n'
+      const unfinished = ['GET /v1/jobs HTTP/1.1\r\nHost: 127', 'POST /v1/jobs HT', agent, '']
+      await Promise.all(unfinished.map((text) => heldConnection(t, server, text)))
+      if (end === 'SIGTERM') server.program.signal(end)
+      else assert.equal((await server.post('/leave')).status, 200)
+      const exit = await within(server.program.exit, 'the end', ENDS_WITHIN_MS)
+      assert.deepEqual(exit, {code: 0, signal: null})
+    })
+  }
 
   test('open connections and streams of clients do not delay the exit', async (t) => {
     const server = await aServer(t)

@@ -330,3 +330,51 @@ test('event streams are limited in number, and end at shutdown', async (t) => {
   await Promise.all(streams.map((stream) => stream.end()))
   await closing
 })
+
+test('an event is encoded once for all streams, and not at all without streams', async (t) => {
+  const api = await startApi(t)
+  let encoded = 0
+  const data = {step: 's', message: 'm'}
+  Object.defineProperty(data, 'message', {enumerable: true, get: () => `m${(encoded += 1)}`})
+  api.events.emit('step_failed', data)
+  assert.equal(encoded, 0)
+  const streams = await Promise.all([1, 2, 3].map(() => Stream.open(api, '/v1/events')))
+  api.events.emit('step_failed', data)
+  for (const stream of streams) await stream.until((text) => text.includes('"message":"m1"'))
+  assert.equal(encoded, 1)
+  streams[0]!.close()
+  await api.eventually(() => api.clock.waiting === 2)
+  api.events.emit('step_failed', data)
+  await streams[1]!.until((text) => text.includes('"message":"m2"'))
+  for (const stream of streams) stream.close()
+  await api.eventually(() => api.clock.waiting === 0)
+  api.events.emit('step_failed', data)
+  assert.equal(encoded, 2)
+})
+
+test('streams count towards their limit while they are being opened', async (t) => {
+  const answers: (() => void)[] = []
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      outputSince: async (...input) => {
+        await new Promise<void>((resolve) => answers.push(resolve))
+        return store.outputSince(...input)
+      },
+    }),
+  })
+  await api.join()
+  await api.job('followed')
+  const {execution} = await api.running('followed')
+  const path = `/v1/jobs/followed/executions/${execution.group}-${execution.node}-1/output`
+  const opening = Array.from({length: 200}, () => Stream.open(api, path))
+  await api.eventually(() => answers.length === 200)
+  assert.equal((await api.get('/v1/events')).json.code, 'too_many_streams')
+  const waiting = api.clock.waiting
+  const closing = api.app.close()
+  // The shutdown waits for the requests in progress, and ends no stream after this.
+  await api.eventually(() => api.clock.waiting === waiting + 1)
+  for (const answer of answers) answer()
+  for (const stream of await Promise.all(opening)) assert.equal(stream.status, 503)
+  await closing
+})

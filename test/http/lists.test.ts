@@ -30,6 +30,9 @@ const LISTS: readonly (readonly [string, string])[] = [
   ['?metadata=b', 'beta gamma'],
   ['?metadata=tier', 'alpha beta'],
   ['?metadata=', 'alpha beta gamma'],
+  ['?metadata[0]=team:a&metadata[1]=tier:1', 'alpha'],
+  ['?metadata%5B0%5D=team%3Db', 'beta'],
+  ['?metadata[]=:', ''],
   ['?metadata[__proto__]=x', ''],
   ['?q=ET', 'beta'],
   ['?q=zulu', 'alpha'],
@@ -66,6 +69,14 @@ test('job lists are filtered, sorted and paged', async (t) => {
     'status',
   ])
     assert.equal((await api.get(`/v1/jobs?_sort=${sort}`)).json.length, 3)
+})
+
+test('a number in brackets is a metadata key unless the value is a pair', async (t) => {
+  const api = await startApi(t)
+  await api.job('numbered', {metadata: {7: 'seven', team: 'a'}})
+  assert.equal(await names(api, '?metadata[7]=seven'), 'numbered')
+  assert.equal(await names(api, '?metadata[7]=team:a'), 'numbered')
+  assert.equal(await names(api, '?metadata[7]=eight'), '')
 })
 
 test('X-Total-Count is the number of rows before paging', async (t) => {

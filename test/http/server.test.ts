@@ -97,13 +97,19 @@ function authRequest(more: Partial<AuthRequest>): AuthRequest {
     address: '127.0.0.1',
     access: 'protected',
     isStream: false,
+    hostHeaders: 1,
     ...more,
     headers,
   }
 }
 
 test('remote clients are served only when a token is configured', () => {
-  const options = {nodeName: 'node-a', allowHosts: [], clock: new VirtualClock()}
+  const options = {
+    nodeName: 'node-a',
+    allowHosts: [],
+    corsOrigins: [],
+    clock: new VirtualClock(),
+  }
   const without = new Authenticator({...options, token: null})
   for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1'])
     assert.equal(without.refusal(authRequest({address})), null, address)
@@ -462,8 +468,9 @@ test('replies are reported with the pattern of their route', async (t) => {
 
 test('health, readiness, metrics and the status page', async (t) => {
   let ok = true
+  const checks = () => ({store: ok ? 'ok' : 'no answer'})
   const api = await startApi(t, {
-    ready: async () => ({ok, checks: {store: ok ? 'ok' : 'no answer'}}),
+    ready: async () => ({ok, checks: checks(), details: checks()}),
     metrics: null,
   })
   assert.deepEqual((await api.get('/health')).json, {status: 'healthy'})

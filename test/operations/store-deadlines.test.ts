@@ -45,12 +45,13 @@ test('a call in time returns the result and leaves no timer behind', async () =>
   assert.equal(clock.waiting, 0)
 })
 
-test('a list without an end has a longer deadline than a page', async () => {
+test('a list of more than a page has a longer deadline than a page', async () => {
   const clock = new VirtualClock()
   const late = Promise.withResolvers<{total: number; rows: []}>()
   const store = storeOf({jobs: () => late.promise}, clock)
   const refused = assert.rejects(store.jobs(QUERY), refusal('store_unavailable'))
   const whole = store.jobs({...QUERY, end: null})
+  const long = store.jobs({...QUERY, end: 1_001})
   const tooLate = assert.rejects(
     storeOf({jobs: () => new Promise(() => {})}, clock).jobs({...QUERY, end: null}),
     refusal('store_unavailable'),
@@ -59,6 +60,7 @@ test('a list without an end has a longer deadline than a page', async () => {
   await refused
   late.resolve({total: 0, rows: []})
   assert.deepEqual(await whole, {total: 0, rows: []})
+  assert.deepEqual(await long, {total: 0, rows: []})
   await clock.advance(LONG_READ_MS)
   await tooLate
   assert.equal(clock.waiting, 0)

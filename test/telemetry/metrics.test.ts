@@ -117,8 +117,23 @@ test('process metrics report version, resource usage and event loop lag', async 
   assert.ok(Number(resident) > 10_000_000)
   assert.ok(Number((await samples('process_cpu_seconds_total'))[0]) > 0)
   const lag = await samples('belfry_event_loop_lag_seconds')
-  assert.equal(lag.length, 3)
+  assert.deepEqual(
+    lag.map((line) => line.split(' ')[0]),
+    ['{stat="p50"}', '{stat="p99"}', '{stat="max"}'],
+  )
   for (const line of lag) assert.ok(Number(line.split(' ')[1]) >= 0, line)
+})
+
+test('no metric but a summary has the label quantile, and no gauge a name of a counter', async () => {
+  const {metrics} = open()
+  const text = await metrics.text()
+  const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
+  assert.ok(types.length > 20)
+  for (const [, name = '', type] of types) {
+    const samples = text.split('\n').filter((line) => line.startsWith(`${name}{`))
+    if (type !== 'summary') assert.ok(!samples.some((line) => line.includes('quantile=')), name)
+    assert.equal(name.endsWith('_total'), type === 'counter', name)
+  }
 })
 
 test('two registries in one process are independent', async () => {

@@ -141,14 +141,14 @@ export class ServerProcess {
       return Number(line.slice(series.length + 1))
     }
     const launched = 'belfry_launches_total{decision="launched",cause="schedule"}'
-    const lag = (quantile: string) =>
-      value(`belfry_event_loop_lag_seconds{quantile="${quantile}"}`) * MS_PER_SECOND
+    const lag = (stat: string) =>
+      value(`belfry_event_loop_lag_seconds{stat="${stat}"}`) * MS_PER_SECOND
     return {
       waiting: value('belfry_executions_waiting'),
       // The series does not exist before the first launch.
       launched: find(launched) === undefined ? 0 : value(launched),
-      loopLagP99Ms: lag('0.99'),
-      loopLagMaxMs: lag('1'),
+      loopLagP99Ms: lag('p99'),
+      loopLagMaxMs: lag('max'),
       residentMiB: value('process_resident_memory_bytes') / MIB,
     }
   }

@@ -26,10 +26,9 @@ import {Refer} from '../../wire/shapes.ts'
 import {TEXT_TYPE} from '../errors.ts'
 import type {OutputStreams} from '../event-streams.ts'
 import {describeRoute} from '../openapi.ts'
-import type {HttpOptions} from '../options.ts'
-import {sendJob, sendJson, sendRows} from '../reply.ts'
+import {type ListParts, sendJob, sendJson, sendList, sendRows} from '../reply.ts'
 import {acceptsEvents, queryOf} from '../request.ts'
-import {type JobRequest, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
+import {type JobRequest, LIST_REFUSALS, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>
 type LaunchRequest = FastifyRequest<{Params: {name: string; group: string}}>
@@ -41,21 +40,21 @@ const DAYS = {minimum: 1, maximum: 365, default: 30}
 export function routeHistory(
   app: FastifyInstance,
   operations: Operations,
-  options: HttpOptions,
+  parts: ListParts,
   streams: OutputStreams,
 ): void {
-  routeExecutions(app, operations, options)
+  routeExecutions(app, operations, parts)
   routeExecution(app, operations)
   routeOutput(app, operations, streams)
-  routeLaunches(app, operations, options)
-  routeAllJobs(app, operations, options)
+  routeLaunches(app, operations, parts)
+  routeAllJobs(app, operations, parts)
 }
 
-function routeExecutions(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
+function routeExecutions(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   const list = async (request: JobRequest, reply: FastifyReply) => {
     const query = readExecutionQuery(queryOf(request))
     const page = await operations.executions(request.params.name, query)
-    return sendRows(request, reply, options.clock, page, (row) =>
+    return sendRows(request, reply, parts.clock, page, (row) =>
       encodeExecution(row, query.outputBytes),
     )
   }
@@ -159,7 +158,7 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
   })
 }
 
-function routeLaunches(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
+function routeLaunches(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   const encode = (launch: LaunchView) => encodeLaunch(launch, launch.executions)
   app.get('/jobs/:name/launches', {
     schema: describeRoute({
@@ -181,7 +180,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, options: Ht
       const decision = query.choice('decision', LAUNCH_DECISIONS)
       const slice = readSlice(query, PAGE_ROWS_MAX)
       const page = await operations.launches(request.params.name, {...slice, decision})
-      return sendRows(request, reply, options.clock, page, encode)
+      return sendRows(request, reply, parts.clock, page, encode)
     },
   })
   app.get('/jobs/:name/launches/:group', {
@@ -200,7 +199,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, options: Ht
   })
 }
 
-function routeAllJobs(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
+function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/busy', {
     schema: describeRoute({
       operationId: 'listBusy',
@@ -213,15 +212,17 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, options: Htt
         ...PageQuery.properties,
       }),
       reply: Type.Array(Refer(Execution)),
-      refusals: {400: 'A parameter is invalid.'},
+      refusals: LIST_REFUSALS,
     }),
     handler: async (request, reply) => {
       const query = queryOf(request)
       const outputBytes = readOutputLimit(query)
-      const page = await operations.busy(readSlice(query), outputBytes)
-      return sendRows(request, reply, options.clock, page, (row) =>
-        encodeExecution(row, outputBytes),
-      )
+      const slice = readSlice(query)
+      return sendList(request, reply, parts, {
+        slice,
+        read: () => operations.busy(slice, outputBytes),
+        encode: (row) => encodeExecution(row, outputBytes),
+      })
     },
   })
   app.get('/stats', {

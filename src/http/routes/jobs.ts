@@ -7,14 +7,24 @@ import {encodeJob, Job, JobDefinition} from '../../wire/job.ts'
 import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {describeRoute} from '../openapi.ts'
-import type {HttpOptions} from '../options.ts'
-import {sendJob, sendJson, sendRows, setIgnoredFields, setWarnings} from '../reply.ts'
+import {
+  type ListParts,
+  sendJob,
+  sendJson,
+  sendList,
+  setIgnoredFields,
+  setWarnings,
+} from '../reply.ts'
 import {bodyOf, queryOf, readCreateOnly, readIdempotencyKey, readIfMatch} from '../request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 
 export const NAME_PARAM = {name: 'Name of the job.'}
 export const UNKNOWN_JOB = {404: 'There is no such job.'}
+export const LIST_REFUSALS = {
+  400: 'A parameter is invalid.',
+  503: 'Too many lists without `_end` are in progress, or the store does not answer.',
+}
 const REVISION_HEADERS = {
   'if-match': Type.Optional(Type.String({description: 'The `ETag` the job must have.'})),
 }
@@ -43,18 +53,14 @@ function jobPath(name: string): string {
   return `/v1/jobs/${encodeURIComponent(name)}`
 }
 
-export function routeJobs(
-  app: FastifyInstance,
-  operations: Operations,
-  options: HttpOptions,
-): void {
+export function routeJobs(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   routeSubmits(app, operations)
   routeRuns(app, operations)
   routeChanges(app, operations)
-  routeReads(app, operations, options)
+  routeReads(app, operations, parts)
 }
 
-function routeReads(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
+function routeReads(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/jobs', {
     schema: describeRoute({
       operationId: 'listJobs',
@@ -62,11 +68,15 @@ function routeReads(app: FastifyInstance, operations: Operations, options: HttpO
       tag: 'jobs',
       query: JobListQuery,
       reply: Type.Array(Refer(Job)),
-      refusals: {400: 'A parameter is invalid.'},
+      refusals: LIST_REFUSALS,
     }),
     handler: async (request, reply) => {
-      const page = await operations.jobs(readJobQuery(queryOf(request)))
-      return sendRows(request, reply, options.clock, page, encodeJob)
+      const query = readJobQuery(queryOf(request))
+      return sendList(request, reply, parts, {
+        slice: query,
+        read: () => operations.jobs(query),
+        encode: encodeJob,
+      })
     },
   })
   app.get('/jobs/:name', {

@@ -34,15 +34,17 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     schema: describeRoute({
       operationId: 'isReady',
       summary: 'Whether this server can do its work',
+      description: 'With a valid token, the body names the cause of a failed check.',
       tag: 'service',
       reply: Refer(Readiness),
       refusals: {503: 'It is not ready. The body has the same schema.'},
       isPublic: true,
     }),
     handler: async (request, reply) => {
-      const {ok, checks} = await options.ready()
+      const {ok, checks, details} = await options.ready()
       const status = ok ? 'ready' : 'not_ready'
-      return sendJson(request, reply, ok ? 200 : 503, {status, checks})
+      const shown = request.isAuthenticated ? details : checks
+      return sendJson(request, reply, ok ? 200 : 503, {status, checks: shown})
     },
   })
   app.get('/metrics', {

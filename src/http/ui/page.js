@@ -14,7 +14,11 @@ let token = sessionStorage.getItem(TOKEN_KEY) ?? ''
 class TokenRequired extends Error {}
 
 async function read(path) {
-  const headers = token === '' ? {} : {'X-Service-Token': token}
+  // The second header keeps the browser from opening its own login dialog.
+  const headers = {
+    ...(token === '' ? {} : {'X-Service-Token': token}),
+    'X-Requested-With': 'XMLHttpRequest',
+  }
   const response = await fetch(path, {headers, cache: 'no-store'})
   if (response.status === 401) throw new TokenRequired()
   const body = await response.json()

@@ -1,0 +1,225 @@
+/**
+ * Connections of the HTTP server, from accept to close. Every socket is tracked, also those that Node has
+ * released: a refused upgrade, a request that never ends. So none outlives its use, and a shutdown ends.
+ * Requests of one connection keep their order around those that change something.
+ */
+import {
+  createServer as createHttpServer,
+  type IncomingMessage,
+  type RequestListener,
+  type Server,
+  type ServerResponse,
+} from 'node:http'
+import {createServer as createHttpsServer} from 'node:https'
+import {createServer as createNetServer, type Socket} from 'node:net'
+import type {Duplex} from 'node:stream'
+import type {Clock} from '../ports/runtime.ts'
+import {isSafeMethod} from './auth.ts'
+import {
+  CLOSE_TIMEOUT_MS,
+  CONNECTIONS_CHECK_MS,
+  HEADERS_TIMEOUT_MS,
+  type HttpOptions,
+  KEEP_ALIVE_TIMEOUT_MS,
+  PIPELINED_MAX,
+  REQUEST_TIMEOUT_MS,
+} from './options.ts'
+
+export interface ConnectionsOptions extends Pick<
+  HttpOptions,
+  'tls' | 'connectionsMax' | 'replyStalledMs' | 'onConnectionRefused'
+> {
+  readonly clock: Clock
+  readonly isUpgrade: (request: IncomingMessage) => boolean
+}
+
+type Exchange = readonly [request: IncomingMessage, response: ServerResponse]
+
+/** Requests of one connection that were received and not answered. */
+interface Pipeline {
+  /** The last one received; `null` = none yet. It may be answered. */
+  newest: Exchange | null
+  /** Passed to the handler and not answered. */
+  started: number
+  /** One of the started requests may change something. */
+  isChanging: boolean
+  /** Not passed to the handler yet, oldest first. */
+  readonly waiting: Exchange[]
+}
+
+export class Connections {
+  readonly #options: ConnectionsOptions
+  /** Accepted and not closed. With TLS, these are the sockets below it. */
+  readonly #sockets = new Set<Socket>()
+  /** By the socket of their requests. */
+  readonly #pipelines = new Map<Socket, Pipeline>()
+  #isClosed = false
+  #onIdle: (() => void) | null = null
+
+  constructor(options: ConnectionsOptions) {
+    this.#options = options
+  }
+
+  /** A server that is not listening yet. `handler` gets every request, in an order that is allowed. */
+  createServer(handler: RequestListener): Server {
+    const {tls, connectionsMax, replyStalledMs, onConnectionRefused, isUpgrade} = this.#options
+    const options = {
+      headersTimeout: HEADERS_TIMEOUT_MS,
+      requestTimeout: REQUEST_TIMEOUT_MS,
+      keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+      connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
+      requireHostHeader: false,
+      shouldUpgradeCallback: isUpgrade,
+    }
+    const server =
+      tls === null ? createHttpServer(options) : createHttpsServer({...options, ...tls})
+    server.maxConnections = connectionsMax
+    server.on('drop', () => onConnectionRefused?.())
+    server.on('connection', (socket: Socket) => this.#accept(socket))
+    const receive = (request: IncomingMessage, response: ServerResponse) =>
+      this.#receive(request, response, handler)
+    server.on('request', receive)
+    // Without a listener, Node answers an unknown expectation itself, with an empty reply.
+    server.on('checkExpectation', receive)
+    server.setTimeout(replyStalledMs, (socket: Socket) => this.#onInactive(socket))
+    return server
+  }
+
+  /**
+   * Whether a reply to malformed bytes would be read as such. It would not while replies to earlier requests
+   * are due: the client would take it for one of them.
+   */
+  mayReplyToMalformed(socket: Socket): boolean {
+    const pipeline = this.#pipelines.get(socket)
+    if (pipeline === undefined || pipeline.newest === null) return true
+    const due = pipeline.started + pipeline.waiting.length
+    const [request, response] = pipeline.newest
+    return due === 0 || (due === 1 && !request.complete && !response.headersSent)
+  }
+
+  /**
+   * Graceful shutdown: waits up to `CLOSE_TIMEOUT_MS` for the replies to received requests. Then it closes
+   * all connections, and those that are accepted from now on.
+   */
+  async close(): Promise<void> {
+    await this.#idleOrTimeout()
+    this.#isClosed = true
+    for (const socket of this.#sockets) socket.destroy()
+  }
+
+  #accept(socket: Socket): void {
+    if (this.#isClosed) return void socket.destroy()
+    this.#sockets.add(socket)
+    socket.once('close', () => this.#sockets.delete(socket))
+  }
+
+  /**
+   * A request starts when all earlier ones of its connection are answered. Requests that change nothing may
+   * run together (RFC 9112, section 9.3.2).
+   */
+  #receive(request: IncomingMessage, response: ServerResponse, handler: RequestListener): void {
+    const {socket} = request
+    const pipeline = this.#pipelines.get(socket) ?? this.#open(socket)
+    pipeline.newest = [request, response]
+    if (pipeline.waiting.length === 0 && mayStart(pipeline, request))
+      return this.#start(pipeline, request, response, handler)
+    pipeline.waiting.push([request, response])
+    if (pipeline.waiting.length > PIPELINED_MAX) socket.destroy()
+  }
+
+  #open(socket: Socket): Pipeline {
+    const pipeline: Pipeline = {newest: null, started: 0, isChanging: false, waiting: []}
+    this.#pipelines.set(socket, pipeline)
+    // Requests that wait are dropped with their connection: no client can read the replies.
+    socket.once('close', () => {
+      pipeline.waiting.length = 0
+      this.#pipelines.delete(socket)
+      this.#checkIdle()
+    })
+    return pipeline
+  }
+
+  #start(
+    pipeline: Pipeline,
+    request: IncomingMessage,
+    response: ServerResponse,
+    handler: RequestListener,
+  ): void {
+    pipeline.started += 1
+    if (!isSafeMethod(request.method)) pipeline.isChanging = true
+    response.once('close', () => {
+      pipeline.started -= 1
+      if (pipeline.started === 0) pipeline.isChanging = false
+      this.#startNext(pipeline, handler)
+      this.#checkIdle()
+    })
+    handler(request, response)
+  }
+
+  #startNext(pipeline: Pipeline, handler: RequestListener): void {
+    for (;;) {
+      const next = pipeline.waiting[0]
+      if (next === undefined || !mayStart(pipeline, next[0])) return
+      pipeline.waiting.shift()
+      this.#start(pipeline, next[0], next[1], handler)
+    }
+  }
+
+  /** Neither a read nor a write made progress for `replyStalledMs`, or for the keep-alive timeout. */
+  #onInactive(socket: Socket): void {
+    const isBusy = (this.#pipelines.get(socket)?.started ?? 0) > 0
+    // A client that does not read its reply holds it in memory. A handler may take longer to reply.
+    if (!isBusy || socket.writableLength > 0) socket.destroy()
+  }
+
+  get #isIdle(): boolean {
+    for (const {started, waiting} of this.#pipelines.values())
+      if (started + waiting.length > 0) return false
+    return true
+  }
+
+  #checkIdle(): void {
+    if (this.#onIdle !== null && this.#isIdle) this.#onIdle()
+  }
+
+  #idleOrTimeout(): Promise<void> {
+    if (this.#isIdle) return Promise.resolve()
+    return new Promise((resolve) => {
+      const timer = this.#options.clock.after(CLOSE_TIMEOUT_MS, resolve)
+      this.#onIdle = () => {
+        timer.cancel()
+        resolve()
+      }
+    })
+  }
+}
+
+function mayStart({started, isChanging}: Pipeline, {method}: IncomingMessage): boolean {
+  return started === 0 || (!isChanging && isSafeMethod(method))
+}
+
+/**
+ * Accepts connections on a further address, for as long as the server listens. Resolves also when the address
+ * cannot be used.
+ */
+export function listenAlso(
+  server: Server,
+  address: {readonly host: string; readonly port: number},
+): Promise<void> {
+  const other = createNetServer({allowHalfOpen: true, noDelay: true}, (socket) =>
+    server.emit('connection', socket),
+  )
+  other.maxConnections = server.maxConnections
+  other.on('drop', (data) => server.emit('drop', data))
+  server.once('close', () => other.close())
+  return new Promise((resolve) => {
+    other.once('error', () => resolve())
+    other.listen(address, resolve)
+  })
+}
+
+/** Sends the last bytes of a connection. Without `destroy`, its client decides how long it stays open. */
+export function endConnection(socket: Duplex, text: string): void {
+  socket.once('finish', () => socket.destroy())
+  socket.end(text)
+}
