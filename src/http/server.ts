@@ -12,6 +12,7 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify'
 import {DomainError} from '../core/errors.ts'
+import {AssertionFailed} from '../lib/assert.ts'
 import type {Operations} from '../operations/operations.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {Query} from '../wire/query.ts'
@@ -19,7 +20,7 @@ import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
 import {type Access, Authenticator} from './auth.ts'
 import {asRefusal, errorReply, internalError, replyToMalformedRequest} from './errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
-import {registerOpenApi, routeOpenApi} from './openapi.ts'
+import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
 import {
   CLOSE_TIMEOUT_MS,
   CONNECTIONS_CHECK_MS,
@@ -62,8 +63,10 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
       listenForAgents(app, {hub: options.agents, authenticator, clock: options.clock})
   })
   app.register(async (root) => {
-    await registerOpenApi(root, options)
-    await root.register((v1) => routeV1(v1, operations, options, streams), {prefix: '/v1'})
+    const routes = collectRoutes(root)
+    await root.register((v1) => routeV1(v1, operations, {...options, routes, streams}), {
+      prefix: '/v1',
+    })
     routeService(root, options)
     routeDocs(root)
     if (options.ui) routeUi(root)
@@ -71,17 +74,21 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   return app
 }
 
+interface V1Options extends HttpOptions {
+  readonly routes: DescribedRoutes
+  readonly streams: OpenStreams
+}
+
 async function routeV1(
   v1: FastifyInstance,
   operations: Operations,
-  options: HttpOptions,
-  streams: OpenStreams,
+  {routes, streams, ...options}: V1Options,
 ): Promise<void> {
   routeJobs(v1, operations, options)
   routeHistory(v1, operations, options, new OutputStreams(operations, streams))
   routeCluster(v1, operations, options, new EventStreams(options.events, options.clock, streams))
   routePolicies(v1, operations)
-  routeOpenApi(v1)
+  routeOpenApi(v1, routes, options.version)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }
 
@@ -93,6 +100,7 @@ function newFastify(options: HttpOptions): FastifyInstance {
     keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
     requestTimeout: REQUEST_TIMEOUT_MS,
     exposeHeadRoutes: true,
+    schemaController: NO_COMPILERS,
     routerOptions: {
       ignoreTrailingSlash: true,
       maxParamLength: PARAMETER_LENGTH_MAX,
@@ -138,6 +146,15 @@ function securityHeaders(tls: boolean) {
     frameguard: {action: 'deny' as const},
     referrerPolicy: {policy: 'no-referrer' as const},
   }
+}
+
+/** Fastify loads its own compilers otherwise, although it needs none: `createHttpServer` sets both. */
+const NO_COMPILERS = {
+  compilersFactory: {buildValidator: neverBuilt, buildSerializer: neverBuilt},
+}
+
+function neverBuilt(): never {
+  throw new AssertionFailed('the compilers are set before the first schema')
 }
 
 const MULTIPART = /^multipart\/form-data *;/i
