@@ -46,9 +46,13 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
     events,
   })
   if (!opened.ok) throw new StartRefused(opened.problem)
-  if (opened.recovered.uncleanStop) {
-    log.logger.warn('unclean shutdown detected, integrity check passed')
-  }
+  const {uncleanStop, checked} = opened.recovered
+  if (uncleanStop)
+    log.logger.warn(
+      checked
+        ? 'unclean shutdown detected, integrity check passed'
+        : 'unclean shutdown detected; only the process ended, so the store needs no check',
+    )
   const {store} = opened
   // Checked under the lock: without it, a migration may still be in progress.
   const moved = migratedTo(config.dataDirectory)

@@ -11,7 +11,7 @@ import {after, before} from 'node:test'
 import {childrenOf, endMarked, endProcess} from './living-processes.ts'
 import {SOON_MS, until, within} from './waiting.ts'
 
-const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
+const BELFRY = join(import.meta.dirname, '..', '..', 'bin', 'belfry.js')
 /** Shared compile cache of Node: halves the time until a server is ready. */
 const COMPILED = join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'compiled')
 const READY_WITHIN_MS = 30_000
@@ -79,7 +79,7 @@ export function runProgram(
   env: Readonly<Record<string, string>> = {},
 ): Program {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', MAIN, ...argv], {
+  const child = spawn(process.execPath, [BELFRY, ...argv], {
     env: {
       ...Object.fromEntries(kept),
       NO_COLOR: '1',
