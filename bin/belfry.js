@@ -3,9 +3,9 @@
 ':' //; for node in "$root/node_modules/.bin/node" "$root/../.bin/node"; do
 ':' //; "$node" --version >/dev/null 2>&1 && exec "$node" "$self" "$@"; done; exec node "$self" "$@"
 
-// The `belfry` command, in JavaScript for Node 20 and newer. The lines above are for the shell: they start the
-// Node that npm installed, without a process in between. `node bin/belfry.js` begins here. It runs the build of
-// these sources, or else the sources.
+// The `belfry` command, in JavaScript for Node 20 and newer. The lines above are for the shell: they start
+// the Node that npm installed, without a process in between. `node bin/belfry.js` begins here. It runs the
+// build of these sources, or else the sources.
 import {join} from 'node:path'
 import {fileURLToPath, pathToFileURL} from 'node:url'
 import {builtFolder, ROOT} from './build-id.js'

@@ -1,5 +1,5 @@
-// Names the build that belongs to the present sources: `dist/<id>/`. The id covers the path, size and time of each
-// source file, so an edited, added or removed file never runs an older build. Used to build and to start.
+// Names the build that belongs to the present sources: `dist/<id>/`. The id covers the path, size and time of
+// each source file: after an edit, an older build is never run. Used to build and to start.
 import {createHash} from 'node:crypto'
 import {existsSync, readdirSync, statSync} from 'node:fs'
 import {dirname, join} from 'node:path'

@@ -1,4 +1,5 @@
-// Starts the `belfry` command again with the Node that npm installed. Loaded only by a Node that cannot run Belfry.
+// Starts the `belfry` command again with the Node that npm installed. Loaded only by a Node that cannot run
+// Belfry.
 import {execFileSync, spawn} from 'node:child_process'
 import {existsSync} from 'node:fs'
 import {constants} from 'node:os'

@@ -1,7 +1,8 @@
 /**
- * `npm run build`, and a part of `npm ci`: bundles the sources and their dependencies into `dist/<id>/`, where
- * bin/belfry.js finds them. A bundle starts in a fraction of the time and memory that the sources take. It is
- * JavaScript so that any Node can run it. Without the bundler (`npm ci --omit=dev`) Belfry runs the sources.
+ * `npm run build`, and a part of `npm ci`: bundles the sources and their dependencies into `dist/<id>/`,
+ * where bin/belfry.js finds them. A bundle starts in a fraction of the time and memory that the sources take.
+ * It is JavaScript so that any Node can run it. Without the bundler (`npm ci --omit=dev`) Belfry runs the
+ * sources.
  */
 import {cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync} from 'node:fs'
 import {join} from 'node:path'
@@ -25,10 +26,12 @@ const ENTRIES = {
 const REQUIRE =
   "import {createRequire as requireOf} from 'node:module'; const require = requireOf(import.meta.url);"
 
-/** @param {string} folder */
-async function bundle(folder) {
-  const {build} = await import('esbuild')
-  await build({
+/**
+ * @param {typeof import('esbuild')} esbuild
+ * @param {string} folder
+ */
+async function bundle(esbuild, folder) {
+  await esbuild.build({
     absWorkingDir: ROOT,
     entryPoints: ENTRIES,
     outdir: join(folder, 'program'),
@@ -55,24 +58,28 @@ function buildsByAge() {
     .toSorted((one, other) => statSync(one).mtimeMs - statSync(other).mtimeMs)
 }
 
+/** @returns the bundler; `null` = not installed, or not for this system. */
+async function bundler() {
+  try {
+    return await import('esbuild')
+  } catch (error) {
+    console.log(`Not built: ${error}. Belfry runs its sources, which start more slowly.`)
+    return null
+  }
+}
+
 async function main() {
+  const esbuild = await bundler()
+  if (esbuild === null) return
   const folder = join(BUILDS, buildId())
   if (existsSync(folder)) return
   // Renamed when it is complete: a start meanwhile, or after a crash here, runs the sources.
   const draft = `${folder}.${process.pid}`
   mkdirSync(draft, {recursive: true})
-  await bundle(draft)
+  await bundle(esbuild, draft)
   renameSync(draft, folder)
   for (const old of buildsByAge().slice(0, -BUILDS_KEPT))
     rmSync(old, {recursive: true, force: true})
 }
 
-try {
-  await main()
-} catch (error) {
-  if (!(error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND'))
-    throw error
-  console.log(
-    'Not built: the bundler is not installed. Belfry runs its sources, which start more slowly.',
-  )
-}
+await main()

@@ -54,8 +54,11 @@ const ERROR_MESSAGES: Readonly<Record<string, string>> = {
   UND_ERR_HEADERS_OVERFLOW: 'the headers of the response are too large',
 }
 
-/** Imported by the first http job: many nodes run none, and it takes several MiB. */
-const undici = () => import('undici')
+/**
+ * Imported by the first http job: many nodes run none, and it takes several MiB. In the build, a CommonJS
+ * package that is imported on demand has only its default export.
+ */
+const undici = async () => (await import('undici')).default
 
 export function createHttpExecutor(options: HttpOptions): Executor {
   return {

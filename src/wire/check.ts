@@ -1,6 +1,6 @@
 /**
- * Checks of values against a schema. A check is compiled at its first use: each takes about a millisecond, and
- * a process uses few of them.
+ * Checks of values against a schema. A check is compiled at its first use: each takes about a millisecond,
+ * and a process uses few of them.
  */
 import type {Static, TSchema} from 'typebox'
 import {Compile, type Validator} from 'typebox/compile'

@@ -163,10 +163,12 @@ test('a closed standard output is not a failure', async () => {
   assert.equal(code, 0)
 })
 
-/** Makes `bin/belfry.js` see an old Node version, which cannot replace its process. */
-const OLD_NODE = `data:text/javascript,Object.defineProperty(process,'version',{value:'v20.1.0'});delete process.execve`
-/** An old version that can replace its process. */
-const EXEC_NODE = `data:text/javascript,Object.defineProperty(process,'version',{value:'v22.15.0'})`
+/** Makes `bin/belfry.js` see an old Node version. */
+const seenAs = (version: string) =>
+  `data:text/javascript,Object.defineProperty(process,'version',{value:'${version}'});`
+/** It cannot replace its process. */
+const OLD_NODE = `${seenAs('v20.1.0')}delete process.execve`
+const EXEC_NODE = seenAs('v22.15.0')
 
 for (const [name, node] of Object.entries({'Node 20': OLD_NODE, 'Node 22': EXEC_NODE}))
   test(`under ${name}, the Node of npm runs the program and determines the exit code`, async () => {
@@ -184,7 +186,7 @@ test('the command replaces the shell by the Node of npm, through links and from 
     ['server', '--http', '127.0.0.1:0', '--data', join(directory, 'data')],
     {
       cwd: directory,
-      // A PATH without any Node.
+      // A PATH without the Node of npm.
       env: environment({PATH: '/usr/bin:/bin'}),
     },
   )

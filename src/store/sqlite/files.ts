@@ -34,10 +34,10 @@ export type StoreLockResult =
 const CHECK = ''
 
 /**
- * The directory lock together with the open marker. While the store is open and sound, the marker contains the
- * id of the boot. If only the process dies, the kernel keeps every write, and SQLite recovers from its log by
- * itself: the next start needs no check. After a crash of the machine the boot differs, and the store is
- * checked, as it is where the system has no boot id.
+ * The directory lock together with the open marker. While the store is open and sound, the marker contains
+ * the id of the boot. If only the process dies, the kernel keeps every write, and SQLite recovers from its
+ * log: the next start needs no check. After a crash of the machine the boot differs, and the store is checked,
+ * as it is where the system has no boot id.
  *
  * Crash points: until `opened`, the marker asks for the check that has not passed yet.
  */
