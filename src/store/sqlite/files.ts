@@ -6,7 +6,7 @@
 import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {bootId} from '../../platform/boot-id.ts'
-import {type DirectoryLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
+import {type HeldLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
 import {replaceFile} from '../../platform/durable-file.ts'
 
 export interface StoreFiles {
@@ -36,8 +36,8 @@ const CHECK = ''
 /**
  * The directory lock together with the open marker. While the store is open and sound, the marker contains
  * the id of the boot. If only the process dies, the kernel keeps every write, and SQLite recovers from its
- * log: the next start needs no check. After a crash of the machine the boot differs, and the store is checked,
- * as it is where the system has no boot id.
+ * log: the next start needs no check. After a crash of the machine the boot differs, and the store is
+ * checked, as it is where the system has no boot id.
  *
  * Crash points: until `opened`, the marker asks for the check that has not passed yet.
  */
@@ -46,10 +46,10 @@ export class StoreLock {
   readonly uncleanStop: boolean
   /** The store may have lost writes: it needs a check. */
   readonly needsCheck: boolean
-  readonly #lock: Extract<DirectoryLock, {ok: true}>
+  readonly #lock: HeldLock
   readonly #marker: string
 
-  private constructor(lock: Extract<DirectoryLock, {ok: true}>, marker: string) {
+  private constructor(lock: HeldLock, marker: string) {
     this.#lock = lock
     this.#marker = marker
     this.uncleanStop = existsSync(marker)
@@ -58,8 +58,9 @@ export class StoreLock {
     writeFileSync(marker, CHECK)
   }
 
-  static acquire(dataDir: string): StoreLockResult {
-    const lock = lockDirectory(dataDir)
+  /** `held`: the caller has locked the directory; the lock is released here, also on failure. */
+  static acquire(dataDir: string, held?: HeldLock): StoreLockResult {
+    const lock = held ?? lockDirectory(dataDir)
     if (!lock.ok) return lock
     try {
       return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir).marker)}

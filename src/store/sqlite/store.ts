@@ -4,6 +4,7 @@
  */
 import {assert} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
+import type {HeldLock} from '../../platform/directory-lock.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store, StoreInfo} from '../../ports/store.ts'
 import {assembleStore, type StoreEngine} from '../sql/methods.ts'
@@ -37,6 +38,8 @@ export interface StoreOptions {
 export interface SqliteStoreOptions extends StoreOptions {
   /** Existing directory, writable by this process. */
   readonly dataDir: string
+  /** The lock of `dataDir`, if the caller has it: the store releases it. Default: the store locks it. */
+  readonly lock?: HeldLock
 }
 
 export type OpenedStore =
@@ -53,7 +56,7 @@ export type OpenedStore =
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<OpenedStore> {
   const {dataDir, clock} = options
   const limits = limitsOf(options)
-  const locked = StoreLock.acquire(dataDir)
+  const locked = StoreLock.acquire(dataDir, options.lock)
   if (!locked.ok) return locked
   const {lock} = locked
   const {uncleanStop, needsCheck} = lock
