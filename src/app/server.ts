@@ -62,7 +62,7 @@ export async function startServer(
   return server
 }
 
-/** Waits for both steps even if one fails: what the other has opened must be undone. Throws the first error. */
+/** Waits for both even if one fails: what the other has opened must be undone. Throws the first error. */
 async function both(...steps: readonly [Promise<void>, Promise<void>]): Promise<void> {
   const failed = (await Promise.allSettled(steps)).find(({status}) => status === 'rejected')
   if (failed?.status === 'rejected') throw failed.reason

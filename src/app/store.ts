@@ -27,8 +27,8 @@ export interface OpenedStore {
 }
 
 /**
- * Imports only the configured engine. `lock` is that of the data directory: it is released with the store, also
- * when the store cannot be opened. Throws `StartRefused`.
+ * Imports only the configured engine. `lock` is that of the data directory: it is released with the store,
+ * also when the store cannot be opened. Throws `StartRefused`.
  */
 export async function openStore(parts: StoreParts, lock: HeldLock): Promise<OpenedStore> {
   const {engine} = parts.config.store

@@ -3,8 +3,7 @@
  * connection is opened. This file limits what a connection may cost (backpressure, message size, hello
  * timeout); the hub handles the messages.
  */
-import type {IncomingMessage} from 'node:http'
-import {createRequire} from 'node:module'
+import {STATUS_CODES, type IncomingMessage} from 'node:http'
 import type {Duplex} from 'node:stream'
 import type {FastifyInstance} from 'fastify'
 import ipaddr from 'ipaddr.js'
@@ -94,9 +93,6 @@ function upgradeRefusal(
     {retryAfterSeconds: 5},
   )
 }
-
-/** An import of `node:http` loads Node's own fetch and WebSocket with it: 15 MiB. */
-const {STATUS_CODES} = createRequire(import.meta.url)('node:http') as typeof import('node:http')
 
 function rejectUpgrade(socket: Duplex, refusal: DomainError): void {
   const {status, contentType, body, headers} = errorReply(refusal, false, false)
