@@ -10,7 +10,7 @@ import {join} from 'node:path'
 import {createInterface} from 'node:readline'
 import {TestPostgres} from '../test/support/postgres.ts'
 
-const MAIN = new URL('../src/main.ts', import.meta.url).pathname
+const BELFRY = new URL('../bin/belfry.js', import.meta.url).pathname
 /** PostgreSQL settings of a durable production database. */
 const DURABLE = {fsync: 'on', synchronous_commit: 'on', full_page_writes: 'on'}
 
@@ -79,7 +79,7 @@ async function start(name: string, words: readonly string[]): Promise<string> {
   if (isEnding) throw new Error('the demo is ending')
   const data = join(folder, name)
   const flags = ['--name', name, '--data', data, '--log-level', 'error']
-  const command = [process.execPath, MAIN, ...words, ...flags]
+  const command = [process.execPath, BELFRY, ...words, ...flags]
   const child = spawn('sh', ['-c', KEEPER, 'keeper', data, ...command], {
     stdio: ['pipe', 'pipe', 'inherit'],
     // Ctrl-C reaches this script only, which ends the nodes in order.

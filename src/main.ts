@@ -8,12 +8,10 @@ import type {Command} from 'commander'
 import {StartRefused} from './app/start-refused.ts'
 import type {Terminal} from './cli/terminal.ts'
 import type {AgentConfig} from './config/agent.ts'
-import {agentCommand, serverCommand} from './config/commands.ts'
 import type {Host} from './config/read.ts'
 import type {Config} from './config/server.ts'
 import {systemClock} from './platform/clock.ts'
 import {VERSION} from './platform/version.ts'
-import {parseAddress} from './store/postgres/url.ts'
 
 const NODE_MAJOR_MIN = 26
 const EXIT_REFUSED = 1
@@ -25,6 +23,9 @@ const EXIT_INTERRUPTED = 130
  * whole process group, and again forwarded by `npm`.
  */
 const SAME_SIGNAL_MS = 500
+
+/** Answered without the client commands, which take longer to load. */
+const VERSION_WORDS = new Set(['--version', '-V', 'version'])
 
 const clock = systemClock()
 
@@ -38,8 +39,13 @@ async function main(argv: readonly string[]): Promise<number> {
   }
   if (argv[0] === 'server') return serve(argv.slice(1), SERVER)
   if (argv[0] === 'agent') return serve(argv.slice(1), AGENT)
+  if (argv.length === 1 && VERSION_WORDS.has(argv[0]!)) {
+    terminal().out(`${VERSION}\n`)
+    return 0
+  }
   // Imported on demand: a node starts faster without the client commands.
   const {runCli} = await import('./cli/program.ts')
+  const {agentCommand, serverCommand} = await import('./config/commands.ts')
   return runCli(argv, {
     terminal: terminal(),
     env: process.env,
@@ -56,7 +62,7 @@ async function main(argv: readonly string[]): Promise<number> {
 /** A command that starts a node, which runs until a signal. */
 interface NodeCommand<Settings> {
   /** Its options and help text. */
-  readonly command: () => Command
+  readonly command: () => Promise<Command>
   readonly load: (
     argv: readonly string[],
     env: Readonly<Record<string, string | undefined>>,
@@ -77,13 +83,15 @@ interface RunningNode {
 
 /** Imported on demand: client commands start faster without the modules of a node. */
 const SERVER: NodeCommand<Config> = {
-  command: serverCommand,
-  load: async (argv, env, host) =>
-    (await import('./config/server.ts')).loadConfig(argv, env, host, parseAddress),
+  command: async () => (await import('./config/commands.ts')).serverCommand(),
+  load: async (argv, env, host) => {
+    const {parseAddress} = await import('./store/postgres/url.ts')
+    return (await import('./config/server.ts')).loadConfig(argv, env, host, parseAddress)
+  },
   start: async (config, ready) => (await import('./app/server.ts')).startServer(config, {ready}),
 }
 const AGENT: NodeCommand<AgentConfig> = {
-  command: agentCommand,
+  command: async () => (await import('./config/commands.ts')).agentCommand(),
   load: async (argv, env, host) =>
     (await import('./config/agent.ts')).loadAgentConfig(argv, env, host),
   start: async (config, ready) =>
@@ -96,7 +104,7 @@ async function serve<Settings>(
   {command, load, start}: NodeCommand<Settings>,
 ): Promise<number> {
   if (argv.includes('--help') || argv.includes('-h')) {
-    const help = command()
+    const help = await command()
     let text = ''
     help.configureOutput({writeOut: (part) => void (text += part)})
     help.name(`belfry ${help.name()}`).outputHelp()

@@ -12,11 +12,11 @@
  * revoked, `dice` = jitter, `taken` (append) = accepted, `earlier_over` = previous incarnations ended,
  * `lives`/`begun`/`givenBack` = previous incarnations/started/released.
  */
-import Type from 'typebox'
-import {Compile} from 'typebox/compile'
+import {Type} from 'typebox'
 import type {ExecutionKey} from '../core/execution.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
 import type {FinishItem, PreviousIncarnation} from '../ports/node-store.ts'
+import {type Check, checkOf} from '../wire/check.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
 export const AGENT_PATH = '/v1/agent'
@@ -303,13 +303,13 @@ export type Decoded<Message> =
   | {readonly ok: false; readonly why: 'unsupported'; readonly id: number | null}
   | {readonly ok: false; readonly why: 'malformed'}
 
-type Checks = ReadonlyMap<string, {Check(value: unknown): boolean}>
+type Checks = ReadonlyMap<string, Check>
 
-const compiled = (schemas: Readonly<Record<string, Type.TSchema>>): Checks =>
-  new Map(Object.entries(schemas).map(([kind, schema]) => [kind, Compile(schema)]))
+const checksOf = (schemas: Readonly<Record<string, Type.TSchema>>): Checks =>
+  new Map(Object.entries(schemas).map(([kind, schema]) => [kind, checkOf(schema)]))
 
-const AGENT_CHECKS = compiled({hello: Hello, ...Requests})
-const SERVER_CHECKS = compiled({
+const AGENT_CHECKS = checksOf({hello: Hello, ...Requests})
+const SERVER_CHECKS = checksOf({
   ...Replies,
   failed: Failed,
   welcome: Welcome,
@@ -336,7 +336,7 @@ function decode<Message>(text: string, checks: Checks): Decoded<Message> {
     const {id} = value
     return {ok: false, why: 'unsupported', id: Number.isSafeInteger(id) ? Number(id) : null}
   }
-  if (!check.Check(value)) return {ok: false, why: 'malformed'}
+  if (!check(value)) return {ok: false, why: 'malformed'}
   // Checked against the schema of its kind, from which the type is made.
   return {ok: true, message: value as unknown as Message}
 }

@@ -10,6 +10,7 @@ import {recoverNode, releaseClaims} from '../node/recover.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
+import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
@@ -59,6 +60,12 @@ export async function startServer(
   }
   out.ready(`belfry ${VERSION} is ready on ${server.url}`)
   return server
+}
+
+/** Waits for both even if one fails: what the other has opened must be undone. Throws the first error. */
+async function both(...steps: readonly [Promise<void>, Promise<void>]): Promise<void> {
+  const failed = (await Promise.allSettled(steps)).find(({status}) => status === 'rejected')
+  if (failed?.status === 'rejected') throw failed.reason
 }
 
 /** Turns an outage of the store during the start into a refusal: the supervisor starts the server again. */
@@ -119,8 +126,11 @@ class Server implements RunningServer {
 
   async start(): Promise<void> {
     for (const warning of this.#config.warnings) this.#log.logger.warn(warning)
-    await this.#openStore() // and the data directory, which it locks
-    await this.#openExecutors() // ends processes of a previous incarnation
+    const lock = await this.#openDirectory()
+    await both(
+      this.#openStore(lock),
+      this.#openExecutors(), // ends processes of a previous incarnation
+    )
     await this.#listen() // HTTP API, agents, metrics
     await this.#join() // from here on heartbeats are sent
     await this.#recover() // releases or ends claims of previous incarnations
@@ -161,13 +171,20 @@ class Server implements RunningServer {
     this.#log.flush()
   }
 
-  async #openStore(): Promise<void> {
+  /** Locked from the first moment on: it holds the identity of the node and the files of its executions. */
+  async #openDirectory(): Promise<HeldLock> {
     const {dataDirectory} = this.#config
     orRefuse(await prepareDataDirectory(dataDirectory))
-    this.#opened = await openStore(this.#base)
-    this.#undo.push(() => this.#opened.close())
+    const lock = orRefuse(lockDirectory(dataDirectory))
+    this.#undo.push(async () => lock.release())
     const {id} = orRefuse(await nodeIdentity(dataDirectory, this.#random))
     this.#identity = {id, incarnation: this.#random.id()}
+    return lock
+  }
+
+  async #openStore(lock: HeldLock): Promise<void> {
+    this.#opened = await openStore(this.#base, lock)
+    this.#undo.push(() => this.#opened.close())
     this.#zone = await agreeZone(this.#opened.store, this.#base)
   }
 

@@ -1,14 +1,14 @@
 /** Opening of a server's store: the configured engine, its wakeup, and the settings all servers share. */
 import type {Config} from '../config/server.ts'
 import {assert} from '../lib/assert.ts'
-import {lockDirectory} from '../platform/directory-lock.ts'
+import type {HeldLock} from '../platform/directory-lock.ts'
 import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import type {Log} from '../telemetry/log.ts'
-import {orRefuse, StartRefused} from './start-refused.ts'
+import {StartRefused} from './start-refused.ts'
 
 export interface StoreParts {
   readonly config: Config
@@ -28,19 +28,27 @@ export interface OpenedStore {
   close(): Promise<void>
 }
 
-/** Imports only the configured engine. Throws `StartRefused`. */
-export async function openStore(parts: StoreParts): Promise<OpenedStore> {
+/**
+ * Imports only the configured engine. `lock` is that of the data directory: it is released with the store,
+ * also when the store cannot be opened. Throws `StartRefused`.
+ */
+export async function openStore(parts: StoreParts, lock: HeldLock): Promise<OpenedStore> {
   const {engine} = parts.config.store
-  const opened = engine === 'postgres' ? await openPostgres(parts) : await openSqlite(parts)
+  const open = engine === 'postgres' ? openPostgres : openSqlite
+  const opened = await open(parts, lock)
   const {warnings} = await opened.store.info()
   for (const warning of warnings) parts.log.logger.warn(warning)
   return opened
 }
 
-async function openSqlite({config, clock, random, events, log}: StoreParts): Promise<OpenedStore> {
+async function openSqlite(
+  {config, clock, random, events, log}: StoreParts,
+  lock: HeldLock,
+): Promise<OpenedStore> {
   const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,
+    lock,
     outputKeptBytes: config.limits.outputTailBytes,
     commitItemsMax: config.limits.commitItemsMax,
     clock,
@@ -48,9 +56,13 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
     events,
   })
   if (!opened.ok) throw new StartRefused(opened.problem)
-  if (opened.recovered.uncleanStop) {
-    log.logger.warn('unclean shutdown detected, integrity check passed')
-  }
+  const {uncleanStop, checked} = opened.recovered
+  if (uncleanStop)
+    log.logger.warn(
+      checked
+        ? 'unclean shutdown detected, integrity check passed'
+        : 'unclean shutdown detected; only the process ended, so the store needs no check',
+    )
   const {store} = opened
   // Checked under the lock: without it, a migration may still be in progress.
   const moved = migratedTo(config.dataDirectory)
@@ -61,11 +73,12 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
   return {store, forClients: store, wakeup: localWakeup(), close: () => store.close()}
 }
 
-/** Locks the data directory too: it holds the node's identity and the files of its executions. */
-async function openPostgres({config, clock, random, events}: StoreParts): Promise<OpenedStore> {
+async function openPostgres(
+  {config, clock, random, events}: StoreParts,
+  lock: HeldLock,
+): Promise<OpenedStore> {
   assert(config.store.engine === 'postgres', 'the caller checks the engine')
   const {openPostgresStore} = await import('../store/postgres/store.ts')
-  const lock = orRefuse(lockDirectory(config.dataDirectory))
   const opened = await openPostgresStore({
     url: config.store.url,
     clock,

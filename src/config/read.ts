@@ -3,9 +3,9 @@
  * environment, which overrides the file. A repeatable setting is taken as a whole from the strongest source
  * that has it. Each text is then read by its kind. Relations between settings are checked by each command.
  */
+import {createRequire} from 'node:module'
 import {resolve} from 'node:path'
 import {CommanderError} from 'commander'
-import {parse, YAMLError} from 'yaml'
 import {SERVER_COMMAND, type SettingsCommand, settingsCommand} from './commands.ts'
 import {CONFIG_OPTION, environmentName, type Option} from './options.ts'
 import {READERS, type Reading, type ValueOf} from './values.ts'
@@ -215,6 +215,8 @@ function readFileSettings(file: string, text: string, {options}: SettingsCommand
 function parseYaml(file: string, text: string): unknown {
   if (text.length > FILE_LENGTH_MAX)
     throw new ParseError(`${file} must have at most ${FILE_LENGTH_MAX} characters.`)
+  // Loaded only for a file: most starts have none.
+  const {parse, YAMLError} = createRequire(import.meta.url)('yaml') as typeof import('yaml')
   try {
     // The failsafe schema creates no numbers or booleans, so no value is rounded or changed.
     return parse(text, {schema: 'failsafe'})

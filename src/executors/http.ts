@@ -5,7 +5,7 @@
  */
 import {constants} from 'node:fs'
 import {open} from 'node:fs/promises'
-import {Agent, type Dispatcher, request} from 'undici'
+import type {Agent, Dispatcher} from 'undici'
 import type {StringMap} from '../core/job.ts'
 import {formatByteSize} from '../lib/byte-size.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
@@ -53,6 +53,12 @@ const ERROR_MESSAGES: Readonly<Record<string, string>> = {
   UND_ERR_SOCKET: 'the host closed the connection before the end of the response',
   UND_ERR_HEADERS_OVERFLOW: 'the headers of the response are too large',
 }
+
+/**
+ * Imported by the first http job: many nodes run none, and it takes several MiB. In the build, a CommonJS
+ * package that is imported on demand has only its default export.
+ */
+const undici = async () => (await import('undici')).default
 
 export function createHttpExecutor(options: HttpOptions): Executor {
   return {
@@ -156,8 +162,9 @@ class Exchange {
   async #openAgent(hop: Hop): Promise<Agent> {
     const {timeoutMs, verifyPeer, certificateFile, keyFile, rootsFile} = this.#plan
     const withCertificate = hop.withCertificate && certificateFile !== ''
+    const {Agent, buildConnector} = await undici()
     return new Agent({
-      connect: this.#options.guard.connector({
+      connect: this.#options.guard.connector(buildConnector, {
         timeout: Math.min(timeoutMs, CONNECT_MS_MAX),
         rejectUnauthorized: verifyPeer,
         allowH2: false,
@@ -179,7 +186,8 @@ class Exchange {
     })
   }
 
-  #send(hop: Hop, agent: Agent): Promise<Dispatcher.ResponseData> {
+  async #send(hop: Hop, agent: Agent): Promise<Dispatcher.ResponseData> {
+    const {request} = await undici()
     return request(hop.url, {
       dispatcher: agent,
       method: hop.method,

@@ -5,7 +5,7 @@
 import {lookup, type LookupAddress, type LookupOptions} from 'node:dns'
 import {isIP, type Socket} from 'node:net'
 import ipaddr from 'ipaddr.js'
-import {buildConnector} from 'undici'
+import type {buildConnector} from 'undici'
 
 type Address = ipaddr.IPv4 | ipaddr.IPv6
 type Range = readonly [Address, number]
@@ -62,14 +62,17 @@ export class NetworkGuard {
     return denied ? `${bare} is denied on this node (--net-deny)` : null
   }
 
-  /** A connector for undici that connects to allowed addresses only. `options` as for `buildConnector`. */
-  connector(options: buildConnector.BuildOptions): buildConnector.connector {
+  /** A connector that connects to allowed addresses only. `build` is undici's `buildConnector`. */
+  connector(
+    build: typeof buildConnector,
+    options: buildConnector.BuildOptions,
+  ): buildConnector.connector {
     const guardedLookup = (
       host: string,
       lookupOptions: LookupOptions,
       callback: (error: Error | null, addresses: LookupAddress[]) => void,
     ): void => this.#lookUp(host, lookupOptions, callback)
-    const connect = buildConnector({
+    const connect = build({
       ...options,
       ...({lookup: guardedLookup, autoSelectFamily: true} as object),
     })

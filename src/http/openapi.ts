@@ -1,10 +1,10 @@
 /**
  * The OpenAPI 3.1 document, generated from the descriptions of the registered routes and the schemas of
- * `wire/`. It cannot describe a route that does not exist. It validates nothing; decoding does.
+ * `wire/`. It cannot describe a route that does not exist. It validates nothing; decoding does. The generator
+ * is large: it is imported at the first request for the document.
  */
-import swagger from '@fastify/swagger'
-import type {FastifyInstance} from 'fastify'
-import Type, {type TObject, type TProperties, type TSchema} from 'typebox'
+import fastify, {type FastifyInstance, type RouteOptions} from 'fastify'
+import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
 import * as clusterSchemas from '../wire/cluster.ts'
 import * as executionSchemas from '../wire/execution.ts'
 import * as jobSchemas from '../wire/job.ts'
@@ -12,7 +12,6 @@ import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
 import type {Access} from './auth.ts'
 import {isAlwaysProblem} from './errors.ts'
-import type {HttpOptions} from './options.ts'
 import {sendJson} from './reply.ts'
 
 declare module 'fastify' {
@@ -39,12 +38,30 @@ Lists take \`_start\`, \`_end\`, \`_sort\` and \`_order\`; \`X-Total-Count\` is 
 paging.
 Add \`pretty\` to any request for indented JSON. \`X-Whom\` names the node that replied.`
 
-/** Must be awaited before the first route is registered. */
-export async function registerOpenApi(app: FastifyInstance, options: HttpOptions): Promise<void> {
+/** Routes of the API, in the order they were registered. */
+export type DescribedRoutes = readonly Pick<RouteOptions, 'method' | 'url' | 'schema'>[]
+
+/** Collects the routes that are registered from now on, in this instance and the instances below it. */
+export function collectRoutes(app: FastifyInstance): DescribedRoutes {
+  const routes: Pick<RouteOptions, 'method' | 'url' | 'schema'>[] = []
+  app.addHook('onRoute', ({method, url, schema}) => {
+    // Fastify adds a HEAD route to each GET route.
+    if (method === 'HEAD') return
+    routes.push(schema === undefined ? {method, url} : {method, url, schema})
+  })
+  return routes
+}
+
+/** Generated in an instance of its own, which answers no request. */
+async function generate(routes: DescribedRoutes, version: string): Promise<object> {
+  const {default: swagger} = await import('@fastify/swagger')
+  const app = fastify({exposeHeadRoutes: false})
+  app.setValidatorCompiler(() => () => true)
+  app.setSerializerCompiler(() => (data) => JSON.stringify(data))
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
-      info: {title: 'Belfry', version: options.version, description: ABOUT},
+      info: {title: 'Belfry', version, description: ABOUT},
       components: {
         securitySchemes: {
           token: {type: 'apiKey', in: 'header', name: 'X-Service-Token'},
@@ -68,6 +85,9 @@ export async function registerOpenApi(app: FastifyInstance, options: HttpOptions
     },
   })
   for (const schema of namedSchemas()) app.addSchema(schema)
+  for (const route of routes) app.route({...route, handler: () => undefined})
+  await app.ready()
+  return app.swagger()
 }
 
 /** Every named schema exported by these three files of `wire/`. A new file needs an import here. */
@@ -81,13 +101,13 @@ function namedSchemas(): readonly object[] {
 }
 
 /** `/v1/openapi.json`. The document is generated at the first request, after all routes are registered. */
-export function routeOpenApi(app: FastifyInstance): void {
-  let document: object | null = null
+export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, version: string): void {
+  let document: Promise<object> | null = null
   app.get('/openapi.json', {
     schema: {hide: true},
-    handler: (request, reply) => {
-      document ??= app.swagger()
-      return sendJson(request, reply, 200, document)
+    handler: async (request, reply) => {
+      document ??= generate(routes, version)
+      return sendJson(request, reply, 200, await document)
     },
   })
 }

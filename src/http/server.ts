@@ -12,6 +12,7 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify'
 import {DomainError} from '../core/errors.ts'
+import {AssertionFailed} from '../lib/assert.ts'
 import type {Operations} from '../operations/operations.ts'
 import {Query} from '../wire/query.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
@@ -22,7 +23,7 @@ import {Cors} from './cors.ts'
 import {asRefusal, errorReply, internalError, replyToMalformedRequest} from './errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {LongLists} from './long-lists.ts'
-import {registerOpenApi, routeOpenApi} from './openapi.ts'
+import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
 import {sendInPieces} from './reply.ts'
 import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
@@ -68,8 +69,10 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     })
   })
   app.register(async (root) => {
-    await registerOpenApi(root, options)
-    await root.register((v1) => routeV1(v1, operations, options, streams), {prefix: '/v1'})
+    const routes = collectRoutes(root)
+    await root.register((v1) => routeV1(v1, operations, {...options, routes, streams}), {
+      prefix: '/v1',
+    })
     routeService(root, options)
     routeDocs(root)
     if (options.ui) routeUi(root)
@@ -77,11 +80,15 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   return app
 }
 
+interface V1Options extends HttpOptions {
+  readonly routes: DescribedRoutes
+  readonly streams: OpenStreams
+}
+
 async function routeV1(
   v1: FastifyInstance,
   operations: Operations,
-  options: HttpOptions,
-  streams: OpenStreams,
+  {routes, streams, ...options}: V1Options,
 ): Promise<void> {
   const lists = new LongLists(options.clock, options.longListsMax)
   const shared = {...options, lists}
@@ -89,7 +96,7 @@ async function routeV1(
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
   routeCluster(v1, operations, options, new EventStreams(options.events, options.clock, streams))
   routePolicies(v1, operations)
-  routeOpenApi(v1)
+  routeOpenApi(v1, routes, options.version)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }
 
@@ -101,6 +108,7 @@ function newFastify(options: HttpOptions, connections: Connections): FastifyInst
     return503OnClosing: false,
     exposeHeadRoutes: true,
     rewriteUrl: ({url}) => withoutExtraSlashes(url ?? ''),
+    schemaController: NO_COMPILERS,
     routerOptions: {
       ignoreTrailingSlash: true,
       maxParamLength: PARAMETER_LENGTH_MAX,
@@ -138,6 +146,15 @@ function securityHeaders(tls: boolean) {
     frameguard: {action: 'deny' as const},
     referrerPolicy: {policy: 'no-referrer' as const},
   }
+}
+
+/** Fastify loads its own compilers otherwise, although it needs none: `createHttpServer` sets both. */
+const NO_COMPILERS = {
+  compilersFactory: {buildValidator: neverBuilt, buildSerializer: neverBuilt},
+}
+
+function neverBuilt(): never {
+  throw new AssertionFailed('the compilers are set before the first schema')
 }
 
 const MULTIPART = /^multipart\/form-data *;/i

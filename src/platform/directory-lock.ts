@@ -10,7 +10,10 @@ export const LOCK_FILE = 'belfry.lock'
 
 const SQLITE_BUSY = 5
 
+export type HeldLock = Extract<DirectoryLock, {readonly ok: true}>
+
 export type DirectoryLock =
+  /** `release` is idempotent. */
   | {readonly ok: true; release(): void}
   /** `isHeld`: another process has it now. */
   | {readonly ok: false; readonly isHeld: boolean; readonly problem: string}
@@ -21,7 +24,7 @@ export function lockDirectory(directory: string): DirectoryLock {
     const lock = new DatabaseSync(join(directory, LOCK_FILE), {timeout: 0})
     try {
       lock.exec('BEGIN EXCLUSIVE')
-      return {ok: true, release: () => lock.close()}
+      return {ok: true, release: () => void (lock.isOpen && lock.close())}
     } catch (error) {
       lock.close()
       throw error

@@ -1,5 +1,5 @@
 /** Cluster and service in JSON: status, members, pause, policies, statistics, planned times, health. */
-import Type, {type Static} from 'typebox'
+import {Type, type Static} from 'typebox'
 import {type MemberRecord, type MemberStatus, systemTags} from '../core/node.ts'
 import {Refer, TextMap, Time} from './shapes.ts'
 import {formatTime} from './time.ts'

@@ -4,10 +4,10 @@
  * Only types and sizes are checked here; `core/validate.ts` and the store check the meaning.
  */
 import type {TSchema} from 'typebox'
-import {Compile, type Validator} from 'typebox/compile'
 import type {JobCounters, JobSpec, StringMap} from '../core/job.ts'
 import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
 import {parseTime} from '../lib/rfc3339.ts'
+import {type Check, checkOf} from './check.ts'
 import {
   CONFIG_ENTRIES_MAX,
   DEFAULT_MAX_LATENESS,
@@ -49,11 +49,11 @@ const CUSTOM_FIELDS: ReadonlySet<string> = new Set([
   'expires_at',
 ])
 
-const CHECKS: readonly (readonly [string, TSchema, Validator])[] = Object.entries(
+const CHECKS: readonly (readonly [string, TSchema, Check])[] = Object.entries(
   JobDefinition.properties as Record<string, TSchema>,
 )
   .filter(([field]) => !CUSTOM_FIELDS.has(field))
-  .map(([field, schema]) => [field, schema, Compile(schema)])
+  .map(([field, schema]) => [field, schema, checkOf(schema)])
 
 /** Ends decoding with a problem. Only `problemOr` catches it. */
 class ParseError extends Error {}
@@ -98,8 +98,8 @@ function readCount(field: string, value: unknown): number {
 function readJob(body: unknown): JobResult {
   if (!isObject(body)) throw new ParseError('the body must be a JSON object')
   const name = readName(body.name)
-  for (const [field, schema, validator] of CHECKS) {
-    if (body[field] === undefined || validator.Check(body[field])) continue
+  for (const [field, schema, isValid] of CHECKS) {
+    if (body[field] === undefined || isValid(body[field])) continue
     throw new ParseError(`${field}: ${describeSchema(schema)}`)
   }
   const fields = body as JobDefinitionJson

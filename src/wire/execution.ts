@@ -1,5 +1,5 @@
 /** Executions, launches and output in JSON: schemas and encoders, and how much output a response carries. */
-import Type, {type Static} from 'typebox'
+import {Type, type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
 import type {LaunchRecord} from '../core/launch-record.ts'
 import {OptionalTime, Refer, Time} from './shapes.ts'

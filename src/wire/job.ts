@@ -2,7 +2,7 @@
  * Jobs in JSON: the schemas of requests and responses, and the encoder. Field names and their order belong to
  * the API contract. `decode-job.ts` decodes definitions.
  */
-import Type, {type Static} from 'typebox'
+import {Type, type Static} from 'typebox'
 import type {JobRecord} from '../core/job.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
 import {METADATA_MAX, NAME_CHARACTER, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'

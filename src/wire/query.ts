@@ -3,7 +3,7 @@
  * several spellings (`metadata[k]=v`, `metadata[]=k:v`, `metadata=k=v`), which no general parser reads. The
  * same constants describe the parameters in the OpenAPI document.
  */
-import Type from 'typebox'
+import {Type} from 'typebox'
 import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
 import {EXECUTION_STATUSES} from './execution.ts'
 

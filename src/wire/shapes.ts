@@ -3,7 +3,7 @@
  * part of the OpenAPI document. Also the sentence that says what a schema expects. No resource is defined
  * here.
  */
-import Type, {type TSchema} from 'typebox'
+import {Type, type TSchema} from 'typebox'
 
 /** Limit for one value of a map, in bytes of UTF-8. */
 export const MAP_VALUE_BYTES_MAX = 64 * 1024

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {spawn, type ChildProcess} from 'node:child_process'
 import {once} from 'node:events'
-import {copyFile, mkdir, mkdtemp, rm, symlink, writeFile} from 'node:fs/promises'
+import {cp, mkdir, mkdtemp, readlink, realpath, rm, symlink, writeFile} from 'node:fs/promises'
 import {createServer, type AddressInfo} from 'node:net'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
@@ -164,13 +164,42 @@ test('a closed standard output is not a failure', async () => {
 })
 
 /** Makes `bin/belfry.js` see an old Node version. */
-const OLD_NODE = `data:text/javascript,Object.defineProperty(process,'version',{value:'v20.1.0'})`
+const seenAs = (version: string) =>
+  `data:text/javascript,Object.defineProperty(process,'version',{value:'${version}'});`
+/** It cannot replace its process. */
+const OLD_NODE = `${seenAs('v20.1.0')}delete process.execve`
+const EXEC_NODE = seenAs('v22.15.0')
 
-test('under an old Node, the Node of npm runs the program and determines the exit code', async () => {
-  const version = await ended(start(['--import', OLD_NODE, BIN, 'version']))
-  assert.deepEqual([version.code, version.err], [0, ''])
-  assert.match(version.out, /^\d+\.\d+\.\d+\n$/)
-  assert.equal((await ended(start(['--import', OLD_NODE, BIN, 'bogus']))).code, 2)
+for (const [name, node] of Object.entries({'Node 20': OLD_NODE, 'Node 22': EXEC_NODE}))
+  test(`under ${name}, the Node of npm runs the program and determines the exit code`, async () => {
+    const version = await ended(start(['--import', node, BIN, 'version']))
+    assert.deepEqual([version.code, version.err], [0, ''])
+    assert.match(version.out, /^\d+\.\d+\.\d+\n$/)
+    assert.equal((await ended(start(['--import', node, BIN, 'bogus']))).code, 2)
+  })
+
+test('the command replaces the shell by the Node of npm, through links and from any folder', async () => {
+  const link = join(directory, 'belfry')
+  await symlink(BIN, link)
+  const child = spawn(
+    link,
+    ['server', '--http', '127.0.0.1:0', '--data', join(directory, 'data')],
+    {
+      cwd: directory,
+      // A PATH without the Node of npm.
+      env: environment({PATH: '/usr/bin:/bin'}),
+    },
+  )
+  children.push(child)
+  await readyLine(child)
+  if (process.platform === 'linux')
+    assert.equal(
+      await readlink(`/proc/${child.pid}/exe`),
+      await realpath(join(ROOT, 'node_modules', '.bin', 'node')),
+    )
+  const end = ended(child)
+  child.kill('SIGTERM')
+  assert.equal((await end).code, 0)
 })
 
 test('signals and the death of the launcher reach the server', async () => {
@@ -198,8 +227,7 @@ test('signals and the death of the launcher reach the server', async () => {
 })
 
 test('without a suitable Node, the error says what to do', async () => {
-  await mkdir(join(directory, 'bin'))
-  await copyFile(BIN, join(directory, 'bin', 'belfry.js'))
+  await cp(join(ROOT, 'bin'), join(directory, 'bin'), {recursive: true})
   await writeFile(join(directory, 'package.json'), '{"type":"module"}')
   const argv = ['--import', OLD_NODE, join(directory, 'bin', 'belfry.js'), 'server']
   const alone = await ended(start(argv))

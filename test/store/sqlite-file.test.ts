@@ -1,10 +1,11 @@
 /** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
 import assert from 'node:assert/strict'
-import {existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync} from 'node:fs'
+import {existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
 import {describe, it, type TestContext} from 'node:test'
+import {bootId} from '../../src/platform/boot-id.ts'
 import {restoreStore} from '../../src/store/sqlite/backup.ts'
 import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {ALL_EXECUTIONS, ALL_ROWS, aRow, MINUTE, Scene, textOf} from './exercise-store/scene.ts'
@@ -70,7 +71,45 @@ describe('ownership', () => {
     assert.equal(third.recovered.uncleanStop, false)
     await third.store.close()
   })
+
+  it('the death of a process needs no check, that of the machine does', async (context) => {
+    const dataDir = folder(context)
+    const marker = join(dataDir, 'belfry.open')
+    const first = await open(dataDir)
+    const left = readFileSync(marker)
+    await first.store.close()
+    // As a killed process leaves it.
+    writeFileSync(marker, left)
+    const second = await open(dataDir)
+    assert.deepEqual(second.recovered, {uncleanStop: true, checked: bootId() === ''})
+    await second.store.close()
+    writeFileSync(marker, '00000000-0000-4000-8000-000000000000')
+    const third = await open(dataDir)
+    assert.deepEqual(third.recovered, {uncleanStop: true, checked: true})
+    await third.store.close()
+  })
+
+  it('a check that has not passed is repeated after the death of the process', async (context) => {
+    const dataDir = folder(context)
+    const marker = join(dataDir, 'belfry.open')
+    const {store} = await open(dataDir)
+    await store.close()
+    breakStore(dataDir)
+    writeFileSync(marker, 'an earlier boot')
+    assert.match(await refusal(dataDir), /is damaged|malformed/)
+    assert.equal(readFileSync(marker, 'utf8'), '', 'the next start checks the store again')
+    assert.match(await refusal(dataDir), /is damaged|malformed/)
+  })
 })
+
+/** Damages an index. */
+function breakStore(dataDir: string): void {
+  const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'), {defensive: false})
+  database.exec(`PRAGMA writable_schema = ON;
+    UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'jobs')
+    WHERE name = 'jobs_due'`)
+  database.close()
+}
 
 describe('what is found on the disk', () => {
   it('everything is there after closing and opening; the old lease is not', async (context) => {
@@ -121,11 +160,7 @@ describe('what is found on the disk', () => {
     const dataDir = folder(context)
     const {store} = await open(dataDir)
     await store.close()
-    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'), {defensive: false})
-    database.exec(`PRAGMA writable_schema = ON;
-      UPDATE sqlite_schema SET rootpage = (SELECT rootpage FROM sqlite_schema WHERE name = 'jobs')
-      WHERE name = 'jobs_due'`)
-    database.close()
+    breakStore(dataDir)
     writeFileSync(join(dataDir, 'belfry.open'), '')
     assert.match(await refusal(dataDir), /is damaged|malformed/)
   })

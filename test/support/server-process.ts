@@ -11,7 +11,7 @@ import {after, before} from 'node:test'
 import {childrenOf, endMarked, endProcess} from './living-processes.ts'
 import {SOON_MS, until, within} from './waiting.ts'
 
-const MAIN = join(import.meta.dirname, '..', '..', 'src', 'main.ts')
+const BELFRY = join(import.meta.dirname, '..', '..', 'bin', 'belfry.js')
 /** Shared compile cache of Node: halves the time until a server is ready. */
 const COMPILED = join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'compiled')
 const READY_WITHIN_MS = 30_000
@@ -38,6 +38,8 @@ export interface ServerOptions {
   readonly flags?: readonly string[]
   /** Environment, added to this process's own without its `BELFRY_…` variables. */
   readonly env?: Readonly<Record<string, string>>
+  /** The program. Default: that of this tree. */
+  readonly belfry?: string
 }
 
 export interface Program {
@@ -77,9 +79,10 @@ export function runProgram(
   t: Owner,
   argv: readonly string[],
   env: Readonly<Record<string, string>> = {},
+  belfry = BELFRY,
 ): Program {
   const kept = Object.entries(process.env).filter(([name]) => !name.startsWith('BELFRY_'))
-  const child = spawn(process.execPath, ['--disable-warning=ExperimentalWarning', MAIN, ...argv], {
+  const child = spawn(process.execPath, [belfry, ...argv], {
     env: {
       ...Object.fromEntries(kept),
       NO_COLOR: '1',
@@ -244,7 +247,7 @@ export function isOver(execution: Answer['json']): boolean {
 export async function aServer(t: Owner, options: ServerOptions = {}): Promise<ServerProcess> {
   const data = options.data ?? join(temporaryDirectory(t), 'data')
   const argv = ['server', '--http', '127.0.0.1:0', '--data', data, ...(options.flags ?? [])]
-  const program = runProgram(t, argv, options.env)
+  const program = runProgram(t, argv, options.env, options.belfry)
   atEnd(t, () => endWhole(program, data))
   let ended: Exit | null = null
   void program.exit.then((exit) => {

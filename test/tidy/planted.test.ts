@@ -229,6 +229,9 @@ test('a file without a header comment is found', () => {
   expectFindings(checkOpenings, [at('src/a.ts', "import 'a'")], [/does not open with a comment/])
   expectFindings(checkOpenings, [at('src/a.ts', '/** What. */\n')], [])
   expectFindings(checkOpenings, [at('bin/a.js', '#!/usr/bin/env node\n// What.\n')], [])
+  const shell = "#!/bin/sh\n':' //; exec node\n\n"
+  expectFindings(checkOpenings, [at('bin/a.js', `${shell}// What.\n`)], [])
+  expectFindings(checkOpenings, [at('bin/a.js', `${shell}import 'a'`)], [/does not open/])
 })
 
 test('leftover markers are found', () => {

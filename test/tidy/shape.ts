@@ -75,9 +75,12 @@ function cannotBreak(line: string): boolean {
 }
 
 /** Files without a header comment that says what they are. */
+/** The first line, and lines for the shell that are no code of JavaScript, may come before. */
+const OPENING = /^(#!.*\n)?(':' \/\/.*\n)*\n?(\/\*|\/\/ )/
+
 export function checkOpenings(sources: readonly Source[]): readonly Finding[] {
   return sources
-    .filter(({text}) => !/^(#!.*\n)?(\/\*|\/\/ )/.test(text))
+    .filter(({text}) => !OPENING.test(text))
     .map(({path}) => finding(path, 1, 'does not open with a comment that says what it is'))
 }
 

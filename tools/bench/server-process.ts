@@ -1,5 +1,5 @@
 /**
- * A real server for a section: `src/main.ts server` as a separate process on a free port, or the same
+ * A real server for a section: `belfry server` as a separate process on a free port, or the same
  * server in a process that holds memory. Used only through its API.
  */
 import {spawn, type ChildProcess} from 'node:child_process'
@@ -8,7 +8,7 @@ import {cleanEnvironment, Link} from './link.ts'
 import type {Scratch} from './scratch.ts'
 import type {handlers as HoldingServer} from './children/holding-server.ts'
 
-const ENTRY = fileURLToPath(new URL('../../src/main.ts', import.meta.url))
+const ENTRY = fileURLToPath(new URL('../../bin/belfry.js', import.meta.url))
 const READY_LIMIT_MS = 120_000
 const MS_PER_SECOND = 1000
 const MIB = 2 ** 20
@@ -82,7 +82,7 @@ export class ServerProcess {
       return new ServerProcess({url, readyMs, pid: link.pid, end: () => link.end()})
     }
     const child = scratch.watch(
-      spawn(process.execPath, ['--disable-warning=ExperimentalWarning', ENTRY, 'server', ...argv], {
+      spawn(process.execPath, [ENTRY, 'server', ...argv], {
         env: cleanEnvironment(),
         stdio: ['ignore', 'pipe', 'inherit'],
       }),

@@ -14,8 +14,7 @@
  */
 import {open, readFile, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
-import Type from 'typebox'
-import {Compile} from 'typebox/compile'
+import {Type} from 'typebox'
 import {executionId, type ExecutionKey} from '../../core/execution.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {parseRecord} from '../../platform/append-log.ts'
@@ -23,6 +22,7 @@ import {openReplacement, syncDirectory} from '../../platform/durable-file.ts'
 import type {Events} from '../../ports/events.ts'
 import type {FinishItem} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
+import {checkOf} from '../../wire/check.ts'
 import {decodeFinish, encodeFinish, Finish, type FinishJson} from '../protocol.ts'
 
 /** Value of `step` in `step_failed` when a result cannot be written to disk. */
@@ -37,7 +37,7 @@ const REWRITE_BYTES = 16 * 2 ** 20
 const SYNC_WAIT_MS = 2
 const SYNC_ITEMS_MAX = 256
 
-const Line = Compile(
+const isLine = checkOf(
   Type.Object({finish: Type.Optional(Finish), done: Type.Optional(Type.Array(Type.String()))}),
 )
 
@@ -211,7 +211,7 @@ async function readLog(
   for (const text of (await readText(path)).split('\n')) {
     if (text === '') continue
     const line = parseRecord(text)
-    if (!Line.Check(line)) {
+    if (!isLine(line)) {
       unreadable += 1
       continue
     }

@@ -1,6 +1,6 @@
 /** Routes of the cluster: status, members, leader, leaving, pause switch, schedule preview, events. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
-import Type from 'typebox'
+import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
 import {PageQuery, PlannedCount, readPlannedCount, readSlice} from '../../wire/query.ts'

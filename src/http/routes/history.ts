@@ -1,6 +1,6 @@
 /** Routes of the history: executions, their output, launches, statistics. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
-import Type from 'typebox'
+import {Type} from 'typebox'
 import {executionId, OUTPUT_KEPT_BYTES} from '../../core/execution.ts'
 import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'

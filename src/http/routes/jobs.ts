@@ -1,6 +1,6 @@
 /** Routes of jobs: submit, read, run, toggle, delete. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
-import Type from 'typebox'
+import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
 import {encodeJob, Job, JobDefinition} from '../../wire/job.ts'

@@ -1,6 +1,6 @@
 /** Routes of access policies. */
 import type {FastifyInstance, FastifyRequest} from 'fastify'
-import Type from 'typebox'
+import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
 import {Refer} from '../../wire/shapes.ts'

@@ -2,7 +2,7 @@
 import {createHash} from 'node:crypto'
 import {readFileSync} from 'node:fs'
 import fastify, {type FastifyInstance} from 'fastify'
-import Type from 'typebox'
+import {Type} from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import {Health, Readiness} from '../../wire/cluster.ts'
 import {Refer} from '../../wire/shapes.ts'

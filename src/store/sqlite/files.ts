@@ -1,17 +1,19 @@
 /**
  * Files of the store in a data directory. The directory lock admits one owner at a time; the open marker
- * tells a clean stop from any other; the migrated marker says that the store has moved to PostgreSQL.
+ * tells a clean stop from any other, and the death of a process from that of the machine; the migrated marker
+ * says that the store has moved to PostgreSQL.
  */
 import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
-import {type DirectoryLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
+import {bootId} from '../../platform/boot-id.ts'
+import {type HeldLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
 import {replaceFile} from '../../platform/durable-file.ts'
 
 export interface StoreFiles {
   readonly database: string
   /** See `LOCK_FILE`: for SQLite only. */
   readonly lock: string
-  /** Present while the store is open, and after an unclean stop. */
+  /** Open marker: present while the store is open, and after an unclean stop. */
   readonly marker: string
 }
 
@@ -28,22 +30,37 @@ export type StoreLockResult =
   /** `problem` is a text for people. */
   | {readonly ok: false; readonly problem: string}
 
-/** The directory lock together with the open marker. */
+/** Content of the open marker: the next start checks the store. Earlier releases write nothing else. */
+const CHECK = ''
+
+/**
+ * The directory lock together with the open marker. While the store is open and sound, the marker contains
+ * the id of the boot. If only the process dies, the kernel keeps every write, and SQLite recovers from its
+ * log: the next start needs no check. After a crash of the machine the boot differs, and the store is
+ * checked, as it is where the system has no boot id.
+ *
+ * Crash points: until `opened`, the marker asks for the check that has not passed yet.
+ */
 export class StoreLock {
-  /** The last owner did not release it cleanly: the store needs a check. */
+  /** The last owner did not release it cleanly. */
   readonly uncleanStop: boolean
-  readonly #lock: Extract<DirectoryLock, {ok: true}>
+  /** The store may have lost writes: it needs a check. */
+  readonly needsCheck: boolean
+  readonly #lock: HeldLock
   readonly #marker: string
 
-  private constructor(lock: Extract<DirectoryLock, {ok: true}>, marker: string) {
+  private constructor(lock: HeldLock, marker: string) {
     this.#lock = lock
     this.#marker = marker
     this.uncleanStop = existsSync(marker)
-    writeFileSync(marker, '')
+    const boot = this.uncleanStop ? readFileSync(marker, 'utf8') : CHECK
+    this.needsCheck = this.uncleanStop && (boot === CHECK || boot !== bootId())
+    writeFileSync(marker, CHECK)
   }
 
-  static acquire(dataDir: string): StoreLockResult {
-    const lock = lockDirectory(dataDir)
+  /** `held`: the caller has locked the directory; the lock is released here, also on failure. */
+  static acquire(dataDir: string, held?: HeldLock): StoreLockResult {
+    const lock = held ?? lockDirectory(dataDir)
     if (!lock.ok) return lock
     try {
       return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir).marker)}
@@ -54,9 +71,15 @@ export class StoreLock {
     }
   }
 
-  /** `clean`: the store was closed in order and needs no check at the next start. */
+  /** The store is sound: it has passed its check, or needed none. */
+  opened(): void {
+    writeFileSync(this.#marker, bootId())
+  }
+
+  /** `clean`: the store was closed in order. Otherwise the next start checks it. */
   release({clean}: {readonly clean: boolean}): void {
     if (clean) rmSync(this.#marker, {force: true})
+    else writeFileSync(this.#marker, CHECK)
     this.#lock.release()
   }
 }

@@ -4,6 +4,7 @@
  */
 import {assert} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
+import type {HeldLock} from '../../platform/directory-lock.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store, StoreInfo} from '../../ports/store.ts'
 import {assembleStore, type StoreEngine} from '../sql/methods.ts'
@@ -37,31 +38,33 @@ export interface StoreOptions {
 export interface SqliteStoreOptions extends StoreOptions {
   /** Existing directory, writable by this process. */
   readonly dataDir: string
+  /** The lock of `dataDir`, if the caller has it: the store releases it. Default: the store locks it. */
+  readonly lock?: HeldLock
 }
 
 export type OpenedStore =
   | {
       readonly ok: true
       readonly store: Store
-      /** `uncleanStop`: the last process did not close the store, and the integrity check passed. */
-      readonly recovered: {readonly uncleanStop: boolean}
+      /** `uncleanStop`: the last process did not close the store. `checked`: the integrity check passed. */
+      readonly recovered: {readonly uncleanStop: boolean; readonly checked: boolean}
     }
   /** `problem` is one sentence. */
   | {readonly ok: false; readonly problem: string}
 
-/** Locks the store in `dataDir`, checks it after an unclean shutdown, and migrates it. */
+/** Locks the store in `dataDir`, checks it after a crash of the machine, and migrates it. */
 export async function openSqliteStore(options: SqliteStoreOptions): Promise<OpenedStore> {
   const {dataDir, clock} = options
   const limits = limitsOf(options)
-  const locked = StoreLock.acquire(dataDir)
+  const locked = StoreLock.acquire(dataDir, options.lock)
   if (!locked.ok) return locked
   const {lock} = locked
-  const {uncleanStop} = lock
+  const {uncleanStop, needsCheck} = lock
   const {database: file} = storeFiles(dataDir)
-  const schema = {fresh: freshIdentity(options), check: uncleanStop, now: clock.now()}
+  const schema = {fresh: freshIdentity(options), check: needsCheck, now: clock.now()}
   const {thread, result} = await WriterThread.open({file, schema, limits})
   if (!result.ok) {
-    // The next start must repeat a check that failed after an unclean shutdown.
+    // The next start must repeat a check that failed.
     lock.release({clean: !uncleanStop})
     return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
   }
@@ -76,9 +79,10 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
       problem: `The store in ${dataDir} cannot be read: ${failureOf(error).message}.`,
     }
   }
+  lock.opened()
   const parts = {options, reader, committer: thread, engineInfo: result.info, file}
   const store = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
-  return {ok: true, store, recovered: {uncleanStop}}
+  return {ok: true, store, recovered: {uncleanStop, checked: needsCheck}}
 }
 
 /** Opens a store in memory, for tests and simulations. Commits in a microtask after the call. */
