@@ -5,6 +5,8 @@
 import type {Config} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
+import {recordIncarnation} from '../node/incarnations.ts'
+import {aliveSentence, joinMember} from '../node/join.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import {recoverNode} from '../node/recover.ts'
 import type {Runner} from '../node/runner.ts'
@@ -12,6 +14,7 @@ import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
+import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
 import {Leadership} from '../scheduler/leadership.ts'
@@ -202,9 +205,13 @@ class Server implements RunningServer {
     const {limits} = this.#config
     const {store, clock, events} = this.#parts
     const member = memberOf(this.#config, this.#identity, this.#listener)
-    const join = () => store.join({member}, limits.failedAfterMs)
-    const {kind} = await join()
-    if (kind === 'taken') {
+    const freshMs = limits.failedAfterMs
+    // Longer than any other incarnation stays fresh without a heartbeat.
+    const waitMs = freshMs + limits.heartbeatMs
+    const options = {store, clock, freshMs, waitMs}
+    const joined = await joinMember(options, {member, ...this.#endedIncarnations()})
+    if (joined.kind === 'alive') throw new StartRefused(aliveSentence(joined.member))
+    if (joined.kind !== 'joined') {
       throw new StartRefused(
         `The node name ${member.name} cannot be used: another node with this name is alive. ` +
           'Set another --name.',
@@ -216,11 +223,18 @@ class Server implements RunningServer {
       events,
       member,
       heartbeatMs: limits.heartbeatMs,
-      rejoin: join,
+      rejoin: () => store.join({member, ended: []}, freshMs),
       onReplaced: (why) => this.#endReplaced(replacedSentence(why, member.name)),
     })
     this.#undo.push(() => this.#membership.stop())
     this.#membership.start()
+  }
+
+  /** Empty on SQLite: no other process can have this identity in the store of this data directory. */
+  #endedIncarnations(): Pick<JoinRequest, 'ended'> {
+    const {store, dataDirectory} = this.#config
+    if (store.engine === 'sqlite') return {}
+    return {ended: recordIncarnation(dataDirectory, this.#identity.incarnation)}
   }
 
   async #recover(): Promise<void> {

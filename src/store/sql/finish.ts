@@ -88,6 +88,7 @@ type MarkLostResult = Awaited<ReturnType<LeaderStore['markLost']>>
 export function* markLost(tx: Transaction, request: MarkLostRequest): Query<MarkLostResult> {
   const {term, nodeId, exceptIncarnation, limit} = request
   if (term !== null) yield* fence(tx, term)
+  else if (!(yield* isCurrent(tx, nodeId, exceptIncarnation))) return {finished: [], more: false}
   if (request.observed !== null && !(yield* isAsObserved(tx, nodeId, request.observed))) {
     return {finished: [], more: false}
   }
@@ -99,6 +100,18 @@ export function* markLost(tx: Transaction, request: MarkLostRequest): Query<Mark
   )
   const finished = yield* endAll(tx, rows.map(keyOf), 'lost', request.reason, request.jitter)
   return {finished, more: rows.length === limit}
+}
+
+/**
+ * False = another incarnation has joined since, so the request is late and would end what that one runs. The
+ * lock makes a join wait.
+ */
+function* isCurrent(tx: Transaction, nodeId: string, incarnation: string | null): Query<boolean> {
+  const member = yield* one(
+    `SELECT id FROM members WHERE id = ? AND incarnation = ?${tx.dialect.forKeyShare}`,
+    [nodeId, incarnation ?? ''],
+  )
+  return member !== null
 }
 
 /**
