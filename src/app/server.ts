@@ -58,7 +58,7 @@ export async function startServer(
     await server.start()
   } catch (error) {
     await server.abandon()
-    throw asRefusal(error)
+    throw server.damage === null ? asRefusal(error) : new StartRefused(server.damage)
   }
   out.ready(`belfry ${VERSION} is ready on ${server.url}`)
   return server
@@ -97,7 +97,9 @@ class Server implements RunningServer {
   #leadership: Leadership | null = null
   #stopping: Promise<void> | null = null
   #exitCode = 0
-  #isReplaced = false
+  /** Set when this process ends at once: the store is damaged, or another incarnation has joined. */
+  #announcesNothing = false
+  #damage: string | null = null
 
   constructor(config: Config) {
     this.#config = config
@@ -108,12 +110,22 @@ class Server implements RunningServer {
       random: this.#random,
       events: this.#events,
       log: this.#log,
+      onDamage: (sentence) => {
+        this.#damage = sentence
+        // Before that, the start fails with its next call of the store.
+        void this.#started.promise.then(() => this.#endNow(sentence))
+      },
     }
     this.#startedAt = this.#clock.now()
   }
 
   get url(): string {
     return this.#listener.url
+  }
+
+  /** Why the store cannot be used any more, for the operator; `null` = it can. */
+  get damage(): string | null {
+    return this.#damage
   }
 
   get done(): Promise<number> {
@@ -224,7 +236,7 @@ class Server implements RunningServer {
       member,
       heartbeatMs: limits.heartbeatMs,
       rejoin: () => store.join({member, ended: []}, freshMs),
-      onReplaced: (why) => this.#endReplaced(replacedSentence(why, member.name)),
+      onReplaced: (why) => this.#endNow(replacedSentence(why, member.name)),
     })
     this.#undo.push(() => this.#membership.stop())
     this.#membership.start()
@@ -310,11 +322,11 @@ class Server implements RunningServer {
     return {dataDirectory: this.#config.dataDirectory, log: this.#log}
   }
 
-  /** Ends everything at once: the executions of this incarnation may already run elsewhere. */
-  #endReplaced(why: string): void {
+  /** Ends everything at once: the executions may run elsewhere already, or their ends cannot be stored. */
+  #endNow(why: string): void {
     this.#log.logger.error(why)
     this.#exitCode = 1
-    this.#isReplaced = true
+    this.#announcesNothing = true
     void this.stop()
     this.forceStop()
   }
@@ -324,9 +336,9 @@ class Server implements RunningServer {
     await this.#announce('leaving')
   }
 
-  /** Best effort: without it the failure detector finds out. A replaced incarnation announces nothing. */
+  /** Best effort: without it the failure detector finds out. */
   async #announce(status: 'leaving' | 'left'): Promise<void> {
-    if (this.#isReplaced) return
+    if (this.#announcesNothing) return
     try {
       await this.#membership.become(status)
     } catch (error) {

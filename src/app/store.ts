@@ -16,6 +16,8 @@ export interface StoreParts {
   readonly random: Random
   readonly events: Events
   readonly log: Log
+  /** The store is corrupt, and this process must end; with a sentence for the operator. */
+  readonly onDamage: (sentence: string) => void
 }
 
 export interface OpenedStore {
@@ -35,7 +37,8 @@ export async function openStore(parts: StoreParts): Promise<OpenedStore> {
   return opened
 }
 
-async function openSqlite({config, clock, random, events, log}: StoreParts): Promise<OpenedStore> {
+async function openSqlite(parts: StoreParts): Promise<OpenedStore> {
+  const {config, clock, random, events, log, onDamage} = parts
   const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,
@@ -44,6 +47,7 @@ async function openSqlite({config, clock, random, events, log}: StoreParts): Pro
     clock,
     random,
     events,
+    onDamage,
   })
   if (!opened.ok) throw new StartRefused(opened.problem)
   if (opened.recovered.uncleanStop) {

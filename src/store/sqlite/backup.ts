@@ -10,7 +10,7 @@ import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {startNewIncarnation} from '../sql/restore-backup.ts'
 import {Connection, sqliteDialect} from './connection.ts'
-import {failureOf} from './errors.ts'
+import {errorOf, failureOf, isDamaged} from './errors.ts'
 import {StoreLock, storeFiles} from './files.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
 
@@ -31,6 +31,7 @@ export async function writeBackup(source: Connection, target: string): Promise<v
     }
   } catch (error) {
     rmSync(target, {force: true})
+    if (isDamaged(error)) throw errorOf(failureOf(error))
     throw new StoreUnavailable(`the backup was not written: ${failureOf(error).message}`, {
       cause: error,
     })

@@ -1,11 +1,15 @@
 /**
  * Files of the store in a data directory. The directory lock admits one owner at a time; the open marker
- * tells a clean stop from any other; the migrated marker says that the store has moved to PostgreSQL.
+ * tells a clean stop from any other; the damage marker keeps a damaged store from running; the migrated
+ * marker says that the store has moved to PostgreSQL.
  */
 import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {type DirectoryLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
 import {replaceFile} from '../../platform/durable-file.ts'
+
+/** Readable by the user of the process only. */
+const OWNER_ONLY = 0o600
 
 export interface StoreFiles {
   readonly database: string
@@ -13,6 +17,8 @@ export interface StoreFiles {
   readonly lock: string
   /** Present while the store is open, and after an unclean stop. */
   readonly marker: string
+  /** Present after SQLite reported damage, until a complete check has found none. */
+  readonly damaged: string
 }
 
 export function storeFiles(dataDir: string): StoreFiles {
@@ -20,6 +26,7 @@ export function storeFiles(dataDir: string): StoreFiles {
     database: join(dataDir, 'belfry.sqlite'),
     lock: join(dataDir, LOCK_FILE),
     marker: join(dataDir, 'belfry.open'),
+    damaged: join(dataDir, 'belfry.damaged'),
   }
 }
 
@@ -32,21 +39,24 @@ export type StoreLockResult =
 export class StoreLock {
   /** The last owner did not release it cleanly: the store needs a check. */
   readonly uncleanStop: boolean
+  /** An earlier owner found damage: the store needs a complete check. */
+  readonly wasDamaged: boolean
   readonly #lock: Extract<DirectoryLock, {ok: true}>
-  readonly #marker: string
+  readonly #files: StoreFiles
 
-  private constructor(lock: Extract<DirectoryLock, {ok: true}>, marker: string) {
+  private constructor(lock: Extract<DirectoryLock, {ok: true}>, files: StoreFiles) {
     this.#lock = lock
-    this.#marker = marker
-    this.uncleanStop = existsSync(marker)
-    writeFileSync(marker, '')
+    this.#files = files
+    this.uncleanStop = existsSync(files.marker)
+    this.wasDamaged = existsSync(files.damaged)
+    writeFileSync(files.marker, '', {mode: OWNER_ONLY})
   }
 
   static acquire(dataDir: string): StoreLockResult {
     const lock = lockDirectory(dataDir)
     if (!lock.ok) return lock
     try {
-      return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir).marker)}
+      return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir))}
     } catch (error) {
       lock.release()
       const why = error instanceof Error ? error.message : String(error)
@@ -54,11 +64,30 @@ export class StoreLock {
     }
   }
 
+  /** `finding` is what SQLite reported. */
+  markDamaged(finding: string): void {
+    writeFileSync(this.#files.damaged, `${finding}\n`, {mode: OWNER_ONLY})
+  }
+
+  /** A complete check has found no damage. */
+  unmarkDamaged(): void {
+    rmSync(this.#files.damaged, {force: true})
+  }
+
   /** `clean`: the store was closed in order and needs no check at the next start. */
   release({clean}: {readonly clean: boolean}): void {
-    if (clean) rmSync(this.#marker, {force: true})
+    if (clean) rmSync(this.#files.marker, {force: true})
     this.#lock.release()
   }
+}
+
+/** For the operator: what to do about a damaged store. */
+export function damageAdvice(dataDir: string): string {
+  const {database} = storeFiles(dataDir)
+  return (
+    `Check it with: sqlite3 ${database} "PRAGMA integrity_check". Restore the newest backup into a new ` +
+    'directory with: belfry restore-store <backup> --data <directory>'
+  )
 }
 
 /*
