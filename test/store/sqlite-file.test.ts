@@ -1,6 +1,14 @@
 /** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
 import assert from 'node:assert/strict'
-import {existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
@@ -315,6 +323,7 @@ describe('images', () => {
     await memory.putPolicy({name: 'p', rules: 'r'})
     const image = join(folder(context), 'image.sqlite')
     await memory.backup(image)
+    assert.equal(statSync(image).mode & 0o777, 0o600)
     await memory.close()
     const dataDir = folder(context)
     assert.deepEqual(restoreStore(image, dataDir, {clock, random: countingIds()}), {ok: true})
