@@ -23,10 +23,7 @@ export function* finish(
   tx: Transaction,
   items: readonly FinishItem[],
 ): Query<readonly FinishOutcome[]> {
-  const batch = yield* loadFinishBatch(
-    tx,
-    items.map(({key}) => key.group),
-  )
+  const batch = yield* loadFinishBatch(tx, items)
   const stretches: Stretch[] = []
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
@@ -147,7 +144,7 @@ export function* endAll(
 ): Query<FinishOutcome[]> {
   const batch = yield* loadFinishBatch(
     tx,
-    keys.map(({group}) => group),
+    keys.map((key) => ({key, status})),
   )
   const outcomes = keys.map((key, index): FinishOutcome => {
     const entry = batch.find(key)
@@ -180,7 +177,7 @@ export function* cancelExecution(
     [name, ...keyValues(key)],
   )
   if (owner === null) return {kind: 'unknown'}
-  const batch = yield* loadFinishBatch(tx, [key.group])
+  const batch = yield* loadFinishBatch(tx, [{key, status: 'cancelled'}])
   const entry = batch.find(key)
   const launch = batch.launches.get(key.group)
   const job = launch === undefined ? null : batch.jobOf(launch)
