@@ -15,6 +15,7 @@
 import {Type} from 'typebox'
 import type {ExecutionKey} from '../core/execution.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
+import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'
 import type {FinishItem, PreviousIncarnation} from '../ports/node-store.ts'
 import {type Check, checkOf} from '../wire/check.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
@@ -196,6 +197,8 @@ const Hello = Type.Object({
   }),
   /** Some server has welcomed this incarnation before. */
   joined: Type.Boolean(),
+  /** As in `JoinRequest`. */
+  ended: Type.Optional(Type.Array(Id, {maxItems: INCARNATIONS_KEPT_MAX})),
   status: MemberStatus,
   ...ActiveClaims,
 })
@@ -262,16 +265,15 @@ const Refused = Type.Object({
   kind: Type.Literal('refused'),
   /** A `RefusalKind`, or one of a later version. */
   code: Type.String({maxLength: 64}),
-  /** For operators. */
   message: Type.String({maxLength: 1024}),
 })
 
 const Notify = Type.Object({kind: Type.Literal('ring'), bell: Type.Enum(['run', 'cancel'])})
 const Goodbye = Type.Object({kind: Type.Literal('goodbye')})
 
-/** Why a hello is refused. The first four are permanent. */
+/** Why a hello is refused; the first five are permanent. `alive`: another process has the node id. */
 export type RefusalKind =
-  'protocol' | 'cluster' | 'name_taken' | 'fenced' | 'unavailable' | 'malformed'
+  'protocol' | 'cluster' | 'name_taken' | 'fenced' | 'alive' | 'unavailable' | 'malformed'
 
 export type RequestKind = keyof typeof Requests
 export type RequestOf<Kind extends RequestKind> = Type.Static<(typeof Requests)[Kind]>
@@ -297,6 +299,7 @@ export type ServerMessage =
   | Type.Static<typeof Notify>
   | Type.Static<typeof Goodbye>
 
+/** Decoding never throws. */
 export type Decoded<Message> =
   | {readonly ok: true; readonly message: Message}
   /** Of an unknown kind; `id` of the request, if it is one. */
@@ -318,12 +321,10 @@ const SERVER_CHECKS = checksOf({
   goodbye: Goodbye,
 })
 
-/** Decodes a text from an agent. Never throws. */
 export function decodeAgentMessage(text: string): Decoded<AgentMessage> {
   return decode(text, AGENT_CHECKS)
 }
 
-/** Decodes a text from a server. Never throws. */
 export function decodeServerMessage(text: string): Decoded<ServerMessage> {
   return decode(text, SERVER_CHECKS)
 }
@@ -337,8 +338,7 @@ function decode<Message>(text: string, checks: Checks): Decoded<Message> {
     return {ok: false, why: 'unsupported', id: Number.isSafeInteger(id) ? Number(id) : null}
   }
   if (!check(value)) return {ok: false, why: 'malformed'}
-  // Checked against the schema of its kind, from which the type is made.
-  return {ok: true, message: value as unknown as Message}
+  return {ok: true, message: value as unknown as Message} // checked against the schema of its kind
 }
 
 function parse(text: string): Record<string, unknown> | null {

@@ -8,6 +8,7 @@ import {webSocketDial} from '../agents/client/socket.ts'
 import {LocalClaims, RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
+import {recordIncarnation} from '../node/incarnations.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Log} from '../telemetry/log.ts'
@@ -46,6 +47,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const clusterId = await readClusterId(dataDirectory).catch((error: Error) => {
     throw new StartRefused(`${error.message}.`, {cause: error})
   })
+  const ended = [...recordIncarnation(dataDirectory, parts.node.incarnation)]
   const claims = new LocalClaims()
   const first = Promise.withResolvers<string>()
   let hasJoined = false
@@ -54,7 +56,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     urls: servers,
     clock,
     random,
-    describe: () => ({...describeNode(parts), ...claims.encoded()}),
+    describe: () => ({...describeNode(parts), ended, ...claims.encoded()}),
     clusterId,
     saveClusterId: (id) => writeClusterId(dataDirectory, id),
     ackTimeoutMs: limits.agentTimeoutMs,

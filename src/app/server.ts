@@ -5,6 +5,8 @@
 import type {Config} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
+import {recordIncarnation} from '../node/incarnations.ts'
+import {aliveSentence, joinMember} from '../node/join.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import {recoverNode, releaseClaims} from '../node/recover.ts'
 import type {Runner} from '../node/runner.ts'
@@ -13,6 +15,7 @@ import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
+import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
 import {Leadership} from '../scheduler/leadership.ts'
@@ -56,7 +59,7 @@ export async function startServer(
     await server.start()
   } catch (error) {
     await server.abandon()
-    throw asRefusal(error)
+    throw server.damage === null ? asRefusal(error) : new StartRefused(server.damage)
   }
   out.ready(`belfry ${VERSION} is ready on ${server.url}`)
   return server
@@ -101,7 +104,9 @@ class Server implements RunningServer {
   #leadership: Leadership | null = null
   #stopping: Promise<void> | null = null
   #exitCode = 0
-  #isReplaced = false
+  /** Set when this process ends at once: the store is damaged, or another incarnation has joined. */
+  #announcesNothing = false
+  #damage: string | null = null
 
   constructor(config: Config) {
     this.#config = config
@@ -112,12 +117,22 @@ class Server implements RunningServer {
       random: this.#random,
       events: this.#events,
       log: this.#log,
+      onDamage: (sentence) => {
+        this.#damage = sentence
+        // Before that, the start fails with its next call of the store.
+        void this.#started.promise.then(() => this.#endNow(sentence))
+      },
     }
     this.#startedAt = this.#clock.now()
   }
 
   get url(): string {
     return this.#listener.url
+  }
+
+  /** Why the store cannot be used any more, for the operator; `null` = it can. */
+  get damage(): string | null {
+    return this.#damage
   }
 
   get done(): Promise<number> {
@@ -220,9 +235,13 @@ class Server implements RunningServer {
     const {limits} = this.#config
     const {store, clock, events} = this.#parts
     const member = memberOf(this.#config, this.#identity, this.#listener)
-    const join = () => store.join({member}, limits.failedAfterMs)
-    const {kind} = await join()
-    if (kind === 'taken') {
+    const freshMs = limits.failedAfterMs
+    // Longer than any other incarnation stays fresh without a heartbeat.
+    const waitMs = freshMs + limits.heartbeatMs
+    const options = {store, clock, freshMs, waitMs}
+    const joined = await joinMember(options, {member, ...this.#endedIncarnations()})
+    if (joined.kind === 'alive') throw new StartRefused(aliveSentence(joined.member))
+    if (joined.kind !== 'joined') {
       throw new StartRefused(
         `The node name ${member.name} cannot be used: another node with this name is alive. ` +
           'Set another --name.',
@@ -234,11 +253,18 @@ class Server implements RunningServer {
       events,
       member,
       heartbeatMs: limits.heartbeatMs,
-      rejoin: join,
-      onReplaced: (why) => this.#endReplaced(replacedSentence(why, member.name)),
+      rejoin: () => store.join({member, ended: []}, freshMs),
+      onReplaced: (why) => this.#endNow(replacedSentence(why, member.name)),
     })
     this.#undo.push(() => this.#membership.stop())
     this.#membership.start()
+  }
+
+  /** Empty on SQLite: no other process can have this identity in the store of this data directory. */
+  #endedIncarnations(): Pick<JoinRequest, 'ended'> {
+    const {store, dataDirectory} = this.#config
+    if (store.engine === 'sqlite') return {}
+    return {ended: recordIncarnation(dataDirectory, this.#identity.incarnation)}
   }
 
   async #recover(): Promise<void> {
@@ -316,11 +342,11 @@ class Server implements RunningServer {
     return {dataDirectory: this.#config.dataDirectory, log: this.#log}
   }
 
-  /** Ends everything at once: the executions of this incarnation may already run elsewhere. */
-  #endReplaced(why: string): void {
+  /** Ends everything at once: the executions may run elsewhere already, or their ends cannot be stored. */
+  #endNow(why: string): void {
     this.#log.logger.error(why)
     this.#exitCode = 1
-    this.#isReplaced = true
+    this.#announcesNothing = true
     void this.stop()
     this.forceStop()
   }
@@ -330,9 +356,9 @@ class Server implements RunningServer {
     await this.#announce('leaving')
   }
 
-  /** Best effort: without it the failure detector finds out. A replaced incarnation announces nothing. */
+  /** Best effort: without it the failure detector finds out. */
   async #announce(status: 'leaving' | 'left'): Promise<void> {
-    if (this.#isReplaced) return
+    if (this.#announcesNothing) return
     try {
       await this.#membership.become(status)
     } catch (error) {

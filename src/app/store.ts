@@ -16,6 +16,8 @@ export interface StoreParts {
   readonly random: Random
   readonly events: Events
   readonly log: Log
+  /** The store is corrupt, and this process must end; with a sentence for the operator. */
+  readonly onDamage: (sentence: string) => void
 }
 
 export interface OpenedStore {
@@ -41,10 +43,8 @@ export async function openStore(parts: StoreParts, lock: HeldLock): Promise<Open
   return opened
 }
 
-async function openSqlite(
-  {config, clock, random, events, log}: StoreParts,
-  lock: HeldLock,
-): Promise<OpenedStore> {
+async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<OpenedStore> {
+  const {config, clock, random, events, log, onDamage} = parts
   const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,
@@ -54,6 +54,7 @@ async function openSqlite(
     clock,
     random,
     events,
+    onDamage,
   })
   if (!opened.ok) throw new StartRefused(opened.problem)
   const {uncleanStop, checked} = opened.recovered

@@ -27,7 +27,10 @@ export interface BatchExecution {
 
 export interface BatchLaunch {
   record: LaunchRecord
+  /** All of a small launch; of a large one, at least those that this batch may change. */
   readonly executions: BatchExecution[]
+  /** Executions that are not in `executions` are pending or running; false = the others have ended. */
+  readonly hasOpenRest: boolean
   changed: boolean
 }
 
@@ -186,7 +189,7 @@ export class FinishBatch {
     const isUnfinished = launch.executions.some(({record: {status}}) => {
       return status === 'pending' || status === 'running'
     })
-    if (!isUnfinished) launch.record = {...launch.record, open: false}
+    if (!isUnfinished && !launch.hasOpenRest) launch.record = {...launch.record, open: false}
     launch.changed = true
   }
 
@@ -238,6 +241,7 @@ export class FinishBatch {
 
   /** Closes a launch without pending or running executions, and sets the status of its job. */
   #closeIfDone(launch: BatchLaunch, job: BatchJob): ClosedLaunch | null {
+    if (launch.hasOpenRest) return null
     const status = launchStatus(launch.executions.map(({record}) => record))
     if (status === null || !launch.record.open) return null
     launch.record = {...launch.record, open: false}

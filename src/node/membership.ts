@@ -109,6 +109,7 @@ export class Membership implements Service {
     if (rejoin === undefined) return 'unknown'
     const {kind} = await rejoin()
     if (kind === 'taken') return 'taken'
+    if (kind === 'alive') return 'fenced'
     this.#emitStatus('alive')
     // The join stored `alive`; the actual status, perhaps `leaving`, follows at once.
     return await this.#sendStatus()

@@ -18,10 +18,10 @@
  * Crash points: within a line, that execution was not passed on yet. A crash during a rewrite leaves
  * the complete old file or the complete new one.
  */
-import {closeSync, fstatSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync} from 'node:fs'
+import {closeSync, mkdirSync, openSync, readdirSync, readFileSync, rmSync} from 'node:fs'
 import {join} from 'node:path'
 import {executionId, type ExecutionKey} from '../core/execution.ts'
-import {AppendLog, parseRecord} from '../platform/append-log.ts'
+import {AppendLog, fileIdentity, parseRecord} from '../platform/append-log.ts'
 import {bootId} from '../platform/boot-id.ts'
 import type {PreviousIncarnation} from '../ports/node-store.ts'
 
@@ -109,7 +109,7 @@ export class StartLog {
     return JSON.stringify({
       life: this.#options.incarnation,
       boot: bootId(),
-      file: identityOf(descriptor),
+      file: fileIdentity(descriptor),
       upTo: this.#endedUpTo,
     } satisfies Header)
   }
@@ -163,7 +163,7 @@ function readIncarnation(path: string): PreviousIncarnation | null {
   try {
     const file = openSync(path, 'r')
     try {
-      identity = identityOf(file)
+      identity = fileIdentity(file)
       lines = readFileSync(file, 'utf8').split('\n')
     } finally {
       closeSync(file)
@@ -182,9 +182,4 @@ function parseHeader(line: string): Header | null {
   const {life, boot, file, upTo} = parseRecord(line) ?? {}
   if (typeof life !== 'string' || typeof boot !== 'string') return null
   return typeof file === 'string' && typeof upTo === 'number' ? {life, boot, file, upTo} : null
-}
-
-function identityOf(descriptor: number): string {
-  const {dev, ino} = fstatSync(descriptor, {bigint: true})
-  return `${dev}:${ino}`
 }

@@ -9,7 +9,7 @@
  * Crash points: a crash during an append leaves a torn last line, which readers skip. A crash during a
  * rewrite leaves the complete old file or the complete new one: the rename is atomic.
  */
-import {closeSync, ftruncateSync, openSync, renameSync, rmSync, writeSync} from 'node:fs'
+import {closeSync, fstatSync, ftruncateSync, openSync, renameSync, rmSync, writeSync} from 'node:fs'
 
 /** Lines before a rewrite with only the live records: some 80 to 200 KiB. */
 const LINES_MAX = 4096
@@ -91,6 +91,15 @@ export class AppendLog<Entry> {
     this.#file = file
     this.#isTorn = false
   }
+}
+
+/**
+ * Device and inode of an open file. A copy of the file has others, so what a file says about its own process
+ * is not believed in a copy.
+ */
+export function fileIdentity(descriptor: number): string {
+  const {dev, ino} = fstatSync(descriptor, {bigint: true})
+  return `${dev}:${ino}`
 }
 
 /** A line as a JSON object; `null` when it is torn by a crash or anything else. */

@@ -2,7 +2,7 @@
  * Data directory of a node: everything durable is in it. It is prepared before anything else is opened, so
  * that a problem is reported in one sentence. The node id in it identifies the node in its cluster.
  */
-import {constants} from 'node:fs'
+import {chmodSync, closeSync, constants, existsSync, openSync, statSync} from 'node:fs'
 import {access, mkdir, readFile, stat} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import type {Random} from '../ports/runtime.ts'
@@ -45,6 +45,26 @@ async function makeDirectory(path: string): Promise<boolean> {
     if (codeOf(error) === 'EEXIST') return true
     if (codeOf(error) === 'ENOENT') return false
     throw error
+  }
+}
+
+/** Files hold definitions, secrets of jobs and output. */
+const FILE_OWNER_ONLY = 0o600
+const OTHERS = 0o077
+
+/** For a file that a library creates, whatever the umask and the mode of the directory: creates it empty. */
+export function createForOwner(path: string): void {
+  if (!existsSync(path)) closeSync(openSync(path, 'ax', FILE_OWNER_ONLY))
+}
+
+/** Takes the rights of other users away from a file that an earlier release created with them. */
+export function restrictToOwner(path: string): void {
+  const mode = statSync(path, {throwIfNoEntry: false})?.mode ?? 0
+  if ((mode & OTHERS) === 0) return
+  try {
+    chmodSync(path, FILE_OWNER_ONLY)
+  } catch {
+    // Another user owns it and decides who may read it; opening it shows whether this user may.
   }
 }
 

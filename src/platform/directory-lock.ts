@@ -4,6 +4,7 @@
  */
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
+import {restrictToOwner} from './data-directory.ts'
 
 /** Empty. Opened by SQLite only: closing it through any other descriptor would drop the lock. */
 export const LOCK_FILE = 'belfry.lock'
@@ -21,8 +22,10 @@ export type DirectoryLock =
 /** `directory` must exist. Does not wait. */
 export function lockDirectory(directory: string): DirectoryLock {
   try {
-    const lock = new DatabaseSync(join(directory, LOCK_FILE), {timeout: 0})
+    const file = join(directory, LOCK_FILE)
+    const lock = new DatabaseSync(file, {timeout: 0})
     try {
+      restrictToOwner(file)
       lock.exec('BEGIN EXCLUSIVE')
       return {ok: true, release: () => void (lock.isOpen && lock.close())}
     } catch (error) {

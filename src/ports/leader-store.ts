@@ -198,7 +198,10 @@ export interface LeaderStore {
   markLost(request: {
     readonly term: number | null
     readonly nodeId: string
-    /** Executions of this incarnation are kept; `null` = all incarnations have ended. */
+    /**
+     * Executions of this incarnation are kept; `null` = all incarnations have ended. Without a term it must
+     * be the current incarnation of the node: a late request of an earlier one ends nothing.
+     */
     readonly exceptIncarnation: string | null
     /**
      * Heartbeat and incarnation that the failure detector saw. Compare-and-set: if the node sent a heartbeat

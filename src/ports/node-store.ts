@@ -7,7 +7,19 @@ import type {MemberRecord, MemberStatus} from '../core/node.ts'
 
 export interface JoinRequest {
   readonly member: Omit<MemberRecord, 'heartbeatAt' | 'status' | 'startedAt'>
+  /**
+   * Incarnations of this node that have ended. If the member has another one and sends heartbeats, the reply
+   * is `alive`. Absent = not compared: no other process can have this node's identity.
+   */
+  readonly ended?: readonly string[]
 }
+
+export type JoinResult =
+  | {readonly kind: 'joined'}
+  /** Another node has the name, and its last heartbeat is fresh. */
+  | {readonly kind: 'taken'; readonly by: string}
+  /** Another incarnation of this node is a member, and its last heartbeat is fresh. */
+  | {readonly kind: 'alive'; readonly member: MemberRecord}
 
 export interface ClaimRequest {
   readonly nodeId: string
@@ -186,11 +198,8 @@ export interface MemberStore {
   releaseClaims(
     claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
   ): Promise<readonly ExecutionRecord[]>
-  /** `taken`: another node has the name, and its last heartbeat is at most `freshMs` old. */
-  join(
-    request: JoinRequest,
-    freshMs: number,
-  ): Promise<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}>
+  /** A heartbeat is fresh while it is at most `freshMs` old. */
+  join(request: JoinRequest, freshMs: number): Promise<JoinResult>
   members(): Promise<readonly MemberRecord[]>
   /**
    * Marks a node as `failed`, for the leader's failure detector. Compare-and-set: false, and nothing changed,

@@ -2,7 +2,14 @@
 
 /** Nothing was changed. A later retry may succeed. */
 export class StoreUnavailable extends Error {
-  override readonly name = 'StoreUnavailable'
+  override readonly name: string = 'StoreUnavailable'
+}
+
+/**
+ * The stored data is corrupt. The store takes no further write, and this process must end: see `onDamage`.
+ */
+export class StoreDamaged extends StoreUnavailable {
+  override readonly name = 'StoreDamaged'
 }
 
 /** The commit may or may not have happened: re-read by identity, never repeat without that. */

@@ -1,6 +1,6 @@
 /** Members as real processes on one PostgreSQL: leaving, dying, restarting, and name conflicts. */
 import assert from 'node:assert/strict'
-import {writeFileSync} from 'node:fs'
+import {cpSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {after, before, test} from 'node:test'
 import {ClusterProcess} from '../../tools/faults/cluster-process.ts'
@@ -106,6 +106,19 @@ test('a killed server can restart under its name at once', async () => {
   await cluster.startServer('west', AT_WEST)
   assert.equal((await cluster.statuses(north))['west'], ALIVE)
   assert.equal(await idOf('west'), id)
+})
+
+test('a copy of the data directory of a server that runs is refused', async (t) => {
+  const north = cluster.server('north')
+  const east = cluster.server('east')
+  const copied = join(temporaryDirectory(t), 'copy')
+  cpSync(east.data, copied, {recursive: true, filter: (path) => !path.includes('pipes-')})
+  const argv = ['--http', '127.0.0.1:0', '--data', copied, '--store', cluster.store]
+  const {code, stdout, stderr} = await refusedStart(t, [...argv, '--name', 'east'])
+  assert.deepEqual([code, stdout], [1, ''])
+  assert.match(stderr, /another process has it and is alive, as east at 127\.0\.0\.1/)
+  assert.equal(east.program.isGone(), false)
+  assert.equal((await cluster.statuses(north))['east'], ALIVE)
 })
 
 test('another node with a name in use is refused with one sentence', async (t) => {

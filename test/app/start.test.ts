@@ -3,12 +3,18 @@
  * refused.
  */
 import assert from 'node:assert/strict'
-import {existsSync, mkdirSync, writeFileSync} from 'node:fs'
+import {chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync} from 'node:fs'
 import {createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
 import {markedProcesses} from '../support/living-processes.ts'
-import {aServer, refusedStart, temporaryDirectory, runProgram} from '../support/server-process.ts'
+import {
+  aServer,
+  isOver,
+  refusedStart,
+  temporaryDirectory,
+  runProgram,
+} from '../support/server-process.ts'
 import {until} from '../support/waiting.ts'
 
 const TOKEN = 'a-token-of-enough-characters'
@@ -216,4 +222,31 @@ describe('a start', {concurrency: 2}, () => {
     await refused(t, [...everywhere, '--token', TOKEN], /--tls-cert|--insecure/)
     await refused(t, ['--http', '[::]:0', ...data], /token/)
   })
+})
+
+/** Paths of the files below a directory that other users may read or write. */
+function openFiles(directory: string): string[] {
+  return readdirSync(directory, {recursive: true, withFileTypes: true})
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath, entry.name))
+    .filter((path) => (statSync(path).mode & 0o077) !== 0)
+}
+
+test('files are for their owner only, whatever the mode of the data directory', async (t) => {
+  const data = join(temporaryDirectory(t), 'data')
+  mkdirSync(data, {mode: 0o755})
+  const previous = await aServer(t, {data})
+  const executor = {executor: 'shell', executor_config: {command: 'echo secret'}}
+  await previous.store({name: 'a', schedule: '@manually', ...executor, processors: {files: {}}})
+  await previous.run('a')
+  await previous.execution('a', isOver)
+  assert.deepEqual(openFiles(data), [])
+  assert.equal((await previous.stop()).code, 0)
+  // As an earlier release left them, and a crash.
+  writeFileSync(join(data, 'belfry.sqlite-wal'), '')
+  for (const name of ['belfry.sqlite', 'belfry.sqlite-wal', 'belfry.lock'])
+    chmodSync(join(data, name), 0o644)
+  const next = await aServer(t, {data})
+  assert.equal((await next.get('/backup')).status, 200)
+  assert.deepEqual(openFiles(data), [])
 })

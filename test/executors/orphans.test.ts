@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {type ChildProcess, spawn} from 'node:child_process'
 import {once} from 'node:events'
-import {mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
+import {cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
@@ -46,6 +46,26 @@ async function killed(owner: ChildProcess): Promise<void> {
 }
 
 describe('orphans', ON_LINUX, () => {
+  test(
+    'a copy of the directory of a living node ends none of its processes',
+    inTemporary(async (dataDir) => {
+      const nodeId = `orphans-${process.pid}-copied`
+      const command = `trap '' TERM HUP; echo ready; while :; do sleep 1; done`
+      const owner = await anOwner(dataDir, nodeId, [command])
+      const copy = join(dataDir, 'copy', 'executions')
+      cpSync(join(dataDir, 'executions'), copy, {
+        recursive: true,
+        filter: (path) => !path.includes('pipes-'),
+      })
+      const {ended} = await endOrphans({directory: copy, nodeId, clock: realClock, graceMs: 0})
+      await killed(owner)
+      assert.deepEqual(ended, [])
+      const directory = join(dataDir, 'executions')
+      const ofOriginal = await endOrphans({directory, nodeId, clock: realClock, graceMs: 0})
+      assert.deepEqual(ofOriginal.ended, ['1-owner-1'])
+    }),
+  )
+
   test(
     'the next incarnation of a killed node ends all its processes',
     inTemporary(async (dataDir) => {

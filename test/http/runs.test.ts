@@ -166,10 +166,11 @@ test('a result that arrives after lost is shown as late_result', async (t) => {
   await api.join()
   await api.job('l')
   const claimed = await api.running('l')
-  const [node] = await api.store.candidates()
+  const [member] = await api.store.members()
+  await api.store.join({member: {...member!, incarnation: 'second-life'}}, 10_000)
   await api.store.markLost({
     term: null,
-    nodeId: node!.id,
+    nodeId: member!.id,
     exceptIncarnation: 'second-life',
     reason: 'node_restarted',
     observed: null,

@@ -193,8 +193,9 @@ describe('a claim', () => {
     await world.clock.advance(3 * SECOND)
     assert.deepEqual(await world.statuses('job'), ['running'])
     const {nodeId} = node
+    const {term} = (await world.store.heldLease())!
     await world.store.markLost({
-      term: null,
+      term,
       nodeId,
       exceptIncarnation: null,
       observed: null,
@@ -221,7 +222,8 @@ describe('a claim', () => {
     // The store has read the claim, and its reply is in flight.
     await world.clock.advance(SECOND)
     const {nodeId} = node
-    const request = {term: null, nodeId, exceptIncarnation: null, observed: null} as const
+    const {term} = (await world.store.heldLease())!
+    const request = {term, nodeId, exceptIncarnation: null, observed: null} as const
     await world.store.markLost({...request, reason: 'node_lost', limit: 10, jitter: 0})
     slowMs.clear()
     await world.clock.advance(10 * SECOND)

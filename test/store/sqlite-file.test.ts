@@ -1,6 +1,14 @@
 /** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
 import assert from 'node:assert/strict'
-import {existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
@@ -8,7 +16,18 @@ import {describe, it, type TestContext} from 'node:test'
 import {bootId} from '../../src/platform/boot-id.ts'
 import {restoreStore} from '../../src/store/sqlite/backup.ts'
 import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
-import {ALL_EXECUTIONS, ALL_ROWS, aRow, MINUTE, Scene, textOf} from './exercise-store/scene.ts'
+import type {Store} from '../../src/ports/store.ts'
+import {StoreDamaged} from '../../src/ports/store-errors.ts'
+import {overwritePolicies} from '../support/damage.ts'
+import {
+  ALL_EXECUTIONS,
+  ALL_ROWS,
+  aRow,
+  aSpec,
+  MINUTE,
+  Scene,
+  textOf,
+} from './exercise-store/scene.ts'
 import {countingIds, TurnedClock} from './adjustable-clock.ts'
 
 function folder(context: TestContext): string {
@@ -22,6 +41,8 @@ async function open(dataDir: string, clock = new TurnedClock()) {
   assert(opened.ok, opened.ok ? '' : opened.problem)
   return opened
 }
+
+const PLAIN_SUBMIT = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
 
 async function refusal(dataDir: string): Promise<string> {
   const opened = await openSqliteStore({dataDir, clock: new TurnedClock(), random: countingIds()})
@@ -166,6 +187,72 @@ describe('what is found on the disk', () => {
   })
 })
 
+/** A closed store with two policies, and garbage in place of the table of policies. */
+async function aDamagedStore(context: TestContext): Promise<string> {
+  const dataDir = folder(context)
+  const {store} = await open(dataDir)
+  await store.putPolicy({name: 'a', rules: '1'})
+  await store.submit({spec: aSpec('kept'), ...PLAIN_SUBMIT})
+  await store.close()
+  overwritePolicies(join(dataDir, 'belfry.sqlite'))
+  return dataDir
+}
+
+/** Contents of the database and its log. */
+function bytesOf(dataDir: string): string[] {
+  return ['belfry.sqlite', 'belfry.sqlite-wal'].map((name) => {
+    const path = join(dataDir, name)
+    return existsSync(path) ? readFileSync(path, 'base64') : 'none'
+  })
+}
+
+describe('damage that appears while the store is open', () => {
+  for (const [what, call] of [
+    ['a read', (store: Store) => store.policies()],
+    ['a write', (store: Store) => store.putPolicy({name: 'b', rules: '2'})],
+  ] as const) {
+    it(`${what} that meets it ends all writing, and is reported once`, async (context) => {
+      const dataDir = await aDamagedStore(context)
+      const reports: string[] = []
+      const onDamage = (sentence: string) => void reports.push(sentence)
+      const ports = {clock: new TurnedClock(), random: countingIds()}
+      const opened = await openSqliteStore({dataDir, ...ports, onDamage})
+      assert(opened.ok)
+      const {store} = opened
+      await store.setPaused(true)
+      await assert.rejects(call(store), StoreDamaged)
+      const before = bytesOf(dataDir)
+      await assert.rejects(store.setPaused(false), StoreDamaged)
+      await assert.rejects(store.job('kept'), StoreDamaged)
+      await assert.rejects(call(store), StoreDamaged)
+      await store.close()
+      assert.deepEqual(bytesOf(dataDir), before)
+      assert.equal(reports.length, 1)
+      assert.match(reports[0]!, /^The store is damaged: .*malformed\. Nothing more is written to /)
+      assert.match(reports[0]!, /Check it with: sqlite3 .* Restore the newest backup .*--data/)
+    })
+  }
+
+  it('the next starts are refused until a complete check finds none, and change nothing', async (context) => {
+    const dataDir = await aDamagedStore(context)
+    const {store} = await open(dataDir)
+    await assert.rejects(store.policies(), StoreDamaged)
+    await store.close()
+    const before = bytesOf(dataDir)
+    // As if the last stop had been a clean one.
+    rmSync(join(dataDir, 'belfry.open'), {force: true})
+    for (let start = 1; start <= 2; start += 1) {
+      const problem = await refusal(dataDir)
+      assert.match(problem, /is damaged: .*\. Check it with: sqlite3 .* belfry restore-store/)
+      assert.deepEqual(bytesOf(dataDir), before)
+    }
+    for (const name of ['belfry.sqlite', 'belfry.sqlite-wal', 'belfry.sqlite-shm'])
+      rmSync(join(dataDir, name), {force: true})
+    assert.equal(await refusal(dataDir), 'it opened')
+    assert(!existsSync(join(dataDir, 'belfry.damaged')))
+  })
+})
+
 describe('writes together', () => {
   it('a failing write is rejected without affecting the others of its batch', async (context) => {
     const {store} = await open(folder(context))
@@ -271,6 +358,7 @@ describe('images', () => {
     await memory.putPolicy({name: 'p', rules: 'r'})
     const image = join(folder(context), 'image.sqlite')
     await memory.backup(image)
+    assert.equal(statSync(image).mode & 0o777, 0o600)
     await memory.close()
     const dataDir = folder(context)
     assert.deepEqual(restoreStore(image, dataDir, {clock, random: countingIds()}), {ok: true})

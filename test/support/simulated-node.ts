@@ -129,7 +129,7 @@ export class SimulatedNode {
     const ports = this.#ports()
     const {record} = aNode(name).with({incarnation, slots, tags, runs})
     const joined = await this.store.join({member: record}, FRESH_MS)
-    if (joined.kind !== 'joined') throw new Error(`the name ${name} is taken by ${joined.by}`)
+    if (joined.kind !== 'joined') throw new Error(`${name} cannot join: ${joined.kind}`)
     const node = {nodeId: this.nodeId, incarnation}
     this.releasedCount = await recoverNode(ports, node, this.#record.previous)
     this.membership = new Membership({

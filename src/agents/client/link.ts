@@ -30,7 +30,7 @@ export interface LinkOptions {
   readonly clock: Clock
   readonly random: Random
   /** The agent and its claims at this moment. */
-  readonly describe: () => Pick<HelloMessage, 'node' | 'status' | 'held' | 'claiming'>
+  readonly describe: () => Pick<HelloMessage, 'node' | 'status' | 'held' | 'claiming' | 'ended'>
   /** `null` before the first join. */
   readonly clusterId: string | null
   /** Makes the cluster of this agent durable; awaited before anything else is sent. */
@@ -232,14 +232,15 @@ export class AgentLink implements RpcClient {
   }
 
   #onRefused(connection: Connection, {code, message}: {code: string; message: string}): void {
-    // A name that another node took after this agent joined does not become free.
-    if (code === 'fenced' || (code === 'name_taken' && this.#hasJoined)) {
+    // A name or an identity that another process took after this agent joined does not become free.
+    const isTaken = code === 'name_taken' || code === 'alive'
+    if (code === 'fenced' || (isTaken && this.#hasJoined)) {
       this.stop()
       return this.#options.onRefused(message, 'fenced')
     }
     if (code === 'cluster')
       return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER))
-    if (code === 'protocol' || code === 'name_taken') return this.#refuse(connection, message)
+    if (code === 'protocol' || isTaken) return this.#refuse(connection, message)
     this.#leave(connection, message)
   }
 

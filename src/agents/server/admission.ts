@@ -3,8 +3,10 @@
  * agent and a text for operators. The hub holds the connections.
  */
 import {systemTags} from '../../core/node.ts'
+import {aliveSentence, joinMember} from '../../node/join.ts'
 import {replacedSentence} from '../../node/membership.ts'
 import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
+import type {Clock} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {type HelloMessage, isCompatible, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
@@ -21,6 +23,7 @@ export interface Origin {
 
 export interface AdmissionOptions {
   readonly store: Pick<Store, 'join' | 'members'>
+  readonly clock: Clock
   readonly beat: (heartbeat: Heartbeat) => Promise<BeatReply>
   /** Of this server. */
   readonly nodeName: string
@@ -28,6 +31,12 @@ export interface AdmissionOptions {
   /** A member with a heartbeat within this time owns its name. */
   readonly freshMs: number
 }
+
+/**
+ * Longest wait for a heartbeat of another incarnation: longer than the interval of heartbeats, shorter than
+ * an agent waits for the reply to its hello. After it, the agent tries again.
+ */
+const OTHER_HEARTBEAT_WAIT_MS = 3_000
 
 export class Admission {
   readonly #options: AdmissionOptions
@@ -51,15 +60,20 @@ export class Admission {
     return null
   }
 
-  async join({node}: HelloMessage, origin: Origin): Promise<Refusal | null> {
-    const {store, freshMs} = this.#options
+  async join({node, ended}: HelloMessage, origin: Origin): Promise<Refusal | null> {
+    const {store, clock, freshMs} = this.#options
     const members = await store.members()
     if (members.some(({id, server}) => server && id === node.id)) {
       const why = 'a server of the cluster has its node id. Set its own --data'
       return {code: 'malformed', message: `The agent ${node.name} cannot join: ${why}.`}
     }
-    const result = await store.join({member: memberOf(node, origin)}, freshMs)
+    const result = await joinMember(
+      {store, clock, freshMs, waitMs: OTHER_HEARTBEAT_WAIT_MS},
+      {member: memberOf(node, origin), ...(ended === undefined ? {} : {ended})},
+    )
     if (result.kind === 'joined') return null
+    if (result.kind === 'alive') return {code: 'alive', message: aliveSentence(result.member)}
+    if (result.kind === 'silent') return {code: 'unavailable', message: silentSentence(node.name)}
     const why = 'another node with this name is alive. Set another --name'
     return {code: 'name_taken', message: `The node name ${node.name} cannot be used: ${why}.`}
   }
@@ -85,6 +99,10 @@ export function incarnationOf({node}: HelloMessage): {nodeId: string; incarnatio
 export function replacedRefusal(why: 'fenced' | 'taken', name: string): Refusal {
   const code = why === 'fenced' ? 'fenced' : 'name_taken'
   return {code, message: replacedSentence(why, name)}
+}
+
+function silentSentence(name: string): string {
+  return `${name} cannot join yet: another process with its node id was alive a moment ago`
 }
 
 /** System tags override the agent's own. */

@@ -2,16 +2,17 @@
  * Process journal of the helper: which executions it started and which have ended. The next helper reads it
  * to end the processes that a crash left running. Written without fsync: after a power cut no process runs,
  * and every lesser crash keeps what the kernel was given. One file for each helper process; the first line
- * identifies it. Never sends a signal.
+ * identifies it. In a copy of the data directory it names processes of the original, so it is void there.
+ * Never sends a signal.
  *
- *   {"helper":120,"started":8812,"boot":"…","node":"…"}
+ *   {"helper":120,"started":8812,"boot":"…","node":"…","file":"2049:1311"}
  *   {"i":"12-web-1"}                       about to start
  *   {"s":"12-web-1","p":4711,"t":8890}     started: pid, start time
  *   {"e":"12-web-1"}                       ended
  */
-import {readFileSync} from 'node:fs'
+import {closeSync, openSync, readFileSync} from 'node:fs'
 import {join} from 'node:path'
-import {AppendLog, parseRecord} from '../../platform/append-log.ts'
+import {AppendLog, fileIdentity, parseRecord} from '../../platform/append-log.ts'
 
 export const JOURNAL_PREFIX = 'journal-'
 
@@ -50,7 +51,7 @@ export class Journal {
     this.#flushLater = flushLater
     this.#log = new AppendLog({
       path: join(directory, `${JOURNAL_PREFIX}${head.helper}-${head.started}`),
-      header: () => JSON.stringify(head),
+      header: (descriptor) => JSON.stringify({...head, file: fileIdentity(descriptor)}),
       live: this.#running,
       lineOf: (_id, entry) => lineOf(entry),
     })
@@ -111,11 +112,17 @@ function lineOf({executionId, pid, started}: JournalEntry): string {
   return JSON.stringify(pid === 0 ? {i: executionId} : {s: executionId, p: pid, t: started})
 }
 
-/** Entries without an end. `null` when the header cannot be read; lines that cannot be read are skipped. */
+/**
+ * Entries without an end. `null` when the header cannot be read or the file is a copy; lines that cannot be
+ * read are skipped.
+ */
 export function readJournal(path: string): {head: JournalHead; left: JournalEntry[]} | null {
-  const lines = readFileSync(path, 'utf8').split('\n')
+  const {text, identity} = readIdentified(path)
+  const lines = text.split('\n')
   const head = parseRecord(lines[0]!)
   if (head === null || typeof head['helper'] !== 'number') return null
+  // The release before wrote no `file`.
+  if (head['file'] !== undefined && head['file'] !== identity) return null
   const left = new Map<string, JournalEntry>()
   for (const line of lines.slice(1)) {
     const record = parseRecord(line)
@@ -127,4 +134,13 @@ export function readJournal(path: string): {head: JournalHead; left: JournalEntr
   }
   // A first line with that field was written here, and whole: lines are cut at their end only.
   return {head: head as unknown as JournalHead, left: [...left.values()]}
+}
+
+function readIdentified(path: string): {text: string; identity: string} {
+  const file = openSync(path, 'r')
+  try {
+    return {text: readFileSync(file, 'utf8'), identity: fileIdentity(file)}
+  } finally {
+    closeSync(file)
+  }
 }

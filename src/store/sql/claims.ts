@@ -311,10 +311,7 @@ export function* releaseClaims(
   claims: readonly Claim[],
 ): Query<readonly ExecutionRecord[]> {
   // The locks of a finish: release, finish and deletion of the job follow one another.
-  const batch = yield* loadFinishBatch(
-    tx,
-    claims.map(({key}) => key.group),
-  )
+  const batch = yield* loadFinishBatch(tx, claims)
   const released = claims.flatMap((claim) => releasedOf(batch, claim, tx.now) ?? [])
   yield* sendEach(
     RELEASE,

@@ -7,7 +7,9 @@ import {reasonText} from '../../core/launch-record.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
 import {softDelete} from './delete-job.ts'
-import {FinishBatch, type BatchExecution, type BatchJob} from '../../core/finish-batch.ts'
+import {executionId} from '../../core/execution.ts'
+import {FinishBatch, type BatchJob} from '../../core/finish-batch.ts'
+import {type BatchEnd, isOpen, loadExecutions} from './finish-executions.ts'
 import {applyChanges, loadJobs} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {dropOutput} from './output.ts'
@@ -17,15 +19,11 @@ import {
   type Query,
   send,
   sendEach,
-  together,
   type Transaction,
   type Values,
 } from './query.ts'
 import {
   BY_KEY,
-  EXECUTION_COLUMNS,
-  executionOf,
-  type ExecutionRow,
   INSERT_LAUNCH,
   INSERT_PENDING,
   keyValues,
@@ -52,28 +50,27 @@ interface FinishJobRow {
   readonly deleted_at: number | null
 }
 
-/** Locks and loads launches with all their executions, and their jobs. */
-export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Query<FinishBatch> {
-  const sorted = [...new Set(groups)].toSorted((a, b) => a - b).map((group) => [group])
+/** Locks and loads the launches of these ends, the executions that the ends may change, and the jobs. */
+export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Query<FinishBatch> {
+  const groups = new Set(ends.map(({key}) => key.group))
+  const sorted = [...groups].toSorted((a, b) => a - b).map((group) => [group])
   const launches = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
     sorted,
   )
   const batch = new FinishBatch(tx.now)
   const found = launches.filter((row) => row !== null)
-  const owners = [...new Set(found.map((row) => row.job_id))]
-  const [executions, dependents] = yield* together(
-    each<ExecutionRow>(
-      `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ?
-        ORDER BY node_name, attempt${tx.dialect.forUpdate}`,
-      found.map((row) => [row.group_id]),
-    ),
-    dependentIds(tx.dialect.locking ? owners : []),
+  const executions = yield* loadExecutions(
+    tx,
+    found.map((row) => row.group_id),
+    ends,
   )
   found.forEach((row, index) => {
-    const entries = (executions[index] ?? []).map(batchExecution)
-    batch.launches.set(row.group_id, {record: launchOf(row), executions: entries, changed: false})
+    const launch = {record: launchOf(row), ...executions[index]!, changed: false}
+    batch.launches.set(row.group_id, launch)
   })
+  const owners = [...new Set(found.map((row) => row.job_id))]
+  const dependents = tx.dialect.locking ? yield* dependentIds(succeedingJobs(batch, ends)) : []
   const jobIds = [...new Set([...owners, ...dependents])].toSorted((a, b) => a - b)
   const jobs = yield* oneEach<FinishJobRow>(
     `SELECT id, name, retries, ephemeral, disabled, success_count, error_count, last_success,
@@ -82,6 +79,17 @@ export function* loadFinishBatch(tx: Transaction, groups: readonly number[]): Qu
   )
   for (const row of jobs) if (row !== null) batch.jobs.set(row.id, batchJob(row))
   return batch
+}
+
+/** Jobs of the launches that may succeed in this batch: all executions have ended then, one of them well. */
+function succeedingJobs(batch: FinishBatch, ends: readonly BatchEnd[]): number[] {
+  const ended = new Set(ends.map(({key}) => executionId(key)))
+  const well = new Set(ends.flatMap(({key, status}) => (status === 'succeeded' ? key.group : [])))
+  const launches = [...batch.launches.values()].filter(({record, executions, hasOpenRest}) => {
+    const others = executions.filter((each) => isOpen(each) && !ended.has(executionId(each.record)))
+    return well.has(record.group) && !hasOpenRest && others.length === 0
+  })
+  return [...new Set(launches.map(({record}) => record.jobId))]
 }
 
 /**
@@ -95,16 +103,6 @@ function* dependentIds(jobIds: readonly number[]): Query<number[]> {
     jobIds.map((id) => [id]),
   )
   return rows.flat().map(({id}) => id)
-}
-
-function batchExecution(row: ExecutionRow): BatchExecution {
-  return {
-    record: executionOf(row),
-    nodeId: row.node_id,
-    token: row.claim_token,
-    incarnation: row.incarnation,
-    change: 'none',
-  }
 }
 
 function batchJob(row: FinishJobRow): BatchJob {

@@ -23,10 +23,7 @@ export function* finish(
   tx: Transaction,
   items: readonly FinishItem[],
 ): Query<readonly FinishOutcome[]> {
-  const batch = yield* loadFinishBatch(
-    tx,
-    items.map(({key}) => key.group),
-  )
+  const batch = yield* loadFinishBatch(tx, items)
   const stretches: Stretch[] = []
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
@@ -100,6 +97,7 @@ type MarkLostResult = Awaited<ReturnType<LeaderStore['markLost']>>
 export function* markLost(tx: Transaction, request: MarkLostRequest): Query<MarkLostResult> {
   const {term, nodeId, exceptIncarnation, limit} = request
   if (term !== null) yield* fence(tx, term)
+  else if (!(yield* isCurrent(tx, nodeId, exceptIncarnation))) return {finished: [], more: false}
   if (request.observed !== null && !(yield* isAsObserved(tx, nodeId, request.observed))) {
     return {finished: [], more: false}
   }
@@ -111,6 +109,18 @@ export function* markLost(tx: Transaction, request: MarkLostRequest): Query<Mark
   )
   const finished = yield* endAll(tx, rows.map(keyOf), 'lost', request.reason, request.jitter)
   return {finished, more: rows.length === limit}
+}
+
+/**
+ * False = another incarnation has joined since, so the request is late and would end what that one runs. The
+ * lock makes a join wait.
+ */
+function* isCurrent(tx: Transaction, nodeId: string, incarnation: string | null): Query<boolean> {
+  const member = yield* one(
+    `SELECT id FROM members WHERE id = ? AND incarnation = ?${tx.dialect.forKeyShare}`,
+    [nodeId, incarnation ?? ''],
+  )
+  return member !== null
 }
 
 /**
@@ -146,7 +156,7 @@ export function* endAll(
 ): Query<FinishOutcome[]> {
   const batch = yield* loadFinishBatch(
     tx,
-    keys.map(({group}) => group),
+    keys.map((key) => ({key, status})),
   )
   const outcomes = keys.map((key, index): FinishOutcome => {
     const entry = batch.find(key)
@@ -179,7 +189,7 @@ export function* cancelExecution(
     [name, ...keyValues(key)],
   )
   if (owner === null) return {kind: 'unknown'}
-  const batch = yield* loadFinishBatch(tx, [key.group])
+  const batch = yield* loadFinishBatch(tx, [{key, status: 'cancelled'}])
   const entry = batch.find(key)
   const launch = batch.launches.get(key.group)
   const job = launch === undefined ? null : batch.jobOf(launch)

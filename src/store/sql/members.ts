@@ -6,6 +6,7 @@ import type {MemberRecord} from '../../core/node.ts'
 import type {
   BeatReply,
   JoinRequest,
+  JoinResult,
   MemberStore,
   Heartbeat,
   RemoveResult,
@@ -22,16 +23,22 @@ export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, serve
 const PRESENT = `status IN ('alive', 'leaving')`
 
 /**
- * Admits a node. A known identity is admitted at once, which fences its previous incarnation. If another
- * identity has the name but sends no heartbeats, the name is taken over; that member stays, as failed, until
- * its executions have ended.
+ * Admits a node. A known identity is admitted at once, which fences its previous incarnation, unless that one
+ * sends heartbeats and is not known to have ended: then the newcomer runs on a copy of its data directory. If
+ * another identity has the name but sends no heartbeats, the name is taken over; that member stays, as
+ * failed, until its executions have ended.
  */
 export function* join(
   tx: Transaction,
-  {member}: JoinRequest,
+  {member, ended}: JoinRequest,
   freshMs: number,
-): Query<{readonly kind: 'joined'} | {readonly kind: 'taken'; readonly by: string}> {
+): Query<JoinResult> {
   yield* lockName(tx, member.name)
+  if (ended !== undefined) {
+    const alive = yield* aliveIncarnation(tx, member.id, freshMs)
+    const isOther = alive !== null && alive.incarnation !== member.incarnation
+    if (isOther && !ended.includes(alive.incarnation)) return {kind: 'alive', member: alive}
+  }
   const holder = yield* one<{id: string}>(
     `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND ${PRESENT}
       ORDER BY heartbeat_at DESC LIMIT 1`,
@@ -70,6 +77,20 @@ export function* join(
     [member.id],
   )
   return {kind: 'joined'}
+}
+
+/** The member with this identity, locked, if it is present and its last heartbeat is fresh. */
+function* aliveIncarnation(
+  tx: Transaction,
+  id: string,
+  freshMs: number,
+): Query<MemberRecord | null> {
+  const row = yield* one<MemberRow>(
+    `SELECT ${MEMBER_COLUMNS} FROM members
+      WHERE id = ? AND heartbeat_at > ? AND ${PRESENT}${tx.dialect.forUpdate}`,
+    [id, tx.now - freshMs],
+  )
+  return row === null ? null : memberOf(row)
 }
 
 /**

@@ -131,7 +131,7 @@ export function* endStuck(
   const ending = executions.filter(({nodeId}) => !busy.has(nodeId))
   const batch = yield* loadFinishBatch(
     tx,
-    ending.map(({key}) => key.group),
+    ending.map(({key}) => ({key, status: 'lost'})),
   )
   const ended = ending.flatMap(({key, nodeId}): FinishOutcome[] => {
     const entry = batch.find(key)

@@ -5,12 +5,13 @@
 import {copyFileSync, existsSync, readdirSync, renameSync, rmSync} from 'node:fs'
 import {basename, join} from 'node:path'
 import {backup} from 'node:sqlite'
+import {createForOwner} from '../../platform/data-directory.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {startNewIncarnation} from '../sql/restore-backup.ts'
 import {Connection, sqliteDialect} from './connection.ts'
-import {failureOf} from './errors.ts'
+import {errorOf, failureOf, isDamaged} from './errors.ts'
 import {StoreLock, storeFiles} from './files.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
 
@@ -21,6 +22,7 @@ const PAGES_PER_STEP = 2 ** 31 - 1
 export async function writeBackup(source: Connection, target: string): Promise<void> {
   if (existsSync(target)) throw new StoreUnavailable(`${target} exists already`)
   try {
+    createForOwner(target)
     await backup(source.database, target, {rate: PAGES_PER_STEP})
     const copy = new Connection(target, {readOnly: false})
     try {
@@ -31,6 +33,7 @@ export async function writeBackup(source: Connection, target: string): Promise<v
     }
   } catch (error) {
     rmSync(target, {force: true})
+    if (isDamaged(error)) throw errorOf(failureOf(error))
     throw new StoreUnavailable(`the backup was not written: ${failureOf(error).message}`, {
       cause: error,
     })

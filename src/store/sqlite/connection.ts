@@ -5,6 +5,7 @@
  */
 import {DatabaseSync, type StatementSync} from 'node:sqlite'
 import {assert} from '../../lib/assert.ts'
+import {createForOwner, restrictToOwner} from '../../platform/data-directory.ts'
 import {
   all,
   type StatementResult,
@@ -43,6 +44,7 @@ export class Connection {
 
   /** `path` is a file or `:memory:`. Throws the error of `node:sqlite` if it cannot be opened. */
   constructor(path: string, {readOnly}: ConnectionOptions) {
+    if (!readOnly && path !== ':memory:') makePrivate(path)
     this.database = new DatabaseSync(path, {readOnly, timeout: BUSY_TIMEOUT_MS})
     this.database.exec(`PRAGMA cache_size = -${readOnly ? READER_CACHE_KIB : WRITER_CACHE_KIB}`)
     if (readOnly) return
@@ -117,6 +119,18 @@ export class Connection {
     this.#statements.set(sql, statement)
     return statement
   }
+}
+
+/**
+ * SQLite gives its log and shared memory the mode of the database. Files of a crash may still have another.
+ */
+function makePrivate(path: string): void {
+  try {
+    createForOwner(path)
+  } catch {
+    // SQLite reports why it cannot be created.
+  }
+  for (const ending of ['', '-wal', '-shm']) restrictToOwner(`${path}${ending}`)
 }
 
 /** Only one transaction writes at a time, so rows need no locks. */

@@ -6,7 +6,7 @@ import {assert} from '../../lib/assert.ts'
 import {type WriteName, WRITES} from '../sql/methods.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
-import {commitFailureOf, type Failure, failureOf, isUnavailable} from './errors.ts'
+import {commitFailureOf, type Failure, failureOf, isDamaged, isUnavailable} from './errors.ts'
 
 /** One write, as it is sent to the writer's thread. */
 export interface WriteRequest {
@@ -22,6 +22,8 @@ export type WriteAnswer =
 export class Engine {
   readonly #connection: Connection
   readonly #limits: StoreLimits
+  /** Set for good by the first error that reports a corrupt file: nothing is written after it. */
+  #damage: Failure | null = null
 
   constructor(connection: Connection, limits: StoreLimits) {
     this.#connection = connection
@@ -34,6 +36,7 @@ export class Engine {
    * too large for the disk fails alone.
    */
   commit(requests: readonly WriteRequest[]): WriteAnswer[] {
+    if (this.#damage !== null) return refuseAll(requests, this.#damage)
     const answers = this.#tryTogether(requests)
     if (answers !== null) return answers
     return requests.map((request) => this.#tryAlone(request))
@@ -48,8 +51,7 @@ export class Engine {
     } catch (error) {
       this.#rollBack()
       if (isUnavailable(error) && requests.length > 1) return null
-      const failure = failureOf(error)
-      return requests.map(() => ({ok: false, failure}))
+      return refuseAll(requests, this.#noted(failureOf(error)))
     }
   }
 
@@ -69,7 +71,8 @@ export class Engine {
       this.#execute('RELEASE item')
       return {ok: true, result}
     } catch (error) {
-      if (isUnavailable(error) || !this.#connection.database.isTransaction) throw error
+      const isOfStore = isUnavailable(error) || isDamaged(error)
+      if (isOfStore || !this.#connection.database.isTransaction) throw error
       this.#execute('ROLLBACK TO item')
       this.#execute('RELEASE item')
       return {ok: false, failure: failureOf(error)}
@@ -83,10 +86,16 @@ export class Engine {
       return answers
     } catch (error) {
       this.#rollBack()
-      const failure = commitFailureOf(error)
-      if (failure.kind !== 'unknown' && answers.length > 1) return null
+      const failure = this.#noted(commitFailureOf(error))
+      const isFinal = failure.kind === 'unknown' || failure.kind === 'damaged'
+      if (!isFinal && answers.length > 1) return null
       return answers.map((answer) => (answer.ok ? {ok: false, failure} : answer))
     }
+  }
+
+  #noted(failure: Failure): Failure {
+    if (failure.kind === 'damaged') this.#damage = failure
+    return failure
   }
 
   #rollBack(): void {
@@ -96,4 +105,8 @@ export class Engine {
   #execute(sql: string): void {
     this.#connection.answer({kind: 'all', sql, values: []})
   }
+}
+
+function refuseAll(requests: readonly WriteRequest[], failure: Failure): WriteAnswer[] {
+  return requests.map(() => ({ok: false, failure}))
 }

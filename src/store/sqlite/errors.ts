@@ -1,10 +1,11 @@
 /**
  * Errors of SQLite: their kind, and their form in messages between the writer thread and its callers.
  */
-import {OutcomeUnknown, StoreUnavailable, TermOver} from '../../ports/store-errors.ts'
+import {OutcomeUnknown, StoreDamaged, StoreUnavailable, TermOver} from '../../ports/store-errors.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 
-export type FailureKind = 'unavailable' | 'unknown' | 'term_over' | 'assertion' | 'other'
+export type FailureKind =
+  'unavailable' | 'unknown' | 'damaged' | 'term_over' | 'assertion' | 'other'
 
 /** An error as plain data. */
 export interface Failure {
@@ -24,6 +25,8 @@ const UNAVAILABLE: ReadonlyMap<number, string> = new Map([
   [14, 'cannot be opened'],
 ])
 const IO_ERROR = 10
+/** The file is corrupt, or no database any more. A retry meets the same, and a write can make it worse. */
+const DAMAGED: ReadonlySet<number> = new Set([11, 26])
 
 /** SQLite's primary result code; `null` = not an error of SQLite. */
 export function resultCode(error: unknown): number | null {
@@ -37,6 +40,12 @@ export function isUnavailable(error: unknown): boolean {
   return code !== null && UNAVAILABLE.has(code)
 }
 
+/** True if the file is corrupt. */
+export function isDamaged(error: unknown): boolean {
+  const code = resultCode(error)
+  return code !== null && DAMAGED.has(code)
+}
+
 /** The kind of error of a failed statement or query, for its caller. */
 export function failureOf(error: unknown): Failure {
   const known = error instanceof Error ? error : new Error(String(error))
@@ -45,6 +54,8 @@ export function failureOf(error: unknown): Failure {
   const problem = code === null ? undefined : UNAVAILABLE.get(code)
   if (problem !== undefined)
     return {kind: 'unavailable', message: `the store ${problem}: ${known.message}`, stack}
+  if (isDamaged(error))
+    return {kind: 'damaged', message: `the store is damaged: ${known.message}`, stack}
   return {kind: kindOf(known), message: known.message, stack}
 }
 
@@ -61,6 +72,7 @@ export function commitFailureOf(error: unknown): Failure {
 
 function kindOf(error: Error): FailureKind {
   if (error instanceof TermOver) return 'term_over'
+  if (error instanceof StoreDamaged) return 'damaged'
   if (error instanceof StoreUnavailable) return 'unavailable'
   if (error instanceof AssertionFailed) return 'assertion'
   return 'other'
@@ -75,6 +87,8 @@ export function errorOf(failure: Failure): Error {
       return new StoreUnavailable(failure.message, {cause})
     case 'unknown':
       return new OutcomeUnknown(failure.message, {cause})
+    case 'damaged':
+      return new StoreDamaged(failure.message, {cause})
     case 'term_over':
       return new TermOver(failure.message, {cause})
     case 'assertion':

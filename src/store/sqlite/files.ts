@@ -1,7 +1,7 @@
 /**
  * Files of the store in a data directory. The directory lock admits one owner at a time; the open marker
- * tells a clean stop from any other, and the death of a process from that of the machine; the migrated marker
- * says that the store has moved to PostgreSQL.
+ * tells a clean stop from any other, and the death of a process from that of the machine; the damage marker
+ * keeps a damaged store from running; the migrated marker says that the store has moved to PostgreSQL.
  */
 import {existsSync, readFileSync, rmSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -9,12 +9,17 @@ import {bootId} from '../../platform/boot-id.ts'
 import {type HeldLock, LOCK_FILE, lockDirectory} from '../../platform/directory-lock.ts'
 import {replaceFile} from '../../platform/durable-file.ts'
 
+/** Readable by the user of the process only. */
+const OWNER_ONLY = 0o600
+
 export interface StoreFiles {
   readonly database: string
   /** See `LOCK_FILE`: for SQLite only. */
   readonly lock: string
   /** Open marker: present while the store is open, and after an unclean stop. */
   readonly marker: string
+  /** Present after SQLite reported damage, until a complete check has found none. */
+  readonly damaged: string
 }
 
 export function storeFiles(dataDir: string): StoreFiles {
@@ -22,6 +27,7 @@ export function storeFiles(dataDir: string): StoreFiles {
     database: join(dataDir, 'belfry.sqlite'),
     lock: join(dataDir, LOCK_FILE),
     marker: join(dataDir, 'belfry.open'),
+    damaged: join(dataDir, 'belfry.damaged'),
   }
 }
 
@@ -46,16 +52,19 @@ export class StoreLock {
   readonly uncleanStop: boolean
   /** The store may have lost writes: it needs a check. */
   readonly needsCheck: boolean
+  /** An earlier owner found damage: the store needs a complete check. */
+  readonly wasDamaged: boolean
   readonly #lock: HeldLock
-  readonly #marker: string
+  readonly #files: StoreFiles
 
-  private constructor(lock: HeldLock, marker: string) {
+  private constructor(lock: HeldLock, files: StoreFiles) {
     this.#lock = lock
-    this.#marker = marker
-    this.uncleanStop = existsSync(marker)
-    const boot = this.uncleanStop ? readFileSync(marker, 'utf8') : CHECK
+    this.#files = files
+    this.uncleanStop = existsSync(files.marker)
+    const boot = this.uncleanStop ? readFileSync(files.marker, 'utf8') : CHECK
     this.needsCheck = this.uncleanStop && (boot === CHECK || boot !== bootId())
-    writeFileSync(marker, CHECK)
+    this.wasDamaged = existsSync(files.damaged)
+    this.#mark(CHECK)
   }
 
   /** `held`: the caller has locked the directory; the lock is released here, also on failure. */
@@ -63,7 +72,7 @@ export class StoreLock {
     const lock = held ?? lockDirectory(dataDir)
     if (!lock.ok) return lock
     try {
-      return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir).marker)}
+      return {ok: true, lock: new StoreLock(lock, storeFiles(dataDir))}
     } catch (error) {
       lock.release()
       const why = error instanceof Error ? error.message : String(error)
@@ -73,15 +82,38 @@ export class StoreLock {
 
   /** The store is sound: it has passed its check, or needed none. */
   opened(): void {
-    writeFileSync(this.#marker, bootId())
+    this.#mark(bootId())
+  }
+
+  /** `finding` is what SQLite reported. */
+  markDamaged(finding: string): void {
+    writeFileSync(this.#files.damaged, `${finding}\n`, {mode: OWNER_ONLY})
+  }
+
+  /** A complete check has found no damage. */
+  unmarkDamaged(): void {
+    rmSync(this.#files.damaged, {force: true})
   }
 
   /** `clean`: the store was closed in order. Otherwise the next start checks it. */
   release({clean}: {readonly clean: boolean}): void {
-    if (clean) rmSync(this.#marker, {force: true})
-    else writeFileSync(this.#marker, CHECK)
+    if (clean) rmSync(this.#files.marker, {force: true})
+    else this.#mark(CHECK)
     this.#lock.release()
   }
+
+  #mark(content: string): void {
+    writeFileSync(this.#files.marker, content, {mode: OWNER_ONLY})
+  }
+}
+
+/** For the operator: what to do about a damaged store. */
+export function damageAdvice(dataDir: string): string {
+  const {database} = storeFiles(dataDir)
+  return (
+    `Check it with: sqlite3 ${database} "PRAGMA integrity_check". Restore the newest backup into a new ` +
+    'directory with: belfry restore-store <backup> --data <directory>'
+  )
 }
 
 /*

@@ -34,7 +34,7 @@ export interface EngineInfo {
 export type SchemaResult =
   | {readonly ok: true; readonly info: EngineInfo}
   /** A sentence without its subject, e.g. `is damaged: …`. */
-  | {readonly ok: false; readonly problem: string}
+  | {readonly ok: false; readonly problem: string; readonly isDamaged?: boolean}
 
 /** Checks and migrates the file, and ends the lease of the previous process. */
 export function prepareSchema(
@@ -72,9 +72,9 @@ export function foreign(connection: Connection, migrations = MIGRATIONS): string
   return whyTooNew(version, migrations)
 }
 
-/** The damage that SQLite finds in the file; `null` = none. */
-export function damage(connection: Connection): string | null {
-  const found = connection.pragma('quick_check')
+/** The damage that SQLite finds in the file; `null` = none. `isComplete` also checks the indexes. */
+export function damage(connection: Connection, isComplete = false): string | null {
+  const found = connection.pragma(isComplete ? 'integrity_check(1)' : 'quick_check(1)')
   return found === 'ok' ? null : `is damaged: ${found.split('\n')[0]}`
 }
 

@@ -14,7 +14,8 @@ import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
 import {Engine} from './engine.ts'
 import {failureOf} from './errors.ts'
-import {StoreLock, storeFiles} from './files.ts'
+import {DamageGuard} from './damage-guard.ts'
+import {damageAdvice, StoreLock, storeFiles} from './files.ts'
 import {FileReader, type Reader, SharedReader} from './reader.ts'
 import {type EngineInfo, prepareSchema} from './schema.ts'
 import {type Committer, WriteQueue, WriterThread} from './writer.ts'
@@ -40,6 +41,11 @@ export interface SqliteStoreOptions extends StoreOptions {
   readonly dataDir: string
   /** The lock of `dataDir`, if the caller has it: the store releases it. Default: the store locks it. */
   readonly lock?: HeldLock
+  /**
+   * Called once when the file is found to be corrupt, with a sentence for the operator. Nothing is written
+   * from then on, and every call throws `StoreDamaged`. The process must end.
+   */
+  readonly onDamage?: (sentence: string) => void
 }
 
 export type OpenedStore =
@@ -59,15 +65,20 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
   const locked = StoreLock.acquire(dataDir, options.lock)
   if (!locked.ok) return locked
   const {lock} = locked
-  const {uncleanStop, needsCheck} = lock
+  const {uncleanStop, needsCheck, wasDamaged} = lock
   const {database: file} = storeFiles(dataDir)
-  const schema = {fresh: freshIdentity(options), check: needsCheck, now: clock.now()}
-  const {thread, result} = await WriterThread.open({file, schema, limits})
+  const schema = {fresh: freshIdentity(options), check: false, now: clock.now()}
+  const check = wasDamaged ? 'complete' : needsCheck ? 'quick' : 'none'
+  const {thread, result} = await WriterThread.open({file, schema, limits, check})
   if (!result.ok) {
-    // The next start must repeat a check that failed.
+    const problem = `The store in ${dataDir} ${result.problem}.`
+    if (result.isDamaged === true) lock.markDamaged(result.problem)
+    // The next start must repeat a check that failed after an unclean shutdown.
     lock.release({clean: !uncleanStop})
-    return {ok: false, problem: `The store in ${dataDir} ${result.problem}.`}
+    const advice = result.isDamaged === true ? ` ${damageAdvice(dataDir)}.` : ''
+    return {ok: false, problem: `${problem}${advice}`}
   }
+  if (wasDamaged) lock.unmarkDamaged()
   let reader: FileReader
   try {
     reader = new FileReader(file, clock, limits)
@@ -80,9 +91,16 @@ export async function openSqliteStore(options: SqliteStoreOptions): Promise<Open
     }
   }
   lock.opened()
-  const parts = {options, reader, committer: thread, engineInfo: result.info, file}
+  const guard = new DamageGuard(({message}) => {
+    thread.abandon()
+    lock.markDamaged(message)
+    const cause = `${message.slice(0, 1).toUpperCase()}${message.slice(1)}`
+    const nothingMore = `Nothing more is written to ${storeFiles(dataDir).database}`
+    options.onDamage?.(`${cause}. ${nothingMore}, and this process ends. ${damageAdvice(dataDir)}.`)
+  })
+  const parts = {options, reader, committer: thread, engineInfo: result.info, file, guard}
   const store = assemble({...parts, closed: () => lock.release({clean: thread.isSound})})
-  return {ok: true, store, recovered: {uncleanStop, checked: needsCheck}}
+  return {ok: true, store, recovered: {uncleanStop, checked: check !== 'none'}}
 }
 
 /** Opens a store in memory, for tests and simulations. Commits in a microtask after the call. */
@@ -105,6 +123,7 @@ export function openMemoryStore(options: StoreOptions): Store {
     committer,
     engineInfo: result.info,
     connection,
+    guard: new DamageGuard(() => undefined),
     closed: () => {},
   })
 }
@@ -125,11 +144,12 @@ interface Parts {
   /** Source of a backup: the file, or the only connection. */
   readonly file?: string
   readonly connection?: Connection
+  readonly guard: DamageGuard
   closed(): void
 }
 
 function assemble(parts: Parts): Store {
-  const {options, reader, engineInfo} = parts
+  const {options, reader, engineInfo, guard} = parts
   const {clock, commitItemsMax, events} = options
   const queue = new WriteQueue(parts.committer, {
     clock,
@@ -140,18 +160,21 @@ function assemble(parts: Parts): Store {
   let closing: Promise<void> | null = null
   const close = async () => {
     await queue.drain()
-    // The writer last: it checkpoints the log into the file.
-    reader.close()
-    await parts.committer.close()
+    // Connections to a damaged file stay open until the process ends: closing the last one would write.
+    if (guard.damage === null) {
+      reader.close()
+      // The writer last: it checkpoints the log into the file.
+      await parts.committer.close()
+    }
     parts.closed()
   }
   const engine: StoreEngine = {
-    write: (name, input) => queue.write({name, input, now: clock.now()}),
-    read: (query, isLong) => reader.read(query, isLong),
+    write: (name, input) => guard.use(() => queue.write({name, input, now: clock.now()})),
+    read: (query, isLong) => guard.use(() => reader.read(query, isLong)),
   }
   return assembleStore(engine, {
     info: async () => infoOf(engineInfo, await reader.read(identity, false)),
-    backup: (target) => backUp(parts, target),
+    backup: (target) => guard.use(() => backUp(parts, target)),
     close: () => (closing ??= close()),
   })
 }

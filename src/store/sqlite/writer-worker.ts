@@ -3,18 +3,23 @@
  * A slow disk therefore never blocks the event loop of the main thread. Reads no clock: instants come with
  * the writes.
  */
+import {existsSync} from 'node:fs'
 import {parentPort, workerData} from 'node:worker_threads'
 import {assert} from '../../lib/assert.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {Connection} from './connection.ts'
 import {Engine, type WriteAnswer, type WriteRequest} from './engine.ts'
-import {failureOf} from './errors.ts'
-import {prepareSchema, type SchemaRequest, type SchemaResult} from './schema.ts'
+import {failureOf, isDamaged} from './errors.ts'
+import {damage, foreign, prepareSchema, type SchemaRequest, type SchemaResult} from './schema.ts'
 
 export interface WriterData {
   readonly file: string
   readonly schema: SchemaRequest
   readonly limits: StoreLimits
+  /**
+   * Check of the whole file before it is opened for writing; `complete` also checks indexes, and is slower.
+   */
+  readonly check: 'none' | 'quick' | 'complete'
 }
 
 /** `null`: close the store and end the thread. */
@@ -25,10 +30,26 @@ export type FromWriter =
 
 const port = parentPort
 assert(port !== null, 'the writer runs in its own thread')
-const {file, schema, limits} = workerData as WriterData
+const {file, schema, limits, check} = workerData as WriterData
+
+/** Read-only: a damaged file stays as it is, for an operator to examine or repair. */
+function checkFile(): SchemaResult | null {
+  if (check === 'none' || !existsSync(file)) return null
+  const connection = new Connection(file, {readOnly: true})
+  try {
+    const problem = foreign(connection)
+    if (problem !== null) return {ok: false, problem}
+    const found = damage(connection, check === 'complete')
+    return found === null ? null : {ok: false, problem: found, isDamaged: true}
+  } finally {
+    connection.close()
+  }
+}
 
 function open(): {connection: Connection; result: SchemaResult} | {result: SchemaResult} {
   try {
+    const refused = checkFile()
+    if (refused !== null) return {result: refused}
     const connection = new Connection(file, {readOnly: false})
     const result = prepareSchema(connection, schema)
     if (result.ok) return {connection, result}
@@ -36,7 +57,8 @@ function open(): {connection: Connection; result: SchemaResult} | {result: Schem
     return {result}
   } catch (error) {
     const {message} = failureOf(error)
-    return {result: {ok: false, problem: `cannot be opened: ${message}`}}
+    const problem = `cannot be opened: ${message}`
+    return {result: {ok: false, problem, isDamaged: isDamaged(error)}}
   }
 }
 

@@ -184,6 +184,15 @@ export class WriterThread implements Committer {
     await this.#ended
   }
 
+  /**
+   * Ends the thread without another write. What it has not committed is undone, and open readers keep SQLite
+   * from writing the log back into the file.
+   */
+  abandon(): void {
+    this.#died(new Error('the store is damaged'))
+    void this.#worker.terminate()
+  }
+
   #died(error: unknown): void {
     const cause = error instanceof Error ? error : new Error(String(error))
     this.#death ??= cause

@@ -7,6 +7,7 @@ import {claimCases} from './claim.ts'
 import {countersCases} from './counters.ts'
 import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
+import {fanOutCases} from './fan-out.ts'
 import {finishCases} from './finish.ts'
 import {memberRetentionCases} from './member-retention.ts'
 import {releaseClaimsCases} from './release-claims.ts'
@@ -38,6 +39,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['concurrency', concurrencyCases],
   ['output', outputCases],
   ['finish', finishCases],
+  ['fan-out', fanOutCases],
   ['chain', chainCases],
   ['ephemeral', ephemeralCases],
   ['cancel', cancelCases],

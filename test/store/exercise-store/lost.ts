@@ -107,6 +107,27 @@ export function lostCases(when: Case): void {
   )
 
   when(
+    'a late request of an incarnation that was replaced ends nothing of its successor',
+    async (scene) => {
+      await scene.submit('a')
+      await scene.run('a')
+      await scene.join('n1', 'n1-life-2')
+      const current = {nodeId: 'n1', incarnation: 'n1-life-2'}
+      const {claimed} = await claimAs(scene.store, {...current, token: 'new token', room: 5})
+      assert.equal(claimed.length, 1)
+      const ofEarlier = {
+        term: null,
+        exceptIncarnation: 'n1-life-1',
+        observed: null,
+        reason: 'node_restarted',
+      } as const
+      assert.deepEqual(await markLost(scene, ofEarlier), {finished: [], more: false})
+      const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0})
+      assert.equal(busy.rows.length, 1)
+    },
+  )
+
+  when(
     'executions of a node are not ended if it sent a heartbeat or restarted meanwhile',
     async (scene) => {
       await scene.submit('a')

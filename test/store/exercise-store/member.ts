@@ -61,6 +61,42 @@ export function memberCases(when: Case): void {
   )
 
   when(
+    'a newcomer that cannot name the incarnation that sends heartbeats is not admitted',
+    async (scene) => {
+      const [member] = await scene.store.members()
+      const newcomer = {...member!, incarnation: 'n1-life-2'}
+      const join = (ended: readonly string[], name = member!.name) =>
+        scene.store.join({member: {...newcomer, name}, ended}, 10_000)
+      assert.deepEqual(await join([]), {kind: 'alive', member})
+      assert.deepEqual(await join(['n1-life-0'], 'renamed'), {kind: 'alive', member})
+      assert.deepEqual(await scene.store.members(), [member])
+
+      assert.deepEqual(await join(['n1-life-0', 'n1-life-1']), {kind: 'joined'})
+      assert.deepEqual(await join([]), {kind: 'joined'}, 'it joins again itself')
+    },
+  )
+
+  when(
+    'a newcomer is admitted when its other incarnation left, failed or is silent',
+    async (scene) => {
+      const join = async (id: string) => {
+        const member = (await scene.store.members()).find((each) => each.id === id)
+        const newcomer = {...member!, incarnation: `${id}-life-2`}
+        return (await scene.store.join({member: newcomer, ended: []}, 10_000)).kind
+      }
+      for (const id of ['n2', 'n3', 'n4']) await scene.join(id)
+      await scene.setStatus('n2', 'n2-life-1', 'left')
+      assert.equal(await join('n2'), 'joined')
+      await scene.setStatus('n3', 'n3-life-1', 'failed')
+      assert.equal(await join('n3'), 'joined')
+      await scene.setStatus('n4', 'n4-life-1', 'leaving')
+      assert.equal(await join('n4'), 'alive')
+      scene.advance(10_000)
+      assert.equal(await join('n4'), 'joined')
+    },
+  )
+
+  when(
     'a heartbeat stores the status, and a failure applies only to the observed incarnation',
     async (scene) => {
       scene.advance(2_000)

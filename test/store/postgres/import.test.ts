@@ -143,6 +143,8 @@ describe('an imported store', () => {
     const page = await store.executions('runs', ALL_EXECUTIONS)
     assert.equal(textOf(page!.rows[0]!.output), 'so far and on')
     // A node that returns in another incarnation does not know it.
+    const member = members.find(({id}) => id === 'n2')!
+    await store.join({member: {...member, incarnation: 'n2-life-2'}}, 10_000)
     const marked = await store.markLost({
       term: null,
       nodeId: 'n2',
