@@ -4,8 +4,7 @@
  * step per missed second.
  */
 import {assert} from '../lib/assert.ts'
-import {parseDuration} from '../lib/duration.ts'
-import type {JobRecord, JobSpec} from './job.ts'
+import {type JobRecord, type JobSpec, maxLatenessMs} from './job.ts'
 import {
   type DueDecision,
   type LaunchRecord,
@@ -15,7 +14,7 @@ import {
   type RequestDecision,
   type Target,
 } from './launch-record.ts'
-import {nextPlanned, scheduleOf} from './next-time.ts'
+import {dueUntil, nextPlanned, scheduleOf, undecidedTimes} from './next-time.ts'
 import type {Candidate} from './node.ts'
 import type {Schedule} from './schedule/parse.ts'
 import {type DefaultTarget, selectTargets} from './target.ts'
@@ -23,7 +22,18 @@ import {type DefaultTarget, selectTargets} from './target.ts'
 /** Launches decided per job and pass. The rest stays due for the next pass. Bounds one transaction. */
 const LAUNCHES_PER_JOB_MAX = 1_000
 
-/** Decides every planned time of a due job from its `next` up to now. */
+/**
+ * The stored schedule of a job cannot be read by this version or its time zone data. Its due times stay undecided
+ * for a leader that can read it.
+ */
+export class UnreadableSchedule extends Error {
+  override readonly name = 'UnreadableSchedule'
+}
+
+/**
+ * Decides every planned time of a due job from its `next` up to now. Throws `UnreadableSchedule`. The caller
+ * isolates a job whose decision throws.
+ */
 export function decideDue(
   job: JobRecord,
   openGroup: number | null,
@@ -35,9 +45,10 @@ export function decideDue(
   const forbid = spec.concurrency === 'forbid'
   const common = {jobId: job.id, revision: job.revision, expectedNextAt: from, forbid}
   if (schedule === null) {
-    const at = {scheduledAt: from, scheduledUntil: from, count: 1}
-    const reason: Reason = 'schedule_unreadable'
-    return {...common, nextAt: null, rows: [{...at, decision: 'missed', reason, targets: []}]}
+    const zone = spec.timezone === '' ? context.defaultZone : spec.timezone
+    throw new UnreadableSchedule(
+      `the schedule ${JSON.stringify(spec.schedule)} in the zone ${JSON.stringify(zone)} cannot be read`,
+    )
   }
 
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
@@ -74,20 +85,20 @@ function sortDueTimes(
   from: number,
   context: PassContext,
 ): SortedTimes {
-  const until = Math.min(context.now + 1, spec.expiresAt ?? Infinity)
+  const until = dueUntil(spec, from, context.now)
   // Fast path for the common case: one planned time that is just due.
   const second = schedule.next(from)
-  const lateFrom = context.now - context.lateAfterMs
-  const maxLatenessMs = parseDuration(spec.maxLateness)
-  assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} must parse`)
-  const oldestRun = context.now - maxLatenessMs
+  // Instants are whole ms; the length may not be.
+  const lateFrom = Math.ceil(context.now - context.lateAfterMs)
+  const oldestRun = context.now - maxLatenessMs(spec)
   if (from >= lateFrom && from >= oldestRun && (second === null || second >= until)) {
     return {missed: [], catchUp: [], late: [from], undecidedAt: null}
   }
+  const times = undecidedTimes(schedule, from)
   const missed: StoredLaunch[] = []
-  pushMissed(missed, schedule, from, Math.min(oldestRun, until), 'max_lateness')
+  pushMissed(missed, times, from, Math.min(oldestRun, until), 'max_lateness')
   const caught = catchUpTimes(
-    schedule,
+    times,
     spec,
     Math.max(from, oldestRun),
     Math.min(lateFrom, until),
@@ -97,9 +108,9 @@ function sortDueTimes(
   const late: number[] = []
   let undecidedAt: number | null = null
   for (
-    let time = schedule.next(Math.max(from, oldestRun, lateFrom) - 1);
+    let time = times.next(Math.max(from, oldestRun, lateFrom) - 1);
     time !== null && time < until;
-    time = schedule.next(time)
+    time = times.next(time)
   ) {
     if (late.length === LAUNCHES_PER_JOB_MAX) {
       undecidedAt = time
@@ -221,9 +232,7 @@ function skipReason(
 ): {decision: 'skipped' | 'missed'; reason: Reason} | null {
   if (launch.cause === 'schedule') {
     if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
-    const maxLatenessMs = parseDuration(spec.maxLateness)
-    assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} must parse`)
-    if (now - launch.scheduledAt > maxLatenessMs)
+    if (now - launch.scheduledAt > maxLatenessMs(spec))
       return {decision: 'missed', reason: 'max_lateness'}
   }
   if (launch.cause === 'parent') {

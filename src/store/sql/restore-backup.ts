@@ -3,9 +3,7 @@
  * pending requests are skipped, due times are recorded as missed, and `next` is after now.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
-import type {JobRecord} from '../../core/job.ts'
-import type {StoredLaunch} from '../../core/launch-record.ts'
-import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
+import {dueRow, nextPlanned} from '../../core/next-time.ts'
 import {endAll} from './finish.ts'
 import {recordMissed} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
@@ -62,22 +60,10 @@ function* planAgain(tx: Transaction): Query<void> {
     for (const job of rows.map(jobOf)) {
       const from = Math.max(tx.now, job.decidedUntil ?? -Infinity)
       const nextAt = nextPlanned(job.spec, job.anchorAt, from, zone)
-      yield* recordMissed(tx, [{job, rows: missedRows(job, tx.now, zone)}])
+      yield* recordMissed(tx, [{job, rows: dueRow(job, tx.now, zone, 'restored')}])
       yield* all(`UPDATE jobs SET next_at = ? WHERE id = ?`, [nextAt, job.id])
     }
     if (rows.length < BATCH_SIZE) return
     after = rows.at(-1)!.id
   }
-}
-
-/** The job's due, undecided times as one row; none if nothing is due. */
-function missedRows(job: JobRecord, now: number, zone: string): StoredLaunch[] {
-  const {nextAt, spec, anchorAt} = job
-  if (nextAt === null || nextAt > now) return []
-  const schedule = scheduleOf(spec, anchorAt, zone)
-  const until = Math.min(now + 1, spec.expiresAt ?? Infinity)
-  const scheduledUntil = schedule?.previous(until) ?? nextAt
-  const count = Math.max(1, schedule?.count(nextAt, until) ?? 1)
-  const decided = {decision: 'missed', reason: 'restored', targets: []} as const
-  return [{scheduledAt: nextAt, scheduledUntil, count, ...decided}]
 }
