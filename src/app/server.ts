@@ -19,6 +19,7 @@ import {localEvents} from '../telemetry/event-bus.ts'
 import type {Log} from '../telemetry/log.ts'
 import {listen, type Listener} from './http.ts'
 import {
+  createClockGuard,
   createRunner,
   type Identity,
   leaderServices,
@@ -267,6 +268,7 @@ class Server implements RunningServer {
     const {limits, nodeName} = this.#config
     const parts = this.#parts
     const {store, wakeup, clock, events} = parts
+    const clockGuard = createClockGuard(this.#config)
     const leadership = new Leadership({
       store,
       wakeup,
@@ -279,7 +281,9 @@ class Server implements RunningServer {
       renewEveryMs: limits.leaseRenewMs,
       acquireEveryMs: limits.leaseAcquireEveryMs,
       trustMarginMs: limits.leaseMarginMs,
-      services: (term, onTermOver) => leaderServices(parts, this.#zone, term, onTermOver),
+      onStoreTime: (now) => void clockGuard.believed(now, clock.monotonicMs()),
+      services: (term, onTermOver) =>
+        leaderServices(parts, this.#zone, term, onTermOver, clockGuard),
     })
     this.#undo.push(() => leadership.stop())
     this.#leadership = leadership

@@ -17,14 +17,14 @@ import {
 import {dueUntil, nextPlanned, scheduleOf, undecidedTimes} from './next-time.ts'
 import type {Candidate} from './node.ts'
 import type {Schedule} from './schedule/parse.ts'
-import {type DefaultTarget, selectTargets} from './target.ts'
+import {type DefaultTarget, matchTargets, selectTargets} from './target.ts'
 
 /** Launches decided per job and pass. The rest stays due for the next pass. Bounds one transaction. */
 const LAUNCHES_PER_JOB_MAX = 1_000
 
 /**
- * The stored schedule of a job cannot be read by this version or its time zone data. Its due times stay undecided
- * for a leader that can read it.
+ * The stored schedule of a job cannot be read by this version or its time zone data. Its due times stay
+ * undecided, for a leader that can read it.
  */
 export class UnreadableSchedule extends Error {
   override readonly name = 'UnreadableSchedule'
@@ -51,6 +51,11 @@ export function decideDue(
     )
   }
 
+  if (job.decidedUntil !== null && from <= job.decidedUntil) {
+    // Put back by hand: these times have their rows.
+    const nextAt = nextPlanned(spec, job.anchorAt, job.decidedUntil, context.defaultZone)
+    return {...common, nextAt, rows: []}
+  }
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
   const rows: StoredLaunch[] = [...missed]
   for (const scheduledAt of catchUp)
@@ -121,6 +126,21 @@ function sortDueTimes(
   return {missed, catchUp: caught.launched, late, undecidedAt}
 }
 
+/** Reasons of missed times that do not run, by `catch_up`. */
+const CATCH_UP_REASONS = {
+  skip: 'catch_up_skip',
+  latest: 'catch_up_latest',
+  all: 'catch_up_cap',
+} as const
+
+/** How many missed times run. */
+function catchUpLaunches(
+  {catchUp}: JobSpec,
+  {catchUpMax}: Pick<PassContext, 'catchUpMax'>,
+): number {
+  return {skip: 0, latest: 1, all: catchUpMax}[catchUp]
+}
+
 /** Splits the missed times in [from, until) into launches and rows for the rest. */
 function catchUpTimes(
   schedule: Schedule,
@@ -131,7 +151,7 @@ function catchUpTimes(
 ): {missed: StoredLaunch[]; launched: number[]} {
   const missed: StoredLaunch[] = []
   const newest: number[] = []
-  const launchesMax = {skip: 0, latest: 1, all: context.catchUpMax}[spec.catchUp]
+  const launchesMax = catchUpLaunches(spec, context)
   let end = until
   while (newest.length < launchesMax) {
     const time = schedule.previous(end)
@@ -139,8 +159,7 @@ function catchUpTimes(
     newest.push(time)
     end = time
   }
-  const reason = {skip: 'catch_up_skip', latest: 'catch_up_latest', all: 'catch_up_cap'} as const
-  pushMissed(missed, schedule, from, end, reason[spec.catchUp])
+  pushMissed(missed, schedule, from, end, CATCH_UP_REASONS[spec.catchUp])
   return {missed, launched: newest.toReversed()}
 }
 
@@ -190,46 +209,66 @@ function launchRow(
 
 /** Decides one pending row: launch it, skip it with a reason, or keep it waiting. */
 export function decideRequest(
-  launch: LaunchRecord,
-  job: JobRecord,
-  openGroup: number | null,
+  {launch, job, openGroup, newerMissed}: PendingWork,
   context: PassContext,
 ): RequestDecision {
   const {group} = launch
-  const {spec} = job
-  const skip = skipReason(launch, spec, context.now)
-  if (skip !== null) return {group, kind: 'skip', ...skip}
+  const {spec, revision} = job
+  const common = {group, revision}
+  const skip =
+    skipReason(launch, spec, context) ?? supersededReason(launch, spec, newerMissed, context)
+  if (skip !== null) return {...common, kind: 'skip', ...skip}
   const admission = admit(spec, openGroup, launch.forced, `launch ${group}`, context)
   switch (admission.kind) {
     case 'go':
       return {
-        group,
+        ...common,
         kind: 'launch',
         targets: admission.targets,
         forbid: spec.concurrency === 'forbid' && !launch.forced,
       }
     case 'overlap':
       return launch.cause === 'schedule'
-        ? {group, kind: 'stay', reason: 'waits_for_open'}
+        ? {...common, kind: 'stay', reason: 'waits_for_open'}
         : {
-            group,
+            ...common,
             kind: 'skip',
             decision: 'skipped',
             reason: reasonText('forbid', `${admission.by} is still open`),
           }
     case 'no_node':
       return context.now - launch.storedAt < context.targetWaitMs
-        ? {group, kind: 'stay', reason: 'waits_for_node'}
-        : {group, kind: 'skip', decision: 'skipped', reason: 'no_target'}
+        ? {...common, kind: 'stay', reason: 'waits_for_node'}
+        : {...common, kind: 'skip', decision: 'skipped', reason: 'no_target'}
   }
 }
 
-/** The reason why a pending row can no longer run on any node; `null` when it can. */
-function skipReason(
+interface SkipReason {
+  readonly decision: 'skipped' | 'missed'
+  readonly reason: Reason
+}
+
+/**
+ * A planned time that waited for a node until it was missed follows `catch_up` when a node appears, as
+ * after an outage of the leader; `null` = it may run.
+ */
+function supersededReason(
   launch: LaunchRecord,
   spec: JobSpec,
-  now: number,
-): {decision: 'skipped' | 'missed'; reason: Reason} | null {
+  newerMissed: number,
+  {now, lateAfterMs, catchUpMax, candidates, defaultTarget}: PassContext,
+): SkipReason | null {
+  if (launch.cause !== 'schedule' || launch.reason !== 'waits_for_node') return null
+  if (now - launch.scheduledAt <= lateAfterMs) return null
+  const launchesMax = catchUpLaunches(spec, {catchUpMax})
+  if (newerMissed < launchesMax) return null
+  // Without a node it continues to wait, and may end as `no_target`.
+  if (matchTargets(spec.tags, candidates, defaultTarget).nodes.length === 0) return null
+  return {decision: 'missed', reason: CATCH_UP_REASONS[spec.catchUp]}
+}
+
+/** The reason why a pending row can no longer run on any node; `null` when it can. */
+function skipReason(launch: LaunchRecord, spec: JobSpec, {now}: PassContext): SkipReason | null {
   if (launch.cause === 'schedule') {
     if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
     if (now - launch.scheduledAt > maxLatenessMs(spec))
@@ -243,6 +282,21 @@ function skipReason(
     }
   }
   return null
+}
+
+/** A pending row as loaded for its decision. */
+export interface PendingWork {
+  readonly launch: LaunchRecord
+  readonly job: JobRecord
+  /**
+   * Another open launch of the job's name: launched already, or pending with a smaller number and cause
+   * `schedule`. `null` = none.
+   */
+  readonly openGroup: number | null
+  /**
+   * Newer planned times of the job that also wait, and are missed by now; not counted beyond `catchUpMax`.
+   */
+  readonly newerMissed: number
 }
 
 /** Shared by all decisions of one pass. */

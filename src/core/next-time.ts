@@ -39,8 +39,8 @@ export function nextPlanned(
 }
 
 /**
- * The undecided planned times of a job: `from`, its stored `next`, and those of the schedule after it. `from` may
- * be off the schedule, when it was planned with other time zone data. It is a planned time all the same.
+ * The undecided planned times of a job: `from`, its stored `next`, and those of the schedule after it. `from`
+ * may be off the schedule, if it was planned with other time zone data. It is a planned time all the same.
  */
 export function undecidedTimes(schedule: Schedule, from: number): Schedule {
   return {
@@ -58,7 +58,7 @@ export function undecidedTimes(schedule: Schedule, from: number): Schedule {
   }
 }
 
-/** End (exclusive) of the job's due times: after `now`, or at `expires_at`. Its stored `next` is always due. */
+/** End (exclusive) of a job's due times: after `now`, or at `expires_at`. Its stored `next` is always due. */
 export function dueUntil({expiresAt}: JobSpec, nextAt: number, now: number): number {
   return Math.max(nextAt + 1, Math.min(now + 1, expiresAt ?? Infinity))
 }
@@ -81,8 +81,8 @@ export function replanned(job: JobRecord, now: number, defaultZone: string): num
 }
 
 /**
- * The planned time that a decided one stands for. A clock change that the old data did not know shifts both: the
- * nearest planned time is the same run of the same day, which must not be decided again.
+ * The planned time that a decided one stands for. New rules of a zone shift planned times: the nearest one is
+ * the same run of the same day, which must not be decided again.
  */
 function counterpart(schedule: Schedule, decidedAt: number): number {
   const next = schedule.next(decidedAt - 1)
@@ -112,7 +112,7 @@ export interface DefinitionChange {
   readonly retracts: boolean
 }
 
-/** Decided times further ahead than this show that the clock was wrong. Smaller steps back are corrections. */
+/** Decided times further ahead than this show that the clock was wrong; smaller steps are corrections. */
 const CLOCK_WRONG_MS = 60_000
 
 /** Deep equality of two specs as stored. The key order of processors counts: they run in it. */

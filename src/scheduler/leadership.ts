@@ -29,6 +29,8 @@ export interface LeadershipOptions {
   readonly acquireEveryMs: number
   /** The trust ends this long before the lease expires. */
   readonly trustMarginMs: number
+  /** Called with the approximate time of the store, when a lease held by another node was read. */
+  readonly onStoreTime?: (now: number) => void
   /** Services that run exactly as long as a term. A service that gets `TermOver` calls `onTermOver`. */
   readonly services: (term: number, onTermOver: () => void) => readonly Service[]
 }
@@ -143,7 +145,10 @@ export class Leadership implements Service {
     if (watched !== null) return
     const lease = await store.heldLease()
     const seenAt = clock.monotonicMs()
-    if (lease !== null) this.#watched = {lease, since: seenAt, until: seenAt}
+    if (lease === null) return
+    this.#watched = {lease, since: seenAt, until: seenAt}
+    // In force, so it was renewed less than its TTL ago.
+    this.#options.onStoreTime?.(lease.expiresAt - this.#options.leaseTtlMs)
   }
 
   /**

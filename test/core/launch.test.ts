@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
+import type {CatchUp} from '../../src/core/job.ts'
 import type {DueDecision, RequestDecision} from '../../src/core/launch-record.ts'
 import {
   decideDue,
@@ -431,21 +432,24 @@ describe('a pending request', () => {
     job: JobFixture = aJob(),
     open: number | null = null,
     pass: PassContext = aPass(),
+    newerMissed = 0,
   ): RequestDecision {
-    return decideRequest(launch.record, job.record, open, pass)
+    const {record} = job
+    return decideRequest({launch: launch.record, job: record, openGroup: open, newerMissed}, pass)
   }
   const manual = aLaunch(5).waiting('manual')
   const parent = aLaunch(5).waiting('parent')
   const planned = aLaunch(5).waiting('schedule', 'waits_for_node')
   const targets = [{nodeId: 'id-of-node-a', nodeName: 'node-a'}]
-  const go = {group: 5, kind: 'launch', targets, forbid: false}
+  const go = {group: 5, revision: 1, kind: 'launch', targets, forbid: false}
   const skip = (reason: string, decision = 'skipped') => ({
     group: 5,
+    revision: 1,
     kind: 'skip',
     decision,
     reason,
   })
-  const stay = (reason: string) => ({group: 5, kind: 'stay', reason})
+  const stay = (reason: string) => ({group: 5, revision: 1, kind: 'stay', reason})
   const noNodes = aPass({nodes: []})
   const daily = aJob().between(NOON - DAY, NOON + DAY)
   const forbid = aJob().forbidding()
@@ -527,6 +531,41 @@ describe('a pending request', () => {
   for (const [what, decision, expected] of table) {
     it(what, () => assert.deepEqual(decision, expected))
   }
+
+  describe('for a planned time that waited for a node until it was missed', () => {
+    const missed = planned.with({scheduledAt: NOON - 31 * SECOND})
+    const late = planned.with({scheduledAt: NOON - 30 * SECOND})
+    const by = (catchUp: CatchUp) => aJob().catchingUp(catchUp)
+    const after = (job: JobFixture, newer: number, row = missed, pass = aPass()) =>
+      request(row, job, null, pass, newer)
+    const capped = aPass({catchUpMax: 3})
+
+    it('follows catch_up', () => {
+      assert.deepEqual(after(by('latest'), 1), skip('catch_up_latest', 'missed'))
+      assert.deepEqual(after(by('latest'), 0), go)
+      assert.deepEqual(after(by('skip'), 0), skip('catch_up_skip', 'missed'))
+      assert.deepEqual(after(by('all'), 3, missed, capped), skip('catch_up_cap', 'missed'))
+      assert.deepEqual(after(by('all'), 2, missed, capped), go)
+    })
+
+    it('launches one that is late but not missed', () => {
+      for (const policy of ['latest', 'skip', 'all'] as const)
+        assert.deepEqual(after(by(policy), 5, late), go)
+    })
+
+    it('lets it wait on without a node, and then says that there was none', () => {
+      const waits = after(by('skip'), 5, missed, noNodes)
+      assert.deepEqual(waits, stay('waits_for_node'))
+      const waited = missed.with({storedAt: NOON - 600_000})
+      assert.deepEqual(after(by('skip'), 5, waited, noNodes), skip('no_target'))
+    })
+
+    it('does not apply to one that waits for the previous launch', () => {
+      const queued = aLaunch(5).waiting('schedule', 'waits_for_open')
+      const row = queued.with({scheduledAt: NOON - HOUR})
+      assert.deepEqual(after(by('skip'), 5, row), go)
+    })
+  })
 
   it('waiting for a node does not block other requests of its job', () => {
     const pass = aPass({nodes: []})

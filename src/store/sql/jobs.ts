@@ -15,7 +15,7 @@ import type {
   SubmitResult,
   ToggleResult,
 } from '../../ports/job-store.ts'
-import {insertRequest, writePlanned} from './launch-rows.ts'
+import {insertRequest, retractPlanned, writePlanned} from './launch-rows.ts'
 import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {jobOf, type JobRow, searchText, SELECT_JOB} from './rows.ts'
 import {isPaused, timezone} from './settings.ts'
@@ -138,6 +138,13 @@ export function* applyChanges(
     tx,
     changed.map(({existing, spec, change}) => ({...change, id: existing.id, spec})),
   )
+  const retracting = changed.filter(({change}) => change.retracts)
+  if (retracting.length > 0)
+    yield* retractPlanned(
+      tx,
+      retracting.map(({existing}) => existing),
+      yield* timezone(),
+    )
   yield* recordMissed(
     tx,
     changed.map(({existing, change}) => ({job: existing, rows: change.missed})),

@@ -23,6 +23,7 @@ import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
+import {endFutureWaits, replan} from './planning.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
@@ -105,6 +106,8 @@ export const METHODS = {
   loadRequests: read(loadRequests),
   candidates: read(candidates),
   applyLaunches: write(applyLaunches, {queue: 'launch'}),
+  replan: write(replan, {queue: 'launch', isLong: true}),
+  endFutureWaits: write(endFutureWaits, {queue: 'launch', isLong: true}),
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
   endStuck: write(endStuck, {queue: 'upkeep'}),

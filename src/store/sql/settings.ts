@@ -2,6 +2,12 @@
 import type {Policy} from '../../ports/store.ts'
 import {all, one, type Query, type Transaction} from './query.ts'
 
+/**
+ * Key of the setting that pauses firing: no planned time is decided while it has a value, the reason. A store
+ * put back from a backup begins so.
+ */
+export const FIRING_PAUSED = 'firing_paused'
+
 export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
   yield* putMeta('paused', String(value))
 }
