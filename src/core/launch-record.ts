@@ -36,7 +36,7 @@ export const REASONS = [
   'edited',
   /** The store was restored from a backup; past times never run. */
   'restored',
-  /** Two nodes died while executing this launch; the job was disabled. */
+  /** Two nodes in a row died under one execution of this launch; the job was disabled. */
   'quarantined',
   /** This version or its time zone data cannot read the stored schedule; its due times stay undecided. */
   'schedule_unreadable',
