@@ -26,12 +26,18 @@ export interface OpenedStore {
   close(): Promise<void>
 }
 
+const FIRING_PAUSED =
+  'Planned times are not launched: the store was put back from a backup, and the times since then may ' +
+  'have run. Run `belfry resume` to plan all jobs from now on.'
+
 /** Imports only the configured engine. Throws `StartRefused`. */
 export async function openStore(parts: StoreParts): Promise<OpenedStore> {
   const {engine} = parts.config.store
   const opened = engine === 'postgres' ? await openPostgres(parts) : await openSqlite(parts)
   const {warnings} = await opened.store.info()
   for (const warning of warnings) parts.log.logger.warn(warning)
+  const paused = await opened.store.firingPaused()
+  if (paused !== null) parts.log.logger.warn({reason: paused}, FIRING_PAUSED)
   return opened
 }
 

@@ -23,7 +23,7 @@ import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, submit, toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
-import {endFutureWaits, replan} from './planning.ts'
+import {endFutureWaits, replan, resumeFiring} from './planning.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
@@ -33,6 +33,7 @@ import {restore} from './restore-jobs.ts'
 import {
   agreeTimezone,
   deletePolicy,
+  firingPaused,
   paused,
   policies,
   policy,
@@ -87,6 +88,8 @@ export const METHODS = {
   jobs: longRead(jobs),
   paused: read(paused),
   setPaused: write(setPaused, {queue: 'jobs'}),
+  firingPaused: read(firingPaused),
+  resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true}),
 
   executions: longRead(executions),
   execution: read(execution),
@@ -106,7 +109,7 @@ export const METHODS = {
   loadRequests: read(loadRequests),
   candidates: read(candidates),
   applyLaunches: write(applyLaunches, {queue: 'launch'}),
-  replan: write(replan, {queue: 'launch', isLong: true}),
+  replan: write(replan, {queue: 'launch'}),
   endFutureWaits: write(endFutureWaits, {queue: 'launch', isLong: true}),
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
