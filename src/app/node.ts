@@ -4,6 +4,7 @@
  */
 import {join} from 'node:path'
 import type {Config} from '../config/server.ts'
+import {ClockGuard} from '../core/clock-guard.ts'
 import {systemTags} from '../core/node.ts'
 import {createExecutors, type ExecutorRegistry} from '../executors/registry.ts'
 import {AssertionFailed} from '../lib/assert.ts'
@@ -221,18 +222,31 @@ export interface ServerParts {
   readonly events: Events
 }
 
+/** One for each process: it remembers the clock over its terms. */
+export function createClockGuard({limits}: Pick<Config, 'limits'>): ClockGuard {
+  return new ClockGuard({farMs: limits.clockFarMs, confirmMs: limits.clockConfirmMs})
+}
+
+/** Version of the time zone data of this runtime. */
+const ZONE_DATA = process.versions.tz ?? process.version
+
 /** Services of a leader's term, in the order they start. */
 export function leaderServices(
   {config, ...ports}: ServerParts,
   defaultZone: string,
   term: number,
   onTermOver: () => void,
+  clockGuard: ClockGuard = createClockGuard(config),
 ): readonly Service[] {
   const {limits, defaultTarget, targetWaitMs} = config
   const parts = {...ports, term, onTermOver}
   return [
     new Launcher({
       ...parts,
+      clockGuard,
+      clockConfirmMs: limits.clockConfirmMs,
+      clockStepMs: limits.clockStepMs,
+      zoneData: ZONE_DATA,
       defaultZone,
       defaultTarget,
       lateAfterMs: config.lateAfterMs,

@@ -23,6 +23,7 @@ import {localEvents} from '../telemetry/event-bus.ts'
 import type {Log} from '../telemetry/log.ts'
 import {listen, type Listener} from './http.ts'
 import {
+  createClockGuard,
   createRunner,
   type Identity,
   leaderServices,
@@ -312,6 +313,7 @@ class Server implements RunningServer {
     const {limits, nodeName} = this.#config
     const parts = this.#parts
     const {store, wakeup, clock, events} = parts
+    const clockGuard = createClockGuard(this.#config)
     const leadership = new Leadership({
       store,
       wakeup,
@@ -325,7 +327,9 @@ class Server implements RunningServer {
       acquireEveryMs: limits.leaseAcquireEveryMs,
       closedMs: limits.leaseClosedMs,
       trustMarginMs: limits.leaseMarginMs,
-      services: (term, onTermOver) => leaderServices(parts, this.#zone, term, onTermOver),
+      onStoreTime: (now) => void clockGuard.believed(now, clock.monotonicMs()),
+      services: (term, onTermOver) =>
+        leaderServices(parts, this.#zone, term, onTermOver, clockGuard),
     })
     this.#undo.push(() => leadership.stop())
     this.#leadership = leadership

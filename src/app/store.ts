@@ -30,6 +30,10 @@ export interface OpenedStore {
   close(): Promise<void>
 }
 
+const FIRING_PAUSED =
+  'Planned times are not launched: the store was put back from a backup, and the times since then may ' +
+  'have run. Run `belfry resume` to plan all jobs from now on.'
+
 /**
  * Imports only the configured engine. `lock` is that of the data directory: it is released with the store,
  * also when the store cannot be opened. Throws `StartRefused`.
@@ -40,6 +44,8 @@ export async function openStore(parts: StoreParts, lock: HeldLock): Promise<Open
   const opened = await open(parts, lock)
   const {warnings} = await opened.store.info()
   for (const warning of warnings) parts.log.logger.warn(warning)
+  const paused = await opened.store.firingPaused()
+  if (paused !== null) parts.log.logger.warn({reason: paused}, FIRING_PAUSED)
   return opened
 }
 

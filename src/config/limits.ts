@@ -99,6 +99,15 @@ export const LIMITS = {
     value: 60_000,
     reason: 'smaller differences between clocks are normal corrections by a time service',
   },
+  clockFarMs: {
+    value: 3_600_000,
+    reason:
+      'a shorter step ahead is like an outage of that length; a longer one would silence all jobs so long',
+  },
+  clockConfirmMs: {
+    value: 180_000,
+    reason: 'a time service corrects a wrong clock sooner; a machine that slept waits this long',
+  },
   clockLookMs: {value: 5_000, reason: 'a step of the clock is reported soon after'},
   leaseTtlMs: {value: 6_000, reason: 'a leader that stands still is replaced within eight seconds'},
   leaseRenewMs: {value: 1_000, reason: 'the lease survives four lost renewals'},

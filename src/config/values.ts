@@ -8,7 +8,7 @@ import type {OptionKind} from './options.ts'
 import {NODE_NAME_PATTERN, SYSTEM_TAGS} from '../core/node.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
-import {parseDuration} from '../lib/duration.ts'
+import {parseLength} from '../lib/duration.ts'
 
 export type Reading<Value> =
   {readonly ok: true; readonly value: Value} | {readonly ok: false; readonly problem: string}
@@ -159,7 +159,7 @@ function readSwitch(text: string): Reading<boolean> {
 }
 
 function readDuration(text: string, also: string): Reading<number> {
-  const ms = parseDuration(text)
+  const ms = parseLength(text)
   return ms === null ? mustBe(`a duration such as 30s or 1h30m${also}`, text) : good(ms)
 }
 

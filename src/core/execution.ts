@@ -34,6 +34,7 @@ export function parseExecutionId(text: string): ExecutionKey | null {
 const LOST_BECAUSE: Readonly<Record<string, string>> = {
   node_stopped: 'the node was stopped before it ended',
   node_restarted: 'the node went down while it ran, and has started again',
+  node_outage: 'the node went down together with other nodes',
   node_lost: 'the node stopped sending heartbeats',
   not_held: 'the node does not know of it',
   no_target: 'it never started; its node was gone, and no other node could run it',

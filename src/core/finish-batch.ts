@@ -10,7 +10,13 @@ import {
   type ExecutionRecord,
   type FinalStatus,
 } from './execution.ts'
-import {countFinish, decideFinish, type FinishDecision, launchStatus} from './finish.ts'
+import {
+  countFinish,
+  decideFinish,
+  type FinishDecision,
+  isNodeDeath,
+  launchStatus,
+} from './finish.ts'
 import type {JobCounters, JobStatus} from './job.ts'
 import type {LaunchRecord} from './launch-record.ts'
 
@@ -70,6 +76,8 @@ export interface ExecutionEnd {
   readonly jitter: number
   /** Other fields of the record to set. */
   readonly with: Partial<ExecutionRecord>
+  /** As in `FinishInput`; absent = true. */
+  readonly isOnlySuspect?: boolean
 }
 
 /** Effects of one finished execution. */
@@ -125,6 +133,17 @@ export class FinishBatch {
     return job?.live === true ? job : null
   }
 
+  /** Jobs whose attempts before these also ended because their node died. */
+  suspects(keys: readonly ExecutionKey[]): ReadonlySet<number> {
+    const suspects = new Set<number>()
+    for (const key of keys) {
+      const execution = this.find(key)
+      const previous = execution === null ? null : this.#previousOf(execution)
+      if (previous !== null && isNodeDeath(previous)) suspects.add(previous.jobId)
+    }
+    return suspects
+  }
+
   /** Ends an execution of a live job and applies the consequences for its launch and job. */
   end(execution: BatchExecution, end: ExecutionEnd): FinishedExecution {
     const launch = this.launches.get(execution.record.group)!
@@ -132,10 +151,12 @@ export class FinishBatch {
     assert(job !== null, `the job of execution ${executionId(execution.record)} must be live`)
     const decision = decideFinish({
       execution: execution.record,
+      previous: this.#previousOf(execution),
       launch: launch.record,
       job,
       status: end.status,
       reason: end.reason,
+      isOnlySuspect: end.isOnlySuspect ?? true,
       now: this.#now,
       jitter: end.jitter,
     })
@@ -191,6 +212,15 @@ export class FinishBatch {
     })
     if (!isUnfinished && !launch.hasOpenRest) launch.record = {...launch.record, open: false}
     launch.changed = true
+  }
+
+  /** The attempt before this one on the same slot. */
+  #previousOf({record: {group, slot, attempt}}: BatchExecution): ExecutionRecord | null {
+    const executions = this.launches.get(group)?.executions ?? []
+    const earlier = executions.filter(
+      ({record}) => record.slot === slot && record.attempt < attempt,
+    )
+    return earlier.toSorted((a, b) => b.record.attempt - a.record.attempt)[0]?.record ?? null
   }
 
   #recordEnd(job: BatchJob, execution: BatchExecution, end: ExecutionEnd): void {

@@ -7,21 +7,54 @@ import {backoffMs} from '../lib/backoff.ts'
 import type {ExecutionRecord, ExecutionStatus, FinalStatus} from './execution.ts'
 import type {JobCounters, JobStatus} from './job.ts'
 import type {LaunchRecord} from './launch-record.ts'
+import type {MemberRecord} from './node.ts'
 
-/** Node deaths during one launch after which its job is taken to be the cause. */
-export const NODE_DEATHS_MAX = 2
-
-/** Reasons of `lost` that mean the node died. `node_stopped`, a graceful shutdown, is none of them. */
+/**
+ * Reasons of `lost` that mean the node died by itself. A graceful shutdown, `node_stopped`, and an outage of
+ * several nodes, `node_outage`, are none of them.
+ */
 const NODE_DEATH_REASONS: ReadonlySet<string> = new Set(['node_lost', 'node_restarted'])
+
+/** Nodes that die within this time die together; longer than the time until a node's work is lost. */
+const OUTAGE_MS = 90_000
+/** A node that sends no heartbeats for this long may be dead too; it sends one every 2 s. */
+const SILENT_MS = 5_000
+
+/** An execution that ended because its node died. */
+export function isNodeDeath({status, reason}: Pick<ExecutionRecord, 'status' | 'reason'>): boolean {
+  return status === 'lost' && NODE_DEATH_REASONS.has(reason)
+}
+
+/** A member as `isOutage` sees it. */
+export type Lifesign = Pick<MemberRecord, 'status' | 'startedAt' | 'heartbeatAt'>
+
+/**
+ * True when a node died together with one of the others: that one has failed, has started since, or is
+ * silent. Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` =
+ * `null`: no longer a member.
+ */
+export function isOutage(dead: Lifesign | null, others: readonly Lifesign[], now: number): boolean {
+  // A node that has joined again has overwritten its last heartbeat.
+  const diedAt = dead?.status === 'failed' ? dead.heartbeatAt : now - OUTAGE_MS
+  return others.some(({status, startedAt, heartbeatAt}) => {
+    if (status === 'left') return false
+    if (startedAt > diedAt) return true
+    return status === 'failed' ? heartbeatAt > diedAt - OUTAGE_MS : heartbeatAt < now - SILENT_MS
+  })
+}
 
 export interface FinishInput {
   /** Before the end: running, or pending when it is cancelled or no node can run it. */
   readonly execution: ExecutionRecord
+  /** Attempt before this one on the same slot; `null` = this is the first. */
+  readonly previous: Pick<ExecutionRecord, 'status' | 'reason'> | null
   readonly launch: LaunchRecord
   /** `null` when the job was deleted meanwhile: then nothing follows. */
   readonly job: {readonly retries: number} | null
   readonly status: FinalStatus
   readonly reason: string
+  /** False: the death of its node ended suspects of several jobs, so none of them is blamed. */
+  readonly isOnlySuspect: boolean
   /** The store's clock. */
   readonly now: number
   /** [0, 1): jitter of the retry's backoff. */
@@ -40,10 +73,11 @@ export interface FinishDecision {
 
 /** Decides one end, before its effects on the launch are counted. */
 export function decideFinish(input: FinishInput): FinishDecision {
-  const {execution, launch, job, status} = input
-  const died = status === 'lost' && NODE_DEATH_REASONS.has(input.reason)
+  const {execution, previous, launch, job, status} = input
+  const died = isNodeDeath(input)
   const nodeDeaths = launch.nodeDeaths + (died ? 1 : 0)
-  const quarantined = died && nodeDeaths >= NODE_DEATHS_MAX && job !== null
+  const diedTwice = died && previous !== null && isNodeDeath(previous)
+  const quarantined = diedTwice && input.isOnlySuspect && job !== null
   const endsRetries = status === 'cancelled' || quarantined
   const isRetryDue =
     job !== null &&

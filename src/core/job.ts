@@ -3,6 +3,8 @@
  * jobs are in the files named after the step that makes them.
  */
 
+import {parseLength} from '../lib/duration.ts'
+
 export type Concurrency = 'allow' | 'forbid'
 export type CatchUp = 'latest' | 'skip' | 'all'
 export type OnDisconnect = 'keep' | 'stop'
@@ -51,6 +53,13 @@ export function endsWhenDisconnected({
   concurrency,
 }: Pick<JobSpec, 'onDisconnect' | 'concurrency'>): boolean {
   return onDisconnect === 'stop' || (onDisconnect === '' && concurrency === 'forbid')
+}
+
+/** Oldest planned time that still runs, as an age in whole ms. Throws if the stored text is no duration. */
+export function maxLatenessMs({maxLateness}: Pick<JobSpec, 'maxLateness'>): number {
+  const ms = parseLength(maxLateness)
+  if (ms === null) throw new Error(`max_lateness must be a duration: it is "${maxLateness}"`)
+  return ms
 }
 
 /** Counts of the finished executions since the last reset or restore. */

@@ -36,13 +36,12 @@ export const REASONS = [
   'edited',
   /** The store was restored from a backup; past times never run. */
   'restored',
-  /** Two nodes died while executing this launch; the job was disabled. */
+  /** Two nodes in a row died under one execution of this launch; the job was disabled. */
   'quarantined',
-  /**
-   * This version or its time zone data cannot parse the stored schedule; nothing is planned until it is
-   * edited.
-   */
+  /** This version or its time zone data cannot read the stored schedule; its due times stay undecided. */
   'schedule_unreadable',
+  /** The job cannot be decided for another reason, and the others are; its due times stay undecided. */
+  'undecidable',
   /** The launch waits for the previous open launch (`catch_up: all` with `forbid`). */
   'waits_for_open',
   /** The launch waits for a node whose tags match. */
@@ -114,8 +113,8 @@ export interface DueDecision {
   /** First planned time not decided by `rows`; `null` when there is none. */
   readonly nextAt: number | null
   /**
-   * Oldest first; together they cover every planned time from `expectedNextAt` up to (not including)
-   * `nextAt`.
+   * Oldest first; together they cover every undecided planned time from `expectedNextAt` up to (not
+   * including) `nextAt`. Empty if all of them were decided before.
    */
   readonly rows: readonly StoredLaunch[]
   /**
@@ -127,21 +126,22 @@ export interface DueDecision {
 }
 
 /**
- * Decision for one pending launch row. `stay` only updates the displayed reason. `launch` with `forbid` is
- * applied only while the job's name has no other open launch that is launched, or is pending with cause
- * `schedule` and a smaller number.
+ * Decision for one pending launch row; applied only if its job still has this revision. `stay` only updates
+ * the displayed reason. `launch` with `forbid` is applied only while the job's name has no other open
+ * launch that is launched, or is pending with cause `schedule` and a smaller number.
  */
-export type RequestDecision =
+export type RequestDecision = {readonly group: number; readonly revision: number} & (
+  | {readonly kind: 'launch'; readonly targets: readonly Target[]; readonly forbid: boolean}
   | {
-      readonly group: number
-      readonly kind: 'launch'
-      readonly targets: readonly Target[]
-      readonly forbid: boolean
-    }
-  | {
-      readonly group: number
       readonly kind: 'skip'
       readonly decision: 'skipped' | 'missed'
       readonly reason: string
     }
-  | {readonly group: number; readonly kind: 'stay'; readonly reason: string}
+  | {readonly kind: 'stay'; readonly reason: string}
+)
+
+/** A job that cannot be decided: its due times stay undecided, and a row of its launch history says why. */
+export interface JobFault {
+  readonly jobId: number
+  readonly reason: string
+}

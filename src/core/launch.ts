@@ -4,8 +4,7 @@
  * step per missed second.
  */
 import {assert} from '../lib/assert.ts'
-import {parseDuration} from '../lib/duration.ts'
-import type {JobRecord, JobSpec} from './job.ts'
+import {type JobRecord, type JobSpec, maxLatenessMs} from './job.ts'
 import {
   type DueDecision,
   type LaunchRecord,
@@ -15,15 +14,26 @@ import {
   type RequestDecision,
   type Target,
 } from './launch-record.ts'
-import {nextPlanned, scheduleOf} from './next-time.ts'
+import {dueUntil, nextPlanned, scheduleOf, undecidedTimes} from './next-time.ts'
 import type {Candidate} from './node.ts'
 import type {Schedule} from './schedule/parse.ts'
-import {type DefaultTarget, selectTargets} from './target.ts'
+import {type DefaultTarget, matchTargets, selectTargets} from './target.ts'
 
 /** Launches decided per job and pass. The rest stays due for the next pass. Bounds one transaction. */
 const LAUNCHES_PER_JOB_MAX = 1_000
 
-/** Decides every planned time of a due job from its `next` up to now. */
+/**
+ * The stored schedule of a job cannot be read by this version or its time zone data. Its due times stay
+ * undecided, for a leader that can read it.
+ */
+export class UnreadableSchedule extends Error {
+  override readonly name = 'UnreadableSchedule'
+}
+
+/**
+ * Decides every planned time of a due job from its `next` up to now. Throws `UnreadableSchedule`. The caller
+ * isolates a job whose decision throws.
+ */
 export function decideDue(
   job: JobRecord,
   openGroup: number | null,
@@ -35,11 +45,17 @@ export function decideDue(
   const forbid = spec.concurrency === 'forbid'
   const common = {jobId: job.id, revision: job.revision, expectedNextAt: from, forbid}
   if (schedule === null) {
-    const at = {scheduledAt: from, scheduledUntil: from, count: 1}
-    const reason: Reason = 'schedule_unreadable'
-    return {...common, nextAt: null, rows: [{...at, decision: 'missed', reason, targets: []}]}
+    const zone = spec.timezone === '' ? context.defaultZone : spec.timezone
+    throw new UnreadableSchedule(
+      `the schedule ${JSON.stringify(spec.schedule)} in the zone ${JSON.stringify(zone)} cannot be read`,
+    )
   }
 
+  if (job.decidedUntil !== null && from <= job.decidedUntil) {
+    // Put back by hand: these times have their rows.
+    const nextAt = nextPlanned(spec, job.anchorAt, job.decidedUntil, context.defaultZone)
+    return {...common, nextAt, rows: []}
+  }
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
   const rows: StoredLaunch[] = [...missed]
   for (const scheduledAt of catchUp)
@@ -74,20 +90,20 @@ function sortDueTimes(
   from: number,
   context: PassContext,
 ): SortedTimes {
-  const until = Math.min(context.now + 1, spec.expiresAt ?? Infinity)
+  const until = dueUntil(spec, from, context.now)
   // Fast path for the common case: one planned time that is just due.
   const second = schedule.next(from)
-  const lateFrom = context.now - context.lateAfterMs
-  const maxLatenessMs = parseDuration(spec.maxLateness)
-  assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} must parse`)
-  const oldestRun = context.now - maxLatenessMs
+  // Instants are whole ms; the length may not be.
+  const lateFrom = Math.ceil(context.now - context.lateAfterMs)
+  const oldestRun = context.now - maxLatenessMs(spec)
   if (from >= lateFrom && from >= oldestRun && (second === null || second >= until)) {
     return {missed: [], catchUp: [], late: [from], undecidedAt: null}
   }
+  const times = undecidedTimes(schedule, from)
   const missed: StoredLaunch[] = []
-  pushMissed(missed, schedule, from, Math.min(oldestRun, until), 'max_lateness')
+  pushMissed(missed, times, from, Math.min(oldestRun, until), 'max_lateness')
   const caught = catchUpTimes(
-    schedule,
+    times,
     spec,
     Math.max(from, oldestRun),
     Math.min(lateFrom, until),
@@ -97,9 +113,9 @@ function sortDueTimes(
   const late: number[] = []
   let undecidedAt: number | null = null
   for (
-    let time = schedule.next(Math.max(from, oldestRun, lateFrom) - 1);
+    let time = times.next(Math.max(from, oldestRun, lateFrom) - 1);
     time !== null && time < until;
-    time = schedule.next(time)
+    time = times.next(time)
   ) {
     if (late.length === LAUNCHES_PER_JOB_MAX) {
       undecidedAt = time
@@ -108,6 +124,21 @@ function sortDueTimes(
     late.push(time)
   }
   return {missed, catchUp: caught.launched, late, undecidedAt}
+}
+
+/** Reasons of missed times that do not run, by `catch_up`. */
+const CATCH_UP_REASONS = {
+  skip: 'catch_up_skip',
+  latest: 'catch_up_latest',
+  all: 'catch_up_cap',
+} as const
+
+/** How many missed times run. */
+function catchUpLaunches(
+  {catchUp}: JobSpec,
+  {catchUpMax}: Pick<PassContext, 'catchUpMax'>,
+): number {
+  return {skip: 0, latest: 1, all: catchUpMax}[catchUp]
 }
 
 /** Splits the missed times in [from, until) into launches and rows for the rest. */
@@ -120,7 +151,7 @@ function catchUpTimes(
 ): {missed: StoredLaunch[]; launched: number[]} {
   const missed: StoredLaunch[] = []
   const newest: number[] = []
-  const launchesMax = {skip: 0, latest: 1, all: context.catchUpMax}[spec.catchUp]
+  const launchesMax = catchUpLaunches(spec, context)
   let end = until
   while (newest.length < launchesMax) {
     const time = schedule.previous(end)
@@ -128,8 +159,7 @@ function catchUpTimes(
     newest.push(time)
     end = time
   }
-  const reason = {skip: 'catch_up_skip', latest: 'catch_up_latest', all: 'catch_up_cap'} as const
-  pushMissed(missed, schedule, from, end, reason[spec.catchUp])
+  pushMissed(missed, schedule, from, end, CATCH_UP_REASONS[spec.catchUp])
   return {missed, launched: newest.toReversed()}
 }
 
@@ -179,51 +209,69 @@ function launchRow(
 
 /** Decides one pending row: launch it, skip it with a reason, or keep it waiting. */
 export function decideRequest(
-  launch: LaunchRecord,
-  job: JobRecord,
-  openGroup: number | null,
+  {launch, job, openGroup, newerMissed}: PendingWork,
   context: PassContext,
 ): RequestDecision {
   const {group} = launch
-  const {spec} = job
-  const skip = skipReason(launch, spec, context.now)
-  if (skip !== null) return {group, kind: 'skip', ...skip}
+  const {spec, revision} = job
+  const common = {group, revision}
+  const skip =
+    skipReason(launch, spec, context) ?? supersededReason(launch, spec, newerMissed, context)
+  if (skip !== null) return {...common, kind: 'skip', ...skip}
   const admission = admit(spec, openGroup, launch.forced, `launch ${group}`, context)
   switch (admission.kind) {
     case 'go':
       return {
-        group,
+        ...common,
         kind: 'launch',
         targets: admission.targets,
         forbid: spec.concurrency === 'forbid' && !launch.forced,
       }
     case 'overlap':
       return launch.cause === 'schedule'
-        ? {group, kind: 'stay', reason: 'waits_for_open'}
+        ? {...common, kind: 'stay', reason: 'waits_for_open'}
         : {
-            group,
+            ...common,
             kind: 'skip',
             decision: 'skipped',
             reason: reasonText('forbid', `${admission.by} is still open`),
           }
     case 'no_node':
       return context.now - launch.storedAt < context.targetWaitMs
-        ? {group, kind: 'stay', reason: 'waits_for_node'}
-        : {group, kind: 'skip', decision: 'skipped', reason: 'no_target'}
+        ? {...common, kind: 'stay', reason: 'waits_for_node'}
+        : {...common, kind: 'skip', decision: 'skipped', reason: 'no_target'}
   }
 }
 
-/** The reason why a pending row can no longer run on any node; `null` when it can. */
-function skipReason(
+interface SkipReason {
+  readonly decision: 'skipped' | 'missed'
+  readonly reason: Reason
+}
+
+/**
+ * A planned time that waited for a node until it was missed follows `catch_up` when a node appears, as
+ * after an outage of the leader; `null` = it may run.
+ */
+function supersededReason(
   launch: LaunchRecord,
   spec: JobSpec,
-  now: number,
-): {decision: 'skipped' | 'missed'; reason: Reason} | null {
+  newerMissed: number,
+  {now, lateAfterMs, catchUpMax, candidates, defaultTarget}: PassContext,
+): SkipReason | null {
+  if (launch.cause !== 'schedule' || launch.reason !== 'waits_for_node') return null
+  if (now - launch.scheduledAt <= lateAfterMs) return null
+  const launchesMax = catchUpLaunches(spec, {catchUpMax})
+  if (newerMissed < launchesMax) return null
+  // Without a node it continues to wait, and may end as `no_target`.
+  if (matchTargets(spec.tags, candidates, defaultTarget).nodes.length === 0) return null
+  return {decision: 'missed', reason: CATCH_UP_REASONS[spec.catchUp]}
+}
+
+/** The reason why a pending row can no longer run on any node; `null` when it can. */
+function skipReason(launch: LaunchRecord, spec: JobSpec, {now}: PassContext): SkipReason | null {
   if (launch.cause === 'schedule') {
     if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
-    const maxLatenessMs = parseDuration(spec.maxLateness)
-    assert(maxLatenessMs !== null, `stored max_lateness of ${spec.name} must parse`)
-    if (now - launch.scheduledAt > maxLatenessMs)
+    if (now - launch.scheduledAt > maxLatenessMs(spec))
       return {decision: 'missed', reason: 'max_lateness'}
   }
   if (launch.cause === 'parent') {
@@ -234,6 +282,21 @@ function skipReason(
     }
   }
   return null
+}
+
+/** A pending row as loaded for its decision. */
+export interface PendingWork {
+  readonly launch: LaunchRecord
+  readonly job: JobRecord
+  /**
+   * Another open launch of the job's name: launched already, or pending with a smaller number and cause
+   * `schedule`. `null` = none.
+   */
+  readonly openGroup: number | null
+  /**
+   * Newer planned times of the job that also wait, and are missed by now; not counted beyond `catchUpMax`.
+   */
+  readonly newerMissed: number
 }
 
 /** Shared by all decisions of one pass. */

@@ -38,6 +38,60 @@ export function nextPlanned(
   return planned
 }
 
+/**
+ * The undecided planned times of a job: `from`, its stored `next`, and those of the schedule after it. `from`
+ * may be off the schedule, if it was planned with other time zone data. It is a planned time all the same.
+ */
+export function undecidedTimes(schedule: Schedule, from: number): Schedule {
+  return {
+    kind: schedule.kind,
+    next: (after) => (after < from ? from : schedule.next(after)),
+    previous: (before) => {
+      if (before <= from) return null
+      const planned = schedule.previous(before)
+      return planned === null || planned < from ? from : planned
+    },
+    count: (since, until) => {
+      if (since > from) return schedule.count(since, until)
+      return until > from ? 1 + schedule.count(from + 1, until) : 0
+    },
+  }
+}
+
+/** End (exclusive) of a job's due times: after `now`, or at `expires_at`. Its stored `next` is always due. */
+export function dueUntil({expiresAt}: JobSpec, nextAt: number, now: number): number {
+  return Math.max(nextAt + 1, Math.min(now + 1, expiresAt ?? Infinity))
+}
+
+/**
+ * The job's `next` by the time zone data of this process, when that has changed since `next` was stored. Only
+ * undecided times move. Times that the new data puts between the last decided time and now are due.
+ */
+export function replanned(job: JobRecord, now: number, defaultZone: string): number | null {
+  const {spec, anchorAt, nextAt, decidedUntil, updatedAt} = job
+  const schedule = spec.disabled ? null : scheduleOf(spec, anchorAt, defaultZone)
+  if (schedule?.kind !== 'cron') return nextAt
+  // An earlier release stored `null` when it could not read the schedule.
+  if (nextAt === null)
+    return nextPlanned(spec, anchorAt, Math.max(now, decidedUntil ?? -Infinity), defaultZone)
+  const decided = decidedUntil === null ? -Infinity : counterpart(schedule, decidedUntil)
+  // A due time may be older than the last edit, which kept it.
+  const accepted = Math.min(updatedAt, nextAt - 1)
+  return nextPlanned(spec, anchorAt, Math.max(decided, accepted), defaultZone)
+}
+
+/**
+ * The planned time that a decided one stands for. New rules of a zone shift planned times: the nearest one is
+ * the same run of the same day, which must not be decided again.
+ */
+function counterpart(schedule: Schedule, decidedAt: number): number {
+  const next = schedule.next(decidedAt - 1)
+  const previous = schedule.previous(decidedAt)
+  if (next === null || (previous !== null && decidedAt - previous <= next - decidedAt))
+    return decidedAt
+  return next
+}
+
 /** Phase of `@every`: the job's start, or the second its schedule was accepted. */
 function anchorFor(spec: JobSpec, acceptedAt: number): number {
   return spec.startsAt ?? acceptedAt - (acceptedAt % ANCHOR_GRAIN_MS)
@@ -51,7 +105,15 @@ export interface DefinitionChange {
   readonly nextAt: number | null
   /** Due, undecided times of the old definition that `next` moves past; at most one row. */
   readonly missed: readonly StoredLaunch[]
+  /**
+   * The clock was wrong: times far after now were decided. They are planned again, and the rows of those that
+   * did not launch are taken back.
+   */
+  readonly retracts: boolean
 }
+
+/** Decided times further ahead than this show that the clock was wrong; smaller steps are corrections. */
+const CLOCK_WRONG_MS = 60_000
 
 /** Deep equality of two specs as stored. The key order of processors counts: they run in it. */
 export function sameSpec(one: JobSpec, other: JobSpec): boolean {
@@ -88,36 +150,43 @@ export function planDefinition(
     const nextAt =
       (runsPast ? pastInstant(spec, anchorAt, now, defaultZone) : null) ??
       nextPlanned(spec, anchorAt, after, defaultZone)
-    return {changed: true, revision: 1, anchorAt, nextAt, missed: []}
+    return {changed: true, revision: 1, anchorAt, nextAt, missed: [], retracts: false}
   }
   if (sameSpec(existing.spec, spec)) {
     const {revision, anchorAt, nextAt} = existing
-    return {changed: false, revision, anchorAt, nextAt, missed: []}
+    return {changed: false, revision, anchorAt, nextAt, missed: [], retracts: false}
   }
   const keeps = samePlan(existing.spec, spec)
   const anchorAt = keepsPhase(existing.spec, spec) ? existing.anchorAt : anchorFor(spec, now)
-  const after = Math.max(now, existing.decidedUntil ?? -Infinity)
-  const nextAt =
-    keeps && existing.nextAt !== null && !cutsDue(existing, spec, now, defaultZone)
-      ? within(existing.nextAt, spec.expiresAt)
-      : nextPlanned(spec, anchorAt, after, defaultZone)
+  const decidedUntil = existing.decidedUntil ?? -Infinity
+  const isWrong = decidedUntil > now + CLOCK_WRONG_MS
+  const keepsNext = keeps && existing.nextAt !== null && !cutsDue(existing, spec, now, defaultZone)
+  const after = isWrong ? now : Math.max(now, decidedUntil)
+  const nextAt = keepsNext
+    ? within(existing.nextAt, spec.expiresAt)
+    : nextPlanned(spec, anchorAt, after, defaultZone)
   const reason: Reason = spec.disabled && !existing.spec.disabled ? 'disabled' : 'edited'
   const missed = existing.nextAt === nextAt ? [] : dueRow(existing, now, defaultZone, reason)
-  return {changed: true, revision: existing.revision + 1, anchorAt, nextAt, missed}
+  const retracts = isWrong && !keepsNext && nextAt !== null
+  return {changed: true, revision: existing.revision + 1, anchorAt, nextAt, missed, retracts}
 }
 
 /** One `missed` row for the job's due, undecided planned times; empty when nothing is due. */
-function dueRow(job: JobRecord, now: number, defaultZone: string, reason: Reason): StoredLaunch[] {
-  if (job.nextAt === null || job.nextAt > now) return []
-  const schedule = scheduleOf(job.spec, job.anchorAt, defaultZone)
-  if (schedule === null) {
-    const at = {scheduledAt: job.nextAt, scheduledUntil: job.nextAt, count: 1}
-    return [{...at, decision: 'missed', reason, targets: []}]
-  }
-  const until = Math.min(now + 1, job.spec.expiresAt ?? Infinity)
-  const scheduledUntil = schedule.previous(until) ?? job.nextAt
-  const count = Math.max(1, schedule.count(job.nextAt, until))
-  return [{scheduledAt: job.nextAt, scheduledUntil, count, decision: 'missed', reason, targets: []}]
+export function dueRow(
+  job: JobRecord,
+  now: number,
+  defaultZone: string,
+  reason: Reason,
+): StoredLaunch[] {
+  const {nextAt: scheduledAt, spec, anchorAt} = job
+  if (scheduledAt === null || scheduledAt > now) return []
+  const missed = {scheduledAt, decision: 'missed', reason, targets: []} as const
+  const schedule = scheduleOf(spec, anchorAt, defaultZone)
+  if (schedule === null) return [{...missed, scheduledUntil: scheduledAt, count: 1}]
+  const times = undecidedTimes(schedule, scheduledAt)
+  const until = dueUntil(spec, scheduledAt, now)
+  const scheduledUntil = times.previous(until) ?? scheduledAt
+  return [{...missed, scheduledUntil, count: times.count(scheduledAt, until)}]
 }
 
 /**

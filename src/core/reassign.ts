@@ -2,10 +2,8 @@
  * Reassignment of pending executions that their node does not claim: move to another node, keep waiting, or
  * end as lost.
  */
-import {assert} from '../lib/assert.ts'
-import {parseDuration} from '../lib/duration.ts'
 import type {ExecutionRecord} from './execution.ts'
-import type {JobRecord} from './job.ts'
+import {type JobRecord, maxLatenessMs} from './job.ts'
 import type {LaunchCause, Target} from './launch-record.ts'
 import type {Candidate, MemberRecord} from './node.ts'
 import {matchTargets, selectTargets, type DefaultTarget} from './target.ts'
@@ -91,7 +89,5 @@ function isTimedOut(
   const heartbeatAt = member?.runs === true ? member.heartbeatAt : 0
   if (now - Math.max(execution.notBefore, heartbeatAt, lookedSince) >= targetWaitMs) return true
   if (cause !== 'schedule' || execution.attempt > 1) return false
-  const maxLatenessMs = parseDuration(job.spec.maxLateness)
-  assert(maxLatenessMs !== null, `stored max_lateness of ${job.spec.name} must parse`)
-  return now - scheduledAt > maxLatenessMs
+  return now - scheduledAt > maxLatenessMs(job.spec)
 }

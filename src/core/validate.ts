@@ -2,7 +2,7 @@
  * Validation of a job definition by itself: name, schedule, zone, window, tags. Decoding checks only shapes,
  * and only the store knows the other jobs.
  */
-import {parseDuration} from '../lib/duration.ts'
+import {parseLength} from '../lib/duration.ts'
 import type {JobSpec} from './job.ts'
 import {parseSchedule, SCHEDULE_LENGTH_MAX} from './schedule/parse.ts'
 import {parseTag} from './target.ts'
@@ -77,7 +77,7 @@ function windowProblem(spec: JobSpec): string | null {
 }
 
 function latenessProblem(spec: JobSpec): string | null {
-  const lengthMs = parseDuration(spec.maxLateness)
+  const lengthMs = parseLength(spec.maxLateness)
   if (lengthMs !== null && lengthMs > 0) return null
   return `max_lateness: "${spec.maxLateness}" is not a length of time; write it as "24h" or "90m"`
 }

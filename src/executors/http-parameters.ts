@@ -5,7 +5,7 @@
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
-import {parseDuration} from '../lib/duration.ts'
+import {parseLength} from '../lib/duration.ts'
 
 export const HTTP_PARAMETERS: readonly Parameter[] = [
   {
@@ -236,7 +236,7 @@ function parseJson(text: string): unknown {
 
 function readTimeout(text: string, problems: string[]): number {
   if (text === '') return TIMEOUT_MS
-  const timeoutMs = /^\d{1,9}(\.\d{1,3})?$/.test(text) ? Number(text) * 1000 : parseDuration(text)
+  const timeoutMs = /^\d{1,9}(\.\d{1,3})?$/.test(text) ? Number(text) * 1000 : parseLength(text)
   if (timeoutMs !== null && timeoutMs > 0) return Math.max(1, Math.round(timeoutMs))
   problems.push(
     `timeout must be seconds, or a duration like 30s or 1m30s, longer than 0, not ${JSON.stringify(text)}`,

@@ -5,7 +5,7 @@
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
-import {parseDuration} from '../lib/duration.ts'
+import {parseLength} from '../lib/duration.ts'
 import type {Parameter} from '../ports/executor.ts'
 
 export const SHELL_PARAMETERS: readonly Parameter[] = [
@@ -149,8 +149,8 @@ function readDirectory(cwd: string, problems: string[]): string {
 
 function readTimeout(text: string, problems: string[]): number {
   if (text === '') return 0
-  const timeoutMs = parseDuration(text)
-  if (timeoutMs !== null && timeoutMs > 0) return Math.max(1, Math.round(timeoutMs))
+  const timeoutMs = parseLength(text)
+  if (timeoutMs !== null && timeoutMs > 0) return timeoutMs
   problems.push(
     `timeout must be a duration longer than 0, like 30s, 5m or 1h30m, not ${JSON.stringify(text)}`,
   )

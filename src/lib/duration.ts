@@ -56,6 +56,15 @@ export function parseDuration(text: string): number | null {
   return total <= DURATION_MAX_MS ? total : null
 }
 
+/**
+ * The length of a duration in whole ms, rounded up; `null` when `text` is not one. Instants are whole ms: a
+ * length that is compared with them, or added to them, must be whole too.
+ */
+export function parseLength(text: string): number | null {
+  const ms = parseDuration(text)
+  return ms === null ? null : Math.ceil(ms)
+}
+
 /** Sums whole and decimal parts as integers: `1.005s` is 1005 ms, not 1004.9999999999999. */
 function lengthOf(whole: string, decimals: string, unit: string): number {
   const kept = decimals.slice(0, DECIMALS_MAX)

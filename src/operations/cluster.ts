@@ -1,7 +1,12 @@
 /** Cluster: members, the leader, leaving, removing members, the status, and the pause switch. */
 import {DomainError} from '../core/errors.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
-import {encodeMember, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
+import {
+  encodeMember,
+  type FiringJson,
+  type PauseStatusJson,
+  type StatusJson,
+} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 
@@ -101,12 +106,13 @@ export function createStatus(context: OperationsContext) {
   const {node, settings, store} = context
 
   async function status(): Promise<StatusJson> {
-    const [members, lease, info, totals, paused] = await Promise.all([
+    const [members, lease, info, totals, paused, firingPaused] = await Promise.all([
       store.members(),
       store.leader(),
       store.info(),
       store.totals(),
       store.paused(),
+      store.firingPaused(),
     ])
     const leader = members.find((member) => member.id === lease?.nodeId)
     const own = members.find((member) => member.id === node.id)
@@ -132,6 +138,7 @@ export function createStatus(context: OperationsContext) {
       pending: String(totals.pending),
       undecided: String(totals.undecided),
       paused: String(paused),
+      firing: firingPaused === null ? 'active' : `paused (${firingPaused})`,
       default_timezone: settings.defaultTimezone(),
     }
     return {
@@ -171,4 +178,24 @@ export function createPause({events, store}: OperationsContext) {
   }
 
   return {paused, setPaused}
+}
+
+/** Jobs planned in one transaction. */
+const RESUME_BATCH_MAX = 500
+
+/** Firing, which begins paused in a store that was put back from a backup. */
+export function createFiring({store, wakeup}: OperationsContext) {
+  /**
+   * Plans all jobs from now on. A crash between two batches leaves firing paused; a repeated call
+   * continues.
+   */
+  async function resumeFiring(): Promise<FiringJson> {
+    const was = await store.firingPaused()
+    for (let after: number | null = 0; after !== null;)
+      after = await store.resumeFiring({after, limit: RESUME_BATCH_MAX})
+    wakeup.notify('launch')
+    return {resumed: was !== null}
+  }
+
+  return {resumeFiring}
 }

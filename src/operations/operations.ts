@@ -4,7 +4,7 @@
  */
 import type {StringMap} from '../core/job.ts'
 import {createBackup} from './backup.ts'
-import {createMembers, createPause, createStatus} from './cluster.ts'
+import {createFiring, createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsContext, OperationsDependencies} from './context.ts'
 import {createHistory, createLaunches} from './executions.ts'
 import {createFollow} from './follow.ts'
@@ -34,6 +34,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createPolicies(context),
     ...createSchedules(context),
     ...createPause(context),
+    ...createFiring(context),
     ...createRestore(context),
     ...createBackup(context),
     ...createStatus(context),

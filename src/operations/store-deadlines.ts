@@ -33,6 +33,8 @@ const DEADLINES = {
   jobs: list((query) => query),
   paused: read(),
   setPaused: write(),
+  firingPaused: read(),
+  resumeFiring: write(LONG_WRITE_MS),
 
   executions: list((_name, query) => query),
   execution: read(),

@@ -10,6 +10,8 @@ export interface EventPayloads {
   job_stored: {job: string; revision: number; created: boolean}
   job_deleted: {job: string}
   job_disabled: {job: string; reason: string}
+  /** The leader cannot decide this job; it decides the others. Once for each job, revision and term. */
+  job_undecided: {job: string; reason: string}
   launch_decided: {
     job: string
     group: number
@@ -41,6 +43,8 @@ export interface EventPayloads {
   term_ended: {term: number; node: string; reason: string}
   member_changed: {node: string; status: string}
   clock_stepped: {by_ms: number}
+  /** The leader decides nothing beyond the time before a step of the store's clock, for this long. */
+  clock_held: {by_ms: number; for_ms: number}
   launch_pass_done: {due: number; requests: number; duration_ms: number}
   store_committed: {items: number; duration_ms: number}
   step_failed: {step: string; message: string}

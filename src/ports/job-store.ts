@@ -159,4 +159,16 @@ export interface JobStore {
   /** True: submissions are rejected in the whole cluster. */
   paused(): Promise<boolean>
   setPaused(paused: boolean): Promise<void>
+  /** Why no planned time is decided; `null` = planned times are decided. */
+  firingPaused(): Promise<FiringPaused | null>
+  /**
+   * Plans a page of jobs from now on while firing is paused, and records the times before now as missed; the
+   * last page ends the pause. Returns the cursor of the next page; `null` = firing is not paused. Idempotent.
+   */
+  resumeFiring(request: {readonly after: number; readonly limit: number}): Promise<number | null>
 }
+
+/**
+ * `restored`: from a backup by `restore-store`. `put_back`: its file was copied, or its database restored.
+ */
+export type FiringPaused = 'restored' | 'put_back'

@@ -4,7 +4,8 @@
  */
 import type {ExecutionKey} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {DueDecision, LaunchRecord, RequestDecision} from '../core/launch-record.ts'
+import type {DueDecision, JobFault, LaunchRecord, RequestDecision} from '../core/launch-record.ts'
+import type {PendingWork} from '../core/launch.ts'
 import type {Candidate} from '../core/node.ts'
 import type {StuckExecution} from '../core/reassign.ts'
 import type {FinishOutcome} from './node-store.ts'
@@ -43,18 +44,16 @@ export interface DueWork {
   /** The store's clock; decisions refer to this instant. */
   readonly now: number
   readonly jobs: readonly DueJob[]
-  /** Earliest `next` after `now`; `null` = nothing is planned. Valid only if `limit` did not cut `jobs`. */
+  /** Due jobs whose stored definition is damaged. */
+  readonly damaged: readonly {
+    readonly id: number
+    readonly name: string
+    readonly problem: string
+  }[]
+  /** Earliest `next` after `now`; `null` = nothing is planned. Valid only on the last page. */
   readonly nextDueAt: number | null
-}
-
-export interface PendingRequest {
-  readonly launch: LaunchRecord
-  readonly job: JobRecord
-  /**
-   * Another open launch of the job's name: launched already, or pending with a smaller number and cause
-   * `schedule`. `null` = none.
-   */
-  readonly openGroup: number | null
+  /** Where the next page begins; `null` = this was the last page. */
+  readonly next: DuePosition | null
 }
 
 export interface DecidedLaunch {
@@ -131,8 +130,12 @@ export interface LeaderStore {
     readonly nodeId: string
     readonly expiresAt: number
   } | null>
-  /** Jobs with `next` <= now behind `after`, earliest first, at most `limit`. */
-  loadDue(request: {readonly limit: number; readonly after?: DuePosition | null}): Promise<DueWork>
+  /** Jobs with `next` <= now, earliest first, at most `limit`. None while firing is paused. */
+  loadDue(request: {
+    readonly limit: number
+    /** Absent or `null` = first page. */
+    readonly after?: DuePosition | null
+  }): Promise<DueWork>
   /**
    * Undecided requests with a launch number above `afterGroup`, in order. Numbers are taken before the
    * commit: a row may appear with a smaller number than an earlier one, so readers must restart at 0 from
@@ -141,19 +144,22 @@ export interface LeaderStore {
   loadRequests(request: {
     readonly afterGroup: number
     readonly limit: number
-  }): Promise<{readonly now: number; readonly requests: readonly PendingRequest[]}>
+    /** For `newerMissed`; absent = it is not counted. */
+    readonly catchUp?: {readonly lateAfterMs: number; readonly catchUpMax: number}
+  }): Promise<{readonly now: number; readonly requests: readonly PendingWork[]}>
   /** Alive nodes that run jobs, with their load. */
   candidates(): Promise<readonly Candidate[]>
   /**
    * Writes decisions in one transaction. Compare-and-set: a decision applies only if the job still has its
-   * revision and `next` (a request: is still pending and its job exists); others are `conflict` and change
-   * nothing. Advances `next`, writes launch and execution rows, merges adjacent rows that did not launch.
-   * Throws `TermOver`.
+   * revision and `next` (a request: is still pending, and its job has that revision); others are `conflict`
+   * and change nothing. Advances `next`, writes launch and execution rows, merges adjacent rows that did
+   * not launch. Throws `TermOver`.
    */
   applyLaunches(request: {
     readonly term: number
     readonly dues: readonly DueDecision[]
     readonly requests: readonly RequestDecision[]
+    readonly faults?: readonly JobFault[]
   }): Promise<{
     readonly now: number
     readonly dues: readonly Applied[]
@@ -161,6 +167,23 @@ export interface LeaderStore {
     /** Launches written or decided by the applied decisions, in order, for events. */
     readonly decided: readonly DecidedLaunch[]
   }>
+  /**
+   * Plans a page of jobs again, if the stored version of the time zone data differs from `zoneData`; the last
+   * page stores it. Returns the cursor of the next page; `null` = done. Idempotent. Throws `TermOver`.
+   */
+  replan(request: {
+    readonly term: number
+    /** Version of the time zone data of this process. */
+    readonly zoneData: string
+    /** Cursor; 0 = first page. */
+    readonly after: number
+    readonly limit: number
+  }): Promise<number | null>
+  /**
+   * Ends waits that a wrong clock began in the future: pending executions may be claimed, and pending
+   * launches wait from now on. Returns the number of rows. Throws `TermOver`.
+   */
+  endFutureWaits(request: {readonly term: number}): Promise<number>
   /** Pending executions that are due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStuck(request: {
     readonly unclaimedMs: number

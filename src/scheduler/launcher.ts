@@ -6,18 +6,32 @@
  * rows are durable and the pending executions wait for their nodes. Notifications after the commit may be
  * lost: polling finds the work. Events are emitted at most once: never if the commit's reply is lost.
  */
+import type {ClockGuard} from '../core/clock-guard.ts'
 import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
-import {decideDue, decideRequest, type PassContext} from '../core/launch.ts'
+import {decideDue, decideRequest, type PassContext, type PendingWork} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {DecidedLaunch, DuePosition, LeaderStore} from '../ports/leader-store.ts'
+import type {DecidedLaunch, DueJob, DuePosition, LeaderStore} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
+import {type Isolated, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
+import {type RequestPage, RequestRounds} from './request-rounds.ts'
 
 export interface LauncherOptions extends TermOptions {
-  readonly store: Pick<LeaderStore, 'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches'>
+  readonly store: Pick<
+    LeaderStore,
+    'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches' | 'replan' | 'endFutureWaits'
+  >
   readonly random: Random
   readonly wakeup: Wakeup
+  /** Shared by all terms of this process. */
+  readonly clockGuard: ClockGuard
+  /** How long a step of the clock must stand, for the event. */
+  readonly clockConfirmMs: number
+  /** A step back of the store's clock by this much may have left waits in the future. */
+  readonly clockStepMs: number
+  /** Version of this process's time zone data. */
+  readonly zoneData: string
   readonly defaultZone: string
   readonly defaultTarget: DefaultTarget
   readonly lateAfterMs: number
@@ -29,8 +43,6 @@ export interface LauncherOptions extends TermOptions {
   readonly pollMs: number
 }
 
-/** Shortest time between two passes over the requests that wait: keeps notifications cheap. */
-const REVISIT_MS = 250
 /** Pause after a conflict: immediate to a person, yet no busy loop if the conflict persists. */
 const CONFLICT_PAUSE_MS = 20
 /** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
@@ -39,27 +51,34 @@ const CONFLICT_REPEATED_PAUSE_MS = 100
 export class Launcher implements Service {
   readonly #options: LauncherOptions
   readonly #loop: Loop
+  readonly #faults: JobFaults
+  readonly #rounds: RequestRounds
   #unsubscribe: () => void = () => {}
+  /** Cursor of planning again with this process's time zone data; `null` = done. */
+  #replanAfter: number | null = 0
+  /** Waits in the future are ended at the start of a term, and after a step back of the clock. */
+  #mayHaveFutureWaits = true
+  /** The store's clock at the last look. */
+  #lookedAt = -Infinity
+  #isHeld = false
   /**
-   * Launch group up to which earlier passes have loaded all requests. Exception: a request committed after
-   * one with a larger number. Only a revisit, which begins at 0, finds it.
-   */
-  #seenGroup = 0
-  /** Monotonic start of the next revisit: a round over all requests that wait. */
-  #revisitAt = -Infinity
-  /** Launch group after which the next page of the revisit begins; `null` = no revisit. */
-  #revisiting: number | null = null
-  #hasConflict = false
-  /**
-   * Due jobs up to here were loaded in this round; `null` = the next page is the first. Jobs that an import
-   * keeps locked stay at the front: the jobs behind them must not wait.
+   * Where the next page of due jobs begins; `null` = at the earliest. Jobs that an import keeps locked stay
+   * at the front: the jobs behind them must not wait.
    */
   #dueAfter: DuePosition | null = null
+  #hasConflict = false
   /** The previous pass had a conflict. */
   #hadConflict = false
 
   constructor(options: LauncherOptions) {
     this.#options = options
+    this.#faults = new JobFaults(options)
+    this.#rounds = new RequestRounds({
+      clock: options.clock,
+      pollMs: options.pollMs,
+      decidePage: (afterGroup) => this.#decidePage(afterGroup),
+      candidates: () => options.store.candidates(),
+    })
     this.#loop = leaderLoop('launch', options, {
       step: () => this.#pass(),
       // Jobs that fell due while the store was unavailable are late already.
@@ -78,6 +97,7 @@ export class Launcher implements Service {
   }
 
   async #pass(): Promise<number> {
+    if (!(await this.#prepare())) return 0
     const {clock, events, pollMs} = this.#options
     const beganAt = clock.monotonicMs()
     this.#hadConflict = this.#hasConflict
@@ -85,7 +105,8 @@ export class Launcher implements Service {
     // Due jobs first: requests may wait for targets, and there may be very many.
     const due = await this.#decideDue()
     const nextDueAt = clock.monotonicMs() + due.nextInMs
-    const requests = await this.#decideRequests()
+    const requests = await this.#rounds.decide()
+    await this.#recordFaults()
     const endedAt = clock.monotonicMs()
     const durationMs = endedAt - beganAt
     events.emit('launch_pass_done', {
@@ -101,76 +122,101 @@ export class Launcher implements Service {
     return Math.min(pollMs, Math.max(0, nextDueAt - endedAt), requests.nextInMs)
   }
 
-  /** Decides one page of a revisit and one page of new requests: due jobs are decided between pages. */
-  async #decideRequests(): Promise<{count: number; nextInMs: number}> {
-    const {clock, pollMs} = this.#options
-    const beganAt = clock.monotonicMs()
-    if (this.#revisiting === null && beganAt >= this.#revisitAt) {
-      this.#revisiting = 0
-      this.#revisitAt = beganAt + REVISIT_MS
+  /** Nothing is decided before all jobs are planned with the same time zone data. False = not done yet. */
+  async #prepare(): Promise<boolean> {
+    const {store, term, zoneData, batchMax} = this.#options
+    if (this.#replanAfter !== null) {
+      const after = this.#replanAfter
+      this.#replanAfter = await store.replan({term, zoneData, after, limit: batchMax})
+      if (this.#replanAfter !== null) return false
     }
-    let revisited = 0
-    if (this.#revisiting !== null) {
-      const page = await this.#decidePage(this.#revisiting)
-      this.#revisiting = page.next
-      revisited = page.count
-      // A conflict in an earlier page resets `#revisitAt`: revisit at once.
-      if (page.next === null)
-        return {count: revisited, nextInMs: this.#revisitAt === -Infinity ? 0 : pollMs}
-      if (page.next >= this.#seenGroup) return {count: revisited, nextInMs: 0}
+    if (this.#mayHaveFutureWaits) {
+      await store.endFutureWaits({term})
+      this.#mayHaveFutureWaits = false
     }
-    const fresh = await this.#decidePage(this.#seenGroup)
-    const count = revisited + fresh.count
-    if (this.#revisiting !== null || fresh.next !== null) return {count, nextInMs: 0}
-    // Too soon for a revisit: requests that wait, and those committed out of order, are due at `#revisitAt`.
-    return {count, nextInMs: this.#revisitAt - beganAt}
+    return true
   }
 
-  /** `next`: the group after which the next page begins; `null` = this was the last page. */
-  async #decidePage(afterGroup: number): Promise<{count: number; next: number | null}> {
-    const {store, batchMax} = this.#options
-    const {now, requests} = await store.loadRequests({afterGroup, limit: batchMax})
-    if (requests.length === 0) return {count: 0, next: null}
+  async #decidePage(afterGroup: number): Promise<RequestPage> {
+    const {store, clock, clockGuard, batchMax, lateAfterMs, catchUpMax} = this.#options
+    const request = {afterGroup, limit: batchMax, catchUp: {lateAfterMs, catchUpMax}}
+    const {now, requests} = await store.loadRequests(request)
+    if (requests.length === 0) return {rows: 0, count: 0, last: afterGroup, next: null}
     const last = requests.at(-1)!.launch.group
-    this.#seenGroup = Math.max(this.#seenGroup, last)
-    const context = await this.#context(now)
-    const decisions: RequestDecision[] = []
-    for (const {launch, job, openGroup} of requests) {
-      const decision = decideRequest(launch, job, openGroup, context)
-      if (decision.kind !== 'stay' || decision.reason !== launch.reason) decisions.push(decision)
-    }
-    if (decisions.length > 0) await this.#apply([], decisions)
-    return {count: decisions.length, next: requests.length < batchMax ? null : last}
+    const context = await this.#context(clockGuard.believed(now, clock.monotonicMs()))
+    const isolated = new Map(requests.map((each) => [each.launch.group, isolatedRequest(each)]))
+    const decisions = this.#faults
+      .decideEach(requests, isolatedRequest, (each) => {
+        const decision = decideRequest(each, context)
+        return {decision, isChange: isChange(decision, each)}
+      })
+      .flatMap(({decision, isChange}) => (isChange ? [decision] : []))
+    if (decisions.length > 0)
+      await this.#faults.applyEach(
+        decisions,
+        ({group}) => isolated.get(group)!,
+        (some) => this.#apply([], some),
+      )
+    const next = requests.length < batchMax ? null : last
+    return {rows: requests.length, count: decisions.length, last, next}
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
     const {store, clock, batchMax, pollMs} = this.#options
     const loadedAt = clock.monotonicMs()
-    const after = this.#dueAfter
-    const {now, jobs, nextDueAt} = await store.loadDue({limit: batchMax, after})
-    this.#dueAfter = null
-    // The jobs before this page may be locked still: they are decided after a pause.
-    if (after !== null) this.#hasConflict = true
-    if (jobs.length > 0) {
-      const context = await this.#context(now)
-      const decisions = jobs.map(({job, openGroup}) => decideDue(job, openGroup, context))
-      const isConflicted = await this.#apply(decisions, [])
-      const {id, nextAt} = jobs.at(-1)!.job
-      if (jobs.length === batchMax && (isConflicted || after !== null))
-        this.#dueAfter = {nextAt: nextAt!, id}
-      const more =
-        jobs.length === batchMax || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
-      if (more || after !== null) return {count: jobs.length, nextInMs: 0}
-      // The pass took time: the times it stored as `next` may be due already, and `nextDueAt` is older.
-      const soonest = Math.min(
-        nextDueAt ?? Infinity,
-        ...decisions.map(({nextAt}) => nextAt ?? Infinity),
-      )
-      const passMs = clock.monotonicMs() - loadedAt
-      return {count: jobs.length, nextInMs: Math.max(0, soonest - now - passMs)}
+    const loaded = await store.loadDue({limit: batchMax, after: this.#dueAfter})
+    const {nextDueAt} = loaded
+    const now = this.#believed(loaded.now)
+    for (const {id, name, problem} of loaded.damaged)
+      this.#faults.add({jobId: id, job: name, revision: 0, group: null}, problem)
+    // Held back: sorted by `next`, so no later page has a time to decide.
+    const jobs = loaded.jobs.filter(({job}) => job.nextAt! <= now)
+    this.#dueAfter = jobs.length < loaded.jobs.length ? null : loaded.next
+    const held = loaded.jobs[jobs.length]?.job.nextAt ?? Infinity
+    const decisions = await this.#decideJobs(jobs, now)
+    const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
+    if (more) return {count: jobs.length, nextInMs: 0}
+    // The pass took time: the times it stored as `next` may be due already, and `nextDueAt` is older.
+    const soonest = Math.min(
+      held,
+      nextDueAt ?? Infinity,
+      ...decisions.map(({nextAt}) => nextAt ?? Infinity),
+    )
+    const passMs = jobs.length === 0 ? 0 : clock.monotonicMs() - loadedAt
+    const leastMs = jobs.length === 0 ? 1 : 0
+    return {
+      count: jobs.length,
+      nextInMs: Math.min(pollMs, Math.max(leastMs, soonest - now - passMs)),
     }
-    if (after !== null) return {count: 0, nextInMs: 0}
-    return {count: 0, nextInMs: nextDueAt === null ? pollMs : Math.max(1, nextDueAt - now)}
+  }
+
+  async #decideJobs(jobs: readonly DueJob[], now: number): Promise<readonly DueDecision[]> {
+    if (jobs.length === 0) return []
+    const context = await this.#context(now)
+    const isolated = new Map(jobs.map((due) => [due.job.id, isolatedJob(due)]))
+    const decisions = this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup}) =>
+      decideDue(job, openGroup, context),
+    )
+    if (decisions.length > 0)
+      await this.#faults.applyEach(
+        decisions,
+        ({jobId}) => isolated.get(jobId)!,
+        (some) => this.#apply(some, []),
+      )
+    return decisions
+  }
+
+  /** The store's time, or the time before a step ahead that has not stood for long. */
+  #believed(now: number): number {
+    const {clock, clockGuard, clockConfirmMs, clockStepMs, events} = this.#options
+    if (now < this.#lookedAt - clockStepMs) this.#mayHaveFutureWaits = true
+    this.#lookedAt = now
+    const believed = clockGuard.believed(now, clock.monotonicMs())
+    const {heldMs} = clockGuard
+    if (heldMs > 0 && !this.#isHeld)
+      events.emit('clock_held', {by_ms: Math.round(heldMs), for_ms: clockConfirmMs})
+    this.#isHeld = heldMs > 0
+    return believed
   }
 
   async #context(now: number): Promise<PassContext> {
@@ -190,11 +236,7 @@ export class Launcher implements Service {
     }
   }
 
-  /** Returns whether there was a conflict. */
-  async #apply(
-    dues: readonly DueDecision[],
-    requests: readonly RequestDecision[],
-  ): Promise<boolean> {
+  async #apply(dues: readonly DueDecision[], requests: readonly RequestDecision[]): Promise<void> {
     const {store, term, wakeup} = this.#options
     const applied = await store.applyLaunches({term, dues, requests})
     // A conflict is a job that was edited or launched by hand since it was loaded: the next pass decides it
@@ -202,12 +244,18 @@ export class Launcher implements Service {
     const conflicted = applied.dues.includes('conflict') || applied.requests.includes('conflict')
     if (conflicted) {
       this.#hasConflict = true
-      this.#revisitAt = -Infinity
+      this.#rounds.repeat()
     }
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
     if (launched || (conflicted && !this.#hadConflict)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
-    return conflicted
+  }
+
+  /** In a transaction of its own: the note about a faulty job must not delay the others. */
+  async #recordFaults(): Promise<void> {
+    const faults = this.#faults.takeUnrecorded()
+    const {store, term} = this.#options
+    if (faults.length > 0) await store.applyLaunches({term, dues: [], requests: [], faults})
   }
 
   #announce({launch}: DecidedLaunch): void {
@@ -222,4 +270,16 @@ export class Launcher implements Service {
       count: launch.count,
     })
   }
+}
+
+function isolatedJob({job}: DueJob): Isolated {
+  return {jobId: job.id, job: job.spec.name, revision: job.revision, group: null}
+}
+
+function isolatedRequest({launch: {group}, job}: PendingWork): Isolated {
+  return {jobId: job.id, job: job.spec.name, revision: job.revision, group}
+}
+
+function isChange(decision: RequestDecision, {launch}: PendingWork): boolean {
+  return decision.kind !== 'stay' || decision.reason !== launch.reason
 }

@@ -34,6 +34,8 @@ export interface LeadershipOptions {
   readonly trustMarginMs: number
   /** The holder's connection must be closed for this long before a candidate takes the lease. */
   readonly closedMs: number
+  /** Called with the approximate time of the store, when a lease held by another node was read. */
+  readonly onStoreTime?: (now: number) => void
   /** Services that run exactly as long as a term. A service that gets `TermOver` calls `onTermOver`. */
   readonly services: (term: number, onTermOver: () => void) => readonly Service[]
 }
@@ -158,6 +160,9 @@ export class Leadership implements Service {
     const observed = await store.heldLease()
     const seenAt = clock.monotonicMs()
     this.#watched = observed === null ? null : observe(this.#watchedAt(seenAt), observed, seenAt)
+    // In force, so it was renewed less than its TTL ago.
+    if (observed !== null)
+      this.#options.onStoreTime?.(observed.expiresAt - this.#options.leaseTtlMs)
   }
 
   /**

@@ -83,6 +83,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   job_stored: () => 'info',
   job_deleted: () => 'info',
   job_disabled: () => 'warn',
+  job_undecided: () => 'error',
   launch_decided: (event) =>
     event.name === 'launch_decided' && event.data.decision === 'missed' ? 'info' : 'debug',
   execution_started: () => 'debug',
@@ -96,6 +97,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   term_ended: () => 'info',
   member_changed: () => 'info',
   clock_stepped: () => 'warn',
+  clock_held: () => 'warn',
   launch_pass_done: () => null,
   store_committed: () => null,
   step_failed: () => 'error',

@@ -21,6 +21,12 @@ export const PauseStatus = Type.Object(
 )
 export type PauseStatusJson = Static<typeof PauseStatus>
 
+export const Firing = Type.Object(
+  {resumed: Type.Boolean({description: 'False when firing was not paused.'})},
+  {$id: 'Firing', description: 'Result of resuming firing.'},
+)
+export type FiringJson = Static<typeof Firing>
+
 export const Policy = Type.Object(
   {
     Name: Type.String({description: 'Name of the policy.'}),

@@ -196,15 +196,24 @@ describe('a server', {concurrency: 2}, () => {
     const restored = runProgram(t, ['restore-store', image, '--data', data])
     assert.deepEqual(await restored.exit, {code: 0, signal: null}, restored.stderr())
     const before = readFileSync(marks, 'utf8')
+    const idle = await aServer(t, {data})
+    await until('planned times pass', () => Date.now() - takenAt > 6_000)
+    await idle.stop()
     const next = await aServer(t, {data})
+    assert.equal((await next.get('/')).json.gossip.firing, 'paused (restored)')
+    assert.match(next.program.stderr(), /Planned times are not launched/)
+    assert.equal(readFileSync(marks, 'utf8'), before, 'nothing was launched')
+    const resumed = runProgram(t, ['resume', '--server', next.url])
+    assert.deepEqual(await resumed.exit, {code: 0, signal: null}, resumed.stderr())
     const readyAt = Date.now()
+    assert.equal((await next.get('/')).json.gossip.firing, 'active')
     await until('it ticks', async () => {
       const [row] = (await next.launches('tick')).slice(-1)
       return row !== undefined && Date.parse(row.scheduled_at) > readyAt
     })
     const since = readFileSync(marks, 'utf8').slice(before.length).trimEnd().split('\n')
     for (const line of since.filter((text) => text !== ''))
-      assert.ok(Date.parse(line) > takenAt + 1_500, `${line} is of the past`)
+      assert.ok(Date.parse(line) > readyAt - 2_000, `${line} is of the past`)
     assert.ok(
       !(await next.executions('long')).some(
         ({status}) => status === 'running' || status === 'pending',

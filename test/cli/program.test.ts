@@ -384,6 +384,10 @@ test('status, members, pause and leave print the reply', async () => {
   assert.equal((await run(['pause'])).out, 'submissions are paused\n')
   answers({paused: false})
   assert.equal((await run(['unpause'])).out, 'submissions are not paused\n')
+  answers({resumed: true})
+  assert.match((await run(['resume'])).out, /^firing is resumed/)
+  answers({resumed: false})
+  assert.equal((await run(['resume'])).out, 'firing was not paused\n')
   answers([
     {
       Name: 'tower',
@@ -400,6 +404,8 @@ test('status, members, pause and leave print the reply', async () => {
     'GET /v1/',
     'POST /v1/pause',
     'POST /v1/unpause',
+    'POST /v1/resume',
+    'POST /v1/resume',
     'GET /v1/members',
     'POST /v1/leave',
   ])

@@ -6,14 +6,16 @@ import {
   countFinish,
   decideFinish,
   launchStatus,
-  NODE_DEATHS_MAX,
+  isOutage,
   type FinishInput,
 } from '../../src/core/finish.ts'
-import {aLaunch, anExecution, NOON} from '../support/fixtures.ts'
+import {aLaunch, aNode, anExecution, NOON} from '../support/fixtures.ts'
 
 function decide(status: FinalStatus, changes: Partial<FinishInput> = {}) {
   return decideFinish({
     execution: anExecution().running().record,
+    previous: null,
+    isOnlySuspect: true,
     launch: aLaunch().record,
     job: {retries: 2},
     status,
@@ -69,6 +71,8 @@ describe('a cancel', () => {
 })
 
 describe('the death of a node', () => {
+  const died = anExecution().lost('node_lost').record
+
   it('is counted, and the execution is retried after the first', () => {
     for (const reason of ['node_lost', 'node_restarted']) {
       const {nodeDeaths, quarantined, retry} = decide('lost', {reason})
@@ -76,22 +80,58 @@ describe('the death of a node', () => {
     }
   })
 
-  it(`quarantines the job at death ${NODE_DEATHS_MAX}: no retry, and waiting retries end`, () => {
-    const decision = decide('lost', {reason: 'node_lost', launch: aLaunch().deaths(1).record})
-    const expected = {retry: null, endsRetries: true, nodeDeaths: 2, quarantined: true}
+  it('quarantines the job at the second in a row: no retry, and waiting retries end', () => {
+    const decision = decide('lost', {reason: 'node_lost', previous: died})
+    const expected = {retry: null, endsRetries: true, nodeDeaths: 1, quarantined: true}
     assert.deepEqual(decision, expected)
   })
 
-  it('is not counted after a graceful shutdown or an ordinary failure', () => {
-    const launch = aLaunch().deaths(1).record
-    assert.equal(decide('lost', {reason: 'node_stopped', launch}).nodeDeaths, 1)
-    assert.equal(decide('failed', {reason: 'node_lost', launch}).quarantined, false)
+  it('does not quarantine for deaths of other slots, or before another end', () => {
+    const launch = aLaunch().deaths(5).record
+    assert.equal(decide('lost', {reason: 'node_lost', launch}).quarantined, false)
+    for (const previous of [
+      anExecution().failed().record,
+      anExecution().lost('node_stopped').record,
+      anExecution().lost('node_outage').record,
+    ])
+      assert.equal(decide('lost', {reason: 'node_lost', previous}).quarantined, false)
   })
 
-  it('does not quarantine a deleted job', () => {
-    const launch = aLaunch().deaths(1).record
-    assert.equal(decide('lost', {reason: 'node_lost', launch, job: null}).quarantined, false)
+  it('is not counted after a graceful shutdown, an outage or an ordinary failure', () => {
+    for (const reason of ['node_stopped', 'node_outage']) {
+      const {nodeDeaths, quarantined, retry} = decide('lost', {reason, previous: died})
+      assert.deepEqual([nodeDeaths, quarantined, retry?.attempt], [0, false, 2])
+    }
+    assert.equal(decide('failed', {reason: 'node_lost', previous: died}).quarantined, false)
   })
+
+  it('does not quarantine a deleted job, or one suspect of several', () => {
+    const second = {reason: 'node_lost', previous: died}
+    assert.equal(decide('lost', {...second, job: null}).quarantined, false)
+    const shared = decide('lost', {...second, isOnlySuspect: false})
+    assert.deepEqual([shared.quarantined, shared.retry?.attempt], [false, 2])
+  })
+
+  const longAgo = {startedAt: NOON - 86_400_000}
+  const failed = aNode().with({...longAgo, status: 'failed', heartbeatAt: NOON - 25_000})
+  const restarted = aNode().with({startedAt: NOON, heartbeatAt: NOON})
+  const other = aNode('other').with({...longAgo, heartbeatAt: NOON - 1_000})
+  const young = other.with({startedAt: NOON - 60_000})
+  const others: readonly [what: string, dead: typeof other, other: typeof other, boolean][] = [
+    ['sends heartbeats', failed, other, false],
+    ['is silent', failed, other.with({heartbeatAt: NOON - 6_000}), true],
+    ['failed with it', failed, other.with({status: 'failed', heartbeatAt: NOON - 90_000}), true],
+    ['failed before', failed, other.with({status: 'failed', heartbeatAt: NOON - 120_000}), false],
+    ['has started since', failed, other.with({startedAt: NOON - 20_000}), true],
+    ['is young', failed, young, false],
+    ['has left', failed, other.with({status: 'left', heartbeatAt: NOON - 20_000}), false],
+    ['has restarted too', restarted, young, true],
+    ['did not restart', restarted, other, false],
+  ]
+  for (const [what, dead, {record}, expected] of others)
+    it(`is ${expected ? '' : 'not '}part of an outage if another node ${what}`, () => {
+      assert.equal(isOutage(dead.record, [record], NOON), expected)
+    })
 })
 
 describe('the status of a launch', () => {

@@ -2,8 +2,14 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
+import type {CatchUp} from '../../src/core/job.ts'
 import type {DueDecision, RequestDecision} from '../../src/core/launch-record.ts'
-import {decideDue, decideRequest, type PassContext} from '../../src/core/launch.ts'
+import {
+  decideDue,
+  decideRequest,
+  type PassContext,
+  UnreadableSchedule,
+} from '../../src/core/launch.ts'
 import {nextPlanned, scheduleOf} from '../../src/core/next-time.ts'
 import {IntervalSchedule} from '../../src/core/schedule/interval.ts'
 import {
@@ -292,39 +298,50 @@ describe('an outage of a week', () => {
   })
 })
 
-describe('every due planned time', () => {
-  const schedules = [
-    '@every 1s',
-    '@every 7s',
-    '@every 13m',
-    '0 * * * * *',
-    '*/20 * * * * *',
-    '0 30 2 * * *',
-    '0 0 */5 * * *',
-  ]
-  const when = fc.record({
-    schedule: fc.constantFrom(...schedules),
-    timezone: fc.constantFrom('UTC', 'Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe'),
-    catchUp: fc.constantFrom('latest', 'skip', 'all'),
-    maxLateness: fc.constantFrom('1s', '20s', '10m', '24h', '300d'),
-    concurrency: fc.constantFrom('allow', 'forbid'),
-    expiresInMs: fc.option(fc.integer({min: 1, max: 2 * DAY})),
-    startAt: fc.integer({min: NOON, max: NOON + 60 * DAY}),
-    offMs: fc.oneof(fc.integer({min: 0, max: 2 * MINUTE}), fc.integer({min: 0, max: 3 * DAY})),
-    open: fc.option(fc.constant(9)),
-    nodes: fc.constantFrom([aNode()], []),
-  })
+const schedules = [
+  '@every 1s',
+  '@every 7s',
+  '@every 13m',
+  '0 * * * * *',
+  '*/20 * * * * *',
+  '0 30 2 * * *',
+  '0 0 */5 * * *',
+]
+const when = fc.record({
+  schedule: fc.constantFrom(...schedules),
+  timezone: fc.constantFrom('UTC', 'Europe/Berlin', 'America/New_York', 'Australia/Lord_Howe'),
+  catchUp: fc.constantFrom('latest', 'skip', 'all'),
+  maxLateness: fc.constantFrom(
+    '1s',
+    '20s',
+    '10m',
+    '24h',
+    '300d',
+    '1.5ms',
+    '0.5ms',
+    '1.0005s',
+    '100us',
+  ),
+  lateAfterMs: fc.constantFrom(30_000, 1_000.5, 0.5),
+  concurrency: fc.constantFrom('allow', 'forbid'),
+  expiresInMs: fc.option(fc.integer({min: 1, max: 2 * DAY})),
+  startAt: fc.integer({min: NOON, max: NOON + 60 * DAY}),
+  offMs: fc.oneof(fc.integer({min: 0, max: 2 * MINUTE}), fc.integer({min: 0, max: 3 * DAY})),
+  open: fc.option(fc.constant(9)),
+  nodes: fc.constantFrom([aNode()], []),
+})
 
+describe('every due planned time', () => {
   it('is covered by exactly one row, oldest first, and next is the first time after now', () => {
     fc.assert(
-      fc.property(when, ({startAt, offMs, expiresInMs, open, nodes, ...spec}) => {
+      fc.property(when, ({startAt, offMs, expiresInMs, open, nodes, lateAfterMs, ...spec}) => {
         const expiresAt = expiresInMs === null ? null : startAt + expiresInMs
         const fixture = aJob().with({...spec, expiresAt})
         const nextAt = nextPlanned(fixture.spec, NOON, startAt, 'UTC')
         if (nextAt === null) return
         const now = nextAt + offMs
         const job = fixture.due(nextAt).record
-        const pass = aPass({now, nodes})
+        const pass = aPass({now, nodes, lateAfterMs})
         const decision = decideDue(job, open, pass)
         const schedule = scheduleOf(job.spec, NOON, 'UTC')!
         let expected: number | null = nextAt
@@ -349,27 +366,90 @@ describe('every due planned time', () => {
   })
 })
 
+describe('a stored next that is no planned time of the schedule any more', () => {
+  const daily = aJob().scheduled('0 0 9 * * *')
+  const off = NOON + 7
+
+  it('is decided, and the planned times after it follow the schedule', () => {
+    assert.deepEqual(lines(decide(daily.due(off), off)), ['launched 12:00:00'])
+    const late = decide(daily.due(off), off + MINUTE)
+    assert.deepEqual(lines(late), ['launched 12:00:00'])
+    assert.equal(late.nextAt, NOON + 21 * HOUR)
+    const skipped = decide(daily.due(off).catchingUp('skip'), off + DAY)
+    assert.deepEqual(lines(skipped), ['missed catch_up_skip 12:00:00..09:00:00 ×2'])
+    const old = decide(daily.due(off).catchingUp('all', '1m'), off + HOUR)
+    assert.deepEqual(lines(old), ['missed max_lateness 12:00:00'])
+  })
+
+  it('is decided after the end of the schedule', () => {
+    const ended = daily.between(null, NOON).due(off)
+    assert.deepEqual(lines(decide(ended, off + MINUTE)), ['launched 12:00:00'])
+    assert.equal(decide(ended, off + MINUTE).nextAt, null)
+  })
+
+  it('is covered by exactly one row, as every time of the schedule after it', () => {
+    const offBy = fc.oneof(
+      fc.integer({min: 1, max: 2 * HOUR}),
+      fc.constantFrom(1, HOUR, 30 * MINUTE),
+    )
+    fc.assert(
+      fc.property(when, offBy, ({startAt, offMs, expiresInMs, open, nodes, ...rest}, off) => {
+        const {lateAfterMs, ...spec} = rest
+        const expiresAt = expiresInMs === null ? null : startAt + expiresInMs
+        const job = aJob()
+          .with({...spec, expiresAt})
+          .due(startAt + off).record
+        const now = startAt + off + offMs
+        const decision = decideDue(job, open, aPass({now, nodes, lateAfterMs}))
+        const schedule = scheduleOf(job.spec, NOON, 'UTC')!
+        let expected: number | null = startAt + off
+        for (const {scheduledAt, scheduledUntil, count} of decision.rows) {
+          assert.equal(scheduledAt, expected, 'rows have a gap or an overlap')
+          const first = scheduledAt === startAt + off ? 1 : 0
+          const others = schedule.count(scheduledAt + first, scheduledUntil + 1)
+          assert.equal(count, first + others)
+          expected = schedule.next(scheduledUntil)
+        }
+        assert.notEqual(decision.rows.length, 0)
+        if (expected !== null && expiresAt !== null && expected >= expiresAt) expected = null
+        assert.equal(decision.nextAt, expected)
+      }),
+      {numRuns: 400},
+    )
+  })
+})
+
+describe('a schedule that cannot be read', () => {
+  it('leaves the due times undecided', () => {
+    const unreadable = aJob().scheduled('0 0 9 * * *').with({timezone: 'Mars/Olympus'}).due(NOON)
+    assert.throws(() => decide(unreadable, NOON), UnreadableSchedule)
+  })
+})
+
 describe('a pending request', () => {
   function request(
     launch: LaunchFixture,
     job: JobFixture = aJob(),
     open: number | null = null,
     pass: PassContext = aPass(),
+    newerMissed = 0,
   ): RequestDecision {
-    return decideRequest(launch.record, job.record, open, pass)
+    const {record} = job
+    return decideRequest({launch: launch.record, job: record, openGroup: open, newerMissed}, pass)
   }
   const manual = aLaunch(5).waiting('manual')
   const parent = aLaunch(5).waiting('parent')
   const planned = aLaunch(5).waiting('schedule', 'waits_for_node')
   const targets = [{nodeId: 'id-of-node-a', nodeName: 'node-a'}]
-  const go = {group: 5, kind: 'launch', targets, forbid: false}
+  const go = {group: 5, revision: 1, kind: 'launch', targets, forbid: false}
   const skip = (reason: string, decision = 'skipped') => ({
     group: 5,
+    revision: 1,
     kind: 'skip',
     decision,
     reason,
   })
-  const stay = (reason: string) => ({group: 5, kind: 'stay', reason})
+  const stay = (reason: string) => ({group: 5, revision: 1, kind: 'stay', reason})
   const noNodes = aPass({nodes: []})
   const daily = aJob().between(NOON - DAY, NOON + DAY)
   const forbid = aJob().forbidding()
@@ -451,6 +531,41 @@ describe('a pending request', () => {
   for (const [what, decision, expected] of table) {
     it(what, () => assert.deepEqual(decision, expected))
   }
+
+  describe('for a planned time that waited for a node until it was missed', () => {
+    const missed = planned.with({scheduledAt: NOON - 31 * SECOND})
+    const late = planned.with({scheduledAt: NOON - 30 * SECOND})
+    const by = (catchUp: CatchUp) => aJob().catchingUp(catchUp)
+    const after = (job: JobFixture, newer: number, row = missed, pass = aPass()) =>
+      request(row, job, null, pass, newer)
+    const capped = aPass({catchUpMax: 3})
+
+    it('follows catch_up', () => {
+      assert.deepEqual(after(by('latest'), 1), skip('catch_up_latest', 'missed'))
+      assert.deepEqual(after(by('latest'), 0), go)
+      assert.deepEqual(after(by('skip'), 0), skip('catch_up_skip', 'missed'))
+      assert.deepEqual(after(by('all'), 3, missed, capped), skip('catch_up_cap', 'missed'))
+      assert.deepEqual(after(by('all'), 2, missed, capped), go)
+    })
+
+    it('launches one that is late but not missed', () => {
+      for (const policy of ['latest', 'skip', 'all'] as const)
+        assert.deepEqual(after(by(policy), 5, late), go)
+    })
+
+    it('lets it wait on without a node, and then says that there was none', () => {
+      const waits = after(by('skip'), 5, missed, noNodes)
+      assert.deepEqual(waits, stay('waits_for_node'))
+      const waited = missed.with({storedAt: NOON - 600_000})
+      assert.deepEqual(after(by('skip'), 5, waited, noNodes), skip('no_target'))
+    })
+
+    it('does not apply to one that waits for the previous launch', () => {
+      const queued = aLaunch(5).waiting('schedule', 'waits_for_open')
+      const row = queued.with({scheduledAt: NOON - HOUR})
+      assert.deepEqual(after(by('skip'), 5, row), go)
+    })
+  })
 
   it('waiting for a node does not block other requests of its job', () => {
     const pass = aPass({nodes: []})

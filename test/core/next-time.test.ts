@@ -1,12 +1,14 @@
 /** Planned times of a job, and the effect of a changed definition on them. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import fc from 'fast-check'
 import type {JobRecord, JobSpec} from '../../src/core/job.ts'
-import {nextPlanned, planDefinition, sameSpec} from '../../src/core/next-time.ts'
+import {nextPlanned, planDefinition, replanned, sameSpec} from '../../src/core/next-time.ts'
 import {aJob, NOON, type JobFixture} from '../support/fixtures.ts'
 
 const MINUTE = 60_000
 const HOUR = 60 * MINUTE
+const DAY = 24 * HOUR
 
 function plan(existing: JobFixture | null, changed: JobFixture, now: number, runsPast = true) {
   const record = existing === null ? null : existing.record
@@ -56,7 +58,14 @@ describe('the next planned time', () => {
 describe('a new job', () => {
   it('starts at revision 1 with planned times after now', () => {
     const change = plan(null, aJob().scheduled('0 0 * * * *'), NOON + 1)
-    const expected = {changed: true, revision: 1, anchorAt: NOON, nextAt: NOON + HOUR, missed: []}
+    const expected = {
+      changed: true,
+      revision: 1,
+      anchorAt: NOON,
+      nextAt: NOON + HOUR,
+      missed: [],
+      retracts: false,
+    }
     assert.deepEqual(change, expected)
   })
 
@@ -130,7 +139,14 @@ describe('the same definition again', () => {
     const job = stored(aJob().every('1m'), NOON)
     const again = plan(job, aJob().every('1m'), NOON + 10 * MINUTE)
     const {revision, anchorAt, nextAt} = job.record
-    assert.deepEqual(again, {changed: false, revision, anchorAt, nextAt, missed: []})
+    assert.deepEqual(again, {
+      changed: false,
+      revision,
+      anchorAt,
+      nextAt,
+      missed: [],
+      retracts: false,
+    })
   })
 
   it('is recognized in any order of its fields and map entries', () => {
@@ -232,10 +248,26 @@ describe('a changed definition', () => {
     assert.deepEqual([started.anchorAt, started.nextAt], [NOON + HOUR, NOON + HOUR])
   })
 
-  it('never plans a decided time again, even if the wall clock went back', () => {
-    const decided = hourly.stored({decidedUntil: NOON + 5 * HOUR, nextAt: NOON + 6 * HOUR})
-    const change = plan(decided, decided.scheduled('0 30 * * * *'), NOON + 2 * HOUR)
-    assert.equal(change.nextAt, NOON + 5.5 * HOUR)
+  it('never plans a decided time again, even if the wall clock was corrected', () => {
+    const decided = hourly.stored({decidedUntil: NOON + 2 * HOUR, nextAt: NOON + 3 * HOUR})
+    const corrected = NOON + 2 * HOUR - MINUTE
+    const change = plan(decided, decided.scheduled('0 */30 * * * *'), corrected)
+    assert.deepEqual([change.nextAt, change.retracts], [NOON + 2.5 * HOUR, false])
+  })
+
+  it('plans from now if the clock was far ahead, and takes the rows after now back', () => {
+    const decided = hourly.stored({decidedUntil: NOON + 400 * DAY, nextAt: NOON + 400 * DAY + HOUR})
+    for (const edited of [
+      decided.scheduled('0 */30 * * * *'),
+      decided.with({timezone: 'Asia/Kolkata'}),
+    ]) {
+      const change = plan(decided, edited, NOON + 2 * HOUR)
+      assert.deepEqual([change.nextAt, change.retracts], [NOON + 2.5 * HOUR, true])
+    }
+    const enabled = plan(decided.disabled(), decided, NOON + 2 * HOUR)
+    assert.deepEqual([enabled.nextAt, enabled.retracts], [NOON + 3 * HOUR, true])
+    const renamed = plan(decided, decided.with({displayname: 'new'}), NOON + 2 * HOUR)
+    assert.deepEqual([renamed.nextAt, renamed.retracts], [decided.record.nextAt, false])
   })
 
   it('has no next while it is a child', () => {
@@ -268,5 +300,73 @@ describe('a changed definition', () => {
     )
     const kept = plan(minutely, minutely.between(null, now), now)
     assert.deepEqual([kept.nextAt, kept.missed], [NOON + MINUTE, []])
+  })
+})
+
+describe('new time zone data', () => {
+  // Planned by old data, where the zone was an hour ahead or behind: 9:00 was at 08:00Z or 10:00Z.
+  const daily = aJob()
+    .scheduled('0 0 9 * * *')
+    .stored({updatedAt: NOON - 30 * DAY})
+  const nine = NOON - 3 * HOUR
+  const at = (decidedUntil: number | null, nextAt: number | null, now: number, job = daily) =>
+    replanned(job.stored({decidedUntil, nextAt}).record, now, 'UTC')
+
+  it('moves an undecided time, also one that is due', () => {
+    for (const hour of [-HOUR, HOUR]) {
+      assert.equal(at(nine - DAY, nine + hour, nine - 2 * HOUR), nine)
+      assert.equal(at(nine - DAY, nine + hour, nine + hour + 1), nine)
+    }
+  })
+
+  it('does not run a day again that was decided with the old data', () => {
+    for (const hour of [-HOUR, HOUR])
+      for (const now of [nine - 2 * HOUR, nine - 8 * HOUR])
+        assert.equal(at(nine - DAY + hour, nine + hour, now), nine)
+  })
+
+  it('makes a time due that it puts before now', () => {
+    assert.equal(at(nine - DAY, nine + HOUR, nine + HOUR / 2), nine)
+    assert.equal(at(nine - DAY + HOUR, nine + HOUR, nine + HOUR / 2), nine)
+  })
+
+  it('plans no time before the definition was accepted', () => {
+    const accepted = daily.stored({updatedAt: nine + 1})
+    assert.equal(at(null, nine + HOUR, nine + 2, accepted), nine + DAY)
+    assert.equal(at(nine - 9 * DAY, nine + HOUR, nine + 2, accepted), nine + DAY)
+    const edited = daily.stored({updatedAt: nine + 5})
+    assert.equal(at(nine - DAY, nine, nine + 9, edited), nine, 'a due time that an edit kept')
+  })
+
+  it('plans a job again whose schedule an earlier release could not read', () => {
+    assert.equal(at(nine - 9 * DAY, null, nine + 1), nine + DAY)
+  })
+
+  it('leaves other jobs alone', () => {
+    const off = nine + 7
+    for (const job of [daily.disabled(), aJob().every('1h'), aJob().manual(), aJob().childOf('p')])
+      assert.equal(at(null, off, NOON, job), off)
+    assert.equal(at(null, null, NOON, daily.between(null, NOON)), null)
+  })
+
+  it('changes nothing where nothing changed', () => {
+    fc.assert(
+      fc.property(
+        fc.constantFrom('0 0 9 * * *', '0 */20 * * * *', '*/7 * * * * *', '0 30 2 * * *'),
+        fc.constantFrom('UTC', 'Europe/Berlin', 'Australia/Lord_Howe'),
+        fc.integer({min: NOON, max: NOON + 300 * DAY}),
+        fc.integer({min: -DAY, max: DAY}),
+        fc.boolean(),
+        (schedule, timezone, startAt, offMs, isDecided) => {
+          const job = aJob().with({schedule, timezone})
+          const decided = nextPlanned(job.spec, NOON, startAt, 'UTC')!
+          const nextAt = nextPlanned(job.spec, NOON, decided, 'UTC')
+          const updatedAt = isDecided ? NOON : decided
+          const decidedUntil = isDecided ? decided : null
+          const {record} = job.stored({decidedUntil, nextAt, updatedAt})
+          assert.equal(replanned(record, decided + Math.max(0, offMs), 'UTC'), nextAt)
+        },
+      ),
+    )
   })
 })

@@ -231,8 +231,9 @@ export class Api {
     await this.store.applyLaunches({
       term: this.#term,
       dues: [],
-      requests: requests.map(({launch}) => ({
+      requests: requests.map(({launch, job}) => ({
         group: launch.group,
+        revision: job.revision,
         kind: 'launch',
         targets: [{nodeId: NODE_ID, nodeName: NODE_NAME}],
         forbid: false,

@@ -50,6 +50,7 @@ const INTERFACE = `
   GET /v1/pause 200
   POST /v1/pause 200
   POST /v1/unpause 200
+  POST /v1/resume 200
   POST /v1/restore 200
   GET /v1/backup 200
   GET /v1/events 200
@@ -149,6 +150,7 @@ test('replies have exactly the described fields', async (t) => {
     ['Member', (await api.get('/v1/leader')).json],
     ['Status', (await api.get('/v1/')).json],
     ['PauseStatus', (await api.get('/v1/pause')).json],
+    ['Firing', (await api.post('/v1/resume')).json],
     ['ExecutionStats', (await api.get('/v1/stats')).json],
     ['ExecutionStat', (await api.get('/v1/stats')).json.stats[0]],
     ['PlannedTimes', (await api.get('/v1/jobs/shape/next')).json],

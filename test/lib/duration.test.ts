@@ -1,7 +1,12 @@
 /** Durations as a table: `text → ms`, `null` = not a duration; and back. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {DURATION_MAX_MS, formatDuration, parseDuration} from '../../src/lib/duration.ts'
+import {
+  DURATION_MAX_MS,
+  formatDuration,
+  parseDuration,
+  parseLength,
+} from '../../src/lib/duration.ts'
 
 const READ: readonly (readonly [text: string, ms: number | null])[] = [
   ['0', 0],
@@ -70,6 +75,18 @@ test('texts parse to their duration', async (group) => {
       assert.equal(parseDuration(text), ms)
     })
   }
+})
+
+test('lengths are whole ms, rounded up', () => {
+  for (const [text, ms] of [
+    ['1.5ms', 2],
+    ['100us', 1],
+    ['1.0005s', 1001],
+    ['30s', 30_000],
+    ['0', 0],
+    ['x', null],
+  ] as const)
+    assert.equal(parseLength(text), ms, text)
 })
 
 const SHOWN: readonly (readonly [ms: number, text: string])[] = [

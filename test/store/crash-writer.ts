@@ -60,7 +60,7 @@ async function run(writer: number): Promise<never> {
     const {group} = accepted
     tell(`asked ${name} ${group}`)
     const targets = [{nodeId: node, nodeName: node}]
-    const launch = {group, kind: 'launch', targets, forbid: false} as const
+    const launch = {group, revision: 1, kind: 'launch', targets, forbid: false} as const
     await store.applyLaunches({term, dues: [], requests: [launch]})
     const token = `${process.pid}-${(tokens += 1)}`
     const {claimed} = await claimAs(store, {nodeId: node, incarnation, token, room: 9})

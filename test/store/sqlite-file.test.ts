@@ -1,10 +1,12 @@
 /** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
 import assert from 'node:assert/strict'
 import {
+  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -347,8 +349,47 @@ describe('images', () => {
     assert.equal(history!.rows[0]!.scheduledAt, before.nextAt)
     assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     assert.deepEqual(await store.members(), [])
+    assert.equal(await store.firingPaused(), 'restored')
+    clock.advance(10 * MINUTE)
+    assert.deepEqual((await store.loadDue({limit: 10})).jobs, [], 'whenever it is started')
+    for (let after: number | null = 0; after !== null;)
+      after = await store.resumeFiring({after, limit: 1})
+    assert.equal(await store.firingPaused(), null)
+    assert.ok((await store.job('a'))!.nextAt! > clock.now())
+    const later = await store.launches('a', {...ALL_ROWS, decision: 'missed'})
+    assert.deepEqual(
+      later!.rows.map(({reason, count}) => [reason, count]),
+      [['restored', 20]],
+    )
+    clock.advance(MINUTE)
+    assert.equal((await store.loadDue({limit: 10})).jobs.length, 1)
     const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
     assert(next.kind === 'accepted' && next.group > asked.group + 1_000_000)
+    await store.close()
+  })
+
+  it('a copied file pauses firing, and one that stayed in its place does not', async (context) => {
+    const dataDir = folder(context)
+    const clock = new TurnedClock()
+    clock.advance(Date.now() - clock.now())
+    const played = await scene(dataDir, clock)
+    await played.submit('a')
+    await played.store.close()
+    const again = await open(dataDir, clock)
+    assert.equal(await again.store.firingPaused(), null)
+    await again.store.close()
+    const file = join(dataDir, 'belfry.sqlite')
+    const copy = join(folder(context), 'copy')
+    copyFileSync(file, copy)
+    // The clock of the store was last read an hour before the file was copied.
+    const put = new DatabaseSync(copy)
+    put.exec(`UPDATE members SET heartbeat_at = heartbeat_at - 3600000`)
+    put.close()
+    renameSync(copy, file)
+    const {store} = await open(dataDir, clock)
+    assert.equal(await store.firingPaused(), 'put_back')
+    clock.advance(10 * MINUTE)
+    assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     await store.close()
   })
 

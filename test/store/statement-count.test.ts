@@ -109,7 +109,8 @@ function* launchOften(tx: Transaction, count: number): Query<void> {
     const accepted = yield* requestRun(tx, {name: 'job-0', forced: true, idempotency: null})
     assert(accepted.kind === 'accepted')
     const targets = [{nodeId: 'n1', nodeName: 'n1'}]
-    requests.push({group: accepted.group, kind: 'launch', targets, forbid: false})
+    const {group} = accepted
+    requests.push({group, revision: 1, kind: 'launch', targets, forbid: false})
   }
   yield* applyLaunches(tx, {term: lease!.term, dues: [], requests})
 }

@@ -3,6 +3,7 @@
  * detector, runner and finisher, wired as in a real one. The store outlives it. It can stop gracefully, or
  * crash: then its timers, calls and replies are dropped.
  */
+import {ClockGuard} from '../../src/core/clock-guard.ts'
 import {Leadership} from '../../src/scheduler/leadership.ts'
 import {Membership} from '../../src/node/membership.ts'
 import {Finisher} from '../../src/node/finisher.ts'
@@ -42,6 +43,8 @@ export interface SimulatedNodeSettings {
   readonly catchUpMax: number
   readonly launchBatchMax: number
   readonly keepOutputBytes: number
+  /** Version of its time zone data. */
+  readonly zoneData: string
   /** An executor that outlives the node, as commands run by the helper may. `null` = a new one. */
   readonly executor: ScriptedExecutor | null
   /** Behaviour of executions, by job name. */
@@ -62,6 +65,7 @@ const SETTINGS: SimulatedNodeSettings = {
   catchUpMax: 100,
   launchBatchMax: 1_000,
   keepOutputBytes: 256 * 1024,
+  zoneData: '2026a',
   executor: null,
   scripts: {},
 }
@@ -77,6 +81,7 @@ export class SimulatedNode {
   readonly executor: ScriptedExecutor
   /** The world's store, with the faults and delays of this node. */
   readonly store: Store
+  readonly clockGuard = new ClockGuard({farMs: 3_600_000, confirmMs: 180_000})
   readonly calls = new Map<StoreMethod, number>()
   /** Fault of the next call of this node to the store. */
   fault: (method: StoreMethod) => StoreFault = () => 'none'
@@ -149,6 +154,7 @@ export class SimulatedNode {
       acquireEveryMs: 500,
       trustMarginMs: 1_000,
       closedMs: 1_500,
+      onStoreTime: (now) => void this.clockGuard.believed(now, this.#clock.monotonicMs()),
       services: (term, onTermOver) => this.leaderServices(term, onTermOver),
     })
     this.membership.start()
@@ -164,6 +170,10 @@ export class SimulatedNode {
     const services: Service[] = [
       new Launcher({
         ...ports,
+        clockGuard: this.clockGuard,
+        clockConfirmMs: 180_000,
+        clockStepMs: 60_000,
+        zoneData: this.settings.zoneData,
         defaultZone: 'UTC',
         defaultTarget: 'one',
         lateAfterMs,

@@ -1,6 +1,15 @@
-/** Commands for the service itself: status, members, pause, unpause, leave, and previews of schedules. */
+/**
+ * Commands for the service itself: status, members, pause, unpause, resume, leave, and previews of
+ * schedules.
+ */
 import type {Command} from 'commander'
-import type {MemberJson, PauseStatusJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
+import type {
+  FiringJson,
+  MemberJson,
+  PauseStatusJson,
+  PlannedTimesJson,
+  StatusJson,
+} from '../../wire/cluster.ts'
 import {path} from '../client.ts'
 import {type Column, fieldList, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
@@ -27,6 +36,10 @@ export function addClusterCommands(program: Command, use: Use): void {
     .command('unpause')
     .description('Resume submissions')
     .action(use((session) => pause(session, 'unpause')))
+  program
+    .command('resume')
+    .description('Resume firing in a store that was put back from a backup')
+    .action(use(resume))
   program
     .command('leave')
     .description('Shut the server down gracefully: it leaves the cluster')
@@ -98,6 +111,16 @@ async function pause(session: Session, verb: 'pause' | 'unpause'): Promise<void>
   const {value} = await session.client.call<PauseStatusJson>('POST', `/${verb}`)
   if (session.json) return printJson(session, value)
   session.terminal.out(`submissions are ${value.paused ? 'paused' : 'not paused'}\n`)
+}
+
+async function resume(session: Session): Promise<void> {
+  const {value} = await session.client.call<FiringJson>('POST', '/resume')
+  if (session.json) return printJson(session, value)
+  session.terminal.out(
+    value.resumed
+      ? 'firing is resumed: all jobs are planned from now on\n'
+      : 'firing was not paused\n',
+  )
 }
 
 async function leave(session: Session): Promise<void> {

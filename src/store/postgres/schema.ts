@@ -9,7 +9,7 @@
  */
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
-import {establish, type Identity} from '../sql/settings.ts'
+import {establish, type Identity, noticePlace} from '../sql/settings.ts'
 import {postgresDialect, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
 import type {Statements} from './statements.ts'
@@ -95,6 +95,14 @@ async function migrate(
   }
   const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
   await statements.run(session, establish(tx, fresh))
+  // A dump that is loaded creates its tables again, under new numbers.
+  const [table] = await session.rows(
+    'SELECT to_regclass($1)::oid::text AS id',
+    [`${schema}.jobs`],
+    null,
+  )
+  const id = typeof table?.['id'] === 'string' ? table['id'] : null
+  await statements.run(session, noticePlace({engine: 'postgres', id, changedAt: null}))
   await session.run('COMMIT', MIGRATION_LIMIT_MS)
   return {ok: true}
 }

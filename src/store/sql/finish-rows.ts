@@ -13,15 +13,7 @@ import {type BatchEnd, isOpen, loadExecutions} from './finish-executions.ts'
 import {applyChanges, loadJobs} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {dropOutput} from './output.ts'
-import {
-  each,
-  oneEach,
-  type Query,
-  send,
-  sendEach,
-  type Transaction,
-  type Values,
-} from './query.ts'
+import {each, oneEach, type Query, send, sendEach, type Transaction, type Values} from './query.ts'
 import {
   BY_KEY,
   INSERT_LAUNCH,

@@ -12,12 +12,13 @@ import {
 } from '../../core/execution.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
+import {isNodeDeath, isOutage} from '../../core/finish.ts'
 import type {FinishBatch, BatchExecution} from '../../core/finish-batch.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from './lease.ts'
 import {dropOutput, extendOutput, type Stretch} from './output.ts'
 import {all, one, type Query, type Transaction} from './query.ts'
-import {BY_KEY, type ExecutionRow, keyOf, keyValues} from './rows.ts'
+import {BY_KEY, type ExecutionRow, keyOf, keyValues, type MemberRow} from './rows.ts'
 
 export function* finish(
   tx: Transaction,
@@ -158,6 +159,8 @@ export function* endAll(
     tx,
     keys.map((key) => ({key, status})),
   )
+  const blame = isNodeDeath({status, reason}) ? yield* findBlame(tx, batch, keys) : null
+  const actual = blame?.isOutage === true ? 'node_outage' : reason
   const outcomes = keys.map((key, index): FinishOutcome => {
     const entry = batch.find(key)
     if (entry === null || !from.includes(entry.record.status)) return {kind: 'unknown', key}
@@ -165,17 +168,40 @@ export function* endAll(
       batch.remove(entry)
       return {kind: 'unknown', key}
     }
-    const lostOutput = status === 'lost' ? {outputFoot: lostLine(reason)} : {}
+    const lostOutput = status === 'lost' ? {outputFoot: lostLine(actual)} : {}
     return batch.end(entry, {
       status,
-      reason,
+      reason: actual,
       finishedAt: tx.now,
       jitter: (jitter + index * GOLDEN_RATIO) % 1,
       with: lostOutput,
+      isOnlySuspect: blame?.isOnlySuspect ?? true,
     })
   })
   yield* writeFinishBatch(tx, batch)
   return outcomes
+}
+
+/**
+ * Whether the executions of one dead node may be the cause: not if other nodes died with it, and not if
+ * several jobs are equally suspect.
+ */
+function* findBlame(
+  tx: Transaction,
+  batch: FinishBatch,
+  keys: readonly ExecutionKey[],
+): Query<{readonly isOutage: boolean; readonly isOnlySuspect: boolean}> {
+  const nodeId = keys.map((key) => batch.find(key)?.nodeId).find((id) => id !== undefined)
+  const rows = yield* all<Pick<MemberRow, 'id' | 'status' | 'started_at' | 'heartbeat_at'>>(
+    `SELECT id, status, started_at, heartbeat_at FROM members`,
+  )
+  const members = rows.map(({id, status, started_at: startedAt, heartbeat_at: heartbeatAt}) => {
+    return {id, status, startedAt, heartbeatAt}
+  })
+  const dead = members.find(({id}) => id === nodeId) ?? null
+  const others = members.filter((member) => member !== dead)
+  const isOnlySuspect = batch.suspects(keys).size <= 1
+  return {isOutage: isOutage(dead, others, tx.now), isOnlySuspect}
 }
 
 export function* cancelExecution(

@@ -6,7 +6,7 @@ import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
 import {type DefinitionChange, planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
 import type {PreconditionFailed, RevisionMatch, ToggleResult} from '../../ports/job-store.ts'
-import {writePlanned} from './launch-rows.ts'
+import {retractPlanned, writePlanned} from './launch-rows.ts'
 import {
   all,
   one,
@@ -65,6 +65,13 @@ export function* applyChanges(
     tx,
     changed.map(({existing, spec, change}) => ({...change, id: existing.id, spec})),
   )
+  const retracting = changed.filter(({change}) => change.retracts)
+  if (retracting.length > 0)
+    yield* retractPlanned(
+      tx,
+      retracting.map(({existing}) => existing),
+      yield* timezone(),
+    )
   yield* recordMissed(
     tx,
     changed.map(({existing, change}) => ({job: existing, rows: change.missed})),

@@ -4,6 +4,7 @@
  */
 import type {JobRecord} from '../../core/job.ts'
 import type {LaunchCause, LaunchRecord, StoredLaunch} from '../../core/launch-record.ts'
+import {scheduleOf} from '../../core/next-time.ts'
 import {each, one, type Query, send, sendEach, type Transaction, type Values} from './query.ts'
 import {
   INSERT_LAUNCH,
@@ -180,6 +181,49 @@ export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Qu
     })
   }
   yield* sendEach(INSERT_PENDING, pending.map(pendingValues))
+}
+
+/**
+ * Takes back the rows of planned times after now, which a clock far ahead has decided: they are planned
+ * again. Rows that did not launch are deleted, or cut to end now. A launch that did run stays, as one that
+ * no planned time caused.
+ */
+export function* retractPlanned(
+  tx: Transaction,
+  jobs: readonly JobRecord[],
+  defaultZone: string,
+): Query<void> {
+  const ids = jobs.map(({id}) => [id, tx.now])
+  yield* sendEach(
+    `DELETE FROM launches WHERE job_id = ? AND cause = 'schedule' AND scheduled_at > ?
+      AND decision <> 'launched'`,
+    ids,
+  )
+  yield* sendEach(
+    `UPDATE launches SET cause = 'manual' WHERE job_id = ? AND cause = 'schedule'
+      AND scheduled_at > ?`,
+    ids,
+  )
+  const newest = yield* each<LaunchRow>(
+    NEWEST_PLANNED,
+    jobs.map(({id}) => [id]),
+  )
+  const cut = jobs.flatMap((job, index): Values[] => {
+    const row = newest[index]?.[0]
+    if (row === undefined || row.scheduled_until <= tx.now) return []
+    const times = scheduleOf(job.spec, job.anchorAt, defaultZone)
+    const until = Math.max(row.scheduled_at, times?.previous(tx.now + 1) ?? row.scheduled_at)
+    const count = Math.max(1, times?.count(row.scheduled_at, tx.now + 1) ?? 1)
+    return [[until, count, row.group_id]]
+  })
+  yield* sendEach(
+    `UPDATE launches SET scheduled_until = ?, planned_count = ? WHERE group_id = ?`,
+    cut,
+  )
+  yield* sendEach(
+    `UPDATE jobs SET decided_until = ? WHERE id = ?`,
+    jobs.map(({id}) => [tx.now, id]),
+  )
 }
 
 const OPEN_OF_NAME = `SELECT group_id FROM launches WHERE job_name = ? AND open = 1`

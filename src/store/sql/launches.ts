@@ -6,16 +6,10 @@
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/launch-record.ts'
 import type {Candidate} from '../../core/node.ts'
+import type {PendingWork} from '../../core/launch.ts'
 import {assert} from '../../lib/assert.ts'
 import type {RunRequest, RunResult} from '../../ports/job-store.ts'
-import type {
-  Applied,
-  DecidedLaunch,
-  DuePosition,
-  DueWork,
-  LeaderStore,
-  PendingRequest,
-} from '../../ports/leader-store.ts'
+import type {Applied, DecidedLaunch, DueWork, LeaderStore} from '../../ports/leader-store.ts'
 import {findReply, storeReplies} from './idempotency.ts'
 import {loadJobs, lockJob} from './jobs.ts'
 import {
@@ -30,8 +24,17 @@ import {
   type WrittenRow,
 } from './launch-rows.ts'
 import {fence} from './lease.ts'
+import {recordFaults} from './planning.ts'
 import {all, one, oneEach, type Query, send, sendEach, together, type Transaction} from './query.ts'
-import {jobOf, type JobRow, LAUNCH_COLUMNS, launchOf, type LaunchRow, SELECT_JOB} from './rows.ts'
+import {
+  type JobRow,
+  LAUNCH_COLUMNS,
+  launchOf,
+  type LaunchRow,
+  readableJobs,
+  SELECT_JOB,
+} from './rows.ts'
+import {FIRING_PAUSED} from './settings.ts'
 
 /** Stores a request by hand; the leader decides it. */
 export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
@@ -54,49 +57,70 @@ export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResu
   return result
 }
 
+const BEFORE_ALL = {nextAt: Number.MIN_SAFE_INTEGER, id: 0}
+const DUE = `${SELECT_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
+  AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '${FIRING_PAUSED}')
+  ORDER BY j.next_at, j.id LIMIT ?`
+
 /** Due jobs. The cost does not depend on the number of other jobs: only the due part of an index is read. */
 export function* loadDue(
   tx: Transaction,
-  {limit, after = null}: {readonly limit: number; readonly after?: DuePosition | null},
+  {limit, after}: Parameters<LeaderStore['loadDue']>[0],
 ): Query<DueWork> {
-  const {nextAt, id} = after ?? {nextAt: Number.MIN_SAFE_INTEGER, id: 0}
+  const {nextAt, id} = after ?? BEFORE_ALL
   const [rows, next] = yield* together(
-    all<JobRow>(
-      `${SELECT_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
-        ORDER BY j.next_at, j.id LIMIT ?`,
-      [tx.now, nextAt, id, limit],
-    ),
+    all<JobRow>(DUE, [tx.now, nextAt, id, limit]),
     one<{next_at: number | null}>(`SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`, [
       tx.now,
     ]),
   )
-  const jobs = rows.map(jobOf)
+  const {jobs, damaged} = readableJobs(rows)
   const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
   const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
   const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
+  const last = rows.length === limit ? rows.at(-1) : undefined
   return {
     now: tx.now,
     jobs: jobs.map((job) => ({job, openGroup: openById.get(job.id) ?? null})),
+    damaged,
     nextDueAt: next?.next_at ?? null,
+    next: last === undefined ? null : {nextAt: last.next_at!, id: last.id},
   }
 }
+
+/** Newer planned times of a job that wait as well and are missed; a limit bounds the count. */
+const NEWER_MISSED = `SELECT count(*) AS newer FROM (SELECT 1 AS found FROM launches
+  WHERE job_id = ? AND cause = 'schedule' AND scheduled_at > ? AND scheduled_at < ?
+    AND decision = 'pending' LIMIT ?) AS waiting`
 
 const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
   WHERE decision = 'pending' AND group_id > ? ORDER BY group_id LIMIT ?`
 
 export function* loadRequests(
   tx: Transaction,
-  request: {readonly afterGroup: number; readonly limit: number},
-): Query<{readonly now: number; readonly requests: readonly PendingRequest[]}> {
-  const rows = yield* all<LaunchRow>(PENDING_AFTER, [request.afterGroup, request.limit])
+  {afterGroup, limit, catchUp}: Parameters<LeaderStore['loadRequests']>[0],
+): Query<Awaited<ReturnType<LeaderStore['loadRequests']>>> {
+  const rows = yield* all<LaunchRow>(PENDING_AFTER, [afterGroup, limit])
   const launches = rows.map(launchOf)
   const [jobs, open] = yield* together(
     loadJobs(launches.map(({jobId}) => jobId)),
     inTheWayOfRequests(launches.map(({jobName, group}) => ({name: jobName, group}))),
   )
-  const requests = launches.flatMap((launch, index) => {
+  const missedBefore = tx.now - (catchUp?.lateAfterMs ?? Infinity)
+  const waiting = launches.filter(({reason, scheduledAt}) => {
+    return reason === 'waits_for_node' && scheduledAt < missedBefore
+  })
+  const newer = yield* oneEach<{newer: number}>(
+    NEWER_MISSED,
+    waiting.map(({jobId, scheduledAt}) => {
+      return [jobId, scheduledAt, missedBefore, catchUp?.catchUpMax ?? 0]
+    }),
+  )
+  const newerByGroup = new Map(waiting.map(({group}, index) => [group, newer[index]?.newer ?? 0]))
+  const requests = launches.flatMap((launch, index): PendingWork[] => {
     const job = jobs[index] ?? null
-    return job === null ? [] : [{launch, job, openGroup: open[index] ?? null}]
+    const newerMissed = newerByGroup.get(launch.group) ?? 0
+    return job === null ? [] : [{launch, job, openGroup: open[index] ?? null, newerMissed}]
   })
   return {now: tx.now, requests}
 }
@@ -135,11 +159,15 @@ type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
   const [, dueJobs, pending] = yield* together(
     fence(tx, request.term),
-    lockDueJobs(tx, request.dues),
+    lockJobsIfFree(
+      tx,
+      request.dues.map(({jobId}) => jobId),
+    ),
     lockPending(tx, request.requests),
   )
   const dues = yield* applyDues(tx, request.term, request.dues, dueJobs)
   const requests = yield* applyRequests(tx, request.term, request.requests, pending)
+  yield* recordFaults(tx, request.term, request.faults ?? [])
   return {
     now: tx.now,
     dues: dues.applied,
@@ -158,6 +186,7 @@ interface DueJobRow {
   readonly name: string
   readonly revision: number
   readonly next_at: number | null
+  readonly decided_until: number | null
 }
 
 const MOVE_NEXT = `UPDATE jobs SET next_at = ?, decided_until = ? WHERE id = ?`
@@ -174,17 +203,15 @@ function* applyDues(
   })
   const open = yield* inTheWay(forbidding)
   const blocked = new Set(forbidding.filter((_name, index) => open[index] !== null))
-  const moves: [number | null, number, number][] = []
+  const moves: [number | null, number | null, number][] = []
   const planned: PlannedRows[] = []
   const applied = dues.map((due): Applied => {
     const job = jobs.get(due.jobId)
-    const last = due.rows.at(-1)
-    assert(last !== undefined, `decision about job ${due.jobId} covers a planned time`)
     if (job === undefined || job.revision !== due.revision) return 'conflict'
     if (job.next_at !== due.expectedNextAt) return 'conflict'
     if (launchesUnderForbid(due) && blocked.has(job.name)) return 'conflict'
     jobs.delete(due.jobId)
-    moves.push([due.nextAt, last.scheduledUntil, due.jobId])
+    moves.push([due.nextAt, due.rows.at(-1)?.scheduledUntil ?? job.decided_until, due.jobId])
     planned.push({job: {id: job.id, name: job.name}, rows: due.rows})
     return 'applied'
   })
@@ -194,13 +221,14 @@ function* applyDues(
 }
 
 /** Locks jobs in the order of their ids, skipping locked ones. Returns them by id. */
-function* lockDueJobs(
+function* lockJobsIfFree(
   tx: Transaction,
-  dues: readonly DueDecision[],
+  jobIds: readonly number[],
 ): Query<Map<number, DueJobRow>> {
-  const ids = dues.map(({jobId}) => jobId).toSorted((a, b) => a - b)
+  const ids = [...new Set(jobIds)].toSorted((a, b) => a - b)
   const rows = yield* oneEach<DueJobRow>(
-    `SELECT id, name, revision, next_at FROM jobs WHERE id = ? AND deleted_at IS NULL${lockIfFree(tx)}`,
+    `SELECT id, name, revision, next_at, decided_until FROM jobs
+      WHERE id = ? AND deleted_at IS NULL${lockIfFree(tx)}`,
     ids.map((id) => [id]),
   )
   return new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row] as const])))
@@ -219,6 +247,11 @@ function* applyRequests(
   requests: readonly RequestDecision[],
   rows: Map<number, LaunchRecord>,
 ): Query<Outcome> {
+  // Launches before jobs, the order of every transaction.
+  const jobs = yield* lockJobsIfFree(
+    tx,
+    [...rows.values()].map(({jobId}) => jobId),
+  )
   const forbidding = requests.flatMap((request) => {
     const row = rows.get(request.group)
     const forbids = request.kind === 'launch' && request.forbid
@@ -233,7 +266,7 @@ function* applyRequests(
   const decided: DecidedLaunch[] = []
   for (const request of requests) {
     const row = rows.get(request.group)
-    if (row === undefined) {
+    if (row === undefined || jobs.get(row.jobId)?.revision !== request.revision) {
       applied.push('conflict')
       continue
     }
@@ -272,7 +305,7 @@ function* applyRequests(
   return {applied, decided}
 }
 
-/** Locks pending rows of live jobs in order, skipping locked ones. Returns them by launch number. */
+/** Locks pending rows in order, skipping locked ones. Returns them by launch number. */
 function* lockPending(
   tx: Transaction,
   requests: readonly RequestDecision[],
@@ -280,7 +313,6 @@ function* lockPending(
   const groups = requests.map(({group}) => group).toSorted((a, b) => a - b)
   const rows = yield* oneEach<LaunchRow>(
     `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ? AND decision = 'pending'
-      AND EXISTS (SELECT 1 FROM jobs j WHERE j.id = launches.job_id AND j.deleted_at IS NULL)
       ${lockIfFree(tx)}`,
     groups.map((group) => [group]),
   )

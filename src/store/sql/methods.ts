@@ -24,6 +24,7 @@ import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
 import {toggle} from './jobs.ts'
 import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
+import {endFutureWaits, replan, resumeFiring} from './planning.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
@@ -34,6 +35,7 @@ import {isIndependent, submit, submitAll} from './submit.ts'
 import {
   agreeTimezone,
   deletePolicy,
+  firingPaused,
   paused,
   policies,
   policy,
@@ -94,6 +96,8 @@ export const METHODS = {
   jobs: longRead(jobs, (query) => query.end === null),
   paused: read(paused),
   setPaused: write(setPaused, {queue: 'jobs'}),
+  firingPaused: read(firingPaused),
+  resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true}),
 
   executions: longRead(executions, (_name, query) => query.end === null),
   execution: read(execution),
@@ -113,6 +117,8 @@ export const METHODS = {
   loadRequests: read(loadRequests),
   candidates: read(candidates),
   applyLaunches: write(applyLaunches, {queue: 'launch'}),
+  replan: write(replan, {queue: 'launch'}),
+  endFutureWaits: write(endFutureWaits, {queue: 'launch', isLong: true}),
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
   endStuck: write(endStuck, {queue: 'upkeep'}),

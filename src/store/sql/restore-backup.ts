@@ -1,16 +1,15 @@
 /**
  * Turns a restored backup into a store of its own. Nothing of the past runs: running executions end as lost,
- * pending requests are skipped, due times are recorded as missed, and `next` is after now.
+ * pending requests are skipped, due times are recorded as missed, and firing is paused until an operator
+ * resumes it.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
-import type {JobRecord} from '../../core/job.ts'
-import type {StoredLaunch} from '../../core/launch-record.ts'
-import {nextPlanned, scheduleOf} from '../../core/next-time.ts'
+import type {FiringPaused} from '../../ports/job-store.ts'
 import {endAll} from './finish.ts'
-import {recordMissed} from './jobs.ts'
+import {planFromNow} from './planning.ts'
 import {all, type Query, type Transaction} from './query.ts'
-import {type ExecutionRow, jobOf, type JobRow, keyOf, SELECT_JOB} from './rows.ts'
-import {putMeta, timezone} from './settings.ts'
+import {type ExecutionRow, keyOf} from './rows.ts'
+import {FIRING_PAUSED, putMeta} from './settings.ts'
 
 /**
  * Launch numbers that the original store may have used after the backup; file names and logs carry them, so
@@ -30,6 +29,9 @@ export function* startNewIncarnation(tx: Transaction, incarnation: string): Quer
   yield* all(`DELETE FROM idempotency`)
   yield* endOpenLaunches(tx)
   yield* planAgain(tx)
+  // Whenever it is first started: the times until then have run elsewhere, or must not run here.
+  yield* putMeta(FIRING_PAUSED, 'restored' satisfies FiringPaused)
+  yield* all(`DELETE FROM meta WHERE key LIKE 'place%'`)
 }
 
 function* endOpenLaunches(tx: Transaction): Query<void> {
@@ -52,32 +54,6 @@ function* endOpenLaunches(tx: Transaction): Query<void> {
 }
 
 function* planAgain(tx: Transaction): Query<void> {
-  const zone = yield* timezone()
-  let after = 0
-  for (;;) {
-    const rows = yield* all<JobRow>(
-      `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL ORDER BY j.id LIMIT ?`,
-      [after, BATCH_SIZE],
-    )
-    for (const job of rows.map(jobOf)) {
-      const from = Math.max(tx.now, job.decidedUntil ?? -Infinity)
-      const nextAt = nextPlanned(job.spec, job.anchorAt, from, zone)
-      yield* recordMissed(tx, [{job, rows: missedRows(job, tx.now, zone)}])
-      yield* all(`UPDATE jobs SET next_at = ? WHERE id = ?`, [nextAt, job.id])
-    }
-    if (rows.length < BATCH_SIZE) return
-    after = rows.at(-1)!.id
-  }
-}
-
-/** The job's due, undecided times as one row; none if nothing is due. */
-function missedRows(job: JobRecord, now: number, zone: string): StoredLaunch[] {
-  const {nextAt, spec, anchorAt} = job
-  if (nextAt === null || nextAt > now) return []
-  const schedule = scheduleOf(spec, anchorAt, zone)
-  const until = Math.min(now + 1, spec.expiresAt ?? Infinity)
-  const scheduledUntil = schedule?.previous(until) ?? nextAt
-  const count = Math.max(1, schedule?.count(nextAt, until) ?? 1)
-  const decided = {decision: 'missed', reason: 'restored', targets: []} as const
-  return [{scheduledAt: nextAt, scheduledUntil, count, ...decided}]
+  for (let after: number | null = 0; after !== null;)
+    after = yield* planFromNow(tx, after, BATCH_SIZE)
 }

@@ -53,6 +53,27 @@ export function jobOf(row: JobRow): JobRecord {
   }
 }
 
+/** Jobs of these rows, but for those whose definition is not JSON. */
+export function readableJobs(rows: readonly JobRow[]): {
+  readonly jobs: JobRecord[]
+  readonly damaged: {readonly id: number; readonly name: string; readonly problem: string}[]
+} {
+  const jobs: JobRecord[] = []
+  const damaged: {id: number; name: string; problem: string}[] = []
+  for (const row of rows) {
+    try {
+      jobs.push(jobOf(row))
+    } catch (error) {
+      damaged.push({
+        id: row.id,
+        name: row.name,
+        problem: `the definition is damaged: ${String(error)}`,
+      })
+    }
+  }
+  return {jobs, damaged}
+}
+
 /** The text that the search for a substring looks in. */
 export function searchText(spec: JobSpec): string {
   return `${spec.name}\n${spec.displayname}`.toLowerCase()

@@ -1,6 +1,42 @@
 /** Settings of the whole store: the pause switch, the time zone, its identity, and access policies. */
+import type {FiringPaused} from '../../ports/job-store.ts'
 import type {Policy} from '../../ports/store.ts'
 import {all, one, type Query, together, type Transaction} from './query.ts'
+
+/**
+ * Key of the setting that pauses firing: no planned time is decided while it has a value, the reason. A store
+ * that was put back from a backup begins so, because the times since then have run elsewhere.
+ */
+export const FIRING_PAUSED = 'firing_paused'
+
+export function* firingPaused(_tx: Transaction): Query<FiringPaused | null> {
+  return (yield* metaValue(FIRING_PAUSED)) as FiringPaused | null
+}
+
+/** Where the tables of a store are, to notice that it was put back from a copy. */
+export interface Place {
+  readonly engine: 'sqlite' | 'postgres'
+  /** Differs between a store and its copy; `null` = unknown. */
+  readonly id: string | null
+  /** The store was changed from outside at this time, or not at all: then it is no copy. */
+  readonly changedAt: number | null
+}
+
+/** Heartbeats are stored every 2 s. Files change a little later than the clock was read. */
+const LAST_SIGN_MS = 10_000
+
+/** Pauses firing if the store is in another place than before: the times since the copy may have run. */
+export function* noticePlace({engine, id, changedAt}: Place): Query<void> {
+  if (id === null) return
+  const key = `place_${engine}`
+  const before = yield* metaValue(key)
+  if (before === id) return
+  yield* putMeta(key, id)
+  if (before === null) return
+  const last = yield* one<{at: number | null}>(`SELECT max(heartbeat_at) AS at FROM members`)
+  const isUnchanged = changedAt !== null && changedAt <= (last?.at ?? 0) + LAST_SIGN_MS
+  if (!isUnchanged) yield* putMeta(FIRING_PAUSED, 'put_back' satisfies FiringPaused)
+}
 
 export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
   yield* putMeta('paused', String(value))

@@ -2,10 +2,11 @@
  * Migrates a SQLite file to this version's schema. Refuses files that are foreign, newer or damaged. Lists
  * the tables and columns of a store from the file itself, so that a copy misses none.
  */
+import {statSync} from 'node:fs'
 import {vacateLease} from '../sql/lease.ts'
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS, type Row, type Sequence} from '../sql/query.ts'
-import {establish, type Identity} from '../sql/settings.ts'
+import {establish, type Identity, noticePlace, type Place} from '../sql/settings.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
 
 /** Marks Belfry's files in SQLite's header: "BELF". */
@@ -41,6 +42,7 @@ export function prepareSchema(
   connection: Connection,
   {migrations = MIGRATIONS, ...request}: SchemaRequest,
 ): SchemaResult {
+  const place = placeOf(connection)
   const problem = foreign(connection, migrations) ?? (request.check ? damage(connection) : null)
   if (problem !== null) return {ok: false, problem}
   for (const migration of migrations) {
@@ -55,8 +57,20 @@ export function prepareSchema(
   atomically(connection, () => {
     connection.run(establish(tx, request.fresh))
     connection.run(vacateLease(tx))
+    connection.run(noticePlace(place))
   })
   return {ok: true, info: engineInfo(connection)}
+}
+
+/**
+ * Some file systems give a file a new number at each mount: only one whose state has also changed since it
+ * was last written is a copy. Read before this process writes.
+ */
+function placeOf({database}: Connection): Place {
+  const path = database.location()
+  const found = path === null ? undefined : statSync(path, {throwIfNoEntry: false})
+  if (found === undefined) return {engine: 'sqlite', id: null, changedAt: null}
+  return {engine: 'sqlite', id: String(found.ino), changedAt: found.ctimeMs}
 }
 
 export function versionOf(connection: Connection): number {

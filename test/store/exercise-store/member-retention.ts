@@ -139,6 +139,7 @@ function removingCases(when: Case): void {
 
   when('executions of a removed member are lost, counted and retried', async (scene) => {
     const group = await failedWhileRunning(scene, 1)
+    await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
     const removal = await remove(scene)
     assert(removal.kind === 'removed')
     const [outcome] = removal.finished

@@ -54,7 +54,7 @@ export function requestCases(when: Case): void {
     assert.equal(await scene.launchRequest(group), null)
     const unknown = await scene.launchRequest(999_999)
     assert.equal(unknown, null)
-    const skip = {group, kind: 'skip', decision: 'skipped', reason: 'forbid'} as const
+    const skip = {group, revision: 1, kind: 'skip', decision: 'skipped', reason: 'forbid'} as const
     assert.deepEqual((await decide(scene, [skip])).requests, ['conflict'])
   })
 
@@ -80,7 +80,7 @@ export function requestCases(when: Case): void {
     await scene.submit('a', {concurrency: 'forbid'})
     const groups = [await accepted(scene, 'a'), await accepted(scene, 'a')]
     const launches = groups.map((group) => {
-      return {group, kind: 'launch', targets: targets(['n1']), forbid: true} as const
+      return {group, revision: 1, kind: 'launch', targets: targets(['n1']), forbid: true} as const
     })
     const together = await decide(scene, launches)
     assert.deepEqual(together.requests, ['applied', 'conflict'])
@@ -124,7 +124,7 @@ export function requestCases(when: Case): void {
   when('a request may wait with a reason and then be skipped', async (scene) => {
     await scene.submit('a')
     const group = await accepted(scene, 'a')
-    const stay = {group, kind: 'stay', reason: 'waits_for_node'} as const
+    const stay = {group, revision: 1, kind: 'stay', reason: 'waits_for_node'} as const
     scene.advance(10)
     const waitsSince = scene.now
     const stayed = await decide(scene, [stay])
@@ -134,13 +134,35 @@ export function requestCases(when: Case): void {
     const waiting = (await scene.store.launch('a', group))!
     assert.deepEqual([waiting.reason, waiting.storedAt], ['waits_for_node', waitsSince])
     assert.equal(waiting.scheduledAt, waitsSince - 10)
-    const skip = {group, kind: 'skip', decision: 'skipped', reason: 'no_target'} as const
+    const skip = {
+      group,
+      revision: 1,
+      kind: 'skip',
+      decision: 'skipped',
+      reason: 'no_target',
+    } as const
     const {decided} = await decide(scene, [skip])
     const {launch} = decided[0]!
     assert.deepEqual([launch.decision, launch.reason, launch.open], ['skipped', 'no_target', false])
     const {executions, ...stored} = (await scene.store.launch('a', group))!
     assert.deepEqual([stored, executions], [launch, []])
     assert.deepEqual((await scene.store.loadRequests({afterGroup: 0, limit: 10})).requests, [])
+  })
+
+  when('a decision about a request of a job edited meanwhile is a conflict', async (scene) => {
+    await scene.submit('a')
+    const group = await accepted(scene, 'a')
+    await scene.submit('a', {concurrency: 'forbid'})
+    const launch = {kind: 'launch', targets: targets(['n1']), forbid: false} as const
+    const skip = {kind: 'skip', decision: 'skipped', reason: 'no_target'} as const
+    const stay = {kind: 'stay', reason: 'waits_for_node'} as const
+    for (const decision of [launch, skip, stay]) {
+      const {requests} = await decide(scene, [{group, revision: 1, ...decision}])
+      assert.deepEqual(requests, ['conflict'], decision.kind)
+    }
+    assert.equal((await scene.store.launch('a', group))!.reason, '')
+    const again = await decide(scene, [{group, revision: 2, ...launch}])
+    assert.deepEqual(again.requests, ['applied'])
   })
 
   when('neighbouring planned times that are skipped become one row', async (scene) => {
@@ -151,7 +173,7 @@ export function requestCases(when: Case): void {
     const rows = times.map((time) => aRow(time, 'pending', {reason: 'waits_for_node'}))
     const {decided} = await scene.decide(job, rows, first + 3 * MINUTE)
     const skips = decided.map(({launch: {group}}) => {
-      return {group, kind: 'skip', decision: 'skipped', reason: 'no_target'} as const
+      return {group, revision: 1, kind: 'skip', decision: 'skipped', reason: 'no_target'} as const
     })
     await decide(scene, skips)
     const history = await scene.store.launches('a', {start: 0, end: null, decision: null})

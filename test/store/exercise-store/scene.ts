@@ -160,7 +160,9 @@ export class Scene {
     nodes: readonly string[] = ['n1'],
     forbid = false,
   ): Promise<DecidedLaunch | null> {
-    const decision = {group, kind: 'launch', targets: targets(nodes), forbid} as const
+    const page = await this.store.loadRequests({afterGroup: group - 1, limit: 1})
+    const revision = page.requests[0]?.job.revision ?? 1
+    const decision = {group, revision, kind: 'launch', targets: targets(nodes), forbid} as const
     const applied = await this.store.applyLaunches({
       term: this.term,
       dues: [],

@@ -4,6 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import {after, before, describe, it} from 'node:test'
+import {ClockGuard} from '../../../src/core/clock-guard.ts'
 import {Launcher} from '../../../src/scheduler/launcher.ts'
 import {localWakeup} from '../../../src/platform/wakeup.ts'
 import {systemClock} from '../../../src/platform/clock.ts'
@@ -80,6 +81,10 @@ describe('a request with a smaller number than one committed before', () => {
         random: systemRandom(),
         wakeup,
         events,
+        clockGuard: new ClockGuard({farMs: MINUTE, confirmMs: MINUTE}),
+        clockConfirmMs: MINUTE,
+        clockStepMs: MINUTE,
+        zoneData: '2026a',
         defaultZone: 'UTC',
         defaultTarget: 'all',
         lateAfterMs: MINUTE,
