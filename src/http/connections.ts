@@ -64,6 +64,8 @@ export class Connections {
   createServer(handler: RequestListener): Server {
     const {tls, connectionsMax, replyStalledMs, onConnectionRefused, isUpgrade} = this.#options
     const options = {
+      // Of TLS, before the first request.
+      handshakeTimeout: HEADERS_TIMEOUT_MS,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
       keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,

@@ -32,6 +32,8 @@ const REPLY_HEADERS = [
 /** Browsers ask again after this long. */
 const PREFLIGHT_SECONDS = 600
 
+const NONE = {}
+
 export class Cors {
   readonly #origins: ReadonlySet<string>
 
@@ -50,7 +52,7 @@ export class Cors {
 
   /** Headers of every reply, errors included: a page cannot read a reply without them. */
   headers(headers: IncomingHttpHeaders): Readonly<Record<string, string>> {
-    if (this.#origins.size === 0) return {}
+    if (this.#origins.size === 0) return NONE
     if (!this.#allows(headers)) return {vary: 'Origin'}
     return {
       vary: 'Origin',

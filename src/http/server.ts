@@ -192,7 +192,7 @@ function authenticate(
     request.isAuthenticated = access !== 'public' || authenticator.isAuthenticated(asked)
     if (request.isAuthenticated) reply.header('x-whom', options.nodeName)
     // Replies hold what only this client may read, and are old a moment later.
-    reply.headers({'cache-control': 'no-store', ...cors.headers(headers)})
+    reply.header('cache-control', 'no-store').headers(cors.headers(headers))
     const refusal = authenticator.refusal(asked)
     if (refusal !== null) throw refusal
     if (isPreflight) return reply.code(204).headers(cors.preflightHeaders()).send()
