@@ -10,8 +10,8 @@ import {buildId, ROOT} from '../bin/build-id.js'
 
 const BUILDS = join(ROOT, 'dist')
 /**
- * A server that was not restarted since runs an earlier one, and loads parts of it on demand: its next process
- * helper, for example. Each takes 8 MiB.
+ * A server that was not restarted since runs an earlier one, and loads parts of it on demand: its next
+ * process helper, for example. Each takes 8 MiB.
  */
 const BUILDS_KEPT = 10
 
