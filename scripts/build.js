@@ -9,8 +9,11 @@ import {join} from 'node:path'
 import {buildId, ROOT} from '../bin/build-id.js'
 
 const BUILDS = join(ROOT, 'dist')
-/** The new one, and the previous one: a server that still runs it loads parts of it on demand. */
-const BUILDS_KEPT = 2
+/**
+ * A server that was not restarted since runs an earlier one, and loads parts of it on demand: its next
+ * process helper, for example. Each takes 8 MiB.
+ */
+const BUILDS_KEPT = 10
 
 /** `pg-native` is never installed; the API reference is served from the folder of its package. */
 const NOT_BUNDLED = ['pg-native', '@scalar/fastify-api-reference']

@@ -9,11 +9,13 @@ import {
   cpSync,
   existsSync,
   readdirSync,
+  renameSync,
   mkdirSync,
   rmSync,
   symlinkSync,
+  utimesSync,
 } from 'node:fs'
-import {join} from 'node:path'
+import {basename, join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {childrenOf, peakResidentBytes} from '../support/living-processes.ts'
 import {aServer, temporaryDirectory} from '../support/server-process.ts'
@@ -102,18 +104,21 @@ test('sources that are edited, added or removed after a build are run instead of
   assert.equal(buildToRun(tree), null, 'removed')
 })
 
-test('a build that ended halfway is not run, and old builds are removed', (t) => {
+test('a build that ended halfway is not run, and only the newest builds are kept', (t) => {
   const tree = built(t)
-  const builds = () => readdirSync(join(tree, 'dist'))
-  const [whole] = builds()
-  for (const size of [1, 2]) {
-    appendFileSync(join(tree, 'src', 'platform', 'clock.ts'), '\n'.repeat(size))
-    build(tree)
+  const first = buildToRun(tree)!
+  const old = Array.from({length: 15}, (_, index) => join(tree, 'dist', `old-${index + 10}`))
+  for (const [index, folder] of old.entries()) {
+    mkdirSync(folder)
+    utimesSync(folder, index + 1, index + 1)
   }
-  assert.equal(builds().length, 2)
-  assert.ok(!builds().includes(whole!))
+  appendFileSync(join(tree, 'src', 'platform', 'clock.ts'), '\n')
+  build(tree)
   const current = buildToRun(tree)!
-  rmSync(join(tree, current), {recursive: true})
-  mkdirSync(join(tree, `${current}.4711`))
+  assert.deepEqual(
+    readdirSync(join(tree, 'dist')).toSorted(),
+    [...old.slice(-8), first, current].map((folder) => basename(folder)).toSorted(),
+  )
+  renameSync(join(tree, current), join(tree, `${current}.4711`))
   assert.equal(buildToRun(tree), null)
 })
