@@ -256,6 +256,7 @@ export function leaderServices(
     }),
     new Reassigner({
       ...parts,
+      clockGuard,
       defaultTarget,
       unclaimedMs: limits.claimRepickMs,
       targetWaitMs,

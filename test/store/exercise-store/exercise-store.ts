@@ -17,6 +17,7 @@ import {leaseCases} from './lease.ts'
 import {memberCases} from './member.ts'
 import {outputCases} from './output.ts'
 import {pruneCases} from './prune.ts'
+import {planningCases} from './planning.ts'
 import {requestCases} from './request.ts'
 import {lostCases} from './lost.ts'
 import {restoreCases} from './restore.ts'
@@ -33,6 +34,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['request', requestCases],
   ['lease', leaseCases],
   ['launch', launchCases],
+  ['planning', planningCases],
   ['reassign', reassignCases],
   ['claim', claimCases],
   ['concurrency', concurrencyCases],
