@@ -32,7 +32,7 @@ export interface ReassignerOptions extends TermOptions {
 /** Executions moved or ended in one transaction. */
 const BATCH_MAX = 256
 
-/** Executions of gone nodes first: nobody else can take them. Then those that their node does not claim. */
+/** Executions of gone nodes first: they run nowhere. Then those that their node does not claim. */
 const PARTS = ['gone_nodes', 'all'] as const
 
 export class Reassigner implements Service {

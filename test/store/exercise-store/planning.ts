@@ -1,4 +1,4 @@
-/** What happens to planned times beside decisions: new time zone data, faulty jobs, a clock that was wrong. */
+/** Planned times beside decisions: new time zone data, faulty jobs, a clock that was wrong. */
 import assert from 'node:assert/strict'
 import {TermOver} from '../../../src/ports/store-errors.ts'
 import type {Case} from './case.ts'
