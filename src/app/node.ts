@@ -266,6 +266,7 @@ export function leaderServices(
     }),
     new Reassigner({
       ...parts,
+      clockGuard,
       defaultTarget,
       unclaimedMs: limits.claimRepickMs,
       targetWaitMs,

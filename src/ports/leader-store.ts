@@ -190,6 +190,8 @@ export interface LeaderStore {
     /** Cursor: `next` of the previous page; `null` = first page. */
     readonly after: StuckPosition | null
     readonly limit: number
+    /** Only those of members that are not alive; absent = all. */
+    readonly of?: 'gone_nodes' | 'all'
   }): Promise<{
     readonly now: number
     readonly executions: readonly StuckExecution[]

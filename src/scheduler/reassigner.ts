@@ -5,15 +5,19 @@
  * Crash points: the moves are one transaction and the ends another; the next pass decides again about the
  * executions that are left.
  */
+import type {ClockGuard} from '../core/clock-guard.ts'
 import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {announceFinished} from '../node/finisher.ts'
 import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
+import {type Isolated, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
 export interface ReassignerOptions extends TermOptions {
+  /** Shared by all terms of this process. */
+  readonly clockGuard: ClockGuard
   readonly store: Pick<LeaderStore, 'candidates' | 'loadStuck' | 'applyReassignments' | 'endStuck'>
   readonly random: Random
   readonly wakeup: Wakeup
@@ -25,14 +29,21 @@ export interface ReassignerOptions extends TermOptions {
   readonly intervalMs: number
 }
 
-/** Executions loaded, moved or ended in one transaction. */
+/** Executions moved or ended in one transaction. */
 const BATCH_MAX = 256
+
+/** Executions of gone nodes first: they run nowhere. Then those that their node does not claim. */
+const PARTS = ['gone_nodes', 'all'] as const
 
 export class Reassigner implements Service {
   readonly #options: ReassignerOptions
   readonly #loop: Loop
-  /** Position of the next batch; `null` = a new round. */
+  readonly #faults: JobFaults
+  /** Part of the round, and position of its next page; `null` = its first. */
+  #part: (typeof PARTS)[number] = 'gone_nodes'
   #after: StuckPosition | null = null
+  /** Monotonic start of the round. */
+  #beganAt = 0
   /**
    * Store time of the first pass of this term. Waits for a node that is gone begin no earlier: after an
    * outage of the whole cluster, each node gets the full wait to come back.
@@ -41,6 +52,7 @@ export class Reassigner implements Service {
 
   constructor(options: ReassignerOptions) {
     this.#options = options
+    this.#faults = new JobFaults(options)
     this.#loop = leaderLoop('reassign', options, {step: () => this.#reassign()})
   }
 
@@ -52,14 +64,21 @@ export class Reassigner implements Service {
     await this.#loop.stop()
   }
 
+  /** One page. Pages follow each other at once; a long round is followed by a pause of its own length. */
   async #reassign(): Promise<number> {
-    const {store, unclaimedMs, intervalMs} = this.#options
-    const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX}
-    const {now, executions: stuck, next} = await store.loadStuck(request)
+    const {store, clock, clockGuard, unclaimedMs, intervalMs} = this.#options
+    const loadedAt = clock.monotonicMs()
+    if (this.#part === 'gone_nodes' && this.#after === null) this.#beganAt = loadedAt
+    const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX, of: this.#part}
+    const loaded = await store.loadStuck(request)
+    const now = clockGuard.believed(loaded.now, clock.monotonicMs())
     this.#lookedSince ??= now
-    this.#after = next
-    if (stuck.length > 0) await this.#decide(stuck, now, this.#lookedSince)
-    return intervalMs
+    if (loaded.executions.length > 0) await this.#decide(loaded.executions, now, this.#lookedSince)
+    this.#after = loaded.next
+    if (loaded.next !== null) return 0
+    const isOver = this.#part === 'all'
+    this.#part = isOver ? 'gone_nodes' : 'all'
+    return isOver ? Math.max(intervalMs, clock.monotonicMs() - this.#beganAt) : 0
   }
 
   async #decide(stuck: readonly StuckExecution[], now: number, lookedSince: number): Promise<void> {
@@ -73,7 +92,7 @@ export class Reassigner implements Service {
       loads: new Map<string, number>(),
       random: () => random.fraction(),
     }
-    const decided = stuck.map((execution) => ({
+    const decided = this.#faults.decideEach(stuck, isolated, (execution) => ({
       ...execution,
       decision: decideReassignment(execution, context),
     }))
@@ -90,4 +109,8 @@ export class Reassigner implements Service {
     if (ends.length > 0)
       announceFinished(await store.endStuck({term, executions: ends}), {events, wakeup})
   }
+}
+
+function isolated({job, execution: {group}}: StuckExecution): Isolated {
+  return {jobId: job.id, job: job.spec.name, revision: job.revision, group}
 }

@@ -129,3 +129,36 @@ describe('a retry of a job whose only node died', () => {
     await world.check(['job'])
   })
 })
+
+describe('very many pending executions', () => {
+  it('of a node that died move at once, before those that only wait', async () => {
+    const world = new World()
+    const leader = await world.start({name: 'leader', incarnation: 'leader-1', runs: false})
+    const busy = await world.start({
+      name: 'busy',
+      incarnation: 'busy-1',
+      tags: {role: 'busy'},
+      slots: 1,
+      leads: false,
+    })
+    busy.executor.script('other', {ms: Infinity})
+    const settings = {tags: web, leads: false, slots: 2_000}
+    const one = await world.start({...settings, name: 'one', incarnation: 'one-1'})
+    one.fault = (method) => (method === 'claim' ? 'unavailable' : 'none')
+    await world.submit(aJob('other').manual().tagged({role: 'busy'}))
+    await world.submit(aJob('job').manual().tagged(web))
+    for (let count = 0; count < 600; count += 1) await world.runByHand('other')
+    for (let count = 0; count < 600; count += 1) await world.runByHand('job')
+    one.crash()
+    const two = await world.start({...settings, name: 'two', incarnation: 'two-1'})
+    const seen: (string | undefined)[] = []
+    const {loadStuck} = leader.store
+    leader.store.loadStuck = async (request) => {
+      seen.push(request.of)
+      return await loadStuck(request)
+    }
+    await world.clock.advance(14 * SECOND)
+    assert.equal(two.executor.of('job').length, 600)
+    assert.ok(seen.includes('gone_nodes') && seen.includes('all'))
+  })
+})

@@ -189,6 +189,7 @@ export class SimulatedNode {
       }),
       new Reassigner({
         ...ports,
+        clockGuard: this.clockGuard,
         defaultTarget: 'one',
         unclaimedMs: 3_000,
         targetWaitMs,

@@ -40,9 +40,10 @@ export function* join(
     if (isOther && !ended.includes(alive.incarnation)) return {kind: 'alive', member: alive}
   }
   const holder = yield* one<{id: string}>(
-    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND ${PRESENT}
-      ORDER BY heartbeat_at DESC LIMIT 1`,
-    [member.name, member.id, tx.now - freshMs],
+    // One in the future was stored by a wrong clock; a node that is alive has sent another since.
+    `SELECT id FROM members WHERE name = ? AND id <> ? AND heartbeat_at > ? AND heartbeat_at <= ?
+      AND ${PRESENT} ORDER BY heartbeat_at DESC LIMIT 1`,
+    [member.name, member.id, tx.now - freshMs, tx.now + freshMs],
   )
   if (holder !== null) return {kind: 'taken', by: holder.id}
   yield* all(`UPDATE members SET status = 'failed' WHERE name = ? AND id <> ? AND ${PRESENT}`, [

@@ -10,7 +10,7 @@ import type {FinishOutcome} from '../../ports/node-store.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {loadJobs} from './jobs.ts'
 import {fence} from './lease.ts'
-import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
+import {all, each, oneEach, type Query, type Transaction} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -27,22 +27,36 @@ interface StuckRow extends ExecutionRow {
   readonly member_heartbeat_at: number | null
 }
 
-const STUCK = `SELECT ${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
-  m.heartbeat_at AS member_heartbeat_at
-  FROM executions e
-  LEFT JOIN members m ON m.id = e.node_id
-  WHERE e.status = 'pending' AND (e.group_id, e.slot, e.attempt) > (?, ?, ?)
-    AND (e.not_before <= ? OR m.id IS NULL OR m.status <> 'alive')
+const STUCK_COLUMNS = `${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
+  m.heartbeat_at AS member_heartbeat_at`
+const IN_ORDER = `e.status = 'pending' AND (e.group_id, e.slot, e.attempt) > (?, ?, ?)
   ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
+/** Filtered afterwards: the limit then bounds the rows read, however many wait for their backoff. */
+const ALL_PENDING = `SELECT ${STUCK_COLUMNS} FROM executions e
+  LEFT JOIN members m ON m.id = e.node_id WHERE ${IN_ORDER}`
+const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
+  JOIN executions e ON e.node_id = m.id WHERE m.status <> 'alive' AND ${IN_ORDER}`
+
+/** Pending executions read for one page: some milliseconds. */
+const VISITED_MAX = 2_000
 
 const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
 
 export function* loadStuck(
   tx: Transaction,
-  {unclaimedMs, after, limit}: Parameters<LeaderStore['loadStuck']>[0],
+  {unclaimedMs, after, limit, of}: Parameters<LeaderStore['loadStuck']>[0],
 ): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
   const {group, slot, attempt} = after ?? BEFORE_ALL
-  const rows = yield* all<StuckRow>(STUCK, [group, slot, attempt, tx.now - unclaimedMs, limit])
+  const sql = of === 'gone_nodes' ? OF_GONE_NODES : ALL_PENDING
+  const visited = yield* all<StuckRow>(sql, [group, slot, attempt, VISITED_MAX])
+  const dueAt = tx.now - unclaimedMs
+  const rows: StuckRow[] = []
+  let last: StuckRow | null = null
+  for (const row of visited) {
+    if (rows.length === limit) break
+    last = row
+    if (row.not_before <= dueAt || row.member_status !== 'alive') rows.push(row)
+  }
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
   // Not joined: with a long history the planner would read all launches from the first one on.
@@ -64,9 +78,9 @@ export function* loadStuck(
     const member = memberOf(row)
     return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
   })
-  const last = rows.length === limit ? rows.at(-1) : undefined
+  const isLast = visited.length < VISITED_MAX && last === (visited.at(-1) ?? null)
   const next =
-    last === undefined ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
+    last === null || isLast ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
   return {now: tx.now, executions: stuck, next}
 }
 
@@ -78,6 +92,13 @@ function memberOf(row: StuckRow): StuckExecution['member'] {
 
 type ReassignmentsRequest = Parameters<LeaderStore['applyReassignments']>[0]
 
+const MOVE = `UPDATE executions SET node_id = ?, node_name = ?,
+  not_before = CASE WHEN not_before > ? THEN not_before ELSE ? END
+  WHERE ${BY_KEY} AND status = 'pending' AND NOT EXISTS (SELECT 1 FROM executions other
+    WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?
+      AND other.node_name <> executions.node_name)
+  RETURNING group_id`
+
 /** Moves executions. A moved one is due from now on, so that the new node has the full time to claim it. */
 export function* applyReassignments(
   tx: Transaction,
@@ -85,28 +106,33 @@ export function* applyReassignments(
 ): Query<readonly Applied[]> {
   yield* fence(tx, term)
   const applied: Applied[] = []
-  for (const {key, to} of moves) {
-    const moved = yield* one(
-      `UPDATE executions SET node_id = ?, node_name = ?,
-        not_before = CASE WHEN not_before > ? THEN not_before ELSE ? END
-        WHERE ${BY_KEY} AND status = 'pending' AND NOT EXISTS (SELECT 1 FROM executions other
-          WHERE other.group_id = ? AND other.node_name = ? AND other.attempt = ?
-            AND other.node_name <> executions.node_name)
-        RETURNING group_id`,
-      [
-        to.nodeId,
-        to.nodeName,
-        tx.now,
-        tx.now,
-        ...keyValues(key),
-        key.group,
-        to.nodeName,
-        key.attempt,
-      ],
+  for (const round of roundsOf(moves)) {
+    const moved = yield* oneEach(
+      MOVE,
+      round.map(({key, to: {nodeId, nodeName}}) => {
+        const taken = [key.group, nodeName, key.attempt]
+        return [nodeId, nodeName, tx.now, tx.now, ...keyValues(key), ...taken]
+      }),
     )
-    applied.push(moved === null ? 'conflict' : 'applied')
+    for (const [at, {index}] of round.entries())
+      applied[index] = moved[at] === null ? 'conflict' : 'applied'
   }
   return applied
+}
+
+type Move = ReassignmentsRequest['moves'][number]
+
+/** Splits moves into rounds with one of each launch: two of a launch may take the same name and attempt. */
+function roundsOf(moves: readonly Move[]): (Move & {readonly index: number})[][] {
+  const rounds: (Move & {readonly index: number})[][] = []
+  const counts = new Map<number, number>()
+  for (const [index, move] of moves.entries()) {
+    const before = counts.get(move.key.group) ?? 0
+    counts.set(move.key.group, before + 1)
+    rounds[before] ??= []
+    rounds[before].push({...move, index})
+  }
+  return rounds
 }
 
 /** No retry follows, so no jitter is needed. */

@@ -18,6 +18,7 @@ import {leaseCases} from './lease.ts'
 import {memberCases} from './member.ts'
 import {outputCases} from './output.ts'
 import {pruneCases} from './prune.ts'
+import {planningCases} from './planning.ts'
 import {requestCases} from './request.ts'
 import {lostCases} from './lost.ts'
 import {restoreCases} from './restore.ts'
@@ -34,6 +35,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['request', requestCases],
   ['lease', leaseCases],
   ['launch', launchCases],
+  ['planning', planningCases],
   ['reassign', reassignCases],
   ['claim', claimCases],
   ['concurrency', concurrencyCases],

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {Case} from './case.ts'
+import {DAY} from './scene.ts'
 import {beatAs} from '../../support/single-calls.ts'
 
 export function memberCases(when: Case): void {
@@ -24,6 +25,13 @@ export function memberCases(when: Case): void {
       startedAt: scene.now,
       heartbeatAt: scene.now,
     })
+  })
+
+  when('a heartbeat that a wrong clock stored in the future keeps no name', async (scene) => {
+    scene.advance(DAY)
+    await beatAs(scene.store, {nodeId: 'n1', incarnation: 'n1-life-1', status: 'alive'})
+    scene.advance(-DAY)
+    assert.deepEqual(await scene.join('n9', 'life', 'node-1'), {kind: 'joined'})
   })
 
   when('a name belongs to one identity while its heartbeat is fresh', async (scene) => {

@@ -50,7 +50,13 @@ describe('the leader', () => {
         groups.push(asked.group)
       }
       const requests = groups.map((group) => {
-        return {group, revision: 1, kind: 'launch', targets: targets(['n1']), forbid: false} as const
+        return {
+          group,
+          revision: 1,
+          kind: 'launch',
+          targets: targets(['n1']),
+          forbid: false,
+        } as const
       })
       const holder = await hold(`SELECT FROM launches WHERE group_id = ${groups[0]} FOR UPDATE`)
       const decide = () => first.applyLaunches({term: scene.term, dues: [], requests})
