@@ -57,17 +57,26 @@ export class DistantProxy {
 
   #join(client: Socket, server: Socket): void {
     let isReplied = true
+    const [toServer, toClient] = [this.#delayed(), this.#delayed()]
     client.on('data', (bytes) => {
       if (isReplied) this.#roundTrips += 1
       isReplied = false
-      void this.#after(this.#delayMs).then(() => server.write(bytes))
+      toServer(() => server.write(bytes))
     })
     server.on('data', (bytes) => {
-      void this.#after(this.#delayMs).then(() => {
+      toClient(() => {
         isReplied = true
         client.write(bytes)
       })
     })
+  }
+
+  /** Calls back later, in order: a timer may fire after one that was started later. */
+  #delayed(): (arrive: () => void) => void {
+    let last: Promise<unknown> = Promise.resolve()
+    return (arrive) => {
+      last = Promise.all([last, this.#after(this.#delayMs)]).then(arrive)
+    }
   }
 
   #after(delayMs: number): Promise<void> {

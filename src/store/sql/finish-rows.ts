@@ -13,7 +13,16 @@ import {type BatchEnd, isOpen, loadExecutions} from './finish-executions.ts'
 import {applyChanges, loadJobs} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {dropOutput} from './output.ts'
-import {each, oneEach, type Query, send, sendEach, type Transaction, type Values} from './query.ts'
+import {
+  each,
+  oneEach,
+  type Query,
+  send,
+  sendEach,
+  together,
+  type Transaction,
+  type Values,
+} from './query.ts'
 import {
   BY_KEY,
   INSERT_LAUNCH,
@@ -44,20 +53,19 @@ interface FinishJobRow {
 
 /** Locks and loads the launches of these ends, the executions that the ends may change, and the jobs. */
 export function* loadFinishBatch(tx: Transaction, ends: readonly BatchEnd[]): Query<FinishBatch> {
-  const groups = new Set(ends.map(({key}) => key.group))
-  const sorted = [...groups].toSorted((a, b) => a - b).map((group) => [group])
-  const launches = yield* oneEach<LaunchRow>(
-    `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
-    sorted,
+  const groups = [...new Set(ends.map(({key}) => key.group))].toSorted((a, b) => a - b)
+  // The launches are locked before their executions are looked up.
+  const [launches, executions] = yield* together(
+    oneEach<LaunchRow>(
+      `SELECT ${LAUNCH_COLUMNS} FROM launches WHERE group_id = ?${tx.dialect.forUpdate}`,
+      groups.map((group) => [group]),
+    ),
+    loadExecutions(tx, groups, ends),
   )
   const batch = new FinishBatch(tx.now)
   const found = launches.filter((row) => row !== null)
-  const executions = yield* loadExecutions(
-    tx,
-    found.map((row) => row.group_id),
-    ends,
-  )
-  found.forEach((row, index) => {
+  launches.forEach((row, index) => {
+    if (row === null) return
     const launch = {record: launchOf(row), ...executions[index]!, changed: false}
     batch.launches.set(row.group_id, launch)
   })
@@ -143,13 +151,14 @@ export function* writeFinishBatch(tx: Transaction, batch: FinishBatch): Query<vo
       return [successCount, errorCount, lastSuccess, lastError, status, statusGroup, id]
     }),
   )
-  yield* countDays(batch)
   yield* launchDependents(tx, batch)
   for (const job of jobs) {
     if (job.keptGroup !== null)
       yield* softDelete(tx, job.id, {why: 'ephemeral', keptGroup: job.keptGroup})
     else if (job.quarantinedBy !== null) yield* quarantine(tx, job, job.quarantinedBy)
   }
+  // Last, so that the row of today, which every server writes, is locked only for the commit.
+  yield* countDays(batch)
 }
 
 function* writeExecutions(batch: FinishBatch): Query<void> {

@@ -113,7 +113,7 @@ describe('a distant database', () => {
       'a launch': [3, launch],
       'a claim': [5, async () => claims.push(...(await scene.claim('n1', 1)))],
       'a claim without work': [3, () => scene.claim('n2')],
-      'the end of an execution': [5, (round) => scene.end(claims[round]!, 'succeeded')],
+      'the end of an execution': [6, (round) => scene.end(claims[round]!, 'succeeded')],
     })
     assert.deepEqual(found, {})
     await store.close()
