@@ -14,6 +14,7 @@ import {systemClock} from '../platform/clock.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
+import type {BelfryEvent, Events} from '../ports/events.ts'
 import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
@@ -91,7 +92,7 @@ class Server implements RunningServer {
   #executors!: ExecutorRegistry
   #processors!: ProcessorRegistry
   #listener!: Listener
-  #membership!: Membership
+  #membership: Membership | null = null
   #runner: Runner | null = null
   #clockWatch: ClockWatch | null = null
   #leadership: Leadership | null = null
@@ -103,7 +104,7 @@ class Server implements RunningServer {
 
   constructor(config: Config) {
     this.#config = config
-    this.#log = openNodeLog(config, this.#events)
+    this.#log = openNodeLog(config, this.#loggedEvents())
     this.#base = {
       config,
       clock: this.#clock,
@@ -157,7 +158,7 @@ class Server implements RunningServer {
     await Promise.all([drained, this.#resign()])
     await this.#announce('left')
     await this.#clockWatch?.stop()
-    await this.#membership.stop()
+    await this.#membership?.stop()
     await this.#listener.close()
     await this.#executors.stop()
     await this.#opened.close()
@@ -229,7 +230,7 @@ class Server implements RunningServer {
           'Set another --name.',
       )
     }
-    this.#membership = new Membership({
+    const membership = new Membership({
       store,
       clock,
       events,
@@ -237,9 +238,11 @@ class Server implements RunningServer {
       heartbeatMs: limits.heartbeatMs,
       rejoin: () => store.join({member, ended: []}, freshMs),
       onReplaced: (why) => this.#endNow(replacedSentence(why, member.name)),
+      onReachability: (problem) => this.#logReachability(problem),
     })
-    this.#undo.push(() => this.#membership.stop())
-    this.#membership.start()
+    this.#membership = membership
+    this.#undo.push(() => membership.stop())
+    membership.start()
   }
 
   /** Empty on SQLite: no other process can have this identity in the store of this data directory. */
@@ -271,7 +274,7 @@ class Server implements RunningServer {
   #disconnection(): RunnerSettings {
     const {store, limits} = this.#config
     if (store.engine === 'sqlite') return {}
-    const forMs = () => this.#membership.silentMs
+    const forMs = () => this.#membership?.silentMs ?? 0
     return {disconnection: {forMs, limitMs: limits.disconnectedMs, mayLeave: () => false}}
   }
 
@@ -340,9 +343,25 @@ class Server implements RunningServer {
   async #announce(status: 'leaving' | 'left'): Promise<void> {
     if (this.#announcesNothing) return
     try {
-      await this.#membership.become(status)
+      await this.#membership?.become(status)
     } catch (error) {
       this.#log.logger.warn({err: error}, `cannot store that this node is ${status}`)
+    }
+  }
+
+  #logReachability(problem: Error | null): void {
+    const {logger} = this.#log
+    if (problem === null) return logger.info('the store answers again')
+    logger.warn(`the store is unavailable: ${problem.message}; retrying until it answers`)
+  }
+
+  /** Hides failed steps while the store is away: every step that needs it fails, and one line says why. */
+  #loggedEvents(): Events {
+    const isKnown = ({name}: BelfryEvent) =>
+      name === 'step_failed' && this.#membership?.isUnreachable === true
+    return {
+      emit: (name, data) => this.#events.emit(name, data),
+      listen: (onEvent) => this.#events.listen((event) => isKnown(event) || onEvent(event)),
     }
   }
 }
