@@ -15,6 +15,7 @@ import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
+import type {BelfryEvent, Events} from '../ports/events.ts'
 import type {JoinRequest} from '../ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../ports/store-errors.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
@@ -99,7 +100,7 @@ class Server implements RunningServer {
   #executors!: ExecutorRegistry
   #processors!: ProcessorRegistry
   #listener!: Listener
-  #membership!: Membership
+  #membership: Membership | null = null
   #runner: Runner | null = null
   #clockWatch: ClockWatch | null = null
   #leadership: Leadership | null = null
@@ -111,7 +112,7 @@ class Server implements RunningServer {
 
   constructor(config: Config) {
     this.#config = config
-    this.#log = openNodeLog(config, this.#events)
+    this.#log = openNodeLog(config, this.#loggedEvents())
     this.#base = {
       config,
       clock: this.#clock,
@@ -168,7 +169,7 @@ class Server implements RunningServer {
     await Promise.all([drained, this.#resign()])
     await this.#announce('left')
     await this.#clockWatch?.stop()
-    await this.#membership.stop()
+    await this.#membership?.stop()
     await this.#listener.close()
     await this.#executors.stop()
     await this.#opened.close()
@@ -248,7 +249,7 @@ class Server implements RunningServer {
           'Set another --name.',
       )
     }
-    this.#membership = new Membership({
+    const membership = new Membership({
       store,
       clock,
       events,
@@ -256,9 +257,11 @@ class Server implements RunningServer {
       heartbeatMs: limits.heartbeatMs,
       rejoin: () => store.join({member, ended: []}, freshMs),
       onReplaced: (why) => this.#endNow(replacedSentence(why, member.name)),
+      onReachability: (problem) => this.#logReachability(problem),
     })
-    this.#undo.push(() => this.#membership.stop())
-    this.#membership.start()
+    this.#membership = membership
+    this.#undo.push(() => membership.stop())
+    membership.start()
   }
 
   /** Empty on SQLite: no other process can have this identity in the store of this data directory. */
@@ -291,7 +294,7 @@ class Server implements RunningServer {
   #disconnection(): RunnerSettings {
     const {store, limits} = this.#config
     if (store.engine === 'sqlite') return {}
-    const forMs = () => this.#membership.silentMs
+    const forMs = () => this.#membership?.silentMs ?? 0
     return {disconnection: {forMs, limitMs: limits.disconnectedMs, mayLeave: () => false}}
   }
 
@@ -364,9 +367,25 @@ class Server implements RunningServer {
   async #announce(status: 'leaving' | 'left'): Promise<void> {
     if (this.#announcesNothing) return
     try {
-      await this.#membership.become(status)
+      await this.#membership?.become(status)
     } catch (error) {
       this.#log.logger.warn({err: error}, `cannot store that this node is ${status}`)
+    }
+  }
+
+  #logReachability(problem: Error | null): void {
+    const {logger} = this.#log
+    if (problem === null) return logger.info('the store answers again')
+    logger.warn(`the store is unavailable: ${problem.message}; retrying until it answers`)
+  }
+
+  /** Hides failed steps while the store is away: every step that needs it fails, and one line says why. */
+  #loggedEvents(): Events {
+    const isKnown = ({name}: BelfryEvent) =>
+      name === 'step_failed' && this.#membership?.isUnreachable === true
+    return {
+      emit: (name, data) => this.#events.emit(name, data),
+      listen: (onEvent) => this.#events.listen((event) => isKnown(event) || onEvent(event)),
     }
   }
 }

@@ -25,6 +25,11 @@ export interface MembershipOptions {
    * another node has joined under its name.
    */
   readonly onReplaced: (why: 'fenced' | 'taken') => void
+  /**
+   * Called with the error when a heartbeat fails after one that was acknowledged, and with `null` when one is
+   * acknowledged again. Absent on an agent: its link reports this.
+   */
+  readonly onReachability?: (problem: Error | null) => void
 }
 
 /** Explains to a person why this process must end. */
@@ -39,6 +44,7 @@ export class Membership implements Service {
   readonly #loop: Loop
   #status: MemberStatus = 'alive'
   #isReplaced = false
+  #isUnreachable = false
   /** Monotonic instant at which the newest acknowledged heartbeat was sent. */
   #acknowledgedAt: number
   /** Resolves when the newest heartbeat has ended; never rejects. */
@@ -66,6 +72,11 @@ export class Membership implements Service {
     await this.#loop.stop()
   }
 
+  /** The newest heartbeat failed. */
+  get isUnreachable(): boolean {
+    return this.#isUnreachable
+  }
+
   /** Time since the newest acknowledged heartbeat was sent. */
   get silentMs(): number {
     return this.#options.clock.monotonicMs() - this.#acknowledgedAt
@@ -80,10 +91,28 @@ export class Membership implements Service {
 
   /** Sends one heartbeat at a time: an older status must not reach the store after a newer one. */
   #beat(): Promise<number> {
-    const beat = this.#lastBeat.then(() => this.#send())
+    const beat = this.#lastBeat.then(() => this.#sendAndReport())
     // The caller of `#beat` handles a failure; the next heartbeat only waits for the end.
     this.#lastBeat = Promise.allSettled([beat])
     return beat
+  }
+
+  async #sendAndReport(): Promise<number> {
+    try {
+      const nextMs = await this.#send()
+      this.#report(null)
+      return nextMs
+    } catch (error) {
+      this.#report(error instanceof Error ? error : new Error(String(error)))
+      throw error
+    }
+  }
+
+  #report(problem: Error | null): void {
+    const isUnreachable = problem !== null
+    if (isUnreachable === this.#isUnreachable) return
+    this.#isUnreachable = isUnreachable
+    this.#options.onReachability?.(problem)
   }
 
   async #send(): Promise<number> {

@@ -72,6 +72,14 @@ export interface Disconnection {
 /** Check interval while disconnected or draining. */
 const DISCONNECTION_CHECK_MS = 500
 
+/** A check of the disconnection that is later than this follows a pause of the process. */
+const PAUSE_MIN_MS = 1_000
+/**
+ * Time for a heartbeat after a pause, on an agent for a new connection too. Work still ends before it is
+ * lost.
+ */
+const AFTER_PAUSE_MS = 2_000
+
 /** Results the store has not taken yet, above which nothing is claimed: bounds memory during an outage. */
 export const FINISHING_PER_SLOT_MAX = 4
 
@@ -99,6 +107,8 @@ export class Runner implements Service {
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
+  /** The disconnection has lasted for longer than its limit. */
+  #isCutOff = false
 
   constructor(options: RunnerOptions) {
     this.#options = options
@@ -310,12 +320,16 @@ export class Runner implements Service {
 
   /**
    * Ends the executions that must not run twice, before the cluster can start them elsewhere: a disconnected
-   * node cannot learn that its claims were revoked.
+   * node cannot learn that its claims were revoked. After a pause of this process the next heartbeat shows
+   * whether it is disconnected at all.
    */
   async #checkDisconnection({forMs, limitMs}: Disconnection): Promise<number> {
     this.#updateDrainDeadline()
     const leftMs = limitMs - forMs()
+    const wasCutOff = this.#isCutOff
+    this.#isCutOff = leftMs <= 0
     if (leftMs > 0) return this.#isDraining ? Math.min(leftMs, DISCONNECTION_CHECK_MS) : leftMs
+    if (!wasCutOff && -leftMs > PAUSE_MIN_MS) return AFTER_PAUSE_MS
     for (const run of this.#slots.runs) if (run.endsWhenDisconnected) run.disconnect()
     this.#fillSlots()
     return DISCONNECTION_CHECK_MS

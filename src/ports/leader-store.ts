@@ -77,10 +77,13 @@ export interface PruneRequest {
   readonly keepOutputBytes: number
   /**
    * Jobs of this round: all, or those with launches above a number. Most jobs launch seldom, and history
-   * grows only by launches.
+   * grows only by launches. `other`: deleted jobs, output beyond its limit, and rows that belong to no job.
    */
-  readonly round: 'all' | 'launched'
-  /** Cursor: internal id of a job (`all`), or launch number (`launched`), that this call continues after. */
+  readonly round: 'all' | 'launched' | 'other'
+  /**
+   * Cursor: internal id of a job (`all`), or launch number (`launched`), that this call continues after.
+   * `other` has none.
+   */
   readonly after: number
   /** Jobs, or launches whose jobs, are read in this call. */
   readonly jobLimit: number

@@ -4,7 +4,7 @@
  * neither delays a launch.
  */
 import type {Loop, Service} from '../lib/loop.ts'
-import type {LeaderStore, PruneRequest} from '../ports/leader-store.ts'
+import type {LeaderStore, PruneRequest, PruneResult} from '../ports/leader-store.ts'
 import type {MemberStore} from '../ports/node-store.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
@@ -18,72 +18,95 @@ export interface HistoryRetentionOptions extends TermOptions {
   readonly allEveryMs: number
 }
 
-/** One batch: small enough for one short transaction. */
-const JOBS_PER_BATCH = 200
+/** Batches: each small enough for one short transaction. A launch costs less to visit than a job. */
+const JOBS_PER_BATCH = 500
+const LAUNCHES_PER_BATCH = 1_000
 const ROWS_PER_BATCH = 2_000
-/** Pause between batches of a round: other writes go first. */
-const BATCH_PAUSE_MS = 50
+/** Longest pause between batches of a round. */
+const BATCH_PAUSE_MAX_MS = 1_000
 /** Pause between rounds. History of active jobs exceeds its limits by the launches of this time. */
 const ROUND_PAUSE_MS = 10_000
 
 /**
- * Works in rounds over the jobs launched since the last round, because most jobs are idle most of the time.
- * A rare round over all jobs finds rows that only became too old, and launches that closed after their round.
- * A crash leaves a round unfinished: the first round of the next term is over all jobs.
+ * Works in rounds over the jobs launched since the last round, because most jobs are idle most of the time. A
+ * rare round over all jobs finds rows that only became too old, and launches that closed after their round.
+ * Deleted jobs, output and other rows have rounds of their own. The three kinds run beside each other, so
+ * that a long round never keeps another kind from its work. A crash leaves a round unfinished: the next term
+ * begins with all jobs.
  */
 export class HistoryRetention implements Service {
   readonly #options: HistoryRetentionOptions
-  readonly #loop: Loop
-  #round: PruneRequest['round'] = 'all'
-  /** Position within the round. */
-  #after = 0
-  /** Monotonic start of the last round over all jobs. */
-  #allBeganAt = -Infinity
-  /** Newest launch group when that round began: the next rounds begin after it. `null` = no batch yet. */
+  readonly #loops: readonly Loop[]
+  /**
+   * Position within the round over all jobs, and its monotonic start; `null` = it begins with the next batch.
+   */
+  #allAfter = 0
+  #allBeganAt: number | null = null
+  /** The rounds over launches continue after this number; `null` = no batch over all jobs yet. */
   #launchedAfter: number | null = null
 
   constructor(options: HistoryRetentionOptions) {
     this.#options = options
-    this.#loop = leaderLoop('history_retention', options, {step: () => this.#pruneBatch()})
+    const loop = (step: () => Promise<number>) => leaderLoop('history_retention', options, {step})
+    this.#loops = [
+      loop(() => this.#pruneAll()),
+      loop(() => this.#pruneLaunched()),
+      loop(() => this.#pruneOther()),
+    ]
   }
 
   start(): void {
-    this.#loop.start()
+    for (const loop of this.#loops) loop.start()
   }
 
   async stop(): Promise<void> {
-    await this.#loop.stop()
+    await Promise.all(this.#loops.map((loop) => loop.stop()))
   }
 
-  async #pruneBatch(): Promise<number> {
-    const {store, term, keep, clock} = this.#options
-    if (this.#launchedAfter === null) this.#allBeganAt = clock.monotonicMs()
-    const {next, isRoundOver, newestGroup, more} = await store.prune({
-      ...keep,
-      term,
-      round: this.#round,
-      after: this.#after,
-      jobLimit: JOBS_PER_BATCH,
-      rowLimit: ROWS_PER_BATCH,
-    })
-    this.#launchedAfter ??= newestGroup
-    if (more) return BATCH_PAUSE_MS
-    this.#after = next
-    if (!isRoundOver) return BATCH_PAUSE_MS
-    this.#beginRound(this.#launchedAfter)
-    return ROUND_PAUSE_MS
-  }
-
-  #beginRound(launchedAfter: number): void {
+  async #pruneAll(): Promise<number> {
     const {clock, allEveryMs} = this.#options
-    if (clock.monotonicMs() - this.#allBeganAt >= allEveryMs) {
-      this.#round = 'all'
-      this.#after = 0
-      this.#launchedAfter = null
-    } else if (this.#round === 'all') {
-      this.#round = 'launched'
-      this.#after = launchedAfter
-    }
+    this.#allBeganAt ??= clock.monotonicMs()
+    const {result, pauseMs} = await this.#prune('all', this.#allAfter, JOBS_PER_BATCH)
+    // Later launches are those of the rounds over launches.
+    this.#launchedAfter ??= result.newestGroup
+    if (result.more) return pauseMs
+    this.#allAfter = result.next
+    if (!result.isRoundOver) return pauseMs
+    const nextMs = this.#allBeganAt + allEveryMs - clock.monotonicMs()
+    this.#allAfter = 0
+    this.#allBeganAt = null
+    return Math.max(pauseMs, nextMs)
+  }
+
+  async #pruneLaunched(): Promise<number> {
+    if (this.#launchedAfter === null) return ROUND_PAUSE_MS
+    const round = this.#prune('launched', this.#launchedAfter, LAUNCHES_PER_BATCH)
+    const {result, pauseMs} = await round
+    if (result.more) return pauseMs
+    this.#launchedAfter = result.next
+    return result.isRoundOver ? ROUND_PAUSE_MS : pauseMs
+  }
+
+  async #pruneOther(): Promise<number> {
+    const {result, pauseMs} = await this.#prune('other', 0, 0)
+    return result.more ? pauseMs : ROUND_PAUSE_MS
+  }
+
+  /**
+   * One batch. The pause after it is as long as the batch took, which includes its wait for other writes: in
+   * a store that is idle retention works without a limit, in a busy one at most half of the time.
+   */
+  async #prune(
+    round: PruneRequest['round'],
+    after: number,
+    jobLimit: number,
+  ): Promise<{readonly result: PruneResult; readonly pauseMs: number}> {
+    const {store, term, keep, clock} = this.#options
+    const startedAt = clock.monotonicMs()
+    const request = {...keep, term, round, after, jobLimit, rowLimit: ROWS_PER_BATCH}
+    const result = await store.prune(request)
+    const tookMs = clock.monotonicMs() - startedAt
+    return {result, pauseMs: Math.min(tookMs, BATCH_PAUSE_MAX_MS)}
   }
 }
 

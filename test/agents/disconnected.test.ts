@@ -168,3 +168,17 @@ test('a graceful shutdown without servers still gives a run its grace period', a
   const lastedMs = clock.monotonicMs() - began
   assert.ok(lastedMs >= 40_000 && lastedMs <= 44_000, `${lastedMs} ms`)
 })
+
+test('after a pause of the process one heartbeat decides, before executions are ended', async () => {
+  const {clock, acknowledge, events} = await running('', 'forbid')
+  const abandoned = () => events.of('execution_abandoned').length
+  clock.sleep(15_000)
+  clock.after(1_500, acknowledge)
+  await clock.advance(10_000)
+  assert.equal(abandoned(), 0, 'the heartbeat was in time')
+  clock.sleep(15_000)
+  await clock.advance(1_900)
+  assert.equal(abandoned(), 0)
+  await clock.advance(200)
+  assert.equal(abandoned(), 1, 'no heartbeat was acknowledged')
+})

@@ -172,6 +172,27 @@ test('without a server an agent retries with backoff for ever, and logs it once'
   assert.ok(far.link.disconnectedMs < 20_000)
 })
 
+test('an agent whose token became wrong says so at once, then once a minute', async () => {
+  const {agent, servers, clock} = await aCluster('one', 'two')
+  const far = await agent()
+  for (const server of [servers.one, servers.two]) {
+    server.die()
+    server.isGone = false
+    server.refusesWith = 401
+  }
+  await clock.advance(5_000)
+  assert.equal(far.reports.length, 2)
+  assert.match(far.reports[0]!, /^lost the connection to/)
+  const refusal = /it refuses the token\. Set the right one with --token or --token-file\./
+  assert.match(far.reports[1]!, refusal)
+  await clock.advance(10 * 60_000)
+  assert.ok(far.reports.length >= 9 && far.reports.length <= 12, `${far.reports.length} reports`)
+  assert.ok(far.reports.slice(2).every((sentence) => refusal.test(sentence)))
+  for (const server of [servers.one, servers.two]) server.refusesWith = null
+  await clock.advance(16_000)
+  assert.ok(far.joins.length > 1, 'it joins when the token is right again')
+})
+
 test('a claim whose reply was lost is repeated at another server with the same result', async () => {
   const {agent, servers, clock, world} = await aCluster('one', 'two')
   const far = await agent()

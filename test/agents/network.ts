@@ -41,6 +41,8 @@ export class TestServer {
   readonly #delayed: (() => void)[] = []
   /** Refuses connections, like a process that has ended. */
   isGone = false
+  /** HTTP status with which it refuses connections; `null` = it accepts them. */
+  refusesWith: number | null = null
   readonly wires = new Set<Wire>()
   /** Every text that agents sent. */
   received: string[] = []
@@ -82,6 +84,7 @@ export class TestServer {
     const wire: Wire = {handlers, connection: null, closed: false}
     const later = (work: () => void) => void clock.after(1, () => wire.closed || work())
     if (this.isGone) later(() => this.#close(wire, 'refused'))
+    else if (this.refusesWith !== null) later(() => this.#close(wire, 'no', this.refusesWith))
     else if (!this.isSilent) later(() => this.#open(wire, later))
     return {
       bufferedBytes: 0,
@@ -113,12 +116,12 @@ export class TestServer {
     wire.handlers.onOpen()
   }
 
-  #close(wire: Wire, reason: string): void {
+  #close(wire: Wire, reason: string, status: number | null = null): void {
     if (wire.closed) return
     wire.closed = true
     this.wires.delete(wire)
     wire.connection?.closed()
-    wire.handlers.onClose({reason, status: null})
+    wire.handlers.onClose({reason, status})
   }
 }
 

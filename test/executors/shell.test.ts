@@ -174,6 +174,15 @@ for (const spawn of ['portable', 'posix'] as const) {
         assert.deepEqual([end.outcome, end.text], ['succeeded', 'from the payload\n'])
       })
 
+      test('a command of another account can open /dev/stdout and /dev/stderr', async () => {
+        if (process.geteuid?.() !== 0) return
+        const command = 'echo out > /dev/stdout; echo error > /dev/stderr'
+        const end = await node.run({command, shell: 'true', su: 'nobody', cwd: '/'})
+        assert.deepEqual([end.outcome, end.text], ['succeeded', 'out\nerror\n'])
+        const next = await node.run({command, shell: 'true'})
+        assert.deepEqual([next.outcome, next.text], ['succeeded', 'out\nerror\n'])
+      })
+
       test('an unread payload does not fail the command', async () => {
         const payload = Buffer.alloc(200_000).toString('base64')
         assert.equal((await node.run({command: 'true', payload})).outcome, 'succeeded')

@@ -56,6 +56,11 @@ describe('an unreachable store', {concurrency: true}, () => {
       await server.execution(name, isOver)
       assert.deepEqual(await statuses(name), ['succeeded'], name)
     }
+    const log = server.program.stderr()
+    const sentences =
+      /the store is unavailable: (?!step)[^"]*; retrying until it answers|the store answers again/g
+    const outages = [...log.matchAll(sentences)].map(([sentence]) => sentence.slice(0, 24))
+    assert.deepEqual(outages, ['the store is unavailable', 'the store answers again'], log)
   })
 })
 

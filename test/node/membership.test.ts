@@ -18,6 +18,7 @@ function aMembership() {
     down: false,
     delayMs: (_status: MemberStatus) => 0,
     replaced: [] as string[],
+    reachability: [] as string[],
     joins: 0,
     joinFails: false,
     nameIsTaken: false,
@@ -50,6 +51,7 @@ function aMembership() {
       return {kind: 'joined'}
     },
     onReplaced: (why) => world.replaced.push(why),
+    onReachability: (problem) => world.reachability.push(problem?.message ?? 'again'),
   })
   return {clock, events, beats, world, membership}
 }
@@ -65,6 +67,23 @@ describe('a membership', () => {
     )
     await membership.stop()
     assert.equal(clock.waiting, 0)
+  })
+
+  it('reports once that the store is away, and once that it answers again', async () => {
+    const {clock, world, membership} = aMembership()
+    membership.start()
+    await clock.advance(3_000)
+    assert.deepEqual(world.reachability, [])
+    for (let outage = 1; outage <= 2; outage += 1) {
+      world.down = true
+      await clock.advance(20_000)
+      assert.equal(membership.isUnreachable, true)
+      world.down = false
+      await clock.advance(5_000)
+      assert.equal(membership.isUnreachable, false)
+    }
+    assert.deepEqual(world.reachability, ['away', 'again', 'away', 'again'])
+    await membership.stop()
   })
 
   it('reports failed heartbeats and sends one soon after an outage of the store', async () => {

@@ -16,6 +16,7 @@ import {join} from 'node:path'
 import {DatabaseSync} from 'node:sqlite'
 import {describe, it, type TestContext} from 'node:test'
 import {bootId} from '../../src/platform/boot-id.ts'
+import {SCHEMA_VERSION} from '../../src/store/sql/migrations.ts'
 import {restoreStore} from '../../src/store/sqlite/backup.ts'
 import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -163,7 +164,7 @@ describe('what is found on the disk', () => {
     const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
     database.exec('PRAGMA user_version = 99')
     assert.match(await refusal(dataDir), /was written by a newer Belfry \(schema 99/)
-    database.exec('PRAGMA user_version = 1')
+    database.exec(`PRAGMA user_version = ${SCHEMA_VERSION}`)
     database.close()
     await (await open(dataDir)).store.close()
   })

@@ -39,7 +39,10 @@ export interface LinkOptions {
   readonly ackTimeoutMs: number
   readonly onNotify: (topic: AgentTopic) => void
   readonly onJoined: (url: string) => void
-  /** Receives a sentence for the log: why there is no connection. Once until the next join. */
+  /**
+   * Receives a sentence for the log: why there is no connection. Once until the next join, and once a minute
+   * for a reason that only an operator can remove, such as a wrong token.
+   */
   readonly onDisconnected: (sentence: string) => void
   /** A permanent refusal; `fenced` = another incarnation of this node replaced it. */
   readonly onRefused: (sentence: string, kind: 'fenced' | 'other') => void
@@ -49,6 +52,8 @@ export interface LinkOptions {
 const HANDSHAKE_MS = 5_000
 /** Longer than the deadline of the server's store: a slow store means a late reply. */
 const REPLY_TIMEOUT_MS = 30_000
+/** Interval between reports of a permanent refusal. */
+const REFUSAL_REPORT_MS = 60_000
 /** How long a request waits for a connection. */
 const CONNECTION_WAIT_MS = 5_000
 
@@ -70,6 +75,7 @@ export class AgentLink implements RpcClient {
   #waiting = new Set<(connection: Connection | null) => void>()
   #hasJoined = false
   #isReported = false
+  #refusalReportedAt = -Infinity
   #isStopped = false
   #isLeaving = false
   /** Sending time of the newest message to which a server replied out of the store. */
@@ -225,6 +231,7 @@ export class AgentLink implements RpcClient {
     connection.isWelcomed = true
     this.#hasJoined = true
     this.#isReported = false
+    this.#refusalReportedAt = -Infinity
     this.#acknowledge(connection.helloAt)
     this.#reconnect.reset()
     onJoined(connection.url)
@@ -246,9 +253,18 @@ export class AgentLink implements RpcClient {
 
   /** Before the first join it is an operator's mistake, so it ends. Later another server may work. */
   #refuse(connection: Connection, sentence: string): void {
-    if (this.#hasJoined) return this.#leave(connection, sentence)
-    this.stop()
-    this.#options.onRefused(sentence, 'other')
+    const {clock, onDisconnected, onRefused} = this.#options
+    if (!this.#hasJoined) {
+      this.stop()
+      return onRefused(sentence, 'other')
+    }
+    const now = clock.monotonicMs()
+    if (now - this.#refusalReportedAt >= REFUSAL_REPORT_MS) {
+      this.#refusalReportedAt = now
+      onDisconnected(`${sentence} This agent retries all servers.`)
+    }
+    this.#isReported = true
+    this.#leave(connection, sentence)
   }
 
   #onReply(connection: Connection, reply: ReplyMessage | FailedMessage): void {

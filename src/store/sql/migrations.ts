@@ -16,7 +16,16 @@ const first: Migration = {
   statements: (dialect) => [...jobTables(dialect), ...runTables(dialect), ...otherTables(dialect)],
 }
 
-export const MIGRATIONS: readonly Migration[] = [first]
+/** Retention finds the deleted jobs that are due for removal, and reads no others. */
+const deletedJobs: Migration = {
+  version: 2,
+  statements: () => [
+    `CREATE INDEX jobs_deleted ON jobs (id) WHERE deleted_at IS NOT NULL AND kept_group IS NULL`,
+    `CREATE INDEX jobs_kept ON jobs (deleted_at, id) WHERE kept_group IS NOT NULL`,
+  ],
+}
+
+export const MIGRATIONS: readonly Migration[] = [first, deletedJobs]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */

@@ -1,7 +1,6 @@
 /**
  * Retention of history: deletes in bounded batches. Never deletes an open launch, or output of a running
- * execution. A round visits all live jobs, or those launched lately; its last batch also prunes the rows that
- * belong to no job.
+ * execution. A round visits all live jobs, or those launched lately, or the rows that belong to no live job.
  */
 import type {PruneRequest, PruneResult} from '../../ports/leader-store.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
@@ -16,7 +15,9 @@ const DAY_MS = 86_400_000
 const STATISTICS_KEPT_MS = 400 * DAY_MS
 /** Executions whose output one call may cut when total output exceeds its limit. */
 const OUTPUTS_PER_CALL = 500
-const DELETED_JOBS_PER_CALL = 100
+/** Deleted jobs of each kind that one call may remove, and launches of each of them. */
+const DELETED_JOBS_PER_CALL = 200
+const LAUNCHES_OF_DELETED = 50
 
 /** Rows that one call may still delete, and its results. */
 interface Budget {
@@ -37,14 +38,17 @@ export function* prune(tx: Transaction, request: PruneRequest): Query<PruneResul
   const newest = yield* one<{group_id: number | null}>(
     `SELECT max(group_id) AS group_id FROM launches`,
   )
-  const {ids, next, isLast} = yield* request.round === 'all'
-    ? someJobs(request)
-    : someLaunched(request)
-  yield* pruneLaunches(budget, yield* excess(tx, budget, request, ids))
-  if (isLast && !budget.more) {
+  let next = 0
+  let isLast = true
+  if (request.round === 'other') {
     yield* pruneDeletedJobs(tx, budget)
     yield* pruneOutput(tx, budget, request.keepOutputBytes)
     yield* pruneOther(tx, budget)
+  } else {
+    const piece = yield* request.round === 'all' ? someJobs(request) : someLaunched(request)
+    yield* pruneLaunches(budget, yield* excess(tx, budget, request, piece.ids))
+    next = piece.next
+    isLast = piece.isLast
   }
   const {rowsDeleted, outputBytesCut, more} = budget
   const newestGroup = newest?.group_id ?? 0
@@ -125,11 +129,8 @@ function* excess(
   return [...groups].toSorted((a, b) => a - b)
 }
 
-/**
- * Deletes launches with their executions and output within the budget; the first one is always deleted.
- * `true` = all were deleted.
- */
-function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<boolean> {
+/** Deletes launches with their executions and output within the budget; the first one is always deleted. */
+function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<void> {
   const candidates = groups.slice(0, Math.max(1, budget.rowsLeft))
   const sizes = yield* oneEach<{size: number}>(
     `SELECT count(*) AS size FROM executions WHERE group_id = ?`,
@@ -147,35 +148,43 @@ function* pruneLaunches(budget: Budget, groups: readonly number[]): Query<boolea
   budget.outputBytesCut += yield* dropOutputOfLaunches(chosen)
   yield* each(`DELETE FROM executions WHERE group_id = ?`, values)
   yield* each(`DELETE FROM launches WHERE group_id = ?`, values)
-  const complete = chosen.length === groups.length
-  if (!complete) budget.more = true
-  return complete
+  if (chosen.length < groups.length) budget.more = true
 }
 
-/**
- * Deletes soft-deleted jobs without running executions, and ephemeral ones whose last launch has expired. In
- * the order of the index of deleted jobs, so that live jobs are not scanned.
- */
+/** No launch of the job is open: none of its executions runs. */
+const IS_OVER = `NOT EXISTS (SELECT 1 FROM launches l
+  WHERE l.job_name = jobs.name AND l.open = 1 AND l.job_id = jobs.id)`
+
+/** Soft-deleted jobs; each condition is that of an index, so that no other job is read. */
+export const DELETED_JOBS = `SELECT id FROM jobs WHERE deleted_at IS NOT NULL AND kept_group IS NULL
+  AND ${IS_OVER} ORDER BY id LIMIT ?`
+/** Ephemeral jobs whose last launch has expired. */
+export const EXPIRED_JOBS = `SELECT id FROM jobs WHERE kept_group IS NOT NULL AND deleted_at <= ?
+  AND ${IS_OVER} ORDER BY deleted_at, id LIMIT ?`
+
+/** Deletes these jobs with their launches, as far as the budget allows. */
 function* pruneDeletedJobs(tx: Transaction, budget: Budget): Query<void> {
-  const jobs = yield* all<{id: number}>(
-    `SELECT id FROM jobs WHERE deleted_at IS NOT NULL
-      AND (kept_group IS NULL OR deleted_at <= ?)
-      AND NOT EXISTS (SELECT 1 FROM launches l
-        WHERE l.job_name = jobs.name AND l.open = 1 AND l.job_id = jobs.id)
-      ORDER BY name, id LIMIT ?`,
-    [tx.now - EPHEMERAL_KEPT_MS, DELETED_JOBS_PER_CALL],
+  const expiredAt = tx.now - EPHEMERAL_KEPT_MS
+  const deleted = yield* all<{id: number}>(DELETED_JOBS, [DELETED_JOBS_PER_CALL])
+  const expired = yield* all<{id: number}>(EXPIRED_JOBS, [expiredAt, DELETED_JOBS_PER_CALL])
+  const jobs = [...deleted, ...expired]
+  const launches = yield* each<{group_id: number}>(
+    `SELECT group_id FROM launches WHERE job_id = ? ORDER BY group_id LIMIT ?`,
+    jobs.map(({id}) => [id, LAUNCHES_OF_DELETED]),
   )
-  for (const {id} of jobs) {
-    const rows = yield* all<{group_id: number}>(
-      `SELECT group_id FROM launches WHERE job_id = ? ORDER BY group_id LIMIT ?`,
-      [id, Math.max(1, budget.rowsLeft) + 1],
-    )
-    const groups = rows.map((row) => row.group_id)
-    if (!(yield* pruneLaunches(budget, groups))) return
-    yield* all(`DELETE FROM jobs WHERE id = ?`, [id])
-    budget.rowsDeleted += 1
-  }
-  if (jobs.length === DELETED_JOBS_PER_CALL) budget.more = true
+  yield* pruneLaunches(
+    budget,
+    launches.flat().map((row) => row.group_id),
+  )
+  const gone = yield* each(
+    `DELETE FROM jobs WHERE id = ? AND NOT EXISTS
+      (SELECT 1 FROM launches l WHERE l.job_id = jobs.id) RETURNING 1 AS gone`,
+    jobs.map(({id}) => [id]),
+  )
+  const goneCount = gone.flat().length
+  budget.rowsDeleted += goneCount
+  const isFull = [deleted, expired].some(({length}) => length === DELETED_JOBS_PER_CALL)
+  if (isFull || goneCount < jobs.length) budget.more = true
 }
 
 /** Deletes the oldest output first; the executions stay and show that it was cut. */

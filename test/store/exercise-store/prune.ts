@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import type {PruneRequest} from '../../../src/ports/leader-store.ts'
 import type {Case} from './case.ts'
-import {ALL_EXECUTIONS, ALL_ROWS, aRow, aSpec, DAY, MINUTE, type Scene} from './scene.ts'
+import {ALL_EXECUTIONS, ALL_ROWS, anEnd, aRow, aSpec, DAY, MINUTE, type Scene} from './scene.ts'
 
 const KEEP: Omit<PruneRequest, 'term'> = {
   keepLaunches: 100,
@@ -17,6 +17,11 @@ const KEEP: Omit<PruneRequest, 'term'> = {
 
 function prune(scene: Scene, keep: Partial<PruneRequest>) {
   return scene.store.prune({...KEEP, term: scene.term, ...keep})
+}
+
+/** The rows that belong to no live job. */
+function pruneOther(scene: Scene, keep: Partial<PruneRequest> = {}) {
+  return prune(scene, {...keep, round: 'other'})
 }
 
 async function launchesOf(scene: Scene, name: string): Promise<number[]> {
@@ -158,7 +163,7 @@ export function pruneCases(when: Case): void {
       const groups: number[] = []
       for (let index = 0; index < 3; index += 1)
         groups.push(await scene.complete('a', 'succeeded', {output: '0123456789'}))
-      const result = await prune(scene, {keepOutputBytes: 25})
+      const result = await pruneOther(scene, {keepOutputBytes: 25})
       assert.deepEqual([result.outputBytesCut, result.more], [20, false])
       const page = await scene.store.executions('a', {...ALL_EXECUTIONS, order: 'asc'})
       assert.deepEqual(
@@ -170,7 +175,7 @@ export function pruneCases(when: Case): void {
           [10, false],
         ],
       )
-      assert.equal((await prune(scene, {keepOutputBytes: 25})).outputBytesCut, 0)
+      assert.equal((await pruneOther(scene, {keepOutputBytes: 25})).outputBytesCut, 0)
     },
   )
 
@@ -180,11 +185,11 @@ export function pruneCases(when: Case): void {
     await scene.run('a')
     const running = await scene.claimOne()
     await scene.store.deleteJob('a')
-    assert.equal((await prune(scene, {})).rowsDeleted, 0)
+    assert.equal((await pruneOther(scene)).rowsDeleted, 0)
     await scene.end(running, 'cancelled')
-    const result = await prune(scene, {})
+    const result = await pruneOther(scene)
     assert.deepEqual([result.rowsDeleted, result.outputBytesCut], [4, 3])
-    assert.equal((await prune(scene, {})).rowsDeleted, 0)
+    assert.equal((await pruneOther(scene)).rowsDeleted, 0)
   })
 
   when(
@@ -194,13 +199,41 @@ export function pruneCases(when: Case): void {
       const group = await scene.complete('once', 'succeeded')
       const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
       await scene.trySubmit(aSpec('a'), {idempotency})
-      await prune(scene, {})
+      await pruneOther(scene)
       assert.notEqual(await scene.store.launch('once', group), null)
       scene.advance(DAY)
       // The launch, its execution, the deleted job and the key.
-      assert.equal((await prune(scene, {})).rowsDeleted, 4)
+      assert.equal((await pruneOther(scene)).rowsDeleted, 4)
       scene.advance(401 * DAY)
-      assert.equal((await prune(scene, {})).rowsDeleted, 1)
+      assert.equal((await pruneOther(scene)).rowsDeleted, 1)
     },
   )
+
+  when('many deleted jobs are removed in bounded calls, with all their launches', async (scene) => {
+    for (const name of ['a', 'b', 'c']) {
+      await scene.submit(name)
+      for (let index = 0; index < 60; index += 1) await scene.run(name)
+      const ends = (await scene.claim('n1', 100)).map((each) => anEnd(each, 'succeeded'))
+      await scene.store.finish(ends)
+      await scene.store.deleteJob(name)
+    }
+    let calls = 0
+    let rows = 0
+    for (let more = true; more; calls += 1) {
+      const result = await pruneOther(scene, {rowLimit: 100})
+      assert(result.rowsDeleted <= 100 + 3, `${result.rowsDeleted} rows`)
+      rows += result.rowsDeleted
+      more = result.more
+    }
+    assert.deepEqual([rows, calls > 3], [3 * (60 * 2 + 1), true])
+    assert.equal((await pruneOther(scene)).rowsDeleted, 0)
+  })
+
+  when('a round over jobs leaves rows of no job to their own round', async (scene) => {
+    await scene.submit('a')
+    await scene.complete('a', 'succeeded', {output: 'abc'})
+    await scene.store.deleteJob('a')
+    assert.equal((await prune(scene, {})).rowsDeleted, 0)
+    assert.equal((await pruneOther(scene)).rowsDeleted, 3)
+  })
 }

@@ -111,6 +111,7 @@ export class RunningCommand {
     // A crash after this record and before that of the pid leaves a process that only its environment
     // identifies.
     try {
+      if (account !== null) pipe.giveTo(account)
       this.#context.journal.beginning(this.#request.executionId)
     } catch (error) {
       closeUnused(pipe)

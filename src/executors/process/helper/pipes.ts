@@ -5,7 +5,16 @@
  * pipes, made with mkfifo(1), and opens both ends of one for each command. Runs in the helper only.
  */
 import {execFile} from 'node:child_process'
-import {closeSync, constants, existsSync, mkdirSync, mkdtempSync, openSync, rmSync} from 'node:fs'
+import {
+  closeSync,
+  constants,
+  existsSync,
+  fchownSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 
@@ -20,6 +29,8 @@ export interface Pipe {
   readonly reader: number
   /** Blocking, close-on-exec. The caller closes it once the command has it. */
   readonly writer: number
+  /** Lets a command of another account open it as /dev/stdout and /dev/stderr. It is not used again then. */
+  giveTo(account: {readonly uid: number; readonly gid: number}): void
   /**
    * Returns the name to the pool if the reader saw the end. Otherwise the name is removed, so a remaining
    * writer cannot write into the next command's pipe.
@@ -113,11 +124,16 @@ export class OutputPipes {
       this.#free.push(path)
       throw error
     }
+    let isGiven = false
+    const giveTo: Pipe['giveTo'] = ({uid, gid}) => {
+      isGiven = true
+      fchownSync(writer, uid, gid)
+    }
     const release = (everyWriterIsGone: boolean): void => {
-      if (everyWriterIsGone) this.#free.push(path)
+      if (everyWriterIsGone && !isGiven) this.#free.push(path)
       else rmSync(path, {force: true})
     }
-    return {reader, writer, release}
+    return {reader, writer, giveTo, release}
   }
 
   #makeAhead(): void {
