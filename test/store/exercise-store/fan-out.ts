@@ -40,7 +40,11 @@ export function fanOutCases(when: Case): void {
     assert.deepEqual([(await launch()).open, await requested()], [true, []])
     const outcome = await scene.end(last, 'succeeded')
     assert(outcome.kind === 'finished')
-    assert.deepEqual(outcome.closed, {status: 'success', dependents: ['child']})
+    assert.deepEqual(outcome.closed, {
+      status: 'success',
+      dependents: ['child'],
+      wakesLauncher: true,
+    })
     assert.deepEqual([(await launch()).open, await requested()], [false, ['child']])
     const {counters, status} = await scene.job('a')
     assert.deepEqual([counters.successCount, counters.errorCount, status], [NODES, 0, 'success'])
@@ -51,7 +55,7 @@ export function fanOutCases(when: Case): void {
     const outcomes = await scene.store.finish(claimed.map((each) => anEnd(each, 'succeeded')))
     const closed = outcomes.map((each) => (each.kind === 'finished' ? each.closed : 'not finished'))
     assert.deepEqual(closed.slice(0, -1), Array(NODES - 1).fill(null))
-    assert.deepEqual(closed.at(-1), {status: 'success', dependents: ['child']})
+    assert.deepEqual(closed.at(-1), {status: 'success', dependents: ['child'], wakesLauncher: true})
     assert.deepEqual(await requested(), ['child'])
   })
 
@@ -66,7 +70,11 @@ export function fanOutCases(when: Case): void {
     scene.advance(60_000)
     const closing = await scene.end(await scene.claimOne('n1'), 'failed')
     assert(closing.kind === 'finished')
-    assert.deepEqual(closing.closed, {status: 'partially_failed', dependents: []})
+    assert.deepEqual(closing.closed, {
+      status: 'partially_failed',
+      dependents: [],
+      wakesLauncher: false,
+    })
     assert.deepEqual([(await launch()).open, await requested()], [false, []])
     assert.equal((await scene.job('a')).status, 'partially_failed')
   })
