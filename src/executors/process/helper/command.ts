@@ -117,8 +117,6 @@ export class RunningCommand {
       closeUnused(pipe)
       throw error
     }
-    // A command that runs as another user may reopen its output as /dev/stderr.
-    if (account !== null) fchownSync(pipe.writer, account.uid, account.gid)
     const request = this.#spawnRequest(pipe, account, input)
     this.#pipe = pipe
     const pid = this.#context.spawn(request, {

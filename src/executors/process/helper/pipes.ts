@@ -86,7 +86,7 @@ export class OutputPipes {
 
   /** As `take`, but synchronous; `null` when no pipe is free. Throws when it cannot be opened. */
   takeNow(): Pipe | null {
-    if (this.#openPipe !== null) return {...this.#openPipe('writer'), release: () => undefined}
+    if (this.#openPipe !== null) return anonymous(this.#openPipe('writer'))
     const path = this.#free.pop()
     if (this.#free.length < LOW_WATER) this.#makeAhead()
     if (path === undefined) return null
@@ -169,4 +169,9 @@ export class OutputPipes {
     if (this.#directory !== '') rmSync(this.#directory, {recursive: true, force: true})
     this.#free = []
   }
+}
+
+function anonymous({reader, writer}: ReturnType<OpenPipe>): Pipe {
+  const giveTo: Pipe['giveTo'] = ({uid, gid}) => fchownSync(writer, uid, gid)
+  return {reader, writer, giveTo, release: () => undefined}
 }
