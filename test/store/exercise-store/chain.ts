@@ -10,7 +10,11 @@ export function chainCases(when: Case): void {
     const group = await scene.run('a')
     const outcome = await scene.end(await scene.claimOne(), 'succeeded')
     assert(outcome.kind === 'finished')
-    assert.deepEqual(outcome.closed, {status: 'success', dependents: ['b', 'c'], wakesLauncher: true})
+    assert.deepEqual(outcome.closed, {
+      status: 'success',
+      dependents: ['b', 'c'],
+      wakesLauncher: true,
+    })
     const {requests} = await scene.store.loadRequests({afterGroup: 0, limit: 10})
     assert.deepEqual(
       requests.map(({job, launch}) => [job.spec.name, launch.cause, launch.parentGroup]),

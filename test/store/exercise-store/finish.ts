@@ -134,7 +134,10 @@ export function finishCases(when: Case): void {
         anEnd(both[1]!, 'failed'),
       ])
       const closed = outcomes.map((each) => (each.kind === 'finished' ? each.closed : null))
-      assert.deepEqual(closed, [null, {status: 'partially_failed', dependents: [], wakesLauncher: false}])
+      assert.deepEqual(closed, [
+        null,
+        {status: 'partially_failed', dependents: [], wakesLauncher: false},
+      ])
       assert.equal((await scene.job('b')).status, 'partially_failed')
     },
   )

@@ -62,7 +62,9 @@ describe('two nodes that finish one launch', () => {
       await waiting(2)
       await holder.release()
       const outcomes = await Promise.all(ends)
-      assert.deepEqual(closings(outcomes), [{status: 'success', dependents: ['child'], wakesLauncher: true}])
+      assert.deepEqual(closings(outcomes), [
+        {status: 'success', dependents: ['child'], wakesLauncher: true},
+      ])
       const {counters, status} = await scene.job('a')
       assert.deepEqual([counters.successCount, status], [2, 'success'])
       assert.equal((await first.launch('a', group))!.open, false)
