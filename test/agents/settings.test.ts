@@ -40,7 +40,7 @@ test('the claims of an agent with the most slots fit into a heartbeat', () => {
 test('an agent without settings joins the server of this machine', () => {
   const config = loaded([])
   assert.deepEqual(config.servers, ['http://127.0.0.1:8080'])
-  assert.deepEqual([config.nodeName, config.slots], ['press-room', 16])
+  assert.deepEqual([config.nodeName, config.slots], ['press-room', 256])
   assert.deepEqual([config.token, config.dataDirectory], [null, '/srv/belfry-agent-data'])
   assert.deepEqual(config.warnings, [])
 })
