@@ -1,7 +1,5 @@
 /**
- * Table of all store methods: one line a method of the `Store` port. The compiler checks each query against
- * the port's type. An engine derives from this table the facade it returns, the write queue of each write
- * and the way its writes are batched. Data only: running a query is the engine's work.
+ * Table of all store methods, one line each. An engine derives its facade, queues and batching from it.
  */
 import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
