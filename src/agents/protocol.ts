@@ -39,8 +39,6 @@ export const ITEMS_MAX = 256
 const ADDED_TEXT_MAX = 64 * 1024
 const REASON_MAX = 1024
 
-/* Shapes that messages share. */
-
 const nullable = <Schema extends Type.TSchema>(schema: Schema) => Type.Union([schema, Type.Null()])
 const Text = Type.String()
 const Whole = Type.Integer({minimum: 0, maximum: Number.MAX_SAFE_INTEGER})
@@ -138,6 +136,7 @@ export const Finish = Type.Object({
   ...Claim.properties,
   status: FinalStatus,
   durationMs: Amount,
+  startedAfterMs: Type.Optional(Amount),
   exitCode: nullable(ExitCode),
   reason: Type.String({maxLength: REASON_MAX}),
   outputHead: Type.String({maxLength: ADDED_TEXT_MAX}),
@@ -354,15 +353,15 @@ export function isCompatible(protocol: number): boolean {
   return Math.abs(protocol - PROTOCOL) <= 1
 }
 
-/* Names of the code to names of the wire, and back. */
-
 /** A finish as it travels, and as it is kept on the agent's disk until a server has it. */
 export function encodeFinish({key, token, jitter, output, ...item}: FinishItem): FinishJson {
-  const {status, durationMs, exitCode, reason, outputHead, outputFoot, dropOutput} = item
+  const {status, durationMs, startedAfterMs = 0, exitCode} = item
+  const {reason, outputHead, outputFoot, dropOutput} = item
   return {
     ...encodeClaim({key, token}),
     status,
     durationMs,
+    startedAfterMs,
     exitCode,
     reason: reason.slice(0, REASON_MAX),
     outputHead: outputHead.slice(0, ADDED_TEXT_MAX),

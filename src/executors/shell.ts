@@ -76,7 +76,7 @@ function describeEnd(end: CommandEnd, config: StringMap): RunEnd {
   const failedByCode = exitCode !== null && exitCode !== 0
   const head = failedByCode && ending === null ? `exit status ${exitCode}\n` : ''
   const foot = footLines(end, config).map((line) => `${line}\n`)
-  return {outcome: outcomeOf(end), exitCode, head, foot: foot.join('')}
+  return {outcome: outcomeOf(end), exitCode, head, foot: foot.join(''), ranMs: end.ranMs}
 }
 
 function footLines(end: CommandEnd, config: StringMap): string[] {

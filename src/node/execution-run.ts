@@ -51,6 +51,8 @@ export class ExecutionRun {
   /** A stop requested before the start takes effect right after it. */
   #stopReason: StopReason | null = null
   #end: {end: RunEnd; chain: ChainEnd; durationMs: number} | null = null
+  /** Since the claim; `null` = it was not started. */
+  #startedAfterMs: number | null = null
 
   /** `claimedAt`: monotonic instant of this node before it sent the claim. */
   constructor(claimed: ClaimedExecution, claimedAt: number, options: ExecutionRunOptions) {
@@ -109,6 +111,7 @@ export class ExecutionRun {
       status,
       reason,
       durationMs,
+      startedAfterMs: Math.min(durationMs, Math.round(this.#startedAfterMs ?? durationMs)),
       exitCode: end.exitCode,
       outputHead: end.head,
       outputFoot: this.#foot(chain, `${end.foot}${lost}${chain.foot}`),
@@ -191,8 +194,12 @@ export class ExecutionRun {
       drained: (callback) => callback(),
     }
     const chain = this.#options.openChain(spec.processors, run, sink)
+    const {clock} = this.#options
+    const handedOverAt = clock.monotonicMs()
     this.#handle = executor.start(run, chain)
     const end = await this.#handle.ended
+    const startedAt = end.ranMs === undefined ? handedOverAt : clock.monotonicMs() - end.ranMs
+    this.#startedAfterMs = Math.max(0, startedAt - this.claimedAt)
     return {end, chain: await chain.end({outcome: end.outcome, exitCode: end.exitCode})}
   }
 

@@ -47,6 +47,8 @@ export interface RunEnd {
   readonly head: string
   /** Shown after the output, e.g. `timed out after 5s\n`; `''` = none. */
   readonly foot: string
+  /** From the actual start to this end. Absent = it started with the call of `start`. */
+  readonly ranMs?: number
 }
 
 export interface RunHandle {

@@ -66,8 +66,13 @@ export interface FinishItem {
   readonly key: ExecutionKey
   readonly token: string
   readonly status: FinalStatus
-  /** By the node's monotonic clock, since the claim; `finishedAt` = `startedAt` + `durationMs`. */
+  /** By the node's monotonic clock, from the claim to the end. */
   readonly durationMs: number
+  /**
+   * From the claim to the actual start, at most `durationMs`: the execution may have waited for a slot or for
+   * the helper. Absent in the result of an older agent: 0.
+   */
+  readonly startedAfterMs?: number
   readonly exitCode: number | null
   readonly reason: string
   readonly outputHead: string

@@ -90,6 +90,7 @@ describe('an execution', () => {
       status: 'succeeded',
       reason: '',
       durationMs: 300,
+      startedAfterMs: 0,
       exitCode: 0,
       outputHead: '',
       outputFoot: '',
@@ -99,6 +100,11 @@ describe('an execution', () => {
     assert.ok(jitter >= 0 && jitter < 1)
     const started = {job: 'job', execution: '12-node-a-2', node: 'node-a', attempt: 2}
     assert.deepEqual(events.of('execution_started'), [started])
+  })
+
+  it('that waited in the helper reports when it started', async () => {
+    const item = await anExecutionRun({ms: 300, ranMs: 120}).complete()
+    assert.deepEqual([item.durationMs, item.startedAfterMs], [300, 180])
   })
 
   it('whose processors stored the output elsewhere keeps one line instead', async () => {

@@ -11,6 +11,8 @@ export interface Script {
   readonly ms?: number
   readonly outcome?: RunEnd['outcome']
   readonly exitCode?: number | null
+  /** Time the command itself ran. Absent = all the time. */
+  readonly ranMs?: number
   /** Written at the start. */
   readonly output?: string | Uint8Array
   /** Ignores TERM; ends by KILL, which a cancel sends after 10 s. */
@@ -64,12 +66,12 @@ export class ScriptedExecutor implements Executor {
     const script = this.#scripts.get(run.jobName)?.(run) ?? {}
     const ended = Promise.withResolvers<RunEnd>()
     const timers: Timer[] = []
-    const end = ({outcome = 'succeeded', exitCode = null}: Script) => {
+    const end = ({outcome = 'succeeded', exitCode = null, ranMs}: Script) => {
       if (started.endedAt !== null) return
       started.endedAt = this.#clock.monotonicMs()
       for (const timer of timers) timer.cancel()
       const head = exitCode === null || exitCode === 0 ? '' : `exit status ${exitCode}\n`
-      ended.resolve({outcome, exitCode, head, foot: ''})
+      ended.resolve({outcome, exitCode, head, foot: '', ...(ranMs === undefined ? {} : {ranMs})})
     }
     const started: Started = {
       run,

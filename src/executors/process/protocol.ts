@@ -95,6 +95,8 @@ export interface CommandEnd {
   readonly memoryBytes: number
   /** The output was closed while another process still held it open. */
   readonly cut: boolean
+  /** Since the process was started; 0 = it was not. */
+  readonly ranMs: number
 }
 
 export function encodeFrame(kind: number, execution: number, payload: Uint8Array): Uint8Array {

@@ -291,7 +291,15 @@ export class ProcessHelper {
 
 /** The end of a command that Belfry could not run to its end. */
 function failure(why: string): CommandEnd {
-  return {failure: why, exitCode: null, signal: '', ending: null, memoryBytes: 0, cut: false}
+  return {
+    failure: why,
+    exitCode: null,
+    signal: '',
+    ending: null,
+    memoryBytes: 0,
+    cut: false,
+    ranMs: 0,
+  }
 }
 
 /**

@@ -127,9 +127,9 @@ function batchJob(row: FinishJobRow): BatchJob {
   }
 }
 
-const END = `UPDATE executions SET status = ?, finished_at = ?, exit_code = ?, reason = ?,
-  output_head = ?, output_foot = ?, output_bytes = ?, late_result = ?, cancel_requested_at = ?
-  WHERE ${BY_KEY}`
+const END = `UPDATE executions SET status = ?, started_at = ?, finished_at = ?, exit_code = ?,
+  reason = ?, output_head = ?, output_foot = ?, output_bytes = ?, late_result = ?,
+  cancel_requested_at = ? WHERE ${BY_KEY}`
 const CLOSE = `UPDATE launches SET open = ?, retries_ended = ?, node_deaths = ? WHERE group_id = ?`
 const COUNT = `UPDATE jobs SET success_count = ?, error_count = ?, last_success = ?, last_error = ?,
   status = ?, status_group = ? WHERE id = ?`
@@ -172,6 +172,7 @@ function* writeExecutions(batch: FinishBatch): Query<void> {
       if (ended)
         updates.push([
           record.status,
+          record.startedAt,
           record.finishedAt,
           record.exitCode,
           record.reason,

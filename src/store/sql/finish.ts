@@ -66,12 +66,17 @@ function finishOne(batch: FinishBatch, item: FinishItem): FinishOutcome {
     batch.remove(entry)
     return {kind: 'unknown', key}
   }
+  // Until now the start was that of the claim.
+  const claimedAt = record.startedAt ?? 0
+  const durationMs = Math.max(0, Math.round(item.durationMs))
+  const startedAfterMs = Math.round(item.startedAfterMs ?? 0)
   return batch.end(entry, {
     status,
     reason: item.reason,
-    finishedAt: (record.startedAt ?? 0) + Math.max(0, Math.round(item.durationMs)),
+    finishedAt: claimedAt + durationMs,
     jitter: item.jitter,
     with: {
+      startedAt: claimedAt + Math.min(durationMs, Math.max(0, startedAfterMs)),
       exitCode: item.exitCode,
       outputHead: item.outputHead,
       outputFoot: item.outputFoot,

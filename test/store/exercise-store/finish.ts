@@ -37,6 +37,34 @@ export function finishCases(when: Case): void {
     },
   )
 
+  when('a finish moves started_at to the actual start, but not beyond the end', async (scene) => {
+    await scene.submit('a')
+    await scene.run('a')
+    await scene.run('a')
+    const [one, two] = await scene.claim()
+    const ends = [
+      {...anEnd(one!, 'succeeded'), durationMs: 900, startedAfterMs: 250},
+      {...anEnd(two!, 'succeeded'), durationMs: 900, startedAfterMs: 5_000},
+    ]
+    const outcomes = await scene.store.finish(ends)
+    const times = outcomes.map((outcome, index) => {
+      assert(outcome.kind === 'finished')
+      const claimedAt = [one!, two!][index]!.execution.startedAt!
+      const {startedAt, finishedAt} = outcome.execution
+      return [startedAt! - claimedAt, finishedAt! - claimedAt]
+    })
+    assert.deepEqual(times, [
+      [250, 900],
+      [900, 900],
+    ])
+    const stored = await scene.store.executions('a', ALL_EXECUTIONS)
+    const records = outcomes.flatMap((each) => (each.kind === 'finished' ? [each.execution] : []))
+    assert.deepEqual(
+      stored!.rows.map(({startedAt}) => startedAt).toSorted(),
+      records.map(({startedAt}) => startedAt).toSorted(),
+    )
+  })
+
   when('a repeated finish changes nothing', async (scene) => {
     await scene.submit('a')
     const group = await scene.run('a')

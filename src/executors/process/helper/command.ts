@@ -50,6 +50,7 @@ export class RunningCommand {
   readonly #number: number
   readonly #request: StartRequest
   #tree: ProcessTree | null = null
+  #startedAt = 0
   #pipe: Pipe | null = null
   #output: CommandOutput | null = null
   #exit: {exitCode: number | null; signal: string} | null = null
@@ -125,6 +126,7 @@ export class RunningCommand {
     })
     closeSync(pipe.writer)
     if (pid === null) return
+    this.#startedAt = performance.now()
     this.#record(pid)
     this.#tree = new ProcessTree(pid, this.#request.executionId, this.#context.setup.nodeId)
     this.#output = new CommandOutput(
@@ -271,6 +273,7 @@ export class RunningCommand {
       ending: this.#ending,
       memoryBytes: this.#memoryBytes,
       cut: this.#output?.wasCut ?? false,
+      ranMs: this.#tree === null ? 0 : performance.now() - this.#startedAt,
     })
   }
 
