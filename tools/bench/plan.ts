@@ -7,11 +7,13 @@ export interface Plan {
   readonly rounds: number
   /** A section starts no round after this time: a busy machine gets fewer samples, not a longer run. */
   readonly sectionLimitMs: number
-  /** Parallel commands: slots of the server, and parallelism of the plain loop. */
+  /** Processes at a time of the plain loops. More of them do not make a loop faster. */
   readonly parallel: number
   readonly spawnLoopMs: number
   /** Measured time of a saturated server. */
   readonly windowMs: number
+  /** Rounds of the offers beyond the best rate. */
+  readonly overloadRounds: number
   /** Rounds in which the server that holds memory is measured too. */
   readonly heldRounds: number
   readonly heldMiB: number
@@ -56,11 +58,11 @@ export interface ClusterPlan {
   readonly takeoverJobs: number
 }
 
-const SLOTS_PER_CORE = 8
-const SLOTS_MIN = 16
+const PARALLEL_PER_CORE = 8
+const PARALLEL_MIN = 16
 
 const SHARED = {
-  parallel: Math.max(SLOTS_MIN, SLOTS_PER_CORE * availableParallelism()),
+  parallel: Math.max(PARALLEL_MIN, PARALLEL_PER_CORE * availableParallelism()),
   heldMiB: 300,
   submitClients: 50,
   steadyPerSecond: 200,
@@ -74,6 +76,7 @@ export const QUICK: Plan = {
   sectionLimitMs: 26_000,
   spawnLoopMs: 1_000,
   windowMs: 2_500,
+  overloadRounds: 1,
   heldRounds: 1,
   processBurstMs: 1_500,
   posixAlone: false,
@@ -81,7 +84,7 @@ export const QUICK: Plan = {
   submitMs: 500,
   submitRounds: 4,
   steadyMs: 3_000,
-  burstsDue: [1_000, 10_000],
+  burstsDue: [1_000, 5_000],
   sizes: [1_000, 10_000],
   starts: 2,
   listRequests: 60,
@@ -111,6 +114,7 @@ export const FULL: Plan = {
   sectionLimitMs: 200_000,
   spawnLoopMs: 2_000,
   windowMs: 6_000,
+  overloadRounds: 3,
   heldRounds: 5,
   processBurstMs: 3_000,
   posixAlone: true,
@@ -118,7 +122,7 @@ export const FULL: Plan = {
   submitMs: 1_000,
   submitRounds: 12,
   steadyMs: 15_000,
-  burstsDue: [1_000, 10_000],
+  burstsDue: [1_000, 5_000, 10_000],
   sizes: [1_000, 10_000, 100_000],
   starts: 5,
   listRequests: 300,
