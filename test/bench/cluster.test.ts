@@ -46,7 +46,14 @@ async function measured(name: string, servers: readonly number[]): Promise<Map<s
   const plan = {...TINY, cluster: {...TINY.cluster, servers}}
   try {
     const again = (round: number, rounds: number) => round < rounds
-    await section.measure({plan, scratch, figures, again, say: () => undefined})
+    await section.measure({
+      plan,
+      scratch,
+      figures,
+      again,
+      say: () => undefined,
+      note: () => undefined,
+    })
   } finally {
     await scratch.clear()
   }

@@ -35,7 +35,23 @@ export interface Plan {
   readonly listRequests: number
   readonly passes: number
   readonly idleMs: number
+  readonly peer: PeerPlan
   readonly cluster: ClusterPlan
+}
+
+/** Sizes of the comparison with another server. */
+export interface PeerPlan {
+  readonly rounds: number
+  /** Rounds of the every-second jobs and of each burst. */
+  readonly startRounds: number
+  /** Jobs in the list of which the first page is read. */
+  readonly listed: number
+  readonly burstsDue: readonly number[]
+  /** Share of the every-second jobs that each step of the ramp adds. */
+  readonly rampGrowth: number
+  readonly rampLimitMs: number
+  /** In each step commands are counted for this time, whole seconds. */
+  readonly windowMs: number
 }
 
 /** Sizes that differ for servers on PostgreSQL. */
@@ -90,6 +106,15 @@ export const QUICK: Plan = {
   listRequests: 60,
   passes: 60,
   idleMs: 2_000,
+  peer: {
+    rounds: 2,
+    listed: 2_000,
+    burstsDue: [1_000],
+    startRounds: 1,
+    rampGrowth: 0.6,
+    rampLimitMs: 60_000,
+    windowMs: 2_000,
+  },
   cluster: {
     servers: [1, 3],
     rounds: 1,
@@ -129,6 +154,15 @@ export const FULL: Plan = {
   passes: 300,
   // A round of pruning takes 10 s at least.
   idleMs: 15_000,
+  peer: {
+    rounds: 4,
+    listed: 10_000,
+    burstsDue: [1_000, 5_000],
+    startRounds: 2,
+    rampGrowth: 0.25,
+    rampLimitMs: 150_000,
+    windowMs: 3_000,
+  },
   cluster: {
     servers: [1, 3],
     rounds: 2,

@@ -1,7 +1,7 @@
 /**
- * When commands really started. Each command appends its number to one file with the shell's own `echo`, which
- * costs no more than `true`. The file is watched from outside. So an instant is an upper bound: it includes the
- * start of the shell and the delay of the watcher.
+ * When commands really started. Each command appends its number to one file with the shell's own `echo`,
+ * which costs no more than `true`. The file is watched from outside. So an instant is an upper bound: it
+ * includes the start of the shell and the delay of the watcher.
  */
 import {closeSync, type FSWatcher, openSync, readSync, watch} from 'node:fs'
 import {join} from 'node:path'
@@ -19,7 +19,7 @@ const READ_BYTES = 65_536
 const READ_EVERY_MS = 100
 
 export class StartWatch {
-  readonly #file: string
+  readonly file: string
   readonly #descriptor: number
   readonly #watcher: FSWatcher
   readonly #bytes = Buffer.alloc(READ_BYTES)
@@ -27,7 +27,7 @@ export class StartWatch {
   #rest = ''
 
   private constructor(file: string) {
-    this.#file = file
+    this.file = file
     this.#descriptor = openSync(file, 'a+')
     this.#watcher = watch(file, () => this.#read())
   }
@@ -40,7 +40,7 @@ export class StartWatch {
 
   /** Parameters of the shell executor. */
   command(number: number): {readonly command: string; readonly shell: string} {
-    return {command: `echo ${number} >> '${this.#file}'`, shell: 'true'}
+    return {command: `echo ${number} >> '${this.file}'`, shell: 'true'}
   }
 
   /** All starts until now, in the order of arrival. */

@@ -1,7 +1,7 @@
 /**
- * Lag of launches, claims and started commands on PostgreSQL: at a steady rate, with many jobs due in the same
- * second, and with so many that only their launches are awaited. Servers, PostgreSQL and commands share the
- * cores.
+ * Lag of launches, claims and started commands on PostgreSQL: at a steady rate, with many jobs due in the
+ * same second, and with so many that only their launches are awaited. Servers, PostgreSQL and commands share
+ * the cores.
  */
 import type {TestPostgres} from '../../../test/support/postgres.ts'
 import type {handlers as Client} from '../children/http-client.ts'
