@@ -26,7 +26,7 @@ const EXIT_INTERRUPTED = 130
 const namesOf = (sections: readonly Section[]) => sections.map(({name}) => `"${name}"`).join(', ')
 const ONLY = Object.entries(SECTIONS).map(([store, sections]) => `${store}: ${namesOf(sections)}`)
 const USAGE = `npm run bench -- [--quick] [--store <store>] [--only <section>] [--rounds <n>] [--peer <url>]
-  --quick     within two minutes instead of about ten
+  --quick     about three minutes instead of fifteen
   --store     sqlite (one server, the default) or postgres (one server and three)
   --only      one section, may be given again
               ${ONLY.join('\n              ')}

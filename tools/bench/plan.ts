@@ -84,7 +84,7 @@ const SHARED = {
   steadyPerSecond: 200,
 } as const
 
-/** Within two minutes on two cores, on either store. */
+/** About three minutes on two idle cores; on PostgreSQL within two. */
 export const QUICK: Plan = {
   ...SHARED,
   mode: 'quick',
@@ -131,7 +131,7 @@ export const QUICK: Plan = {
   },
 }
 
-/** About ten minutes on two cores; on PostgreSQL less than eight. */
+/** About fifteen minutes on two cores; on PostgreSQL less than eight. */
 export const FULL: Plan = {
   ...SHARED,
   mode: 'full',

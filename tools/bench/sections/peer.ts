@@ -78,7 +78,7 @@ async function alternate(
       bench.say(`${name}: ${contender.label}`)
       const value = await measure(contender, round).catch(async (cause: unknown) => {
         const state = (await contender.isAnswering()) ? 'failed' : 'died or hangs'
-        const why = cause instanceof Error ? cause.message : String(cause)
+        const [why] = (cause instanceof Error ? cause.message : String(cause)).split('\n')
         throw new Error(`${name}: ${contender.label} ${state}: ${why}`, {cause})
       })
       measured.set(contender, value)
