@@ -13,8 +13,8 @@ const SECOND_MS = 1000
 const FIRST_GUESS = 300
 /** Offered rates, as multiples of the best rate. */
 const OFFERS = [1, 1.5, 2, 3]
-/** A new server compiles its code, and its backlog grows. */
-const WARM_UP_MS = 3_000
+/** A new server compiles its code, and its backlog grows. About as long as finding the best rate takes. */
+const WARM_UP_MS = 6_000
 const RATIO_MIN = 0.9
 
 export const overload: Section = {

@@ -46,12 +46,14 @@ async function measureSteady({plan, scratch, figures, say}: Bench, spread: boole
   const from = startAt + WARM_UP_MS
   const started = steadyLags(jobs, watch.starts, from)
   const decided = decisionLags(dataDir, 'steady-', from)
-  figures.add(`${label}: command started, p50`, 'ms', quantile(started, 0.5), {atMost: P50_MAX_MS})
+  // Half of the commands that are due at once cannot start within less than their processes take.
+  const medianTarget = spread ? {atMost: P50_MAX_MS} : null
+  figures.add(`${label}: command started, p50`, 'ms', quantile(started, 0.5), medianTarget)
   figures.add(`${label}: command started, p99`, 'ms', quantile(started, 0.99), {atMost: P99_MAX_MS})
   figures.add(`${label}: command started, max`, 'ms', quantile(started, 1), {atMost: MAX_MS})
-  figures.add(`${label}: launch decided, p50`, 'ms', quantile(decided, 0.5))
-  figures.add(`${label}: launch decided, p99`, 'ms', quantile(decided, 0.99))
-  figures.add(`${label}: launch decided, max`, 'ms', quantile(decided, 1))
+  figures.add(`${label}: launch decided, p50`, 'ms', quantile(decided, 0.5), {atMost: P50_MAX_MS})
+  figures.add(`${label}: launch decided, p99`, 'ms', quantile(decided, 0.99), {atMost: P99_MAX_MS})
+  figures.add(`${label}: launch decided, max`, 'ms', quantile(decided, 1), {atMost: MAX_MS})
   await scratch.remove(dataDir)
 }
 
