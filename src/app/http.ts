@@ -172,6 +172,8 @@ function atMostEvery(clock: Clock, intervalMs: number, action: () => void): () =
 
 /** Age of the newest launch pass above which the leader is not ready: twice the poll interval. */
 const PASS_AGE_MAX_MS = 2_000
+/** How long readiness shows that jobs are behind. */
+const BEHIND_SHOWN_MS = 60_000
 /** Lifetime of a cached result: probes cost at most one write a second. */
 const FRESH_MS = 1_000
 
@@ -180,6 +182,8 @@ export class Readiness {
   readonly #clock: Clock
   /** Monotonic instant of the newest launch pass. */
   #passedAt: number
+  /** Monotonic instant of the newest decision that skipped a time because its job is behind. */
+  #behindAt = -Infinity
   #cached: {result: Promise<ReadyState>; at: number} | null = null
   #wasOk = true
   readonly #onChange: (state: ReadyState) => void
@@ -189,7 +193,8 @@ export class Readiness {
     this.#clock = clock
     this.#onChange = onChange
     this.#passedAt = clock.monotonicMs()
-    events.listen(({name}) => {
+    events.listen(({name, data}) => {
+      if ('reason' in data && data.reason === 'behind') this.#behindAt = clock.monotonicMs()
       // A new leader has made no pass yet: its term counts from the beginning.
       if (name === 'launch_pass_done' || name === 'term_began') this.#passedAt = clock.monotonicMs()
     })
@@ -218,6 +223,9 @@ export class Readiness {
       checks['launch'] = ageMs <= PASS_AGE_MAX_MS ? 'ok' : `no pass for ${Math.round(ageMs)} ms`
     }
     const ok = Object.values(checks).every((check) => check === 'ok')
+    // Another server could not start more: the server stays ready.
+    const isBehind = this.#clock.monotonicMs() - this.#behindAt < BEHIND_SHOWN_MS
+    if (isBehind) checks['queue'] = 'jobs are behind: planned times are skipped'
     const state = {ok, checks, details: {...checks, store: `${checks['store']}${cause}`}}
     if (ok !== this.#wasOk) this.#onChange(state)
     this.#wasOk = ok

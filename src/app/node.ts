@@ -252,6 +252,7 @@ export function leaderServices(
       lateAfterMs: config.lateAfterMs,
       targetWaitMs,
       catchUpMax: limits.catchUpMax,
+      queuedMax: limits.queuedPerJobMax,
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,
     }),

@@ -86,6 +86,11 @@ export const LIMITS = {
     value: 100,
     reason: 'a night of downtime does not turn a job of every minute into hundreds of runs',
   },
+  queuedPerJobMax: {
+    value: 100,
+    reason:
+      'the queue of a job that nodes start more slowly than it is planned does not grow without end',
+  },
   pruneAllMs: {
     value: 600_000,
     reason:

@@ -36,6 +36,8 @@ export const REASONS = [
   'edited',
   /** The store was restored from a backup; past times never run. */
   'restored',
+  /** Too many earlier launches of the job wait for a free slot. */
+  'behind',
   /** Two nodes in a row died under one execution of this launch; the job was disabled. */
   'quarantined',
   /** This version or its time zone data cannot read the stored schedule; its due times stay undecided. */

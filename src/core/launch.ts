@@ -31,13 +31,14 @@ export class UnreadableSchedule extends Error {
 }
 
 /**
- * Decides every planned time of a due job from its `next` up to now. Throws `UnreadableSchedule`. The caller
- * isolates a job whose decision throws.
+ * Decides every planned time of a due job from its `next` up to now. `queued`: launches of the job that have
+ * not started. Throws `UnreadableSchedule`. The caller isolates a job whose decision throws.
  */
 export function decideDue(
   job: JobRecord,
   openGroup: number | null,
   context: PassContext,
+  queued = 0,
 ): DueDecision {
   const {spec, nextAt: from} = job
   assert(from !== null && from <= context.now, `${spec.name} must be due`)
@@ -57,7 +58,13 @@ export function decideDue(
     return {...common, nextAt, rows: []}
   }
   const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
+  const nextAt =
+    undecidedAt ?? nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
   const rows: StoredLaunch[] = [...missed]
+  if (queued >= context.queuedMax) {
+    const behind = behindRow([...catchUp, ...late])
+    return {...common, nextAt, rows: behind === null ? rows : [...rows, behind]}
+  }
   for (const scheduledAt of catchUp)
     rows.push(launchRow(spec, scheduledAt, openGroup, true, context))
   // Late times after an outage did not overlap when they were planned: under `forbid` each waits for the
@@ -68,9 +75,16 @@ export function decideDue(
     rows.push(row)
     isBacklog ||= row.decision === 'launched'
   }
-  const nextAt =
-    undecidedAt ?? nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
   return {...common, nextAt, rows}
+}
+
+/** One row for planned times that are not launched because the nodes are behind; `null` = none is due. */
+function behindRow(times: readonly number[]): StoredLaunch | null {
+  const [scheduledAt] = times
+  if (scheduledAt === undefined) return null
+  const scheduledUntil = times.at(-1)!
+  const count = times.length
+  return {scheduledAt, scheduledUntil, count, decision: 'skipped', reason: 'behind', targets: []}
 }
 
 interface SortedTimes {
@@ -311,6 +325,8 @@ export interface PassContext {
   readonly targetWaitMs: number
   /** How many missed times `catch_up: all` runs. */
   readonly catchUpMax: number
+  /** A job with this many launches that have not started gets no further ones. */
+  readonly queuedMax: number
   readonly candidates: readonly Candidate[]
   /** Load by node id, updated by every selection of the pass. */
   readonly loads: Map<string, number>

@@ -32,6 +32,8 @@ export interface DueJob {
   readonly job: JobRecord
   /** Oldest open launch of the job's name, for `forbid`; `null` = none. */
   readonly openGroup: number | null
+  /** Launches of the job of which no execution has started, up to `queuedMax`; 0 if not counted. */
+  readonly queued: number
 }
 
 /** Cursor of `loadDue`: a due job in the order in which they are loaded. */
@@ -138,6 +140,8 @@ export interface LeaderStore {
     readonly limit: number
     /** Absent or `null` = first page. */
     readonly after?: DuePosition | null
+    /** Limit of `queued` of jobs under `allow`; absent = not counted. */
+    readonly queuedMax?: number
   }): Promise<DueWork>
   /**
    * Undecided requests with a launch number above `afterGroup`, in order. Numbers are taken before the

@@ -37,6 +37,8 @@ export interface LauncherOptions extends TermOptions {
   readonly lateAfterMs: number
   readonly targetWaitMs: number
   readonly catchUpMax: number
+  /** A job with this many launches that have not started gets no further ones. */
+  readonly queuedMax: number
   /** Jobs or requests decided in one transaction. */
   readonly batchMax: number
   /** Longest wait between passes without a notification. */
@@ -61,6 +63,8 @@ export class Launcher implements Service {
   /** The store's clock at the last look. */
   #lookedAt = -Infinity
   #isHeld = false
+  /** Work waited for a slot at the last pass: the launches of each job that wait are counted. */
+  #isSaturated = false
   /**
    * Where the next page of due jobs begins; `null` = at the earliest. Jobs that an import keeps locked stay
    * at the front: the jobs behind them must not wait.
@@ -162,9 +166,13 @@ export class Launcher implements Service {
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
-    const {store, clock, batchMax, pollMs} = this.#options
+    const {store, clock, batchMax, queuedMax, pollMs} = this.#options
     const loadedAt = clock.monotonicMs()
-    const loaded = await store.loadDue({limit: batchMax, after: this.#dueAfter})
+    const loaded = await store.loadDue({
+      limit: batchMax,
+      after: this.#dueAfter,
+      ...(this.#isSaturated ? {queuedMax} : {}),
+    })
     const {nextDueAt} = loaded
     const now = this.#believed(loaded.now)
     for (const {id, name, problem} of loaded.damaged)
@@ -194,8 +202,8 @@ export class Launcher implements Service {
     if (jobs.length === 0) return []
     const context = await this.#context(now)
     const isolated = new Map(jobs.map((due) => [due.job.id, isolatedJob(due)]))
-    const decisions = this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup}) =>
-      decideDue(job, openGroup, context),
+    const decisions = this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup, queued}) =>
+      decideDue(job, openGroup, context, queued),
     )
     if (decisions.length > 0)
       await this.#faults.applyEach(
@@ -220,8 +228,10 @@ export class Launcher implements Service {
   }
 
   async #context(now: number): Promise<PassContext> {
-    const {store, random, defaultZone, defaultTarget, lateAfterMs, targetWaitMs, catchUpMax} =
-      this.#options
+    const {store, random, defaultZone, defaultTarget} = this.#options
+    const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
+    const candidates = await store.candidates()
+    this.#isSaturated = candidates.some(({load, slots}) => load >= slots)
     return {
       now,
       defaultZone,
@@ -229,7 +239,8 @@ export class Launcher implements Service {
       lateAfterMs,
       targetWaitMs,
       catchUpMax,
-      candidates: await store.candidates(),
+      queuedMax,
+      candidates,
       loads: new Map(),
       opened: new Map(),
       random: () => random.fraction(),

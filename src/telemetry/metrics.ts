@@ -105,6 +105,11 @@ function launchHandlers(registry: Registry): Handlers {
     buckets: LAG_BUCKETS,
     registers: [registry],
   })
+  const behind = new Counter({
+    name: 'belfry_launches_behind_total',
+    help: 'Decisions that skipped planned times because too many earlier launches wait for a slot',
+    registers: [registry],
+  })
   const pass = new Histogram({
     name: 'belfry_launch_pass_seconds',
     help: 'Duration of launch passes that found due work',
@@ -117,6 +122,7 @@ function launchHandlers(registry: Registry): Handlers {
       if (data.decision === 'pending') return
       // Not by `count`: a growing row is emitted again with its total count.
       launches.inc({decision: data.decision, cause: data.cause})
+      if (data.reason === 'behind') behind.inc()
       if (data.decision === 'launched' && data.cause === 'schedule')
         lag.observe(Math.max(0, data.decided_at - data.scheduled_at) / MS_PER_SECOND)
     },

@@ -5,7 +5,7 @@ import type {handlers as Flow} from '../../tools/bench/children/flow.ts'
 import type {handlers as Passes} from '../../tools/bench/children/passes.ts'
 import type {handlers as BareStore} from '../../tools/bench/children/store.ts'
 import {Figures, meets, quantile, summarise} from '../../tools/bench/figures.ts'
-import {startLags} from '../../tools/bench/launch-lags.ts'
+import {decisionLags} from '../../tools/bench/launch-lags.ts'
 import {Link} from '../../tools/bench/link.ts'
 import {markdownOf, shown, tableOf} from '../../tools/bench/report.ts'
 import {Scratch} from '../../tools/bench/scratch.ts'
@@ -50,8 +50,8 @@ test('a burst without processes is launched, finished and counted completely', a
   for (let burst = 0; burst < 2; burst += 1) await flow.ask('burst', null)
   assert.deepEqual(await flow.ask('close', null), {counted: 600})
   await flow.end()
-  assert.equal(startLags(dataDir, 'job-').length, 600)
-  assert.equal(startLags(dataDir, 'another-').length, 0)
+  assert.equal(decisionLags(dataDir, 'job-').length, 600)
+  assert.equal(decisionLags(dataDir, 'another-').length, 0)
 })
 
 test('every real process of a burst succeeds', async (context) => {
@@ -77,7 +77,7 @@ test('a pass over a filled store launches the one due job, or none', async (cont
   await passes.end()
   assert.equal(idleMs.length, 3)
   assert.equal(oneMs.length, 3)
-  assert.equal(startLags(dataDir, 'the-one-that-is-due').length, 3)
+  assert.equal(decisionLags(dataDir, 'the-one-that-is-due').length, 3)
 })
 
 test('after a week of downtime few rows cover every planned second', async (context) => {

@@ -46,7 +46,14 @@ async function measured(name: string, servers: readonly number[]): Promise<Map<s
   const plan = {...TINY, cluster: {...TINY.cluster, servers}}
   try {
     const again = (round: number, rounds: number) => round < rounds
-    await section.measure({plan, scratch, figures, again, say: () => undefined})
+    await section.measure({
+      plan,
+      scratch,
+      figures,
+      again,
+      say: () => undefined,
+      note: () => undefined,
+    })
   } finally {
     await scratch.clear()
   }
@@ -64,7 +71,9 @@ describe('sections on PostgreSQL', {concurrency: true}, () => {
     submits: ['API of 1 server, 4 clients / bare store, one at a time'],
     'start lag': [
       '1 × server, 10 launches/s: claimed, p99',
+      '1 × server, 10 launches/s: command started, p99',
       '1 × server, 20 due at once: launched, max',
+      '1 × server, 20 due at once: command started, max',
       '1 × server, 20 due at once: the last is recorded after',
     ],
     sizes: ['20 jobs, pass with nothing due, p50', '20 jobs, pass with one due, p99'],

@@ -28,9 +28,9 @@ function spoil({store}: World, changes: Partial<JobSpec>): () => void {
   const load: LoadDue = store.loadDue
   const loadDue: LoadDue = async (request) => {
     const due = await load(request)
-    const jobs = due.jobs.map(({job, openGroup}) => {
+    const jobs = due.jobs.map(({job, ...rest}) => {
       const spec = BAD.includes(job.spec.name) ? {...job.spec, ...changes} : job.spec
-      return {job: {...job, spec}, openGroup}
+      return {job: {...job, spec}, ...rest}
     })
     return {...due, jobs}
   }

@@ -15,6 +15,7 @@ export function aPass(
     lateAfterMs: 30_000,
     targetWaitMs: 600_000,
     catchUpMax: 100,
+    queuedMax: 100,
     candidates: nodes.map(({candidate}) => candidate),
     loads: new Map(),
     opened: new Map(),

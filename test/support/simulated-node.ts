@@ -179,6 +179,7 @@ export class SimulatedNode {
         lateAfterMs,
         targetWaitMs,
         catchUpMax,
+        queuedMax: 100,
         batchMax: launchBatchMax,
         pollMs: 1_000,
       }),

@@ -9,21 +9,16 @@ export interface Lags {
 }
 
 /**
- * Lags of scheduled launches of the jobs whose names start with `prefix`, planned at `from` <= time < `to`.
+ * Lags of scheduled launches of the jobs whose names start with `prefix`, planned at `from` or later.
  * Throws if a planned time was not launched.
  */
-export async function clusterLags(
-  cluster: Cluster,
-  prefix: string,
-  {from = 0, to = Number.MAX_SAFE_INTEGER}: {readonly from?: number; readonly to?: number} = {},
-): Promise<Lags> {
+export async function clusterLags(cluster: Cluster, prefix: string, from = 0): Promise<Lags> {
   const rows = await cluster.rows<{decision: string; decided: number; started: number | null}>(
     `SELECT l.decision, (l.decided_at - l.scheduled_at)::int AS decided,
       (e.started_at - l.scheduled_at)::int AS started
       FROM launches l LEFT JOIN executions e ON e.group_id = l.group_id AND e.attempt = 1
-      WHERE l.cause = 'schedule' AND l.job_name >= $1 AND l.job_name < $2 AND l.scheduled_at >= $3
-        AND l.scheduled_at < $4`,
-    [prefix, `${prefix}~`, from, to],
+      WHERE l.cause = 'schedule' AND l.job_name >= $1 AND l.job_name < $2 AND l.scheduled_at >= $3`,
+    [prefix, `${prefix}~`, from],
   )
   const others = rows.filter(({decision}) => decision !== 'launched')
   if (others.length > 0)

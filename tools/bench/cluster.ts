@@ -27,8 +27,8 @@ export async function startPostgres(scratch: Scratch): Promise<TestPostgres> {
 
 export interface ClusterChoice {
   readonly servers: number
-  /** Of each server. */
-  readonly slots: number
+  /** Of each server; absent = the default. */
+  readonly slots?: number
   /** Connection string of a database with data; absent = an empty one. */
   readonly store?: string
   readonly flags?: readonly string[]
@@ -38,7 +38,7 @@ export interface ClusterChoice {
 interface Start {
   readonly scratch: Scratch
   readonly store: string
-  readonly slots: number
+  readonly slots: number | undefined
   readonly flags: readonly string[]
   /** Data directories, one for each server. */
   readonly folders: readonly string[]

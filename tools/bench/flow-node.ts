@@ -83,7 +83,8 @@ export const startsNothing: ExecutorRegistry = {
 
 export interface FlowChoice {
   readonly dataDir: string
-  readonly slots: number
+  /** Absent = the default. */
+  readonly slots?: number | undefined
   /** Connection string of a PostgreSQL; absent = SQLite in the data directory. */
   readonly store?: string | undefined
 }
@@ -221,8 +222,9 @@ function over(): never {
   throw new Error('the term of a node that is alone ended')
 }
 
-function configOf(dataDir: string, slots: number): Config {
-  const argv = ['--data', dataDir, '--slots', String(slots), '--name', 'bench', '--timezone', 'UTC']
+function configOf(dataDir: string, slots: number | undefined): Config {
+  const argv = ['--data', dataDir, '--name', 'bench', '--timezone', 'UTC']
+  if (slots !== undefined) argv.push('--slots', String(slots))
   const loaded = loadConfig(
     argv,
     {},

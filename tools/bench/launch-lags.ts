@@ -1,4 +1,4 @@
-/** Start lags from the launches of a stopped server, read directly from its database. */
+/** Delays of launch decisions, from the launches of a stopped server, read directly from its database. */
 import {DatabaseSync} from 'node:sqlite'
 import {storeFiles} from '../../src/store/sqlite/files.ts'
 
@@ -11,7 +11,7 @@ interface LagRow {
  * Delay from planned time to decision, ms, of every scheduled launch of the jobs whose names start with
  * `prefix`, planned at `from` or later. Throws if a planned time was not launched.
  */
-export function startLags(dataDir: string, prefix: string, from = 0): number[] {
+export function decisionLags(dataDir: string, prefix: string, from = 0): number[] {
   const {database: file} = storeFiles(dataDir)
   const database = new DatabaseSync(file, {readOnly: true})
   try {

@@ -7,12 +7,14 @@ import {arch, availableParallelism, loadavg, platform, totalmem} from 'node:os'
 import {join} from 'node:path'
 import {parseArgs} from 'node:util'
 import {VERSION} from '../../src/platform/version.ts'
+import {peerApi} from './contender.ts'
 import {Figures, type Figure} from './figures.ts'
 import {FULL, QUICK, type Plan} from './plan.ts'
 import {markdownOf, tableOf, writeJson} from './report.ts'
 import {Scratch} from './scratch.ts'
 import type {Section} from './section.ts'
 import {SECTIONS} from './sections.ts'
+import {peerSection} from './sections/peer.ts'
 
 const RESULTS = join(import.meta.dirname, '..', '..', 'bench-results')
 const MIB = 2 ** 20
@@ -23,11 +25,12 @@ const EXIT_INTERRUPTED = 130
 
 const namesOf = (sections: readonly Section[]) => sections.map(({name}) => `"${name}"`).join(', ')
 const ONLY = Object.entries(SECTIONS).map(([store, sections]) => `${store}: ${namesOf(sections)}`)
-const USAGE = `npm run bench [-- --quick] [-- --store <store>] [-- --only <section>] [-- --rounds <n>]
-  --quick     within two minutes instead of about ten
+const USAGE = `npm run bench -- [--quick] [--store <store>] [--only <section>] [--rounds <n>] [--peer <url>]
+  --quick     about three minutes instead of fifteen
   --store     sqlite (one server, the default) or postgres (one server and three)
   --only      one section, may be given again
               ${ONLY.join('\n              ')}
+  --peer      URL on this machine of another server with this interface: only the comparison with it
   --rounds    how often each comparison is repeated
   --markdown  prints the table as Markdown`
 
@@ -47,18 +50,22 @@ function choose(argv: readonly string[]): Choice | null {
       markdown: {type: 'boolean', default: false},
       only: {type: 'string', multiple: true},
       rounds: {type: 'string'},
+      peer: {type: 'string'},
     },
   })
   const plan = values.quick ? QUICK : FULL
   const rounds = values.rounds === undefined ? plan.rounds : Number(values.rounds)
   const {store, markdown: isMarkdown} = values
-  const known = SECTIONS[store] ?? []
+  const known =
+    values.peer === undefined ? (SECTIONS[store] ?? []) : [peerSection(peerApi(values.peer))]
   const sections = known.filter(({name}) => values.only?.includes(name) ?? true)
   if (!Number.isInteger(rounds) || rounds < 1 || sections.length === 0) return null
   if (values.only?.some((only) => !known.some(({name}) => name === only))) return null
   if (values.rounds === undefined) return {plan, sections, store, isMarkdown}
   const cluster = {...plan.cluster, rounds, submitRounds: rounds}
-  return {plan: {...plan, rounds, submitRounds: rounds, cluster}, sections, store, isMarkdown}
+  const peer = {...plan.peer, rounds, startRounds: rounds}
+  const repeated = {...plan, rounds, submitRounds: rounds, overloadRounds: rounds, cluster, peer}
+  return {plan: repeated, sections, store, isMarkdown}
 }
 
 async function run(choice: Choice, scratch: Scratch): Promise<number> {
@@ -68,6 +75,7 @@ async function run(choice: Choice, scratch: Scratch): Promise<number> {
   const beganAt = performance.now()
   const measured: Figure[] = []
   const failures: string[] = []
+  const notes: string[] = []
   for (const section of sections) {
     const figures = new Figures(section.name)
     const say = (line: string) => process.stderr.write(`  ${section.name}: ${line}\n`)
@@ -76,8 +84,9 @@ async function run(choice: Choice, scratch: Scratch): Promise<number> {
       const spentMs = performance.now() - sectionBeganAt
       return round === 0 || (round < rounds && spentMs < plan.sectionLimitMs)
     }
+    const note = (line: string) => notes.push(`${section.name}: ${line}`)
     try {
-      await section.measure({plan, scratch, figures, say, again})
+      await section.measure({plan, scratch, figures, say, again, note})
     } catch (error) {
       failures.push(`${section.name}: ${error instanceof Error ? error.message : String(error)}`)
     }
@@ -92,8 +101,18 @@ async function run(choice: Choice, scratch: Scratch): Promise<number> {
     memoryMiB: Math.round(totalmem() / MIB),
     loadBefore,
   }
-  const facts = {startedAt, mode: plan.mode, store, seconds, version: VERSION, ...machine, failures}
+  const facts = {
+    startedAt,
+    mode: plan.mode,
+    store,
+    seconds,
+    version: VERSION,
+    ...machine,
+    failures,
+    notes,
+  }
   console.log(`\n${isMarkdown ? markdownOf(measured) : tableOf(measured)}\n`)
+  for (const note of notes) console.log(`NOTE ${note}`)
   for (const failure of failures) console.log(`NOT MEASURED ${failure}`)
   console.log(
     `${plan.mode} run on ${store} of ${seconds} s, ${machine.cores} cores, load before ${loadBefore}`,

@@ -24,11 +24,13 @@ export function processorTimeMs(pid: number): number | null {
 
 /** The process and its living descendants. */
 function familyOf(pid: number): number[] {
+  return [pid, ...childrenOf(pid).flatMap(familyOfAlive)]
+}
+
+/** Living children of all threads of a process. */
+export function childrenOf(pid: number): number[] {
   const threads = readdirSync(`/proc/${pid}/task`)
-  const children = threads.flatMap((thread) =>
-    numbers(read(`/proc/${pid}/task/${thread}/children`)),
-  )
-  return [pid, ...children.flatMap(familyOfAlive)]
+  return threads.flatMap((thread) => numbers(read(`/proc/${pid}/task/${thread}/children`)))
 }
 
 /**

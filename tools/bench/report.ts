@@ -19,6 +19,8 @@ export interface RunFacts {
   readonly loadBefore: number
   /** Sections that could not be measured, and why. */
   readonly failures: readonly string[]
+  /** What a reader of the figures must know. */
+  readonly notes: readonly string[]
 }
 
 const HEADINGS = ['figure', 'median', 'low', 'high', 'n', 'target', ''] as const

@@ -39,7 +39,8 @@ async function untilWithinSecond(ms: number): Promise<void> {
   await new Promise((resolve) => setTimeout(resolve, waitMs))
 }
 
-function everySecond(from: number, count: number): JobBody[] {
+/** Jobs that run `true` every second. */
+export function everySecond(from: number, count: number): JobBody[] {
   return Array.from({length: count}, (_, index) => ({
     name: `job-${from + index}`,
     schedule: '@every 1s',

@@ -9,6 +9,8 @@ export interface Bench {
   readonly figures: Figures
   /** True if there is time for another round or size; always for the first. */
   again(round: number, rounds: number): boolean
+  /** Adds a sentence below the table: what a reader of the figures must know. */
+  note(line: string): void
   /** Prints one line of progress. */
   say(line: string): void
 }

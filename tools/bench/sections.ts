@@ -8,12 +8,14 @@ import {clusterStartLag} from './sections/cluster-start-lag.ts'
 import {clusterSubmits} from './sections/cluster-submits.ts'
 import {clusterTakeover} from './sections/cluster-takeover.ts'
 import {endToEnd} from './sections/end-to-end.ts'
+import {memory} from './sections/memory.ts'
+import {overload} from './sections/overload.ts'
 import {sizes} from './sections/sizes.ts'
 import {startLag} from './sections/start-lag.ts'
 import {submits} from './sections/submits.ts'
 
 export const SECTIONS: Readonly<Record<string, readonly Section[]>> = {
-  sqlite: [endToEnd, bookkeeping, submits, startLag, sizes],
+  sqlite: [endToEnd, overload, bookkeeping, submits, startLag, memory, sizes],
   postgres: [
     clusterEndToEnd,
     clusterBookkeeping,

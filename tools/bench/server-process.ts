@@ -9,19 +9,23 @@ import type {Scratch} from './scratch.ts'
 import type {handlers as HoldingServer} from './children/holding-server.ts'
 
 const ENTRY = fileURLToPath(new URL('../../bin/belfry.js', import.meta.url))
+const PLAIN_COMMAND = [process.execPath, ENTRY]
 const READY_LIMIT_MS = 120_000
 const MS_PER_SECOND = 1000
 const MIB = 2 ** 20
 
 export interface ServerChoice {
   readonly dataDir: string
-  readonly slots: number
+  /** Absent = the default. */
+  readonly slots?: number | undefined
   /** 0 = the plain process. */
   readonly heldMiB?: number
   /** Connection string of the PostgreSQL that it shares; absent = SQLite in the data directory. */
   readonly store?: string
   /** Node name; servers that share a store need different ones. */
   readonly name?: string
+  /** Program and first arguments; absent = this Node and `src/main.ts`. */
+  readonly command?: readonly string[]
   /** Additional flags, e.g. `--keep-launches=1000`. */
   readonly flags?: readonly string[]
 }
@@ -63,10 +67,11 @@ export class ServerProcess {
 
   static async start(scratch: Scratch, choice: ServerChoice): Promise<ServerProcess> {
     const {dataDir, slots, heldMiB = 0, store, name = 'bench', flags = []} = choice
+    const [program, ...first] = choice.command ?? PLAIN_COMMAND
     const argv = [
       '--http=127.0.0.1:0',
       `--data=${dataDir}`,
-      `--slots=${slots}`,
+      ...(slots === undefined ? [] : [`--slots=${slots}`]),
       `--name=${name}`,
       '--timezone=UTC',
       '--grace=0',
@@ -82,12 +87,12 @@ export class ServerProcess {
       return new ServerProcess({url, readyMs, pid: link.pid, end: () => link.end()})
     }
     const child = scratch.watch(
-      spawn(process.execPath, [ENTRY, 'server', ...argv], {
+      spawn(program!, [...first, 'server', ...argv], {
         env: cleanEnvironment(),
         stdio: ['ignore', 'pipe', 'inherit'],
       }),
     )
-    const url = await readyUrl(child)
+    const url = await lineOf(child, /is ready on (\S+)/)
     const readyMs = performance.now() - beganAt
     return new ServerProcess({url, readyMs, pid: child.pid!, end: () => terminated(child)})
   }
@@ -154,25 +159,30 @@ export class ServerProcess {
   }
 }
 
-function readyUrl(child: ChildProcess): Promise<string> {
+/** The first group of a pattern that the process must print soon. */
+export function lineOf(child: ChildProcess, pattern: RegExp): Promise<string> {
   return new Promise((resolve, reject) => {
-    const late = setTimeout(() => reject(new Error('the server was not ready')), READY_LIMIT_MS)
+    const late = setTimeout(
+      () => reject(new Error(`${pattern.source} was not printed`)),
+      READY_LIMIT_MS,
+    )
     let text = ''
     child.stdout!.on('data', (piece: Buffer) => {
       text += piece.toString('utf8')
-      const url = /is ready on (\S+)/.exec(text)?.[1]
-      if (url === undefined) return
+      const found = pattern.exec(text)?.[1]
+      if (found === undefined) return
       clearTimeout(late)
-      resolve(url)
+      resolve(found)
     })
     child.once('exit', (code) => {
       clearTimeout(late)
-      reject(new Error(`the server ended with exit status ${code}`))
+      reject(new Error(`the process ended with exit status ${code}`))
     })
   })
 }
 
-async function terminated(child: ChildProcess): Promise<void> {
+/** Asks a process to end; resolves when it has. */
+export async function terminated(child: ChildProcess): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return
   const ended = new Promise<void>((resolve) => child.once('exit', () => resolve()))
   child.kill('SIGTERM')

@@ -62,10 +62,16 @@ const DUE = `${SELECT_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
   AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '${FIRING_PAUSED}')
   ORDER BY j.next_at, j.id LIMIT ?`
 
+/** Open launches of a job with an execution that has not started; a limit bounds the count. */
+const QUEUED = `SELECT count(*) AS queued FROM (SELECT 1 AS found FROM launches l
+  WHERE l.job_name = ? AND l.open = 1 AND EXISTS (SELECT 1 FROM executions e
+    WHERE e.group_id = l.group_id AND e.status = 'pending' AND e.attempt = 1)
+  LIMIT ?) AS waiting`
+
 /** Due jobs. The cost does not depend on the number of other jobs: only the due part of an index is read. */
 export function* loadDue(
   tx: Transaction,
-  {limit, after}: Parameters<LeaderStore['loadDue']>[0],
+  {limit, after, queuedMax = 0}: Parameters<LeaderStore['loadDue']>[0],
 ): Query<DueWork> {
   const {nextAt, id} = after ?? BEFORE_ALL
   const [rows, next] = yield* together(
@@ -78,10 +84,19 @@ export function* loadDue(
   const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
   const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
   const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
+  const allowing = queuedMax === 0 ? [] : jobs.filter(({spec}) => spec.concurrency === 'allow')
+  const counts = yield* oneEach<{queued: number}>(
+    QUEUED,
+    allowing.map(({spec}) => [spec.name, queuedMax]),
+  )
+  const queuedById = new Map(allowing.map(({id}, index) => [id, counts[index]?.queued ?? 0]))
   const last = rows.length === limit ? rows.at(-1) : undefined
   return {
     now: tx.now,
-    jobs: jobs.map((job) => ({job, openGroup: openById.get(job.id) ?? null})),
+    jobs: jobs.map((job) => {
+      const {id} = job
+      return {job, openGroup: openById.get(id) ?? null, queued: queuedById.get(id) ?? 0}
+    }),
     damaged,
     nextDueAt: next?.next_at ?? null,
     next: last === undefined ? null : {nextAt: last.next_at!, id: last.id},

@@ -9,7 +9,8 @@ import {answerQuestions} from '../link.ts'
 
 export interface OpenInput {
   readonly dataDir: string
-  readonly slots: number
+  /** Absent = the default. */
+  readonly slots?: number | undefined
   readonly executing: 'nothing' | 'portable' | 'posix'
   readonly jobs: number
   /** Connection string of an empty PostgreSQL database; absent = SQLite in the data directory. */

@@ -9,6 +9,9 @@ import {answerQuestions} from '../link.ts'
 /** One keep-alive connection for each client. */
 const agent = new Agent({keepAlive: true, maxSockets: 256})
 
+/** A server that hangs fails its measurement. */
+const REPLY_LIMIT_MS = 30_000
+
 export interface Latencies {
   readonly count: number
   readonly p50Ms: number
@@ -106,6 +109,7 @@ function call(method: string, url: string, body: string | null, expected: number
       })
       response.resume()
     })
+    sent.setTimeout(REPLY_LIMIT_MS, () => sent.destroy(new Error(`no reply to ${method} ${url}`)))
     sent.on('error', reject)
     sent.end(body ?? undefined)
   })

@@ -4,14 +4,15 @@ import {Link} from '../link.ts'
 import type {Section} from '../section.ts'
 
 const TARGET_PER_SECOND = 10_000
-/** Slots of a large node. */
+/** Slots of a small node, and the default. */
+const FEW = 16
 const WIDE = 256
 
 export const bookkeeping: Section = {
   name: 'bookkeeping',
   measure: async ({plan, scratch, figures, say, again}) => {
     const nodes = []
-    for (const slots of [plan.parallel, WIDE]) {
+    for (const slots of [FEW, WIDE]) {
       const flow = Link.start<typeof Flow>(scratch, 'flow.ts')
       const dataDir = await scratch.folder()
       const jobs = plan.bookkeepingBurst

@@ -1,12 +1,12 @@
 /**
- * Saturated servers on one PostgreSQL, compared with the plain loop: planned, launched, `true` run, finished,
+ * Saturated servers on one PostgreSQL, compared with plain loops: planned, launched, `true` run, finished,
  * counted. Everything shares the cores of this machine, so more servers are not faster: the section shows
  * their overhead.
  */
 import {Cluster, startPostgres} from '../cluster.ts'
 import {
   addRatios,
-  measureLoop,
+  measureLoops,
   PlainLoop,
   PROBE_EVERY_MS,
   stopwatch,
@@ -30,12 +30,12 @@ export const clusterEndToEnd: Section = {
     const jobs = new Map<number, number>()
     for (let round = 0; bench.again(round, plan.rounds); round += 1) {
       bench.say(`round ${round + 1} of ${plan.rounds}`)
-      let before = await measureLoop(loop)
+      let before = await measureLoops(loop)
       for (const servers of plan.servers) {
-        const atFirst = jobs.get(servers) ?? Math.ceil(before.perSecond * FIRST_GUESS)
+        const atFirst = jobs.get(servers) ?? Math.ceil(before.plain.perSecond * FIRST_GUESS)
         const measured = await measureServers(loop, postgres, servers, atFirst)
         jobs.set(servers, measured.jobs)
-        const after = await measureLoop(loop)
+        const after = await measureLoops(loop)
         addRatios(bench, measured, [before, after])
         before = after
       }
@@ -54,7 +54,7 @@ async function measureServers(
   const {plan, scratch, figures, say} = bench
   const label = servers === 1 ? '1 server' : `${servers} servers`
   say(label)
-  const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
+  const cluster = await Cluster.start(scratch, postgres, {servers})
   // The last server is a follower, if there are several.
   const asked = cluster.servers.at(-1)!
   const jobs = await saturate(asked, jobsAtFirst)
@@ -72,5 +72,5 @@ async function measureServers(
   figures.add(`${label}, GET a job p50`, 'ms', latencies.p50Ms)
   figures.add(`${label}, GET a job p99`, 'ms', latencies.p99Ms, {atMost: GET_MAX_MS})
   await cluster.end()
-  return {label, perSecond, processorMsEach, atLeast: null, jobs}
+  return {label, perSecond, processorMsEach, jobs}
 }

@@ -56,7 +56,7 @@ async function measureIdle(
 ): Promise<void> {
   const servers = plan.cluster.servers.at(-1)!
   say(`${label}: ${servers} idle servers`)
-  const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel, store})
+  const cluster = await Cluster.start(scratch, postgres, {servers, store})
   await passing(WARM_UP_MS)
   const pids = [...cluster.servers.map(({pid}) => pid), cluster.postgresPid]
   const beganAt = performance.now()

@@ -1,16 +1,17 @@
 /**
- * Lag of launches and claims on PostgreSQL: at a steady rate, with many jobs due in the same second, and
- * with so many that only their launches are awaited. Commands are real; servers, PostgreSQL and commands
- * share the cores.
+ * Lag of launches, claims and started commands on PostgreSQL: at a steady rate, with many jobs due in the
+ * same second, and with so many that only their launches are awaited. Servers, PostgreSQL and commands share
+ * the cores.
  */
 import type {TestPostgres} from '../../../test/support/postgres.ts'
 import type {handlers as Client} from '../children/http-client.ts'
 import {clusterLags, type Lags} from '../cluster-launch-lags.ts'
 import {Cluster, startPostgres} from '../cluster.ts'
-import {atOnce, nextSecond, SECOND_MS, steady, until} from '../due.ts'
+import {atOnce, nextSecond, SECOND_MS, steady, steadyLags, until} from '../due.ts'
 import {quantile, type Target} from '../figures.ts'
 import {Link} from '../link.ts'
 import type {Bench, Section} from '../section.ts'
+import {StartWatch} from '../start-watch.ts'
 
 /** Time for storing the jobs before they are due. */
 const AHEAD_MS = 2_000
@@ -45,24 +46,23 @@ async function measureSteady(bench: Bench, postgres: TestPostgres, servers: numb
   const {steadyMs} = plan.cluster
   const label = `${servers} × server, ${rate} launches/s`
   say(label)
-  const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
+  const cluster = await Cluster.start(scratch, postgres, {servers})
+  const watch = await StartWatch.open(scratch)
   const startAt = nextSecond(AHEAD_MS)
-  await cluster.servers[0]!.store(steady(rate, startAt, true))
   const from = startAt + WARM_UP_MS
-  const to = from + steadyMs
-  await until(to)
-  // Late launches included: they are the ones that matter.
-  await noneLeft(
-    cluster,
-    `SELECT (SELECT count(*) FROM jobs WHERE next_at < ${to})::int
-    + (SELECT count(*) FROM launches JOIN executions USING (group_id)
-      WHERE scheduled_at < ${to} AND started_at IS NULL)::int AS left`,
+  const seconds = (WARM_UP_MS + steadyMs) / SECOND_MS
+  const jobs = {count: rate, startAt, seconds, spread: true}
+  await cluster.servers[0]!.store(steady(jobs, (number) => watch.command(number)))
+  await until(startAt + seconds * SECOND_MS)
+  await watch.all(rate * seconds, LIMIT_MS)
+  const lags = await clusterLags(cluster, 'steady-', from)
+  const commandMs = steadyLags(jobs, watch.starts, from)
+  addLags(
+    bench,
+    label,
+    {...lags, commandMs},
+    {p50: {atMost: P50_MAX_MS}, p99: {atMost: P99_MAX_MS}},
   )
-  const lags = await clusterLags(cluster, 'steady-', {from, to})
-  addLags(bench, label, lags, {p50: {atMost: P50_MAX_MS}, p99: {atMost: P99_MAX_MS}})
-  const expected = (rate * steadyMs) / SECOND_MS
-  if (lags.startedMs.length !== expected)
-    throw new Error(`${lags.startedMs.length} executions of ${expected}`)
   await cluster.end()
 }
 
@@ -71,13 +71,11 @@ async function measureBurst(bench: Bench, postgres: TestPostgres, servers: numbe
   const {burstDue: jobs} = bench.plan.cluster
   const label = `${servers} × server, ${jobs.toLocaleString('en-GB')} due at once`
   bench.say(label)
-  const {cluster} = await stored(bench, postgres, servers, jobs)
-  await noneLeft(
-    cluster,
-    `SELECT count(*)::int AS left FROM jobs j WHERE NOT EXISTS
-    (SELECT 1 FROM executions e WHERE e.job_id = j.id AND e.started_at IS NOT NULL)`,
-  )
-  addLags(bench, label, await clusterLags(cluster, 'burst-'), {p50: null, p99: null})
+  const {cluster, dueAt, watch} = await stored(bench, postgres, servers, jobs)
+  await watch.all(jobs, LIMIT_MS)
+  const commandMs = watch.starts.map(({atMs}) => atMs - dueAt)
+  const lags = await clusterLags(cluster, 'burst-')
+  addLags(bench, label, {...lags, commandMs}, {p50: null, p99: null})
   await cluster.end()
 }
 
@@ -109,15 +107,16 @@ async function measureFlood(bench: Bench, postgres: TestPostgres, servers: numbe
 
 /** Starts a cluster with `jobs` jobs due at one instant; resolves at that instant. */
 async function stored(bench: Bench, postgres: TestPostgres, servers: number, count: number) {
-  const {plan, scratch} = bench
-  const cluster = await Cluster.start(scratch, postgres, {servers, slots: plan.parallel})
+  const {scratch} = bench
+  const cluster = await Cluster.start(scratch, postgres, {servers})
+  const watch = await StartWatch.open(scratch)
   const dueAt = nextSecond(AHEAD_MS + count * AHEAD_PER_JOB_MS)
-  const jobs = atOnce(count, dueAt)
+  const jobs = atOnce(count, dueAt, (number) => watch.command(number))
   for (let from = 0; from < count; from += STORED_AT_ONCE)
     await cluster.servers[0]!.store(jobs.slice(from, from + STORED_AT_ONCE))
   if (Date.now() >= dueAt) throw new Error('the jobs were not stored in time')
   await until(dueAt)
-  return {cluster, dueAt}
+  return {cluster, dueAt, watch}
 }
 
 /** Polls the number of remaining rows until it is 0. */
@@ -134,12 +133,13 @@ async function noneLeft(cluster: Cluster, sql: string): Promise<void> {
 function addLags(
   {figures}: Bench,
   label: string,
-  {decidedMs, startedMs}: Lags,
+  {decidedMs, startedMs, commandMs}: Lags & {readonly commandMs: readonly number[]},
   targets: {readonly p50: Target | null; readonly p99: Target | null},
 ): void {
   for (const [what, lags] of [
     ['launched', decidedMs],
     ['claimed', startedMs],
+    ['command started', commandMs],
   ] as const) {
     figures.add(`${label}: ${what}, p50`, 'ms', quantile(lags, 0.5), targets.p50)
     figures.add(`${label}: ${what}, p99`, 'ms', quantile(lags, 0.99), targets.p99)

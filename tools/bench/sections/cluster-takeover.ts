@@ -28,7 +28,7 @@ export const clusterTakeover: Section = {
   measure: async (bench) => {
     const {plan, scratch} = bench
     const postgres = await startPostgres(scratch)
-    const choice = {servers: plan.cluster.servers.at(-1)!, slots: plan.parallel, flags: FLAGS}
+    const choice = {servers: plan.cluster.servers.at(-1)!, flags: FLAGS}
     const cluster = await Cluster.start(scratch, postgres, choice)
     const marks = new Marks({after: (cleanup) => scratch.after(cleanup)})
     const startAt = nextSecond(AHEAD_MS)

@@ -35,7 +35,7 @@ async function measureEmptyStarts({plan, scratch, figures, say}: Bench): Promise
   say('starts without a job')
   for (let start = 0; start < plan.starts; start += 1) {
     const dataDir = await scratch.folder()
-    const server = await ServerProcess.start(scratch, {dataDir, slots: plan.parallel})
+    const server = await ServerProcess.start(scratch, {dataDir})
     figures.add('no jobs, time to ready', 'ms', server.readyMs)
     figures.add('no jobs, resident memory', 'MiB', (await server.figures()).residentMiB)
     await server.stop()
@@ -75,7 +75,7 @@ interface Filled {
 async function measureServer(bench: Bench, {jobs, label, dataDir}: Filled): Promise<void> {
   const {plan, scratch, figures, say} = bench
   say(`${label}: starts`)
-  const start = () => ServerProcess.start(scratch, {dataDir, slots: plan.parallel})
+  const start = () => ServerProcess.start(scratch, {dataDir})
   let server = await start()
   for (let started = 1; started < plan.starts; started += 1) {
     figures.add(`${label}, time to ready`, 'ms', server.readyMs)
