@@ -22,6 +22,7 @@ const NOT_BUNDLED = ['pg-native', '@scalar/fastify-api-reference']
 const ENTRIES = {
   main: 'src/main.ts',
   'writer-worker': 'src/store/sqlite/writer-worker.ts',
+  'backup-worker': 'src/store/postgres/backup-worker.ts',
   'helper/main': 'src/executors/process/helper/main.ts',
 }
 

@@ -25,22 +25,30 @@ export function isNodeDeath({status, reason}: Pick<ExecutionRecord, 'status' | '
   return status === 'lost' && NODE_DEATH_REASONS.has(reason)
 }
 
-/** A member as `isOutage` sees it. */
+/** A member as `outageOf` sees it. */
 export type Lifesign = Pick<MemberRecord, 'status' | 'startedAt' | 'heartbeatAt'>
 
+/** `possible`: no job is blamed, and the reason of the end names no outage. */
+export type Outage = 'none' | 'possible' | 'certain'
+
 /**
- * True when a node died together with one of the others: that one has failed, has started since, or is
- * silent. Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` =
- * `null`: no longer a member.
+ * Whether a node died together with one of the others: that one has failed, has started since, or is silent.
+ * Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` = `null`: no longer
+ * a member.
  */
-export function isOutage(dead: Lifesign | null, others: readonly Lifesign[], now: number): boolean {
-  // A node that has joined again has overwritten its last heartbeat.
-  const diedAt = dead?.status === 'failed' ? dead.heartbeatAt : now - OUTAGE_MS
-  return others.some(({status, startedAt, heartbeatAt}) => {
-    if (status === 'left') return false
-    if (startedAt > diedAt) return true
-    return status === 'failed' ? heartbeatAt > diedAt - OUTAGE_MS : heartbeatAt < now - SILENT_MS
+export function outageOf(dead: Lifesign | null, others: readonly Lifesign[], now: number): Outage {
+  const diedAt = dead?.status === 'failed' ? dead.heartbeatAt : null
+  const failedAfter = (diedAt ?? now - OUTAGE_MS) - OUTAGE_MS
+  const present = others.filter(({status}) => status !== 'left')
+  if (present.some(({status, heartbeatAt}) => status === 'failed' && heartbeatAt > failedAfter))
+    return 'certain'
+  const isAny = present.some(({status, startedAt, heartbeatAt}) => {
+    if (startedAt > (diedAt ?? now - OUTAGE_MS)) return true
+    return status !== 'failed' && heartbeatAt < now - SILENT_MS
   })
+  if (!isAny) return 'none'
+  // A node that has joined again has overwritten its last heartbeat: when it died is not known.
+  return diedAt === null ? 'possible' : 'certain'
 }
 
 export interface FinishInput {

@@ -165,7 +165,7 @@ test('without a server an agent retries with backoff for ever, and logs it once'
   assert.equal(far.reports.length, 1)
   const before = clock.fired
   await clock.advance(3_600_000)
-  assert.ok(clock.fired - before < 3_600 * 8, 'a few timers a second')
+  assert.ok(clock.fired - before < 3_600 * 10, `${clock.fired - before} timers: a few a second`)
   servers.one.isGone = false
   await clock.advance(16_000)
   assert.deepEqual(far.joins, ['one', 'one'])

@@ -6,7 +6,8 @@ import {
   countFinish,
   decideFinish,
   launchStatus,
-  isOutage,
+  type Outage,
+  outageOf,
   type FinishInput,
 } from '../../src/core/finish.ts'
 import {aLaunch, aNode, anExecution, NOON} from '../support/fixtures.ts'
@@ -117,20 +118,25 @@ describe('the death of a node', () => {
   const restarted = aNode().with({startedAt: NOON, heartbeatAt: NOON})
   const other = aNode('other').with({...longAgo, heartbeatAt: NOON - 1_000})
   const young = other.with({startedAt: NOON - 60_000})
-  const others: readonly [what: string, dead: typeof other, other: typeof other, boolean][] = [
-    ['sends heartbeats', failed, other, false],
-    ['is silent', failed, other.with({heartbeatAt: NOON - 6_000}), true],
-    ['failed with it', failed, other.with({status: 'failed', heartbeatAt: NOON - 90_000}), true],
-    ['failed before', failed, other.with({status: 'failed', heartbeatAt: NOON - 120_000}), false],
-    ['has started since', failed, other.with({startedAt: NOON - 20_000}), true],
-    ['is young', failed, young, false],
-    ['has left', failed, other.with({status: 'left', heartbeatAt: NOON - 20_000}), false],
-    ['has restarted too', restarted, young, true],
-    ['did not restart', restarted, other, false],
+  const others: readonly [what: string, dead: typeof other, other: typeof other, Outage][] = [
+    ['sends heartbeats', failed, other, 'none'],
+    ['is silent', failed, other.with({heartbeatAt: NOON - 6_000}), 'certain'],
+    [
+      'failed with it',
+      failed,
+      other.with({status: 'failed', heartbeatAt: NOON - 90_000}),
+      'certain',
+    ],
+    ['failed before', failed, other.with({status: 'failed', heartbeatAt: NOON - 120_000}), 'none'],
+    ['has started since', failed, other.with({startedAt: NOON - 20_000}), 'certain'],
+    ['is young', failed, young, 'none'],
+    ['has left', failed, other.with({status: 'left', heartbeatAt: NOON - 20_000}), 'none'],
+    ['has restarted too', restarted, young, 'possible'],
+    ['did not restart', restarted, other, 'none'],
   ]
   for (const [what, dead, {record}, expected] of others)
-    it(`is ${expected ? '' : 'not '}part of an outage if another node ${what}`, () => {
-      assert.equal(isOutage(dead.record, [record], NOON), expected)
+    it(`is part of an outage, ${expected}, if another node ${what}`, () => {
+      assert.equal(outageOf(dead.record, [record], NOON), expected)
     })
 })
 

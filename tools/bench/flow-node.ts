@@ -4,6 +4,7 @@
  */
 import {availableParallelism} from 'node:os'
 import {Membership} from '../../src/node/membership.ts'
+import {ClockGuard} from '../../src/core/clock-guard.ts'
 import {loadConfig, type Config} from '../../src/config/server.ts'
 import type {JobSpec} from '../../src/core/job.ts'
 import type {ExecutorRegistry} from '../../src/executors/registry.ts'
@@ -58,6 +59,9 @@ export class SetClock implements Clock {
     return instant + this.#aheadMs
   }
 }
+
+/** Believes every step of `SetClock`. */
+const TRUSTING = new ClockGuard({farMs: Infinity, confirmMs: 1})
 
 /** Executor that succeeds at once and starts no process. */
 const NOTHING: Executor = {
@@ -158,14 +162,14 @@ export class FlowNode {
       runProgram: null,
     })
     const run: Runner = createRunner(parts, NODE, executors, processors)
-    const services = [membership, run, ...leaderServices(parts, 'UTC', term, over)]
+    const services = [membership, run, ...leaderServices(parts, 'UTC', term, over, TRUSTING)]
     for (const service of services) service.start()
     this.#running.push(...services)
   }
 
   /** Starts only the launcher; a node to launch on exists, but runs nothing. */
   async startLaunching(): Promise<void> {
-    const [launching] = leaderServices(this.#parts(), 'UTC', await this.lead(), over)
+    const [launching] = leaderServices(this.#parts(), 'UTC', await this.lead(), over, TRUSTING)
     launching!.start()
     this.#running.push(launching!)
   }

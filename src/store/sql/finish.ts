@@ -12,7 +12,7 @@ import {
 } from '../../core/execution.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
-import {isNodeDeath, isOutage} from '../../core/finish.ts'
+import {isNodeDeath, outageOf} from '../../core/finish.ts'
 import type {FinishBatch, BatchExecution} from '../../core/finish-batch.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from './lease.ts'
@@ -165,7 +165,7 @@ export function* endAll(
     keys.map((key) => ({key, status})),
   )
   const blame = isNodeDeath({status, reason}) ? yield* findBlame(tx, batch, keys) : null
-  const actual = blame?.isOutage === true ? 'node_outage' : reason
+  const actual = blame?.isCertainOutage === true ? 'node_outage' : reason
   const outcomes = keys.map((key, index): FinishOutcome => {
     const entry = batch.find(key)
     if (entry === null || !from.includes(entry.record.status)) return {kind: 'unknown', key}
@@ -195,7 +195,7 @@ function* findBlame(
   tx: Transaction,
   batch: FinishBatch,
   keys: readonly ExecutionKey[],
-): Query<{readonly isOutage: boolean; readonly isOnlySuspect: boolean}> {
+): Query<{readonly isCertainOutage: boolean; readonly isOnlySuspect: boolean}> {
   const nodeId = keys.map((key) => batch.find(key)?.nodeId).find((id) => id !== undefined)
   const rows = yield* all<Pick<MemberRow, 'id' | 'status' | 'started_at' | 'heartbeat_at'>>(
     `SELECT id, status, started_at, heartbeat_at FROM members`,
@@ -205,8 +205,9 @@ function* findBlame(
   })
   const dead = members.find(({id}) => id === nodeId) ?? null
   const others = members.filter((member) => member !== dead)
-  const isOnlySuspect = batch.suspects(keys).size <= 1
-  return {isOutage: isOutage(dead, others, tx.now), isOnlySuspect}
+  const outage = outageOf(dead, others, tx.now)
+  const isOnlySuspect = outage === 'none' && batch.suspects(keys).size <= 1
+  return {isCertainOutage: outage === 'certain', isOnlySuspect}
 }
 
 export function* cancelExecution(

@@ -172,16 +172,17 @@ type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 
 export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
-  const [, dueJobs, pending] = yield* together(
+  const [, dueJobs, pending, pendingJobs] = yield* together(
     fence(tx, request.term),
     lockJobsIfFree(
       tx,
       request.dues.map(({jobId}) => jobId),
     ),
     lockPending(tx, request.requests),
+    lockJobsOf(tx, request.requests),
   )
   const dues = yield* applyDues(tx, request.term, request.dues, dueJobs)
-  const requests = yield* applyRequests(tx, request.term, request.requests, pending)
+  const requests = yield* applyRequests(tx, request.term, request.requests, pending, pendingJobs)
   yield* recordFaults(tx, request.term, request.faults ?? [])
   return {
     now: tx.now,
@@ -261,12 +262,8 @@ function* applyRequests(
   term: number,
   requests: readonly RequestDecision[],
   rows: Map<number, LaunchRecord>,
+  jobs: ReadonlyMap<number, DueJobRow>,
 ): Query<Outcome> {
-  // Launches before jobs, the order of every transaction.
-  const jobs = yield* lockJobsIfFree(
-    tx,
-    [...rows.values()].map(({jobId}) => jobId),
-  )
   const forbidding = requests.flatMap((request) => {
     const row = rows.get(request.group)
     const forbids = request.kind === 'launch' && request.forbid
@@ -334,6 +331,20 @@ function* lockPending(
   return new Map(
     rows.flatMap((row) => (row === null ? [] : [[row.group_id, launchOf(row)] as const])),
   )
+}
+
+/** Locks the jobs of pending rows, after the rows, as `lockJobsIfFree` does. */
+function* lockJobsOf(
+  tx: Transaction,
+  requests: readonly RequestDecision[],
+): Query<Map<number, DueJobRow>> {
+  const rows = yield* oneEach<DueJobRow>(
+    `SELECT id, name, revision, next_at, decided_until FROM jobs
+      WHERE id = (SELECT job_id FROM launches WHERE group_id = ?) AND deleted_at IS NULL
+      ${lockIfFree(tx)}`,
+    requests.map(({group}) => [group]).toSorted(([a], [b]) => a! - b!),
+  )
+  return new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row] as const])))
 }
 
 const PLANNED_BEFORE = `SELECT ${LAUNCH_COLUMNS} FROM launches

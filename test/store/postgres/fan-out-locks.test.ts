@@ -43,7 +43,11 @@ describe('an end of a launch on many nodes', () => {
       await holder.release()
       const outcome = await closing
       assert(outcome.kind === 'finished')
-      assert.deepEqual(outcome.closed, {status: 'success', dependents: ['child']})
+      assert.deepEqual(outcome.closed, {
+        status: 'success',
+        dependents: ['child'],
+        wakesLauncher: true,
+      })
 
       await scene.run('a', ['n10'])
       const failing = await scene.claimOne('n10')
