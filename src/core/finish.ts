@@ -38,13 +38,11 @@ export type Outage = 'none' | 'possible' | 'certain'
  */
 export function outageOf(dead: Lifesign | null, others: readonly Lifesign[], now: number): Outage {
   const diedAt = dead?.status === 'failed' ? dead.heartbeatAt : null
-  const failedAfter = (diedAt ?? now - OUTAGE_MS) - OUTAGE_MS
-  const present = others.filter(({status}) => status !== 'left')
-  if (present.some(({status, heartbeatAt}) => status === 'failed' && heartbeatAt > failedAfter))
-    return 'certain'
-  const isAny = present.some(({status, startedAt, heartbeatAt}) => {
-    if (startedAt > (diedAt ?? now - OUTAGE_MS)) return true
-    return status !== 'failed' && heartbeatAt < now - SILENT_MS
+  const since = diedAt ?? now - OUTAGE_MS
+  const isAny = others.some(({status, startedAt, heartbeatAt}) => {
+    if (status === 'left') return false
+    if (startedAt > since) return true
+    return status === 'failed' ? heartbeatAt > since - OUTAGE_MS : heartbeatAt < now - SILENT_MS
   })
   if (!isAny) return 'none'
   // A node that has joined again has overwritten its last heartbeat: when it died is not known.

@@ -5,7 +5,15 @@ import {openAt, type Opened} from '../../support/postgres-cluster.ts'
 import {DistantProxy} from '../../support/distant-proxy.ts'
 import {TestPostgres} from '../../support/postgres.ts'
 import type {ClaimedExecution} from '../../../src/ports/node-store.ts'
-import {ALL_EXECUTIONS, ALL_JOBS, aRow, aSpec, MINUTE, Scene} from '../exercise-store/scene.ts'
+import {
+  ALL_EXECUTIONS,
+  ALL_JOBS,
+  aRow,
+  aSpec,
+  MINUTE,
+  Scene,
+  targets,
+} from '../exercise-store/scene.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
 const DELAY_MS = 4
@@ -100,6 +108,12 @@ describe('a distant database', () => {
       assert.deepEqual(applied.dues, ['applied'])
       job = {...job, nextAt: job.nextAt! + MINUTE}
     }
+    const launchRequest = async (round: number) => {
+      const request = {group: groups[round]!, revision: 1, kind: 'launch', forbid: false} as const
+      const requests = [{...request, targets: targets(['n1'])}]
+      const applied = await store.applyLaunches({term: scene.term, dues: [], requests})
+      assert.deepEqual(applied.requests, ['applied'])
+    }
     const lease = {term: scene.term, holder: 'holder-1', ttlMs: 6_000}
     const claims: ClaimedExecution[] = []
     const found = await exceeding({
@@ -109,7 +123,7 @@ describe('a distant database', () => {
       'due jobs': [2, () => store.loadDue({limit: 10})],
       requests: [2, () => store.loadRequests({afterGroup: 0, limit: 10})],
       candidates: [1, () => store.candidates()],
-      'the launch of a request': [2, (round) => scene.launchRequest(groups[round]!)],
+      'the launch of a request': [2, launchRequest],
       'a launch': [3, launch],
       'a claim': [5, async () => claims.push(...(await scene.claim('n1', 1)))],
       'a claim without work': [3, () => scene.claim('n2')],
