@@ -33,8 +33,8 @@ export type Outage = 'none' | 'possible' | 'certain'
 
 /**
  * Whether a node died together with one of the others: that one has failed, has started since, or is silent.
- * Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` = `null`: no longer
- * a member.
+ * Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` = `null`: not a
+ * member any more.
  */
 export function outageOf(dead: Lifesign | null, others: readonly Lifesign[], now: number): Outage {
   const diedAt = dead?.status === 'failed' ? dead.heartbeatAt : null
