@@ -38,6 +38,7 @@ function aFinish(group: number, bytes: Uint8Array = Uint8Array.from([0, 10, 255]
     token: `token-${group}`,
     status: 'failed',
     durationMs: 12,
+    startedAfterMs: 0,
     exitCode: 3,
     reason: '',
     outputHead: 'exit status 3\n',

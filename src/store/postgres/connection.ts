@@ -250,6 +250,12 @@ export type StoreTime = (serverNow: number) => number
 export type Isolation = 'READ COMMITTED' | 'REPEATABLE READ READ ONLY'
 
 /**
+ * Key of the advisory lock of the schema: every transaction shares it, and a migration has it alone. A
+ * migration locks all tables, so beside running transactions it would end in deadlocks and timeouts.
+ */
+export const SCHEMA_LOCK = `hashtextextended('belfry schema ' || current_schema(), 0)`
+
+/**
  * Begins a transaction; one round trip. Returns the store's time, ms since the epoch. Throws `ConnectionLost`
  * if the server has become a standby, which would return stale rows.
  */
@@ -259,9 +265,10 @@ export async function beginTransaction(
   time: StoreTime,
 ): Promise<number> {
   const results = await session.run(`BEGIN ISOLATION LEVEL ${isolation};
+    SELECT pg_advisory_xact_lock_shared(${SCHEMA_LOCK});
     SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now,
       pg_is_in_recovery() AS is_standby`)
-  const row = results[1]?.rows[0] as unknown as {now: number; is_standby: boolean} | undefined
+  const row = results[2]?.rows[0] as unknown as {now: number; is_standby: boolean} | undefined
   assert(row !== undefined, 'a server returns its time')
   if (row.is_standby) {
     session.destroy()

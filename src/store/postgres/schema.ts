@@ -10,7 +10,7 @@
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {establish, type Identity, noticePlace} from '../sql/settings.ts'
-import {postgresDialect, type Session} from './connection.ts'
+import {postgresDialect, SCHEMA_LOCK, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
 import type {Statements} from './statements.ts'
 
@@ -87,6 +87,8 @@ async function migrate(
     return {ok: false, problem}
   }
   await session.run(`SET LOCAL lock_timeout TO ${TABLE_WAIT_MS}`)
+  // Waits for running transactions; new ones wait for the migration. Earlier releases do not take part.
+  await session.run(`SELECT pg_advisory_xact_lock(${SCHEMA_LOCK})`)
   for (const migration of migrations) {
     if (migration.version <= version) continue
     const note = `INSERT INTO schema_version (version) VALUES (${migration.version})`

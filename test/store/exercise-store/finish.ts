@@ -60,8 +60,8 @@ export function finishCases(when: Case): void {
     const stored = await scene.store.executions('a', ALL_EXECUTIONS)
     const records = outcomes.flatMap((each) => (each.kind === 'finished' ? [each.execution] : []))
     assert.deepEqual(
-      stored!.rows.map(({startedAt}) => startedAt).toSorted(),
-      records.map(({startedAt}) => startedAt).toSorted(),
+      stored!.rows.map(({group, startedAt}) => [group, startedAt]).toSorted(byGroup),
+      records.map(({group, startedAt}) => [group, startedAt]).toSorted(byGroup),
     )
   })
 
@@ -245,4 +245,8 @@ export function finishCases(when: Case): void {
 async function fakeClaim(group: number) {
   const execution = {group, node: 'node-1', attempt: 1}
   return {execution, token: ''} as Parameters<typeof anEnd>[0]
+}
+
+function byGroup([one]: (number | null)[], [other]: (number | null)[]): number {
+  return one! - other!
 }
