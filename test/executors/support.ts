@@ -54,7 +54,8 @@ export class KeepingSink implements OutputSink {
   }
 }
 
-let nextGroup = 1
+/** Unique on the machine: tests search the process table for an execution's id, and files run side by side. */
+let nextGroup = process.pid * 1000 + 1
 
 export function aRun(config: Record<string, string>, more: Partial<Run> = {}): Run {
   return {
