@@ -59,7 +59,10 @@ export interface FinishInput {
   readonly job: {readonly retries: number} | null
   readonly status: FinalStatus
   readonly reason: string
-  /** False: the death of its node ended suspects of several jobs, so none of them is blamed. */
+  /**
+   * Whether this job alone may have killed the node. False: suspects of several jobs ended with it, or other
+   * nodes died, or may have died, at the same time. Then no job is blamed.
+   */
   readonly isOnlySuspect: boolean
   /** The store's clock. */
   readonly now: number

@@ -80,8 +80,8 @@ export class Slots {
   }
 
   /**
-   * Moves executions into slots and returns them: as many as slots are free, and every one that was stopped
-   * before its start, which only has to end. `stoppedOnly`: the node drains and starts nothing.
+   * Moves executions into slots and returns them: as many as slots are free, and all that were stopped before
+   * their start, which only have to end. `stoppedOnly`: the node drains and starts nothing.
    */
   occupy({stoppedOnly}: {readonly stoppedOnly: boolean}): ExecutionRun[] {
     let free = stoppedOnly ? 0 : this.freeCount
@@ -95,9 +95,14 @@ export class Slots {
     return started
   }
 
-  /** Frees the slot at `now`. Idempotent. */
+  /**
+   * Frees the slot at `now`. Idempotent. An execution that was given up and claimed again has two runs with
+   * the same id: the end of the first one leaves the slot to the second.
+   */
   ended(run: ExecutionRun, now: number): void {
-    if (!this.#running.delete(executionId(run.claim.key))) return
+    const id = executionId(run.claim.key)
+    if (this.#running.get(id) !== run) return
+    this.#running.delete(id)
     this.#beginInterval(now)
     this.#freedCount += 1
   }

@@ -1,4 +1,4 @@
-/** Two agents on copies of one data directory: the one that is alive stays, the other one is refused. */
+/** Two agents on copies of one data directory: the living agent stays, the newcomer is refused. */
 import assert from 'node:assert/strict'
 import {cpSync, rmSync} from 'node:fs'
 import {join} from 'node:path'

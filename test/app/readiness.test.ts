@@ -8,6 +8,15 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 
 const CACHED_MS = 1_000
 
+const A_LAUNCH = {
+  job: 'a',
+  group: 1,
+  cause: 'schedule',
+  scheduled_at: 0,
+  decided_at: 0,
+  count: 1,
+} as const
+
 function setUp() {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
@@ -55,4 +64,18 @@ test('a leader without a launch pass for two seconds is not ready', async () => 
   assert.equal((await check(false)).ok, true, 'a follower makes no passes')
   events.emit('launch_pass_done', {due: 0, requests: 0, duration_ms: 1})
   assert.equal((await check(true)).ok, true)
+})
+
+test('a server whose jobs are behind says so for a minute, and stays ready', async () => {
+  const {clock, events, changes, check} = setUp()
+  await check()
+  events.emit('launch_decided', {...A_LAUNCH, decision: 'skipped', reason: 'forbid'})
+  assert.deepEqual((await check()).checks, {store: 'ok'})
+  events.emit('launch_decided', {...A_LAUNCH, decision: 'skipped', reason: 'behind'})
+  const behind = await check()
+  const queue = 'jobs are behind: planned times are skipped'
+  assert.deepEqual([behind.ok, behind.checks], [true, {store: 'ok', queue}])
+  await clock.advance(60_000)
+  assert.deepEqual((await check()).checks, {store: 'ok'})
+  assert.deepEqual(changes, [])
 })

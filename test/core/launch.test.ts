@@ -548,7 +548,7 @@ describe('a pending request', () => {
       assert.deepEqual(after(by('all'), 2, missed, capped), go)
     })
 
-    it('launches one that is late but not missed', () => {
+    it('launches a time that is late but not missed', () => {
       for (const policy of ['latest', 'skip', 'all'] as const)
         assert.deepEqual(after(by(policy), 5, late), go)
     })
@@ -560,7 +560,7 @@ describe('a pending request', () => {
       assert.deepEqual(after(by('skip'), 5, waited, noNodes), skip('no_target'))
     })
 
-    it('does not apply to one that waits for the previous launch', () => {
+    it('does not apply to a time that waits for the previous launch', () => {
       const queued = aLaunch(5).waiting('schedule', 'waits_for_open')
       const row = queued.with({scheduledAt: NOON - HOUR})
       assert.deepEqual(after(by('skip'), 5, row), go)

@@ -312,7 +312,7 @@ describe('new time zone data', () => {
   const at = (decidedUntil: number | null, nextAt: number | null, now: number, job = daily) =>
     replanned(job.stored({decidedUntil, nextAt}).record, now, 'UTC')
 
-  it('moves an undecided time, also one that is due', () => {
+  it('moves an undecided time, even if it is due', () => {
     for (const hour of [-HOUR, HOUR]) {
       assert.equal(at(nine - DAY, nine + hour, nine - 2 * HOUR), nine)
       assert.equal(at(nine - DAY, nine + hour, nine + hour + 1), nine)

@@ -54,7 +54,7 @@ export class KeepingSink implements OutputSink {
   }
 }
 
-/** Unique on the machine: tests search the process table for an execution's id, and files run side by side. */
+/** Unique on the machine: files run side by side, and tests search the process table for an execution id. */
 let nextGroup = process.pid * 1000 + 1
 
 export function aRun(config: Record<string, string>, more: Partial<Run> = {}): Run {

@@ -26,7 +26,7 @@ function nextLaunch(server: ServerProcess, after: number, term: number | null = 
   )
 }
 
-test('a killed leader is replaced early, one that lives on is not', async (t) => {
+test('a killed leader is replaced early, a living one is not', async (t) => {
   const cluster = await ClusterProcess.start(t, {servers: ['north', 'south']})
   const leader = await cluster.agreedLeader()
   const follower = leader === 'north' ? 'south' : 'north'

@@ -1,4 +1,4 @@
-/** Joining while another process has the same node id: the one that is alive stays. */
+/** Joining while another process has the same node id: the living process keeps it. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {type JoinOutcome, joinMember} from '../../src/node/join.ts'

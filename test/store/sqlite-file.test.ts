@@ -369,7 +369,7 @@ describe('images', () => {
     await store.close()
   })
 
-  it('a copied file pauses firing, and one that stayed in its place does not', async (context) => {
+  it('a copied file pauses firing, a file in its old place does not', async (context) => {
     const dataDir = folder(context)
     const clock = new TurnedClock()
     clock.advance(Date.now() - clock.now())

@@ -50,6 +50,16 @@ test('launches are counted by decision; lag is observed for scheduled launches o
   assert.deepEqual(await samples('belfry_start_lag_seconds_sum'), ['0.04'])
 })
 
+test('planned times of a job that is behind are counted apart', async () => {
+  const {events, samples} = open()
+  events.emit('launch_decided', {...launch, decision: 'skipped', reason: 'forbid'})
+  events.emit('launch_decided', {...launch, decision: 'skipped', reason: 'behind'})
+  assert.deepEqual(await samples('belfry_launches_behind_total'), ['1'])
+  assert.deepEqual(await samples('belfry_launches_total'), [
+    '{decision="skipped",cause="schedule"} 2',
+  ])
+})
+
 test('executions are counted by status, with duration and retries', async () => {
   const {events, samples} = open()
   const end = {job: 'a', execution: '1-n-1', node: 'n', attempt: 1, duration_ms: 1500}

@@ -38,7 +38,7 @@ export class PipelinedTransaction<Owner> implements Transaction {
   readonly limits: StoreLimits
   readonly #session: Session
   readonly #statements: Statements
-  readonly #begun: Promise<void>
+  readonly #beginning: Promise<void>
   /** Settled replies that were not waited for; never reject. */
   readonly #unawaited: Promise<void>[] = []
   #now: number | null = null
@@ -53,11 +53,11 @@ export class PipelinedTransaction<Owner> implements Transaction {
     this.#session = session
     this.#statements = statements
     this.limits = limits
-    this.#begun = beginTransaction(session, isolation, time).then((now) => {
+    this.#beginning = beginTransaction(session, isolation, time).then((now) => {
       this.#now = now
     })
     // A caller that waits for it gets its error.
-    void Promise.allSettled([this.#begun])
+    void Promise.allSettled([this.#beginning])
   }
 
   get now(): number {
@@ -70,7 +70,7 @@ export class PipelinedTransaction<Owner> implements Transaction {
     let query = queryOf(this)
     let next = this.#firstOf(query)
     if (next === null) {
-      await this.#begun
+      await this.#beginning
       query = queryOf(this)
       next = query.next()
     }
@@ -79,7 +79,7 @@ export class PipelinedTransaction<Owner> implements Transaction {
         this.#add(owner, reply),
       )
       void Promise.allSettled([answer])
-      await this.#begun
+      await this.#beginning
       next = query.next(await answer)
     }
     return next.value

@@ -107,7 +107,7 @@ function* openRest(
   const counts = [...loaded].map(([group, executions]) => {
     return {group, known: [...executions.values()].filter(isOpen).length}
   })
-  // The scan stops at the first one that is not loaded.
+  // The scan stops at the first execution that is not loaded.
   const found = yield* each(
     `SELECT attempt FROM executions WHERE group_id = ? AND status IN ('pending', 'running') LIMIT ?`,
     counts.map(({group, known}) => [group, known + 1]),

@@ -185,8 +185,8 @@ export function* insertTargets(tx: Transaction, rows: readonly WrittenRow[]): Qu
 
 /**
  * Takes back the rows of planned times after now, which a clock far ahead has decided: they are planned
- * again. Rows that did not launch are deleted, or cut to end now. A launch that did run stays, as one that
- * no planned time caused.
+ * again. Rows that did not launch are deleted, or cut to end now. A launch that did run stays, but no
+ * planned time is its cause any more.
  */
 export function* retractPlanned(
   tx: Transaction,

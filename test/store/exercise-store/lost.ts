@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict'
 import type {JobSpec} from '../../../src/core/job.ts'
 import type {Case} from './case.ts'
-import {ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
+import {ALL_EXECUTIONS, ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
 
 function markLost(scene: Scene, over: Partial<Parameters<Scene['store']['markLost']>[0]> = {}) {
@@ -167,17 +167,27 @@ export function lostCases(when: Case): void {
     'a job that kills its node twice is disabled, with a launch row that says so',
     async (scene) => {
       const job = await scene.submit('a', {retries: 5})
-      const group = await scene.run('a')
-      await scene.claim()
+      const group = await scene.run('a', ['n1', 'n2'])
+      await scene.claimOne('n1')
+      const other = await scene.claimOne('n2')
+      const n2Lives = () =>
+        beatAs(scene.store, {nodeId: 'n2', incarnation: 'n2-life-1', status: 'alive'})
       scene.advance(MINUTE)
+      await n2Lives()
       const first = await markLost(scene)
       assert(first.finished[0]!.kind === 'finished' && !first.finished[0]!.jobDisabled)
       scene.advance(MINUTE)
-      await scene.claimOne()
+      await scene.claimOne('n1')
+      await n2Lives()
+      await scene.end(other, 'failed')
       const second = await markLost(scene)
       const outcome = second.finished[0]!
       assert(outcome.kind === 'finished' && outcome.jobDisabled)
       assert.equal(outcome.retry, null)
+      assert.deepEqual(
+        outcome.endedRetries!.map(({node, attempt, status}) => [node, attempt, status]),
+        [['node-2', 2, 'cancelled']],
+      )
       const after = await scene.job('a')
       assert.deepEqual([after.spec.disabled, after.nextAt, after.revision], [true, null, 2])
       const history = await scene.store.launches('a', {...ALL_ROWS, decision: null})
@@ -189,8 +199,29 @@ export function lostCases(when: Case): void {
       )
       const launch = (await scene.store.launch('a', group))!
       assert.deepEqual([launch.nodeDeaths, launch.open], [2, false])
+      assert.deepEqual(
+        launch.executions
+          .map(({node, attempt, status}) => `${node} ${attempt} ${status}`)
+          .toSorted(),
+        ['node-1 1 lost', 'node-1 2 lost', 'node-2 1 failed', 'node-2 2 cancelled'],
+      )
     },
   )
+
+  when('executions of nodes that failed together are lost by an outage', async (scene) => {
+    await scene.join('n2')
+    await scene.submit('a', {retries: 1})
+    await scene.run('a', ['n1', 'n2'])
+    for (const nodeId of ['n1', 'n2']) {
+      await scene.claimOne(nodeId)
+      await scene.setStatus(nodeId, `${nodeId}-life-1`, 'failed')
+    }
+    scene.advance(MINUTE)
+    for (const nodeId of ['n1', 'n2']) await markLost(scene, {nodeId})
+    const executions = await scene.store.executions('a', ALL_EXECUTIONS)
+    const reasons = executions!.rows.map(({reason}) => reason).filter(Boolean)
+    assert.deepEqual(reasons, ['node_outage', 'node_outage'])
+  })
 
   when('an outage of several nodes disables none of the jobs they ran', async (scene) => {
     await scene.join('n2')
@@ -206,6 +237,10 @@ export function lostCases(when: Case): void {
       for (const nodeId of ['n1', 'n2']) await markLost(scene, {nodeId})
     }
     for (const name of jobs) assert.equal((await scene.job(name)).spec.disabled, false, name)
+    // No member was marked as failed, so an outage is only possible, and the reason does not say it.
+    const executions = await scene.store.executions('wide', ALL_EXECUTIONS)
+    const reasons = new Set(executions!.rows.map(({reason}) => reason).filter(Boolean))
+    assert.deepEqual([...reasons], ['node_lost'])
   })
 
   when('a node that dies twice with several jobs disables none of them', async (scene) => {
