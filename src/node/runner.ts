@@ -215,10 +215,16 @@ export class Runner implements Service {
     return this.#slots.freeCount + (release === undefined ? 0 : this.#slots.aheadCount)
   }
 
+  /** Call when executions were claimed or stopped. */
   #fillSlots(): void {
+    for (const run of this.#slots.occupyStopped()) void this.#runToFinish(run)
+    this.#fillFreeSlots()
+  }
+
+  #fillFreeSlots(): void {
     // A node that drains releases what it has not started, if it can.
-    const stoppedOnly = this.#isDraining && this.#options.release !== undefined
-    for (const run of this.#slots.occupy({stoppedOnly})) void this.#runToFinish(run)
+    if (this.#isDraining && this.#options.release !== undefined) return
+    for (const run of this.#slots.occupyFree()) void this.#runToFinish(run)
   }
 
   async #runToFinish(run: ExecutionRun): Promise<void> {
@@ -240,7 +246,7 @@ export class Runner implements Service {
 
   #slotFreed(run: ExecutionRun): void {
     this.#slots.ended(run, this.#options.clock.monotonicMs())
-    this.#fillSlots()
+    this.#fillFreeSlots()
     this.#updateDrainDeadline()
     if (!this.#isDraining) this.#claims.wake()
   }
@@ -300,6 +306,7 @@ export class Runner implements Service {
     if (!this.#slots.isEmpty) {
       const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
       for (const key of keys) this.#slots.get(key)?.cancel()
+      this.#fillSlots()
       await this.#verifyRunning()
     }
     this.#fillSlots()

@@ -79,20 +79,29 @@ export class Slots {
     for (const run of runs) this.#ahead.set(executionId(run.claim.key), run)
   }
 
-  /**
-   * Moves executions into slots and returns them: as many as slots are free, and every one that was stopped
-   * before its start, which only has to end. `stoppedOnly`: the node drains and starts nothing.
-   */
-  occupy({stoppedOnly}: {readonly stoppedOnly: boolean}): ExecutionRun[] {
-    let free = stoppedOnly ? 0 : this.freeCount
+  /** Moves executions into free slots and returns them. */
+  occupyFree(): ExecutionRun[] {
     const started: ExecutionRun[] = []
-    for (const [id, run] of this.#ahead) {
-      if (!run.isStopping && free-- <= 0) continue
-      this.#ahead.delete(id)
-      this.#running.set(id, run)
+    if (this.freeCount === 0) return started
+    for (const run of this.#ahead.values()) {
+      this.#occupy(run)
       started.push(run)
+      if (this.freeCount === 0) break
     }
     return started
+  }
+
+  /** Moves and returns those stopped before their start: they only have to end, and need no free slot. */
+  occupyStopped(): ExecutionRun[] {
+    const stopped = [...this.#ahead.values()].filter((run) => run.isStopping)
+    for (const run of stopped) this.#occupy(run)
+    return stopped
+  }
+
+  #occupy(run: ExecutionRun): void {
+    const id = executionId(run.claim.key)
+    this.#ahead.delete(id)
+    this.#running.set(id, run)
   }
 
   /** Frees the slot at `now`. Idempotent. */

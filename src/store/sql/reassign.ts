@@ -37,12 +37,16 @@ const PAGE_END = `SELECT e.group_id, e.slot, e.attempt FROM executions e WHERE $
   LIMIT 1 OFFSET ?`
 const OF_PAGE = `SELECT ${STUCK_COLUMNS} FROM executions e LEFT JOIN members m ON m.id = e.node_id
   WHERE ${AFTER} AND ${POSITION} <= (?, ?, ?)
-  AND (e.not_before <= ? OR m.status IS NULL OR m.status <> 'alive') ${IN_ORDER} LIMIT ?`
+  AND (m.runs = 1 AND e.not_before <= ? OR m.runs = 0 AND e.not_before <= ?
+    OR m.status IS NULL OR m.status <> 'alive') ${IN_ORDER} LIMIT ?`
 const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
   JOIN executions e ON e.node_id = m.id WHERE m.status <> 'alive' AND ${AFTER} ${IN_ORDER} LIMIT ?`
 
 /** Pending executions read for one page: some milliseconds. */
 const VISITED_MAX = 2_000
+
+/** No execution is due before. */
+const NEVER = Number.MIN_SAFE_INTEGER
 
 const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
 const AFTER_ALL: StuckPosition = {group: Number.MAX_SAFE_INTEGER, slot: 0, attempt: 0}
@@ -81,7 +85,7 @@ export function* loadStuck(
 /** The rows of one page, and the position of the next one; `null` = this was the last. */
 function* stuckRows(
   tx: Transaction,
-  {unclaimedMs, after, limit, of}: StuckRequest,
+  {unclaimedMs, canMove = true, after, limit, of}: StuckRequest,
 ): Query<{readonly rows: readonly StuckRow[]; readonly next: StuckPosition | null}> {
   const from = positionValues(after ?? BEFORE_ALL)
   let end: StuckPosition | null = null
@@ -90,7 +94,9 @@ function* stuckRows(
   else {
     end = positionOf(yield* one<StuckRow>(PAGE_END, [...from, VISITED_MAX - 1]))
     const to = positionValues(end ?? AFTER_ALL)
-    rows = yield* all<StuckRow>(OF_PAGE, [...from, ...to, tx.now - unclaimedMs, limit])
+    const dueAt = tx.now - unclaimedMs
+    const values = [...from, ...to, canMove ? dueAt : NEVER, dueAt, limit]
+    rows = yield* all<StuckRow>(OF_PAGE, values)
   }
   return {rows, next: rows.length === limit ? positionOf(rows.at(-1)!) : end}
 }

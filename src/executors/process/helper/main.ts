@@ -45,8 +45,11 @@ const link = new Socket({fd: LINK_DESCRIPTOR, readable: true, writable: true})
 /** Commands that wait for their start, or run. */
 const commands = new Map<number, RunningCommand>()
 const startQueue = new StartQueue()
-/** A crash within this time leaves commands that only their environment identifies. */
-const JOURNAL_FLUSH_MS = 50
+/**
+ * A crash within this time leaves commands that only their environment identifies. Most commands end sooner,
+ * and are not looked up in the process table.
+ */
+const JOURNAL_FLUSH_MS = 200
 
 let context: CommandContext | null = null
 let stopping = false
