@@ -136,6 +136,7 @@ class PreparedStatement {
   }
 
   rows(values: Values): Row[] {
+    // The types know only rows that are objects.
     const rows = this.#statement.all(...values) as unknown as readonly (readonly Value[])[]
     return rows.map((row) => this.#toObject(row))
   }
