@@ -76,7 +76,7 @@ export class Slots {
 
   /** Adds claimed executions behind those that wait for a slot. */
   add(runs: readonly ExecutionRun[]): void {
-    for (const run of runs) this.#ahead.set(executionId(run.claim.key), run)
+    for (const run of runs) this.#ahead.set(run.id, run)
   }
 
   /** Moves executions into free slots and returns them. */
@@ -99,14 +99,13 @@ export class Slots {
   }
 
   #occupy(run: ExecutionRun): void {
-    const id = executionId(run.claim.key)
-    this.#ahead.delete(id)
-    this.#running.set(id, run)
+    this.#ahead.delete(run.id)
+    this.#running.set(run.id, run)
   }
 
   /** Frees the slot at `now`. Idempotent. */
   ended(run: ExecutionRun, now: number): void {
-    if (!this.#running.delete(executionId(run.claim.key))) return
+    if (!this.#running.delete(run.id)) return
     this.#beginInterval(now)
     this.#freedCount += 1
   }
