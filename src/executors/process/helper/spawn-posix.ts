@@ -266,6 +266,14 @@ class PosixSpawner {
 /** Most bytes of UTF-8 for one unit of a JavaScript string. */
 const UNIT_BYTES_MAX = 3
 
+/** A larger memory, of a rare long command, is replaced at the next call. */
+const KEPT_BYTES_MAX = 64 * 1024
+
+/** True if memory of this size is to be replaced for a call that needs `bytesMax`. */
+function isUnfit(size: number, bytesMax: number): boolean {
+  return bytesMax > size || size > Math.max(KEPT_BYTES_MAX, bytesMax)
+}
+
 /** Memory for one C string, used again for the next: memory of each call would be garbage to collect. */
 class CString {
   #bytes = Buffer.alloc(OFF_HEAP_BYTES)
@@ -273,7 +281,8 @@ class CString {
   /** Valid until the next call. */
   set(text: string): Buffer {
     const bytesMax = UNIT_BYTES_MAX * text.length + 1
-    if (bytesMax > this.#bytes.length) this.#bytes = Buffer.alloc(bytesMax)
+    if (isUnfit(this.#bytes.length, bytesMax))
+      this.#bytes = Buffer.alloc(Math.max(bytesMax, OFF_HEAP_BYTES))
     this.#bytes[this.#bytes.write(text)] = 0
     return this.#bytes
   }
@@ -289,7 +298,6 @@ class StringArray {
 
   constructor(ffi: Ffi) {
     this.#ffi = ffi
-    this.#reserve(8 * OFF_HEAP_BYTES, OFF_HEAP_BYTES)
   }
 
   /** Valid until the next call. */
@@ -312,11 +320,12 @@ class StringArray {
   }
 
   #reserve(bytesMax: number, pointersMax: number): void {
-    if (bytesMax > this.#bytes.length) {
-      this.#bytes = Buffer.alloc(bytesMax)
+    if (isUnfit(this.#bytes.length, bytesMax)) {
+      this.#bytes = Buffer.alloc(Math.max(bytesMax, OFF_HEAP_BYTES))
       this.#address = Number(this.#ffi.getRawPointer(this.#bytes))
     }
-    if (2 * pointersMax > this.#pointers.length) this.#pointers = new Uint32Array(2 * pointersMax)
+    if (2 * pointersMax > this.#pointers.length)
+      this.#pointers = new Uint32Array(Math.max(2 * pointersMax, OFF_HEAP_BYTES))
   }
 }
 
