@@ -253,6 +253,7 @@ export function leaderServices(
       targetWaitMs,
       catchUpMax: limits.catchUpMax,
       queuedMax: limits.queuedPerJobMax,
+      firstBatchMax: limits.launchFirstMax,
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,
     }),

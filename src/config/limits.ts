@@ -49,6 +49,10 @@ export const LIMITS = {
     reason: 'a flood of output costs the store four writes per second',
   },
   launchBatchMax: {value: 1_000, reason: 'one transaction stays well below 100 ms'},
+  launchFirstMax: {
+    value: 200,
+    reason: 'of many jobs that are due at once, nodes start the first while the rest is decided',
+  },
   claimBatchMax: {value: 256, reason: 'a node starts work while it claims the rest'},
   claimFreshMs: {
     value: 1_000,
@@ -211,6 +215,7 @@ export function assertLimits(limits: Limits): void {
     [limits.leaseRenewMs < limits.leaseClosedMs, 'a live leader renews before it is replaced'],
     [limits.leaseClosedMs < trustMs, 'a killed leader is replaced before its lease expires'],
     [limits.heartbeatMs * 4 < limits.failedAfterMs, 'a node survives four lost heartbeats'],
+    [limits.launchFirstMax <= limits.launchBatchMax, 'the first batch of a round is not larger'],
     [limits.failedAfterMs < limits.lostAfterMs, 'a node fails before its work is lost'],
     [limits.lostAfterMs < MEMBER_KEPT_MIN_MS, 'work is lost before its node is removed'],
     [

@@ -74,8 +74,8 @@ export class TailBuffer {
 
   /** A copy of the buffered bytes, which end before absolute position `end`. */
   #read(end: number): Uint8Array {
+    if (this.#size === 0) return EMPTY
     const bytes = new Uint8Array(this.#size)
-    if (bytes.length === 0) return bytes
     const start = (end - bytes.length) % this.#buffer.length
     const first = this.#buffer.subarray(start, start + bytes.length)
     bytes.set(first)

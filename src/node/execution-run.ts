@@ -41,6 +41,9 @@ type StopReason = 'cancel' | 'term' | 'kill' | 'disconnected'
 const EMPTY_CHAIN_END: ChainEnd = {line: null, foot: ''}
 
 export class ExecutionRun {
+  /** By `executionId`. */
+  readonly id: string
+  readonly claim: {readonly key: ExecutionKey; readonly token: string}
   readonly claimedAt: number
   /** Set when its claim may have been released: verify the claim before the start. */
   isDoubtful = false
@@ -57,6 +60,9 @@ export class ExecutionRun {
   /** `claimedAt`: monotonic instant of this node before it sent the claim. */
   constructor(claimed: ClaimedExecution, claimedAt: number, options: ExecutionRunOptions) {
     const {execution, token} = claimed
+    const {group, node, attempt} = execution
+    this.id = executionId(execution)
+    this.claim = {key: {group, node, attempt}, token}
     this.#claimed = claimed
     this.claimedAt = claimedAt
     this.#options = options
@@ -64,18 +70,13 @@ export class ExecutionRun {
       clock: options.clock,
       events: options.events,
       jobName: execution.jobName,
-      key: keyOf(execution),
-      token,
+      ...this.claim,
       keepBytes: options.keepOutputBytes,
       flushBytes: options.flushBytes,
       flushMs: options.flushMs,
       pauseMs: options.flushPauseMs,
       append: options.append,
     })
-  }
-
-  get claim(): {readonly key: ExecutionKey; readonly token: string} {
-    return {key: keyOf(this.#claimed.execution), token: this.#claimed.token}
   }
 
   /** It is to end before its own end. */
@@ -89,7 +90,7 @@ export class ExecutionRun {
     const {execution, spec} = this.#claimed
     events.emit('execution_started', {
       job: spec.name,
-      execution: executionId(execution),
+      execution: this.id,
       node: execution.node,
       attempt: execution.attempt,
     })
@@ -161,8 +162,7 @@ export class ExecutionRun {
   /** Emits an event, because no user requested this stop. */
   #abandon(stopReason: 'cancel' | 'disconnected', reason: 'cut_off' | 'not_ours'): void {
     if (this.#stopReason === null && this.#end === null) {
-      const {execution, spec} = this.#claimed
-      const abandoned = {job: spec.name, execution: executionId(execution), reason}
+      const abandoned = {job: this.#claimed.spec.name, execution: this.id, reason}
       this.#options.events.emit('execution_abandoned', abandoned)
     }
     this.#stopReason ??= stopReason
@@ -178,7 +178,7 @@ export class ExecutionRun {
     const notStarted = this.#stopped() ?? (await this.#recordStart()) ?? this.#stopped()
     if (notStarted !== null) return {end: notStarted, chain: EMPTY_CHAIN_END}
     const run: Run = {
-      executionId: executionId(execution),
+      executionId: this.id,
       jobName: spec.name,
       nodeName: execution.node,
       attempt: execution.attempt,
@@ -225,10 +225,6 @@ export class ExecutionRun {
       return {status: 'lost', reason: stopReason === 'disconnected' ? 'cut_off' : 'node_stopped'}
     return {status: end.outcome, reason: ''}
   }
-}
-
-function keyOf({group, node, attempt}: ExecutionKey): ExecutionKey {
-  return {group, node, attempt}
 }
 
 function failure(foot: string): RunEnd {

@@ -180,13 +180,12 @@ export class Runner implements Service {
   }
 
   async #claim(): Promise<number> {
-    const {store, clock, random, nodeId, incarnation, claimMax, claimPauseMs, pollMs} =
-      this.#options
+    const {store, clock, random, nodeId, incarnation, claimMax, pollMs} = this.#options
     const room = Math.min(this.#room(), claimMax)
-    if (room <= 0) return pollMs
     const sentAt = clock.monotonicMs()
-    const pauseMs = this.#claimedAt + claimPauseMs - sentAt
-    if (this.#isMoreDue && pauseMs > 0 && room < this.#claimMin) return pauseMs
+    const pauseMs = this.#claimPauseMs(sentAt)
+    if (pauseMs > 0) return pauseMs
+    if (room <= 0) return pollMs
     this.#claimedAt = sentAt
     this.#token ??= random.id()
     const token = this.#token
@@ -199,13 +198,17 @@ export class Runner implements Service {
     this.#slots.add(runs)
     this.#fillSlots()
     this.#isMoreDue = result!.waiting > 0
-    if (this.#isMoreDue && this.#room() > 0) return 0
+    // At once, or after a pause.
+    if (this.#isMoreDue) return 0
     return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
   }
 
-  /** If more is due, fewer than this are claimed only after a pause: each claim costs a commit. */
-  get #claimMin(): number {
-    return Math.min(Math.ceil(this.#options.slots / 4), this.#options.claimMax / 4)
+  /** If more is due, few are claimed only after a pause, for each claim costs a commit. 0 = no pause. */
+  #claimPauseMs(now: number): number {
+    const {slots, claimMax, claimPauseMs} = this.#options
+    const isWorthACommit = this.#room() >= Math.min(Math.ceil(slots / 4), claimMax / 4)
+    if (!this.#isMoreDue || isWorthACommit) return 0
+    return Math.max(0, this.#claimedAt + claimPauseMs - now)
   }
 
   /** Executions to claim now; 0 while too many results wait for the store. */
@@ -215,10 +218,16 @@ export class Runner implements Service {
     return this.#slots.freeCount + (release === undefined ? 0 : this.#slots.aheadCount)
   }
 
+  /** Call when executions were claimed or stopped. */
   #fillSlots(): void {
+    for (const run of this.#slots.occupyStopped()) void this.#runToFinish(run)
+    this.#fillFreeSlots()
+  }
+
+  #fillFreeSlots(): void {
     // A node that drains releases what it has not started, if it can.
-    const stoppedOnly = this.#isDraining && this.#options.release !== undefined
-    for (const run of this.#slots.occupy({stoppedOnly})) void this.#runToFinish(run)
+    if (this.#isDraining && this.#options.release !== undefined) return
+    for (const run of this.#slots.occupyFree()) void this.#runToFinish(run)
   }
 
   async #runToFinish(run: ExecutionRun): Promise<void> {
@@ -239,10 +248,12 @@ export class Runner implements Service {
   }
 
   #slotFreed(run: ExecutionRun): void {
-    this.#slots.ended(run, this.#options.clock.monotonicMs())
-    this.#fillSlots()
+    const now = this.#options.clock.monotonicMs()
+    this.#slots.ended(run, now)
+    this.#fillFreeSlots()
     this.#updateDrainDeadline()
-    if (!this.#isDraining) this.#claims.wake()
+    // During a pause the loop wakes at its end.
+    if (!this.#isDraining && this.#claimPauseMs(now) === 0) this.#claims.wake()
   }
 
   #resolveIfIdle(): void {
@@ -263,7 +274,7 @@ export class Runner implements Service {
     try {
       const released = await release(runs.map(({claim}) => claim))
       const ids = new Set(released.map(executionId))
-      const kept = runs.filter(({claim}) => !ids.has(executionId(claim.key)))
+      const kept = runs.filter(({id}) => !ids.has(id))
       for (const run of kept) run.cancel()
       this.#slots.add(kept)
     } catch (error) {
@@ -300,6 +311,7 @@ export class Runner implements Service {
     if (!this.#slots.isEmpty) {
       const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
       for (const key of keys) this.#slots.get(key)?.cancel()
+      this.#fillSlots()
       await this.#verifyRunning()
     }
     this.#fillSlots()

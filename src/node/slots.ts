@@ -76,23 +76,31 @@ export class Slots {
 
   /** Adds claimed executions behind those that wait for a slot. */
   add(runs: readonly ExecutionRun[]): void {
-    for (const run of runs) this.#ahead.set(executionId(run.claim.key), run)
+    for (const run of runs) this.#ahead.set(run.id, run)
   }
 
-  /**
-   * Moves executions into slots and returns them: as many as slots are free, and all that were stopped before
-   * their start, which only have to end. `stoppedOnly`: the node drains and starts nothing.
-   */
-  occupy({stoppedOnly}: {readonly stoppedOnly: boolean}): ExecutionRun[] {
-    let free = stoppedOnly ? 0 : this.freeCount
+  /** Moves executions into free slots and returns them. */
+  occupyFree(): ExecutionRun[] {
     const started: ExecutionRun[] = []
-    for (const [id, run] of this.#ahead) {
-      if (!run.isStopping && free-- <= 0) continue
-      this.#ahead.delete(id)
-      this.#running.set(id, run)
+    if (this.freeCount === 0) return started
+    for (const run of this.#ahead.values()) {
+      this.#occupy(run)
       started.push(run)
+      if (this.freeCount === 0) break
     }
     return started
+  }
+
+  /** Moves and returns those stopped before their start: they only have to end, and need no free slot. */
+  occupyStopped(): ExecutionRun[] {
+    const stopped = [...this.#ahead.values()].filter((run) => run.isStopping)
+    for (const run of stopped) this.#occupy(run)
+    return stopped
+  }
+
+  #occupy(run: ExecutionRun): void {
+    this.#ahead.delete(run.id)
+    this.#running.set(run.id, run)
   }
 
   /**
@@ -100,9 +108,8 @@ export class Slots {
    * the same id: the end of the first one leaves the slot to the second.
    */
   ended(run: ExecutionRun, now: number): void {
-    const id = executionId(run.claim.key)
-    if (this.#running.get(id) !== run) return
-    this.#running.delete(id)
+    if (this.#running.get(run.id) !== run) return
+    this.#running.delete(run.id)
     this.#beginInterval(now)
     this.#freedCount += 1
   }

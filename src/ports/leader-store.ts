@@ -194,6 +194,8 @@ export interface LeaderStore {
   /** Pending executions that are due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStuck(request: {
     readonly unclaimedMs: number
+    /** False = without those of alive members that run jobs; absent = true. */
+    readonly canMove?: boolean
     /** Cursor: `next` of the previous page; `null` = first page. */
     readonly after: StuckPosition | null
     readonly limit: number

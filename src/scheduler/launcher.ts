@@ -41,6 +41,8 @@ export interface LauncherOptions extends TermOptions {
   readonly queuedMax: number
   /** Jobs or requests decided in one transaction. */
   readonly batchMax: number
+  /** Due jobs decided in the first transaction of a round: nodes start them while it decides the others. */
+  readonly firstBatchMax: number
   /** Longest wait between passes without a notification. */
   readonly pollMs: number
 }
@@ -166,10 +168,10 @@ export class Launcher implements Service {
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
-    const {store, clock, batchMax, queuedMax, pollMs} = this.#options
+    const {store, clock, batchMax, firstBatchMax, queuedMax, pollMs} = this.#options
     const loadedAt = clock.monotonicMs()
     const loaded = await store.loadDue({
-      limit: batchMax,
+      limit: this.#dueAfter === null ? firstBatchMax : batchMax,
       after: this.#dueAfter,
       ...(this.#isSaturated ? {queuedMax} : {}),
     })

@@ -69,7 +69,10 @@ export class Reassigner implements Service {
     const {store, clock, clockGuard, unclaimedMs, intervalMs} = this.#options
     const loadedAt = clock.monotonicMs()
     if (this.#part === 'gone_nodes' && this.#after === null) this.#beganAt = loadedAt
-    const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX, of: this.#part}
+    const candidates = await store.candidates()
+    // Without a free slot, what a node that works has not claimed cannot move: under load that is much.
+    const canMove = candidates.some(({load, slots}) => load < slots)
+    const request = {unclaimedMs, canMove, after: this.#after, limit: BATCH_MAX, of: this.#part}
     const loaded = await store.loadStuck(request)
     const now = clockGuard.believed(loaded.now, clock.monotonicMs())
     this.#lookedSince ??= now

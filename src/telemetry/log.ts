@@ -114,7 +114,7 @@ export function logEvents(events: Events, logger: Logger): () => void {
   const rateLimit = stepRateLimit()
   return events.listen((event) => {
     const level = LEVELS[event.name](event)
-    if (level === null) return
+    if (level === null || !logger.isLevelEnabled(level)) return
     if (event.name !== 'step_failed') return logger[level](event.data, messageOf(event))
     const {due, leftOut} = rateLimit(event.data.step, event.at)
     if (!due) return

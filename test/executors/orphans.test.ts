@@ -141,6 +141,28 @@ describe('orphans', ON_LINUX, () => {
   )
 
   test(
+    'the beginning of an announced execution is written with that of the next one that starts',
+    inTemporary(async (dataDir) => {
+      const head = {helper: 7, started: 1, boot: bootId(), node: 'me'}
+      const journal = new Journal(dataDir, head, () => undefined)
+      const path = join(dataDir, 'journal-7-1')
+      const left = () => readJournal(path)?.left.map(({executionId}) => executionId)
+      for (const id of ['1-web-1', '2-web-1', '3-web-1']) journal.announce(id)
+      assert.deepEqual(left(), [])
+      journal.ended('3-web-1')
+      journal.beginning('2-web-1')
+      assert.deepEqual(left(), ['1-web-1', '2-web-1'])
+      const {size} = statSync(path)
+      journal.beginning('1-web-1')
+      assert.equal(statSync(path).size, size)
+      journal.beginning('4-web-1')
+      journal.ended('1-web-1')
+      journal.flush()
+      assert.deepEqual(left(), ['2-web-1', '4-web-1'])
+    }),
+  )
+
+  test(
     'journals of an earlier boot, truncated journals and foreign files end no process',
     inTemporary(async (dataDir) => {
       const bystander = spawn('sleep', ['60'], {detached: true})

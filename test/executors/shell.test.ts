@@ -50,6 +50,17 @@ for (const spawn of ['portable', 'posix'] as const) {
         assert.deepEqual(node.executors.spawnUsed(), {spawn, why: ''})
       })
 
+      test('arguments and variables of any length and language arrive whole', async () => {
+        const long = `${'ü€😀'.repeat(3_000)}.`
+        for (const text of ['a', long, 'né', '']) {
+          const many = Array.from({length: 200}, (_, index) => `V${index}=${index}`)
+          const command = `printf '%s|%s|%s' '${text}' "$LAST" "$V199"`
+          const env = [...many, `LAST=${text}`].join(',')
+          const end = await node.run({command, shell: 'true', env})
+          assert.equal(end.text, `${text}|${text}|199`)
+        }
+      })
+
       test('the exit status precedes the output', async () => {
         const end = await node.run(CONFIGS.failing)
         assert.deepEqual([end.exitCode, end.head, end.foot], [3, 'exit status 3\n', ''])

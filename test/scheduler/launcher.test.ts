@@ -56,6 +56,21 @@ describe('planned times', () => {
       assert.deepEqual(await world.launchLines(`job-${job}`), ['12:01:00 launched'])
   })
 
+  it('of many jobs due at once are decided in a small batch first, which nodes start meanwhile', async () => {
+    const world = new World()
+    await world.start({launchFirstMax: 3, launchBatchMax: 20, slots: 100})
+    for (let job = 0; job < 45; job += 1)
+      await world.submit(aJob(`job-${job}`).scheduled('0 * * * * *'))
+    const sizes: number[] = []
+    const apply = world.store.applyLaunches.bind(world.store)
+    world.store.applyLaunches = async (request) => {
+      sizes.push(request.dues.length)
+      return await apply(request)
+    }
+    await world.clock.advance(2 * MINUTE)
+    assert.deepEqual(sizes, [3, 20, 20, 2, 3, 20, 20, 2])
+  })
+
   it('behind many jobs that an import keeps locked are launched on time', async () => {
     const world = new World()
     await world.start({launchBatchMax: 10, slots: 100})

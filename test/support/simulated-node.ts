@@ -42,6 +42,7 @@ export interface SimulatedNodeSettings {
   readonly lateAfterMs: number
   readonly catchUpMax: number
   readonly launchBatchMax: number
+  readonly launchFirstMax: number
   readonly keepOutputBytes: number
   /** Version of its time zone data. */
   readonly zoneData: string
@@ -64,6 +65,7 @@ const SETTINGS: SimulatedNodeSettings = {
   lateAfterMs: 30_000,
   catchUpMax: 100,
   launchBatchMax: 1_000,
+  launchFirstMax: 1_000,
   keepOutputBytes: 256 * 1024,
   zoneData: '2026a',
   executor: null,
@@ -181,6 +183,7 @@ export class SimulatedNode {
         catchUpMax,
         queuedMax: 100,
         batchMax: launchBatchMax,
+        firstBatchMax: Math.min(this.settings.launchFirstMax, launchBatchMax),
         pollMs: 1_000,
       }),
       new FailureDetectorService({

@@ -36,6 +36,8 @@ export class Journal {
   readonly #running = new Map<string, JournalEntry>()
   /** Started, and not written yet. */
   readonly #started = new Map<string, {readonly pid: number; readonly startTime: () => number}>()
+  /** Wait for their start, and are not written yet. */
+  readonly #announced = new Set<string>()
   /** Lines that wait for the next write. */
   #endedLines: string[] = []
   #willFlush = false
@@ -57,13 +59,20 @@ export class Journal {
     })
   }
 
+  /** The execution is to start soon: it is recorded with the next one that starts, in one write. */
+  announce(executionId: string): void {
+    this.#announced.add(executionId)
+  }
+
   /** Throws the error of the file system: an execution that cannot be recorded must not start. */
   beginning(executionId: string): void {
-    const entry = {executionId, pid: 0, started: 0}
+    if (this.#running.has(executionId)) return
+    const entries = [...this.#announced.add(executionId)].map(entryOf)
     const ended = this.#endedLines
     this.#endedLines = []
-    this.#log.append([...ended, lineOf(entry)])
-    this.#running.set(executionId, entry)
+    this.#log.append([...ended, ...entries.map(lineOf)])
+    for (const entry of entries) this.#running.set(entry.executionId, entry)
+    this.#announced.clear()
   }
 
   /**
@@ -77,6 +86,7 @@ export class Journal {
 
   /** A record that is missing after a crash is harmless: the next helper finds no such process. */
   ended(executionId: string): void {
+    this.#announced.delete(executionId)
     if (!this.#running.delete(executionId)) return
     this.#started.delete(executionId)
     this.#endedLines.push(JSON.stringify({e: executionId}))
@@ -106,6 +116,10 @@ export class Journal {
     this.#willFlush = true
     this.#flushLater(() => this.flush())
   }
+}
+
+function entryOf(executionId: string): JournalEntry {
+  return {executionId, pid: 0, started: 0}
 }
 
 function lineOf({executionId, pid, started}: JournalEntry): string {

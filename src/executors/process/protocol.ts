@@ -115,16 +115,25 @@ export function encodeFrameInto(
   execution: number,
   payload: Uint8Array,
 ): Uint8Array {
-  assert(payload.length <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
-  buffer.writeUInt32LE(payload.length, 0)
-  buffer[4] = kind
-  buffer.writeUInt32LE(execution, 5)
+  writeHeader(buffer, payload.length, kind, execution)
   buffer.set(payload, HEADER_BYTES)
   return buffer.subarray(0, HEADER_BYTES + payload.length)
 }
 
+function writeHeader(buffer: Buffer, length: number, kind: number, execution: number): void {
+  assert(length <= PAYLOAD_BYTES_MAX, 'a frame to or from the helper is within its limit')
+  buffer.writeUInt32LE(length, 0)
+  buffer[4] = kind
+  buffer.writeUInt32LE(execution, 5)
+}
+
 export function encodeJson(kind: number, execution: number, value: unknown): Uint8Array {
-  return encodeFrame(kind, execution, Buffer.from(JSON.stringify(value)))
+  const text = JSON.stringify(value)
+  const length = Buffer.byteLength(text)
+  const buffer = Buffer.allocUnsafe(HEADER_BYTES + length)
+  writeHeader(buffer, length, kind, execution)
+  buffer.write(text, HEADER_BYTES)
+  return buffer
 }
 
 export function encodeCredit(execution: number, bytes: number): Uint8Array {

@@ -10,7 +10,7 @@ import type {FinishOutcome} from '../../ports/node-store.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {loadJobs} from './jobs.ts'
 import {fence} from './lease.ts'
-import {all, each, oneEach, type Query, type Transaction} from './query.ts'
+import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {
   BY_KEY,
   EXECUTION_COLUMNS_E,
@@ -29,34 +29,35 @@ interface StuckRow extends ExecutionRow {
 
 const STUCK_COLUMNS = `${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
   m.heartbeat_at AS member_heartbeat_at`
-const IN_ORDER = `e.status = 'pending' AND (e.group_id, e.slot, e.attempt) > (?, ?, ?)
-  ORDER BY e.group_id, e.slot, e.attempt LIMIT ?`
-/** Filtered afterwards: the limit then bounds the rows read, however many wait for their backoff. */
-const ALL_PENDING = `SELECT ${STUCK_COLUMNS} FROM executions e
-  LEFT JOIN members m ON m.id = e.node_id WHERE ${IN_ORDER}`
+const POSITION = '(e.group_id, e.slot, e.attempt)'
+const IN_ORDER = `ORDER BY e.group_id, e.slot, e.attempt`
+const AFTER = `e.status = 'pending' AND ${POSITION} > (?, ?, ?)`
+/** The last pending execution of a page. Reads only an index, however many wait for their backoff. */
+const PAGE_END = `SELECT e.group_id, e.slot, e.attempt FROM executions e WHERE ${AFTER} ${IN_ORDER}
+  LIMIT 1 OFFSET ?`
+const OF_PAGE = `SELECT ${STUCK_COLUMNS} FROM executions e LEFT JOIN members m ON m.id = e.node_id
+  WHERE ${AFTER} AND ${POSITION} <= (?, ?, ?)
+  AND (m.runs = 1 AND e.not_before <= ? OR m.runs = 0 AND e.not_before <= ?
+    OR m.status IS NULL OR m.status <> 'alive') ${IN_ORDER} LIMIT ?`
 const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
-  JOIN executions e ON e.node_id = m.id WHERE m.status <> 'alive' AND ${IN_ORDER}`
+  JOIN executions e ON e.node_id = m.id WHERE m.status <> 'alive' AND ${AFTER} ${IN_ORDER} LIMIT ?`
 
 /** Pending executions read for one page: some milliseconds. */
 const VISITED_MAX = 2_000
 
+/** No execution is due before. */
+const NEVER = Number.MIN_SAFE_INTEGER
+
 const BEFORE_ALL: StuckPosition = {group: 0, slot: 0, attempt: 0}
+const AFTER_ALL: StuckPosition = {group: Number.MAX_SAFE_INTEGER, slot: 0, attempt: 0}
+
+type StuckRequest = Parameters<LeaderStore['loadStuck']>[0]
 
 export function* loadStuck(
   tx: Transaction,
-  {unclaimedMs, after, limit, of}: Parameters<LeaderStore['loadStuck']>[0],
+  request: StuckRequest,
 ): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
-  const {group, slot, attempt} = after ?? BEFORE_ALL
-  const sql = of === 'gone_nodes' ? OF_GONE_NODES : ALL_PENDING
-  const visited = yield* all<StuckRow>(sql, [group, slot, attempt, VISITED_MAX])
-  const dueAt = tx.now - unclaimedMs
-  const rows: StuckRow[] = []
-  let last: StuckRow | null = null
-  for (const row of visited) {
-    if (rows.length === limit) break
-    last = row
-    if (row.not_before <= dueAt || row.member_status !== 'alive') rows.push(row)
-  }
+  const {rows, next} = yield* stuckRows(tx, request)
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
   // Not joined: with a long history the planner would read all launches from the first one on.
@@ -78,10 +79,36 @@ export function* loadStuck(
     const member = memberOf(row)
     return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
   })
-  const isLast = visited.length < VISITED_MAX && last === (visited.at(-1) ?? null)
-  const next =
-    last === null || isLast ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
   return {now: tx.now, executions: stuck, next}
+}
+
+/** The rows of one page, and the position of the next one; `null` = this was the last. */
+function* stuckRows(
+  tx: Transaction,
+  {unclaimedMs, canMove = true, after, limit, of}: StuckRequest,
+): Query<{readonly rows: readonly StuckRow[]; readonly next: StuckPosition | null}> {
+  const from = positionValues(after ?? BEFORE_ALL)
+  let end: StuckPosition | null = null
+  let rows: readonly StuckRow[]
+  if (of === 'gone_nodes') rows = yield* all<StuckRow>(OF_GONE_NODES, [...from, limit])
+  else {
+    end = positionOf(yield* one<StuckRow>(PAGE_END, [...from, VISITED_MAX - 1]))
+    const to = positionValues(end ?? AFTER_ALL)
+    const dueAt = tx.now - unclaimedMs
+    const values = [...from, ...to, canMove ? dueAt : NEVER, dueAt, limit]
+    rows = yield* all<StuckRow>(OF_PAGE, values)
+  }
+  return {rows, next: rows.length === limit ? positionOf(rows.at(-1)!) : end}
+}
+
+function positionValues({group, slot, attempt}: StuckPosition): Values {
+  return [group, slot, attempt]
+}
+
+function positionOf(
+  row: Pick<StuckRow, 'group_id' | 'slot' | 'attempt'> | null,
+): StuckPosition | null {
+  return row === null ? null : {group: row.group_id, slot: row.slot, attempt: row.attempt}
 }
 
 function memberOf(row: StuckRow): StuckExecution['member'] {

@@ -19,6 +19,18 @@ export interface WriteRequest {
 export type WriteAnswer =
   {readonly ok: true; readonly result: unknown} | {readonly ok: false; readonly failure: Failure}
 
+/**
+ * Answers as the writer's thread sends them. As text they take a third of the time that copies of the objects
+ * take. So a result is plain data: no bytes, maps or sets.
+ */
+export function encodeAnswers(answers: readonly WriteAnswer[]): string {
+  return JSON.stringify(answers)
+}
+
+export function decodeAnswers(text: string): readonly WriteAnswer[] {
+  return JSON.parse(text) as readonly WriteAnswer[]
+}
+
 export class Engine {
   readonly #connection: Connection
   readonly #limits: StoreLimits

@@ -12,7 +12,7 @@ import {DEFAULT_LIMITS, type StoreLimits} from '../sql/query.ts'
 import {identity, type Identity} from '../sql/settings.ts'
 import {writeBackup} from './backup.ts'
 import {Connection} from './connection.ts'
-import {Engine} from './engine.ts'
+import {decodeAnswers, encodeAnswers, Engine} from './engine.ts'
 import {failureOf} from './errors.ts'
 import {DamageGuard} from './damage-guard.ts'
 import {damageAdvice, StoreLock, storeFiles} from './files.ts'
@@ -113,7 +113,8 @@ export function openMemoryStore(options: StoreOptions): Store {
   assert(result.ok, 'a new store in memory is valid')
   const engine = new Engine(connection, limits)
   const committer: Committer = {
-    commit: (batch) => Promise.resolve(engine.commit(batch)),
+    // As text, like those of the writer's thread: both stores answer alike.
+    commit: (batch) => Promise.resolve(decodeAnswers(encodeAnswers(engine.commit(batch)))),
     close: () => Promise.resolve(connection.close()),
   }
   const reader = new SharedReader(connection, clock, limits)

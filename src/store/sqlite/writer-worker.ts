@@ -8,7 +8,7 @@ import {parentPort, workerData} from 'node:worker_threads'
 import {assert} from '../../lib/assert.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {Connection} from './connection.ts'
-import {Engine, type WriteAnswer, type WriteRequest} from './engine.ts'
+import {encodeAnswers, Engine, type WriteRequest} from './engine.ts'
 import {failureOf, isDamaged} from './errors.ts'
 import {damage, foreign, prepareSchema, type SchemaRequest, type SchemaResult} from './schema.ts'
 
@@ -26,7 +26,8 @@ export interface WriterData {
 export type ToWriter = readonly WriteRequest[] | null
 export type FromWriter =
   | {readonly kind: 'opened'; readonly result: SchemaResult}
-  | {readonly kind: 'answers'; readonly answers: readonly WriteAnswer[]}
+  /** Of one batch, by `encodeAnswers`. */
+  | {readonly kind: 'answers'; readonly answers: string}
 
 const port = parentPort
 assert(port !== null, 'the writer runs in its own thread')
@@ -73,7 +74,7 @@ if ('connection' in opened) {
       connection.close()
       port.close()
     } else {
-      send({kind: 'answers', answers: engine.commit(message)})
+      send({kind: 'answers', answers: encodeAnswers(engine.commit(message))})
     }
   })
 }

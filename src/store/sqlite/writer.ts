@@ -6,7 +6,7 @@
 import {Worker} from 'node:worker_threads'
 import type {Clock} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
-import type {WriteAnswer, WriteRequest} from './engine.ts'
+import {decodeAnswers, type WriteAnswer, type WriteRequest} from './engine.ts'
 import {errorOf} from './errors.ts'
 import type {SchemaResult} from './schema.ts'
 import type {FromWriter, ToWriter, WriterData} from './writer-worker.ts'
@@ -139,7 +139,7 @@ export class WriterThread implements Committer {
       })
     })
     worker.on('message', (message: FromWriter) => {
-      if (message.kind === 'answers') this.#sent.shift()?.resolve(message.answers)
+      if (message.kind === 'answers') this.#sent.shift()?.resolve(decodeAnswers(message.answers))
     })
   }
 

@@ -14,6 +14,7 @@ async function stuckNodes(scene: Scene): Promise<string[]> {
 
 export function reassignCases(when: Case): void {
   movingCases(when)
+  noFreeSlotCases(when)
   endingCases(when)
 }
 
@@ -28,6 +29,24 @@ async function waitingFor(scene: Scene, nodes: readonly string[] = ['n2']) {
   }))
   const end = () => scene.store.endStuck({term: scene.term, executions})
   return {group, end}
+}
+
+function noFreeSlotCases(when: Case): void {
+  when(
+    'without a free slot, only executions of nodes that do not work are stuck',
+    async (scene) => {
+      await waitingFor(scene, ['n2', 'n3'])
+      scene.advance(MINUTE)
+      const stuckIf = async (canMove: boolean) => {
+        const {executions} = await scene.store.loadStuck({...UNCLAIMED, canMove})
+        return executions.map(({execution}) => execution.node)
+      }
+      assert.deepEqual(await stuckIf(true), ['node-2', 'node-3'])
+      assert.deepEqual(await stuckIf(false), [])
+      await scene.setStatus('n2', 'n2-life-1', 'failed')
+      assert.deepEqual(await stuckIf(false), ['node-2'])
+    },
+  )
 }
 
 function endingCases(when: Case): void {

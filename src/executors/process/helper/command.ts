@@ -38,6 +38,7 @@ export interface CommandContext {
   readonly journal: Journal
   readonly spawn: Spawn
   readonly users: UserLookup
+  readonly groupIsAlive: (group: number) => boolean
   output(execution: number, bytes: Buffer): void
   /** Starts the command again when another one has ended; false = no other one runs. */
   postpone(command: RunningCommand): boolean
@@ -128,7 +129,11 @@ export class RunningCommand {
     if (pid === null) return
     this.#startedAt = performance.now()
     this.#record(pid)
-    this.#tree = new ProcessTree(pid, this.#request.executionId, this.#context.setup.nodeId)
+    const {groupIsAlive, setup} = this.#context
+    this.#tree = new ProcessTree(pid, this.#request.executionId, {
+      nodeId: setup.nodeId,
+      groupIsAlive,
+    })
     this.#output = new CommandOutput(
       pipe,
       (bytes) => this.#context.output(this.#number, bytes),

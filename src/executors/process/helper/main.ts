@@ -6,7 +6,7 @@ import {closeSync, mkdirSync, readdirSync, readFileSync} from 'node:fs'
 import {Socket} from 'node:net'
 import {bootId} from '../../../platform/boot-id.ts'
 import {Journal} from '../journal.ts'
-import {listProcesses, readLinuxProcess} from '../process-table.ts'
+import {listProcesses, readLinuxProcess, send as sendSignal} from '../process-table.ts'
 import {
   type CommandEnd,
   decodeCredit,
@@ -45,8 +45,11 @@ const link = new Socket({fd: LINK_DESCRIPTOR, readable: true, writable: true})
 /** Commands that wait for their start, or run. */
 const commands = new Map<number, RunningCommand>()
 const startQueue = new StartQueue()
-/** A crash within this time leaves commands that only their environment identifies. */
-const JOURNAL_FLUSH_MS = 50
+/**
+ * A crash within this time leaves commands that only their environment identifies. Most commands end sooner,
+ * and are not looked up in the process table.
+ */
+const JOURNAL_FLUSH_MS = 200
 
 let context: CommandContext | null = null
 let stopping = false
@@ -91,7 +94,7 @@ function readDescriptor(name: string): string {
 async function setUp(setup: HelperSetup): Promise<void> {
   closeInherited()
   mkdirSync(setup.directory, {recursive: true, mode: 0o700})
-  const {spawn, openPipe, ready} = await chooseSpawn(setup.spawn)
+  const {spawn, openPipe, groupIsAlive, ready} = await chooseSpawn(setup.spawn)
   const pipes = new OutputPipes(openPipe)
   await pipes.open(setup.directory)
   process.once('exit', () => pipes.close())
@@ -102,7 +105,7 @@ async function setUp(setup: HelperSetup): Promise<void> {
     setTimeout(flush, JOURNAL_FLUSH_MS).unref()
   })
   const users = new UserLookup()
-  context = {setup, pipes, journal, spawn, users, output, ended, postpone}
+  context = {setup, pipes, journal, spawn, users, groupIsAlive, output, ended, postpone}
   setInterval(() => sampleMemory(), setup.memorySampleMs).unref()
   send(encodeJson(FRAME.ready, 0, ready satisfies HelperReady))
 }
@@ -144,6 +147,7 @@ function sampleMemory(): void {
 }
 
 function start(execution: number, request: StartRequest): void {
+  context!.journal.announce(request.executionId)
   const command = new RunningCommand(context!, execution, request)
   commands.set(execution, command)
   startQueue.add(command)
@@ -207,12 +211,14 @@ interface Starting {
   readonly spawn: Spawn
   /** `null` = pipes are made without the C library. */
   readonly openPipe: OpenPipe | null
+  readonly groupIsAlive: (group: number) => boolean
   readonly ready: HelperReady
 }
 
 /** `posix` and `auto` use posix_spawn where possible, otherwise the portable method, with the reason. */
 async function chooseSpawn(choice: SpawnChoice): Promise<Starting> {
-  const portable = {spawn: spawnPortable, openPipe: null}
+  const groupIsAlive = (group: number): boolean => sendSignal(-group, 0)
+  const portable = {spawn: spawnPortable, openPipe: null, groupIsAlive}
   if (choice === 'portable') return {...portable, ready: {spawn: 'portable', why: ''}}
   try {
     return {...(await loadPosixSpawn(spawnPortable)), ready: {spawn: 'posix', why: ''}}

@@ -28,11 +28,17 @@ export class ProcessTree {
   readonly #pid: number
   readonly #executionId: string
   readonly #nodeId: string
+  readonly #groupIsAlive: (group: number) => boolean
 
-  constructor(pid: number, executionId: string, nodeId: string) {
+  constructor(
+    pid: number,
+    executionId: string,
+    {nodeId, groupIsAlive}: {nodeId: string; groupIsAlive: (group: number) => boolean},
+  ) {
     this.#pid = pid
     this.#executionId = executionId
     this.#nodeId = nodeId
+    this.#groupIsAlive = groupIsAlive
   }
 
   /** Signals each process once, within the group and outside. */
@@ -47,7 +53,7 @@ export class ProcessTree {
   }
 
   groupIsAlive(): boolean {
-    return send(-this.#pid, 0)
+    return this.#groupIsAlive(this.#pid)
   }
 
   /** Zombies do not count: their parent may reap them late, as the init of a container often does. */

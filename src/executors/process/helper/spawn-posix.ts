@@ -7,7 +7,6 @@
 import {closeSync, openSync, statSync} from 'node:fs'
 import {constants} from 'node:os'
 import {resolve} from 'node:path'
-import {assert} from '../../../lib/assert.ts'
 import type {OpenPipe} from './pipes.ts'
 import {lookUp, type Spawn, type SpawnListener, type SpawnRequest} from './spawn.ts'
 
@@ -65,6 +64,7 @@ const SIGNATURES = {
   sigemptyset: {arguments: ['buffer'], return: 'int32'},
   pipe2: {arguments: ['buffer', 'int32'], return: 'int32'},
   fcntl: {arguments: ['int32', 'int32', 'int32'], return: 'int32'},
+  kill: {arguments: ['int32', 'int32'], return: 'int32'},
   waitpid: {arguments: ['int32', 'buffer', 'int32'], return: 'int32'},
   waitid: {arguments: ['int32', 'uint32', 'buffer', 'int32'], return: 'int32'},
 } as const
@@ -74,10 +74,16 @@ function bind(ffi: Ffi) {
 }
 type Libc = ReturnType<typeof bind>
 
+/** What the helper calls in the C library. */
+export interface PosixCalls {
+  readonly spawn: Spawn
+  readonly openPipe: OpenPipe
+  /** Whether a process group has a process that can be signalled. */
+  readonly groupIsAlive: (group: number) => boolean
+}
+
 /** Throws, with the reason, where posix_spawn cannot be used. */
-export async function loadPosixSpawn(
-  portable: Spawn,
-): Promise<{readonly spawn: Spawn; readonly openPipe: OpenPipe}> {
+export async function loadPosixSpawn(portable: Spawn): Promise<PosixCalls> {
   if (process.platform !== 'linux' || !['x64', 'arm64'].includes(process.arch)) {
     throw new Error(
       `posix_spawn is used on Linux x64 and arm64 only, not on ${process.platform} ${process.arch}`,
@@ -89,7 +95,11 @@ export async function loadPosixSpawn(
     // glibc's posix_spawn cannot change the user.
     request.user === null ? spawner.spawn(request, listener) : portable(request, listener)
   await selfTest(spawn)
-  return {spawn, openPipe: (blocking) => spawner.openPipe(blocking)}
+  return {
+    spawn,
+    openPipe: (blocking) => spawner.openPipe(blocking),
+    groupIsAlive: (group) => spawner.groupIsAlive(group),
+  }
 }
 
 /** Starts one process and checks its exit status, because node:ffi is experimental. */
@@ -119,7 +129,6 @@ function selfTest(spawn: Spawn): Promise<void> {
 }
 
 class PosixSpawner {
-  readonly #ffi: Ffi
   readonly #libc: Libc
   readonly #attributes = Buffer.alloc(STRUCTURE_BYTES)
   readonly #actions = Buffer.alloc(STRUCTURE_BYTES)
@@ -127,12 +136,17 @@ class PosixSpawner {
   readonly #pid = Buffer.alloc(OFF_HEAP_BYTES)
   readonly #status = Buffer.alloc(OFF_HEAP_BYTES)
   readonly #info = Buffer.alloc(STRUCTURE_BYTES)
-  readonly #null = cString('/dev/null')
+  readonly #null = new CString().set('/dev/null')
+  readonly #file = new CString()
+  readonly #directory = new CString()
+  readonly #argv: StringArray
+  readonly #environment: StringArray
   readonly #children = new Map<number, SpawnListener>()
   readonly #files = new FileLookup()
 
   constructor(ffi: Ffi) {
-    this.#ffi = ffi
+    this.#argv = new StringArray(ffi)
+    this.#environment = new StringArray(ffi)
     this.#libc = bind(ffi)
     const libc = this.#libc
     const all = Buffer.alloc(STRUCTURE_BYTES)
@@ -184,7 +198,12 @@ class PosixSpawner {
     return {reader, writer}
   }
 
-  /** Returns an errno, or 0 with the pid in `#pid`. All buffers stay referenced until the call returns. */
+  /** `process.kill` would throw for each group that has ended, with a stack trace. */
+  groupIsAlive(group: number): boolean {
+    return this.#libc.kill(-group, 0) === 0
+  }
+
+  /** Returns an errno, or 0 with the pid in `#pid`. */
   #start(file: string, argv: readonly string[], request: SpawnRequest): number {
     const libc = this.#libc
     const actions = this.#actions
@@ -193,7 +212,7 @@ class PosixSpawner {
     const failed =
       (request.cwd === ''
         ? 0
-        : libc.posix_spawn_file_actions_addchdir_np(actions, cString(request.cwd))) ||
+        : libc.posix_spawn_file_actions_addchdir_np(actions, this.#directory.set(request.cwd))) ||
       (request.input === null
         ? libc.posix_spawn_file_actions_addopen(actions, 0, this.#null, O_RDONLY, 0)
         : libc.posix_spawn_file_actions_adddup2(actions, request.input, 0)) ||
@@ -207,31 +226,14 @@ class PosixSpawner {
   #call(file: string, argv: readonly string[], request: SpawnRequest): number {
     const pairs: string[] = []
     for (const name in request.environment) pairs.push(`${name}=${request.environment[name]}`)
-    const words = this.#stringArray(argv)
-    const environment = this.#stringArray(pairs)
-    const failed = this.#libc.posix_spawn(
+    return this.#libc.posix_spawn(
       this.#pid,
-      cString(file),
+      this.#file.set(file),
       this.#actions,
       this.#attributes,
-      words.pointers,
-      environment.pointers,
+      this.#argv.set(argv),
+      this.#environment.set(pairs),
     )
-    // Used after the call, so the strings cannot be garbage-collected before it.
-    assert(words.bytes.length + environment.bytes.length > 0, 'the strings of a spawn outlive it')
-    return failed
-  }
-
-  /** A NULL-terminated `char *[]` that points into `bytes`. */
-  #stringArray(texts: readonly string[]): {pointers: Buffer; bytes: Buffer} {
-    const bytes = cString(texts.join('\0'))
-    const pointers = Buffer.alloc(Math.max(8 * (texts.length + 1), OFF_HEAP_BYTES))
-    let address = this.#ffi.getRawPointer(bytes)
-    texts.forEach((text, index) => {
-      pointers.writeBigUInt64LE(address, 8 * index)
-      address += BigInt(Buffer.byteLength(text) + 1)
-    })
-    return {pointers, bytes}
   }
 
   /** Reaps the children started here only; child_process reaps its own by their pids. */
@@ -261,10 +263,70 @@ class PosixSpawner {
   }
 }
 
-function cString(text: string): Buffer {
-  const bytes = Buffer.alloc(Math.max(Buffer.byteLength(text) + 1, OFF_HEAP_BYTES))
-  bytes.write(text)
-  return bytes
+/** Most bytes of UTF-8 for one unit of a JavaScript string. */
+const UNIT_BYTES_MAX = 3
+
+/** A larger memory, of a rare long command, is replaced at the next call. */
+const KEPT_BYTES_MAX = 64 * 1024
+
+/** True if memory of this size is to be replaced for a call that needs `bytesMax`. */
+function isUnfit(size: number, bytesMax: number): boolean {
+  return bytesMax > size || size > Math.max(KEPT_BYTES_MAX, bytesMax)
+}
+
+/** Memory for one C string, used again for the next: memory of each call would be garbage to collect. */
+class CString {
+  #bytes = Buffer.alloc(OFF_HEAP_BYTES)
+
+  /** Valid until the next call. */
+  set(text: string): Buffer {
+    const bytesMax = UNIT_BYTES_MAX * text.length + 1
+    if (isUnfit(this.#bytes.length, bytesMax))
+      this.#bytes = Buffer.alloc(Math.max(bytesMax, OFF_HEAP_BYTES))
+    this.#bytes[this.#bytes.write(text)] = 0
+    return this.#bytes
+  }
+}
+
+/** Memory for a NULL-terminated `char *[]` and its strings, used again like that of `CString`. */
+class StringArray {
+  readonly #ffi: Ffi
+  #bytes = Buffer.alloc(0)
+  #address = 0
+  /** Two words a pointer, the low one first. */
+  #pointers = new Uint32Array(0)
+
+  constructor(ffi: Ffi) {
+    this.#ffi = ffi
+  }
+
+  /** Valid until the next call. */
+  set(texts: readonly string[]): Uint32Array {
+    const unitCount = texts.reduce((sum, {length}) => sum + length, 0)
+    this.#reserve(UNIT_BYTES_MAX * unitCount + texts.length, texts.length + 1)
+    let offset = 0
+    texts.forEach((text, index) => {
+      this.#point(index, this.#address + offset)
+      offset += this.#bytes.write(text, offset)
+      this.#bytes[offset++] = 0
+    })
+    this.#point(texts.length, 0)
+    return this.#pointers
+  }
+
+  #point(index: number, address: number): void {
+    this.#pointers[2 * index] = address
+    this.#pointers[2 * index + 1] = address / 2 ** 32
+  }
+
+  #reserve(bytesMax: number, pointersMax: number): void {
+    if (isUnfit(this.#bytes.length, bytesMax)) {
+      this.#bytes = Buffer.alloc(Math.max(bytesMax, OFF_HEAP_BYTES))
+      this.#address = Number(this.#ffi.getRawPointer(this.#bytes))
+    }
+    if (2 * pointersMax > this.#pointers.length)
+      this.#pointers = new Uint32Array(Math.max(2 * pointersMax, OFF_HEAP_BYTES))
+  }
 }
 
 /** How long a path is cached; shells cache it for longer. */
