@@ -148,6 +148,10 @@ export type ValidationContext = Pick<
   'clock' | 'executors' | 'processors' | 'settings'
 >
 
+/** Names that servers with this interface are known to have and that no node of Belfry has. */
+const EXECUTORS_ELSEWHERE: readonly string[] = ['gcppubsub', 'grpc', 'kafka', 'nats', 'rabbitmq']
+const PROCESSORS_ELSEWHERE: readonly string[] = ['elasticsearch', 'email', 'fluent', 'slack']
+
 /**
  * Validates a definition for this server: the rules of the core, and the parameter checks of its executors
  * and processors. Problems and warnings are sentences that start with the field's name.
@@ -157,23 +161,28 @@ export function validateDefinition(context: ValidationContext, spec: JobSpec): F
     defaultTimezone: context.settings.defaultTimezone(),
     now: context.clock.now(),
   })
-  const executor = validateExecutor(context, spec)
+  const all = [
+    rules,
+    validateExecutor(context, spec),
+    ...Object.entries(spec.processors).map(([name, parameters]) =>
+      validateProcessor(context, name, parameters),
+    ),
+  ]
   return {
-    problems: [...rules.problems, ...executor.problems, ...validateProcessors(context, spec)],
-    warnings: [...rules.warnings, ...executor.warnings],
+    problems: all.flatMap(({problems}) => problems),
+    warnings: all.flatMap(({warnings}) => warnings),
   }
 }
 
 function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findings {
-  if (spec.executor === '') {
-    const warning = 'executor: is not set, so every run of this job will fail'
-    return {problems: [], warnings: [warning]}
-  }
+  if (spec.executor === '') return warns('executor: is not set, so every run of this job will fail')
   const executor = executors.get(spec.executor)
   if (executor === null) {
+    const name = `executor: "${spec.executor}"`
     const known = executors.names().join(', ')
-    const problem = `executor: "${spec.executor}" is not known; known are ${known}`
-    return {problems: [problem], warnings: []}
+    return EXECUTORS_ELSEWHERE.includes(spec.executor)
+      ? warns(`${name} is on no node, so every run of this job will fail; known are ${known}`)
+      : rejects(`${name} is not known; known are ${known}`)
   }
   const findings = executor.check(spec.executorConfig)
   const withField = (sentence: string) => `executor_config: ${sentence}`
@@ -183,17 +192,28 @@ function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findin
   }
 }
 
-function validateProcessors({processors}: ValidationContext, spec: JobSpec): string[] {
-  return Object.entries(spec.processors).flatMap(([name, parameters]) => {
-    const processor = processors.get(name)
-    if (processor === null) {
-      const known = processors.names().join(', ')
-      return [`processors: "${name.slice(0, 64)}" is not known; known are ${known}`]
-    }
-    return processor
-      .check(withoutType(parameters))
-      .map((sentence) => `processors.${name}: ${sentence}`)
-  })
+function validateProcessor(
+  {processors}: ValidationContext,
+  name: string,
+  parameters: StringMap,
+): Findings {
+  const processor = processors.get(name)
+  if (processor === null) {
+    const known = processors.names().join(', ')
+    return PROCESSORS_ELSEWHERE.includes(name)
+      ? warns(`processors: "${name}" is on no node, so runs will skip it; known are ${known}`)
+      : rejects(`processors: "${name.slice(0, 64)}" is not known; known are ${known}`)
+  }
+  const problems = processor.check(withoutType(parameters))
+  return {problems: problems.map((sentence) => `processors.${name}: ${sentence}`), warnings: []}
+}
+
+function warns(warning: string): Findings {
+  return {problems: [], warnings: [warning]}
+}
+
+function rejects(problem: string): Findings {
+  return {problems: [problem], warnings: []}
 }
 
 /** Some clients repeat the processor's name as the parameter `type`. It is stored and ignored. */

@@ -193,8 +193,8 @@ function readProcessors(value: unknown, warnings: string[]): Record<string, Stri
 
 /**
  * Older forms of the shell executor's parameters: `command`, `shell` and `environment_variables` at the top
- * level. A non-empty one wins over `executor_config`: responses never have it, so the client has set it, while
- * `executor_config` may be what it had read before.
+ * level. A non-empty one wins over `executor_config`: no response has it, so the client has set it. The
+ * `executor_config` may be what the client had read before.
  */
 function readExecutor(
   fields: JobDefinitionJson,

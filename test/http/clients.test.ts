@@ -1,7 +1,7 @@
 /** Requests as public clients of this interface send them, with the effect that their users expect. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {startApi} from './harness.ts'
+import {restore, startApi} from './harness.ts'
 
 test('a client of interface 0.9 changes the command of a job that it has read', async (t) => {
   const api = await startApi(t)
@@ -28,4 +28,47 @@ test('a client of interface 0.10 sets environment variables beside the executor'
   })
   assert.equal(stored.headers['x-ignored-fields'], undefined)
   assert.deepEqual(stored.json.executor_config, {command: 'env', env: 'A=1,B=x\\,y'})
+})
+
+test('processors and executors of other servers are stored with a warning', async (t) => {
+  const api = await startApi(t)
+  const created = await api.post(
+    '/v1/jobs',
+    '{"name":"hola","schedule":"@every 10s","tags":{},"retries":2,"processors":{"slack":{}},' +
+      '"concurrency":"","executor":"shell","executor_config":{"command":"date"}}',
+  )
+  assert.equal(created.status, 201, created.text)
+  assert.deepEqual(created.json.processors, {slack: {}})
+  assert.equal(
+    created.headers['x-warnings'],
+    'processors: "slack" is on no node, so runs will skip it; known are files, log',
+  )
+  for (const processor of ['fluent', 'email', 'elasticsearch']) {
+    const stored = await api.post('/v1/jobs', {
+      name: processor,
+      schedule: '@manually',
+      command: 'true',
+      processors: {[processor]: {any: 'thing'}},
+    })
+    assert.match(String(stored.headers['x-warnings']), /processors: ".*" is on no node/)
+  }
+  const foreign = ['kafka', 'nats', 'rabbitmq', 'grpc', 'gcppubsub'].map((executor) => {
+    const executor_config = {brokerAddress: '127.0.0.1:9092', topic: 'x'}
+    return {name: `on-${executor}`, schedule: '0 ~ * * * *', executor, executor_config}
+  })
+  for (const job of foreign) {
+    const stored = await api.post('/v1/jobs', job)
+    assert.equal(stored.status, 201, stored.text)
+    assert.deepEqual(stored.json.executor_config, job.executor_config)
+    const warning = /^executor: ".*" is on no node, so every run of this job will fail/
+    assert.match(String(stored.headers['x-warnings']), warning)
+  }
+  const file = foreign.map((job) => ({...job, name: `restored-${job.executor}`}))
+  const restored = await restore(api, file)
+  assert.equal(restored.status, 200)
+  assert.equal(restored.json.length, foreign.length)
+  // Other names are mistakes.
+  const wrong = await api.post('/v1/jobs', {name: 'w', schedule: '@daily', executor: 'shel'})
+  assert.equal(wrong.status, 400)
+  assert.match(wrong.text, /"shel" is not known; known are http, shell/)
 })
