@@ -1,16 +1,15 @@
 /**
  * Submit: creates or replaces a job, in one operation. The order of its checks is part of the API contract:
- * known idempotency key, paused, not JSON, invalid, unknown parent. Validation and idempotency are shared
- * with restore and run.
+ * known idempotency key, paused, not JSON, invalid, unknown parent. Runs share the idempotency keys.
  */
 import {createHash} from 'node:crypto'
 import {DomainError} from '../core/errors.ts'
-import type {JobRecord, JobSpec, StringMap} from '../core/job.ts'
-import {type Findings, validateSpec} from '../core/validate.ts'
+import type {JobRecord, JobSpec} from '../core/job.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
+import {openTagCheck, validateDefinition} from './validate.ts'
 
 export interface SubmitCall {
   readonly body: Uint8Array
@@ -46,10 +45,19 @@ export function createSubmit(context: OperationsContext) {
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
       const {spec, warnings, ignoredFields} = await decode(call, earlier === null)
       const request = {spec, ifMatch, createOnly, runOnCreate, idempotency: identity}
+      // Read beside the write: it costs no round trip of its own.
+      const hasTags = Object.keys(spec.tags).length > 0
+      const tagCheck = hasTags ? openTagCheck(() => store.members()) : null
       const result = earlier ?? (await store.submit(request))
       const stored = requireStored(spec, result)
       if (earlier === null) announce(context, stored)
-      return {job: stored.job, group: stored.group, warnings, ignoredFields}
+      const unmatched = (await tagCheck)?.(spec.tags) ?? []
+      return {
+        job: stored.job,
+        group: stored.group,
+        warnings: [...warnings, ...unmatched],
+        ignoredFields,
+      }
     })
   }
 
@@ -141,85 +149,6 @@ export function preconditionFailed(revision: number | null): DomainError {
   return new DomainError('precondition_failed', `The precondition does not hold: ${state}.`, {
     members: {revision},
   })
-}
-
-export type ValidationContext = Pick<
-  OperationsContext,
-  'clock' | 'executors' | 'processors' | 'settings'
->
-
-/** Names that servers with this interface are known to have and that no node of Belfry has. */
-const EXECUTORS_ELSEWHERE: readonly string[] = ['gcppubsub', 'grpc', 'kafka', 'nats', 'rabbitmq']
-const PROCESSORS_ELSEWHERE: readonly string[] = ['elasticsearch', 'email', 'fluent', 'slack']
-
-/**
- * Validates a definition for this server: the rules of the core, and the parameter checks of its executors
- * and processors. Problems and warnings are sentences that start with the field's name.
- */
-export function validateDefinition(context: ValidationContext, spec: JobSpec): Findings {
-  const rules = validateSpec(spec, {
-    defaultTimezone: context.settings.defaultTimezone(),
-    now: context.clock.now(),
-  })
-  const all = [
-    rules,
-    validateExecutor(context, spec),
-    ...Object.entries(spec.processors).map(([name, parameters]) =>
-      validateProcessor(context, name, parameters),
-    ),
-  ]
-  return {
-    problems: all.flatMap(({problems}) => problems),
-    warnings: all.flatMap(({warnings}) => warnings),
-  }
-}
-
-function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findings {
-  if (spec.executor === '') return warns('executor: is not set, so every run of this job will fail')
-  const executor = executors.get(spec.executor)
-  if (executor === null) {
-    const name = `executor: "${spec.executor}"`
-    const known = executors.names().join(', ')
-    return EXECUTORS_ELSEWHERE.includes(spec.executor)
-      ? warns(`${name} is on no node, so every run of this job will fail; known are ${known}`)
-      : rejects(`${name} is not known; known are ${known}`)
-  }
-  const findings = executor.check(spec.executorConfig)
-  const withField = (sentence: string) => `executor_config: ${sentence}`
-  return {
-    problems: findings.problems.map(withField),
-    warnings: findings.warnings.map(withField),
-  }
-}
-
-function validateProcessor(
-  {processors}: ValidationContext,
-  name: string,
-  parameters: StringMap,
-): Findings {
-  const processor = processors.get(name)
-  if (processor === null) {
-    const known = processors.names().join(', ')
-    return PROCESSORS_ELSEWHERE.includes(name)
-      ? warns(`processors: "${name}" is on no node, so runs will skip it; known are ${known}`)
-      : rejects(`processors: "${name.slice(0, 64)}" is not known; known are ${known}`)
-  }
-  const problems = processor.check(withoutType(parameters))
-  return {problems: problems.map((sentence) => `processors.${name}: ${sentence}`), warnings: []}
-}
-
-function warns(warning: string): Findings {
-  return {problems: [], warnings: [warning]}
-}
-
-function rejects(problem: string): Findings {
-  return {problems: [problem], warnings: []}
-}
-
-/** Some clients repeat the processor's name as the parameter `type`. It is stored and ignored. */
-function withoutType(parameters: StringMap): StringMap {
-  const {type: _type, ...rest} = parameters
-  return rest
 }
 
 const KEY_LENGTH_MAX = 255

@@ -1,6 +1,7 @@
 /** Requests as public clients of this interface send them, with the effect that their users expect. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {restore, startApi} from './harness.ts'
 
 test('a client of interface 0.9 changes the command of a job that it has read', async (t) => {
@@ -67,8 +68,62 @@ test('processors and executors of other servers are stored with a warning', asyn
   const restored = await restore(api, file)
   assert.equal(restored.status, 200)
   assert.equal(restored.json.length, foreign.length)
+  const warned = String(restored.headers.get('x-warnings')).split('; restored-')
+  assert.equal(warned.length, foreign.length)
+  assert.match(warned[0]!, /^restored-kafka: executor: "kafka" is on no node/)
   // Other names are mistakes.
   const wrong = await api.post('/v1/jobs', {name: 'w', schedule: '@daily', executor: 'shel'})
   assert.equal(wrong.status, 400)
   assert.match(wrong.text, /"shel" is not known; known are http, shell/)
+})
+
+test('the role of another server selects every node; tags that no node has are warned of', async (t) => {
+  const api = await startApi(t)
+  await api.join({disk: 'ssd'})
+  const job = (name: string, tags: Record<string, string>) => {
+    return {name, schedule: '@every 10m', command: 'date', executor: 'shell', tags}
+  }
+  const everywhere = await api.post('/v1/jobs', job('role', {role: 'dkron:1'}))
+  assert.equal(everywhere.status, 201)
+  assert.equal(everywhere.headers['x-warnings'], undefined)
+  assert.deepEqual(everywhere.json.tags, {role: 'dkron:1'})
+  assert.equal((await api.post('/v1/jobs/role')).status, 202)
+  assert.equal(
+    (await api.post('/v1/jobs', job('fits', {disk: 'ssd'}))).headers['x-warnings'],
+    undefined,
+  )
+  const warning = 'tags: no node has role=web:1, so runs wait for one and are then skipped'
+  const nowhere = await api.post('/v1/jobs', job('nowhere', {role: 'web:1'}))
+  assert.equal(nowhere.status, 201)
+  assert.equal(nowhere.headers['x-warnings'], warning)
+  const restored = await restore(api, [job('a', {role: 'dkron'}), job('b', {role: 'web:1'})])
+  assert.equal(restored.headers.get('x-warnings'), `b: ${warning}`)
+})
+
+test('a restore with very many warnings names the first, and their number', async (t) => {
+  const api = await startApi(t)
+  const file = Array.from({length: 50}, (_, index) => {
+    return {name: `job-${index}`, schedule: '@daily', executor: 'kafka'}
+  })
+  const restored = await restore(api, file)
+  assert.equal(restored.json.length, 50)
+  const warnings = String(restored.headers.get('x-warnings')).split('; job')
+  assert.equal(warnings[0], '50 warnings, of which 20 follow')
+  assert.equal(warnings.length, 21)
+})
+
+test('a submit is stored without a warning of its tags when the members cannot be read', async (t) => {
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      members: () => Promise.reject(new StoreUnavailable('down')),
+    }),
+  })
+  const stored = await api.post('/v1/jobs', {
+    name: 'tagged',
+    schedule: '@daily',
+    command: 'true',
+    tags: {disk: 'ssd'},
+  })
+  assert.deepEqual([stored.status, stored.headers['x-warnings']], [201, undefined])
 })

@@ -11,7 +11,7 @@ import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../errors.ts'
 import {describeRoute} from '../openapi.ts'
 import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
-import {sendJson} from '../reply.ts'
+import {sendJson, setWarnings} from '../reply.ts'
 import {limitedChunks, queryOf} from '../request.ts'
 
 const PART = 'file'
@@ -60,7 +60,8 @@ export async function routeFiles(
     handler: async (request, reply) => {
       const disabled = queryOf(request).boolean('disabled') ?? false
       const openFile = () => findFile(request, bytesMax)
-      const lines = await operations.restore({openFile, disabled})
+      const {lines, warnings} = await operations.restore({openFile, disabled})
+      setWarnings(reply, warnings)
       return sendJson(request, reply, 200, lines)
     },
   })
