@@ -96,8 +96,8 @@ const CHECKED_MAX = 1_000
 const SHOWN_LENGTH_MAX = 200
 
 /**
- * Reads the members, and checks that one has the tags of a job. Members that left or failed count too: they may
- * come back. Never rejects because of the store: a warning is not worth an error.
+ * Reads the members, and checks that one has the tags of a job. Members that left or failed count too: they
+ * may come back. Never rejects because of the store: a warning is not worth an error.
  */
 export async function openTagCheck(members: ReadMembers): Promise<TagCheck> {
   const nodes = await nodesOf(members)

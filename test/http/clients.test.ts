@@ -127,3 +127,24 @@ test('a submit is stored without a warning of its tags when the members cannot b
   })
   assert.deepEqual([stored.status, stored.headers['x-warnings']], [201, undefined])
 })
+
+test('an execution that waits for its retry is not listed as a run, unless status asks for it', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  const retrying = {name: 'x_retry', schedule: '@manually', retries: 3, command: 'false'}
+  assert.equal((await api.post('/v1/jobs', retrying)).status, 201)
+  await api.finish(await api.running('x_retry'), 'failed')
+  for (const path of ['/v1/jobs/x_retry/executions', '/v1/executions/x_retry']) {
+    const list = async (query: string) => {
+      const {json, headers} = await api.get(`${path}${query}`)
+      const statuses = json.map(({status}: {status: string}) => status)
+      return [headers['x-total-count'], ...statuses]
+    }
+    assert.deepEqual(await list(''), ['1', 'failed'])
+    assert.deepEqual(await list('?status='), ['1', 'failed'])
+    assert.deepEqual(await list('?status=pending'), ['1', 'pending'])
+    assert.deepEqual(await list('?status=all'), ['2', 'pending', 'failed'])
+  }
+  const [launch] = (await api.get('/v1/jobs/x_retry/launches')).json
+  assert.equal(launch.executions.length, 2)
+})
