@@ -148,3 +148,18 @@ test('an execution that waits for its retry is not listed as a run, unless statu
   const [launch] = (await api.get('/v1/jobs/x_retry/launches')).json
   assert.equal(launch.executions.length, 2)
 })
+
+test('a policy without a body is a policy without rules', async (t) => {
+  const api = await startApi(t)
+  const stored = await api.post('/v1/acl/policies/ops')
+  assert.equal(stored.status, 202, stored.text)
+  assert.deepEqual(stored.json, {Name: 'ops', Rules: ''})
+  assert.deepEqual((await api.get('/v1/acl/policies/ops')).json, stored.json)
+})
+
+test('an error has its sentence as message too, which consoles show', async (t) => {
+  const api = await startApi(t)
+  const {json} = await api.get('/v1/jobs/nobody')
+  assert.equal(json.detail, 'There is no job named "nobody".')
+  assert.equal(json.message, json.detail)
+})
