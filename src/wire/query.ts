@@ -162,15 +162,19 @@ export const JobListQuery = Type.Object({
   _end: End,
 })
 
+export const OutputSizeLimit = Type.Optional(
+  Type.Integer({
+    description: `Bytes of output for each execution, 0 to ${OUTPUT_KEPT_BYTES}: a value outside is moved inside.`,
+  }),
+)
+
 export const ExecutionListQuery = Type.Object({
   status: Type.Optional(
     Type.Enum([...EXECUTION_FILTERS], {
       description: 'Only executions in this state; without it all but `pending`.',
     }),
   ),
-  output_size_limit: Type.Optional(
-    Type.Integer({description: 'Bytes of output for each execution; 0 = none.', minimum: 0}),
-  ),
+  output_size_limit: OutputSizeLimit,
   _sort: Type.Optional(Type.Enum([...EXECUTION_SORTS], {description: 'Sort field.'})),
   _order: OrderBy,
   _start: Start,

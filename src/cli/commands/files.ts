@@ -62,7 +62,7 @@ async function blobOf(file: string): Promise<Blob> {
 }
 
 async function backup(session: Session, file: string | undefined): Promise<void> {
-  const headers = {accept: 'application/vnd.sqlite3'}
+  const headers = {accept: 'application/octet-stream'}
   const response = await session.client.open('GET', '/backup', {headers})
   const {terminal} = session
   if (file === '-') {

@@ -4,7 +4,7 @@ import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {POLICY_WARNINGS} from '../../operations/policies.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {MayBeUnset, Refer} from '../../wire/shapes.ts'
 import {describeRoute} from '../openapi.ts'
 import {sendJson, setWarnings} from '../reply.ts'
 import {bodyOf} from '../request.ts'
@@ -52,11 +52,24 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
         'stored, and the header `X-Warnings` names the problem. Policies are not enforced yet: every valid ' +
         'token has full access.',
       tag: 'policies',
-      params: PARAMS,
-      body: Type.Object({Name: Type.Optional(Type.String()), Rules: Type.String()}),
+      params: {
+        name: Type.String({
+          description: `${PARAMS.name} It cannot be \`.\` or \`..\`.`,
+          pattern: '^[A-Za-z0-9._-]{1,128}$',
+        }),
+      },
+      body: Type.Object({
+        Name: MayBeUnset(Type.String({description: 'The same as in the path, or empty.'})),
+        Rules: Type.String({description: 'At most 65536 bytes.'}),
+      }),
+      bodyOptional: true,
       status: 202,
       reply: Refer(Policy),
-      refusals: {400: 'The policy is invalid.', 413: 'The body is too large.'},
+      refusals: {
+        400: 'The policy is invalid.',
+        413: 'The body is too large.',
+        415: 'The body is compressed.',
+      },
     }),
     handler: async (request: PolicyRequest, reply) => {
       const {policy, warnings} = await operations.putPolicy(request.params.name, bodyOf(request))
