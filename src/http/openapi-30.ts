@@ -1,6 +1,6 @@
 /**
- * The OpenAPI document as version 3.0, which some generators of clients need. It converts the keywords that this
- * API uses, no others: a test validates the result.
+ * The OpenAPI document as version 3.0, which some generators of clients need. It converts the keywords that
+ * this API uses, no others: a test validates the result.
  */
 import {isObject} from '../wire/json.ts'
 

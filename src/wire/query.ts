@@ -164,7 +164,7 @@ export const JobListQuery = Type.Object({
 
 export const OutputSizeLimit = Type.Optional(
   Type.Integer({
-    description: `Bytes of output for each execution, 0 to ${OUTPUT_KEPT_BYTES}: a value outside is moved inside.`,
+    description: `Bytes of output for each execution. Clamped to 0..${OUTPUT_KEPT_BYTES}.`,
   }),
 )
 

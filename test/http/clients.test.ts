@@ -159,7 +159,7 @@ test('a policy without a body is a policy without rules', async (t) => {
 
 test('an error has its sentence as message too, which consoles show', async (t) => {
   const api = await startApi(t)
-  const {json} = await api.get('/v1/jobs/nobody')
-  assert.equal(json.detail, 'There is no job named "nobody".')
+  const {json} = await api.get('/v1/jobs/unknown')
+  assert.equal(json.detail, 'There is no job named "unknown".')
   assert.equal(json.message, json.detail)
 })
