@@ -1,7 +1,7 @@
 /**
  * The OpenAPI document, generated from the descriptions of the registered routes and the schemas of `wire/`.
- * It cannot describe a route that does not exist. It validates nothing; decoding does. The generator is large:
- * it is imported at the first request for the document. `openapi-30.ts` renders it as OpenAPI 3.0.
+ * It cannot describe a route that does not exist. It validates nothing; decoding does. The generator is large
+ * and imported at the first request for the document. `openapi-30.ts` renders the document as OpenAPI 3.0.
  */
 import fastify, {type FastifyInstance, type RouteOptions} from 'fastify'
 import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
