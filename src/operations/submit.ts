@@ -53,7 +53,8 @@ export function createSubmit(context: OperationsContext) {
       if (earlier === null) announce(context, stored)
       const unmatched = (await tagCheck)?.(spec.tags) ?? []
       return {
-        job: stored.job,
+        // A large definition is not kept with the reply to the first request: this one is the same.
+        job: {...stored.job, spec},
         group: stored.group,
         warnings: [...warnings, ...unmatched],
         ignoredFields,
