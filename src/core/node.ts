@@ -37,6 +37,9 @@ export const SYSTEM_TAGS = [
   'node',
 ] as const
 
+/** The tag `role` of every node. */
+export const ROLE = 'belfry'
+
 /** Values of the system tags; users cannot override them. */
 export function systemTags({
   name,
@@ -52,7 +55,7 @@ export function systemTags({
     rpc_addr: `${address.includes(':') ? `[${address}]` : address}:${port}`,
     server: String(server),
     version,
-    role: 'belfry',
+    role: ROLE,
     region: 'global',
     dc: 'dc1',
     node: name,

@@ -4,7 +4,7 @@
  * by the cluster's setting.
  */
 import type {StringMap} from './job.ts'
-import type {Candidate} from './node.ts'
+import {type Candidate, ROLE} from './node.ts'
 
 export type DefaultTarget = 'one' | 'all'
 
@@ -45,10 +45,17 @@ export function matchTargets<Node extends Pick<Candidate, 'tags'>>(
     if (rule.count !== null) count = Math.min(count ?? Infinity, rule.count)
   }
   const fits = (node: Node) =>
-    rules.every(
-      ({key, rule}) => rule.ok && Object.hasOwn(node.tags, key) && node.tags[key] === rule.value,
-    )
+    rules.every(({key, rule}) => rule.ok && hasTag(node.tags, key, rule.value))
   return {nodes: nodes.filter(fits), count}
+}
+
+/** `role` in jobs that were written for another server with this API, where it means every node. */
+const ROLE_ELSEWHERE = 'dkron'
+
+function hasTag(tags: StringMap, key: string, value: string): boolean {
+  if (!Object.hasOwn(tags, key)) return false
+  if (tags[key] === value) return true
+  return key === 'role' && value === ROLE_ELSEWHERE && tags[key] === ROLE
 }
 
 /**

@@ -12,9 +12,7 @@ export const NAME_LENGTH_MAX = 128
 export const TAGS_MAX = 64
 export const METADATA_MAX = 64
 
-/** One character of a name, as the source of a regular expression with the flag `u`. */
-export const NAME_CHARACTER = '[\\p{Ll}0-9_-]'
-const IS_NAME_CHARACTER = new RegExp(`^${NAME_CHARACTER}$`, 'u')
+const IS_NAME_CHARACTER = /^[\p{Ll}0-9_-]$/u
 const ADDRESS_LIKE = /^[^\s@]+@[^\s@]+$/
 
 export interface ValidationContext {

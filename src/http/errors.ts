@@ -134,6 +134,7 @@ function problemOf(
     title: REFUSAL_TITLES[code],
     status: REFUSAL_STATUSES[code],
     detail,
+    message: detail,
     code,
   }
 }

@@ -1,17 +1,19 @@
 /**
- * The OpenAPI 3.1 document, generated from the descriptions of the registered routes and the schemas of
- * `wire/`. It cannot describe a route that does not exist. It validates nothing; decoding does. The generator
- * is large: it is imported at the first request for the document.
+ * The OpenAPI document, generated from the descriptions of the registered routes and the schemas of `wire/`.
+ * It cannot describe a route that does not exist. It validates nothing; decoding does. The generator is large
+ * and imported at the first request for the document. `openapi-30.ts` renders the document as OpenAPI 3.0.
  */
 import fastify, {type FastifyInstance, type RouteOptions} from 'fastify'
 import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
 import * as clusterSchemas from '../wire/cluster.ts'
 import * as executionSchemas from '../wire/execution.ts'
 import * as jobSchemas from '../wire/job.ts'
+import {isObject} from '../wire/json.ts'
 import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
 import type {Access} from './auth.ts'
 import {isAlwaysProblem} from './errors.ts'
+import {asOpenApi30} from './openapi-30.ts'
 import {sendJson} from './reply.ts'
 
 declare module 'fastify' {
@@ -61,7 +63,13 @@ async function generate(routes: DescribedRoutes, version: string): Promise<objec
   await app.register(swagger, {
     openapi: {
       openapi: '3.1.0',
-      info: {title: 'Belfry', version, description: ABOUT},
+      info: {
+        title: 'Belfry',
+        version,
+        description: ABOUT,
+        license: {name: 'Apache-2.0', url: 'https://www.apache.org/licenses/LICENSE-2.0'},
+      },
+      servers: [{url: '/'}],
       components: {
         securitySchemes: {
           token: {type: 'apiKey', in: 'header', name: 'X-Service-Token'},
@@ -87,7 +95,24 @@ async function generate(routes: DescribedRoutes, version: string): Promise<objec
   for (const schema of namedSchemas()) app.addSchema(schema)
   for (const route of routes) app.route({...route, handler: () => undefined})
   await app.ready()
-  return app.swagger()
+  return completed(app.swagger()) as object
+}
+
+/** Parts that the generator cannot write, or not from our schemas. Copies everything: schemas are shared. */
+function completed(part: unknown): unknown {
+  if (Array.isArray(part)) return part.map(completed)
+  if (!isObject(part)) return part
+  const {[OPTIONAL_BODY]: hasOptionalBody, ...rest} = part
+  const result: Record<string, unknown> = Object.fromEntries(
+    Object.entries(rest).map(([key, inner]) => [key, completed(inner)]),
+  )
+  if (hasOptionalBody === true)
+    result.requestBody = {...(result.requestBody as object), required: false}
+  // Generators treat an enumeration without a type as any value.
+  if (Array.isArray(result.enum) && result.enum.every((value) => typeof value === 'string'))
+    result.type = 'string'
+  if (result.in === 'query' && result.required === false) result.allowEmptyValue = true
+  return result
 }
 
 /** Every named schema exported by these three files of `wire/`. A new file needs an import here. */
@@ -100,27 +125,43 @@ function namedSchemas(): readonly object[] {
   )
 }
 
-/** `/v1/openapi.json`. The document is generated at the first request, after all routes are registered. */
+/**
+ * `/v1/openapi.json` and `/v1/openapi-3.0.json`. The document is generated at the first request, after all
+ * routes are registered.
+ */
 export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, version: string): void {
   let document: Promise<object> | null = null
-  app.get('/openapi.json', {
-    schema: {hide: true},
-    handler: async (request, reply) => {
-      document ??= generate(routes, version)
-      return sendJson(request, reply, 200, await document)
-    },
-  })
+  for (const [url, render] of [
+    ['/openapi.json', (whole: object) => whole],
+    ['/openapi-3.0.json', asOpenApi30],
+  ] as const) {
+    app.get(url, {
+      schema: {hide: true},
+      handler: async (request, reply) => {
+        document ??= generate(routes, version)
+        return sendJson(request, reply, 200, render(await document))
+      },
+    })
+  }
 }
+
+/** The generator copies members of this form into the operation. */
+const OPTIONAL_BODY = 'x-optional-body'
+
+/** What went wrong, with a problem as the body; or with another body, `null` = an empty one. */
+type Refusal = string | {readonly about: string; readonly reply: TSchema | null}
 
 export interface RouteDescription {
   readonly operationId: string
   readonly summary: string
   readonly tag: 'jobs' | 'history' | 'cluster' | 'administration' | 'policies' | 'service'
   readonly description?: string
-  readonly params?: Readonly<Record<string, string>>
+  readonly params?: Readonly<Record<string, string | TSchema>>
   readonly query?: TObject
   readonly headers?: TProperties
   readonly body?: TSchema
+  /** The body may be empty. */
+  readonly bodyOptional?: boolean
   readonly consumes?: readonly string[]
   /** Of a success; absent = 200. */
   readonly status?: number
@@ -128,7 +169,7 @@ export interface RouteDescription {
   /** Media type of a success; absent = JSON. */
   readonly replyType?: string
   /** Error statuses and their causes, in addition to those that every route shares. */
-  readonly refusals?: Readonly<Record<number, string>>
+  readonly refusals?: Readonly<Record<number, Refusal>>
   /** Errors are one line of text, except those that every route shares. */
   readonly textRefusals?: boolean
   /** No token is needed. */
@@ -156,22 +197,26 @@ export function describeRoute(description: RouteDescription): Record<string, unk
     ...(params === undefined ? {} : {params: paramsSchema(params)}),
     ...(description.headers === undefined ? {} : {headers: Type.Object(description.headers)}),
     ...(body === undefined ? {} : {body}),
+    ...(description.bodyOptional === true ? {[OPTIONAL_BODY]: true} : {}),
     ...(description.consumes === undefined ? {} : {consumes: description.consumes}),
     ...(description.isPublic === true ? {security: []} : {}),
     response: responses(description),
   }
 }
 
-function paramsSchema(params: Readonly<Record<string, string>>): TObject {
+function paramsSchema(params: Readonly<Record<string, string | TSchema>>): TObject {
   return Type.Object(
     Object.fromEntries(
-      Object.entries(params).map(([name, about]) => [name, Type.String({description: about})]),
+      Object.entries(params).map(([name, about]) => [
+        name,
+        typeof about === 'string' ? Type.String({description: about}) : about,
+      ]),
     ),
   )
 }
 
 function responses(description: RouteDescription): Record<string, unknown> {
-  const refusals: Record<string, string> = {
+  const refusals: Record<string, Refusal> = {
     ...(description.isPublic === true ? {} : SHARED_REFUSALS),
     ...description.refusals,
   }
@@ -182,12 +227,21 @@ function responses(description: RouteDescription): Record<string, unknown> {
   return {
     [description.status ?? 200]: success,
     ...Object.fromEntries(
-      Object.entries(refusals).map(([status, about]) => [
+      Object.entries(refusals).map(([status, refusal]) => [
         status,
-        {description: about, content: refusalContent(description, Number(status))},
+        typeof refusal === 'string'
+          ? {description: refusal, content: refusalContent(description, Number(status))}
+          : otherReply(refusal),
       ]),
     ),
   }
+}
+
+/** The generator describes a response of the type `null` as one without content. */
+function otherReply({about, reply}: Exclude<Refusal, string>): Record<string, unknown> {
+  return reply === null
+    ? {description: about, type: 'null'}
+    : {description: about, content: {'application/json': {schema: reply}}}
 }
 
 function refusalContent(description: RouteDescription, status: number) {

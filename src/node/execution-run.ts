@@ -223,7 +223,8 @@ export class ExecutionRun {
     const stopReason = this.#stopReason
     if (end.outcome === 'cancelled' && stopReason !== 'cancel' && stopReason !== null)
       return {status: 'lost', reason: stopReason === 'disconnected' ? 'cut_off' : 'node_stopped'}
-    return {status: end.outcome, reason: ''}
+    const hasExecutor = this.#options.executors.get(this.#claimed.spec.executor) !== null
+    return {status: end.outcome, reason: hasExecutor ? '' : 'no_executor'}
   }
 }
 

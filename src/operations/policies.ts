@@ -9,6 +9,10 @@ import {decodeStrictly, isLongerThan, isObject, readJsonBytes} from '../wire/jso
 import type {OperationsContext} from './context.ts'
 
 const RULES_BYTES_MAX = 64 * 1024
+/** Of every reply about policies. */
+export const POLICY_WARNINGS: readonly string[] = [
+  'policies are stored but not enforced: every valid token has full access',
+]
 /** Excludes `.` and `..`: clients resolve them in a path, so such a policy could not be requested. */
 const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
@@ -23,7 +27,8 @@ export function createPolicies({store}: OperationsContext) {
   }
 
   /**
-   * `body` is `{"Name", "Rules"}` or a rules document itself. Throws `payload_unparsable`, `policy_invalid`.
+   * `body` is `{"Name", "Rules"}`, a rules document itself, or empty for empty rules. Throws
+   * `payload_unparsable`, `policy_invalid`.
    */
   async function putPolicy(
     name: string,
@@ -40,8 +45,8 @@ export function createPolicies({store}: OperationsContext) {
     const stored = {name, rules}
     await store.putPolicy(stored)
     const reading = readRules(rules)
-    const warnings = reading.ok ? [] : [`this policy grants nothing: ${reading.problem}`]
-    return {policy: stored, warnings}
+    const problems = reading.ok ? [] : [`this policy grants nothing: ${reading.problem}`]
+    return {policy: stored, warnings: [...POLICY_WARNINGS, ...problems]}
   }
 
   async function deletePolicy(name: string): Promise<Policy> {
@@ -58,6 +63,7 @@ function requirePolicy(name: string, policy: Policy | null): Policy {
 }
 
 function readPolicyRules(name: string, body: Uint8Array): string {
+  if (body.length === 0) return ''
   const json = readJsonBytes(body)
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)

@@ -8,12 +8,20 @@ import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
 import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
-import {submissionsPaused, validateDefinition, type ValidationContext} from './submit.ts'
+import {submissionsPaused} from './submit.ts'
+import {
+  openTagCheck,
+  type TagCheck,
+  validateDefinition,
+  type ValidationContext,
+} from './validate.ts'
 
 /** More jobs than one node is designed for. Bounds the memory for a hostile file. */
 const JOBS_MAX = 250_000
 /** Problems in one reply. Decoding stops there: the file must be corrected in any case. */
 const PROBLEMS_MAX = 100
+/** Warnings in one reply, which are in a header. */
+const WARNINGS_MAX = 20
 
 interface EntryProblem {
   readonly name: string
@@ -27,15 +35,21 @@ export interface RestoreCall {
   readonly disabled: boolean
 }
 
+export interface RestoreReply {
+  /** One line per job, in the order of the file. */
+  readonly lines: readonly string[]
+  readonly warnings: readonly string[]
+}
+
 export function createRestore(context: OperationsContext) {
   const {store, settings, wakeup} = context
   let isRunning = false
 
   /**
-   * Returns one line per job, in the order of the file. Throws `submissions_paused`, `restore_running`,
-   * `payload_unparsable`, `restore_invalid`, `body_too_large`.
+   * Throws `submissions_paused`, `restore_running`, `payload_unparsable`, `restore_invalid`,
+   * `body_too_large`.
    */
-  async function restore(call: RestoreCall): Promise<readonly string[]> {
+  async function restore(call: RestoreCall): Promise<RestoreReply> {
     if (await store.paused()) throw submissionsPaused()
     if (isRunning)
       throw new DomainError(
@@ -50,14 +64,17 @@ export function createRestore(context: OperationsContext) {
     }
   }
 
-  async function restoreFile(call: RestoreCall): Promise<readonly string[]> {
-    const decoder = new RestoreDecoder(context)
+  async function restoreFile(call: RestoreCall): Promise<RestoreReply> {
+    const decoder = new RestoreDecoder(context, await openTagCheck(() => store.members()))
     await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
     const result = await store.restore(decoder.entries, {disabled: call.disabled})
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused') throw restoreInvalid(result.problems)
     wakeup.notify('launch')
-    return result.lines.map(({name, created}) => `success ${created ? 'create' : 'update'} ${name}`)
+    const lines = result.lines.map(
+      ({name, created}) => `success ${created ? 'create' : 'update'} ${name}`,
+    )
+    return {lines, warnings: decoder.warnings.shown()}
   }
 
   return {restore}
@@ -84,13 +101,16 @@ async function decodeFile(
 /** Decodes and validates the elements of a file. Collects problems up to the limit, not only the first. */
 class RestoreDecoder {
   readonly entries: RestoreEntry[] = []
+  readonly warnings = new Warnings()
   readonly #context: ValidationContext
   readonly #names = new Set<string>()
   readonly #problems: EntryProblem[] = []
+  readonly #tagCheck: TagCheck
   #count = 0
 
-  constructor(context: ValidationContext) {
+  constructor(context: ValidationContext, tagCheck: TagCheck) {
     this.#context = context
+    this.#tagCheck = tagCheck
   }
 
   add(element: Uint8Array): void {
@@ -119,14 +139,35 @@ class RestoreDecoder {
     const decoded = decodeJob(value)
     if (!decoded.ok) return decoded.problem
     const {spec} = decoded
-    const [problem] = validateDefinition(this.#context, spec).problems
+    const {problems, warnings} = validateDefinition(this.#context, spec)
+    const [problem] = problems
     if (problem !== undefined) return problem
     if (this.#names.has(spec.name)) return 'name: appears more than once in the file'
     const counters = decodeCounters(value)
     if (!counters.ok) return counters.problem
     this.#names.add(spec.name)
     this.entries.push({spec, counters: counters.counters})
+    const all = [...decoded.warnings, ...warnings, ...this.#tagCheck(spec.tags)]
+    for (const warning of all) this.warnings.add(spec.name, warning)
     return null
+  }
+}
+
+/** The first warnings of a file, and their number. */
+class Warnings {
+  readonly #first: string[] = []
+  #count = 0
+
+  add(name: string, warning: string): void {
+    this.#count += 1
+    if (this.#first.length < WARNINGS_MAX) this.#first.push(`${name}: ${warning}`)
+  }
+
+  shown(): readonly string[] {
+    const first = this.#first
+    return this.#count <= first.length
+      ? first
+      : [`${this.#count} warnings, of which ${first.length} follow`, ...first]
   }
 }
 

@@ -1,16 +1,15 @@
 /**
  * Submit: creates or replaces a job, in one operation. The order of its checks is part of the API contract:
- * known idempotency key, paused, not JSON, invalid, unknown parent. Validation and idempotency are shared
- * with restore and run.
+ * known idempotency key, paused, not JSON, invalid, unknown parent. Runs share the idempotency keys.
  */
 import {createHash} from 'node:crypto'
 import {DomainError} from '../core/errors.ts'
-import type {JobRecord, JobSpec, StringMap} from '../core/job.ts'
-import {type Findings, validateSpec} from '../core/validate.ts'
+import type {JobRecord, JobSpec} from '../core/job.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
+import {openTagCheck, validateDefinition} from './validate.ts'
 
 export interface SubmitCall {
   readonly body: Uint8Array
@@ -46,10 +45,20 @@ export function createSubmit(context: OperationsContext) {
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
       const {spec, warnings, ignoredFields} = await decode(call, earlier === null)
       const request = {spec, ifMatch, createOnly, runOnCreate, idempotency: identity}
+      // Read beside the write: it costs no round trip of its own.
+      const hasTags = Object.keys(spec.tags).length > 0
+      const tagCheck = hasTags ? openTagCheck(() => store.members()) : null
       const result = earlier ?? (await store.submit(request))
       const stored = requireStored(spec, result)
       if (earlier === null) announce(context, stored)
-      return {job: stored.job, group: stored.group, warnings, ignoredFields}
+      const unmatched = (await tagCheck)?.(spec.tags) ?? []
+      return {
+        // A large definition is not kept with the reply to the first request: this one is the same.
+        job: {...stored.job, spec},
+        group: stored.group,
+        warnings: [...warnings, ...unmatched],
+        ignoredFields,
+      }
     })
   }
 
@@ -141,65 +150,6 @@ export function preconditionFailed(revision: number | null): DomainError {
   return new DomainError('precondition_failed', `The precondition does not hold: ${state}.`, {
     members: {revision},
   })
-}
-
-export type ValidationContext = Pick<
-  OperationsContext,
-  'clock' | 'executors' | 'processors' | 'settings'
->
-
-/**
- * Validates a definition for this server: the rules of the core, and the parameter checks of its executors
- * and processors. Problems and warnings are sentences that start with the field's name.
- */
-export function validateDefinition(context: ValidationContext, spec: JobSpec): Findings {
-  const rules = validateSpec(spec, {
-    defaultTimezone: context.settings.defaultTimezone(),
-    now: context.clock.now(),
-  })
-  const executor = validateExecutor(context, spec)
-  return {
-    problems: [...rules.problems, ...executor.problems, ...validateProcessors(context, spec)],
-    warnings: [...rules.warnings, ...executor.warnings],
-  }
-}
-
-function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findings {
-  if (spec.executor === '') {
-    const warning = 'executor: is not set, so every run of this job will fail'
-    return {problems: [], warnings: [warning]}
-  }
-  const executor = executors.get(spec.executor)
-  if (executor === null) {
-    const known = executors.names().join(', ')
-    const problem = `executor: "${spec.executor}" is not known; known are ${known}`
-    return {problems: [problem], warnings: []}
-  }
-  const findings = executor.check(spec.executorConfig)
-  const withField = (sentence: string) => `executor_config: ${sentence}`
-  return {
-    problems: findings.problems.map(withField),
-    warnings: findings.warnings.map(withField),
-  }
-}
-
-function validateProcessors({processors}: ValidationContext, spec: JobSpec): string[] {
-  return Object.entries(spec.processors).flatMap(([name, parameters]) => {
-    const processor = processors.get(name)
-    if (processor === null) {
-      const known = processors.names().join(', ')
-      return [`processors: "${name.slice(0, 64)}" is not known; known are ${known}`]
-    }
-    return processor
-      .check(withoutType(parameters))
-      .map((sentence) => `processors.${name}: ${sentence}`)
-  })
-}
-
-/** Some clients repeat the processor's name as the parameter `type`. It is stored and ignored. */
-function withoutType(parameters: StringMap): StringMap {
-  const {type: _type, ...rest} = parameters
-  return rest
 }
 
 const KEY_LENGTH_MAX = 255

@@ -11,7 +11,10 @@ export interface ExecutionView extends ExecutionRecord {
   readonly outputTruncated: boolean
 }
 
-/** A launch with its executions, by attempt and node; empty unless the decision is `launched`. */
+/**
+ * A launch with its executions, by attempt and node; empty unless the decision is `launched`. Their
+ * `outputHead` and `outputFoot` are not read: they are `''`.
+ */
 export interface LaunchView extends LaunchRecord {
   readonly executions: readonly ExecutionRecord[]
 }
@@ -21,7 +24,8 @@ export type ExecutionSort = 'id' | 'started_at' | 'finished_at' | 'attempt'
 export interface ExecutionQuery extends Slice {
   readonly sort: ExecutionSort
   readonly order: Order
-  readonly status: ExecutionStatus | null
+  /** `not_pending` = all that have been claimed or have ended; `null` = all. */
+  readonly status: ExecutionStatus | 'not_pending' | null
   /** Last bytes of output in each row; 0 = none. */
   readonly outputBytes: number
 }

@@ -45,7 +45,10 @@ export function openChain(options: ChainOptions): OutputChain {
 /** One processor of the chain. */
 interface Stage {
   readonly name: string
+  /** Also true without a processor: the next one gets the output. */
   readonly forward: boolean
+  /** `null` = this node has none of this name. */
+  readonly processor: Processor | null
   stream: ProcessorStream | null
   /** `''` = no failure. */
   failure: string
@@ -69,22 +72,22 @@ class Chain implements OutputChain {
   /** Up to and including the first processor that does not forward. */
   #plan(): Stage[] {
     const stages: Stage[] = []
-    for (const [name, config] of Object.entries(this.#options.processors)) {
-      const forward = (config['forward'] ?? '').toLowerCase() === 'true'
-      stages.push({name, forward, stream: null, failure: ''})
+    const {processors, registry} = this.#options
+    for (const [name, config] of Object.entries(processors)) {
+      const processor = registry.get(name)
+      const forward = processor === null || (config['forward'] ?? '').toLowerCase() === 'true'
+      const failure = processor === null ? 'this node has no such processor' : ''
+      stages.push({name, forward, processor, stream: null, failure})
       if (!forward) break
     }
     return stages
   }
 
   async #openAll(): Promise<void> {
-    const {processors, registry, run} = this.#options
+    const {processors, run} = this.#options
     for (const stage of this.#stages) {
-      const processor = registry.get(stage.name)
-      if (processor === null) {
-        stage.failure = 'this node has no such processor'
-        continue
-      }
+      const {processor} = stage
+      if (processor === null) continue
       const config = processors[stage.name]!
       await this.#guard(stage, async () => {
         const problem = processor.check(config)[0]
@@ -149,7 +152,8 @@ class Chain implements OutputChain {
       await this.#guard(stage, async () => {
         if (stage.stream !== null) result = await stage.stream.end(end)
       })
-      if (stage.failure !== '')
+      if (stage.processor === null) foot += `processor ${stage.name} skipped: ${stage.failure}\n`
+      else if (stage.failure !== '')
         foot += `processor ${stage.name} failed: ${stage.failure}; the output is kept here\n`
       else if (!stage.forward) line = result
     }

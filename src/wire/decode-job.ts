@@ -191,26 +191,52 @@ function readProcessors(value: unknown, warnings: string[]): Record<string, Stri
   return processors
 }
 
-/** Top-level `command` and `shell` are an older form. A non-empty value in `executor_config` wins. */
+/**
+ * Older forms of the shell executor's parameters: `command`, `shell` and `environment_variables` at the top
+ * level. A non-empty one wins over `executor_config`: no response has it, so the client has set it. The
+ * `executor_config` may be what the client had read before.
+ */
 function readExecutor(
   fields: JobDefinitionJson,
   warnings: string[],
 ): {executor: string; executorConfig: StringMap} {
   const config = readMap('executor_config', fields.executor_config, CONFIG_ENTRIES_MAX)
+  const older = readOlderParameters(fields)
   let executor = fields.executor ?? ''
-  const older: Record<string, string> = {}
-  if (typeof fields.command === 'string' && fields.command !== '') older.command = fields.command
-  const shell = fields.shell ?? ''
-  if (shell !== '') older.shell = String(shell)
   if (executor === '' && (older.command ?? '') + (config.command ?? '') !== '') executor = SHELL
-  if (Object.keys(older).length === 0) return {executor, executorConfig: config}
-  if (executor !== SHELL) {
-    if (older.command !== undefined)
-      warnings.push(`command: is ignored: the executor is "${executor}", not "${SHELL}"`)
-    return {executor, executorConfig: config}
+  if (executor === SHELL) return {executor, executorConfig: {...config, ...older}}
+  for (const [parameter, field] of Object.entries(OLDER_FIELDS))
+    if (parameter in older && parameter !== 'shell')
+      warnings.push(`${field}: is ignored: the executor is "${executor}", not "${SHELL}"`)
+  return {executor, executorConfig: config}
+}
+
+/** The older top-level field of a parameter. */
+const OLDER_FIELDS = {command: 'command', shell: 'shell', env: 'environment_variables'} as const
+
+function readOlderParameters(
+  fields: JobDefinitionJson,
+): Partial<Record<keyof typeof OLDER_FIELDS, string>> {
+  const command = fields.command ?? ''
+  const shell = String(fields.shell ?? '')
+  const env = (fields.environment_variables ?? []).map(escapeVariable).join(',')
+  for (const text of [command, env])
+    if (isLongerThan(text, MAP_VALUE_BYTES_MAX)) {
+      const field = text === env ? OLDER_FIELDS.env : OLDER_FIELDS.command
+      throw new ParseError(`${field}: is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
+    }
+  return {
+    ...(command === '' ? {} : {command}),
+    ...(shell === '' ? {} : {shell}),
+    ...(env === '' ? {} : {env}),
   }
-  const own = Object.entries(config).filter(([key, value]) => !(key in older) || value !== '')
-  return {executor, executorConfig: {...older, ...Object.fromEntries(own)}}
+}
+
+/** One `NAME=value` pair as a part of the parameter `env`, in which `\,` stands for a comma. */
+function escapeVariable(pair: string): string {
+  if (!pair.endsWith('\\')) return pair.replaceAll(',', '\\,')
+  const shown = JSON.stringify(pair.slice(0, SHOWN_LENGTH_MAX))
+  throw new ParseError(`environment_variables: ${shown} must not end in a backslash`)
 }
 
 /** Typed clients send the zero time for a time that is not set. */

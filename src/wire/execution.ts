@@ -48,6 +48,7 @@ export const LaunchExecution = Type.Object(
     success: Type.Boolean(),
     started_at: Time('Zero time while pending.'),
     finished_at: Time('Zero time until it ends.'),
+    reason: Type.String({description: 'A code that says more than the status; may be empty.'}),
   },
   {$id: 'LaunchExecution', description: 'An execution of a launch, without its output.'},
 )
@@ -97,6 +98,7 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
     success: record.status === 'succeeded',
     started_at: timeOrZero(record.startedAt),
     finished_at: timeOrZero(record.finishedAt),
+    reason: record.reason,
   }
 }
 

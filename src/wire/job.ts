@@ -5,7 +5,7 @@
 import {Type, type Static} from 'typebox'
 import type {JobRecord} from '../core/job.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
-import {METADATA_MAX, NAME_CHARACTER, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
+import {METADATA_MAX, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
 import {formatOptionalTime} from './time.ts'
 
@@ -100,7 +100,6 @@ export const JobDefinition = Type.Object(
       description: ABOUT.name,
       minLength: 1,
       maxLength: NAME_LENGTH_MAX,
-      pattern: `^${NAME_CHARACTER}+$`,
     }),
     displayname: MayBeUnset(
       Type.String({description: ABOUT.displayname, maxLength: DISPLAYNAME_LENGTH_MAX}),
@@ -160,11 +159,21 @@ export const JobDefinition = Type.Object(
       Type.Enum(['keep', 'stop', ''], {description: ABOUT.on_disconnect, default: ''}),
     ),
     command: MayBeUnset(
-      Type.String({description: 'An older form of `executor_config.command`.', deprecated: true}),
+      Type.String({
+        description: 'An older form of `executor_config.command`, which it replaces.',
+        deprecated: true,
+      }),
     ),
     shell: MayBeUnset(
       Type.Union([Type.Boolean(), Type.Enum(['true', 'false', ''])], {
-        description: 'An older form of `executor_config.shell`.',
+        description: 'An older form of `executor_config.shell`, which it replaces.',
+        deprecated: true,
+      }),
+    ),
+    environment_variables: MayBeUnset(
+      Type.Array(Type.String(), {
+        description:
+          'An older form of `executor_config.env`, which it replaces: `NAME=value` pairs.',
         deprecated: true,
       }),
     ),

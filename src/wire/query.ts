@@ -112,6 +112,9 @@ const JOB_SORTS = [
   'status',
 ] as const
 const EXECUTION_SORTS = ['id', 'started_at', 'finished_at', 'attempt'] as const
+/** Executions that have not been claimed are no runs: a list has them only on request. */
+const ALL = 'all'
+const EXECUTION_FILTERS = [...EXECUTION_STATUSES, ALL] as const
 const JOB_STATUSES = ['success', 'failed', 'partially_failed', 'untriggered'] as const
 
 /** Rows in one response, except for jobs: clients of this API expect the complete list of them. */
@@ -159,13 +162,19 @@ export const JobListQuery = Type.Object({
   _end: End,
 })
 
+export const OutputSizeLimit = Type.Optional(
+  Type.Integer({
+    description: `Bytes of output for each execution. Clamped to 0..${OUTPUT_KEPT_BYTES}.`,
+  }),
+)
+
 export const ExecutionListQuery = Type.Object({
   status: Type.Optional(
-    Type.Enum([...EXECUTION_STATUSES], {description: 'Only executions in this state.'}),
+    Type.Enum([...EXECUTION_FILTERS], {
+      description: 'Only executions in this state; without it all but `pending`.',
+    }),
   ),
-  output_size_limit: Type.Optional(
-    Type.Integer({description: 'Bytes of output for each execution; 0 = none.', minimum: 0}),
-  ),
+  output_size_limit: OutputSizeLimit,
   _sort: Type.Optional(Type.Enum([...EXECUTION_SORTS], {description: 'Sort field.'})),
   _order: OrderBy,
   _start: Start,
@@ -209,11 +218,12 @@ export function readJobQuery(query: Query) {
 
 /** `outputBytes` = the requested limit, `null` without one. The operation bounds it. */
 export function readExecutionQuery(query: Query) {
+  const status = query.choice('status', EXECUTION_FILTERS) ?? ('not_pending' as const)
   return {
     ...readSlice(query, PAGE_ROWS_MAX),
     sort: query.choice('_sort', EXECUTION_SORTS) ?? 'id',
     order: readOrder(query, 'desc'),
-    status: query.choice('status', EXECUTION_STATUSES),
+    status: status === ALL ? null : status,
     outputBytes: readOutputLimit(query),
   }
 }

@@ -66,6 +66,7 @@ export function describeSchema(schema: TSchema): string {
       .map((value) => `"${String(value)}"`)
     return `must be ${values.join(' or ')}`
   }
+  if (keywords.type === 'array') return 'must be a list of strings'
   if (keywords.type === 'boolean') return 'must be true or false'
   if (keywords.type === 'integer' || keywords.type === 'number') return `must be ${range(keywords)}`
   if (keywords.type === 'string')

@@ -86,7 +86,9 @@ describe('running executions', () => {
     await server.store({name: 'many', ...byHand, executor_config: shell(command)})
     await Promise.all(Array.from({length: 100}, () => server.run('many')))
     const counts = async () => {
-      const rows = (await server.get('/jobs/many/executions?_end=1000')).json as {status: string}[]
+      const rows = (await server.get('/jobs/many/executions?status=all&_end=1000')).json as {
+        status: string
+      }[]
       const count = (wanted: string) => rows.filter(({status}) => status === wanted).length
       return {running: count('running'), pending: count('pending'), well: count('succeeded')}
     }

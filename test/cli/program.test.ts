@@ -422,8 +422,11 @@ test('a member with any name can be removed', async () => {
 test('restore uploads the file and prints one line per job', async () => {
   const file = join(directory, 'all.json')
   await writeFile(file, '[{"name":"a"}]')
-  answers(['success create a'])
-  assert.equal((await run(['restore', file, '--disabled'])).out, 'success create a\n')
+  answer = (_asked, response) =>
+    json(response, 200, ['success create a'], {'x-warnings': 'a: executor: "kafka" is on no node'})
+  const restored = await run(['restore', file, '--disabled'])
+  assert.equal(restored.out, 'success create a\n')
+  assert.equal(restored.err, 'warning: a: executor: "kafka" is on no node\n')
   const [asked] = server.asked
   assert.equal(asked!.line, 'POST /v1/restore?disabled=true')
   assert.match(asked!.body, /name="file"; filename="jobs\.json"[^]*\[\{"name":"a"\}\]/)

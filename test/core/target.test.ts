@@ -52,10 +52,15 @@ describe('the nodes that match', () => {
   const web = aNode('web').tagged({role: 'web', zone: 'north'}).candidate
   const both = aNode('both').tagged({role: 'web', zone: 'south'}).candidate
   const mail = aNode('mail').tagged({role: 'mail'}).candidate
-  const all = [web, both, mail]
+  const ours = aNode('ours').tagged({role: 'belfry'}).candidate
+  const all = [web, both, mail, ours]
   const table: readonly [tags: Record<string, string>, names: string[], count: number | null][] = [
-    [{}, ['web', 'both', 'mail'], 1],
+    [{}, ['web', 'both', 'mail', 'ours'], 1],
     [{role: 'web'}, ['web', 'both'], null],
+    [{role: 'dkron'}, ['ours'], null],
+    [{role: 'dkron:1'}, ['ours'], 1],
+    [{role: 'belfry'}, ['ours'], null],
+    [{zone: 'dkron'}, [], null],
     [{role: 'web', zone: 'south'}, ['both'], null],
     [{role: 'web:1'}, ['web', 'both'], 1],
     [{role: 'web:3', zone: 'north:2'}, ['web'], 2],

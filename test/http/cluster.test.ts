@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {readdirSync} from 'node:fs'
 import {Agent} from 'node:http'
 import {test} from 'node:test'
-import {Stream, startApi, type Api} from './harness.ts'
+import {restore, Stream, startApi} from './harness.ts'
 
 test('all values of the status are strings, and serf equals gossip', async (t) => {
   const api = await startApi(t)
@@ -79,8 +79,11 @@ test('policies are stored unchanged; invalid rules are stored with a warning', a
   const stored = await api.post('/v1/acl/policies/ops', {Name: 'ops', Rules: rules})
   assert.equal(stored.status, 202)
   assert.deepEqual(stored.json, {Name: 'ops', Rules: rules})
-  assert.equal(stored.headers['x-warnings'], undefined)
-  assert.deepEqual((await api.get('/v1/acl/policies/ops')).json, stored.json)
+  const notEnforced = 'policies are stored but not enforced: every valid token has full access'
+  assert.equal(stored.headers['x-warnings'], notEnforced)
+  const read = await api.get('/v1/acl/policies/ops')
+  assert.deepEqual([read.json, read.headers['x-warnings']], [stored.json, notEnforced])
+  assert.equal((await api.get('/v1/acl/policies')).headers['x-warnings'], notEnforced)
   const document = await api.post('/v1/acl/policies/doc', rules)
   assert.deepEqual(document.json, {Name: 'doc', Rules: rules})
   const odd = await api.post('/v1/acl/policies/odd', {Rules: 'path "x" { größe }'})
@@ -112,16 +115,6 @@ test('policies are stored unchanged; invalid rules are stored with a warning', a
   assert.equal((await api.delete('/v1/acl/policies/ops')).json.code, 'policy_unknown')
   assert.equal((await api.get('/v1/acl/policies/ops')).status, 404)
 })
-
-async function restore(api: Api, content: string | object, query = '', part = 'file') {
-  const form = new FormData()
-  const text = typeof content === 'string' ? content : JSON.stringify(content)
-  form.set('before', 'ignored')
-  form.set(part, new Blob([text]), 'jobs.json')
-  const reply = await fetch(`${api.url}/v1/restore${query}`, {method: 'POST', body: form})
-  // oxlint-disable-next-line typescript/no-explicit-any
-  return {status: reply.status, json: (await reply.json()) as any}
-}
 
 test('restore creates and updates jobs, with children before parents in the file', async (t) => {
   const api = await startApi(t)

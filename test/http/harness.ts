@@ -294,6 +294,17 @@ export class Api {
   }
 }
 
+/** Uploads `content` to `/v1/restore`. */
+export async function restore(api: Api, content: string | object, query = '', part = 'file') {
+  const form = new FormData()
+  const text = typeof content === 'string' ? content : JSON.stringify(content)
+  form.set('before', 'ignored')
+  form.set(part, new Blob([text]), 'jobs.json')
+  const reply = await fetch(`${api.url}/v1/restore${query}`, {method: 'POST', body: form})
+  // oxlint-disable-next-line typescript/no-explicit-any
+  return {status: reply.status, headers: reply.headers, json: (await reply.json()) as any}
+}
+
 function encoded({headers = {}, body}: CallOptions) {
   if (body === undefined) return {headers: {...headers}, bytes: undefined}
   if (typeof body === 'string' || body instanceof Uint8Array) {

@@ -400,6 +400,21 @@ test('a submit repeated with its idempotency key gets the first reply, even whil
   assert.equal(api.events.of('job_stored').length, 1)
 })
 
+test('a repeated submit of a large job gets its definition, although the job was edited', async (t) => {
+  const api = await startApi(t)
+  const executor_config = {command: `echo ${'x'.repeat(60_000)}`}
+  const body = {name: 'large', schedule: '@manually', executor: 'shell', executor_config}
+  const headers = {'idempotency-key': 'k'}
+  const first = await api.post('/v1/jobs', body, headers)
+  assert.equal(first.status, 201)
+  await api.post('/v1/jobs', {...body, executor_config: {command: 'true'}})
+  const repeated = await api.post('/v1/jobs', body, headers)
+  assert.deepEqual([repeated.status, repeated.json], [201, first.json])
+  await api.delete('/v1/jobs/large')
+  assert.deepEqual((await api.post('/v1/jobs', body, headers)).json, first.json)
+  assert.equal((await api.get('/v1/jobs/large')).status, 404)
+})
+
 test('a second request with an idempotency key in progress is 409', async (t) => {
   const blocked = Promise.withResolvers<void>()
   const entered = Promise.withResolvers<void>()

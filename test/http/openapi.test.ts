@@ -1,12 +1,22 @@
 /** The OpenAPI document against the routes: all routes are described, exist, and need the token. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {Validator} from '@seriousme/openapi-schema-validator'
 import {REFUSAL_STATUSES} from '../../src/http/errors.ts'
 import {startApi, type Api} from './harness.ts'
 
+interface Parameter {
+  readonly name: string
+  readonly in: string
+  readonly description?: string
+  readonly allowEmptyValue?: boolean
+  readonly schema: Record<string, unknown>
+}
+
 interface Operation {
   readonly operationId: string
-  readonly parameters?: readonly {readonly name: string; readonly description?: string}[]
+  readonly parameters?: readonly Parameter[]
+  readonly requestBody?: {readonly required: boolean}
   readonly summary: string
   readonly security?: readonly unknown[]
   readonly responses: Record<string, unknown>
@@ -66,8 +76,8 @@ const INTERFACE = `
 
 const PUBLIC = new Set(['/livez', '/readyz', '/health'])
 
-async function documentOf(api: Api): Promise<Document> {
-  const reply = await api.get('/v1/openapi.json')
+async function documentOf(api: Api, version = ''): Promise<Document> {
+  const reply = await api.get(`/v1/openapi${version}.json`)
   assert.equal(reply.status, 200)
   return reply.json
 }
@@ -113,6 +123,125 @@ test('operations have unique ids, summaries and error statuses; every $ref resol
     const name = /^#\/components\/schemas\/(\w+)$/.exec(reference)?.[1]
     assert.ok(name !== undefined && name in document.components.schemas, reference)
   }
+})
+
+/** All objects of a document, with the path of each. */
+function* partsOf(
+  part: unknown,
+  path = '#',
+): Generator<{path: string; part: Record<string, unknown>}> {
+  if (typeof part !== 'object' || part === null) return
+  yield {path, part: part as Record<string, unknown>}
+  for (const [key, inner] of Object.entries(part)) yield* partsOf(inner, `${path}/${key}`)
+}
+
+test('both documents are valid, with patterns that every language can read', async (t) => {
+  const api = await startApi(t)
+  for (const [version, format] of [
+    ['', /^3\.1\.\d$/],
+    ['-3.0', /^3\.0\.\d$/],
+  ] as const) {
+    const document = await documentOf(api, version)
+    assert.match(document.openapi, format)
+    const {valid, errors} = await new Validator().validate(structuredClone({...document}))
+    assert.ok(valid, JSON.stringify(errors))
+    for (const {path, part} of partsOf(document)) {
+      if (typeof part['pattern'] === 'string')
+        assert.doesNotMatch(part['pattern'], /\\[pPuk]|\(\?/, path)
+      if (Array.isArray(part['enum'])) assert.equal(part['type'], 'string', path)
+    }
+  }
+})
+
+test('the document in version 3.0 has the same operations and schemas, without newer keywords', async (t) => {
+  const api = await startApi(t)
+  const newer = await documentOf(api)
+  const older = await documentOf(api, '-3.0')
+  const ids = (document: Document) =>
+    operationsOf(document).map(({method, path, operation}) => {
+      const parameters = (operation.parameters ?? []).map(({name}) => name)
+      return [method, path, operation.operationId, parameters, Object.keys(operation.responses)]
+    })
+  assert.deepEqual(ids(older), ids(newer))
+  const names = ({components}: Document) =>
+    Object.entries(components.schemas).map(([name, schema]) => {
+      return [name, Object.keys((schema as {properties: object}).properties)]
+    })
+  assert.deepEqual(names(older), names(newer))
+  for (const {path, part} of partsOf(older)) {
+    assert.notEqual(part['type'], 'null', path)
+    assert.ok(!Array.isArray(part['type']) && !Array.isArray(part['examples']), path)
+    if (part['nullable'] === true) assert.equal(typeof part['type'], 'string', path)
+  }
+  const {JobDefinition, Job} = older.components.schemas as Record<
+    string,
+    {properties: Record<string, {type: string; nullable: boolean; enum?: unknown[]}>}
+  >
+  assert.deepEqual(JobDefinition!.properties['concurrency']!.enum, ['allow', 'forbid', '', null])
+  assert.deepEqual(
+    [Job!.properties['next']!.type, Job!.properties['next']!.nullable],
+    ['string', true],
+  )
+})
+
+test('what the server accepts is described: empty parameters, sizes, policies', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('nobody')
+  const document = await documentOf(api)
+  for (const {method, path, operation} of operationsOf(document)) {
+    if (method !== 'GET' || path === '/v1/events') continue
+    for (const {name, in: place, allowEmptyValue} of operation.parameters ?? []) {
+      if (place !== 'query') continue
+      assert.equal(allowEmptyValue === true, name !== 'schedule', `${path} ${name}`)
+      const query = path.includes('preview') ? `schedule=@daily&${name}=` : `${name}=`
+      assert.notEqual((await api.get(`${pathOf(path)}?${query}`)).status, 400, `${path} ${name}`)
+    }
+  }
+  const parameter = (path: string, method: string, name: string) =>
+    document.paths[path]![method]!.parameters!.find((each) => each.name === name)!
+  for (const path of ['/v1/jobs/{name}/executions', '/v1/busy']) {
+    assert.deepEqual(parameter(path, 'get', 'output_size_limit').schema, {type: 'integer'})
+    for (const size of [-318, 262_145])
+      assert.equal((await api.get(`${pathOf(path)}?output_size_limit=${size}`)).status, 200)
+  }
+  const preview = parameter('/v1/schedules/preview', 'get', 'schedule')
+  assert.equal(preview.schema['minLength'], 1)
+  assert.equal((await api.get('/v1/schedules/preview?schedule=')).status, 400)
+  const named = parameter('/v1/acl/policies/{name}', 'post', 'name')
+  const pattern = new RegExp(String(named.schema['pattern']))
+  for (const [name, isValid] of [
+    ['a.B_1-', true],
+    ['a b', false],
+    ['x'.repeat(129), false],
+  ] as const) {
+    assert.equal(pattern.test(name), isValid)
+    const path = `/v1/acl/policies/${encodeURIComponent(name)}`
+    const stored = await api.post(path, {Name: null, Rules: ''})
+    assert.equal(stored.status, isValid ? 202 : 400, name)
+  }
+  const putPolicy = document.paths['/v1/acl/policies/{name}']!['post']!
+  assert.equal(putPolicy.requestBody!.required, false)
+  assert.ok(document.paths['/v1/jobs']!['post']!.requestBody!.required)
+})
+
+test('statuses and media types that clients meet are described', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('nobody')
+  const document = await documentOf(api)
+  for (const path of ['/v1/jobs/{name}', '/v1/jobs/{name}/run']) {
+    const empty = await api.post(pathOf(path), undefined, {'idempotency-key': ''})
+    assert.equal(empty.status, 400)
+    assert.ok('400' in document.paths[path]!['post']!.responses, path)
+  }
+  const backup = await api.get('/v1/backup')
+  assert.equal(backup.headers['content-type'], 'application/octet-stream')
+  const content = (path: string, status: string) =>
+    (document.paths[path]!['get']!.responses[status] as {content?: object}).content
+  assert.deepEqual(Object.keys(content('/v1/backup', '200')!), ['application/octet-stream'])
+  assert.equal(content('/v1/isleader', '404'), undefined)
+  assert.deepEqual(Object.keys(content('/readyz', '503')!), ['application/json'])
 })
 
 const pathOf = (path: string) =>

@@ -340,12 +340,15 @@ describe('an execution that cannot start', () => {
     ['unheard-of', 'not started: this node has no executor called "unheard-of"\n'],
     ['', 'not started: the job has no executor; set "executor", for example to "shell"\n'],
   ] as const) {
-    it(`because of executor ${JSON.stringify(executor)} fails with the reason in its output`, async () => {
+    it(`because of executor ${JSON.stringify(executor)} fails, and its output says why`, async () => {
       const {world} = await aServer({}, aJob('job').manual().with({executor}))
       await world.runByHand('job')
       await world.clock.advance(SECOND)
       const [execution] = await world.executions('job')
-      assert.deepEqual([execution!.status, execution!.outputFoot], ['failed', foot])
+      assert.deepEqual(
+        [execution!.status, execution!.reason, execution!.outputFoot],
+        ['failed', 'no_executor', foot],
+      )
       await world.check(['job'])
     })
   }

@@ -8,6 +8,7 @@ test('a second restore is refused until the first has ended, also if that fails'
   const context = {
     store: {
       paused: async () => false,
+      members: async () => [],
       restore: async () => ({kind: 'restored', lines: []}),
     },
     settings: {jobBytesMax: 1_000},
@@ -24,5 +25,5 @@ test('a second restore is refused until the first has ended, also if that fails'
   await assert.rejects(again(), {code: 'restore_running'})
   upload.reject(new Error('the client is gone'))
   await assert.rejects(first, /the client is gone/)
-  assert.deepEqual(await again(), [])
+  assert.deepEqual(await again(), {lines: [], warnings: []})
 })

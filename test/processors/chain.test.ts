@@ -83,6 +83,17 @@ describe('chain', () => {
     assert.deepEqual(await chain.end(ENDED), {line: 'went to b', foot: ''})
   })
 
+  test('a processor that the node does not have is noted, and the next one gets the output', async () => {
+    const [a, b] = [aProcessor('a'), aProcessor('b')]
+    const {chain} = aChain([a, b], {slack: {}, a: {}, b: {}})
+    chain.write(Buffer.from('x'))
+    assert.deepEqual(await chain.end(ENDED), {
+      line: 'went to a',
+      foot: 'processor slack skipped: this node has no such processor\n',
+    })
+    assert.deepEqual([a.seen, b.seen], [['x', '<succeeded>'], []])
+  })
+
   test('a failed processor is noted and the output is stored; other processors continue', async () => {
     const fail = async (): Promise<never> => {
       throw new Error('disk full')

@@ -197,8 +197,9 @@ export class ServerProcess {
     return Number(answer.headers.get('x-launch-id'))
   }
 
+  /** Also pending ones. */
   async executions(name: string): Promise<Answer['json'][]> {
-    return (await this.get(`/jobs/${name}/executions`)).json
+    return (await this.get(`/jobs/${name}/executions?status=all`)).json
   }
 
   /** All launches of a job, oldest first. */

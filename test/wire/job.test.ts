@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
 import type {JobRecord} from '../../src/core/job.ts'
+import {readShell} from '../../src/executors/shell-parameters.ts'
 import {decodeCounters, decodeJob} from '../../src/wire/decode-job.ts'
 import {encodeJob} from '../../src/wire/job.ts'
 import {readJson} from '../../src/wire/json.ts'
@@ -61,7 +62,14 @@ test('top-level command and shell configure the shell executor', () => {
   assert.deepEqual(executor({command: '', shell: false}), {name: ''})
   assert.deepEqual(executor({command: 'a', executor: 'http'}), {name: 'http'})
   assert.deepEqual(executor({executor_config: {command: 'a'}}), {name: 'shell', command: 'a'})
-  assert.deepEqual(executor({command: 'a', executor_config: {command: 'b'}}), {
+  const edited = {command: 'new', shell: true, executor: 'shell'}
+  assert.deepEqual(executor({...edited, executor_config: {command: 'old', cwd: '/'}}), {
+    name: 'shell',
+    command: 'new',
+    shell: 'true',
+    cwd: '/',
+  })
+  assert.deepEqual(executor({command: '', executor_config: {command: 'b'}}), {
     name: 'shell',
     command: 'b',
   })
@@ -70,6 +78,38 @@ test('top-level command and shell configure the shell executor', () => {
     command: 'a',
     cwd: '/',
   })
+})
+
+test('top-level environment_variables become the parameter env', () => {
+  const decode = (fields: object) => decodeJob({name: 'x', schedule: '@daily', ...fields})
+  const env = (variables: unknown, config = {}) => {
+    const result = decode({
+      executor: 'shell',
+      executor_config: {command: 'env', ...config},
+      environment_variables: variables,
+    })
+    assert.ok(result.ok)
+    assert.deepEqual(result.ignoredFields, [])
+    return result.spec.executorConfig['env']
+  }
+  assert.equal(env(['A=1', 'B=two words']), 'A=1,B=two words')
+  const {plan} = readShell({env: env(['A=1,2', 'B=C:\\,\\d'])!}, {suAllowed: [], runsAsRoot: false})
+  assert.deepEqual(plan.environment, {
+    A: '1,2',
+    B: 'C:\\,\\d',
+  })
+  assert.equal(env(['A=2'], {env: 'A=1'}), 'A=2')
+  for (const unset of [null, []]) assert.equal(env(unset, {env: 'A=1'}), 'A=1')
+  const foreign = decode({executor: 'http', environment_variables: ['A=1']})
+  assert.ok(foreign.ok)
+  assert.deepEqual(foreign.warnings, [
+    'environment_variables: is ignored: the executor is "http", not "shell"',
+  ])
+  for (const wrong of ['A=1', {A: '1'}, [1], ['A=\\']]) {
+    const result = decode({command: 'env', environment_variables: wrong})
+    assert.ok(!result.ok)
+    assert.match(result.problem, /^environment_variables: .*must/)
+  }
 })
 
 test('counters of a restore file are decoded, and invalid ones rejected by name', () => {

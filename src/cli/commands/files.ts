@@ -3,7 +3,7 @@ import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
 import {codeOf, CommandFailed, readFailure} from '../errors.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import type {Terminal} from '../terminal.ts'
 
@@ -47,7 +47,8 @@ async function restore(session: Session, file: string, options: {disabled?: true
   const form = new FormData()
   form.set('file', await blobOf(file), 'jobs.json')
   const query = {disabled: options.disabled === undefined ? undefined : 'true'}
-  const {value} = await session.client.call<string[]>('POST', '/restore', {form, query})
+  const {value, headers} = await session.client.call<string[]>('POST', '/restore', {form, query})
+  printWarnings(session, headers)
   if (session.json) return printJson(session, value)
   session.terminal.out(value.map((line) => `${line}\n`).join(''))
 }
@@ -61,7 +62,7 @@ async function blobOf(file: string): Promise<Blob> {
 }
 
 async function backup(session: Session, file: string | undefined): Promise<void> {
-  const headers = {accept: 'application/vnd.sqlite3'}
+  const headers = {accept: 'application/octet-stream'}
   const response = await session.client.open('GET', '/backup', {headers})
   const {terminal} = session
   if (file === '-') {

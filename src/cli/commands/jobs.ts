@@ -193,11 +193,16 @@ async function launches(session: Session, name: string, options: {limit: string}
     {title: 'TIMES', text: (launch) => String(launch.count)},
     {
       title: 'EXECUTIONS',
-      text: ({executions}) => executions.map(({id, status: end}) => `${id} ${end}`).join(', '),
+      text: ({executions}) => executions.map(endOf).join(', '),
     },
     {title: 'REASON', text: (launch) => launch.reason},
   ]
   terminal.out(table(terminal, columns, value, 'No launches.'))
+}
+
+/** An older server sends no reason. */
+function endOf({id, status: end, reason}: LaunchJson['executions'][number]): string {
+  return reason ? `${id} ${end} (${reason})` : `${id} ${end}`
 }
 
 /** A job as in the file; the server validates it. */

@@ -20,7 +20,10 @@ export function addRunCommands(program: Command, use: Use): void {
   runs
     .command('list <job>')
     .description('List the executions of a job, newest first')
-    .option('--status <status>', 'Only executions with this status, such as failed')
+    .option(
+      '--status <status>',
+      'Only executions with this status, such as failed; all = also pending',
+    )
     .option('--limit <n>', 'Maximum number of executions', RUNS_SHOWN)
     .action(use(list))
   runs.command('show <job> <execution>').description('Show one execution').action(use(show))

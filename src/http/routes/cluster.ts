@@ -106,7 +106,7 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       summary: 'Whether this server is the leader: 200, or 404 with an empty body',
       tag: 'cluster',
       reply: Type.String(),
-      refusals: {404: 'This server is a follower. The body is empty.'},
+      refusals: {404: {about: 'This server is a follower.', reply: null}},
     }),
     handler: (request, reply) =>
       operations.isLeader()
@@ -177,7 +177,7 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
       summary: 'The next planned times of a schedule',
       tag: 'cluster',
       query: Type.Object({
-        schedule: Type.String({description: 'The schedule.'}),
+        schedule: Type.String({description: 'The schedule.', minLength: 1}),
         timezone: Type.Optional(Type.String({description: 'IANA time zone; empty = the default.'})),
         name: Type.Optional(Type.String({description: 'Job name, the seed of `~`.'})),
         count: PlannedCount,

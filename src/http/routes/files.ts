@@ -11,10 +11,12 @@ import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../errors.ts'
 import {describeRoute} from '../openapi.ts'
 import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
-import {sendJson} from '../reply.ts'
+import {sendJson, setWarnings} from '../reply.ts'
 import {limitedChunks, queryOf} from '../request.ts'
 
 const PART = 'file'
+/** Generators of clients leave out responses of types that they do not know, such as that of SQLite. */
+const BACKUP_TYPE = 'application/octet-stream'
 /** The file, and room for other fields that a form sends. */
 const PARTS_MAX = 16
 const FIELD_NAME_BYTES_MAX = 256
@@ -60,7 +62,8 @@ export async function routeFiles(
     handler: async (request, reply) => {
       const disabled = queryOf(request).boolean('disabled') ?? false
       const openFile = () => findFile(request, bytesMax)
-      const lines = await operations.restore({openFile, disabled})
+      const {lines, warnings} = await operations.restore({openFile, disabled})
+      setWarnings(reply, warnings)
       return sendJson(request, reply, 200, lines)
     },
   })
@@ -75,7 +78,7 @@ function routeBackup(app: FastifyInstance, operations: Operations, options: Http
       summary: 'A consistent backup of the store, without secrets',
       tag: 'administration',
       reply: Type.String({format: 'binary'}),
-      replyType: 'application/vnd.sqlite3',
+      replyType: BACKUP_TYPE,
       refusals: {409: 'Another backup is in progress.'},
     }),
     handler: async (_request, reply) => sendBackup(reply, operations, options),
@@ -97,7 +100,7 @@ async function sendBackup(
   })
   const stamp = formatTime(options.clock.now()).replace(/[:.]/g, '-')
   return reply
-    .header('content-type', 'application/vnd.sqlite3')
+    .header('content-type', BACKUP_TYPE)
     .header('content-disposition', `attachment; filename="belfry-${stamp}.sqlite"`)
     .header('cache-control', 'no-store')
     .send(stream)

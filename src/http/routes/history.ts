@@ -1,7 +1,7 @@
 /** Routes of the history: executions, their output, launches, statistics. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
-import {executionId, OUTPUT_KEPT_BYTES} from '../../core/execution.ts'
+import {executionId} from '../../core/execution.ts'
 import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
@@ -16,6 +16,7 @@ import {
 import {Job} from '../../wire/job.ts'
 import {
   ExecutionListQuery,
+  OutputSizeLimit,
   PAGE_ROWS_MAX,
   PageQuery,
   readExecutionQuery,
@@ -206,9 +207,7 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListP
       summary: 'The running executions of the whole cluster',
       tag: 'history',
       query: Type.Object({
-        output_size_limit: Type.Optional(
-          Type.Integer({minimum: 0, maximum: OUTPUT_KEPT_BYTES, description: 'Bytes of output.'}),
-        ),
+        output_size_limit: OutputSizeLimit,
         ...PageQuery.properties,
       }),
       reply: Type.Array(Refer(Execution)),

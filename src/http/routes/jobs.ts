@@ -196,6 +196,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
         status: 202,
         reply: Refer(Job),
         refusals: {
+          400: 'The idempotency key is empty or too long.',
           ...UNKNOWN_JOB,
           409: 'A launch is open under `forbid`, no node matches, or a request with this key is in progress.',
           422: 'The idempotency key was used for another request.',

@@ -2,8 +2,9 @@
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
+import {POLICY_WARNINGS} from '../../operations/policies.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
-import {Refer} from '../../wire/shapes.ts'
+import {MayBeUnset, Refer} from '../../wire/shapes.ts'
 import {describeRoute} from '../openapi.ts'
 import {sendJson, setWarnings} from '../reply.ts'
 import {bodyOf} from '../request.ts'
@@ -21,8 +22,11 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       tag: 'policies',
       reply: Type.Array(Refer(Policy)),
     }),
-    handler: async (request, reply) =>
-      sendJson(request, reply, 200, (await operations.policies()).map(encodePolicy)),
+    handler: async (request, reply) => {
+      const all = await operations.policies()
+      setWarnings(reply, POLICY_WARNINGS)
+      return sendJson(request, reply, 200, all.map(encodePolicy))
+    },
   })
   app.get('/acl/policies/:name', {
     schema: describeRoute({
@@ -33,22 +37,39 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       reply: Refer(Policy),
       refusals: UNKNOWN,
     }),
-    handler: async (request: PolicyRequest, reply) =>
-      sendJson(request, reply, 200, encodePolicy(await operations.policy(request.params.name))),
+    handler: async (request: PolicyRequest, reply) => {
+      const policy = await operations.policy(request.params.name)
+      setWarnings(reply, POLICY_WARNINGS)
+      return sendJson(request, reply, 200, encodePolicy(policy))
+    },
   })
   app.post('/acl/policies/:name', {
     schema: describeRoute({
       operationId: 'putPolicy',
       summary: 'Store or replace a policy',
       description:
-        'The rules document may also be the body itself. Invalid rules are stored and grant nothing; the ' +
-        'header `X-Warnings` names the problem.',
+        'The rules document may also be the body itself; an empty body is empty rules. Invalid rules are ' +
+        'stored, and the header `X-Warnings` names the problem. Policies are not enforced yet: every valid ' +
+        'token has full access.',
       tag: 'policies',
-      params: PARAMS,
-      body: Type.Object({Name: Type.Optional(Type.String()), Rules: Type.String()}),
+      params: {
+        name: Type.String({
+          description: `${PARAMS.name} It cannot be \`.\` or \`..\`.`,
+          pattern: '^[A-Za-z0-9._-]{1,128}$',
+        }),
+      },
+      body: Type.Object({
+        Name: MayBeUnset(Type.String({description: 'The same as in the path, or empty.'})),
+        Rules: Type.String({description: 'At most 65536 bytes.'}),
+      }),
+      bodyOptional: true,
       status: 202,
       reply: Refer(Policy),
-      refusals: {400: 'The policy is invalid.', 413: 'The body is too large.'},
+      refusals: {
+        400: 'The policy is invalid.',
+        413: 'The body is too large.',
+        415: 'The body is compressed.',
+      },
     }),
     handler: async (request: PolicyRequest, reply) => {
       const {policy, warnings} = await operations.putPolicy(request.params.name, bodyOf(request))
@@ -67,6 +88,7 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
     }),
     handler: async (request: PolicyRequest, reply) => {
       const policy = await operations.deletePolicy(request.params.name)
+      setWarnings(reply, POLICY_WARNINGS)
       return sendJson(request, reply, 200, encodePolicy(policy))
     },
   })

@@ -37,7 +37,7 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
       description: 'With a valid token, the body names the cause of a failed check.',
       tag: 'service',
       reply: Refer(Readiness),
-      refusals: {503: 'It is not ready. The body has the same schema.'},
+      refusals: {503: {about: 'It is not ready.', reply: Refer(Readiness)}},
       isPublic: true,
     }),
     handler: async (request, reply) => {

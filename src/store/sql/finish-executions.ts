@@ -7,7 +7,7 @@
 import {type ExecutionKey, executionId, type FinalStatus} from '../../core/execution.ts'
 import type {BatchExecution} from '../../core/finish-batch.ts'
 import {each, type Query, type Transaction} from './query.ts'
-import {EXECUTION_COLUMNS, executionOf, type ExecutionRow} from './rows.ts'
+import {EXECUTION_COLUMNS, EXECUTION_COLUMNS_BARE, executionOf, type ExecutionRow} from './rows.ts'
 
 /** Executions of a launch up to which all are loaded: locking them costs less than further statements. */
 const LOADED_WHOLE_MAX = 32
@@ -82,7 +82,9 @@ function* loadParts(
   const closing = groups.filter((group) => open.get(group) !== true)
   const died = groupsOf(own.filter(({status}) => status === 'lost'))
   const rest = yield* each<ExecutionRow>(
-    `SELECT ${REST_COLUMNS} FROM executions WHERE group_id = ? ORDER BY node_name, attempt`,
+    // The rest of a launch is only read: its output lines are never written back.
+    `SELECT ${EXECUTION_COLUMNS_BARE} FROM executions WHERE group_id = ?
+      ORDER BY node_name, attempt`,
     [...new Set([...closing, ...died])].map((group) => [group]),
   )
   take(rest.flat())
@@ -93,12 +95,6 @@ function* loadParts(
     }),
   )
 }
-
-/** The rest of a launch is only read: its output lines are never written back. */
-const REST_COLUMNS = EXECUTION_COLUMNS.replace('output_head', `'' AS output_head`).replace(
-  'output_foot',
-  `'' AS output_foot`,
-)
 
 /** For each launch, whether executions that are not loaded are pending or running. */
 function* openRest(

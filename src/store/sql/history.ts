@@ -19,6 +19,7 @@ import {all, each, one, type Query, together, type Transaction, type Value} from
 import {
   BY_KEY,
   EXECUTION_COLUMNS,
+  EXECUTION_COLUMNS_BARE,
   EXECUTION_COLUMNS_E,
   executionOf,
   type ExecutionRow,
@@ -36,8 +37,10 @@ export function* executions(
   const owner = yield* ownerOf(tx, name)
   if (owner === null) return null
   const {where: owned, values} = ownedBy(owner)
-  const where = query.status === null ? owned : `${owned} AND status = ?`
-  if (query.status !== null) values.push(query.status)
+  const {status} = query
+  const isStatus = status === 'not_pending' ? "status <> 'pending'" : 'status = ?'
+  if (status !== null && status !== 'not_pending') values.push(status)
+  const where = status === null ? owned : `${owned} AND ${isStatus}`
   return yield* executionPage(tx, `FROM executions WHERE ${where}`, values, {
     ...query,
     columns: EXECUTION_COLUMNS,
@@ -222,10 +225,11 @@ function executionOrder({sort, order}: Pick<ExecutionQuery, 'sort' | 'order'>): 
   }
 }
 
-/** Each launch with its executions; one statement for any number of launches. */
+/** Each launch with its executions, without text; one statement for any number of launches. */
 function* withExecutions(rows: readonly LaunchRow[]): Query<LaunchView[]> {
   const executions = yield* each<ExecutionRow>(
-    `SELECT ${EXECUTION_COLUMNS} FROM executions WHERE group_id = ? ORDER BY attempt, node_name`,
+    `SELECT ${EXECUTION_COLUMNS_BARE} FROM executions WHERE group_id = ?
+      ORDER BY attempt, node_name`,
     rows.map((row) => [row.group_id]),
   )
   return rows.map((row, index) => {

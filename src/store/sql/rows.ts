@@ -202,6 +202,10 @@ const EXECUTION_COLUMN_LIST = [
 ] as const satisfies readonly (keyof ExecutionRow)[]
 
 export const EXECUTION_COLUMNS = EXECUTION_COLUMN_LIST.join(', ')
+/** The same without the lines before and after the output, which may be 64 KiB each. */
+export const EXECUTION_COLUMNS_BARE = EXECUTION_COLUMN_LIST.map((name) =>
+  name === 'output_head' || name === 'output_foot' ? `'' AS ${name}` : name,
+).join(', ')
 /** The same columns of a table with the alias `e`. */
 export const EXECUTION_COLUMNS_E = EXECUTION_COLUMN_LIST.map((name) => `e.${name}`).join(', ')
 

@@ -133,7 +133,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
   const answers = results as readonly SubmitResult[]
   yield* storeReplies(
     tx,
-    stored.map(({index}) => ({idempotency: requests[index]!.idempotency, reply: answers[index]})),
+    stored.map(({index}) => ({idempotency: requests[index]!.idempotency, reply: answers[index]!})),
   )
   return [...answers]
 }

@@ -32,6 +32,7 @@ export function historyCases(when: Case): void {
     assert.deepEqual(await groups(scene, {sort: 'finished_at', order: 'desc'}), [a, b, d, c])
     assert.deepEqual(await groups(scene, {sort: 'attempt', order: 'asc'}), [a, b, d, c])
     assert.deepEqual(await groups(scene, {status: 'running'}), [d])
+    assert.deepEqual(await groups(scene, {status: 'not_pending'}), [d, b, a])
     const page = await scene.store.executions('a', {...ALL_EXECUTIONS, start: 1, end: 3})
     assert.deepEqual([page!.total, page!.rows.length], [4, 2])
     assert.deepEqual(await groups(scene, {order: 'asc', start: 1, end: 3}), [b, c])
@@ -92,7 +93,7 @@ export function historyCases(when: Case): void {
     await scene.join('n2')
     await scene.submit('a', {retries: 1})
     const two = await scene.run('a', ['n1', 'n2'])
-    await scene.end(await scene.claimOne('n1'), 'failed')
+    await scene.end(await scene.claimOne('n1'), 'failed', {head: 'exit status 1\n'})
     const one = await scene.run('a', ['n2'])
     await scene.store.requestRun({name: 'a', forced: false, idempotency: null})
     const page = await scene.store.launches('a', {...ALL_ROWS, decision: null})
@@ -104,6 +105,7 @@ export function historyCases(when: Case): void {
       [two, ['node-1-1', 'node-2-1', 'node-1-2']],
     ])
     assert.deepEqual(ids[0]![1], [], 'an undecided launch has no executions')
+    assert.equal(page!.rows[2]!.executions[0]!.outputHead, '', 'lines of output are not read')
     assert.deepEqual(page!.rows[2], await scene.store.launch('a', two))
   })
 
