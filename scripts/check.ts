@@ -40,9 +40,11 @@ const UNIT_TESTS = [
 /** Files that have not changed since the last run are not checked again. */
 const TYPES_CACHE = ['--incremental', '--tsBuildInfoFile', join(CACHE, 'types.tsbuildinfo')]
 const FORMAT_CACHE = [
-  ...['--cache', '--cache-strategy', 'content'],
-  ...['--cache-location', join(CACHE, 'prettier')],
+  '--cache',
+  '--cache-strategy=content',
+  `--cache-location=${join(CACHE, 'prettier', 'files.json')}`,
 ]
+const LIGHT_HARNESS = join(import.meta.dirname, 'light-harness.ts')
 
 interface Step {
   readonly name: string
@@ -66,17 +68,28 @@ const STEPS: readonly Step[] = [
   },
   {
     name: 'format',
-    command: ['prettier', '--check', '--ignore-unknown', ...FORMAT_CACHE, ...(isQuick ? changedFiles() : ['.'])],
+    command: [
+      'prettier',
+      '--check',
+      '--ignore-unknown',
+      ...FORMAT_CACHE,
+      ...(isQuick ? changedFiles() : ['.']),
+    ],
     limitMs: TOOL_LIMIT_MS,
   },
   {
     name: 'tests',
     command: [
       'node',
+      '--import',
+      LIGHT_HARNESS,
       '--test',
       `--test-concurrency=${TEST_FILES_AT_ONCE}`,
       `--test-timeout=${ONE_TEST_LIMIT_MS}`,
       '--test-reporter=dot',
+      '--test-reporter-destination=stdout',
+      `--test-reporter=${LIGHT_HARNESS}`,
+      '--test-reporter-destination=stderr',
       ...(chosenTests.length > 0 ? chosenTests : allTests),
     ],
     limitMs: TESTS_LIMIT_MS,

@@ -14,7 +14,7 @@ import {sharedStore, type SharedStore} from './exercise-store/shared-store.ts'
 import {migrateToNextRelease} from './next-release.ts'
 
 const STARTED_AT = Date.UTC(2026, 0, 15, 12)
-/** Restores the state of a new store. Terms go on: the connection of a leader keeps its lock. */
+/** Restores the state of a new store. Terms keep growing: the connection of a leader keeps its lock. */
 const empty = (schema: string) => `DO $$ DECLARE name text; BEGIN
   FOR name IN SELECT tablename FROM pg_tables
     WHERE schemaname = '${schema}' AND tablename NOT IN ('schema_version', 'leader', 'meta')
