@@ -94,7 +94,7 @@ test('a built server and its helper stay small', async (t) => {
   assert.ok(resident < RESIDENT_MAX_BYTES, `${Math.round(resident / 2 ** 20)} MiB`)
 })
 
-test('sources that are edited, added or removed are run instead of a build; the newest builds are kept', (t) => {
+test('sources that are edited, added or removed are run instead of a build; the newest builds stay', (t) => {
   const tree = built(t)
   const source = join(tree, 'src', 'platform', 'clock.ts')
   const first = buildToRun(tree)
