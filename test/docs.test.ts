@@ -4,11 +4,11 @@
  * Also checks that links resolve.
  */
 import assert from 'node:assert/strict'
-import {execFile} from 'node:child_process'
 import {existsSync, readdirSync, readFileSync} from 'node:fs'
 import {dirname, join} from 'node:path'
 import {test} from 'node:test'
-import {promisify} from 'node:util'
+import {runCli} from '../src/cli/program.ts'
+import {agentCommand, serverCommand} from '../src/config/commands.ts'
 import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
@@ -253,14 +253,34 @@ test('the glossary defines each term once, and the terms of the flow', () => {
     assert.ok(words.includes(word), word)
 })
 
+/** Help text of a command, as `belfry <path> --help` prints it. */
+async function helpOf(path: readonly string[]): Promise<string> {
+  let text = ''
+  const unused = () => assert.fail('help does nothing')
+  const code = await runCli([...path, '--help'], {
+    terminal: {
+      out: (part) => void (text += part),
+      outBytes: unused,
+      err: unused,
+      input: unused,
+      colours: false,
+      progress: false,
+    },
+    env: {},
+    clock: systemClock(),
+    version: '0',
+    serverCommand: serverCommand(),
+    agentCommand: agentCommand(),
+    restoreBackup: unused,
+    migrateStore: unused,
+  })
+  assert.equal(code, 0)
+  return text
+}
+
 /** `belfry jobs list` for every command that does something; read from the help texts. */
 async function realCommands(path: readonly string[]): Promise<readonly string[]> {
-  const {stdout} = await promisify(execFile)(process.execPath, [
-    join(ROOT, 'bin', 'belfry.js'),
-    ...path,
-    '--help',
-  ])
-  const listed = stdout.split('\nCommands:\n')[1] ?? ''
+  const listed = (await helpOf(path)).split('\nCommands:\n')[1] ?? ''
   const names = [...listed.matchAll(/^ {2}([a-z][\w-]*)/gm)].map((match) => match[1]!)
   const found: string[] = []
   for (const name of names) {

@@ -23,7 +23,7 @@ import {until, within} from '../support/waiting.ts'
 const SECOND_MS = 1_000
 const MIGRATED_WITHIN_MS = 60_000
 /** Takes about a second to migrate: long enough to be killed in the middle. */
-const LARGE = 30_000
+const LARGE = 20_000
 
 const shell = (command: string) => ({shell: 'true', command})
 const byHand = {schedule: '@manually', executor: 'shell'}

@@ -14,7 +14,7 @@ import {until} from '../support/waiting.ts'
 
 const MIB = 2 ** 20
 const KEPT_BYTES = 256 * 1024
-const FLOOD_BYTES = 500_000_000
+const FLOOD_BYTES = 250_000_000
 /** Memory that ten times the output may add to a process. */
 const GROWTH_BYTES_MAX = 64 * MIB
 const FLOOD_WITHIN_MS = 60_000
@@ -32,7 +32,7 @@ async function printed(server: ServerProcess, name: string, command: string) {
 describe('output', () => {
   const shared = sharedServer()
 
-  test('500 MB without a newline: memory is bounded, the tail exact, the truncation reported', async (t) => {
+  test('250 MB without a newline: memory is bounded, the tail exact, the truncation reported', async (t) => {
     const server = shared()
     // The first run warms up the runtime; only growth with the amount of output counts.
     await printed(server, 'warm', `yes | tr -d '\\n' | head -c ${FLOOD_BYTES / 10}`)

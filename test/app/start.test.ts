@@ -3,10 +3,21 @@
  * refused.
  */
 import assert from 'node:assert/strict'
-import {chmodSync, existsSync, mkdirSync, readdirSync, statSync, writeFileSync} from 'node:fs'
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
+import type {Host} from '../../src/config/read.ts'
+import {loadConfig} from '../../src/config/server.ts'
+import {parseAddress} from '../../src/store/postgres/url.ts'
 import {markedProcesses} from '../support/living-processes.ts'
 import {
   aServer,
@@ -34,6 +45,25 @@ async function refused(
   assert.match(stderr, says)
 }
 
+const HOST: Host = {
+  name: 'tower',
+  cores: 2,
+  timezone: 'UTC',
+  directory: '/',
+  readFile: (path) => readFileSync(path, 'utf8'),
+}
+
+/**
+ * A setting is checked before anything is opened, and `main.ts` prints the problem: one process for each
+ * setting would find nothing more than those of `refused`.
+ */
+function refusedSetting(argv: readonly string[], says: RegExp): void {
+  const loaded = loadConfig(argv, {}, HOST, parseAddress)
+  assert.ok(!loaded.ok, argv.join(' '))
+  assert.match(`belfry: ${loaded.problem}\n`, ONE_SENTENCE)
+  assert.match(loaded.problem, says)
+}
+
 function address(t: TestContext): readonly string[] {
   return ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
 }
@@ -44,7 +74,6 @@ const BAD_VALUES: readonly (readonly [flag: string, value: string, says: RegExp]
   ['--http', '127.0.0.1:99999', /host:port/],
   ['--data', '', /--data must not be empty/],
   ['--store', 'mysql://db', /--store must be/],
-  ['--store', 'postgres://127.0.0.1:1/belfry', /cannot be opened/],
   ['--name', 'no spaces please', /--name must be/],
   ['--tag', 'lonely', /--tag must be/],
   ['--tag', 'role=web', /--tag cannot set/],
@@ -191,18 +220,24 @@ describe('a start', {concurrency: 2}, () => {
     await refused(t, ['--http', '127.0.0.1:0', '--data', other], /database|belfry/)
   })
 
-  test('refuses an invalid value of every flag', {concurrency: 2}, (t) => {
-    const base = ['--http', '127.0.0.1:0', '--data', join(temporaryDirectory(t), 'data')]
-    for (const [flag, value, says] of BAD_VALUES) {
-      void t.test(`${flag} ${value}`, (t) => refused(t, [...base, flag, value], says))
-    }
+  for (const [flag, value, says] of BAD_VALUES)
+    test(`refuses ${flag} ${value}`, () => {
+      refusedSetting(['--http', '127.0.0.1:0', '--data', '/data', flag, value], says)
+    })
+
+  test('is refused if the store cannot be reached', async (t) => {
+    const store = 'postgres://127.0.0.1:1/belfry'
+    await refused(t, [...address(t), '--store', store], /cannot be opened/)
   })
 
   test('refuses other invalid arguments', async (t) => {
     await refused(t, [...address(t), 'and-more'], /too many arguments|[Uu]nexpected/i)
-    await refused(t, [...address(t), '--slots'], /argument missing/)
+    await refused(t, [...address(t), '--nonsense', 'x'], /[Uu]nknown option/)
+    refusedSetting([...address(t), '--slots'], /argument missing/)
     await refused(t, address(t), /BELFRY_SLOTS must be/, {BELFRY_SLOTS: 'many'})
     const file = join(temporaryDirectory(t), 'belfry.yaml')
+    writeFileSync(file, 'slots: many\n')
+    await refused(t, [...address(t), '--config', file], /slots in .* must be/)
     for (const [text, says] of [
       ['slots: many\n', /slots in .* must be/],
       ['slotz: 3\n', /unknown setting "slotz".*"slots"/],
@@ -210,7 +245,7 @@ describe('a start', {concurrency: 2}, () => {
       ['- slots\n', /must contain settings/],
     ] as const) {
       writeFileSync(file, text)
-      await refused(t, [...address(t), '--config', file], says)
+      refusedSetting(['--config', file], says)
     }
   })
 

@@ -30,6 +30,7 @@ const TINY: Plan = {
     steadyMs: 1_000,
     burstDue: 20,
     floodDue: 20,
+    probeMs: 200,
     sizes: [20],
     passes: 2,
     idleMs: 100,

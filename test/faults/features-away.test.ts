@@ -11,8 +11,8 @@ import {until} from '../support/waiting.ts'
 import {Marks} from '../../tools/faults/marks.ts'
 import {byHand, nodesOf, SERVERS, settled, sharedCluster, turns} from './shared-cluster.ts'
 
-/** Short, so that a launch without a matching node ends within the test. */
-const TARGET_WAIT = '4s'
+/** A launch without a matching node ends within the test. Longer than the start of an agent under load. */
+const TARGET_WAIT = '12s'
 const cluster = sharedCluster({
   flags: ['--target-wait', TARGET_WAIT, '--default-target', 'all', '--no-run'],
 })

@@ -1,4 +1,4 @@
-/** One cluster of three servers and two agents for all tests of a file, and helpers they share. */
+/** One cluster of three servers and two agents for all tests of a process, and helpers they share. */
 import assert from 'node:assert/strict'
 import {after, before} from 'node:test'
 import {isOver, type Answer, type Owner, type ServerProcess} from '../support/server-process.ts'
@@ -13,8 +13,19 @@ const AGENTS = {
 }
 export const NODES = [...SERVERS, ...Object.keys(AGENTS)]
 
-/** Starts the cluster for a file; call the returned function inside its tests. */
-export function sharedCluster(options: ClusterOptions = {}): () => ClusterProcess {
+/** Tests count launches. */
+export const KEEPING_LAUNCHES: ClusterOptions = {flags: ['--keep-launches', '1000']}
+
+const shared = new Map<ClusterOptions, () => ClusterProcess>()
+
+/** The cluster with these options, started before the first test; call the returned function inside tests. */
+export function sharedCluster(options: ClusterOptions): () => ClusterProcess {
+  const known = shared.get(options) ?? clusterOf(options)
+  shared.set(options, known)
+  return known
+}
+
+function clusterOf(options: ClusterOptions): () => ClusterProcess {
   let cluster: ClusterProcess | null = null
   const cleanups: (() => unknown)[] = []
   const owner: Owner = {after: (cleanup) => void cleanups.push(cleanup)}
@@ -28,7 +39,7 @@ export function sharedCluster(options: ClusterOptions = {}): () => ClusterProces
     for (const cleanup of cleanups) await cleanup()
   })
   return () => {
-    if (cluster === null) throw new Error('the cluster of the file is not there yet')
+    if (cluster === null) throw new Error('the cluster has not started yet')
     return cluster
   }
 }

@@ -77,12 +77,13 @@ test(
   ENDS_WITHIN,
   async (t) => {
     let job: JobRecord | null = null
+    let total = 1_000
     const api: Api = await startApi(t, {
       longListsMax: 1,
       replyStalledMs: 100,
       wrapStore: (store) => ({
         ...store,
-        jobs: async () => ({total: 1_000, rows: Array.from({length: 1_000}, () => job!)}),
+        jobs: async () => ({total, rows: Array.from({length: total}, () => job!)}),
       }),
     })
     await api.job('large', {metadata: {text: 'x'.repeat(60_000)}})
@@ -94,8 +95,10 @@ test(
     socket.write('GET /v1/jobs HTTP/1.1\r\nHost: localhost\r\n\r\n')
     const [server] = (await accepted) as [typeof socket]
     await api.settled(once(server, 'close'))
+    // Short: on a busy machine a reader of the long list pauses for longer than a stalled one may.
+    total = 1
     const next = await api.settled(api.get('/v1/jobs'))
-    assert.equal(next.json.length, 1_000)
+    assert.equal(next.json.length, 1)
   },
 )
 

@@ -3,8 +3,10 @@
  */
 import type {Clock, Random, Timer} from '../../src/ports/runtime.ts'
 
+const STARTED_AT = Date.UTC(2026, 0, 15, 12)
+
 export class TurnedClock implements Clock {
-  #now = Date.UTC(2026, 0, 15, 12)
+  #now = STARTED_AT
 
   now(): number {
     return this.#now
@@ -22,6 +24,11 @@ export class TurnedClock implements Clock {
 
   advance(ms: number): void {
     this.#now += ms
+  }
+
+  /** Returns to the time at which every clock starts. */
+  restart(): void {
+    this.#now = STARTED_AT
   }
 }
 

@@ -6,31 +6,58 @@ import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import assert from 'node:assert/strict'
+import {Connection} from '../../src/store/sqlite/connection.ts'
+import {storeFiles} from '../../src/store/sqlite/files.ts'
 import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
 import {exerciseStore} from './exercise-store/exercise-store.ts'
-import type {OpenedStore} from './exercise-store/scene.ts'
+import {sharedStore, type SharedStore} from './exercise-store/shared-store.ts'
 import {migrateFileToNextRelease} from './next-release.ts'
 import {countingIds, TurnedClock} from './adjustable-clock.ts'
 
-async function onFile(prepare: (dataDir: string) => void): Promise<OpenedStore> {
+/** Remembers the rows of a new store; the returned function restores them. */
+function janitorOf(connection: Connection): () => void {
+  // Tables are emptied in any order. What is restored need not survive a power cut.
+  connection.execute('PRAGMA foreign_keys = OFF; PRAGMA synchronous = OFF')
+  const tables = connection.database
+    .prepare(`SELECT name FROM sqlite_schema WHERE type = 'table'`)
+    .all()
+    .map(({name}) => String(name))
+  for (const name of tables)
+    connection.execute(`CREATE TEMP TABLE new_${name} AS SELECT * FROM main.${name}`)
+  const restore = tables.map(
+    (name) => `DELETE FROM main.${name}; INSERT INTO main.${name} SELECT * FROM new_${name};`,
+  )
+  return () => connection.execute(`BEGIN IMMEDIATE; ${restore.join(' ')} COMMIT`)
+}
+
+async function onFile(prepare: (dataDir: string) => void): Promise<SharedStore> {
   const dataDir = mkdtempSync(join(tmpdir(), 'belfry-store-'))
   prepare(dataDir)
   const clock = new TurnedClock()
   const opened = await openSqliteStore({dataDir, clock, random: countingIds()})
   assert(opened.ok, 'a new store opens')
+  const connection = new Connection(storeFiles(dataDir).database, {readOnly: false})
+  const restore = janitorOf(connection)
   return {
     store: opened.store,
     startedAt: clock.now(),
     advance: (ms) => clock.advance(ms),
+    empty: async () => {
+      restore()
+      clock.restart()
+    },
     close: async () => {
+      connection.close()
       await opened.store.close()
       rmSync(dataDir, {recursive: true})
     },
   }
 }
 
-exerciseStore('SQLite on a file', () => onFile(() => {}))
-exerciseStore('SQLite on a file of the next release', () => onFile(migrateFileToNextRelease))
+const onNewFile = sharedStore(() => onFile(() => {}))
+const onFileOfNextRelease = sharedStore(() => onFile(migrateFileToNextRelease))
+exerciseStore('SQLite on a file', onNewFile)
+exerciseStore('SQLite on a file of the next release', onFileOfNextRelease)
 
 exerciseStore('SQLite in memory', async () => {
   const clock = new TurnedClock()

@@ -78,5 +78,6 @@ function parentOf(pid: number): number {
 }
 
 export function isAlive(pid: number): boolean {
-  return readProc(pid, 'stat') !== '' && !/\) [ZX] /.test(readProc(pid, 'stat'))
+  const stat = readProc(pid, 'stat')
+  return stat !== '' && !/\) [ZX] /.test(stat)
 }

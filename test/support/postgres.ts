@@ -1,17 +1,23 @@
 /**
- * A real PostgreSQL for one test file: initialised in a temporary folder, on a free loopback port, without
- * durability. It ends with the process that started it, even if that is killed. Root starts it as `nobody`.
+ * A real PostgreSQL for one test file: a copy of an initialised data folder in a temporary folder, on a free
+ * loopback port, without durability. It ends with the process that started it, even if that is killed. Root
+ * starts it as `nobody`.
  */
 import {spawn, spawnSync, type ChildProcess} from 'node:child_process'
+import {hash} from 'node:crypto'
 import {once} from 'node:events'
 import {
   chmodSync,
   chownSync,
+  constants,
   cpSync,
+  existsSync,
   lchownSync,
+  mkdirSync,
   mkdtempSync,
   readdirSync,
   realpathSync,
+  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -49,6 +55,9 @@ const FOLDER_KEEPER = `read -r word && exit
 tries=100
 until rm -rf "$1" || [ $tries = 0 ]; do sleep 0.1; tries=$((tries - 1)); done`
 
+/** Initialised data folders: to initialise one takes most of the time of a start. The first test does. */
+const INITIALISED = join(import.meta.dirname, '..', '..', 'node_modules', '.cache', 'postgres')
+
 export interface Account {
   readonly uid: number
   readonly gid: number
@@ -69,17 +78,41 @@ function isOpenToAll(path: string): boolean {
   return true
 }
 
-/** Folder of the server's programs; a copy in `home` if `account` may not run the installed ones. */
-function programsFor(account: Account | null, home: string): string {
+function installedPrograms(): string {
   const given = process.env[PROGRAMS_VARIABLE]
   if (given !== undefined && given !== '') return given
   const entry = fileURLToPath(import.meta.resolve(PACKAGE))
-  const native = join(dirname(dirname(realpathSync(entry))), 'native')
-  if (account === null || isOpenToAll(join(native, 'bin'))) return join(native, 'bin')
+  return join(dirname(dirname(realpathSync(entry))), 'native', 'bin')
+}
+
+/** Folder of the server's programs; a copy in `home` if `account` may not run the installed ones. */
+function programsFor(account: Account | null, home: string): string {
+  const installed = installedPrograms()
+  if (account === null || isOpenToAll(installed)) return installed
   const copy = join(home, 'native')
-  cpSync(native, copy, {recursive: true, verbatimSymlinks: true})
+  cpSync(dirname(installed), copy, {recursive: true, verbatimSymlinks: true})
   giveAway(copy, account)
   return join(copy, 'bin')
+}
+
+/** Initialised data folder of the installed programs. */
+function initialisedFolder(): string {
+  const initdb = join(installedPrograms(), 'initdb')
+  const which = [initdb, statSync(initdb).mtimeMs, ...INITDB_FLAGS].join(' ')
+  return join(INITIALISED, hash('sha256', which).slice(0, 16))
+}
+
+function keepInitialised(data: string, known: string): void {
+  mkdirSync(INITIALISED, {recursive: true})
+  const draft = mkdtempSync(`${known}-`)
+  cpSync(data, draft, {recursive: true})
+  try {
+    renameSync(draft, known)
+  } catch (error) {
+    rmSync(draft, {recursive: true})
+    // Another test file may have been faster.
+    if (!existsSync(known)) throw error
+  }
 }
 
 /** Changes the owner of a folder and its contents to `account`. */
@@ -96,6 +129,14 @@ export async function freePort(): Promise<number> {
   await once(server, 'close')
   return typeof address === 'object' && address !== null ? address.port : 0
 }
+
+const INITDB_FLAGS = [
+  '--no-sync',
+  '--auth=trust',
+  '--encoding=UTF8',
+  '--locale=C',
+  `--username=${ROLE}`,
+]
 
 type Settings = Readonly<Record<string, string>>
 
@@ -269,16 +310,21 @@ export class TestPostgres {
   }
 
   #initialise(): void {
-    const flags = [
-      '--no-sync',
-      '--auth=trust',
-      '--encoding=UTF8',
-      '--locale=C',
-      `--username=${ROLE}`,
-    ]
+    const known = initialisedFolder()
+    if (!existsSync(known)) {
+      this.#runInitdb()
+      keepInitialised(this.#data, known)
+      return
+    }
+    cpSync(known, this.#data, {recursive: true, mode: constants.COPYFILE_FICLONE})
+    chmodSync(this.#data, 0o700)
+    if (this.#account !== null) giveAway(this.#data, this.#account)
+  }
+
+  #runInitdb(): void {
     const {status, stderr} = spawnSync(
       join(this.#programs, 'initdb'),
-      ['-D', this.#data, ...flags],
+      ['-D', this.#data, ...INITDB_FLAGS],
       {encoding: 'utf8', cwd: this.#home, ...this.#account},
     )
     if (status !== 0) throw new Error(`initdb failed: ${stderr}`)

@@ -4,7 +4,11 @@
  */
 import {setTimeout as pause} from 'node:timers/promises'
 
-const LOOK_EVERY_MS = 25
+/** Each look may ask a server or read the process table: a long wait looks less often. */
+const LOOK_EVERY_MIN_MS = 25
+const LOOK_EVERY_MAX_MS = 100
+/** The pause is this share of the time waited so far. */
+const LOOK_SHARE = 1 / 20
 /** Default limit: generous, for a busy machine. */
 export const SOON_MS = 20_000
 
@@ -14,12 +18,14 @@ export async function until<Value>(
   probe: () => Value | undefined | false | Promise<Value | undefined | false>,
   withinMs = SOON_MS,
 ): Promise<Value> {
-  const deadline = performance.now() + withinMs
+  const startedAt = performance.now()
   for (;;) {
     const value = await probe()
     if (value !== undefined && value !== false) return value
-    if (performance.now() > deadline) throw new Error(`not within ${withinMs} ms: ${what}`)
-    await pause(LOOK_EVERY_MS)
+    const waitedMs = performance.now() - startedAt
+    if (waitedMs > withinMs) throw new Error(`not within ${withinMs} ms: ${what}`)
+    const pauseMs = waitedMs * LOOK_SHARE
+    await pause(Math.min(LOOK_EVERY_MAX_MS, Math.max(LOOK_EVERY_MIN_MS, pauseMs)))
   }
 }
 

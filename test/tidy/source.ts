@@ -40,8 +40,29 @@ export function finding(path: string, line: number, what: string): Finding {
   return `${path}:${line} ${what}`
 }
 
-/** Parses TypeScript or JavaScript; throws on a syntax error. */
+/** TypeScript or JavaScript; parsed when a check first needs more than the text. Throws on a syntax error. */
 export function parseSource(path: string, text: string): Source {
+  let parsed: Parsed | null = null
+  const once = () => (parsed ??= parseText(path, text))
+  return {
+    path,
+    text,
+    lines: text.split('\n'),
+    get tree() {
+      return once().tree
+    },
+    get imports() {
+      return once().imports
+    },
+    get comments() {
+      return once().comments
+    },
+  }
+}
+
+type Parsed = Pick<Source, 'tree' | 'imports' | 'comments'>
+
+function parseText(path: string, text: string): Parsed {
   const parsed = parse(text, {
     sourceType: 'module',
     plugins: ['typescript'],
@@ -53,7 +74,7 @@ export function parseSource(path: string, text: string): Source {
     line: loc?.start.line ?? 1,
     text: value,
   }))
-  return {path, text, lines: text.split('\n'), tree, imports: importsOf(path, tree), comments}
+  return {tree, imports: importsOf(path, tree), comments}
 }
 
 /** Every `.ts` and `.js` file below the folders, sorted by path. */
@@ -86,9 +107,16 @@ export function walk(node: Node, visit: (node: Node, parents: readonly Node[]) =
   const enter = (here: Node) => {
     if (visit(here, parents) === false) return
     parents.push(here)
-    for (const [key, value] of Object.entries(here))
-      if (key !== 'loc') for (const child of [value].flat()) if (isNode(child)) enter(child)
+    for (const key of Object.keys(here)) {
+      if (key === 'loc') continue
+      const value = here[key]
+      if (Array.isArray(value)) for (const child of value) enterNode(child)
+      else enterNode(value)
+    }
     parents.pop()
+  }
+  const enterNode = (value: unknown) => {
+    if (isNode(value)) enter(value)
   }
   enter(node)
 }

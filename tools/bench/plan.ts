@@ -66,6 +66,8 @@ export interface ClusterPlan {
   readonly burstDue: number
   /** Jobs due in the same second, of which only the launches are awaited. */
   readonly floodDue: number
+  /** Requests are measured for this time after those launches are due. */
+  readonly probeMs: number
   readonly sizes: readonly number[]
   readonly passes: number
   readonly idleMs: number
@@ -123,6 +125,7 @@ export const QUICK: Plan = {
     steadyMs: 3_000,
     burstDue: 1_000,
     floodDue: 10_000,
+    probeMs: 8_000,
     sizes: [1_000, 10_000],
     passes: 60,
     idleMs: 5_000,
@@ -171,6 +174,7 @@ export const FULL: Plan = {
     steadyMs: 10_000,
     burstDue: 10_000,
     floodDue: 100_000,
+    probeMs: 8_000,
     sizes: [1_000, 10_000, 100_000],
     passes: 200,
     idleMs: 15_000,

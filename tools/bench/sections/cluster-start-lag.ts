@@ -25,7 +25,6 @@ const P50_MAX_MS = 50
 const P99_MAX_MS = 500
 const RECORDED_MAX_MS = 10_000
 const PROBE_EVERY_MS = 20
-const PROBE_MS = 8_000
 const GET_MAX_MS = 250
 
 export const clusterStartLag: Section = {
@@ -91,7 +90,7 @@ async function measureFlood(bench: Bench, postgres: TestPostgres, servers: numbe
     noneLeft(cluster, `SELECT count(*)::int AS left FROM jobs WHERE next_at IS NOT NULL`).then(
       () => Date.now() - dueAt,
     ),
-    client.ask('probe', {url, everyMs: PROBE_EVERY_MS, ms: PROBE_MS}),
+    client.ask('probe', {url, everyMs: PROBE_EVERY_MS, ms: bench.plan.cluster.probeMs}),
   ])
   const {decidedMs} = await clusterLags(cluster, 'burst-')
   bench.figures.add(`${label}: the last is recorded after`, 'ms', recordedMs, {

@@ -6,9 +6,18 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {Answer, ServerProcess} from '../support/server-process.ts'
 import {until} from '../support/waiting.ts'
-import {askAll, byHand, NODES, sameOnAll, SERVERS, sharedCluster, turns} from './shared-cluster.ts'
+import {
+  askAll,
+  byHand,
+  KEEPING_LAUNCHES,
+  NODES,
+  sameOnAll,
+  SERVERS,
+  sharedCluster,
+  turns,
+} from './shared-cluster.ts'
 
-const cluster = sharedCluster()
+const cluster = sharedCluster(KEEPING_LAUNCHES)
 const ROUNDS = 15
 
 /** Asserts that each other server replies as `expected`, at the first read. */

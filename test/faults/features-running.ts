@@ -10,6 +10,7 @@ import type {Answer, ServerProcess} from '../support/server-process.ts'
 import {until} from '../support/waiting.ts'
 import {
   byHand,
+  KEEPING_LAUNCHES,
   NODES,
   nodesOf,
   sameOnAll,
@@ -20,8 +21,7 @@ import {
 } from './shared-cluster.ts'
 import {Stream} from '../../tools/faults/stream.ts'
 
-/** Keeps all launches: the tests count them. */
-const cluster = sharedCluster({flags: ['--keep-launches', '1000']})
+const cluster = sharedCluster(KEEPING_LAUNCHES)
 
 /** Submits a job, runs it once, deletes it; returns its nodes, or the code of the refusal. */
 async function placesOf(tags: Readonly<Record<string, string>>): Promise<string> {
