@@ -3,7 +3,6 @@ import assert from 'node:assert/strict'
 import {mkdtempSync, rmSync} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
-import {constants} from 'node:sqlite'
 import {describe, it, type TestContext} from 'node:test'
 import {DEFAULT_LIMITS} from '../../src/store/sql/query.ts'
 import {policies} from '../../src/store/sql/settings.ts'
@@ -83,22 +82,5 @@ describe('the SQLite engine', () => {
     other.execute('ROLLBACK')
     other.close()
     assert.deepEqual(kinds(engine.commit([put('a', 1)])), ['ok'])
-  })
-
-  it('plans a statement with a limit once, whatever the limit', (context) => {
-    const {connection} = engineOn(context)
-    let planned = 0
-    connection.database.setAuthorizer(() => {
-      planned += 1
-      return constants.SQLITE_OK
-    })
-    const sql = 'SELECT name FROM policies WHERE name > ? ORDER BY name LIMIT ? OFFSET ?'
-    const page = (...values: [string, number, number]) =>
-      connection.answer({kind: 'all', sql, values})
-    assert.deepEqual(page('', 1, 0), [])
-    assert(planned > 0)
-    planned = 0
-    assert.deepEqual(page('a', 1_000, 2), [])
-    assert.equal(planned, 0)
   })
 })
