@@ -11,7 +11,7 @@ import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext, type PendingWork} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {DecidedLaunch, DueJob, DuePosition, LeaderStore} from '../ports/leader-store.ts'
+import type {DecidedLaunch, DueJob, DuePosition, DueWork, LeaderStore} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {type Isolated, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
@@ -50,6 +50,16 @@ const CONFLICT_PAUSE_MS = 20
 /** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
 const CONFLICT_REPEATED_PAUSE_MS = 100
 
+/** A page of due jobs. */
+interface LoadingPage {
+  readonly page: Promise<DueWork>
+  /** Monotonic. */
+  readonly loadedAt: number
+}
+
+/** A page loaded ahead is used until then. */
+const AHEAD_MAX_MS = 1_000
+
 export class Launcher implements Service {
   readonly #options: LauncherOptions
   readonly #loop: Loop
@@ -70,6 +80,8 @@ export class Launcher implements Service {
    * at the front: the jobs behind them must not wait.
    */
   #dueAfter: DuePosition | null = null
+  /** The page that begins at `#dueAfter`, loaded while the decisions about the page before are written. */
+  #ahead: LoadingPage | null = null
   #hasConflict = false
   /** The previous pass had a conflict. */
   #hadConflict = false
@@ -166,13 +178,9 @@ export class Launcher implements Service {
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
-    const {store, clock, batchMax, queuedMax, pollMs} = this.#options
-    const loadedAt = clock.monotonicMs()
-    const loaded = await store.loadDue({
-      limit: batchMax,
-      after: this.#dueAfter,
-      ...(this.#isSaturated ? {queuedMax} : {}),
-    })
+    const {clock, pollMs} = this.#options
+    const {page, loadedAt} = this.#takeAhead() ?? this.#load()
+    const loaded = await page
     const {nextDueAt} = loaded
     const now = this.#believed(loaded.now)
     for (const {id, name, problem} of loaded.damaged)
@@ -181,6 +189,7 @@ export class Launcher implements Service {
     const jobs = loaded.jobs.filter(({job}) => job.nextAt! <= now)
     this.#dueAfter = jobs.length < loaded.jobs.length ? null : loaded.next
     const held = loaded.jobs[jobs.length]?.job.nextAt ?? Infinity
+    if (this.#dueAfter !== null) this.#ahead = this.#load()
     const decisions = await this.#decideJobs(jobs, now)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
@@ -196,6 +205,25 @@ export class Launcher implements Service {
       count: jobs.length,
       nextInMs: Math.min(pollMs, Math.max(leastMs, soonest - now - passMs)),
     }
+  }
+
+  /** Loads the page of due jobs that begins at `#dueAfter`. */
+  #load(): LoadingPage {
+    const {store, clock, batchMax, queuedMax} = this.#options
+    const loadedAt = clock.monotonicMs()
+    const counting = this.#isSaturated ? {queuedMax} : {}
+    const page = store.loadDue({limit: batchMax, after: this.#dueAfter, ...counting})
+    // The pass that takes it gets its error.
+    void Promise.allSettled([page])
+    return {page, loadedAt}
+  }
+
+  /** The page loaded ahead; `null` = none, or it is too old: then decisions would refer to the past. */
+  #takeAhead(): LoadingPage | null {
+    const ahead = this.#ahead
+    this.#ahead = null
+    const ageMs = ahead === null ? Infinity : this.#options.clock.monotonicMs() - ahead.loadedAt
+    return ageMs > AHEAD_MAX_MS ? null : ahead
   }
 
   async #decideJobs(jobs: readonly DueJob[], now: number): Promise<readonly DueDecision[]> {

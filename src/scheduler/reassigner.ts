@@ -32,18 +32,29 @@ export interface ReassignerOptions extends TermOptions {
 /** Executions moved or ended in one transaction. */
 const BATCH_MAX = 256
 
-/** Executions of gone nodes first: they run nowhere. Then those that their node does not claim. */
-const PARTS = ['gone_nodes', 'all'] as const
+/**
+ * A page of all executions is followed by a pause of this many times its length. During a burst nearly all
+ * that is pending has waited for long: reading it takes at most a fifth of the time.
+ */
+const PAUSE_FACTOR = 4
+
+/** One way through the stuck executions, page by page. */
+interface Round {
+  readonly of: 'gone_nodes' | 'all'
+  /** Position of the next page; `null` = its first. */
+  after: StuckPosition | null
+  /** Monotonic instant of the next page. */
+  dueAt: number
+}
 
 export class Reassigner implements Service {
   readonly #options: ReassignerOptions
   readonly #loop: Loop
   readonly #faults: JobFaults
-  /** Part of the round, and position of its next page; `null` = its first. */
-  #part: (typeof PARTS)[number] = 'gone_nodes'
-  #after: StuckPosition | null = null
-  /** Monotonic start of the round. */
-  #beganAt = 0
+  /** Executions of gone nodes first: they run nowhere. */
+  readonly #gone: Round = {of: 'gone_nodes', after: null, dueAt: -Infinity}
+  /** Then those that their node does not claim. */
+  readonly #all: Round = {of: 'all', after: null, dueAt: -Infinity}
   /**
    * Store time of the first pass of this term. Waits for a node that is gone begin no earlier: after an
    * outage of the whole cluster, each node gets the full wait to come back.
@@ -64,21 +75,28 @@ export class Reassigner implements Service {
     await this.#loop.stop()
   }
 
-  /** One page. Pages follow each other at once; a long round is followed by a pause of its own length. */
+  /** One page of the round that is due. */
   async #reassign(): Promise<number> {
-    const {store, clock, clockGuard, unclaimedMs, intervalMs} = this.#options
-    const loadedAt = clock.monotonicMs()
-    if (this.#part === 'gone_nodes' && this.#after === null) this.#beganAt = loadedAt
-    const request = {unclaimedMs, after: this.#after, limit: BATCH_MAX, of: this.#part}
+    const {clock, intervalMs} = this.#options
+    const beganAt = clock.monotonicMs()
+    const round = [this.#gone, this.#all].find(({dueAt}) => beganAt >= dueAt)
+    if (round !== undefined) {
+      await this.#decidePage(round)
+      const endedAt = clock.monotonicMs()
+      const pauseMs = round.of === 'all' ? PAUSE_FACTOR * (endedAt - beganAt) : 0
+      round.dueAt = endedAt + (round.after === null ? Math.max(intervalMs, pauseMs) : pauseMs)
+    }
+    return Math.max(0, Math.min(this.#gone.dueAt, this.#all.dueAt) - clock.monotonicMs())
+  }
+
+  async #decidePage(round: Round): Promise<void> {
+    const {store, clock, clockGuard, unclaimedMs} = this.#options
+    const request = {unclaimedMs, after: round.after, limit: BATCH_MAX, of: round.of}
     const loaded = await store.loadStuck(request)
     const now = clockGuard.believed(loaded.now, clock.monotonicMs())
     this.#lookedSince ??= now
     if (loaded.executions.length > 0) await this.#decide(loaded.executions, now, this.#lookedSince)
-    this.#after = loaded.next
-    if (loaded.next !== null) return 0
-    const isOver = this.#part === 'all'
-    this.#part = isOver ? 'gone_nodes' : 'all'
-    return isOver ? Math.max(intervalMs, clock.monotonicMs() - this.#beganAt) : 0
+    round.after = loaded.next
   }
 
   async #decide(stuck: readonly StuckExecution[], now: number, lookedSince: number): Promise<void> {

@@ -46,16 +46,26 @@ export function* loadStuck(
   tx: Transaction,
   {unclaimedMs, after, limit, of}: Parameters<LeaderStore['loadStuck']>[0],
 ): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
-  const {group, slot, attempt} = after ?? BEFORE_ALL
   const sql = of === 'gone_nodes' ? OF_GONE_NODES : ALL_PENDING
-  const visited = yield* all<StuckRow>(sql, [group, slot, attempt, VISITED_MAX])
   const dueAt = tx.now - unclaimedMs
   const rows: StuckRow[] = []
-  let last: StuckRow | null = null
-  for (const row of visited) {
-    if (rows.length === limit) break
-    last = row
-    if (row.not_before <= dueAt || row.member_status !== 'alive') rows.push(row)
+  let next = after
+  let isLast = false
+  if (of === 'gone_nodes' && !(yield* hasWorkOfGoneNodes()))
+    return {now: tx.now, executions: [], next: null}
+  // If all of the first rows are stuck, they are the page: during a burst no other row is read.
+  for (const visitedMax of [limit, Math.max(limit, VISITED_MAX)]) {
+    const {group, slot, attempt} = next ?? BEFORE_ALL
+    const visited = yield* all<StuckRow>(sql, [group, slot, attempt, visitedMax])
+    let last: StuckRow | null = null
+    for (const row of visited) {
+      if (rows.length === limit) break
+      last = row
+      if (row.not_before <= dueAt || row.member_status !== 'alive') rows.push(row)
+    }
+    if (last !== null) next = {group: last.group_id, slot: last.slot, attempt: last.attempt}
+    isLast = visited.length < visitedMax && last === (visited.at(-1) ?? null)
+    if (isLast || rows.length === limit) break
   }
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
@@ -78,10 +88,17 @@ export function* loadStuck(
     const member = memberOf(row)
     return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
   })
-  const isLast = visited.length < VISITED_MAX && last === (visited.at(-1) ?? null)
-  const next =
-    last === null || isLast ? null : {group: last.group_id, slot: last.slot, attempt: last.attempt}
-  return {now: tx.now, executions: stuck, next}
+  return {now: tx.now, executions: stuck, next: isLast ? null : next}
+}
+
+/** Read first: to find none of their executions, PostgreSQL could read all that is pending. */
+function* hasWorkOfGoneNodes(): Query<boolean> {
+  const gone = yield* all<{id: string}>(`SELECT id FROM members WHERE status <> 'alive'`)
+  const found = yield* oneEach(
+    `SELECT 1 AS found FROM executions WHERE node_id = ? AND status = 'pending' LIMIT 1`,
+    gone.map(({id}) => [id]),
+  )
+  return found.some((row) => row !== null)
 }
 
 function memberOf(row: StuckRow): StuckExecution['member'] {
