@@ -2,6 +2,9 @@
  * Launch step, leader only. Loads every due job and every waiting request, lets `core/launch` decide each,
  * and writes the decisions in one transaction a batch.
  *
+ * With many due jobs, the next page is loaded and decided while the one before is written: the leader and the
+ * database work at the same time.
+ *
  * Crash points: before the apply nothing has happened and the next pass finds the same work; after it the
  * rows are durable and the pending executions wait for their nodes. Notifications after the commit may be
  * lost: polling finds the work. Events are emitted at most once: never if the commit's reply is lost.
@@ -82,6 +85,10 @@ export class Launcher implements Service {
   #dueAfter: DuePosition | null = null
   /** The page that begins at `#dueAfter`, loaded while the decisions about the page before are written. */
   #ahead: LoadingPage | null = null
+  /** Writes of the decisions about a page, while the next page is decided. Its errors end the next pass. */
+  #writing: Promise<void> = Promise.resolve()
+  /** Executions of `#writing` by node: the nodes' loads do not include them yet. */
+  #placed: ReadonlyMap<string, number> = new Map()
   #hasConflict = false
   /** The previous pass had a conflict. */
   #hadConflict = false
@@ -110,6 +117,7 @@ export class Launcher implements Service {
   async stop(): Promise<void> {
     this.#unsubscribe()
     await this.#loop.stop()
+    await Promise.allSettled([this.#writing])
   }
 
   async #pass(): Promise<number> {
@@ -226,20 +234,44 @@ export class Launcher implements Service {
     return ageMs > AHEAD_MAX_MS ? null : ahead
   }
 
+  /** Decides the jobs of a page, and begins to write the decisions. Waits for the last page of a round. */
   async #decideJobs(jobs: readonly DueJob[], now: number): Promise<readonly DueDecision[]> {
-    if (jobs.length === 0) return []
-    const context = await this.#context(now)
+    const context = jobs.length === 0 ? null : await this.#context(now)
+    const decisions =
+      context === null
+        ? []
+        : this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup, queued}) =>
+            decideDue(job, openGroup, context, queued),
+          )
+    await this.#written()
+    if (context !== null && decisions.length > 0) this.#write(jobs, decisions, context)
+    if (this.#dueAfter === null) await this.#written()
+    return decisions
+  }
+
+  /** Waits for the writes under way. Throws their error, once. */
+  async #written(): Promise<void> {
+    const writing = this.#writing
+    this.#writing = Promise.resolve()
+    await writing
+  }
+
+  #write(
+    jobs: readonly DueJob[],
+    decisions: readonly DueDecision[],
+    {candidates, loads}: PassContext,
+  ): void {
     const isolated = new Map(jobs.map((due) => [due.job.id, isolatedJob(due)]))
-    const decisions = this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup, queued}) =>
-      decideDue(job, openGroup, context, queued),
-    )
-    if (decisions.length > 0)
-      await this.#faults.applyEach(
+    const loadBefore = new Map(candidates.map(({id, load}) => [id, load]))
+    this.#placed = new Map([...loads].map(([id, load]) => [id, load - (loadBefore.get(id) ?? 0)]))
+    this.#writing = this.#faults
+      .applyEach(
         decisions,
         ({jobId}) => isolated.get(jobId)!,
         (some) => this.#apply(some, []),
       )
-    return decisions
+      .finally(() => (this.#placed = new Map()))
+    void Promise.allSettled([this.#writing])
   }
 
   /** The store's time, or the time before a step ahead that has not stood for long. */
@@ -258,7 +290,9 @@ export class Launcher implements Service {
   async #context(now: number): Promise<PassContext> {
     const {store, random, defaultZone, defaultTarget} = this.#options
     const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
-    const candidates = await store.candidates()
+    const placed = this.#placed
+    const stored = await store.candidates()
+    const candidates = stored.map((node) => ({...node, load: node.load + (placed.get(node.id) ?? 0)}))
     this.#isSaturated = candidates.some(({load, slots}) => load >= slots)
     return {
       now,
