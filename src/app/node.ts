@@ -199,6 +199,8 @@ export function createRunner(
     slots: config.slots,
     claimMax: limits.claimBatchMax,
     claimPauseMs: limits.claimPauseMs,
+    burstClaimMax: limits.burstClaimMax,
+    burstPauseMs: limits.burstPauseMs,
     aheadMaxMs: limits.claimAheadMs,
     claimFreshMs: limits.claimFreshMs,
     verifyEveryMs: limits.claimVerifyMs,

@@ -36,6 +36,9 @@ export interface RunnerOptions extends ExecutionRunOptions {
   ) => Promise<readonly ExecutionRecord[]>
   /** Pause between claims while more work is due than fits, unless many slots are free. */
   readonly claimPauseMs: number
+  /** While the leader records a burst: executions claimed at once, and the pause between claims. */
+  readonly burstClaimMax: number
+  readonly burstPauseMs: number
   /** An execution that waits for a slot longer than this is released. */
   readonly aheadMaxMs: number
   /** A claim older than this is verified before its execution starts. */
@@ -80,6 +83,9 @@ const PAUSE_MIN_MS = 1_000
  */
 const AFTER_PAUSE_MS = 2_000
 
+/** How long a burst is believed to last after its last notification: longer than the leader takes for a page. */
+const BURST_MS = 1_000
+
 /** Results the store has not taken yet, above which nothing is claimed: bounds memory during an outage. */
 export const FINISHING_PER_SLOT_MAX = 4
 
@@ -104,6 +110,8 @@ export class Runner implements Service {
   /** By the last claim, more work is due than fitted. */
   #isMoreDue = false
   #claimedAt = -Infinity
+  /** The leader records a burst until then, as far as this node knows. Monotonic. */
+  #burstUntil = -Infinity
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
@@ -131,6 +139,9 @@ export class Runner implements Service {
     this.#subscriptions = [
       wakeup.subscribe('run', () => this.#claims.wake()),
       wakeup.subscribe('cancel', () => this.#cancels.wake()),
+      wakeup.subscribe('burst', () => {
+        this.#burstUntil = this.#options.clock.monotonicMs() + BURST_MS
+      }),
     ]
     this.#claims.start()
     this.#cancels.start()
@@ -182,10 +193,13 @@ export class Runner implements Service {
   async #claim(): Promise<number> {
     const {store, clock, random, nodeId, incarnation, claimMax, claimPauseMs, pollMs} =
       this.#options
-    const room = Math.min(this.#room(), claimMax)
-    if (room <= 0) return pollMs
+    const {burstClaimMax, burstPauseMs} = this.#options
     const sentAt = clock.monotonicMs()
-    const pauseMs = this.#claimedAt + claimPauseMs - sentAt
+    const isBurst = sentAt < this.#burstUntil
+    const room = Math.min(this.#room(), isBurst ? burstClaimMax : claimMax)
+    if (room <= 0) return pollMs
+    const pauseMs = this.#claimedAt + (isBurst ? burstPauseMs : claimPauseMs) - sentAt
+    if (isBurst && pauseMs > 0) return pauseMs
     if (this.#isMoreDue && pauseMs > 0 && room < this.#claimMin) return pauseMs
     this.#claimedAt = sentAt
     this.#token ??= random.id()

@@ -53,6 +53,9 @@ const CONFLICT_PAUSE_MS = 20
 /** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
 const CONFLICT_REPEATED_PAUSE_MS = 100
 
+/** With this many full pages one after another, recording them has precedence over starting commands. */
+const BURST_PAGES = 2
+
 /** A page of due jobs. */
 interface LoadingPage {
   readonly page: Promise<DueWork>
@@ -89,6 +92,8 @@ export class Launcher implements Service {
   #writing: Promise<void> = Promise.resolve()
   /** Executions of `#writing` by node: the nodes' loads do not include them yet. */
   #placed: ReadonlyMap<string, number> = new Map()
+  /** Full pages of due jobs one after another. */
+  #fullPages = 0
   #hasConflict = false
   /** The previous pass had a conflict. */
   #hadConflict = false
@@ -198,6 +203,7 @@ export class Launcher implements Service {
     this.#dueAfter = jobs.length < loaded.jobs.length ? null : loaded.next
     const held = loaded.jobs[jobs.length]?.job.nextAt ?? Infinity
     if (this.#dueAfter !== null) this.#ahead = this.#load()
+    this.#fullPages = this.#dueAfter === null ? 0 : this.#fullPages + 1
     const decisions = await this.#decideJobs(jobs, now)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
@@ -320,6 +326,7 @@ export class Launcher implements Service {
       this.#rounds.repeat()
     }
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
+    if (launched && this.#fullPages >= BURST_PAGES) wakeup.notify('burst')
     if (launched || (conflicted && !this.#hadConflict)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
   }

@@ -249,6 +249,8 @@ export class SimulatedNode {
       slots: this.settings.slots,
       claimMax: 256,
       claimPauseMs: 20,
+      burstClaimMax: 16,
+      burstPauseMs: 250,
       aheadMaxMs: 500,
       release: (claims) => store.releaseClaims(claims),
       claimFreshMs: 1_000,

@@ -14,6 +14,7 @@ const ALL_TOPICS: Readonly<Record<Topic, true>> = {
   run: true,
   cancel: true,
   lead: true,
+  burst: true,
 }
 // `Object.keys` returns `string[]` for every type.
 const TOPICS = Object.keys(ALL_TOPICS) as readonly Topic[]
