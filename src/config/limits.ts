@@ -70,7 +70,8 @@ export const LIMITS = {
   },
   burstPauseMs: {
     value: 250,
-    reason: 'the pause between these claims; idle nodes start some 60 executions a second meanwhile',
+    reason:
+      'the pause between these claims; idle nodes start some 60 executions a second meanwhile',
   },
   claimVerifyMs: {
     value: 5_000,

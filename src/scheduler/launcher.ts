@@ -14,7 +14,13 @@ import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext, type PendingWork} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {DecidedLaunch, DueJob, DuePosition, DueWork, LeaderStore} from '../ports/leader-store.ts'
+import type {
+  DecidedLaunch,
+  DueJob,
+  DuePosition,
+  DueWork,
+  LeaderStore,
+} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {type Isolated, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
@@ -298,7 +304,10 @@ export class Launcher implements Service {
     const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
     const placed = this.#placed
     const stored = await store.candidates()
-    const candidates = stored.map((node) => ({...node, load: node.load + (placed.get(node.id) ?? 0)}))
+    const candidates = stored.map((node) => ({
+      ...node,
+      load: node.load + (placed.get(node.id) ?? 0),
+    }))
     this.#isSaturated = candidates.some(({load, slots}) => load >= slots)
     return {
       now,
