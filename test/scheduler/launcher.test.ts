@@ -75,7 +75,7 @@ describe('planned times', () => {
       return await applyLaunches(request)
     }
     await world.clock.advance(MINUTE)
-    assert.deepEqual(seen, ['loaded', 'writes', 'loaded', 'loaded'])
+    assert.deepEqual(seen, ['loaded', 'loaded', 'writes', 'loaded'])
     held.resolve()
     await world.clock.advance(SECOND)
     for (let job = 0; job < 25; job += 1)
@@ -614,7 +614,7 @@ describe('the launcher', () => {
       const rows = (await world.launches('job')).length
       await world.clock.advance(3 * SECOND)
       assert.equal((await world.launches('job')).length, rows)
-      assert.equal(node.wakeup.subscriberCount, 2, 'only the subscriptions of the node')
+      assert.equal(node.wakeup.subscriberCount, 3, 'only the subscriptions of the node')
       await world.start({name: 'next', incarnation: 'next-incarnation'})
       await world.clock.advance(SECOND)
       await world.check(['job'])
