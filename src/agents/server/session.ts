@@ -19,7 +19,8 @@ import type {Store} from '../../ports/store.ts'
 import {
   type ActiveClaimsJson,
   type BodyOf,
-  CLAIM_ROOM_MAX,
+  CLAIMED_LENGTH_MAX,
+  claimRoom,
   decodeFinish,
   decodeIncarnations,
   type ReplyOf,
@@ -127,13 +128,15 @@ export class AgentSession {
     this.#activeClaims = await store.activeClaims({nodeId, incarnation})
   }
 
-  async #claim({token, room, after}: RequestOf<'claim'>) {
+  async #claim(asked: RequestOf<'claim'>) {
+    const {token, after} = asked
     const {store, events, node} = this.#options
     const request = {
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
-      room: Math.min(room, CLAIM_ROOM_MAX),
+      room: claimRoom(asked),
+      definitionsMax: CLAIMED_LENGTH_MAX,
       ...(after === undefined ? {} : {after}),
     }
     const [result] = await store.claim([request])

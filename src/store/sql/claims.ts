@@ -160,15 +160,16 @@ function* repeatClaim(nodeId: string, token: string): Query<ClaimedExecution[]> 
 }
 
 function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecution[]> {
-  const {nodeId, token, incarnation, room} = request
+  const {nodeId, token, incarnation, room, definitionsMax} = request
   if (room <= 0) return []
   // Skip locked rows: they are changing, and the next claim sees the result.
   const lock = tx.dialect.locking ? ' FOR UPDATE OF e SKIP LOCKED' : ''
-  const rows = yield* all<ClaimableRow>(
+  const found = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND ${IS_DUE}
       ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,
     [nodeId, tx.now, room],
   )
+  const rows = definitionsMax === undefined ? found : withinLength(found, definitionsMax)
   if (rows.length === 0) return []
   yield* sendEach(
     TAKE,
@@ -183,6 +184,16 @@ function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecutio
     const taken = {status: 'running', started_at: tx.now, revision: row.job_revision} as const
     return claimedOf({...row, ...taken}, token)
   })
+}
+
+/** The first rows, at least one, whose definitions together have this length at most. */
+function withinLength(rows: readonly ClaimableRow[], max: number): readonly ClaimableRow[] {
+  let length = 0
+  const end = rows.findIndex(({definition}, index) => {
+    length += definition.length
+    return index > 0 && length > max
+  })
+  return end === -1 ? rows : rows.slice(0, end)
 }
 
 function claimedOf(row: ClaimableRow, token: string): ClaimedExecution {
