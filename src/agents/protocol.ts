@@ -26,15 +26,7 @@ export const PROTOCOL = 1
 export const AGENT_MESSAGE_BYTES_MAX = 4 * 2 ** 20
 /** Largest message of a server: the reply to a claim, with the definitions of the jobs. */
 export const SERVER_MESSAGE_BYTES_MAX = 32 * 2 ** 20
-/** Executions in the reply to a claim of an agent that states no maximum: an agent of the previous release. */
-const CLAIMED_DEFAULT = 16
-/** Executions in the reply to a claim. */
 export const CLAIMED_MAX = 256
-/**
- * Characters of the definitions in the reply to a claim; a character has at most 3 bytes, so they fit into a
- * message. One definition has at most 1 MiB and is never too large.
- */
-export const CLAIMED_LENGTH_MAX = 8 * 2 ** 20
 /** An agent with the most slots, each with as many undelivered results as it may have. */
 export const CLAIMS_MAX = 20_000
 /** Limits of what an agent reports of its previous incarnations; beyond them it reports nothing. */
@@ -219,7 +211,7 @@ const Requests = {
   claim: rpc('claim', {
     token: Id,
     room: Type.Integer({minimum: 0, maximum: 10_000}),
-    /** Executions in the reply that the agent accepts; absent = `CLAIMED_DEFAULT`. */
+    /** Executions in the reply that the agent accepts; absent in the previous release. */
     most: Type.Optional(Type.Integer({minimum: 1, maximum: 10_000})),
     /** `newest` of the last reply. */
     after: Type.Optional(Type.String({maxLength: 256})),
@@ -233,11 +225,6 @@ const Requests = {
   earlier_over: rpc('earlier_over', {
     lives: Type.Optional(Type.Array(Incarnation, {maxItems: INCARNATIONS_MAX})),
   }),
-}
-
-/** How many executions a claim of an agent may take. */
-export function claimRoom({room, most = CLAIMED_DEFAULT}: RequestOf<'claim'>): number {
-  return Math.min(room, most, CLAIMED_MAX)
 }
 
 /* Messages of a server: welcome or refused, then replies and notifications. */

@@ -66,7 +66,7 @@ export const LIMITS = {
   burstClaimMax: {
     value: 16,
     reason:
-      'while the leader records very many planned times, starting commands takes a small share of the processors',
+      'while the leader records very many planned times, starting commands takes a small share of the time',
   },
   burstPauseMs: {
     value: 250,

@@ -83,7 +83,7 @@ const PAUSE_MIN_MS = 1_000
  */
 const AFTER_PAUSE_MS = 2_000
 
-/** How long a burst is believed to last after its last notification: longer than the leader takes for a page. */
+/** A burst ends this long after its last notification: longer than the leader takes for a page. */
 const BURST_MS = 1_000
 
 /** Results the store has not taken yet, above which nothing is claimed: bounds memory during an outage. */

@@ -61,30 +61,6 @@ describe('slots', () => {
   })
 })
 
-describe('while the leader records a burst', () => {
-  it('a node claims little at once, and the rest afterwards', async () => {
-    const world = new World()
-    const node = await world.start({launchBatchMax: 10, slots: 1_000})
-    for (let job = 0; job < 300; job += 1)
-      await world.submit(aJob(`job-${job}`).scheduled('0 0 * * * *'))
-    node.delayMs = () => 30
-    const rooms: number[] = []
-    const {claim} = world.store
-    world.store.claim = async (requests) => {
-      rooms.push(...requests.map(({room}) => room))
-      return await claim(requests)
-    }
-    await world.clock.advance(60 * MINUTE + SECOND)
-    const early = node.executor.started.length
-    // The first claims may precede the notification.
-    const inBurst = rooms.filter((room) => room <= 16).length
-    assert.ok(early > 0 && early < 150, `${early} started in the first second`)
-    assert.ok(inBurst >= 2, `${inBurst} small claims`)
-    await world.clock.advance(5 * SECOND)
-    assert.equal(node.executor.started.length, 300)
-  })
-})
-
 describe('claims ahead', () => {
   /**
    * A node with two slots at a store that takes 40 ms for a claim. Of `count` executions the first `short`

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import type {CatchUp} from '../../src/core/job.ts'
 import type {LaunchRecord} from '../../src/core/launch-record.ts'
-import {StoreUnavailable, TermOver} from '../../src/ports/store-errors.ts'
+import {TermOver} from '../../src/ports/store-errors.ts'
 import {aJob, NOON} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
 
@@ -52,49 +52,6 @@ describe('planned times', () => {
       await world.submit(aJob(`job-${job}`).scheduled('0 * * * * *'))
     await world.clock.advance(MINUTE)
     assert.equal(node.calls.get('applyLaunches'), 5)
-    for (let job = 0; job < 45; job += 1)
-      assert.deepEqual(await world.launchLines(`job-${job}`), ['12:01:00 launched'])
-  })
-
-  it('of a page are loaded and decided while the page before is written', async () => {
-    const world = new World()
-    await world.start({launchBatchMax: 10, slots: 100})
-    for (let job = 0; job < 25; job += 1)
-      await world.submit(aJob(`job-${job}`).scheduled('0 * * * * *'))
-    const held = Promise.withResolvers<void>()
-    const seen: string[] = []
-    const {loadDue, applyLaunches} = world.store
-    world.store.loadDue = async (request) => {
-      const loaded = await loadDue(request)
-      if (loaded.jobs.length > 0) seen.push('loaded')
-      return loaded
-    }
-    world.store.applyLaunches = async (request) => {
-      seen.push('writes')
-      if (seen.length < 4) await held.promise
-      return await applyLaunches(request)
-    }
-    await world.clock.advance(MINUTE)
-    assert.deepEqual(seen, ['loaded', 'loaded', 'writes', 'loaded'])
-    held.resolve()
-    await world.clock.advance(SECOND)
-    for (let job = 0; job < 25; job += 1)
-      assert.deepEqual(await world.launchLines(`job-${job}`), ['12:01:00 launched'])
-  })
-
-  it('of a page whose write fails are launched once, by a later pass', async () => {
-    const world = new World()
-    await world.start({launchBatchMax: 10, slots: 100})
-    for (let job = 0; job < 45; job += 1)
-      await world.submit(aJob(`job-${job}`).scheduled('0 * * * * *'))
-    let writes = 0
-    const {applyLaunches} = world.store
-    world.store.applyLaunches = async (request) => {
-      writes += 1
-      if (writes === 2) throw new StoreUnavailable('the store is not available')
-      return await applyLaunches(request)
-    }
-    await world.clock.advance(MINUTE + 5 * SECOND)
     for (let job = 0; job < 45; job += 1)
       assert.deepEqual(await world.launchLines(`job-${job}`), ['12:01:00 launched'])
   })
