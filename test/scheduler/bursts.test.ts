@@ -1,6 +1,6 @@
 /**
- * Bursts: more jobs are due at once than one pass of the leader records. Pages overlap, and recording them has
- * precedence over starting commands.
+ * Bursts: more jobs are due at once than one pass of the leader records. Pages overlap, and recording them
+ * has precedence over starting commands.
  */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
@@ -61,7 +61,7 @@ describe('while the leader records a burst', () => {
     const world = new World()
     const node = await world.start({launchBatchMax: 10, slots: 1_000})
     for (let job = 0; job < 300; job += 1)
-      await world.submit(aJob(`job-${job}`).scheduled('0 0 * * * *'))
+      await world.submit(aJob(`job-${job}`).scheduled('0 * * * * *'))
     node.delayMs = () => 30
     const rooms: number[] = []
     const {claim} = world.store
@@ -69,7 +69,7 @@ describe('while the leader records a burst', () => {
       rooms.push(...requests.map(({room}) => room))
       return await claim(requests)
     }
-    await world.clock.advance(60 * MINUTE + SECOND)
+    await world.clock.advance(MINUTE + SECOND)
     const early = node.executor.started.length
     // The first claims may precede the notification.
     const inBurst = rooms.filter((room) => room <= 16).length
