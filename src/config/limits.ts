@@ -64,14 +64,14 @@ export const LIMITS = {
       'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
   },
   burstClaimMax: {
-    value: 16,
+    value: 8,
     reason:
       'while the leader records very many planned times, starting commands takes a small share of the time',
   },
   burstPauseMs: {
     value: 250,
     reason:
-      'the pause between these claims; idle nodes start some 60 executions a second meanwhile',
+      'the pause between these claims; idle nodes start some 30 executions a second meanwhile',
   },
   claimVerifyMs: {
     value: 5_000,

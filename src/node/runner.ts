@@ -11,6 +11,7 @@ import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
+import {Bursts} from './bursts.ts'
 import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
 import {Slots} from './slots.ts'
 import {stepLoop} from './step-loop.ts'
@@ -83,9 +84,6 @@ const PAUSE_MIN_MS = 1_000
  */
 const AFTER_PAUSE_MS = 2_000
 
-/** A burst ends this long after its last notification: longer than the leader takes for a page. */
-const BURST_MS = 1_000
-
 /** Results the store has not taken yet, above which nothing is claimed: bounds memory during an outage. */
 export const FINISHING_PER_SLOT_MAX = 4
 
@@ -96,6 +94,7 @@ export class Runner implements Service {
   readonly #releases: Loop
   readonly #disconnections: Loop | null
   readonly #slots: Slots
+  readonly #bursts: Bursts
   #releasingCount = 0
   /** Executions that have ended and whose result the store does not have yet. */
   #finishingCount = 0
@@ -110,8 +109,6 @@ export class Runner implements Service {
   /** By the last claim, more work is due than fitted. */
   #isMoreDue = false
   #claimedAt = -Infinity
-  /** The leader records a burst until then, as far as this node knows. Monotonic. */
-  #burstUntil = -Infinity
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
@@ -122,6 +119,7 @@ export class Runner implements Service {
     this.#options = options
     const {clock, events, disconnection, slots} = options
     this.#slots = new Slots(slots)
+    this.#bursts = new Bursts(options)
     this.#verifiedAt = clock.monotonicMs()
     const loop = (name: string, step: () => Promise<number>) =>
       stepLoop(name, {clock, events, step})
@@ -139,10 +137,9 @@ export class Runner implements Service {
     this.#subscriptions = [
       wakeup.subscribe('run', () => this.#claims.wake()),
       wakeup.subscribe('cancel', () => this.#cancels.wake()),
-      wakeup.subscribe('burst', () => {
-        this.#burstUntil = this.#options.clock.monotonicMs() + BURST_MS
-      }),
+      () => this.#bursts.stop(),
     ]
+    this.#bursts.start()
     this.#claims.start()
     this.#cancels.start()
     this.#releases.start()
@@ -195,7 +192,7 @@ export class Runner implements Service {
       this.#options
     const {burstClaimMax, burstPauseMs} = this.#options
     const sentAt = clock.monotonicMs()
-    const isBurst = sentAt < this.#burstUntil
+    const isBurst = this.#bursts.leftMs > 0
     const room = Math.min(this.#room(), isBurst ? burstClaimMax : claimMax)
     if (room <= 0) return pollMs
     const pauseMs = this.#claimedAt + (isBurst ? burstPauseMs : claimPauseMs) - sentAt

@@ -59,8 +59,12 @@ const CONFLICT_PAUSE_MS = 20
 /** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
 const CONFLICT_REPEATED_PAUSE_MS = 100
 
-/** With this many full pages one after another, recording them has precedence over starting commands. */
-const BURST_PAGES = 2
+/**
+ * A burst: this many full pages one after another, and the last one decided this late. Recording it has
+ * precedence over starting commands. As many jobs in every second that are recorded in time are no burst.
+ */
+const BURST_PAGES = 3
+const BURST_LATE_MS = 1_000
 
 /** A page of due jobs. */
 interface LoadingPage {
@@ -100,6 +104,7 @@ export class Launcher implements Service {
   #placed: ReadonlyMap<string, number> = new Map()
   /** Full pages of due jobs one after another. */
   #fullPages = 0
+  #isBurst = false
   #hasConflict = false
   /** The previous pass had a conflict. */
   #hadConflict = false
@@ -210,6 +215,8 @@ export class Launcher implements Service {
     const held = loaded.jobs[jobs.length]?.job.nextAt ?? Infinity
     if (this.#dueAfter !== null) this.#ahead = this.#load()
     this.#fullPages = this.#dueAfter === null ? 0 : this.#fullPages + 1
+    const lateMs = now - (jobs[0]?.job.nextAt ?? now)
+    this.#isBurst = this.#fullPages >= BURST_PAGES && lateMs >= BURST_LATE_MS
     const decisions = await this.#decideJobs(jobs, now)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
@@ -335,7 +342,7 @@ export class Launcher implements Service {
       this.#rounds.repeat()
     }
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
-    if (launched && this.#fullPages >= BURST_PAGES) wakeup.notify('burst')
+    if (launched && this.#isBurst) wakeup.notify('burst')
     if (launched || (conflicted && !this.#hadConflict)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
   }

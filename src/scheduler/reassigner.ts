@@ -9,6 +9,7 @@ import type {ClockGuard} from '../core/clock-guard.ts'
 import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
+import {Bursts} from '../node/bursts.ts'
 import {announceFinished} from '../node/finisher.ts'
 import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
@@ -37,6 +38,8 @@ const BATCH_MAX = 256
  * that is pending has waited for long: reading it takes at most a fifth of the time.
  */
 const PAUSE_FACTOR = 4
+/** The pause while the leader is behind with planned times: all nodes are busy then. */
+const BURST_PAUSE_MS = 1_000
 
 /** One way through the stuck executions, page by page. */
 interface Round {
@@ -51,6 +54,7 @@ export class Reassigner implements Service {
   readonly #options: ReassignerOptions
   readonly #loop: Loop
   readonly #faults: JobFaults
+  readonly #bursts: Bursts
   /** Executions of gone nodes first: they run nowhere. */
   readonly #gone: Round = {of: 'gone_nodes', after: null, dueAt: -Infinity}
   /** Then those that their node does not claim. */
@@ -64,14 +68,17 @@ export class Reassigner implements Service {
   constructor(options: ReassignerOptions) {
     this.#options = options
     this.#faults = new JobFaults(options)
+    this.#bursts = new Bursts(options)
     this.#loop = leaderLoop('reassign', options, {step: () => this.#reassign()})
   }
 
   start(): void {
+    this.#bursts.start()
     this.#loop.start()
   }
 
   async stop(): Promise<void> {
+    this.#bursts.stop()
     await this.#loop.stop()
   }
 
@@ -83,7 +90,9 @@ export class Reassigner implements Service {
     if (round !== undefined) {
       await this.#decidePage(round)
       const endedAt = clock.monotonicMs()
-      const pauseMs = round.of === 'all' ? PAUSE_FACTOR * (endedAt - beganAt) : 0
+      const tookMs = endedAt - beganAt
+      const burstMs = this.#bursts.leftMs > 0 ? BURST_PAUSE_MS : 0
+      const pauseMs = round.of === 'all' ? Math.max(PAUSE_FACTOR * tookMs, burstMs) : 0
       round.dueAt = endedAt + (round.after === null ? Math.max(intervalMs, pauseMs) : pauseMs)
     }
     return Math.max(0, Math.min(this.#gone.dueAt, this.#all.dueAt) - clock.monotonicMs())

@@ -249,7 +249,7 @@ export class SimulatedNode {
       slots: this.settings.slots,
       claimMax: 256,
       claimPauseMs: 20,
-      burstClaimMax: 16,
+      burstClaimMax: 8,
       burstPauseMs: 250,
       aheadMaxMs: 500,
       release: (claims) => store.releaseClaims(claims),
