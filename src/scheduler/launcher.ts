@@ -64,7 +64,7 @@ const CONFLICT_REPEATED_PAUSE_MS = 100
  * precedence over starting commands. As many jobs in every second that are recorded in time are no burst.
  */
 const BURST_PAGES = 3
-const BURST_LATE_MS = 1_000
+const BURST_LATE_MS = 500
 
 /** A page of due jobs. */
 interface LoadingPage {

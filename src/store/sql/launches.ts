@@ -153,7 +153,7 @@ interface CandidateRow {
  * Limit for counting a node's pending executions. Each pass counts; at 100,000 pending the count took a sixth
  * of the launch time. Nodes beyond the limit count as equally loaded.
  */
-const WAITING_COUNTED_MAX = 2_000
+const WAITING_COUNTED_MAX = 1_000
 
 /** Alive nodes that run jobs, with their load. */
 export function* candidates(_tx: Transaction): Query<readonly Candidate[]> {
