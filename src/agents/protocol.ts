@@ -26,8 +26,7 @@ export const PROTOCOL = 1
 export const AGENT_MESSAGE_BYTES_MAX = 4 * 2 ** 20
 /** Largest message of a server: the reply to a claim, with the definitions of the jobs. */
 export const SERVER_MESSAGE_BYTES_MAX = 32 * 2 ** 20
-/** A definition has at most 1 MiB, so this many fit into a message. */
-export const CLAIM_ROOM_MAX = 16
+export const CLAIMED_MAX = 256
 /** An agent with the most slots, each with as many undelivered results as it may have. */
 export const CLAIMS_MAX = 20_000
 /** Limits of what an agent reports of its previous incarnations; beyond them it reports nothing. */
@@ -212,6 +211,8 @@ const Requests = {
   claim: rpc('claim', {
     token: Id,
     room: Type.Integer({minimum: 0, maximum: 10_000}),
+    /** Executions in the reply that the agent accepts; absent in the previous release. */
+    most: Type.Optional(Type.Integer({minimum: 1, maximum: 10_000})),
     /** `newest` of the last reply. */
     after: Type.Optional(Type.String({maxLength: 256})),
   }),
@@ -230,7 +231,7 @@ const Requests = {
 
 const Replies = {
   claim: rpc('claim', {
-    claimed: Type.Array(Claimed, {maxItems: CLAIM_ROOM_MAX * 2}),
+    claimed: Type.Array(Claimed, {maxItems: CLAIMED_MAX}),
     waiting: Type.Integer({minimum: 0}),
     nextDueInMs: nullable(Type.Number({minimum: 0})),
     newest: Type.Optional(Type.String({maxLength: 256})),

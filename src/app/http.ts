@@ -14,6 +14,7 @@ import type {ReadyState} from '../http/options.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
+import {boundedTotals} from '../operations/totals.ts'
 import {createOperations} from '../operations/operations.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
@@ -50,35 +51,41 @@ export interface Listener {
 /** Throws `StartRefused` if it cannot listen on the address. */
 export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store} = parts
-  const metrics = openMetrics({events, totals: () => parts.forClients.totals(), version: VERSION})
+  const totals = boundedTotals(parts.forClients, clock)
+  const metrics = openMetrics({events, totals, version: VERSION})
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
   const agents = await startAgentHub(parts)
-  const http = createHttpServer(operationsOf(parts), {
-    nodeName: config.nodeName,
-    version: VERSION,
-    token: config.token,
-    allowHosts: config.allowHosts,
-    corsOrigins: config.corsOrigins,
-    tls: config.tls,
-    ui: config.ui,
-    clock,
-    random,
-    events,
-    ready: () => readiness.check(store, parts.isLeader()),
-    metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
-    onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
-    onReply: (reply) => metrics.answered(reply),
-    onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
-      const {connectionsMax} = config.limits
-      log.logger.warn(`connections are refused: ${connectionsMax} are open, as many as are allowed`)
-    }),
-    agents,
-    bodyBytesMax: config.limits.bodyBytesMax,
-    restoreBytesMax: config.limits.restoreBytesMax,
-    connectionsMax: config.limits.connectionsMax,
-    replyStalledMs: config.limits.replyStalledMs,
-    longListsMax: config.limits.longListsMax,
-  })
+  const http = createHttpServer(
+    operationsOf({...parts, forClients: {...parts.forClients, totals}}),
+    {
+      nodeName: config.nodeName,
+      version: VERSION,
+      token: config.token,
+      allowHosts: config.allowHosts,
+      corsOrigins: config.corsOrigins,
+      tls: config.tls,
+      ui: config.ui,
+      clock,
+      random,
+      events,
+      ready: () => readiness.check(store, parts.isLeader()),
+      metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
+      onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
+      onReply: (reply) => metrics.answered(reply),
+      onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
+        const {connectionsMax} = config.limits
+        log.logger.warn(
+          `connections are refused: ${connectionsMax} are open, as many as are allowed`,
+        )
+      }),
+      agents,
+      bodyBytesMax: config.limits.bodyBytesMax,
+      restoreBytesMax: config.limits.restoreBytesMax,
+      connectionsMax: config.limits.connectionsMax,
+      replyStalledMs: config.limits.replyStalledMs,
+      longListsMax: config.limits.longListsMax,
+    },
+  )
   const close = async () => {
     await http.close()
     metrics.stop()

@@ -199,6 +199,8 @@ export function createRunner(
     slots: config.slots,
     claimMax: limits.claimBatchMax,
     claimPauseMs: limits.claimPauseMs,
+    burstClaimMax: limits.burstClaimMax,
+    burstPauseMs: limits.burstPauseMs,
     aheadMaxMs: limits.claimAheadMs,
     claimFreshMs: limits.claimFreshMs,
     verifyEveryMs: limits.claimVerifyMs,
@@ -254,6 +256,8 @@ export function leaderServices(
       catchUpMax: limits.catchUpMax,
       queuedMax: limits.queuedPerJobMax,
       firstBatchMax: limits.launchFirstMax,
+      // On SQLite, nothing but this process is slowed by claims: it records and starts side by side.
+      burstLateMs: config.store.engine === 'sqlite' ? Infinity : limits.burstLateMs,
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,
     }),

@@ -67,6 +67,20 @@ export const LIMITS = {
     reason:
       'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
   },
+  burstLateMs: {
+    value: 500,
+    reason: 'a server records some thousand planned times in this time; more than that is a burst',
+  },
+  burstClaimMax: {
+    value: 8,
+    reason:
+      'while the leader records very many planned times, starting commands takes a small share of the time',
+  },
+  burstPauseMs: {
+    value: 250,
+    reason:
+      'the pause between these claims; idle nodes start some 30 executions a second meanwhile',
+  },
   claimVerifyMs: {
     value: 5_000,
     reason:
@@ -232,6 +246,8 @@ export function assertLimits(limits: Limits): void {
     ],
     [limits.claimAheadMs * 2 <= limits.claimFreshMs, 'what is claimed ahead starts unverified'],
     [limits.claimFreshMs < limits.claimRepickMs, 'stale claims are verified before work moves on'],
+    [limits.burstPauseMs < limits.pollMs, 'a burst ends within a poll'],
+    [limits.burstClaimMax <= limits.claimBatchMax, 'a burst makes claims smaller'],
     [limits.pollMs <= limits.claimVerifyMs, 'claims are verified at most once per poll'],
     [limits.pollMs < limits.claimRepickMs, 'a node polls before its work is reassigned'],
     [limits.killAfterMs < limits.lostAfterMs, 'work can be ended before it is declared lost'],

@@ -70,6 +70,12 @@ export interface JobCounters {
   readonly lastError: number | null
 }
 
+/** The part of a job that decides its planned times. */
+export type PlannedJob = Pick<
+  JobRecord,
+  'id' | 'spec' | 'revision' | 'nextAt' | 'decidedUntil' | 'anchorAt'
+>
+
 export interface JobRecord {
   /** Internal and never reused: a job created again under the same name gets a new id. */
   readonly id: number

@@ -4,7 +4,7 @@
  * step per missed second.
  */
 import {assert} from '../lib/assert.ts'
-import {type JobRecord, type JobSpec, maxLatenessMs} from './job.ts'
+import {type JobRecord, type JobSpec, maxLatenessMs, type PlannedJob} from './job.ts'
 import {
   type DueDecision,
   type LaunchRecord,
@@ -35,7 +35,7 @@ export class UnreadableSchedule extends Error {
  * not started. Throws `UnreadableSchedule`. The caller isolates a job whose decision throws.
  */
 export function decideDue(
-  job: JobRecord,
+  job: PlannedJob,
   openGroup: number | null,
   context: PassContext,
   queued = 0,

@@ -11,11 +11,12 @@ import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
+import {ClaimPace, type ClaimPaceOptions} from './claim-pace.ts'
 import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
 import {Slots} from './slots.ts'
 import {stepLoop} from './step-loop.ts'
 
-export interface RunnerOptions extends ExecutionRunOptions {
+export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions {
   readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled'>
   readonly clock: Clock
   readonly random: Random
@@ -25,8 +26,6 @@ export interface RunnerOptions extends ExecutionRunOptions {
   readonly incarnation: string
   /** Executions running at once. */
   readonly slots: number
-  /** Executions claimed in one transaction. */
-  readonly claimMax: number
   /**
    * Releases claims of executions that were not started; returns the released ones. The others were cancelled
    * or revoked meanwhile. Absent = nothing is claimed ahead.
@@ -34,8 +33,6 @@ export interface RunnerOptions extends ExecutionRunOptions {
   readonly release?: (
     claims: readonly ExecutionRun['claim'][],
   ) => Promise<readonly ExecutionRecord[]>
-  /** Pause between claims while more work is due than fits, unless many slots are free. */
-  readonly claimPauseMs: number
   /** An execution that waits for a slot longer than this is released. */
   readonly aheadMaxMs: number
   /** A claim older than this is verified before its execution starts. */
@@ -90,6 +87,7 @@ export class Runner implements Service {
   readonly #releases: Loop
   readonly #disconnections: Loop | null
   readonly #slots: Slots
+  readonly #pace: ClaimPace
   #releasingCount = 0
   /** Executions that have ended and whose result the store does not have yet. */
   #finishingCount = 0
@@ -101,9 +99,6 @@ export class Runner implements Service {
   /** While draining: when the drain times out. */
   #drainDeadline: {readonly timer: Timer; readonly dueAt: number} | null = null
   readonly #drainTimedOut = Promise.withResolvers<void>()
-  /** By the last claim, more work is due than fitted. */
-  #isMoreDue = false
-  #claimedAt = -Infinity
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
@@ -114,6 +109,7 @@ export class Runner implements Service {
     this.#options = options
     const {clock, events, disconnection, slots} = options
     this.#slots = new Slots(slots)
+    this.#pace = new ClaimPace(options)
     this.#verifiedAt = clock.monotonicMs()
     const loop = (name: string, step: () => Promise<number>) =>
       stepLoop(name, {clock, events, step})
@@ -131,7 +127,9 @@ export class Runner implements Service {
     this.#subscriptions = [
       wakeup.subscribe('run', () => this.#claims.wake()),
       wakeup.subscribe('cancel', () => this.#cancels.wake()),
+      () => this.#pace.stop(),
     ]
+    this.#pace.start()
     this.#claims.start()
     this.#cancels.start()
     this.#releases.start()
@@ -180,13 +178,13 @@ export class Runner implements Service {
   }
 
   async #claim(): Promise<number> {
-    const {store, clock, random, nodeId, incarnation, claimMax, pollMs} = this.#options
-    const room = Math.min(this.#room(), claimMax)
-    const sentAt = clock.monotonicMs()
-    const pauseMs = this.#claimPauseMs(sentAt)
+    const {store, clock, random, nodeId, incarnation, pollMs} = this.#options
+    const room = this.#pace.countOf(this.#room())
+    const pauseMs = this.#pace.pauseMs(this.#room())
     if (pauseMs > 0) return pauseMs
     if (room <= 0) return pollMs
-    this.#claimedAt = sentAt
+    const sentAt = clock.monotonicMs()
+    this.#pace.sent()
     this.#token ??= random.id()
     const token = this.#token
     const [result] = await store.claim([{nodeId, incarnation, token, room}])
@@ -197,18 +195,11 @@ export class Runner implements Service {
     if (this.#stopSignal !== null) for (const run of runs) run.stop(this.#stopSignal)
     this.#slots.add(runs)
     this.#fillSlots()
-    this.#isMoreDue = result!.waiting > 0
+    const isMoreDue = result!.waiting > 0
+    this.#pace.replied(isMoreDue)
     // At once, or after a pause.
-    if (this.#isMoreDue) return 0
+    if (isMoreDue) return 0
     return Math.min(pollMs, result!.nextDueInMs ?? Infinity)
-  }
-
-  /** If more is due, few are claimed only after a pause, for each claim costs a commit. 0 = no pause. */
-  #claimPauseMs(now: number): number {
-    const {slots, claimMax, claimPauseMs} = this.#options
-    const isWorthACommit = this.#room() >= Math.min(Math.ceil(slots / 4), claimMax / 4)
-    if (!this.#isMoreDue || isWorthACommit) return 0
-    return Math.max(0, this.#claimedAt + claimPauseMs - now)
   }
 
   /** Executions to claim now; 0 while too many results wait for the store. */
@@ -253,7 +244,7 @@ export class Runner implements Service {
     this.#fillFreeSlots()
     this.#updateDrainDeadline()
     // During a pause the loop wakes at its end.
-    if (!this.#isDraining && this.#claimPauseMs(now) === 0) this.#claims.wake()
+    if (!this.#isDraining && this.#pace.pauseMs(this.#room()) === 0) this.#claims.wake()
   }
 
   #resolveIfIdle(): void {

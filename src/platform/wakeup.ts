@@ -10,6 +10,7 @@ export function localWakeup(): Wakeup {
     run: new Set(),
     cancel: new Set(),
     lead: new Set(),
+    burst: new Set(),
   }
   const queued = new Set<Topic>()
   return {

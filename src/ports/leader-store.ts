@@ -3,7 +3,7 @@
  * as fencing token and throws `TermOver` if another leader has a newer one.
  */
 import type {ExecutionKey} from '../core/execution.ts'
-import type {JobRecord} from '../core/job.ts'
+import type {PlannedJob} from '../core/job.ts'
 import type {DueDecision, JobFault, LaunchRecord, RequestDecision} from '../core/launch-record.ts'
 import type {PendingWork} from '../core/launch.ts'
 import type {Candidate} from '../core/node.ts'
@@ -29,7 +29,7 @@ export interface ObservedLease extends HeldLease {
 }
 
 export interface DueJob {
-  readonly job: JobRecord
+  readonly job: PlannedJob
   /** Oldest open launch of the job's name, for `forbid`; `null` = none. */
   readonly openGroup: number | null
   /** Launches of the job of which no execution has started, up to `queuedMax`; 0 if not counted. */

@@ -28,6 +28,8 @@ export interface ClaimRequest {
   readonly token: string
   /** Free slots. */
   readonly room: number
+  /** Limit for the length of all claimed definitions together, beyond the first one; absent = none. */
+  readonly definitionsMax?: number
   /**
    * Newest claim token this incarnation knows, from `ClaimResult.newest`. If the store has a newer one, this
    * request was delayed in transit: it is stale and claims nothing. Absent = not compared.

@@ -2,6 +2,9 @@
  * Launch step, leader only. Loads every due job and every waiting request, lets `core/launch` decide each,
  * and writes the decisions in one transaction a batch.
  *
+ * With many due jobs, the next page is loaded and decided while the one before is written: the leader and the
+ * database work at the same time.
+ *
  * Crash points: before the apply nothing has happened and the next pass finds the same work; after it the
  * rows are durable and the pending executions wait for their nodes. Notifications after the commit may be
  * lost: polling finds the work. Events are emitted at most once: never if the commit's reply is lost.
@@ -11,7 +14,13 @@ import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext, type PendingWork} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {DecidedLaunch, DueJob, DuePosition, LeaderStore} from '../ports/leader-store.ts'
+import type {
+  DecidedLaunch,
+  DueJob,
+  DuePosition,
+  DueWork,
+  LeaderStore,
+} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {type Isolated, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
@@ -43,6 +52,8 @@ export interface LauncherOptions extends TermOptions {
   readonly batchMax: number
   /** Due jobs decided in the first transaction of a round: nodes start them while it decides the others. */
   readonly firstBatchMax: number
+  /** Planned times decided later than this may be a burst; `Infinity` = none is. */
+  readonly burstLateMs: number
   /** Longest wait between passes without a notification. */
   readonly pollMs: number
 }
@@ -51,6 +62,22 @@ export interface LauncherOptions extends TermOptions {
 const CONFLICT_PAUSE_MS = 20
 /** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
 const CONFLICT_REPEATED_PAUSE_MS = 100
+
+/**
+ * A burst: this many full pages one after another, and the last one decided late. Recording it has precedence
+ * over starting commands. Fewer jobs are no burst, even if they are due again in every second.
+ */
+const BURST_PAGES = 10
+
+/** A page of due jobs. */
+interface LoadingPage {
+  readonly page: Promise<DueWork>
+  /** Monotonic. */
+  readonly loadedAt: number
+}
+
+/** A page loaded ahead is used until then. */
+const AHEAD_MAX_MS = 1_000
 
 export class Launcher implements Service {
   readonly #options: LauncherOptions
@@ -72,6 +99,15 @@ export class Launcher implements Service {
    * at the front: the jobs behind them must not wait.
    */
   #dueAfter: DuePosition | null = null
+  /** The page that begins at `#dueAfter`, loaded while the decisions about the page before are written. */
+  #ahead: LoadingPage | null = null
+  /** Writes of the decisions about a page, while the next page is decided. Its errors end the next pass. */
+  #writing: Promise<void> = Promise.resolve()
+  /** Executions of `#writing` by node: the nodes' loads do not include them yet. */
+  #placed: ReadonlyMap<string, number> = new Map()
+  /** Full pages of due jobs one after another. */
+  #fullPages = 0
+  #isBurst = false
   #hasConflict = false
   /** The previous pass had a conflict. */
   #hadConflict = false
@@ -100,6 +136,7 @@ export class Launcher implements Service {
   async stop(): Promise<void> {
     this.#unsubscribe()
     await this.#loop.stop()
+    await Promise.allSettled([this.#writing])
   }
 
   async #pass(): Promise<number> {
@@ -168,13 +205,9 @@ export class Launcher implements Service {
   }
 
   async #decideDue(): Promise<{count: number; nextInMs: number}> {
-    const {store, clock, batchMax, firstBatchMax, queuedMax, pollMs} = this.#options
-    const loadedAt = clock.monotonicMs()
-    const loaded = await store.loadDue({
-      limit: this.#dueAfter === null ? firstBatchMax : batchMax,
-      after: this.#dueAfter,
-      ...(this.#isSaturated ? {queuedMax} : {}),
-    })
+    const {clock, pollMs} = this.#options
+    const {page, loadedAt} = this.#takeAhead() ?? this.#load()
+    const loaded = await page
     const {nextDueAt} = loaded
     const now = this.#believed(loaded.now)
     for (const {id, name, problem} of loaded.damaged)
@@ -183,6 +216,10 @@ export class Launcher implements Service {
     const jobs = loaded.jobs.filter(({job}) => job.nextAt! <= now)
     this.#dueAfter = jobs.length < loaded.jobs.length ? null : loaded.next
     const held = loaded.jobs[jobs.length]?.job.nextAt ?? Infinity
+    if (this.#dueAfter !== null) this.#ahead = this.#load()
+    this.#fullPages = this.#dueAfter === null ? 0 : this.#fullPages + 1
+    const lateMs = now - (jobs[0]?.job.nextAt ?? now)
+    this.#isBurst = this.#fullPages >= BURST_PAGES && lateMs >= this.#options.burstLateMs
     const decisions = await this.#decideJobs(jobs, now)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
@@ -200,20 +237,64 @@ export class Launcher implements Service {
     }
   }
 
+  /** Loads the page of due jobs that begins at `#dueAfter`. */
+  #load(): LoadingPage {
+    const {store, clock, batchMax, firstBatchMax, queuedMax} = this.#options
+    const loadedAt = clock.monotonicMs()
+    const after = this.#dueAfter
+    const limit = after === null ? firstBatchMax : batchMax
+    const page = store.loadDue({limit, after, ...(this.#isSaturated ? {queuedMax} : {})})
+    // The pass that takes it gets its error.
+    void Promise.allSettled([page])
+    return {page, loadedAt}
+  }
+
+  /** The page loaded ahead; `null` = none, or it is too old: then decisions would refer to the past. */
+  #takeAhead(): LoadingPage | null {
+    const ahead = this.#ahead
+    this.#ahead = null
+    const ageMs = ahead === null ? Infinity : this.#options.clock.monotonicMs() - ahead.loadedAt
+    return ageMs > AHEAD_MAX_MS ? null : ahead
+  }
+
+  /** Decides the jobs of a page, and begins to write the decisions. Waits for the last page of a round. */
   async #decideJobs(jobs: readonly DueJob[], now: number): Promise<readonly DueDecision[]> {
-    if (jobs.length === 0) return []
-    const context = await this.#context(now)
+    const context = jobs.length === 0 ? null : await this.#context(now)
+    const decisions =
+      context === null
+        ? []
+        : this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup, queued}) =>
+            decideDue(job, openGroup, context, queued),
+          )
+    await this.#written()
+    if (context !== null && decisions.length > 0) this.#write(jobs, decisions, context)
+    if (this.#dueAfter === null) await this.#written()
+    return decisions
+  }
+
+  /** Waits for the writes under way. Throws their error, once. */
+  async #written(): Promise<void> {
+    const writing = this.#writing
+    this.#writing = Promise.resolve()
+    await writing
+  }
+
+  #write(
+    jobs: readonly DueJob[],
+    decisions: readonly DueDecision[],
+    {candidates, loads}: PassContext,
+  ): void {
     const isolated = new Map(jobs.map((due) => [due.job.id, isolatedJob(due)]))
-    const decisions = this.#faults.decideEach(jobs, isolatedJob, ({job, openGroup, queued}) =>
-      decideDue(job, openGroup, context, queued),
-    )
-    if (decisions.length > 0)
-      await this.#faults.applyEach(
+    const loadBefore = new Map(candidates.map(({id, load}) => [id, load]))
+    this.#placed = new Map([...loads].map(([id, load]) => [id, load - (loadBefore.get(id) ?? 0)]))
+    this.#writing = this.#faults
+      .applyEach(
         decisions,
         ({jobId}) => isolated.get(jobId)!,
         (some) => this.#apply(some, []),
       )
-    return decisions
+      .finally(() => (this.#placed = new Map()))
+    void Promise.allSettled([this.#writing])
   }
 
   /** The store's time, or the time before a step ahead that has not stood for long. */
@@ -232,7 +313,12 @@ export class Launcher implements Service {
   async #context(now: number): Promise<PassContext> {
     const {store, random, defaultZone, defaultTarget} = this.#options
     const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
-    const candidates = await store.candidates()
+    const placed = this.#placed
+    const stored = await store.candidates()
+    const candidates = stored.map((node) => ({
+      ...node,
+      load: node.load + (placed.get(node.id) ?? 0),
+    }))
     this.#isSaturated = candidates.some(({load, slots}) => load >= slots)
     return {
       now,
@@ -260,6 +346,7 @@ export class Launcher implements Service {
       this.#rounds.repeat()
     }
     const launched = applied.decided.some(({launch}) => launch.decision === 'launched')
+    if (launched && this.#isBurst) wakeup.notify('burst')
     if (launched || (conflicted && !this.#hadConflict)) wakeup.notify('run')
     for (const decided of applied.decided) this.#announce(decided)
   }

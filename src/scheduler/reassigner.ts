@@ -9,6 +9,7 @@ import type {ClockGuard} from '../core/clock-guard.ts'
 import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
+import {Bursts} from '../node/bursts.ts'
 import {announceFinished} from '../node/finisher.ts'
 import type {LeaderStore, StuckPosition} from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
@@ -32,18 +33,32 @@ export interface ReassignerOptions extends TermOptions {
 /** Executions moved or ended in one transaction. */
 const BATCH_MAX = 256
 
-/** Executions of gone nodes first: they run nowhere. Then those that their node does not claim. */
-const PARTS = ['gone_nodes', 'all'] as const
+/**
+ * A page of all executions is followed by a pause of this many times its length. During a burst nearly all
+ * that is pending has waited for long: reading it takes at most a fifth of the time.
+ */
+const PAUSE_FACTOR = 4
+/** The pause while the leader is behind with planned times: all nodes are busy then. */
+const BURST_PAUSE_MS = 1_000
+
+/** One way through the stuck executions, page by page. */
+interface Round {
+  readonly of: 'gone_nodes' | 'all'
+  /** Position of the next page; `null` = its first. */
+  after: StuckPosition | null
+  /** Monotonic instant of the next page. */
+  dueAt: number
+}
 
 export class Reassigner implements Service {
   readonly #options: ReassignerOptions
   readonly #loop: Loop
   readonly #faults: JobFaults
-  /** Part of the round, and position of its next page; `null` = its first. */
-  #part: (typeof PARTS)[number] = 'gone_nodes'
-  #after: StuckPosition | null = null
-  /** Monotonic start of the round. */
-  #beganAt = 0
+  readonly #bursts: Bursts
+  /** Executions of gone nodes first: they run nowhere. */
+  readonly #gone: Round = {of: 'gone_nodes', after: null, dueAt: -Infinity}
+  /** Then those that their node does not claim. */
+  readonly #all: Round = {of: 'all', after: null, dueAt: -Infinity}
   /**
    * Store time of the first pass of this term. Waits for a node that is gone begin no earlier: after an
    * outage of the whole cluster, each node gets the full wait to come back.
@@ -53,35 +68,47 @@ export class Reassigner implements Service {
   constructor(options: ReassignerOptions) {
     this.#options = options
     this.#faults = new JobFaults(options)
+    this.#bursts = new Bursts(options)
     this.#loop = leaderLoop('reassign', options, {step: () => this.#reassign()})
   }
 
   start(): void {
+    this.#bursts.start()
     this.#loop.start()
   }
 
   async stop(): Promise<void> {
+    this.#bursts.stop()
     await this.#loop.stop()
   }
 
-  /** One page. Pages follow each other at once; a long round is followed by a pause of its own length. */
+  /** One page of the round that is due. */
   async #reassign(): Promise<number> {
-    const {store, clock, clockGuard, unclaimedMs, intervalMs} = this.#options
-    const loadedAt = clock.monotonicMs()
-    if (this.#part === 'gone_nodes' && this.#after === null) this.#beganAt = loadedAt
+    const {clock, intervalMs} = this.#options
+    const beganAt = clock.monotonicMs()
+    const round = [this.#gone, this.#all].find(({dueAt}) => beganAt >= dueAt)
+    if (round !== undefined) {
+      await this.#decidePage(round)
+      const endedAt = clock.monotonicMs()
+      const tookMs = endedAt - beganAt
+      const burstMs = this.#bursts.leftMs > 0 ? BURST_PAUSE_MS : 0
+      const pauseMs = round.of === 'all' ? Math.max(PAUSE_FACTOR * tookMs, burstMs) : 0
+      round.dueAt = endedAt + (round.after === null ? Math.max(intervalMs, pauseMs) : pauseMs)
+    }
+    return Math.max(0, Math.min(this.#gone.dueAt, this.#all.dueAt) - clock.monotonicMs())
+  }
+
+  async #decidePage(round: Round): Promise<void> {
+    const {store, clock, clockGuard, unclaimedMs} = this.#options
     const candidates = await store.candidates()
     // Without a free slot, what a node that works has not claimed cannot move: under load that is much.
     const canMove = candidates.some(({load, slots}) => load < slots)
-    const request = {unclaimedMs, canMove, after: this.#after, limit: BATCH_MAX, of: this.#part}
+    const request = {unclaimedMs, canMove, after: round.after, limit: BATCH_MAX, of: round.of}
     const loaded = await store.loadStuck(request)
     const now = clockGuard.believed(loaded.now, clock.monotonicMs())
     this.#lookedSince ??= now
     if (loaded.executions.length > 0) await this.#decide(loaded.executions, now, this.#lookedSince)
-    this.#after = loaded.next
-    if (loaded.next !== null) return 0
-    const isOver = this.#part === 'all'
-    this.#part = isOver ? 'gone_nodes' : 'all'
-    return isOver ? Math.max(intervalMs, clock.monotonicMs() - this.#beganAt) : 0
+    round.after = loaded.next
   }
 
   async #decide(stuck: readonly StuckExecution[], now: number, lookedSince: number): Promise<void> {

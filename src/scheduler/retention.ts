@@ -4,12 +4,15 @@
  * neither delays a launch.
  */
 import type {Loop, Service} from '../lib/loop.ts'
+import {Bursts} from '../node/bursts.ts'
 import type {LeaderStore, PruneRequest, PruneResult} from '../ports/leader-store.ts'
 import type {MemberStore} from '../ports/node-store.ts'
+import type {Wakeup} from '../ports/runtime.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 
 export interface HistoryRetentionOptions extends TermOptions {
   readonly store: Pick<LeaderStore, 'prune'>
+  readonly wakeup: Pick<Wakeup, 'subscribe'>
   readonly keep: Pick<
     PruneRequest,
     'keepLaunches' | 'keepUnlaunched' | 'keepMs' | 'keepOutputBytes'
@@ -24,6 +27,8 @@ const LAUNCHES_PER_BATCH = 1_000
 const ROWS_PER_BATCH = 2_000
 /** Longest pause between batches of a round. */
 const BATCH_PAUSE_MAX_MS = 1_000
+/** Pause between batches while the leader is behind with planned times. */
+const BURST_PAUSE_MS = 5_000
 /** Pause between rounds. History of active jobs exceeds its limits by the launches of this time. */
 const ROUND_PAUSE_MS = 10_000
 
@@ -37,6 +42,7 @@ const ROUND_PAUSE_MS = 10_000
 export class HistoryRetention implements Service {
   readonly #options: HistoryRetentionOptions
   readonly #loops: readonly Loop[]
+  readonly #bursts: Bursts
   /**
    * Position within the round over all jobs, and its monotonic start; `null` = it begins with the next batch.
    */
@@ -47,6 +53,7 @@ export class HistoryRetention implements Service {
 
   constructor(options: HistoryRetentionOptions) {
     this.#options = options
+    this.#bursts = new Bursts(options)
     const loop = (step: () => Promise<number>) => leaderLoop('history_retention', options, {step})
     this.#loops = [
       loop(() => this.#pruneAll()),
@@ -56,10 +63,12 @@ export class HistoryRetention implements Service {
   }
 
   start(): void {
+    this.#bursts.start()
     for (const loop of this.#loops) loop.start()
   }
 
   async stop(): Promise<void> {
+    this.#bursts.stop()
     await Promise.all(this.#loops.map((loop) => loop.stop()))
   }
 
@@ -106,7 +115,8 @@ export class HistoryRetention implements Service {
     const request = {...keep, term, round, after, jobLimit, rowLimit: ROWS_PER_BATCH}
     const result = await store.prune(request)
     const tookMs = clock.monotonicMs() - startedAt
-    return {result, pauseMs: Math.min(tookMs, BATCH_PAUSE_MAX_MS)}
+    const isBurst = this.#bursts.leftMs > 0
+    return {result, pauseMs: isBurst ? BURST_PAUSE_MS : Math.min(tookMs, BATCH_PAUSE_MAX_MS)}
   }
 }
 

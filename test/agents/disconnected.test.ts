@@ -54,6 +54,8 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     slots: 4,
     claimMax: 4,
     claimPauseMs: 20,
+    burstClaimMax: 8,
+    burstPauseMs: 250,
     aheadMaxMs: 500,
     claimFreshMs: 1_000,
     verifyEveryMs: Infinity,

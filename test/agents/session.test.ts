@@ -56,3 +56,37 @@ test('an execution that ends while a heartbeat is being stored does not count as
   await replied
   assert.equal(session.runningCount, 0)
 })
+
+/** The request of the store for a claim of an agent. */
+async function askedBy(claim: {readonly room: number; readonly most?: number}) {
+  const asked: unknown[] = []
+  const store: Partial<SessionStore> = {
+    claim: async (requests) => {
+      asked.push(...requests.map(({room}) => room))
+      return [{claimed: [], waiting: 0, nextDueInMs: null}]
+    },
+  }
+  const session = new AgentSession(
+    {
+      store: store as SessionStore,
+      clock: new VirtualClock(),
+      random: new SeededRandom(1),
+      events: new RecordedEvents(),
+      node: {id: 'press-id', incarnation: 'life', name: 'press'},
+      send: () => undefined,
+      beat: async () => 'ok',
+      rejoin: async () => 'ok',
+      endPreviousIncarnations: async () => 0,
+      announce: () => undefined,
+    },
+    [],
+  )
+  await session.handle({kind: 'claim', id: 1, token: 't1', ...claim})
+  return asked
+}
+
+test('a claim takes as many executions as the agent accepts in one reply', async () => {
+  assert.deepEqual(await askedBy({room: 200, most: 256}), [200])
+  assert.deepEqual(await askedBy({room: 10_000, most: 10_000}), [256])
+  assert.deepEqual(await askedBy({room: 200}), [16], 'an agent of the previous release')
+})

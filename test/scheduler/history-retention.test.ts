@@ -7,6 +7,7 @@ import {TermOver} from '../../src/ports/store-errors.ts'
 import {aJob} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
+import {TestWakeup} from '../support/test-wakeup.ts'
 import {World} from '../support/world.ts'
 
 const SECOND = 1_000
@@ -19,6 +20,7 @@ function aRetention(prune: (request: PruneRequest) => Promise<PruneResult>) {
   let over = 0
   const service = new HistoryRetention({
     store: {prune},
+    wakeup: new TestWakeup(),
     term: 3,
     onTermOver: () => (over += 1),
     clock,

@@ -586,7 +586,7 @@ describe('the launcher', () => {
       const rows = (await world.launches('job')).length
       await world.clock.advance(3 * SECOND)
       assert.equal((await world.launches('job')).length, rows)
-      assert.equal(node.wakeup.subscriberCount, 2, 'only the subscriptions of the node')
+      assert.equal(node.wakeup.subscriberCount, 3, 'only the subscriptions of the node')
       await world.start({name: 'next', incarnation: 'next-incarnation'})
       await world.clock.advance(SECOND)
       await world.check(['job'])

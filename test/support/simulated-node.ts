@@ -184,6 +184,7 @@ export class SimulatedNode {
         queuedMax: 100,
         batchMax: launchBatchMax,
         firstBatchMax: Math.min(this.settings.launchFirstMax, launchBatchMax),
+        burstLateMs: 500,
         pollMs: 1_000,
       }),
       new FailureDetectorService({
@@ -252,6 +253,8 @@ export class SimulatedNode {
       slots: this.settings.slots,
       claimMax: 256,
       claimPauseMs: 20,
+      burstClaimMax: 8,
+      burstPauseMs: 250,
       aheadMaxMs: 500,
       release: (claims) => store.releaseClaims(claims),
       claimFreshMs: 1_000,

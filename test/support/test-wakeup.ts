@@ -10,6 +10,7 @@ export class TestWakeup implements Wakeup {
     run: new Set(),
     cancel: new Set(),
     lead: new Set(),
+    burst: new Set(),
   }
   readonly #queued = new Set<Topic>()
 

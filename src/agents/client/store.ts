@@ -20,6 +20,7 @@ import type {
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
 import {
   type ActiveClaimsJson,
+  CLAIMED_MAX,
   encodeClaim,
   encodeFinish,
   encodeIncarnations,
@@ -53,7 +54,7 @@ export class RemoteNodeStore implements NodeStore {
     // Kept after a failure: the claim may be stored, and is repeated with the same token.
     this.#claims.pendingToken = token
     const after = this.#claims.newest
-    const body = {token, room, ...(after === null ? {} : {after})}
+    const body = {token, room, most: CLAIMED_MAX, ...(after === null ? {} : {after})}
     const {claimed, waiting, nextDueInMs, newest} = await this.#rpc.request('claim', body)
     this.#claims.add(claimed)
     this.#claims.newest = newest ?? null

@@ -19,7 +19,7 @@ import type {Store} from '../../ports/store.ts'
 import {
   type ActiveClaimsJson,
   type BodyOf,
-  CLAIM_ROOM_MAX,
+  CLAIMED_MAX,
   decodeFinish,
   decodeIncarnations,
   type ReplyOf,
@@ -28,6 +28,14 @@ import {
   type RequestOf,
   type ServerMessage,
 } from '../protocol.ts'
+
+/** Executions in the reply to an agent that states no maximum: one of the previous release. */
+const CLAIMED_DEFAULT = 16
+/**
+ * Length of all definitions in the reply to a claim. A character has at most 3 bytes, so they fit into a
+ * message; a single definition has at most 1 MiB.
+ */
+const DEFINITIONS_MAX = 8 * 2 ** 20
 
 export type SessionStore = Pick<
   Store,
@@ -127,13 +135,14 @@ export class AgentSession {
     this.#activeClaims = await store.activeClaims({nodeId, incarnation})
   }
 
-  async #claim({token, room, after}: RequestOf<'claim'>) {
+  async #claim({token, room, most = CLAIMED_DEFAULT, after}: RequestOf<'claim'>) {
     const {store, events, node} = this.#options
     const request = {
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
-      room: Math.min(room, CLAIM_ROOM_MAX),
+      room: Math.min(room, most, CLAIMED_MAX),
+      definitionsMax: DEFINITIONS_MAX,
       ...(after === undefined ? {} : {after}),
     }
     const [result] = await store.claim([request])

@@ -44,7 +44,10 @@ export interface SessionKind {
   readonly purpose: string
   /** `short`: long statements are cancelled. `long`: no limit. */
   readonly limits: 'short' | 'long'
-  /** Plan index look-ups only: a sequential plan cached while a table was small would stay in use. */
+  /**
+   * Plan index look-ups only. By statistics from before a burst, the planner would read a table, or sort all
+   * due rows, for each page.
+   */
   readonly byKeys: boolean
 }
 
@@ -159,6 +162,8 @@ export class Session {
       SET enable_seqscan TO ${byKey};
       SET enable_hashjoin TO ${byKey};
       SET enable_mergejoin TO ${byKey};
+      SET enable_bitmapscan TO ${byKey};
+      SET enable_material TO ${byKey};
       SET tcp_keepalives_idle TO 15;
       SET tcp_keepalives_interval TO 5;
       SET tcp_keepalives_count TO 3;
@@ -288,15 +293,26 @@ function lacksPassword(client: Client, socket: Socket, error: unknown): boolean 
   return !isNetworkError && socket.readyState === 'open'
 }
 
-/** PostgreSQL's texts cannot hold U+0000; it becomes U+FFFD. */
-function sendable(value: Value | readonly Value[]): unknown {
-  if (typeof value === 'string') return value.includes('\0') ? withoutZero(value) : value
-  if (Array.isArray(value)) return value.map(sendable)
-  return value
+function sendable(value: Value | readonly Value[]): Value {
+  if (Array.isArray(value)) return `{${(value as readonly Value[]).map(element).join()}}`
+  return typeof value === 'string' ? storable(value) : (value as Value)
 }
 
-function withoutZero(text: string): string {
-  return text.replaceAll('\0', '\u{FFFD}')
+/** Needs no quotes in the text of an array. */
+const PLAIN_ELEMENT = /^[A-Za-z0-9_][A-Za-z0-9_.:-]*$/
+
+/** Text of an array's element. The client's own encoding took a third of the time of a launch. */
+function element(value: Value): string {
+  if (value === null) return 'NULL'
+  if (typeof value === 'number') return String(value)
+  if (typeof value !== 'string') return `"\\\\x${Buffer.from(value).toString('hex')}"`
+  const isPlain = PLAIN_ELEMENT.test(value) && value.toUpperCase() !== 'NULL'
+  return isPlain ? value : `"${storable(value).replaceAll(/["\\]/g, '\\$&')}"`
+}
+
+/** PostgreSQL's texts cannot hold U+0000; it becomes U+FFFD. */
+function storable(text: string): string {
+  return text.includes('\0') ? text.replaceAll('\0', '\u{FFFD}') : text
 }
 
 /** Texts compare by bytes, as in SQLite, whatever the collation of the database is. */

@@ -51,7 +51,9 @@ interface Connections {
 const LEASE: SessionKind = {purpose: 'lease', limits: 'short', byKeys: true}
 const MEMBERS: SessionKind = {purpose: 'heartbeats', limits: 'short', byKeys: true}
 const WRITE: SessionKind = {purpose: 'writes', limits: 'short', byKeys: true}
-const READ: SessionKind = {purpose: 'reads', limits: 'short', byKeys: false}
+const READ: SessionKind = {purpose: 'reads', limits: 'short', byKeys: true}
+/** Requests of clients may filter and sort whole tables. */
+const CLIENT_READ: SessionKind = {purpose: 'requests', limits: 'short', byKeys: false}
 const LONG_WORK: SessionKind = {purpose: 'upkeep', limits: 'long', byKeys: false}
 
 const APPLICATION = 'belfry'
@@ -191,16 +193,13 @@ function readersOf(
   sessions: Connections['reads'],
 ): Readonly<Record<ReaderName, Reader>> {
   const {primary, clock} = parts
-  const reader = (sessionsMax: number, waitingMax?: number) =>
-    new Reader({
-      ...parts,
-      pool: new SessionPool({primary, kind: READ, sessionsMax, waitingMax, clock}),
-    })
+  const reader = (kind: SessionKind, sessionsMax: number, waitingMax?: number) =>
+    new Reader({...parts, pool: new SessionPool({primary, kind, sessionsMax, waitingMax, clock})})
   return {
-    services: reader(sessions.services),
-    nodes: reader(sessions.nodes),
-    requests: reader(sessions.requests),
-    lists: reader(sessions.lists, LISTS_WAITING_MAX),
+    services: reader(READ, sessions.services),
+    nodes: reader(READ, sessions.nodes),
+    requests: reader(CLIENT_READ, sessions.requests),
+    lists: reader(CLIENT_READ, sessions.lists, LISTS_WAITING_MAX),
   }
 }
 

@@ -14,6 +14,7 @@ const ALL_TOPICS: Readonly<Record<Topic, true>> = {
   run: true,
   cancel: true,
   lead: true,
+  burst: true,
 }
 // `Object.keys` returns `string[]` for every type.
 const TOPICS = Object.keys(ALL_TOPICS) as readonly Topic[]
@@ -109,8 +110,8 @@ class Channel {
       await this.#inTurn(() => session.run(`LISTEN "${this.#channel}"`))
       this.#failures = 0
       this.#checkLater(session)
-      // Notifications may have been missed while disconnected, so every topic is notified.
-      for (const topic of TOPICS) local.notify(topic)
+      // Notifications may have been missed while disconnected. A missed burst needs no work.
+      for (const topic of TOPICS) if (topic !== 'burst') local.notify(topic)
     } catch {
       // Polling continues meanwhile; readers and writers report errors of the store.
       this.#failures += 1

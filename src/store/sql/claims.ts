@@ -134,12 +134,12 @@ function* claimDue(
 ): Query<ClaimResult & {readonly newest: string}> {
   const {nodeId, token, room} = request
   const isOvertaken = request.after !== undefined && request.after !== last
-  const claimed =
+  const {claimed, isCut} =
     last === token
-      ? yield* repeatClaim(nodeId, token)
+      ? {claimed: yield* repeatClaim(nodeId, token), isCut: request.definitionsMax !== undefined}
       : yield* takeDue(tx, isGone || isOvertaken ? {...request, room: 0} : request)
   const newest = claimed.length > 0 ? token : last
-  const hadRoom = claimed.length < room
+  const hadRoom = claimed.length < room && !isCut
   const mayBeLocked = hadRoom && !isGone && tx.dialect.locking
   const [outlook, isLocked] = yield* together(
     outlookOf(tx, nodeId, hadRoom),
@@ -159,17 +159,24 @@ function* repeatClaim(nodeId: string, token: string): Query<ClaimedExecution[]> 
   return rows.map((row) => claimedOf(row, token))
 }
 
-function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecution[]> {
-  const {nodeId, token, incarnation, room} = request
-  if (room <= 0) return []
+/** `isCut`: more could be due than the length of the definitions allows. */
+interface Taken {
+  readonly claimed: readonly ClaimedExecution[]
+  readonly isCut: boolean
+}
+
+function* takeDue(tx: Transaction, request: ClaimRequest): Query<Taken> {
+  const {nodeId, token, incarnation, room, definitionsMax} = request
+  if (room <= 0) return {claimed: [], isCut: false}
   // Skip locked rows: they are changing, and the next claim sees the result.
   const lock = tx.dialect.locking ? ' FOR UPDATE OF e SKIP LOCKED' : ''
-  const rows = yield* all<ClaimableRow>(
+  const found = yield* all<ClaimableRow>(
     `${CLAIMABLE} AND ${IS_DUE}
       ORDER BY e.not_before, e.group_id, e.slot, e.attempt LIMIT ?${lock}`,
     [nodeId, tx.now, room],
   )
-  if (rows.length === 0) return []
+  const rows = definitionsMax === undefined ? found : withinLength(found, definitionsMax)
+  if (rows.length === 0) return {claimed: [], isCut: false}
   yield* sendEach(
     TAKE,
     rows.map((row) => [tx.now, row.job_revision, token, incarnation, ...keyValues(keyOf(row))]),
@@ -179,10 +186,21 @@ function* takeDue(tx: Transaction, request: ClaimRequest): Query<ClaimedExecutio
       ON CONFLICT (node_id) DO UPDATE SET token = excluded.token`,
     [nodeId, token],
   )
-  return rows.map((row) => {
+  const claimed = rows.map((row) => {
     const taken = {status: 'running', started_at: tx.now, revision: row.job_revision} as const
     return claimedOf({...row, ...taken}, token)
   })
+  return {claimed, isCut: rows.length < found.length}
+}
+
+/** The first rows, at least one, whose definitions together have this length at most. */
+function withinLength(rows: readonly ClaimableRow[], max: number): readonly ClaimableRow[] {
+  let length = 0
+  const end = rows.findIndex(({definition}, index) => {
+    length += definition.length
+    return index > 0 && length > max
+  })
+  return end === -1 ? rows : rows.slice(0, end)
 }
 
 function claimedOf(row: ClaimableRow, token: string): ClaimedExecution {

@@ -27,12 +27,13 @@ import {fence} from './lease.ts'
 import {recordFaults} from './planning.ts'
 import {all, one, oneEach, type Query, send, sendEach, together, type Transaction} from './query.ts'
 import {
-  type JobRow,
   LAUNCH_COLUMNS,
   launchOf,
   type LaunchRow,
+  plannedJobOf,
+  type PlannedJobRow,
   readableJobs,
-  SELECT_JOB,
+  SELECT_PLANNED_JOB,
 } from './rows.ts'
 import {FIRING_PAUSED} from './settings.ts'
 
@@ -58,7 +59,7 @@ export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResu
 }
 
 const BEFORE_ALL = {nextAt: Number.MIN_SAFE_INTEGER, id: 0}
-const DUE = `${SELECT_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
+const DUE = `${SELECT_PLANNED_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
   AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '${FIRING_PAUSED}')
   ORDER BY j.next_at, j.id LIMIT ?`
 
@@ -75,12 +76,12 @@ export function* loadDue(
 ): Query<DueWork> {
   const {nextAt, id} = after ?? BEFORE_ALL
   const [rows, next] = yield* together(
-    all<JobRow>(DUE, [tx.now, nextAt, id, limit]),
+    all<PlannedJobRow>(DUE, [tx.now, nextAt, id, limit]),
     one<{next_at: number | null}>(`SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`, [
       tx.now,
     ]),
   )
-  const {jobs, damaged} = readableJobs(rows)
+  const {jobs, damaged} = readableJobs(rows, plannedJobOf)
   const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
   const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
   const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
@@ -152,7 +153,7 @@ interface CandidateRow {
  * Limit for counting a node's pending executions. Each pass counts; at 100,000 pending the count took a sixth
  * of the launch time. Nodes beyond the limit count as equally loaded.
  */
-const WAITING_COUNTED_MAX = 2_000
+const WAITING_COUNTED_MAX = 1_000
 
 /** Alive nodes that run jobs, with their load. */
 export function* candidates(_tx: Transaction): Query<readonly Candidate[]> {

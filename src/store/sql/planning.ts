@@ -10,7 +10,7 @@ import {recordMissed} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {fence} from './lease.ts'
 import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
-import {INSERT_LAUNCH, type JobRow, launchValues, readableJobs, SELECT_JOB} from './rows.ts'
+import {INSERT_LAUNCH, jobOf, type JobRow, launchValues, readableJobs, SELECT_JOB} from './rows.ts'
 import {FIRING_PAUSED, metaValue, putMeta, timezone} from './settings.ts'
 
 /** Version of the time zone data that planned `next` of all jobs. Absent = an earlier release did. */
@@ -32,7 +32,7 @@ export function* replan(
     [after, limit],
   )
   const zone = yield* timezone()
-  const moved = readableJobs(rows).jobs.flatMap((job) => {
+  const moved = readableJobs(rows, jobOf).jobs.flatMap((job) => {
     const nextAt = replanned(job, tx.now, zone)
     return nextAt === job.nextAt ? [] : [[nextAt, job.id, job.revision, job.nextAt ?? NONE]]
   })
@@ -56,7 +56,7 @@ export function* planFromNow(tx: Transaction, after: number, limit: number): Que
     `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL ORDER BY j.id LIMIT ?${tx.dialect.forUpdate}`,
     [after, limit],
   )
-  const {jobs} = readableJobs(rows)
+  const {jobs} = readableJobs(rows, jobOf)
   yield* recordMissed(
     tx,
     jobs.map((job) => ({job, rows: dueRow(job, tx.now, zone, 'restored')})),

@@ -73,15 +73,18 @@ function* someJobs({after, jobLimit}: PruneRequest): Query<Piece> {
 
 /** A launch that commits after one with a larger number is missed here; a round over all jobs finds it. */
 function* someLaunched({after, jobLimit}: PruneRequest): Query<Piece> {
-  const rows = yield* all<{group_id: number; id: number | null}>(
-    `SELECT l.group_id, j.id FROM launches l
-      LEFT JOIN jobs j ON j.id = l.job_id AND j.deleted_at IS NULL
-      WHERE l.group_id > ? ORDER BY l.group_id LIMIT ?`,
+  const rows = yield* all<{group_id: number; job_id: number}>(
+    `SELECT group_id, job_id FROM launches WHERE group_id > ? ORDER BY group_id LIMIT ?`,
     [after, jobLimit],
   )
-  const ids = new Set(rows.flatMap(({id}) => (id === null ? [] : [id])))
-  const next = rows.at(-1)?.group_id ?? after
-  return {ids: [...ids], next, isLast: rows.length < jobLimit}
+  const jobs = [...new Set(rows.map((row) => row.job_id))]
+  // Not joined: PostgreSQL could read all jobs for each launch.
+  const live = yield* oneEach(
+    `SELECT 1 AS found FROM jobs WHERE id = ? AND deleted_at IS NULL`,
+    jobs.map((id) => [id]),
+  )
+  const ids = jobs.filter((_id, index) => live[index] !== null)
+  return {ids, next: rows.at(-1)?.group_id ?? after, isLast: rows.length < jobLimit}
 }
 
 /** Closed launches beyond the newest that are kept. The inner select reads only an index. */

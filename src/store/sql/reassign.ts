@@ -57,6 +57,8 @@ export function* loadStuck(
   tx: Transaction,
   request: StuckRequest,
 ): Query<Awaited<ReturnType<LeaderStore['loadStuck']>>> {
+  if (request.of === 'gone_nodes' && !(yield* hasWorkOfGoneNodes()))
+    return {now: tx.now, executions: [], next: null}
   const {rows, next} = yield* stuckRows(tx, request)
   const groups = rows.map((row) => [row.group_id])
   const jobs = yield* loadJobs(rows.map((row) => row.job_id))
@@ -80,6 +82,16 @@ export function* loadStuck(
     return [{execution: executionOf(row), nodeId, member, job, cause, scheduledAt, usedNodes}]
   })
   return {now: tx.now, executions: stuck, next}
+}
+
+/** Read first: to find none of their executions, PostgreSQL could read all that is pending. */
+function* hasWorkOfGoneNodes(): Query<boolean> {
+  const gone = yield* all<{id: string}>(`SELECT id FROM members WHERE status <> 'alive'`)
+  const found = yield* oneEach(
+    `SELECT 1 AS found FROM executions WHERE node_id = ? AND status = 'pending' LIMIT 1`,
+    gone.map(({id}) => [id]),
+  )
+  return found.some((row) => row !== null)
 }
 
 /** The rows of one page, and the position of the next one; `null` = this was the last. */

@@ -1,6 +1,6 @@
 /** Converts stored rows to records of the core and back: the only place that maps columns to fields. */
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../../core/execution.ts'
-import type {JobRecord, JobSpec, JobStatus} from '../../core/job.ts'
+import type {JobRecord, JobSpec, JobStatus, PlannedJob} from '../../core/job.ts'
 import type {LaunchCause, LaunchDecision, LaunchRecord} from '../../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../../core/node.ts'
 import type {Values} from './query.ts'
@@ -34,12 +34,7 @@ export const SELECT_JOB = `SELECT j.id, j.name, j.revision, j.next_at, j.decided
 
 export function jobOf(row: JobRow): JobRecord {
   return {
-    id: row.id,
-    spec: JSON.parse(row.definition) as JobSpec,
-    revision: row.revision,
-    nextAt: row.next_at,
-    decidedUntil: row.decided_until,
-    anchorAt: row.anchor_at,
+    ...plannedJobOf(row),
     counters: {
       successCount: row.success_count,
       errorCount: row.error_count,
@@ -53,16 +48,39 @@ export function jobOf(row: JobRow): JobRecord {
   }
 }
 
+export type PlannedJobRow = Pick<
+  JobRow,
+  'id' | 'name' | 'revision' | 'next_at' | 'decided_until' | 'anchor_at' | 'definition'
+>
+
+/** Select list and join of a `PlannedJobRow`; a `WHERE` over `j` follows. */
+export const SELECT_PLANNED_JOB = `SELECT j.id, j.name, j.revision, j.next_at, j.decided_until, j.anchor_at,
+  d.definition FROM jobs j JOIN definitions d ON d.job_id = j.id`
+
+export function plannedJobOf(row: PlannedJobRow): PlannedJob {
+  return {
+    id: row.id,
+    spec: JSON.parse(row.definition) as JobSpec,
+    revision: row.revision,
+    nextAt: row.next_at,
+    decidedUntil: row.decided_until,
+    anchorAt: row.anchor_at,
+  }
+}
+
 /** Jobs of these rows, but for those whose definition is not JSON. */
-export function readableJobs(rows: readonly JobRow[]): {
-  readonly jobs: JobRecord[]
+export function readableJobs<Row extends PlannedJobRow, Job>(
+  rows: readonly Row[],
+  read: (row: Row) => Job,
+): {
+  readonly jobs: Job[]
   readonly damaged: {readonly id: number; readonly name: string; readonly problem: string}[]
 } {
-  const jobs: JobRecord[] = []
+  const jobs: Job[] = []
   const damaged: {id: number; name: string; problem: string}[] = []
   for (const row of rows) {
     try {
-      jobs.push(jobOf(row))
+      jobs.push(read(row))
     } catch (error) {
       damaged.push({
         id: row.id,

@@ -44,6 +44,21 @@ export function claimCases(when: Case): void {
     },
   )
 
+  when('a claim takes definitions up to a length, and at least one', async (scene) => {
+    const command = 'x'.repeat(1_000)
+    await scene.submit('a', {executorConfig: {command}})
+    for (let index = 0; index < 4; index += 1) await scene.run('a')
+    const request = {nodeId: 'n1', incarnation: 'n1-life-1', token: 't1', room: 4}
+    const two = await claimAs(scene.store, {...request, definitionsMax: 3_000})
+    assert.deepEqual([two.claimed.length, two.waiting], [2, 1])
+    const repeated = await claimAs(scene.store, {...request, definitionsMax: 3_000})
+    assert.deepEqual([repeated.claimed, repeated.waiting], [two.claimed, 1])
+    const one = await claimAs(scene.store, {...request, token: 't2', definitionsMax: 10})
+    assert.deepEqual([one.claimed.length, one.waiting], [1, 1])
+    const last = await claimAs(scene.store, {...request, token: 't3', definitionsMax: 3_000})
+    assert.deepEqual([last.claimed.length, last.waiting], [1, 0])
+  })
+
   when('concurrent claims never share an execution', async (scene) => {
     await scene.submit('a')
     for (let index = 0; index < 10; index += 1) await scene.run('a')

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict'
 import type {FinalStatus} from '../../../src/core/execution.ts'
-import type {JobRecord, JobSpec} from '../../../src/core/job.ts'
+import type {JobRecord, JobSpec, PlannedJob} from '../../../src/core/job.ts'
 import type {StoredLaunch} from '../../../src/core/launch-record.ts'
 import type {MemberStatus} from '../../../src/core/node.ts'
 import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
@@ -173,7 +173,7 @@ export class Scene {
 
   /** Applies the leader's decisions about a job, from its `next` on. */
   async decide(
-    job: JobRecord,
+    job: PlannedJob,
     rows: readonly StoredLaunch[],
     nextAt: number | null,
     forbid = false,

@@ -50,6 +50,14 @@ describe('a statement for many rows', () => {
     )
   })
 
+  it('takes a value that all rows share only once', () => {
+    const insert = setBased('INSERT INTO t (a, b) VALUES (?, ?)', ['bigint', 'text'], new Set([1]))
+    assert.equal(
+      insert.replaceAll(/\s+/g, ' '),
+      `INSERT INTO t (a, b) SELECT each_row.v1, $2::text FROM ${ROWS('$1::bigint[]', 'v1')}`,
+    )
+  })
+
   it('a delete returns the index of its row of values', () => {
     check(
       'DELETE FROM t WHERE a = ? RETURNING length(b) AS size',

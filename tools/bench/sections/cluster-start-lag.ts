@@ -20,6 +20,9 @@ const AHEAD_PER_JOB_MS = 0.3
 const STORED_AT_ONCE = 10_000
 const WARM_UP_MS = 2_000
 const LOOK_EVERY_MS = 100
+/** 1 if any job is still due, else 0. Counting them would take processor time from what is measured. */
+const ANY_LEFT = `SELECT count(*)::int AS left
+  FROM (SELECT 1 FROM jobs WHERE next_at IS NOT NULL LIMIT 1) AS due`
 const LIMIT_MS = 90_000
 const P50_MAX_MS = 50
 const P99_MAX_MS = 500
@@ -87,9 +90,7 @@ async function measureFlood(bench: Bench, postgres: TestPostgres, servers: numbe
   const client = Link.start<typeof Client>(bench.scratch, 'http-client.ts')
   const url = `${cluster.servers.at(-1)!.url}/v1/jobs/burst-1`
   const [recordedMs, {p50Ms, p99Ms}] = await Promise.all([
-    noneLeft(cluster, `SELECT count(*)::int AS left FROM jobs WHERE next_at IS NOT NULL`).then(
-      () => Date.now() - dueAt,
-    ),
+    noneLeft(cluster, ANY_LEFT).then(() => Date.now() - dueAt),
     client.ask('probe', {url, everyMs: PROBE_EVERY_MS, ms: bench.plan.cluster.probeMs}),
   ])
   const {decidedMs} = await clusterLags(cluster, 'burst-')

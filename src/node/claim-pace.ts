@@ -1,0 +1,70 @@
+/**
+ * How many executions a node claims at once, and the pauses between its claims. Each claim costs a commit, so
+ * under load a claim waits until it is worth one. While the leader records a burst, claims are few and small.
+ */
+import type {Clock, Wakeup} from '../ports/runtime.ts'
+import {Bursts} from './bursts.ts'
+
+export interface ClaimPaceOptions {
+  readonly clock: Pick<Clock, 'monotonicMs'>
+  readonly wakeup: Pick<Wakeup, 'subscribe'>
+  readonly slots: number
+  /** Executions claimed in one transaction. */
+  readonly claimMax: number
+  /** Pause between claims while more work is due than fits, unless many slots are free. */
+  readonly claimPauseMs: number
+  /** While the leader records a burst: executions claimed at once, and the pause between claims. */
+  readonly burstClaimMax: number
+  readonly burstPauseMs: number
+}
+
+export class ClaimPace {
+  readonly #options: ClaimPaceOptions
+  readonly #bursts: Bursts
+  /** Monotonic. */
+  #claimedAt = -Infinity
+  /** By the last claim, more work is due than fitted. */
+  #isMoreDue = false
+
+  constructor(options: ClaimPaceOptions) {
+    this.#options = options
+    this.#bursts = new Bursts(options)
+  }
+
+  start(): void {
+    this.#bursts.start()
+  }
+
+  stop(): void {
+    this.#bursts.stop()
+  }
+
+  /** Executions to claim now, of `room` that there is room for. */
+  countOf(room: number): number {
+    const {claimMax, burstClaimMax} = this.#options
+    return Math.min(room, this.#isBurst ? burstClaimMax : claimMax)
+  }
+
+  /** Pause before the next claim; 0 = none. */
+  pauseMs(room: number): number {
+    const {clock, slots, claimMax, claimPauseMs, burstPauseMs} = this.#options
+    const sinceMs = clock.monotonicMs() - this.#claimedAt
+    if (this.#isBurst) return Math.max(0, burstPauseMs - sinceMs)
+    const isWorthACommit = room >= Math.min(Math.ceil(slots / 4), claimMax / 4)
+    if (!this.#isMoreDue || isWorthACommit) return 0
+    return Math.max(0, claimPauseMs - sinceMs)
+  }
+
+  /** A claim is sent now. */
+  sent(): void {
+    this.#claimedAt = this.#options.clock.monotonicMs()
+  }
+
+  replied(isMoreDue: boolean): void {
+    this.#isMoreDue = isMoreDue
+  }
+
+  get #isBurst(): boolean {
+    return this.#bursts.leftMs > 0
+  }
+}
