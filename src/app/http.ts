@@ -14,8 +14,9 @@ import type {ReadyState} from '../http/options.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
-import {boundedTotals} from '../operations/totals.ts'
+import {AccessTable} from '../operations/access.ts'
 import {createOperations} from '../operations/operations.ts'
+import {boundedTotals} from '../operations/totals.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -54,13 +55,15 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const totals = boundedTotals(parts.forClients, clock)
   const metrics = openMetrics({events, totals, version: VERSION})
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
+  const access = new AccessTable({...parts, token: config.token})
+  await access.refresh()
   const agents = await startAgentHub(parts)
   const http = createHttpServer(
-    operationsOf({...parts, forClients: {...parts.forClients, totals}}),
+    operationsOf({...parts, forClients: {...parts.forClients, totals}}, access),
     {
       nodeName: config.nodeName,
       version: VERSION,
-      token: config.token,
+      access,
       allowHosts: config.allowHosts,
       corsOrigins: config.corsOrigins,
       tls: config.tls,
@@ -86,8 +89,10 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       longListsMax: config.limits.longListsMax,
     },
   )
+  access.start()
   const close = async () => {
     await http.close()
+    await access.stop()
     metrics.stop()
   }
   try {
@@ -98,7 +103,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   }
 }
 
-function operationsOf(parts: ListenerParts) {
+function operationsOf(parts: ListenerParts, access: AccessTable) {
   const {config, forClients: store, zone, startedAt, nodeId} = parts
   return createOperations({
     store,
@@ -113,12 +118,15 @@ function operationsOf(parts: ListenerParts) {
       defaultTimezone: () => zone,
       dataDirectory: config.dataDirectory,
       jobBytesMax: config.limits.bodyBytesMax,
-      tokenConfigured: config.token !== null,
+      get tokenConfigured() {
+        return access.isLocked
+      },
       runsAsRoot: process.geteuid?.() === 0,
     },
     hasTarget: async (tags) =>
       matchTargets(tags, await store.candidates(), config.defaultTarget).nodes.length > 0,
     isLeader: parts.isLeader,
+    access,
     announce: (outcomes) => announceFinished(outcomes, parts),
     leave: parts.leave,
   })

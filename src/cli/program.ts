@@ -4,6 +4,7 @@
  */
 import {Command, type CommanderError} from 'commander'
 import type {Clock} from '../ports/runtime.ts'
+import {addAccessCommands} from './commands/access.ts'
 import {addClusterCommands} from './commands/cluster.ts'
 import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
@@ -85,6 +86,7 @@ function buildProgram(context: CliContext): Command {
   addJobCommands(program, use)
   addRunCommands(program, use)
   addClusterCommands(program, use)
+  addAccessCommands(program, use)
   addFileCommands(program, use, context)
   addMigrateCommand(program, context)
   program

@@ -1,28 +1,48 @@
 /**
  * The parser of policy rules. A policy is stored as the text it came in. A text that is not a rules document
- * grants nothing. This file only parses; it never grants access.
+ * grants nothing. This file only parses; `authorization.ts` decides.
  */
 
 const CAPABILITIES = ['create', 'read', 'update', 'delete', 'list', 'deny'] as const
-type Capability = (typeof CAPABILITIES)[number]
+export type Capability = (typeof CAPABILITIES)[number]
 
 /** One glob of a document with the capabilities it grants or denies. */
-interface PolicyRule {
+export interface PolicyRule {
   readonly glob: string
   readonly capabilities: readonly Capability[]
 }
 
+/** Limits on the job definitions that a policy allows to be stored; `null` = no limit. */
+export interface DefinitionLimits {
+  readonly executors: readonly string[] | null
+  /** Accounts as `su` names them; `''` = a job without `su`. `*` is any text. */
+  readonly su: readonly string[] | null
+  /** Tags that a job must have, each with its allowed values. `*` is any text. */
+  readonly tags: readonly (readonly [key: string, values: readonly string[]])[] | null
+}
+
 type ParsedRules =
-  | {readonly ok: true; readonly rules: readonly PolicyRule[]}
+  | {
+      readonly ok: true
+      readonly rules: readonly PolicyRule[]
+      readonly limits: DefinitionLimits
+    }
   | {readonly ok: false; readonly problem: string}
 
-/** More than people write by hand; bounds the work per request. */
+/** Each server holds all policies in memory. */
+export const POLICIES_MAX = 1_000
+/** More than people write by hand; bounds the work of a list. */
 const GLOBS_MAX = 1_000
 const GLOB_LENGTH_MAX = 512
+/** Entries of each limit. */
+const LIMIT_ENTRIES_MAX = 100
+
+const MEMBERS: readonly string[] = ['path', 'executors', 'su', 'tags']
 
 /**
- * Parses `{"path": {"<glob>": {"capabilities": [...]}}}`. One wrong part makes the whole document grant
- * nothing: half a document may allow access that the other half denies.
+ * Parses `{"path": {"<glob>": {"capabilities": [...]}}}`, with the optional limits `executors`, `su` and
+ * `tags`. One wrong part makes the whole document grant nothing: half a document may allow access that the
+ * other half denies.
  */
 export function readRules(text: string): ParsedRules {
   let document: unknown
@@ -33,9 +53,9 @@ export function readRules(text: string): ParsedRules {
     throw error
   }
   if (!isObject(document)) return refuse('Rules must be a JSON object with the member "path"')
-  const odd = Object.keys(document).find((key) => key !== 'path')
+  const odd = Object.keys(document).find((key) => !MEMBERS.includes(key))
   if (odd !== undefined)
-    return refuse(`Rules has the unknown member "${odd}"; only "path" is known`)
+    return refuse(`Rules has the unknown member "${odd}"; known are ${MEMBERS.join(', ')}`)
   const paths = document.path
   if (!isObject(paths)) return refuse('Rules.path must be an object of globs')
   const entries = Object.entries(paths)
@@ -46,7 +66,41 @@ export function readRules(text: string): ParsedRules {
     if (problem !== null) return refuse(problem)
     rules.push({glob, capabilities: (entry as {capabilities: Capability[]}).capabilities})
   }
-  return {ok: true, rules}
+  return withLimits(rules, document)
+}
+
+function withLimits(
+  rules: readonly PolicyRule[],
+  {executors, su, tags}: Readonly<Record<string, unknown>>,
+): ParsedRules {
+  const tagEntries = tags === undefined ? [] : isObject(tags) ? Object.entries(tags) : null
+  if (tagEntries === null || tagEntries.length > LIMIT_ENTRIES_MAX)
+    return refuse(`Rules.tags must be an object of at most ${LIMIT_ENTRIES_MAX} tags`)
+  const lists: readonly (readonly [field: string, value: unknown])[] = [
+    ['executors', executors],
+    ['su', su],
+    ...tagEntries.map(([key, value]) => [`tags.${key}`, value ?? null] as const),
+  ]
+  for (const [field, value] of lists) {
+    if (value === undefined || isTextList(value)) continue
+    const what = `a list of 1 to ${LIMIT_ENTRIES_MAX} texts`
+    return refuse(`Rules.${field} must be ${what}; leave it out for no limit`)
+  }
+  const limits = {
+    executors: (executors as readonly string[] | undefined) ?? null,
+    su: (su as readonly string[] | undefined) ?? null,
+    tags: tags === undefined ? null : (tagEntries as [string, readonly string[]][]),
+  }
+  return {ok: true, rules, limits}
+}
+
+function isTextList(value: unknown): value is readonly string[] {
+  return (
+    Array.isArray(value) &&
+    value.length > 0 &&
+    value.length <= LIMIT_ENTRIES_MAX &&
+    value.every((entry) => typeof entry === 'string')
+  )
 }
 
 /** The error in a glob over API paths; `null` = valid. */

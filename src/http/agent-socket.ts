@@ -1,7 +1,7 @@
 /**
  * The WebSocket endpoint for agents. Its upgrade requests are authenticated like all requests, before a
- * connection is opened. This file limits what a connection may cost (backpressure, message size, hello
- * timeout); the hub handles the messages.
+ * connection is opened, and need a token for agents. A connection ends with its token. This file limits what
+ * a connection may cost (backpressure, message size, hello timeout); the hub handles the messages.
  */
 import {STATUS_CODES, type IncomingMessage} from 'node:http'
 import type {Duplex} from 'node:stream'
@@ -10,7 +10,9 @@ import ipaddr from 'ipaddr.js'
 import {WebSocketServer, type RawData, type WebSocket} from 'ws'
 import {AGENT_MESSAGE_BYTES_MAX, AGENT_PATH} from '../agents/protocol.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
+import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import type {AccessTable} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {type Authenticator, authRequestOf} from './auth.ts'
 import {endConnection} from './connections.ts'
@@ -49,8 +51,14 @@ export function listenForAgents(
   {
     hub,
     authenticator,
+    access,
     clock,
-  }: {readonly hub: Agents; readonly authenticator: Authenticator; readonly clock: Clock},
+  }: {
+    readonly hub: Agents
+    readonly authenticator: Authenticator
+    readonly access: Pick<AccessTable, 'watch'>
+    readonly clock: Clock
+  },
 ): void {
   const sockets = new WebSocketServer({
     noServer: true,
@@ -59,15 +67,24 @@ export function listenForAgents(
     clientTracking: true,
   })
   let isClosing = false
+  const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    const asked = authRequestOf(request, 'protected', true)
+    const {principal, refusal} = await authenticator.authenticate(asked)
+    if (socket.destroyed) return
+    if (refusal !== null || principal === null)
+      return rejectUpgrade(socket, refusal ?? notAllowed())
+    if (!mayConnect(principal)) return rejectUpgrade(socket, notAllowed())
+    if (isClosing || sockets.clients.size >= AGENTS_MAX) return rejectUpgrade(socket, tooMany())
+    sockets.handleUpgrade(request, socket, head, (webSocket) => {
+      const close = serve(webSocket, request, hub, clock)
+      const unwatch = access.watch(principal, mayConnect, () => close(TOKEN_LOST))
+      webSocket.once('close', unwatch)
+    })
+  }
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     // A connection that breaks during the error reply needs no further handling.
     socket.on('error', () => socket.destroy())
-    const isFull = isClosing || sockets.clients.size >= AGENTS_MAX
-    const refusal = upgradeRefusal(request, authenticator, isFull)
-    if (refusal !== null) return rejectUpgrade(socket, refusal)
-    sockets.handleUpgrade(request, socket, head, (webSocket) =>
-      serve(webSocket, request, hub, clock),
-    )
+    void upgrade(request, socket, head)
   })
   app.addHook('preClose', async () => {
     isClosing = true
@@ -76,13 +93,18 @@ export function listenForAgents(
   })
 }
 
-function upgradeRefusal(
-  request: IncomingMessage,
-  authenticator: Authenticator,
-  isFull: boolean,
-): DomainError | null {
-  const refusal = authenticator.refusal(authRequestOf(request, 'protected', true))
-  if (refusal !== null || !isFull) return refusal
+const TOKEN_LOST = 'the token of this agent was revoked or has expired'
+
+function mayConnect({kind}: Principal): boolean {
+  return kind === 'agent' || kind === 'management'
+}
+
+function notAllowed(): DomainError {
+  const fix = 'Use a token of type agent, or a management token.'
+  return new DomainError('not_allowed', `The token may not connect an agent. ${fix}`)
+}
+
+function tooMany(): DomainError {
   return new DomainError(
     'too_many_agents',
     `The agent cannot connect: the server has ${AGENTS_MAX} agents or shuts down. Use another server.`,
@@ -107,7 +129,13 @@ function rejectUpgrade(socket: Duplex, refusal: DomainError): void {
   endConnection(socket, `${lines.join('\r\n')}\r\n\r\n${body}`)
 }
 
-function serve(webSocket: WebSocket, {socket}: IncomingMessage, hub: Agents, clock: Clock): void {
+/** Returns the function that closes the connection because its token is not accepted any more. */
+function serve(
+  webSocket: WebSocket,
+  {socket}: IncomingMessage,
+  hub: Agents,
+  clock: Clock,
+): (reason: string) => void {
   let requestsInProgress = 0
   let hasSentMessage = false
   const close = (code: number, reason: string) => {
@@ -150,6 +178,7 @@ function serve(webSocket: WebSocket, {socket}: IncomingMessage, hub: Agents, clo
     helloTimer.cancel()
     connection.closed()
   })
+  return (reason) => close(CLOSE_CODES.policyViolation, reason)
 }
 
 /** The reason of a close frame, without splitting a character. */

@@ -1,16 +1,20 @@
 /**
  * Authentication of requests: host name, then token or loopback address, then origin (CSRF protection). It
- * runs before the body is read. There is no authorization: an authenticated client may do everything.
+ * runs before the body is read. What the caller may do is decided in `access.ts`, after this.
  */
-import {createHash, timingSafeEqual} from 'node:crypto'
 import type {IncomingHttpHeaders, IncomingMessage} from 'node:http'
 import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
+import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import {type AccessTable, digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 
-/** `protected`: needs the token; without a configured token, a client on this machine. */
-export type Access = 'public' | 'protected'
+/**
+ * `protected`: needs a token; while there is none, a client on this machine. `bootstrap`: the same, or a
+ * client on this machine while no token is configured.
+ */
+export type Access = 'public' | 'protected' | 'bootstrap'
 
 export interface AuthRequest {
   readonly method: string
@@ -43,7 +47,7 @@ export function authRequestOf(
 
 export interface AuthenticatorOptions {
   readonly nodeName: string
-  readonly token: string | null
+  readonly access: Pick<AccessTable, 'find' | 'isLocked' | 'hasConfiguredToken' | 'refresh'>
   readonly allowHosts: readonly string[]
   /** Other web sites whose pages may use the API, as browsers send them in `Origin`. */
   readonly corsOrigins: readonly string[]
@@ -55,6 +59,7 @@ const BEARER = /^bearer +(\S+) *$/i
 const BASIC = /^basic +([A-Za-z0-9+/_-]+={0,2}) *$/i
 const PROXY_HEADERS = ['forwarded', 'x-real-ip', 'via']
 const PROXY_PREFIX = 'x-forwarded-'
+const UNVERIFIED_RETRY_SECONDS = 5
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 const FOREIGN_SITES: ReadonlySet<string> = new Set(['cross-site', 'same-site'])
 
@@ -62,11 +67,26 @@ export function isSafeMethod(method: string | undefined): boolean {
   return SAFE_METHODS.has(method ?? '')
 }
 
+/** A request after authentication. */
+export interface Authenticated {
+  /** `null` = unknown. */
+  readonly principal: Principal | null
+  /** `null` = accepted. */
+  readonly refusal: DomainError | null
+}
+
+/** What the tokens of a request are worth; `stale`: the store is away for too long to say. */
+interface Found {
+  readonly principal: Principal | 'stale' | null
+  /** The request has a token, and there is one that it could be. */
+  readonly isPresented: boolean
+}
+
 export class Authenticator {
   readonly #hosts: ReadonlySet<string>
   readonly #allowedHosts: ReadonlySet<string>
   readonly #corsOrigins: ReadonlySet<string>
-  readonly #tokenDigest: Buffer | null
+  readonly #access: AuthenticatorOptions['access']
   readonly #rateLimit: AuthRateLimit
 
   constructor(options: AuthenticatorOptions) {
@@ -74,43 +94,73 @@ export class Authenticator {
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.#allowedHosts = new Set(options.allowHosts.map((name) => name.toLowerCase()))
     this.#corsOrigins = new Set(options.corsOrigins)
-    this.#tokenDigest = options.token === null ? null : digest(options.token)
+    this.#access = options.access
     this.#rateLimit = new AuthRateLimit(options.clock)
   }
 
   /**
-   * `null` = accepted. Checks run in the order host, token, origin: an error reveals nothing about the checks
-   * after it.
+   * Checks run in the order host, token, origin: an error reveals nothing about the checks after it. A token
+   * is found in memory. Only an unknown one is worth a look into the store: it may have just been created.
    */
-  refusal(request: AuthRequest): DomainError | null {
-    return this.#hostRefusal(request) ?? this.#tokenRefusal(request) ?? this.#originRefusal(request)
+  async authenticate(request: AuthRequest): Promise<Authenticated> {
+    const malformed = hostProblem(request)
+    if (malformed !== null) return {principal: null, refusal: malformed}
+    const found = await this.#find(request)
+    const principal = found.principal === 'stale' ? null : found.principal
+    const refusal =
+      this.#hostRefusal(request, found) ??
+      this.#tokenRefusal(request, found) ??
+      this.#originRefusal(request)
+    return {principal, refusal}
   }
 
-  /**
-   * True for a client that a protected route accepts: with a valid token or, when none is configured, on this
-   * machine. Only to such a client do public routes show names and causes.
-   */
-  isAuthenticated({headers, address}: Pick<AuthRequest, 'headers' | 'address'>): boolean {
-    if (this.#tokenDigest === null) return remoteRefusal({headers, address}) === null
-    return hasToken(headers, this.#tokenDigest)
+  async #find({headers, address, access}: AuthRequest): Promise<Found> {
+    const isLocal = () => remoteRefusal({headers, address}) === null
+    if (!this.#access.isLocked) return {principal: isLocal() ? LOCAL : null, isPresented: false}
+    const digests = tokensOf(headers).map(digestOf)
+    const isPresented = digests.length > 0
+    let principal = this.#lookUp(digests)
+    if (principal === null && isPresented && !this.#rateLimit.isExceeded(address)) {
+      await this.#refresh()
+      principal = this.#lookUp(digests)
+    }
+    const mayBootstrap = access === 'bootstrap' && !this.#access.hasConfiguredToken
+    if (principal === null && mayBootstrap && isLocal()) principal = LOCAL
+    return {principal, isPresented}
+  }
+
+  #lookUp(digests: readonly string[]): Principal | 'stale' | null {
+    let isStale = false
+    for (const digest of digests) {
+      const found = this.#access.find(digest)
+      if (found === 'stale') isStale = true
+      else if (found !== null) return found
+    }
+    return isStale ? 'stale' : null
+  }
+
+  async #refresh(): Promise<void> {
+    try {
+      await this.#access.refresh()
+    } catch (error) {
+      // The store is away: what is known decides.
+      if (!(error instanceof DomainError)) throw error
+    }
   }
 
   /**
    * Rejects unknown host names, which DNS rebinding attacks use. The page of such an attack has no token, so
    * a request with a valid one may use any name.
    */
-  #hostRefusal({headers, httpVersion, address, hostHeaders}: AuthRequest): DomainError | null {
-    if (hostHeaders > 1)
-      return new DomainError('request_malformed', 'The request has more than one Host header.')
-    const {host} = headers
-    if (host === undefined)
-      return httpVersion === '1.0'
-        ? null
-        : new DomainError('request_malformed', 'The request has no Host header.')
+  #hostRefusal(
+    {headers: {host}, address}: AuthRequest,
+    {principal, isPresented}: Found,
+  ): DomainError | null {
+    if (host === undefined) return null
     const name = hostName(host)
     if (name !== null && (isIP(name) !== 0 || this.#hosts.has(name.toLowerCase()))) return null
-    if (this.#tokenDigest !== null && tokensOf(headers).length > 0) {
-      if (hasToken(headers, this.#tokenDigest)) return null
+    if (isPresented) {
+      if (principal !== null) return null
       if (this.#rateLimit.recordFailure(address)) return tooManyFailures()
     }
     return new DomainError(
@@ -119,11 +169,15 @@ export class Authenticator {
     )
   }
 
-  #tokenRefusal(request: AuthRequest): DomainError | null {
-    if (request.access === 'public') return null
-    if (this.#tokenDigest === null) return remoteRefusal(request)
-    if (hasToken(request.headers, this.#tokenDigest)) return null
-    if (this.#rateLimit.recordFailure(request.address)) return tooManyFailures()
+  #tokenRefusal(request: AuthRequest, {principal, isPresented}: Found): DomainError | null {
+    const {access, address} = request
+    if (principal === 'stale') return access === 'public' ? null : unverified()
+    if (principal !== null) return null
+    if (!this.#access.isLocked) return access === 'public' ? null : remoteRefusal(request)
+    // Public routes show more to a valid token, so a wrong one is a guess there too.
+    if (access === 'public' && !isPresented) return null
+    if (this.#rateLimit.recordFailure(address)) return tooManyFailures()
+    if (access === 'public') return null
     return new DomainError(
       'token_required',
       'A valid token is required. Send it in the header X-Service-Token.',
@@ -158,12 +212,19 @@ function tooManyFailures(): DomainError {
   )
 }
 
-/** Compares every token in the request, each in constant time, so that timing reveals nothing. */
-function hasToken(headers: IncomingHttpHeaders, expected: Buffer): boolean {
-  let isFound = false
-  for (const token of tokensOf(headers))
-    if (timingSafeEqual(digest(token), expected)) isFound = true
-  return isFound
+function unverified(): DomainError {
+  return new DomainError(
+    'store_unavailable',
+    'The token cannot be checked: the store does not answer for a long time. Try again later.',
+    {retryAfterSeconds: UNVERIFIED_RETRY_SECONDS},
+  )
+}
+
+function hostProblem({headers, httpVersion, hostHeaders}: AuthRequest): DomainError | null {
+  if (hostHeaders > 1)
+    return new DomainError('request_malformed', 'The request has more than one Host header.')
+  if (headers.host !== undefined || httpVersion === '1.0') return null
+  return new DomainError('request_malformed', 'The request has no Host header.')
 }
 
 /** Every token that the request presents, in any of the headers for it. */
@@ -228,10 +289,6 @@ function isLoopback(address: string): boolean {
   return ipaddr.isValid(address) && ipaddr.process(address).range() === 'loopback'
 }
 
-function digest(token: string): Buffer {
-  return createHash('sha256').update(token).digest()
-}
-
 export const FAILURES_MAX = 200
 export const FAILURE_WINDOW_MS = 10_000
 /** Bounds the memory. The oldest window is dropped first. */
@@ -252,6 +309,14 @@ export class AuthRateLimit {
 
   constructor(clock: Clock) {
     this.#clock = clock
+  }
+
+  /** A further failure would exceed the limit. */
+  isExceeded(address: string): boolean {
+    const window = this.#windows.get(networkOf(address))
+    if (window === undefined || this.#clock.monotonicMs() - window.startedAt >= FAILURE_WINDOW_MS)
+      return false
+    return window.failures >= FAILURES_MAX
   }
 
   /** Counts one failure. True when the network exceeds the limit. */

@@ -1,18 +1,22 @@
 /**
  * Server-sent events: the events of this server, and the output of one execution while it runs. Open streams
- * are limited in number and end with the server. Slow clients of the event stream are disconnected instead of
- * buffered; they reconnect and read the current state.
+ * are limited in number and end with the server, or with the token that opened them. Slow clients of the
+ * event stream are disconnected instead of buffered; they reconnect and read the current state.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
+import {isShown, type Principal, readableJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import type {AccessTable} from '../operations/access.ts'
 import type {Followed} from '../operations/follow.ts'
 import type {Operations} from '../operations/operations.ts'
 import type {BelfryEvent, EventName, Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeExecution} from '../wire/execution.ts'
 import {formatTime} from '../wire/time.ts'
+import {routeRefusal} from './access.ts'
 import {STREAMS_MAX} from './options.ts'
+import {callerOf} from './request.ts'
 
 /** Unsent bytes of one client before it is disconnected. */
 const QUEUE_BYTES_MAX = 1024 * 1024
@@ -24,29 +28,44 @@ const KEEP_ALIVE = Buffer.from(': \n\n')
 
 /** Too frequent for a stream, and only of interest as metrics. */
 const NOT_STREAMED: ReadonlySet<EventName> = new Set(['store_committed', 'launch_pass_done'])
+/** Its text may name anything. */
+const INTERNAL: ReadonlySet<EventName> = new Set(['step_failed'])
 
-/** `GET /v1/events`: all events of this server. Each event is encoded once, for all clients. */
+/** `GET /v1/events`: the events of this server. Each event is encoded once, for all clients. */
 export class EventStreams {
   readonly #events: Events
   readonly #clock: Clock
+  readonly #access: Pick<AccessTable, 'current'>
   readonly #streams: OpenStreams
-  readonly #open = new Set<Readable>()
+  readonly #open = new Map<Readable, Principal>()
   /** Not `null` while streams are open. */
   #unsubscribe: (() => void) | null = null
 
-  constructor(events: Events, clock: Clock, streams: OpenStreams) {
+  constructor(
+    {
+      events,
+      clock,
+      access,
+    }: {
+      readonly events: Events
+      readonly clock: Clock
+      readonly access: Pick<AccessTable, 'current'>
+    },
+    streams: OpenStreams,
+  ) {
     this.#events = events
     this.#clock = clock
+    this.#access = access
     this.#streams = streams
   }
 
-  open(reply: FastifyReply): Promise<FastifyReply> {
-    return this.#streams.open(reply, async () => this.#subscribe())
+  open(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
+    return this.#streams.open(request, reply, async () => this.#subscribe(callerOf(request)))
   }
 
-  #subscribe(): Readable {
+  #subscribe(caller: Principal): Readable {
     const stream = new Readable({read: () => undefined, highWaterMark: QUEUE_BYTES_MAX})
-    this.#open.add(stream)
+    this.#open.set(stream, caller)
     this.#unsubscribe ??= this.#events.listen((event) => this.#push(event))
     const stopKeepAlive = this.#repeat(() => push(stream, KEEP_ALIVE))
     stream.once('close', () => {
@@ -63,7 +82,17 @@ export class EventStreams {
   #push(event: BelfryEvent): void {
     if (NOT_STREAMED.has(event.name)) return
     const bytes = Buffer.from(encodeEvent(event))
-    for (const stream of this.#open) push(stream, bytes)
+    for (const [stream, caller] of this.#open) if (this.#shows(caller, event)) push(stream, bytes)
+  }
+
+  /** By the policies of now. */
+  #shows(caller: Principal, {name, data}: BelfryEvent): boolean {
+    if (caller.kind === 'management') return true
+    const principal = this.#access.current(caller)
+    if (principal === null) return false
+    const jobs = readableJobs(principal)
+    if (jobs === null) return true
+    return 'job' in data ? isShown(jobs, data.job) : !INTERNAL.has(name)
   }
 
   #repeat(sendKeepAlive: () => void): () => void {
@@ -112,7 +141,7 @@ export class OutputStreams {
     name: string,
     execution: string,
   ): Promise<FastifyReply> {
-    return this.#streams.open(reply, async () => {
+    return this.#streams.open(request, reply, async () => {
       const followed = await this.#operations.follow(name, execution, resumePosition(request))
       return Readable.from(encodeOutput(followed), {objectMode: false})
     })
@@ -160,18 +189,37 @@ function eventText(event: string, data: unknown, id: string | null = null): stri
 
 /** All open streams of this server. */
 export class OpenStreams {
+  readonly #access: Pick<AccessTable, 'watch'>
   readonly #open = new Set<Readable>()
   /** Streams that are being opened. */
   #opening = 0
   #isEnding = false
 
-  /** Sends the stream that `create` returns. Throws `too_many_streams`. */
-  async open(reply: FastifyReply, create: () => Promise<Readable>): Promise<FastifyReply> {
+  constructor(access: Pick<AccessTable, 'watch'>) {
+    this.#access = access
+  }
+
+  /**
+   * Sends the stream that `create` returns. It ends when the caller may no longer open it. Throws
+   * `too_many_streams`.
+   */
+  async open(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    create: () => Promise<Readable>,
+  ): Promise<FastifyReply> {
     if (this.#open.size + this.#opening >= STREAMS_MAX)
       throw refusedStream(`${STREAMS_MAX} event streams are open. Close some or poll instead.`)
     this.#opening += 1
     try {
-      return this.#send(reply, await create())
+      const stream = await create()
+      const unwatch = this.#access.watch(
+        callerOf(request),
+        (principal) => mayOpen(request, principal),
+        () => stream.destroy(),
+      )
+      stream.once('close', unwatch)
+      return this.#send(reply, stream)
     } finally {
       this.#opening -= 1
     }
@@ -196,6 +244,11 @@ export class OpenStreams {
     this.#isEnding = true
     for (const stream of this.#open) stream.destroy()
   }
+}
+
+function mayOpen({routeOptions, params}: FastifyRequest, principal: Principal): boolean {
+  const {access = 'any'} = routeOptions.config
+  return routeRefusal(access, principal, params as Record<string, string>) === null
 }
 
 function refusedStream(cause: string): DomainError {

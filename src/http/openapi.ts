@@ -9,17 +9,19 @@ import * as clusterSchemas from '../wire/cluster.ts'
 import * as executionSchemas from '../wire/execution.ts'
 import * as jobSchemas from '../wire/job.ts'
 import {isObject} from '../wire/json.ts'
+import * as tokenSchemas from '../wire/token.ts'
 import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
-import type {Access} from './auth.ts'
+import type {Principal} from '../core/authorization.ts'
+import type {RouteAccess} from './access.ts'
 import {isAlwaysProblem} from './errors.ts'
 import {asOpenApi30} from './openapi-30.ts'
 import {sendJson} from './reply.ts'
 
 declare module 'fastify' {
   interface FastifyContextConfig {
-    /** Absent = `protected`. */
-    access?: Access
+    /** What the route needs of its caller. Required; absent only where no route matches. */
+    access?: RouteAccess
     /** Errors are text, as the API contract requires for a submit. */
     submit?: boolean
     /** The route parses its multipart body itself. */
@@ -29,8 +31,8 @@ declare module 'fastify' {
   }
 
   interface FastifyRequest {
-    /** The client may read names and causes. Always true in the handler of a protected route. */
-    isAuthenticated: boolean
+    /** Not `null` in the handler of a route that is not public. */
+    principal: Principal | null
   }
 }
 
@@ -83,7 +85,7 @@ async function generate(routes: DescribedRoutes, version: string): Promise<objec
         {name: 'history', description: 'Executions, launches, statistics'},
         {name: 'cluster', description: 'Nodes and schedules'},
         {name: 'administration', description: 'Pause, restore, backup'},
-        {name: 'policies', description: 'Access policies'},
+        {name: 'policies', description: 'Tokens and access policies'},
         {name: 'service', description: 'Health, readiness, metrics'},
       ],
     },
@@ -115,11 +117,10 @@ function completed(part: unknown): unknown {
   return result
 }
 
-/** Every named schema exported by these three files of `wire/`. A new file needs an import here. */
+/** Every named schema exported by these four files of `wire/`. A new file needs an import here. */
 function namedSchemas(): readonly object[] {
-  const values: readonly unknown[] = [jobSchemas, executionSchemas, clusterSchemas].flatMap(
-    (module) => Object.values<unknown>(module),
-  )
+  const modules = [jobSchemas, executionSchemas, clusterSchemas, tokenSchemas]
+  const values: readonly unknown[] = modules.flatMap((module) => Object.values<unknown>(module))
   return values.filter(
     (value): value is object => typeof value === 'object' && value !== null && '$id' in value,
   )
@@ -136,6 +137,7 @@ export function routeOpenApi(app: FastifyInstance, routes: DescribedRoutes, vers
     ['/openapi-3.0.json', asOpenApi30],
   ] as const) {
     app.get(url, {
+      config: {access: 'any'},
       schema: {hide: true},
       handler: async (request, reply) => {
         document ??= generate(routes, version)
@@ -178,7 +180,7 @@ export interface RouteDescription {
 
 const SHARED_REFUSALS = {
   401: 'No valid token.',
-  403: 'The client address or the origin is not allowed.',
+  403: 'The token does not allow this, or the client address or the origin is not allowed.',
   429: 'Rate limit: too many requests without a valid token.',
   500: 'Internal error.',
   503: 'The store does not answer.',

@@ -2,12 +2,13 @@
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
+import type {AccessTable} from '../operations/access.ts'
 
 export interface HttpOptions {
   readonly nodeName: string
   readonly version: string
-  /** The token that grants all access. `null` = no token: only clients on this machine are served. */
-  readonly token: string | null
+  /** Tokens and policies. Without any token, only clients on this machine are served. */
+  readonly access: AccessTable
   /** Host names of this server, in addition to addresses, `localhost` and the node's name. */
   readonly allowHosts: readonly string[]
   /** Origins of other web sites whose pages may use the API. */

@@ -6,7 +6,9 @@
 import type {IncomingHttpHeaders} from 'node:http'
 import type {Readable} from 'node:stream'
 import type {FastifyRequest} from 'fastify'
+import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import {assert} from '../lib/assert.ts'
 import type {RevisionMatch} from '../ports/job-store.ts'
 import {Query} from '../wire/query.ts'
 import {tooLarge} from './errors.ts'
@@ -22,6 +24,12 @@ export function withoutExtraSlashes(url: string): string {
 /** Empty when the request had no body. */
 export function bodyOf(request: FastifyRequest): Uint8Array {
   return request.body instanceof Uint8Array ? request.body : EMPTY_BODY
+}
+
+/** The caller; only for routes that are not public. */
+export function callerOf({principal}: FastifyRequest): Principal {
+  assert(principal !== null, 'a route that is not public has an authenticated caller')
+  return principal
 }
 
 export function queryOf(request: FastifyRequest): Query {

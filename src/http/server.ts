@@ -12,11 +12,12 @@ import fastify, {
   type FastifyRequest,
 } from 'fastify'
 import {DomainError} from '../core/errors.ts'
-import {AssertionFailed} from '../lib/assert.ts'
+import {assert, AssertionFailed} from '../lib/assert.ts'
 import type {Operations} from '../operations/operations.ts'
 import {Query} from '../wire/query.ts'
+import {type RouteAccess, routeRefusal} from './access.ts'
 import {isAgentUpgrade, listenForAgents} from './agent-socket.ts'
-import {Authenticator, authRequestOf} from './auth.ts'
+import {type Access, Authenticator, authRequestOf} from './auth.ts'
 import {compressReplies} from './compression.ts'
 import {Connections} from './connections.ts'
 import {Cors} from './cors.ts'
@@ -25,6 +26,7 @@ import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {LongLists} from './long-lists.ts'
 import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
+import {PathTable} from './paths.ts'
 import {sendInPieces} from './reply.ts'
 import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
 import {routeCluster} from './routes/cluster.ts'
@@ -32,6 +34,7 @@ import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePolicies} from './routes/policies.ts'
+import {routeTokens} from './routes/tokens.ts'
 import {routeDocs, routeService, routeUi} from './routes/service.ts'
 
 /** Builds the server. The caller calls `listen` and `close`; `close` is a graceful shutdown. */
@@ -42,9 +45,11 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   })
   const app = newFastify(options, connections)
   const paths = new PathTable()
-  const streams = new OpenStreams()
-  app.addHook('onRoute', (route) => {
-    paths.add(route.method, route.url === '' ? '/' : route.url)
+  const streams = new OpenStreams(options.access)
+  app.addHook('onRoute', ({method, url, config}) => {
+    const access = config?.access
+    assert(access !== undefined, `${String(method)} ${url} declares what it needs of a token`)
+    paths.add(method, url === '' ? '/' : url, access)
   })
   // Schemas of wire/ describe requests and responses; decoders check them. Fastify's validation is off.
   app.setValidatorCompiler(() => () => true)
@@ -62,7 +67,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     reportReplies(app, options)
     // The shutdown ends first what never ends by itself: agents and event streams.
     if (options.agents !== undefined)
-      listenForAgents(app, {hub: options.agents, authenticator, clock: options.clock})
+      listenForAgents(app, {...options, hub: options.agents, authenticator})
     app.addHook('preClose', async () => {
       streams.endAll()
       await connections.close()
@@ -70,7 +75,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   })
   app.register(async (root) => {
     const routes = collectRoutes(root)
-    await root.register((v1) => routeV1(v1, operations, {...options, routes, streams}), {
+    await root.register((v1) => routeV1(v1, operations, {...options, routes, streams, paths}), {
       prefix: '/v1',
     })
     routeService(root, options)
@@ -83,19 +88,21 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
 interface V1Options extends HttpOptions {
   readonly routes: DescribedRoutes
   readonly streams: OpenStreams
+  readonly paths: PathTable
 }
 
 async function routeV1(
   v1: FastifyInstance,
   operations: Operations,
-  {routes, streams, ...options}: V1Options,
+  {routes, streams, paths, ...options}: V1Options,
 ): Promise<void> {
   const lists = new LongLists(options.clock, options.longListsMax)
   const shared = {...options, lists}
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
-  routeCluster(v1, operations, options, new EventStreams(options.events, options.clock, streams))
+  routeCluster(v1, operations, options, new EventStreams(options, streams))
   routePolicies(v1, operations)
+  routeTokens(v1, operations, paths)
   routeOpenApi(v1, routes, options.version)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }
@@ -181,20 +188,24 @@ function authenticate(
   options: HttpOptions,
 ): void {
   const cors = new Cors(options.corsOrigins)
-  app.decorateRequest('isAuthenticated', false)
+  app.decorateRequest('principal', null)
   app.addHook('onRequest', async (request, reply) => {
     const {config} = request.routeOptions
-    const {method, headers, raw} = request
+    const {method, headers, raw, params} = request
     const isPreflight = cors.isPreflight(method, headers)
-    const access = isPreflight ? 'public' : (config.access ?? 'protected')
+    // An unknown path needs a token too.
+    const needed = isPreflight ? 'public' : (config.access ?? 'any')
     const isStream = config.stream === true || acceptsEvents(headers)
-    const asked = authRequestOf(raw, access, isStream)
-    request.isAuthenticated = access !== 'public' || authenticator.isAuthenticated(asked)
-    if (request.isAuthenticated) reply.header('x-whom', options.nodeName)
+    const asked = authRequestOf(raw, accessOf(needed), isStream)
+    const {principal, refusal} = await authenticator.authenticate(asked)
+    request.principal = principal
+    if (principal !== null || needed !== 'public') reply.header('x-whom', options.nodeName)
     // Replies hold what only this client may read, and are old a moment later.
     reply.header('cache-control', 'no-store').headers(cors.headers(headers))
-    const refusal = authenticator.refusal(asked)
+    const forbidden =
+      principal === null ? null : routeRefusal(needed, principal, params as Record<string, string>)
     if (refusal !== null) throw refusal
+    if (forbidden !== null) throw forbidden
     if (isPreflight) return reply.code(204).headers(cors.preflightHeaders()).send()
     if (headers.expect !== undefined && !CONTINUE.test(headers.expect))
       throw new DomainError(
@@ -203,6 +214,10 @@ function authenticate(
       )
     return undefined
   })
+}
+
+function accessOf(needed: RouteAccess): Access {
+  return needed === 'public' || needed === 'bootstrap' ? needed : 'protected'
 }
 
 function reportReplies(app: FastifyInstance, {onReply}: HttpOptions): void {
@@ -249,46 +264,4 @@ function reportFault(error: unknown, request: FastifyRequest, options: HttpOptio
   const id = options.random.id()
   options.onFault(error, {id, method: request.method, route: request.routeOptions.url ?? ''})
   return internalError(id)
-}
-
-interface PathEntry {
-  readonly segments: readonly string[]
-  readonly methods: Set<string>
-}
-
-/** The methods of each path, for 405 instead of 404. Filled as routes are registered: it cannot be stale. */
-class PathTable {
-  readonly #entries = new Map<string, PathEntry>()
-
-  /** `pattern` in the form of the router: `/v1/jobs/:name`. */
-  add(methods: string | readonly string[], pattern: string): void {
-    const segments = segmentsOf(pattern)
-    const key = segments.join('/')
-    const entry = this.#entries.get(key) ?? {segments, methods: new Set()}
-    for (const method of [methods].flat()) entry.methods.add(method)
-    this.#entries.set(key, entry)
-  }
-
-  /** Sorted; empty for an unknown path. `path` has no query. */
-  methodsOf(path: string): readonly string[] {
-    const segments = segmentsOf(path)
-    const methods = new Set<string>()
-    for (const entry of this.#entries.values()) {
-      if (matches(entry.segments, segments)) for (const method of entry.methods) methods.add(method)
-    }
-    return [...methods].toSorted()
-  }
-}
-
-function segmentsOf(path: string): string[] {
-  return path.replace(/\/$/, '').split('/').slice(1)
-}
-
-function matches(pattern: readonly string[], segments: readonly string[]): boolean {
-  return (
-    pattern.length === segments.length &&
-    pattern.every((part, index) =>
-      part.startsWith(':') ? segments[index] !== '' : part === segments[index],
-    )
-  )
 }

@@ -10,6 +10,7 @@ import type {FinishOutcome} from '../ports/node-store.ts'
 import type {Processor} from '../ports/processor.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
+import type {AccessTable} from './access.ts'
 import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 /** Entries by name. */
@@ -45,12 +46,14 @@ export interface OperationsDependencies {
     readonly dataDirectory: string
     /** Limit for one job in a restore file: the limit of a submit. */
     readonly jobBytesMax: number
+    /** There is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
   }
   /** Whether an alive node that runs jobs matches the tags now. */
   readonly hasTarget: (tags: StringMap) => Promise<boolean>
   readonly isLeader: () => boolean
+  readonly access: Pick<AccessTable, 'changed' | 'principal'>
   /** Emits the events and wakeups of executions that an operation has ended. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
   /** Starts leaving the cluster and returns at once. Idempotent. */

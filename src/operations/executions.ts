@@ -1,5 +1,6 @@
 /** History: executions, launches, statistics, and the reset of a job's history. */
 import {OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
+import {type Principal, readableExecutions} from '../core/authorization.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {LaunchDecision} from '../core/launch-record.ts'
 import {DomainError} from '../core/errors.ts'
@@ -33,9 +34,15 @@ export function createHistory({store}: OperationsContext) {
     return withinBudget(call, call.outputBytes, read)
   }
 
-  function busy(slice: Slice, outputBytes: number | null): Promise<Page<ExecutionView>> {
+  /** Of the jobs whose executions the caller may list. */
+  function busy(
+    slice: Slice,
+    outputBytes: number | null,
+    caller: Principal,
+  ): Promise<Page<ExecutionView>> {
+    const names = readableExecutions(caller)
     return withinBudget(slice, outputBytes, (bytes, end) =>
-      store.busy({...slice, end, outputBytes: bytes}),
+      store.busy({...slice, end, outputBytes: bytes, names}),
     )
   }
 

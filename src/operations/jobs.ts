@@ -3,6 +3,7 @@
  * cancellation are stored for the leader and the node; no process is started or stopped here. `submit.ts`
  * creates and replaces jobs.
  */
+import {type Principal, readableJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
@@ -20,9 +21,9 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
     return requireJob(name, await store.job(name))
   }
 
-  /** All rows are from one snapshot. */
-  function jobs(query: JobQuery): Promise<Page<JobRecord>> {
-    return store.jobs(query)
+  /** The jobs that the caller may read. All rows are from one snapshot. */
+  function jobs(query: JobQuery, caller: Principal): Promise<Page<JobRecord>> {
+    return store.jobs({...query, names: readableJobs(caller)})
   }
 
   /** Throws `job_unknown`, `precondition_failed`. */
@@ -69,6 +70,7 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
 }
 
 export interface RunCall {
+  readonly caller: Principal
   readonly name: string
   /** Ignores `concurrency: forbid`. */
   readonly forced: boolean
@@ -80,16 +82,22 @@ export function createRuns({wakeup, events, store, hasTarget, announce}: Operati
 
   /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `launch_open`, … */
   async function run(call: RunCall): Promise<{job: JobRecord; group: number}> {
-    const {name, forced} = call
+    const {caller, name, forced} = call
     const parts = ['run', name, forced ? 'force' : '']
-    const result = await idempotency.run(call.idempotencyKey, 'run', parts, async (identity) => {
-      // A repeated request gets the first reply, even if the job or its nodes are gone since.
-      const earlier = identity === null ? null : await store.earlierRun(identity)
-      if (earlier !== null) return earlier
-      const job = requireJob(name, await store.job(name))
-      if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
-      return store.requestRun({name, forced, idempotency: identity})
-    })
+    const result = await idempotency.run(
+      caller.accessor,
+      call.idempotencyKey,
+      'run',
+      parts,
+      async (identity) => {
+        // A repeated request gets the first reply, even if the job or its nodes are gone since.
+        const earlier = identity === null ? null : await store.earlierRun(identity)
+        if (earlier !== null) return earlier
+        const job = requireJob(name, await store.job(name))
+        if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
+        return store.requestRun({name, forced, idempotency: identity})
+      },
+    )
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)

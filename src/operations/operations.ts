@@ -14,6 +14,7 @@ import {createRestore} from './restore.ts'
 import {createSchedules} from './schedules.ts'
 import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
+import {createTokens} from './tokens.ts'
 
 export function createOperations(dependencies: OperationsDependencies) {
   const {clock} = dependencies
@@ -32,6 +33,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createFollow(context),
     ...createMembers(context),
     ...createPolicies(context),
+    ...createTokens(context),
     ...createSchedules(context),
     ...createPause(context),
     ...createFiring(context),

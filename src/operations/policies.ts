@@ -3,20 +3,16 @@
  * warning: the API contract leaves their format open.
  */
 import {DomainError} from '../core/errors.ts'
-import {readRules} from '../core/policy.ts'
-import type {Policy} from '../ports/store.ts'
+import {POLICIES_MAX, readRules} from '../core/policy.ts'
+import type {Policy} from '../ports/token-store.ts'
 import {decodeStrictly, isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
 
 const RULES_BYTES_MAX = 64 * 1024
-/** Of every reply about policies. */
-export const POLICY_WARNINGS: readonly string[] = [
-  'policies are stored but not enforced: every valid token has full access',
-]
 /** Excludes `.` and `..`: clients resolve them in a path, so such a policy could not be requested. */
-const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
+export const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
-export function createPolicies({store}: OperationsContext) {
+export function createPolicies({store, access}: OperationsContext) {
   function policies(): Promise<readonly Policy[]> {
     return store.policies()
   }
@@ -43,14 +39,21 @@ export function createPolicies({store}: OperationsContext) {
     if (isLongerThan(rules, RULES_BYTES_MAX))
       throw new DomainError('policy_invalid', `Rules: must have at most ${RULES_BYTES_MAX} bytes.`)
     const stored = {name, rules}
-    await store.putPolicy(stored)
+    if (!(await store.putPolicy(stored)))
+      throw new DomainError(
+        'too_many_tokens',
+        `The policy cannot be stored: there are ${POLICIES_MAX} policies. Delete some of them first.`,
+      )
+    await access.changed()
     const reading = readRules(rules)
-    const problems = reading.ok ? [] : [`this policy grants nothing: ${reading.problem}`]
-    return {policy: stored, warnings: [...POLICY_WARNINGS, ...problems]}
+    const warnings = reading.ok ? [] : [`this policy grants nothing: ${reading.problem}`]
+    return {policy: stored, warnings}
   }
 
   async function deletePolicy(name: string): Promise<Policy> {
-    return requirePolicy(name, await store.deletePolicy(name))
+    const deleted = requirePolicy(name, await store.deletePolicy(name))
+    await access.changed()
+    return deleted
   }
 
   return {policies, policy, putPolicy, deletePolicy}

@@ -2,13 +2,14 @@
  * Restore of jobs from a file, all of them or none. The file is decoded job by job as it arrives: memory
  * holds only the definitions, of one file at a time, and the event loop is never blocked for long.
  */
+import {decideStore, type Principal, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
 import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
-import {submissionsPaused} from './submit.ts'
+import {nameIn, submissionsPaused} from './submit.ts'
 import {
   openTagCheck,
   type TagCheck,
@@ -22,6 +23,7 @@ const JOBS_MAX = 250_000
 const PROBLEMS_MAX = 100
 /** Warnings in one reply, which are in a header. */
 const WARNINGS_MAX = 20
+const NAME_SHOWN_MAX = 200
 
 interface EntryProblem {
   readonly name: string
@@ -29,6 +31,7 @@ interface EntryProblem {
 }
 
 export interface RestoreCall {
+  readonly caller: Principal
   /** Called once, unless submissions are paused. */
   readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
   /** Import every job disabled. */
@@ -46,11 +49,14 @@ export function createRestore(context: OperationsContext) {
   let isRunning = false
 
   /**
-   * Throws `submissions_paused`, `restore_running`, `payload_unparsable`, `restore_invalid`,
+   * Throws `submissions_paused`, `restore_running`, `not_allowed`, `payload_unparsable`, `restore_invalid`,
    * `body_too_large`.
    */
   async function restore(call: RestoreCall): Promise<RestoreReply> {
     if (await store.paused()) throw submissionsPaused()
+    const {kind} = call.caller
+    if (kind !== 'management' && kind !== 'client')
+      throw new DomainError('not_allowed', storeRefusal(call.caller, 'create', '*', null))
     if (isRunning)
       throw new DomainError(
         'restore_running',
@@ -65,11 +71,19 @@ export function createRestore(context: OperationsContext) {
   }
 
   async function restoreFile(call: RestoreCall): Promise<RestoreReply> {
-    const decoder = new RestoreDecoder(context, await openTagCheck(() => store.members()))
+    const {caller, disabled} = call
+    const tagCheck = await openTagCheck(() => store.members())
+    const decoder = new RestoreDecoder(context, caller, tagCheck)
     await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
-    const result = await store.restore(decoder.entries, {disabled: call.disabled})
+    const result = await store.restore(decoder.entries, {disabled, defaultOwner: caller.name})
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused') throw restoreInvalid(result.problems)
+    if (result.kind === 'not_allowed')
+      throw restoreNotAllowed(
+        result.names.map(({name, capability}) => {
+          return {name, problem: storeRefusal(caller, capability, name, null)}
+        }),
+      )
     wakeup.notify('launch')
     const lines = result.lines.map(
       ({name, created}) => `success ${created ? 'create' : 'update'} ${name}`,
@@ -103,13 +117,16 @@ class RestoreDecoder {
   readonly entries: RestoreEntry[] = []
   readonly warnings = new Warnings()
   readonly #context: ValidationContext
+  readonly #caller: Principal
   readonly #names = new Set<string>()
   readonly #problems: EntryProblem[] = []
+  readonly #forbidden: EntryProblem[] = []
   readonly #tagCheck: TagCheck
   #count = 0
 
-  constructor(context: ValidationContext, tagCheck: TagCheck) {
+  constructor(context: ValidationContext, caller: Principal, tagCheck: TagCheck) {
     this.#context = context
+    this.#caller = caller
     this.#tagCheck = tagCheck
   }
 
@@ -129,14 +146,22 @@ class RestoreDecoder {
     if (this.#problems.length >= PROBLEMS_MAX) this.finish()
   }
 
-  /** Throws `restore_invalid` when there was a problem. */
+  /** Throws `not_allowed` or `restore_invalid` when there was a problem. */
   finish(): void {
+    if (this.#forbidden.length > 0) throw restoreNotAllowed(this.#forbidden)
     if (this.#problems.length > 0) throw restoreInvalid(this.#problems)
   }
 
   /** Adds the job to `entries` and returns `null`, or returns its problem. */
   #decode(value: unknown): string | null {
     const decoded = decodeJob(value)
+    const name = nameIn(value)
+    const decision = decideStore(this.#caller, name, decoded.ok ? decoded.spec : null)
+    if (!decision.allowed) {
+      this.#forbidden.push({name: name.slice(0, NAME_SHOWN_MAX), problem: decision.sentence})
+      if (this.#forbidden.length >= PROBLEMS_MAX) this.finish()
+      return null
+    }
     if (!decoded.ok) return decoded.problem
     const {spec} = decoded
     const {problems, warnings} = validateDefinition(this.#context, spec)
@@ -146,7 +171,7 @@ class RestoreDecoder {
     const counters = decodeCounters(value)
     if (!counters.ok) return counters.problem
     this.#names.add(spec.name)
-    this.entries.push({spec, counters: counters.counters})
+    this.entries.push({spec, counters: counters.counters, may: decision.may})
     const all = [...decoded.warnings, ...warnings, ...this.#tagCheck(spec.tags)]
     for (const warning of all) this.warnings.add(spec.name, warning)
     return null
@@ -174,7 +199,13 @@ class Warnings {
 /** `''` when the element has no name. */
 function nameOf(json: JsonResult): string {
   if (json.kind !== 'value' || !isObject(json.value)) return ''
-  return typeof json.value.name === 'string' ? json.value.name.slice(0, 200) : ''
+  return nameIn(json.value).slice(0, NAME_SHOWN_MAX)
+}
+
+function restoreNotAllowed(problems: readonly EntryProblem[]): DomainError {
+  const shown = problems.slice(0, PROBLEMS_MAX)
+  const detail = `Nothing was changed: ${shown[0]!.problem}`
+  return new DomainError('not_allowed', detail, {members: {errors: shown}})
 }
 
 function restoreInvalid(problems: readonly EntryProblem[]): DomainError {

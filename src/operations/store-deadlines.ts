@@ -54,6 +54,10 @@ const DEADLINES = {
   policy: read(),
   putPolicy: write(),
   deletePolicy: write(),
+  tokens: read(),
+  token: read(),
+  createToken: write(),
+  deleteToken: write(),
 
   info: read(),
   backup: write(LONG_WRITE_MS),

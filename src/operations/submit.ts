@@ -1,8 +1,10 @@
 /**
  * Submit: creates or replaces a job, in one operation. The order of its checks is part of the API contract:
- * known idempotency key, paused, not JSON, invalid, unknown parent. Runs share the idempotency keys.
+ * known idempotency key, paused, not JSON, not allowed, invalid, unknown parent. Runs share the idempotency
+ * keys.
  */
 import {createHash} from 'node:crypto'
+import {type Principal, requireStore, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
@@ -12,6 +14,7 @@ import type {OperationsContext} from './context.ts'
 import {openTagCheck, validateDefinition} from './validate.ts'
 
 export interface SubmitCall {
+  readonly caller: Principal
   readonly body: Uint8Array
   /** The name in the path, which must equal the name in the body; `null` = the path has none. */
   readonly pathName: string | null
@@ -35,26 +38,26 @@ export function createSubmit(context: OperationsContext) {
   const {store} = context
   const idempotency = new IdempotencyGuard()
 
-  /** Throws `submissions_paused`, `payload_unparsable`, `job_invalid`, `parent_unknown`, … */
+  /** Throws `submissions_paused`, `payload_unparsable`, `not_allowed`, `job_invalid`, `parent_unknown`, … */
   async function submit(call: SubmitCall): Promise<SubmitReply> {
-    const {idempotencyKey, ifMatch, createOnly, runOnCreate} = call
+    const {caller, idempotencyKey, ifMatch, createOnly, runOnCreate} = call
     const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
-    return idempotency.run(idempotencyKey, 'submit', parts, async (identity) => {
+    return idempotency.run(caller.accessor, idempotencyKey, 'submit', parts, async (identity) => {
       // A repeated request gets the first reply, even if submissions are paused since.
       const earlier = identity === null ? null : await store.earlierSubmit(identity)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
-      const {spec, warnings, ignoredFields} = await decode(call, earlier === null)
-      const request = {spec, ifMatch, createOnly, runOnCreate, idempotency: identity}
+      const {spec, may, warnings, ignoredFields} = await decode(call, earlier === null)
+      const request = {spec, may, ifMatch, createOnly, runOnCreate, idempotency: identity}
       // Read beside the write: it costs no round trip of its own.
       const hasTags = Object.keys(spec.tags).length > 0
       const tagCheck = hasTags ? openTagCheck(() => store.members()) : null
-      const result = earlier ?? (await store.submit(request))
-      const stored = requireStored(spec, result)
+      const result = earlier ?? (await store.submit({...request, defaultOwner: caller.name}))
+      const stored = requireStored(caller, spec, result)
       if (earlier === null) announce(context, stored)
       const unmatched = (await tagCheck)?.(spec.tags) ?? []
       return {
         // A large definition is not kept with the reply to the first request: this one is the same.
-        job: {...stored.job, spec},
+        job: {...stored.job, spec: {...spec, owner: stored.job.spec.owner}},
         group: stored.group,
         warnings: [...warnings, ...unmatched],
         ignoredFields,
@@ -65,30 +68,61 @@ export function createSubmit(context: OperationsContext) {
   /** A pause is reported before the problems of a definition. For a valid one the store checks it. */
   async function decode(call: SubmitCall, isNew: boolean) {
     try {
-      return decodeDefinition(context, call)
+      return await decodeAllowed(call, readBody(call))
     } catch (error) {
       if (isNew && (await store.paused())) throw submissionsPaused()
       throw error
     }
   }
 
+  /** What is not allowed is reported before the problems of a definition, which may be of another's job. */
+  async function decodeAllowed({caller, pathName}: SubmitCall, body: unknown) {
+    const name = nameIn(body)
+    const may = requireStore(caller, name, null)
+    try {
+      return decodeDefinition(context, caller, body, pathName)
+    } catch (error) {
+      if (may.create === may.update) throw error
+      const capability = (await store.job(name)) === null ? 'create' : 'update'
+      if (may[capability]) throw error
+      throw new DomainError('not_allowed', storeRefusal(caller, capability, name, null), {
+        cause: error,
+      })
+    }
+  }
+
   return {submit}
 }
 
-function decodeDefinition(context: OperationsContext, {body, pathName}: SubmitCall) {
+function readBody({body, pathName}: SubmitCall): unknown {
   const json = readJsonBytes(body)
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
   if (json.kind === 'content') throw jobInvalid(json.problem)
-  const decoded = decodeJob(withPathName(json.value, pathName))
+  return withPathName(json.value, pathName)
+}
+
+/** The name of the job that a body defines; `''` without one. */
+export function nameIn(body: unknown): string {
+  return isObject(body) && typeof body.name === 'string' ? body.name : ''
+}
+
+function decodeDefinition(
+  context: OperationsContext,
+  caller: Principal,
+  body: unknown,
+  pathName: string | null,
+) {
+  const decoded = decodeJob(body)
   if (!decoded.ok) throw jobInvalid(decoded.problem)
   const {spec, ignoredFields} = decoded
+  const may = requireStore(caller, spec.name, spec)
   if (pathName !== null && spec.name !== pathName)
     throw jobInvalid(`name: is "${spec.name}" in the body and "${pathName}" in the path`)
   const findings = validateDefinition(context, spec)
   const [problem] = findings.problems
   if (problem !== undefined) throw jobInvalid(problem)
-  return {spec, warnings: [...decoded.warnings, ...findings.warnings], ignoredFields}
+  return {spec, may, warnings: [...decoded.warnings, ...findings.warnings], ignoredFields}
 }
 
 /** A body without a name gets the name in the path. */
@@ -99,7 +133,7 @@ function withPathName(body: unknown, pathName: string | null): unknown {
 
 type Stored = Extract<SubmitResult, {kind: 'stored'}>
 
-function requireStored(spec: JobSpec, result: SubmitResult): Stored {
+function requireStored(caller: Principal, spec: JobSpec, result: SubmitResult): Stored {
   switch (result.kind) {
     case 'stored':
       return result
@@ -115,6 +149,10 @@ function requireStored(spec: JobSpec, result: SubmitResult): Stored {
       throw preconditionFailed(result.revision)
     case 'idempotency_mismatch':
       throw idempotencyMismatch()
+    case 'not_allowed': {
+      const sentence = storeRefusal(caller, result.capability, spec.name, spec)
+      throw new DomainError('not_allowed', sentence)
+    }
   }
 }
 
@@ -153,7 +191,7 @@ export function preconditionFailed(revision: number | null): DomainError {
 }
 
 const KEY_LENGTH_MAX = 255
-/** Part of the stored scope, and constant: there is one kind of client. */
+/** Part of the stored scope for callers whose token is not stored. */
 const SCOPE_OWNER = 'server'
 
 /**
@@ -164,10 +202,12 @@ export class IdempotencyGuard {
   readonly #inProgress = new Set<string>()
 
   /**
-   * Runs `work` with the identity of the request; `null` = it has no key. `operation` scopes the key, `parts`
-   * are everything that distinguishes two requests. Throws `idempotency_in_progress`, `request_malformed`.
+   * Runs `work` with the identity of the request; `null` = it has no key. The token and `operation` scope the
+   * key, `parts` are everything that distinguishes two requests. Throws `idempotency_in_progress`,
+   * `request_malformed`.
    */
   async run<Result>(
+    accessor: string,
     key: string | null,
     operation: string,
     parts: readonly (string | Uint8Array)[],
@@ -179,7 +219,7 @@ export class IdempotencyGuard {
         'request_malformed',
         `Idempotency-Key must have 1 to ${KEY_LENGTH_MAX} characters.`,
       )
-    const scope = `${SCOPE_OWNER}:${operation}`
+    const scope = `${accessor || SCOPE_OWNER}:${operation}`
     const scopedKey = `${scope}\n${key}`
     if (this.#inProgress.has(scopedKey))
       throw new DomainError(

@@ -11,6 +11,7 @@ export function localWakeup(): Wakeup {
     cancel: new Set(),
     lead: new Set(),
     burst: new Set(),
+    access: new Set(),
   }
   const queued = new Set<Topic>()
   return {

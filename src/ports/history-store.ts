@@ -1,4 +1,5 @@
 /** History: executions and their output, launches, statistics. Reads only. */
+import type {NameFilter} from '../core/authorization.ts'
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
 import type {Order, Page, Slice} from './page.ts'
@@ -28,6 +29,13 @@ export interface ExecutionQuery extends Slice {
   readonly status: ExecutionStatus | 'not_pending' | null
   /** Last bytes of output in each row; 0 = none. */
   readonly outputBytes: number
+}
+
+export interface BusyQuery extends Slice {
+  /** Last bytes of output in each row; 0 = none. */
+  readonly outputBytes: number
+  /** Of which jobs; absent = all. */
+  readonly names?: NameFilter
 }
 
 /** Kept output from absolute position `offset`, which is later than requested if older bytes are deleted. */
@@ -62,7 +70,7 @@ export interface HistoryStore {
     limit: number,
   ): Promise<OutputStretch | null>
   /** Running executions of all jobs, earliest start first. */
-  busy(query: Slice & {readonly outputBytes: number}): Promise<Page<ExecutionView>>
+  busy(query: BusyQuery): Promise<Page<ExecutionView>>
   /** Newest first. `null` = no such job. */
   launches(
     name: string,

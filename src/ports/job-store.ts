@@ -1,4 +1,5 @@
 /** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
+import type {NameFilter, StorePermission} from '../core/authorization.ts'
 import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
 
@@ -31,6 +32,10 @@ export interface SubmitRequest {
   /** Requests a run with cause `create` in the same transaction. */
   readonly runOnCreate: boolean
   readonly idempotency: Idempotency | null
+  /** What the caller may do with this job; absent = both. */
+  readonly may?: StorePermission
+  /** See `RestoreOptions`. */
+  readonly defaultOwner?: string
 }
 
 export type SubmitResult =
@@ -54,6 +59,8 @@ export type SubmitResult =
     }
   | PreconditionFailed
   | {readonly kind: 'idempotency_mismatch'}
+  /** The caller may not do what this takes. */
+  | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
 
 export type ToggleResult =
   | {readonly kind: 'toggled'; readonly job: JobRecord}
@@ -70,6 +77,18 @@ export interface RestoreEntry {
   readonly spec: JobSpec
   /** Ignored for jobs that exist already. */
   readonly counters: JobCounters
+  /** What the caller may do with this job; absent = both. */
+  readonly may?: StorePermission
+}
+
+export interface RestoreOptions {
+  /** Disables every job. */
+  readonly disabled: boolean
+  /**
+   * Owner of a new job that names none; a job that exists keeps its owner. Absent or `''`: such a job has no
+   * owner.
+   */
+  readonly defaultOwner?: string
 }
 
 export type RestoreResult =
@@ -81,6 +100,10 @@ export type RestoreResult =
   | {
       readonly kind: 'refused'
       readonly problems: readonly {readonly name: string; readonly problem: string}[]
+    }
+  | {
+      readonly kind: 'not_allowed'
+      readonly names: readonly {readonly name: string; readonly capability: 'create' | 'update'}[]
     }
   | {readonly kind: 'paused'}
 
@@ -121,6 +144,8 @@ export interface JobQuery extends Slice {
   readonly text: string
   readonly status: 'success' | 'failed' | 'partially_failed' | 'untriggered' | null
   readonly disabled: boolean | null
+  /** Which jobs; absent = all. */
+  readonly names?: NameFilter
   /** Ties are sorted by name, ascending. Unset times come first in ascending order. */
   readonly sort: JobSort
   readonly order: Order
@@ -131,13 +156,10 @@ export interface JobStore {
   /** Result of the submit that used this key in the last 24 h, or a mismatch; `null` = the key is new. */
   earlierSubmit(idempotency: Idempotency): Promise<SubmitResult | null>
   /**
-   * Creates or changes all jobs, or none. Parents may be anywhere in the list. `disabled` disables every job.
-   * Planned times before now are not launched.
+   * Creates or changes all jobs, or none. Parents may be anywhere in the list. Planned times before now are
+   * not launched.
    */
-  restore(
-    entries: readonly RestoreEntry[],
-    options: {readonly disabled: boolean},
-  ): Promise<RestoreResult>
+  restore(entries: readonly RestoreEntry[], options: RestoreOptions): Promise<RestoreResult>
   /** Flips `disabled`. A due planned time without decision is recorded `missed` with reason `disabled`. */
   toggle(name: string, ifMatch?: RevisionMatch): Promise<ToggleResult>
   /**

@@ -10,21 +10,7 @@ import type {HistoryStore} from './history-store.ts'
 import type {JobStore} from './job-store.ts'
 import type {LeaderStore} from './leader-store.ts'
 import type {MemberStore, NodeStore} from './node-store.ts'
-
-export interface Policy {
-  readonly name: string
-  readonly rules: string
-}
-
-export interface PolicyStore {
-  /** Sorted by name. */
-  policies(): Promise<readonly Policy[]>
-  policy(name: string): Promise<Policy | null>
-  /** Creates or replaces the policy of this name. */
-  putPolicy(policy: Policy): Promise<void>
-  /** Returns the deleted policy; `null` = no such policy. */
-  deletePolicy(name: string): Promise<Policy | null>
-}
+import type {PolicyStore, TokenStore} from './token-store.ts'
 
 export interface StoreInfo {
   readonly engine: 'sqlite' | 'postgres'
@@ -40,7 +26,7 @@ export interface StoreInfo {
 }
 
 export interface Store
-  extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore {
+  extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore, TokenStore {
   info(): Promise<StoreInfo>
   /** Stores the cluster's default timezone if none is stored yet. Returns the one in force. */
   agreeTimezone(zone: string): Promise<string>

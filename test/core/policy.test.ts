@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {globProblem, readRules} from '../../src/core/policy.ts'
 
+const NO_LIMITS = {executors: null, su: null, tags: null}
 const rules = (path: unknown) => readRules(JSON.stringify({path}))
 
 test('a rules document is parsed glob by glob', () => {
@@ -16,8 +17,9 @@ test('a rules document is parsed glob by glob', () => {
       {glob: '/v1/jobs/team-a-*', capabilities: ['create', 'read']},
       {glob: '/v1/**', capabilities: ['deny']},
     ],
+    limits: NO_LIMITS,
   })
-  assert.deepEqual(rules({}), {ok: true, rules: []})
+  assert.deepEqual(rules({}), {ok: true, rules: [], limits: NO_LIMITS})
 })
 
 test('one invalid part rejects the whole document', () => {
@@ -37,6 +39,30 @@ test('one invalid part rejects the whole document', () => {
   for (const path of wrong) assert.equal(rules(path).ok, false, JSON.stringify(path).slice(0, 80))
   for (const text of ['', '{', '[]', '1', '{}', '{"path":{},"more":1}'])
     assert.equal(readRules(text).ok, false, text)
+})
+
+test('limits are lists of texts, and absent ones do not limit', () => {
+  const limited = readRules(
+    '{"path": {}, "executors": ["http"], "su": ["", "deploy"], "tags": {"team": ["a", "b-*"]}}',
+  )
+  assert.deepEqual(limited, {
+    ok: true,
+    rules: [],
+    limits: {executors: ['http'], su: ['', 'deploy'], tags: [['team', ['a', 'b-*']]]},
+  })
+  const wrong = [
+    {executors: []},
+    {executors: 'shell'},
+    {executors: null},
+    {su: [1]},
+    {tags: []},
+    {tags: {team: 'a'}},
+    {tags: {team: []}},
+    {tags: {team: null}},
+    {su: Array.from({length: 101}, () => 'x')},
+  ]
+  for (const limits of wrong)
+    assert.equal(readRules(JSON.stringify({path: {}, ...limits})).ok, false, JSON.stringify(limits))
 })
 
 test('globs are absolute paths with * and **', () => {

@@ -17,6 +17,7 @@ import {announceFinished} from '../../src/node/finisher.ts'
 import type {FailedRequest, HttpOptions, SentReply} from '../../src/http/options.ts'
 import {createHttpServer} from '../../src/http/server.ts'
 import type {OperationsDependencies} from '../../src/operations/context.ts'
+import {AccessTable} from '../../src/operations/access.ts'
 import {createOperations} from '../../src/operations/operations.ts'
 import type {ClaimedExecution} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -54,6 +55,8 @@ export interface CallOptions {
 }
 
 export interface ApiOptions extends Partial<HttpOptions> {
+  /** The token of the configuration. */
+  readonly token?: string | null
   readonly dependencies?: Partial<OperationsDependencies>
   readonly wrapStore?: (store: Store) => Store
 }
@@ -74,6 +77,7 @@ export class Api {
   readonly faults: {error: unknown; request: FailedRequest}[] = []
   readonly replies: SentReply[] = []
   readonly store: Store
+  readonly access: AccessTable
   leaveCalls = 0
   isLeader = true
   app!: FastifyInstance
@@ -86,6 +90,12 @@ export class Api {
     this.#options = options
     const store = openMemoryStore({clock: this.clock, random: this.random})
     this.store = options.wrapStore?.(store) ?? store
+    this.access = new AccessTable({...this.#parts, token: options.token ?? null})
+  }
+
+  get #parts() {
+    const {store, clock, wakeup, events} = this
+    return {store, clock, wakeup, events}
   }
 
   get directory(): string {
@@ -94,7 +104,7 @@ export class Api {
 
   async open(): Promise<void> {
     this.#directory = await mkdtemp(join(tmpdir(), 'belfry-http-'))
-    const {dependencies, wrapStore: _wrapStore, ...http} = this.#options
+    const {dependencies, wrapStore: _wrapStore, token: _token, ...http} = this.#options
     const operations = createOperations({
       store: this.store,
       clock: this.clock,
@@ -108,12 +118,13 @@ export class Api {
         defaultTimezone: () => 'UTC',
         dataDirectory: this.#directory,
         jobBytesMax: LIMITS.bodyBytesMax.value,
-        tokenConfigured: (http.token ?? null) !== null,
+        tokenConfigured: this.access.isLocked,
         runsAsRoot: false,
       },
       hasTarget: async (tags: StringMap) =>
         matchTargets(tags, await this.store.candidates(), 'one').nodes.length > 0,
       isLeader: () => this.isLeader,
+      access: this.access,
       announce: (outcomes) => announceFinished(outcomes, this),
       leave: () => void (this.leaveCalls += 1),
       ...dependencies,
@@ -121,7 +132,7 @@ export class Api {
     this.app = createHttpServer(operations, {
       nodeName: NODE_NAME,
       version: '0.1.0',
-      token: null,
+      access: this.access,
       allowHosts: [],
       corsOrigins: [],
       tls: null,
@@ -150,6 +161,7 @@ export class Api {
 
   async close(): Promise<void> {
     await this.app.close()
+    await this.access.stop()
     await this.store.close()
     await rm(this.#directory, {recursive: true, force: true})
   }

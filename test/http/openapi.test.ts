@@ -68,6 +68,12 @@ const INTERFACE = `
   GET /v1/acl/policies/{name} 200
   POST /v1/acl/policies/{name} 202
   DELETE /v1/acl/policies/{name} 200
+  POST /v1/acl/bootstrap 201
+  GET /v1/acl/tokens 200
+  POST /v1/acl/tokens 201
+  GET /v1/acl/tokens/{accessor} 200
+  DELETE /v1/acl/tokens/{accessor} 200
+  GET /v1/acl/tokens/{accessor}/check 200
   GET /livez 200
   GET /readyz 200
   GET /health 200
@@ -265,6 +271,23 @@ test('every described operation exists, and needs the token unless it is public'
   }
 })
 
+/** The last one locks the API. */
+async function accessReplies(api: Api): Promise<readonly (readonly [string, unknown])[]> {
+  await api.post('/v1/acl/policies/p', {path: {'/v1/jobs': {capabilities: ['list']}}})
+  const created = (await api.post('/v1/acl/bootstrap')).json
+  const headers = {'x-service-token': created.secret as string}
+  const token = {name: 'c', type: 'client', policies: ['p']}
+  const {accessor} = (await api.post('/v1/acl/tokens', token, headers)).json
+  const at = `/v1/acl/tokens/${accessor}`
+  const answer = (await api.get(`${at}/check?method=GET&path=/v1/jobs`, headers)).json
+  return [
+    ['CreatedToken', created],
+    ['Token', (await api.get(at, headers)).json],
+    ['AccessAnswer', answer],
+    ['AccessCheck', answer.checks[0]],
+  ]
+}
+
 test('replies have exactly the described fields', async (t) => {
   const api = await startApi(t)
   const {components} = await documentOf(api)
@@ -287,6 +310,7 @@ test('replies have exactly the described fields', async (t) => {
     ['Health', (await api.get('/health')).json],
     ['Readiness', (await api.get('/readyz')).json],
     ['Problem', (await api.get('/v1/jobs/nobody')).json],
+    ...(await accessReplies(api)),
   ]
   for (const [name, reply] of replies) {
     const shape = components.schemas[name] as {properties: object; required: string[]}

@@ -11,7 +11,7 @@ import {
 } from '../../src/http/auth.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
-import {type Api, type Reply, startApi} from './harness.ts'
+import {Api, type Reply, startApi} from './harness.ts'
 
 const TOKEN = 'a-token-of-some-length'
 const PROBLEM = 'application/problem+json; charset=utf-8'
@@ -103,21 +103,23 @@ function authRequest(more: Partial<AuthRequest>): AuthRequest {
   }
 }
 
-test('remote clients are served only when a token is configured', () => {
+test('remote clients are served only when a token is configured', async () => {
   const options = {
     nodeName: 'node-a',
     allowHosts: [],
     corsOrigins: [],
     clock: new VirtualClock(),
   }
-  const without = new Authenticator({...options, token: null})
+  const refusalOf = async (token: string | null, more: Partial<AuthRequest>) => {
+    const authenticator = new Authenticator({...options, access: new Api({token}).access})
+    return (await authenticator.authenticate(authRequest(more))).refusal
+  }
   for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1'])
-    assert.equal(without.refusal(authRequest({address})), null, address)
+    assert.equal(await refusalOf(null, {address}), null, address)
   for (const address of ['10.0.0.7', '::ffff:10.0.0.7', 'fe80::1', '', '0.0.0.0'])
-    assert.equal(without.refusal(authRequest({address}))?.code, 'token_not_configured', address)
-  const withToken = new Authenticator({...options, token: TOKEN})
+    assert.equal((await refusalOf(null, {address}))?.code, 'token_not_configured', address)
   const headers = {'x-service-token': TOKEN, 'x-forwarded-for': '1.2.3.4'}
-  assert.equal(withToken.refusal(authRequest({address: '10.0.0.7', headers})), null)
+  assert.equal(await refusalOf(TOKEN, {address: '10.0.0.7', headers}), null)
 })
 
 test('the rate limit answers 429 after 200 failures in 10 s, but never to a valid token', async (t) => {

@@ -5,11 +5,17 @@ import type {DomainError} from '../../src/core/errors.ts'
 import {IdempotencyGuard} from '../../src/operations/submit.ts'
 import type {Idempotency} from '../../src/ports/job-store.ts'
 
-const identityOf = (parts: readonly (string | Uint8Array)[], operation = 'submit') =>
-  new IdempotencyGuard().run('key', operation, parts, async (identity) => identity as Idempotency)
+const identityOf = (parts: readonly (string | Uint8Array)[], operation = 'submit', accessor = '') =>
+  new IdempotencyGuard().run(
+    accessor,
+    'key',
+    operation,
+    parts,
+    async (identity) => identity as Idempotency,
+  )
 
 test('without a key a request has no identity', async () => {
-  const identity = await new IdempotencyGuard().run(null, 'submit', ['x'], async (it) => it)
+  const identity = await new IdempotencyGuard().run('', null, 'submit', ['x'], async (it) => it)
   assert.equal(identity, null)
 })
 
@@ -26,18 +32,19 @@ test('each operation has its own keys, in a stable stored scope', async () => {
   // Servers of an earlier release have stored keys under this scope.
   assert.equal(scope, 'server:submit')
   assert.equal((await identityOf(['a'], 'run')).scope, 'server:run')
+  assert.equal((await identityOf(['a'], 'run', 'id-of-token')).scope, 'id-of-token:run')
 })
 
 test('a key in progress is rejected, and free again after success or failure', async () => {
   const guard = new IdempotencyGuard()
   const held = Promise.withResolvers<void>()
-  const first = guard.run('k', 'submit', [], () => held.promise)
-  const again = () => guard.run('k', 'submit', [], async () => 'done')
+  const first = guard.run('', 'k', 'submit', [], () => held.promise)
+  const again = () => guard.run('', 'k', 'submit', [], async () => 'done')
   await assert.rejects(
     again(),
     (error) => (error as DomainError).code === 'idempotency_in_progress',
   )
-  assert.equal(await guard.run('other', 'submit', [], async () => 'done'), 'done')
+  assert.equal(await guard.run('', 'other', 'submit', [], async () => 'done'), 'done')
   held.reject(new Error('failed'))
   await assert.rejects(first)
   assert.equal(await again(), 'done')
@@ -45,7 +52,7 @@ test('a key in progress is rejected, and free again after success or failure', a
 
 test('an idempotency key must have 1 to 255 characters', async () => {
   for (const key of ['', 'x'.repeat(256)]) {
-    const run = new IdempotencyGuard().run(key, 'submit', [], async () => 'done')
+    const run = new IdempotencyGuard().run('', key, 'submit', [], async () => 'done')
     await assert.rejects(run, (error) => (error as DomainError).code === 'request_malformed')
   }
 })

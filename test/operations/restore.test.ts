@@ -1,6 +1,7 @@
 /** Restore of a file: one at a time, so that the memory for definitions is bounded. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import {LOCAL} from '../../src/operations/access.ts'
 import type {OperationsContext} from '../../src/operations/context.ts'
 import {createRestore} from '../../src/operations/restore.ts'
 
@@ -16,11 +17,11 @@ test('a second restore is refused until the first has ended, also if that fails'
   } as unknown as OperationsContext
   const {restore} = createRestore(context)
   const upload = Promise.withResolvers<AsyncIterable<Uint8Array>>()
-  const first = restore({openFile: () => upload.promise, disabled: false})
+  const first = restore({openFile: () => upload.promise, disabled: false, caller: LOCAL})
   const file = async function* () {
     yield Buffer.from('[]')
   }
-  const again = () => restore({openFile: async () => file(), disabled: false})
+  const again = () => restore({openFile: async () => file(), disabled: false, caller: LOCAL})
   // Behind the question whether submissions are paused, as the first.
   await assert.rejects(again(), {code: 'restore_running'})
   upload.reject(new Error('the client is gone'))

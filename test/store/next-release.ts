@@ -28,6 +28,7 @@ const TABLES = [
   'statistics',
   'policies',
   'idempotency',
+  'tokens',
 ]
 
 /** A nullable and a defaulted column for every table, a table, and indexes on old and new columns. */

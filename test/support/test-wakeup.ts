@@ -11,6 +11,7 @@ export class TestWakeup implements Wakeup {
     cancel: new Set(),
     lead: new Set(),
     burst: new Set(),
+    access: new Set(),
   }
   readonly #queued = new Set<Topic>()
 

@@ -85,7 +85,7 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
 const PERMANENT_REFUSALS: Readonly<Record<number, string>> = {
   400: 'it does not support agents',
   401: 'it refuses the token. Set the right one with --token or --token-file',
-  403: 'it refuses this agent without a token. Set the same --token on both',
+  403: 'it does not accept agents without a token, or with a token of this type. Create one of type agent',
   404: 'it has no endpoint for agents: it is not a Belfry server, or it is an older version',
   421: 'it refuses that host name. Start it with --allow-host',
 }

@@ -13,6 +13,7 @@ import {
 import {PageQuery, PlannedCount, readPlannedCount, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import type {EventStreams} from '../event-streams.ts'
+import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson, sendRows} from '../reply.ts'
@@ -25,6 +26,7 @@ export function routeCluster(
   events: EventStreams,
 ): void {
   app.get('/', {
+    config: {access: reads('/v1')},
     schema: describeRoute({
       operationId: 'getStatus',
       summary: 'Status of this node and of the cluster',
@@ -38,20 +40,21 @@ export function routeCluster(
   routePreview(app, operations)
   app.get('/events', {
     exposeHeadRoute: false,
-    config: {stream: true},
+    config: {access: lists('/v1/events'), stream: true},
     schema: describeRoute({
       operationId: 'followEvents',
-      summary: 'All events of this server, as server-sent events',
+      summary: 'The events of this server, as server-sent events',
       tag: 'cluster',
       reply: Type.String(),
       replyType: 'text/event-stream',
     }),
-    handler: (_request, reply) => events.open(reply),
+    handler: (request, reply) => events.open(request, reply),
   })
 }
 
 function routeMembers(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/members', {
+    config: {access: lists('/v1/members')},
     schema: describeRoute({
       operationId: 'listMembers',
       summary: 'The nodes of the cluster',
@@ -67,7 +70,51 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       return sendRows(request, reply, options.clock, page, encodeMember)
     },
   })
+  routeRemoval(app, operations)
+  app.get('/leader', {
+    config: {access: reads('/v1/leader')},
+    schema: describeRoute({
+      operationId: 'getLeader',
+      summary: 'The leader of the cluster',
+      tag: 'cluster',
+      reply: Refer(Member),
+      refusals: {503: 'No server leads, or the store does not answer.'},
+    }),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, encodeMember(await operations.leader())),
+  })
+  app.get('/isleader', {
+    config: {access: reads('/v1/isleader')},
+    schema: describeRoute({
+      operationId: 'isLeader',
+      summary: 'Whether this server is the leader: 200, or 404 with an empty body',
+      tag: 'cluster',
+      reply: Type.String(),
+      refusals: {404: {about: 'This server is a follower.', reply: null}},
+    }),
+    handler: (request, reply) =>
+      operations.isLeader()
+        ? sendJson(request, reply, 200, 'I am a leader')
+        : reply.code(404).send(),
+  })
+  app.post('/leave', {
+    config: {access: creates('/v1/leave')},
+    schema: describeRoute({
+      operationId: 'leave',
+      summary: 'Drain this node: finish its executions, leave the cluster and exit',
+      tag: 'cluster',
+      reply: Type.Array(Refer(Member)),
+    }),
+    handler: async (request, reply) => {
+      const members = await operations.leave()
+      return sendJson(request, reply, 200, members.map(encodeMember))
+    },
+  })
+}
+
+function routeRemoval(app: FastifyInstance, operations: Operations): void {
   app.delete('/members/:member', {
+    config: {access: deletes('/v1/members/:member')},
     schema: describeRoute({
       operationId: 'removeMember',
       summary: 'Remove a member that has left or failed',
@@ -89,46 +136,11 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       return sendJson(request, reply, 200, encodeMember(removed))
     },
   })
-  app.get('/leader', {
-    schema: describeRoute({
-      operationId: 'getLeader',
-      summary: 'The leader of the cluster',
-      tag: 'cluster',
-      reply: Refer(Member),
-      refusals: {503: 'No server leads, or the store does not answer.'},
-    }),
-    handler: async (request, reply) =>
-      sendJson(request, reply, 200, encodeMember(await operations.leader())),
-  })
-  app.get('/isleader', {
-    schema: describeRoute({
-      operationId: 'isLeader',
-      summary: 'Whether this server is the leader: 200, or 404 with an empty body',
-      tag: 'cluster',
-      reply: Type.String(),
-      refusals: {404: {about: 'This server is a follower.', reply: null}},
-    }),
-    handler: (request, reply) =>
-      operations.isLeader()
-        ? sendJson(request, reply, 200, 'I am a leader')
-        : reply.code(404).send(),
-  })
-  app.post('/leave', {
-    schema: describeRoute({
-      operationId: 'leave',
-      summary: 'Drain this node: finish its executions, leave the cluster and exit',
-      tag: 'cluster',
-      reply: Type.Array(Refer(Member)),
-    }),
-    handler: async (request, reply) => {
-      const members = await operations.leave()
-      return sendJson(request, reply, 200, members.map(encodeMember))
-    },
-  })
 }
 
 function routePause(app: FastifyInstance, operations: Operations): void {
   app.get('/pause', {
+    config: {access: reads('/v1/pause')},
     schema: describeRoute({
       operationId: 'getPause',
       summary: 'Whether submissions are paused',
@@ -140,6 +152,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
   const setPaused = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) =>
     sendJson(request, reply, 200, await operations.setPaused(paused))
   app.post('/pause', {
+    config: {access: creates('/v1/pause')},
     schema: describeRoute({
       operationId: 'pause',
       summary: 'Pause submissions: jobs cannot be created or changed',
@@ -149,6 +162,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
     handler: setPaused(true),
   })
   app.post('/unpause', {
+    config: {access: creates('/v1/unpause')},
     schema: describeRoute({
       operationId: 'unpause',
       summary: 'Resume submissions',
@@ -158,6 +172,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
     handler: setPaused(false),
   })
   app.post('/resume', {
+    config: {access: creates('/v1/resume')},
     schema: describeRoute({
       operationId: 'resumeFiring',
       summary: 'Resume firing in a store that was put back from a backup',
@@ -172,6 +187,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
 
 function routePreview(app: FastifyInstance, operations: Operations): void {
   app.get('/schedules/preview', {
+    config: {access: reads('/v1/schedules/preview')},
     schema: describeRoute({
       operationId: 'previewSchedule',
       summary: 'The next planned times of a schedule',

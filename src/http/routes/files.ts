@@ -9,10 +9,11 @@ import type {BackupFile} from '../../operations/backup.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../errors.ts'
+import {readsWhole} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
 import {sendJson, setWarnings} from '../reply.ts'
-import {limitedChunks, queryOf} from '../request.ts'
+import {callerOf, limitedChunks, queryOf} from '../request.ts'
 
 const PART = 'file'
 /** Generators of clients leave out responses of types that they do not know, such as that of SQLite. */
@@ -39,7 +40,7 @@ export async function routeFiles(
     },
   })
   app.post('/restore', {
-    config: {ownBody: true},
+    config: {access: 'body', ownBody: true},
     schema: describeRoute({
       operationId: 'restoreJobs',
       summary: 'Create or replace jobs from a file, all of them or none',
@@ -62,7 +63,8 @@ export async function routeFiles(
     handler: async (request, reply) => {
       const disabled = queryOf(request).boolean('disabled') ?? false
       const openFile = () => findFile(request, bytesMax)
-      const {lines, warnings} = await operations.restore({openFile, disabled})
+      const caller = callerOf(request)
+      const {lines, warnings} = await operations.restore({caller, openFile, disabled})
       setWarnings(reply, warnings)
       return sendJson(request, reply, 200, lines)
     },
@@ -73,6 +75,7 @@ export async function routeFiles(
 function routeBackup(app: FastifyInstance, operations: Operations, options: HttpOptions): void {
   app.get('/backup', {
     exposeHeadRoute: false,
+    config: {access: readsWhole('/v1/backup')},
     schema: describeRoute({
       operationId: 'backup',
       summary: 'A consistent backup of the store, without secrets',

@@ -25,10 +25,11 @@ import {
 } from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {TEXT_TYPE} from '../errors.ts'
+import {creates, deletes, lists, reads} from '../access.ts'
 import type {OutputStreams} from '../event-streams.ts'
 import {describeRoute} from '../openapi.ts'
 import {type ListParts, sendJob, sendJson, sendList, sendRows} from '../reply.ts'
-import {acceptsEvents, queryOf} from '../request.ts'
+import {acceptsEvents, callerOf, queryOf} from '../request.ts'
 import {type JobRequest, LIST_REFUSALS, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>
@@ -68,6 +69,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
     ],
   ] as const) {
     app.get(url, {
+      config: {access: lists('/v1/jobs/:name/executions')},
       schema: describeRoute({
         operationId,
         summary,
@@ -81,6 +83,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
     })
   }
   app.delete('/jobs/:name/executions', {
+    config: {access: deletes('/v1/jobs/:name/executions')},
     schema: describeRoute({
       operationId: 'deleteExecutions',
       summary: 'Delete the finished executions of a job and reset its counters',
@@ -96,6 +99,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
 
 function routeExecution(app: FastifyInstance, operations: Operations): void {
   app.get('/jobs/:name/executions/:execution', {
+    config: {access: reads('/v1/jobs/:name/executions/:execution')},
     schema: describeRoute({
       operationId: 'getExecution',
       summary: 'Read an execution with all its stored output',
@@ -111,6 +115,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
     },
   })
   app.post('/jobs/:name/executions/:execution/cancel', {
+    config: {access: creates('/v1/jobs/:name/executions/:execution/cancel')},
     schema: describeRoute({
       operationId: 'cancelExecution',
       summary: 'Cancel a pending or running execution',
@@ -129,6 +134,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
 
 function routeOutput(app: FastifyInstance, operations: Operations, streams: OutputStreams): void {
   app.get('/jobs/:name/executions/:execution/output', {
+    config: {access: reads('/v1/jobs/:name/executions/:execution/output')},
     schema: describeRoute({
       operationId: 'getOutput',
       summary: 'Read or follow the output of an execution',
@@ -162,6 +168,7 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
 function routeLaunches(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   const encode = (launch: LaunchView) => encodeLaunch(launch, launch.executions)
   app.get('/jobs/:name/launches', {
+    config: {access: lists('/v1/jobs/:name/launches')},
     schema: describeRoute({
       operationId: 'listLaunches',
       summary: 'List the launches of a job: every planned time and its decision, newest first',
@@ -185,6 +192,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
     },
   })
   app.get('/jobs/:name/launches/:group', {
+    config: {access: reads('/v1/jobs/:name/launches/:group')},
     schema: describeRoute({
       operationId: 'getLaunch',
       summary: 'Read a launch',
@@ -202,6 +210,7 @@ function routeLaunches(app: FastifyInstance, operations: Operations, parts: List
 
 function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/busy', {
+    config: {access: lists('/v1/busy')},
     schema: describeRoute({
       operationId: 'listBusy',
       summary: 'The running executions of the whole cluster',
@@ -219,12 +228,13 @@ function routeAllJobs(app: FastifyInstance, operations: Operations, parts: ListP
       const slice = readSlice(query)
       return sendList(request, reply, parts, {
         slice,
-        read: () => operations.busy(slice, outputBytes),
+        read: () => operations.busy(slice, outputBytes, callerOf(request)),
         encode: (row) => encodeExecution(row, outputBytes),
       })
     },
   })
   app.get('/stats', {
+    config: {access: reads('/v1/stats')},
     schema: describeRoute({
       operationId: 'getStatistics',
       summary: 'Executions per day',

@@ -6,6 +6,7 @@ import {PlannedTimes} from '../../wire/cluster.ts'
 import {encodeJob, Job, JobDefinition} from '../../wire/job.ts'
 import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
+import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {
   type ListParts,
@@ -15,7 +16,14 @@ import {
   setIgnoredFields,
   setWarnings,
 } from '../reply.ts'
-import {bodyOf, queryOf, readCreateOnly, readIdempotencyKey, readIfMatch} from '../request.ts'
+import {
+  bodyOf,
+  callerOf,
+  queryOf,
+  readCreateOnly,
+  readIdempotencyKey,
+  readIfMatch,
+} from '../request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 
@@ -62,6 +70,7 @@ export function routeJobs(app: FastifyInstance, operations: Operations, parts: L
 
 function routeReads(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/jobs', {
+    config: {access: lists('/v1/jobs')},
     schema: describeRoute({
       operationId: 'listJobs',
       summary: 'List jobs',
@@ -74,12 +83,13 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       const query = readJobQuery(queryOf(request))
       return sendList(request, reply, parts, {
         slice: query,
-        read: () => operations.jobs(query),
+        read: () => operations.jobs(query, callerOf(request)),
         encode: encodeJob,
       })
     },
   })
   app.get('/jobs/:name', {
+    config: {access: reads('/v1/jobs/:name')},
     schema: describeRoute({
       operationId: 'getJob',
       summary: 'Read a job',
@@ -92,6 +102,7 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       sendJob(request, reply, 200, await operations.job(request.params.name)),
   })
   app.get('/jobs/:name/next', {
+    config: {access: reads('/v1/jobs/:name/next')},
     schema: describeRoute({
       operationId: 'nextTimes',
       summary: 'The next planned times of a job',
@@ -113,6 +124,7 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
 function routeSubmits(app: FastifyInstance, operations: Operations): void {
   const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
     const submitted = await operations.submit({
+      caller: callerOf(request),
       body: bodyOf(request),
       pathName,
       ifMatch: readIfMatch(request.headers),
@@ -142,7 +154,7 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
     refusals: SUBMIT_REFUSALS,
     textRefusals: true,
   } as const
-  const config = {submit: true}
+  const config = {access: 'body', submit: true} as const
   for (const [method, operationId] of [
     ['POST', 'submitJob'],
     ['PATCH', 'patchJob'],
@@ -171,6 +183,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
   const run = async (request: JobRequest, reply: FastifyReply) => {
     const {name} = request.params
     const {job, group} = await operations.run({
+      caller: callerOf(request),
       name,
       forced: queryOf(request).isSet('force'),
       idempotencyKey: readIdempotencyKey(request.headers),
@@ -179,11 +192,13 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
     reply.header('location', `${jobPath(name)}/launches/${group}`)
     return sendJob(request, reply, 202, job)
   }
-  for (const [url, operationId] of [
-    ['/jobs/:name', 'runJob'],
-    ['/jobs/:name/run', 'runJobAlias'],
+  const ownPath = '/v1/jobs/:name/run'
+  for (const [url, operationId, access] of [
+    ['/jobs/:name', 'runJob', creates('/v1/jobs/:name', ownPath)],
+    ['/jobs/:name/run', 'runJobAlias', creates(ownPath)],
   ] as const) {
     app.post(url, {
+      config: {access},
       schema: describeRoute({
         operationId,
         summary: 'Run a job now',
@@ -209,6 +224,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
 
 function routeChanges(app: FastifyInstance, operations: Operations): void {
   app.post('/jobs/:name/toggle', {
+    config: {access: creates('/v1/jobs/:name/toggle')},
     schema: describeRoute({
       operationId: 'toggleJob',
       summary: 'Enable or disable a job',
@@ -224,6 +240,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     },
   })
   app.delete('/jobs/:name', {
+    config: {access: deletes('/v1/jobs/:name')},
     schema: describeRoute({
       operationId: 'deleteJob',
       summary: 'Delete a job and its history',

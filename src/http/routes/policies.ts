@@ -2,9 +2,9 @@
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {POLICY_WARNINGS} from '../../operations/policies.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
 import {MayBeUnset, Refer} from '../../wire/shapes.ts'
+import {lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {sendJson, setWarnings} from '../reply.ts'
 import {bodyOf} from '../request.ts'
@@ -16,19 +16,18 @@ type PolicyRequest = FastifyRequest<{Params: {name: string}}>
 
 export function routePolicies(app: FastifyInstance, operations: Operations): void {
   app.get('/acl/policies', {
+    config: {access: lists('/v1/acl/policies')},
     schema: describeRoute({
       operationId: 'listPolicies',
       summary: 'List policies',
       tag: 'policies',
       reply: Type.Array(Refer(Policy)),
     }),
-    handler: async (request, reply) => {
-      const all = await operations.policies()
-      setWarnings(reply, POLICY_WARNINGS)
-      return sendJson(request, reply, 200, all.map(encodePolicy))
-    },
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, (await operations.policies()).map(encodePolicy)),
   })
   app.get('/acl/policies/:name', {
+    config: {access: reads('/v1/acl/policies/:name')},
     schema: describeRoute({
       operationId: 'getPolicy',
       summary: 'Read a policy',
@@ -37,20 +36,17 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       reply: Refer(Policy),
       refusals: UNKNOWN,
     }),
-    handler: async (request: PolicyRequest, reply) => {
-      const policy = await operations.policy(request.params.name)
-      setWarnings(reply, POLICY_WARNINGS)
-      return sendJson(request, reply, 200, encodePolicy(policy))
-    },
+    handler: async (request: PolicyRequest, reply) =>
+      sendJson(request, reply, 200, encodePolicy(await operations.policy(request.params.name))),
   })
   app.post('/acl/policies/:name', {
+    config: {access: 'management'},
     schema: describeRoute({
       operationId: 'putPolicy',
       summary: 'Store or replace a policy',
       description:
         'The rules document may also be the body itself; an empty body is empty rules. Invalid rules are ' +
-        'stored, and the header `X-Warnings` names the problem. Policies are not enforced yet: every valid ' +
-        'token has full access.',
+        'stored and grant nothing; the header `X-Warnings` names the problem.',
       tag: 'policies',
       params: {
         name: Type.String({
@@ -78,6 +74,7 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
     },
   })
   app.delete('/acl/policies/:name', {
+    config: {access: 'management'},
     schema: describeRoute({
       operationId: 'deletePolicy',
       summary: 'Delete a policy',
@@ -88,7 +85,6 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
     }),
     handler: async (request: PolicyRequest, reply) => {
       const policy = await operations.deletePolicy(request.params.name)
-      setWarnings(reply, POLICY_WARNINGS)
       return sendJson(request, reply, 200, encodePolicy(policy))
     },
   })

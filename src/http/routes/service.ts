@@ -34,7 +34,8 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     schema: describeRoute({
       operationId: 'isReady',
       summary: 'Whether this server can do its work',
-      description: 'With a valid token, the body names the cause of a failed check.',
+      description:
+        'With a token of type `management` or `read`, the body names the cause of a failed check.',
       tag: 'service',
       reply: Refer(Readiness),
       refusals: {503: {about: 'It is not ready.', reply: Refer(Readiness)}},
@@ -43,11 +44,13 @@ export function routeService(app: FastifyInstance, options: HttpOptions): void {
     handler: async (request, reply) => {
       const {ok, checks, details} = await options.ready()
       const status = ok ? 'ready' : 'not_ready'
-      const shown = request.isAuthenticated ? details : checks
+      const kind = request.principal?.kind
+      const shown = kind === 'management' || kind === 'read' ? details : checks
       return sendJson(request, reply, ok ? 200 : 503, {status, checks: shown})
     },
   })
   app.get('/metrics', {
+    config: {access: 'metrics'},
     schema: describeRoute({
       operationId: 'getMetrics',
       summary: 'Metrics in the Prometheus text format',
@@ -88,6 +91,7 @@ export function routeDocs(app: FastifyInstance): void {
   let reference: Promise<FastifyInstance> | null = null
   for (const [path, contentType] of Object.entries(DOCS_TYPES)) {
     app.get(path === '/docs/' ? '/docs' : path, {
+      config: {access: 'any'},
       schema: {hide: true},
       handler: async (_request, reply) => {
         reference ??= openReference()

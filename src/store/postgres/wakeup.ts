@@ -15,6 +15,7 @@ const ALL_TOPICS: Readonly<Record<Topic, true>> = {
   cancel: true,
   lead: true,
   burst: true,
+  access: true,
 }
 // `Object.keys` returns `string[]` for every type.
 const TOPICS = Object.keys(ALL_TOPICS) as readonly Topic[]

@@ -5,6 +5,7 @@
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import type {LaunchDecision} from '../../core/launch-record.ts'
 import type {
+  BusyQuery,
   DayStatistics,
   ExecutionQuery,
   ExecutionView,
@@ -14,6 +15,7 @@ import type {
 } from '../../ports/history-store.ts'
 import type {Page, Slice} from '../../ports/page.ts'
 import {EPHEMERAL_KEPT_MS} from './delete-job.ts'
+import {isShownName} from './name-filter.ts'
 import {readOutput, withOutput} from './output.ts'
 import {all, each, one, type Query, together, type Transaction, type Value} from './query.ts'
 import {
@@ -73,15 +75,14 @@ export function* outputSince(
   return {...kept, totalBytes: found.outputBytes, execution: found}
 }
 
-export function* busy(
-  tx: Transaction,
-  query: Slice & {readonly outputBytes: number},
-): Query<Page<ExecutionView>> {
+export function* busy(tx: Transaction, query: BusyQuery): Query<Page<ExecutionView>> {
+  const {names = null} = query
+  const shown = isShownName('j.name', names)
   const from = `FROM executions e JOIN jobs j ON j.id = e.job_id
-    WHERE e.status = 'running' AND j.deleted_at IS NULL`
+    WHERE e.status = 'running' AND j.deleted_at IS NULL AND ${shown.sql}`
   const columns = EXECUTION_COLUMNS_E
   const orderBy = 'e.started_at, e.group_id, e.attempt, e.node_name'
-  return yield* executionPage(tx, from, [], {...query, columns, orderBy})
+  return yield* executionPage(tx, from, shown.values, {...query, columns, orderBy})
 }
 
 export function* launches(

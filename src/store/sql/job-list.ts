@@ -7,15 +7,8 @@ import type {JobRecord} from '../../core/job.ts'
 import type {JobQuery, JobSort, MetadataFilter} from '../../ports/job-store.ts'
 import type {Page} from '../../ports/page.ts'
 import {loadJob, loadJobs} from './jobs.ts'
-import {
-  all,
-  one,
-  type Query,
-  together,
-  type Transaction,
-  type Value,
-  yieldToEventLoop,
-} from './query.ts'
+import {type Condition, escapeLike, isShownName} from './name-filter.ts'
+import {all, one, type Query, together, type Transaction, yieldToEventLoop} from './query.ts'
 
 const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
   name: 'name',
@@ -31,11 +24,6 @@ const SORT_COLUMNS: Readonly<Record<JobSort, string>> = {
 
 /** Jobs loaded before the event loop gets a turn. */
 const BATCH_JOBS = 500
-
-interface Condition {
-  readonly sql: string
-  readonly values: readonly Value[]
-}
 
 export function* job(_tx: Transaction, name: string): Query<JobRecord | null> {
   return yield* loadJob(name)
@@ -69,6 +57,8 @@ function orderOf({sort, order}: JobQuery): string {
 
 function conditionsOf(query: JobQuery): Condition {
   const conditions: Condition[] = [{sql: 'deleted_at IS NULL', values: []}]
+  const {names = null} = query
+  if (names !== null) conditions.push(isShownName('name', names))
   if (query.text !== '') conditions.push(contains(query.text.toLowerCase()))
   if (query.status !== null) {
     const status = query.status === 'untriggered' ? '' : query.status
@@ -84,8 +74,7 @@ function conditionsOf(query: JobQuery): Condition {
 }
 
 function contains(text: string): Condition {
-  const pattern = `%${text.replaceAll(/[\\%_]/g, (found) => `\\${found}`)}%`
-  return {sql: `search_text LIKE ? ESCAPE '\\'`, values: [pattern]}
+  return {sql: `search_text LIKE ? ESCAPE '\\'`, values: [`%${escapeLike(text)}%`]}
 }
 
 function hasMetadata(filter: MetadataFilter): Condition {

@@ -30,17 +30,8 @@ import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
 import {isIndependent, submit, submitAll} from './submit.ts'
-import {
-  agreeTimezone,
-  deletePolicy,
-  firingPaused,
-  paused,
-  policies,
-  policy,
-  probe,
-  putPolicy,
-  setPaused,
-} from './settings.ts'
+import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
+import * as access from './tokens.ts'
 
 export const METHODS = {
   submit: write(submit, {
@@ -141,10 +132,17 @@ export const METHODS = {
   removeMember: write(removeMember, {queue: 'upkeep', isRepeatable: never}),
   cancelExecution: write(cancelExecution, {queue: 'other'}),
 
-  policies: read(policies),
-  policy: read(policy),
-  putPolicy: write(putPolicy, {queue: 'other'}),
-  deletePolicy: write(deletePolicy, {queue: 'other', isRepeatable: never}),
+  policies: read(access.policies),
+  policy: read(access.policy),
+  putPolicy: write(access.putPolicy, {queue: 'other'}),
+  deletePolicy: write(access.deletePolicy, {queue: 'other', isRepeatable: never}),
+  accessRevision: read(access.accessRevision),
+  access: read(access.access),
+  tokens: read(access.tokens),
+  token: read(access.token),
+  createToken: write(access.createToken, {queue: 'other'}),
+  deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
+  recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
   probe: write(probe, {queue: 'other'}),

@@ -25,7 +25,24 @@ const deletedJobs: Migration = {
   ],
 }
 
-export const MIGRATIONS: readonly Migration[] = [first, deletedJobs]
+/** Every server holds all tokens in memory and finds them there: an index of the digests has no use. */
+const tokens: Migration = {
+  version: 3,
+  statements: ({columns: {integer, text}, keyOrganised}) => [
+    `CREATE TABLE tokens (
+      accessor ${text} PRIMARY KEY,
+      digest ${text} NOT NULL,
+      name ${text} NOT NULL,
+      kind ${text} NOT NULL,
+      policies ${text} NOT NULL,
+      created_at ${integer} NOT NULL,
+      expires_at ${integer},
+      last_used_at ${integer}
+    )${keyOrganised}`,
+  ],
+}
+
+export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, tokens]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */

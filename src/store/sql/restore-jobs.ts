@@ -1,10 +1,11 @@
 /** Importing jobs from a file: all or none, in any order. A restore never plans times in the past. */
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
-import type {RestoreEntry, RestoreResult} from '../../ports/job-store.ts'
+import type {RestoreEntry, RestoreOptions, RestoreResult} from '../../ports/job-store.ts'
 import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
 import {isPaused, timezone} from './settings.ts'
+import {checkPermission, withOwner} from './submit.ts'
 
 interface Problem {
   readonly name: string
@@ -14,7 +15,7 @@ interface Problem {
 export function* restore(
   tx: Transaction,
   entries: readonly RestoreEntry[],
-  options: {readonly disabled: boolean},
+  options: RestoreOptions,
 ): Query<RestoreResult> {
   if (yield* isPaused()) return {kind: 'paused'}
   const names = entries.map(({spec}) => spec.name)
@@ -22,6 +23,11 @@ export function* restore(
   for (const job of yield* lockJobs(tx, names)) {
     if (job !== null) existing.set(job.spec.name, job)
   }
+  const forbidden = entries.flatMap(({spec: {name}, may}) => {
+    const refused = checkPermission(may, existing.get(name) ?? null)
+    return refused === null ? [] : [{name, capability: refused.capability}]
+  })
+  if (forbidden.length > 0) return {kind: 'not_allowed', names: forbidden}
   const lineages = yield* loadLineages()
   for (const {spec} of entries) lineages.set(spec.name, lineageOf(spec))
   const problems = [...duplicates(names), ...parentProblems(names, lineages)]
@@ -31,8 +37,9 @@ export function* restore(
   const fresh: NewJob[] = []
   const redefined: Redefinition[] = []
   for (const {spec: stored, counters} of entries) {
-    const spec = options.disabled ? {...stored, disabled: true} : stored
-    const job = existing.get(spec.name) ?? null
+    const job = existing.get(stored.name) ?? null
+    const owned = withOwner(stored, job, options.defaultOwner)
+    const spec = options.disabled ? {...owned, disabled: true} : owned
     const change = planDefinition(job, spec, tx.now, zone, false)
     if (job === null) fresh.push({...change, spec, counters})
     else redefined.push({existing: job, spec, change})

@@ -1,6 +1,5 @@
-/** Settings of the whole store: the pause switch, the time zone, its identity, and access policies. */
+/** Settings of the whole store: the pause switch, the time zone, its identity. */
 import type {FiringPaused} from '../../ports/job-store.ts'
-import type {Policy} from '../../ports/store.ts'
 import {all, one, type Query, together, type Transaction} from './query.ts'
 
 /**
@@ -90,31 +89,6 @@ export function* identity(_tx: Transaction): Query<Identity> {
 export function* probe(tx: Transaction): Query<void> {
   yield* putMeta('probed_at', String(tx.now))
   yield* metaValue('probed_at')
-}
-
-export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Query<void> {
-  yield* all(
-    `INSERT INTO policies (name, rules) VALUES (?, ?)
-      ON CONFLICT (name) DO UPDATE SET rules = excluded.rules`,
-    [name, rules],
-  )
-}
-
-export function* deletePolicy(_tx: Transaction, name: string): Query<Policy | null> {
-  const row = yield* one<Policy>(`DELETE FROM policies WHERE name = ? RETURNING name, rules`, [
-    name,
-  ])
-  return row === null ? null : {name: row.name, rules: row.rules}
-}
-
-export function* policies(_tx: Transaction): Query<readonly Policy[]> {
-  const rows = yield* all<Policy>(`SELECT name, rules FROM policies ORDER BY name`)
-  return rows.map(({name, rules}) => ({name, rules}))
-}
-
-export function* policy(_tx: Transaction, name: string): Query<Policy | null> {
-  const row = yield* one<Policy>(`SELECT name, rules FROM policies WHERE name = ?`, [name])
-  return row === null ? null : {name: row.name, rules: row.rules}
 }
 
 export function* metaValue(key: string): Query<string | null> {

@@ -2,6 +2,7 @@
  * Stores submitted definitions, of several requests with a fixed number of statements. Every check runs in
  * the transaction that relies on it. `planDefinition` in the core decides how a definition moves `next`.
  */
+import type {StorePermission} from '../../core/authorization.ts'
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
@@ -96,12 +97,13 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     const refusal =
       earlier[index] ??
       (paused ? ({kind: 'paused'} as const) : null) ??
+      checkPermission(request.may, known) ??
       checkPreconditions(request, known) ??
       refusals[index] ??
       null
     results.push(refusal)
     if (refusal !== null) continue
-    const {spec} = request
+    const spec = withOwner(request.spec, known, request.defaultOwner)
     const change = planDefinition(known, spec, tx.now, zone, true)
     const id = known?.id ?? ids[index]!
     if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS})
@@ -139,6 +141,21 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
 }
 
 const ZERO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+/** What the caller may not do; `null` = nothing. */
+export function checkPermission(
+  may: StorePermission | undefined,
+  existing: JobRecord | null,
+): Extract<SubmitResult, {kind: 'not_allowed'}> | null {
+  const capability = existing === null ? 'create' : 'update'
+  return may === undefined || may[capability] ? null : {kind: 'not_allowed', capability}
+}
+
+/** A submit that names no owner: a new job gets the default, another keeps its owner. */
+export function withOwner(spec: JobSpec, existing: JobRecord | null, fallback = ''): JobSpec {
+  if (spec.owner !== '' || fallback === '') return spec
+  return {...spec, owner: existing === null ? fallback : existing.spec.owner}
+}
 
 function checkPreconditions(
   request: SubmitRequest,

@@ -1,0 +1,211 @@
+/** `belfry token …` and `belfry policy …`: who may do what. */
+import {text as textOf} from 'node:stream/consumers'
+import type {Command} from 'commander'
+import {readRules} from '../../core/policy.ts'
+import {parseLength} from '../../lib/duration.ts'
+import type {PolicyJson} from '../../wire/cluster.ts'
+import {formatTime} from '../../wire/time.ts'
+import type {AccessAnswerJson, CreatedTokenJson, TokenJson} from '../../wire/token.ts'
+import {path} from '../client.ts'
+import {CommandFailed, UsageError} from '../errors.ts'
+import {type Column, fieldList, relative, table} from '../format.ts'
+import {oneLine} from '../sanitize.ts'
+import {printJson, printWarnings, readTextFile, type Session, type Use} from '../session.ts'
+import {toned} from '../terminal.ts'
+
+export function addAccessCommands(program: Command, use: Use): void {
+  const token = program.command('token').description('Create, list, show and revoke tokens')
+  token
+    .command('bootstrap')
+    .description('Create the first management token; from then on every request needs a token')
+    .action(use(bootstrap))
+  token
+    .command('create <name>')
+    .description('Create a token and print its secret, which is shown this once')
+    .option('--type <type>', 'management, client, read, metrics or agent', 'client')
+    .option('--policy <name...>', 'Policies of a client token')
+    .option('--expires <when>', 'Duration such as 90d, or a time')
+    .action(use(create))
+  token.command('list').description('List the tokens').action(use(list))
+  token
+    .command('show <token>')
+    .description('Show one token, by its accessor or its name')
+    .action(use(show))
+  token
+    .command('revoke <token>')
+    .description('Revoke a token, by its accessor or its name')
+    .action(use(revoke))
+  const policy = program
+    .command('policy')
+    .description('Apply, show, list, delete and test policies')
+  policy
+    .command('apply <name>')
+    .description('Create or replace a policy from a file with its rules')
+    .requiredOption('-f, --file <file>', 'JSON file; - means standard input')
+    .action(use(apply))
+  policy.command('show <name>').description('Print the rules of a policy').action(use(showPolicy))
+  policy.command('list').description('List the policies').action(use(listPolicies))
+  policy.command('delete <name>').description('Delete a policy').action(use(deletePolicy))
+  policy
+    .command('test <token> <method> <path>')
+    .description('Show whether a token may send a request, and which glob of which policy decides')
+    .action(use(test))
+}
+
+async function bootstrap(session: Session): Promise<void> {
+  const created = await session.client.call<CreatedTokenJson>('POST', '/acl/bootstrap')
+  printCreated(session, created)
+}
+
+async function create(
+  session: Session,
+  name: string,
+  options: {type: string; policy?: readonly string[]; expires?: string},
+): Promise<void> {
+  const {type, policy = [], expires} = options
+  const expires_at = expires === undefined ? null : expiryOf(expires, session.clock.now())
+  const body = {name, type, policies: policy, expires_at}
+  const created = await session.client.call<CreatedTokenJson>('POST', '/acl/tokens', {body})
+  printCreated(session, created)
+}
+
+/** A duration counts from now. Everything else is a time, which the server reads. */
+function expiryOf(text: string, now: number): string {
+  const lengthMs = parseLength(text)
+  return lengthMs === null ? text : formatTime(now + lengthMs)
+}
+
+function printCreated(
+  session: Session,
+  {value, headers}: {readonly value: CreatedTokenJson; readonly headers: Headers},
+): void {
+  printWarnings(session, headers)
+  if (session.json) return printJson(session, value)
+  const {secret, ...token} = value
+  // Only the secret is on standard output, so that a script can take it.
+  session.terminal.err(fields(session, token))
+  session.terminal.err('secret, shown this once:\n')
+  session.terminal.out(`${secret}\n`)
+}
+
+async function list(session: Session): Promise<void> {
+  const {value} = await session.client.call<TokenJson[]>('GET', '/acl/tokens')
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const now = session.clock.now()
+  const columns: readonly Column<TokenJson>[] = [
+    {title: 'NAME', text: ({name}) => name, shown: (text) => toned(terminal, 'strong', text)},
+    {title: 'TYPE', text: ({type}) => type},
+    {title: 'POLICIES', text: ({policies}) => policies.join(', ')},
+    {title: 'EXPIRES', text: ({expires_at}) => relative(expires_at, now)},
+    {title: 'LAST USED', text: ({last_used_at}) => relative(last_used_at, now)},
+    {title: 'ACCESSOR', text: ({accessor}) => accessor},
+  ]
+  terminal.out(table(terminal, columns, value, 'No tokens.'))
+}
+
+async function show(session: Session, named: string): Promise<void> {
+  const token = await find(session, named)
+  if (session.json) return printJson(session, token)
+  session.terminal.out(fields(session, token))
+}
+
+async function revoke(session: Session, named: string): Promise<void> {
+  const {accessor} = await find(session, named)
+  const {value} = await session.client.call<TokenJson>('DELETE', path('acl', 'tokens', accessor))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`revoked ${oneLine(value.name)} (${value.accessor})\n`)
+}
+
+/** By accessor, or by a name that only one token has. */
+async function find({client}: Session, named: string): Promise<TokenJson> {
+  const {value} = await client.call<TokenJson[]>('GET', '/acl/tokens')
+  const exact = value.find(({accessor}) => accessor === named)
+  if (exact !== undefined) return exact
+  const [found, ...others] = value.filter(({name}) => name === named)
+  if (found === undefined) throw new CommandFailed(`There is no token ${JSON.stringify(named)}.`)
+  if (others.length === 0) return found
+  const accessors = [found, ...others].map(({accessor}) => accessor).slice(0, 10)
+  throw new CommandFailed(
+    `Several tokens are called ${JSON.stringify(named)}. Use an accessor: ${accessors.join(', ')}.`,
+  )
+}
+
+function fields({terminal}: Session, token: TokenJson): string {
+  return fieldList(terminal, [
+    ['name', toned(terminal, 'strong', oneLine(token.name))],
+    ['type', token.type],
+    ['policies', token.policies.join(', ')],
+    ['accessor', token.accessor],
+    ['created', token.created_at],
+    ['expires', token.expires_at ?? '-'],
+    ['last used', token.last_used_at ?? '-'],
+  ])
+}
+
+async function apply(session: Session, name: string, options: {file: string}): Promise<void> {
+  const {file} = options
+  const rules = file === '-' ? await textOf(session.terminal.input()) : await readTextFile(file)
+  const reading = readRules(rules)
+  // The server would store it, and it would grant nothing.
+  if (!reading.ok) throw new UsageError(`${file} cannot be applied: ${reading.problem}.`)
+  const body = {Name: name, Rules: rules.trim()}
+  const at = path('acl', 'policies', name)
+  const {value, headers} = await session.client.call<PolicyJson>('POST', at, {body})
+  printWarnings(session, headers)
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`applied ${value.Name}\n`)
+}
+
+async function showPolicy(session: Session, name: string): Promise<void> {
+  const {value} = await session.client.call<PolicyJson>('GET', path('acl', 'policies', name))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`${value.Rules.split('\n').map(oneLine).join('\n')}\n`)
+}
+
+async function listPolicies(session: Session): Promise<void> {
+  const {value} = await session.client.call<PolicyJson[]>('GET', '/acl/policies')
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const columns: readonly Column<PolicyJson>[] = [
+    {title: 'NAME', text: ({Name}) => Name, shown: (text) => toned(terminal, 'strong', text)},
+    {title: 'GLOBS', text: ({Rules}) => globsOf(Rules)},
+  ]
+  terminal.out(table(terminal, columns, value, 'No policies.'))
+}
+
+function globsOf(rules: string): string {
+  const reading = readRules(rules)
+  if (!reading.ok) return `grants nothing: ${reading.problem}`
+  return reading.rules
+    .map(({glob, capabilities}) => `${glob} (${capabilities.join(', ')})`)
+    .join(', ')
+}
+
+async function deletePolicy(session: Session, name: string): Promise<void> {
+  const {value} = await session.client.call<PolicyJson>('DELETE', path('acl', 'policies', name))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`deleted ${value.Name}\n`)
+}
+
+async function test(
+  session: Session,
+  named: string,
+  method: string,
+  requestPath: string,
+): Promise<void> {
+  const {accessor} = await find(session, named)
+  const at = path('acl', 'tokens', accessor, 'check')
+  const query = {method, path: requestPath}
+  const {value} = await session.client.call<AccessAnswerJson>('GET', at, {query})
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const answer = value.allowed ? 'allowed' : 'not allowed'
+  const reason = value.reason === '' ? '' : `: ${oneLine(value.reason)}`
+  terminal.out(`${toned(terminal, 'strong', answer)}${reason}\n`)
+  for (const {capability, path: asked, allowed, policy, glob} of value.checks) {
+    const decided = glob === null ? 'no glob matches' : `"${glob}" of the policy ${policy} decides`
+    const verb = allowed ? 'granted' : 'refused'
+    terminal.out(`  ${capability} ${oneLine(asked)} is ${verb}: ${oneLine(decided)}\n`)
+  }
+}

@@ -1,0 +1,356 @@
+/**
+ * Authorization: whether a token may do something, and the rule that decides. Pure; the routes declare what
+ * they need, and operations ask for what only a body names. Without a matching glob nothing is allowed. Of
+ * several, the most specific ones decide, over all policies of the token: `deny` among them denies, else
+ * their capabilities add up.
+ */
+import {DomainError} from './errors.ts'
+import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
+import type {JobSpec} from './job.ts'
+import type {Capability, DefinitionLimits, PolicyRule} from './policy.ts'
+import {parseTag} from './target.ts'
+
+/**
+ * `management`: everything. `client`: what its policies grant. `read`: reads everything, changes nothing.
+ * `metrics`: reads the metrics only. `agent`: connects agents only.
+ */
+export const TOKEN_KINDS = ['management', 'client', 'read', 'metrics', 'agent'] as const
+export type TokenKind = (typeof TOKEN_KINDS)[number]
+
+/** Each server holds all tokens in memory. */
+export const TOKENS_MAX = 10_000
+
+/** The caller of a request. */
+export interface Principal {
+  readonly kind: TokenKind
+  /** Name of the token; `''` = the token of the configuration, or a local caller while there is no token. */
+  readonly name: string
+  /** Public id of the token; `''` as for `name`. */
+  readonly accessor: string
+  /** Empty unless the kind is `client`. */
+  readonly rules: RuleSet
+}
+
+/** A rule that decided. */
+export interface DecidingRule {
+  readonly policy: string
+  readonly glob: string
+}
+
+export interface Decision {
+  readonly allowed: boolean
+  /** A rule with `deny` decided. */
+  readonly denied: boolean
+  /** `null` = no glob matches, or the kind of the token decides. */
+  readonly rule: DecidingRule | null
+  /** Why not, as the end of a sentence; `''` when it is allowed. */
+  readonly why: string
+}
+
+/** A parsed policy. */
+export interface PolicyRules {
+  readonly name: string
+  readonly rules: readonly PolicyRule[]
+  readonly limits: DefinitionLimits
+}
+
+/**
+ * Which job names a list shows: the first pattern that matches a name decides, none = not shown. `*` in a
+ * pattern is any text. `null` = all.
+ */
+export type NameFilter = readonly NameRule[] | null
+export interface NameRule {
+  readonly pattern: string
+  readonly shown: boolean
+}
+
+interface Rule {
+  readonly glob: Glob
+  readonly capabilities: ReadonlySet<Capability>
+  readonly policy: string
+  readonly limits: DefinitionLimits
+}
+
+const ALLOWED: Decision = {allowed: true, denied: false, rule: null, why: ''}
+const JOB = ['v1', 'jobs', null] as const
+const EXECUTIONS = ['v1', 'jobs', null, 'executions'] as const
+
+/** The rules of all policies of a token. Compiled once per change of a policy, and shared by its requests. */
+export class RuleSet {
+  /** By the glob's prefix. */
+  readonly #byPrefix = new Map<string, Rule[]>()
+  /** Of the prefixes, longest first. */
+  readonly #lengths: readonly number[]
+  #jobs: NameFilter | undefined
+  #executions: NameFilter | undefined
+
+  constructor(policies: readonly PolicyRules[]) {
+    for (const {name, rules, limits} of policies) {
+      for (const {glob: text, capabilities} of rules) {
+        const glob = compileGlob(text)
+        const rule = {glob, capabilities: new Set(capabilities), policy: name, limits}
+        const bucket = this.#byPrefix.get(glob.prefix)
+        if (bucket === undefined) this.#byPrefix.set(glob.prefix, [rule])
+        else bucket.push(rule)
+      }
+    }
+    const lengths = new Set([...this.#byPrefix.keys()].map(({length}) => length))
+    this.#lengths = [...lengths].toSorted((one, other) => other - one)
+  }
+
+  /** Jobs that may be read. */
+  get jobs(): NameFilter {
+    this.#jobs ??= this.#filter(JOB, ['read'])
+    return this.#jobs
+  }
+
+  /** Jobs whose executions may be listed. */
+  get executions(): NameFilter {
+    this.#executions ??= this.#filter(EXECUTIONS, ['read', 'list'])
+    return this.#executions
+  }
+
+  /** `wanted`: one of them is enough. With a definition, only rules whose limits it meets grant anything. */
+  decide(wanted: readonly Capability[], path: string, definition: JobSpec | null): Decision {
+    const deciding = this.#deciding(path)
+    const denying = deciding.find(({capabilities}) => capabilities.has('deny'))
+    if (denying !== undefined)
+      return {
+        ...refusal(
+          denying,
+          `the rule "${denying.glob.text}" of the policy ${denying.policy} denies it`,
+        ),
+        denied: true,
+      }
+    let why = 'no glob of its policies matches'
+    for (const rule of deciding) {
+      const {glob, policy, capabilities, limits} = rule
+      const isGranted = wanted.some((capability) => capabilities.has(capability))
+      const exceeded = isGranted && definition !== null ? exceededLimit(limits, definition) : null
+      if (isGranted && exceeded === null) return {...ALLOWED, rule: {policy, glob: glob.text}}
+      if (exceeded !== null) why = `the policy ${policy} ${exceeded}`
+      else if (rule === deciding[0]) why = `the rule "${glob.text}" does not grant ${wanted[0]}`
+    }
+    return refusal(deciding[0] ?? null, why)
+  }
+
+  /** The most specific rules whose globs match. */
+  #deciding(path: string): readonly Rule[] {
+    const segments = path.slice(1).split('/')
+    for (const length of this.#lengths) {
+      if (length > path.length) continue
+      const bucket = this.#byPrefix.get(path.slice(0, length))
+      if (bucket === undefined) continue
+      const matching = bucket.filter(({glob}) =>
+        glob.isLiteral ? length === path.length : matchesGlob(glob, segments),
+      )
+      // A glob without wildcards is more specific than `/x/**`, which also matches `/x`.
+      const literal = matching.filter(({glob}) => glob.isLiteral)
+      if (literal.length > 0) return literal
+      if (matching.length > 0) return matching
+    }
+    return []
+  }
+
+  /** The same decisions for all names at once, in the form of a list. */
+  #filter(path: readonly (string | null)[], wanted: readonly Capability[]): NameFilter {
+    const rules = [...this.#byPrefix.values()].flat().toSorted(bySpecificity(wanted))
+    const filter: NameRule[] = []
+    for (const {glob, capabilities} of rules) {
+      const shown = !capabilities.has('deny') && wanted.some((each) => capabilities.has(each))
+      for (const pattern of namePatterns(glob, path)) {
+        filter.push({pattern, shown})
+        // Later patterns decide nothing.
+        if (pattern === '*') return filter.every((rule) => rule.shown) ? null : filter
+      }
+    }
+    return filter
+  }
+}
+
+export const NO_RULES = new RuleSet([])
+
+/** Most specific first; of equal ones those that deny, then those that grant. */
+function bySpecificity(wanted: readonly Capability[]) {
+  const rank = ({capabilities}: Rule) => {
+    if (capabilities.has('deny')) return 0
+    return wanted.some((each) => capabilities.has(each)) ? 1 : 2
+  }
+  return (one: Rule, other: Rule) =>
+    other.glob.prefix.length - one.glob.prefix.length ||
+    Number(other.glob.isLiteral) - Number(one.glob.isLiteral) ||
+    rank(one) - rank(other)
+}
+
+function refusal(rule: Rule | null, why: string): Decision {
+  const decided = rule === null ? null : {policy: rule.policy, glob: rule.glob.text}
+  return {allowed: false, denied: false, rule: decided, why}
+}
+
+/** The limit that a definition exceeds, as the end of a sentence; `null` = none. */
+function exceededLimit({executors, su, tags}: DefinitionLimits, spec: JobSpec): string | null {
+  const isIn = (list: readonly string[], text: string) =>
+    list.some((pattern) => matchesText(pattern, text))
+  const {executor, executorConfig} = spec
+  if (executors !== null && !isIn(executors, executor))
+    return `allows only the executors ${executors.join(', ')}`
+  // A shell job can write anywhere. Without one, the choice of a directory is the only way to do so.
+  const logs = spec.processors['files']?.['log_dir'] ?? ''
+  if (executors !== null && !isIn(executors, 'shell') && logs !== '')
+    return 'does not allow the executor shell, and so no log_dir'
+  const account = executorConfig['su'] ?? ''
+  if (su !== null && (executor !== 'http' || account !== '') && !isIn(su, account)) {
+    const named = su.map((each) => (each === '' ? 'none' : each)).join(', ')
+    return `allows only these accounts for su: ${named}`
+  }
+  for (const [key, values] of tags ?? []) {
+    const rule = Object.hasOwn(spec.tags, key) ? parseTag(key, spec.tags[key]!) : null
+    if (rule === null || !rule.ok || !isIn(values, rule.value))
+      return `requires the tag ${key} with one of ${values.join(', ')}`
+  }
+  return null
+}
+
+/** Whether the caller may do this at a path. `read` of a list also needs no more than `list`. */
+export function decide(
+  {kind, rules}: Principal,
+  capability: Capability,
+  path: string,
+  definition: JobSpec | null = null,
+): Decision {
+  switch (kind) {
+    case 'management':
+      return ALLOWED
+    case 'client':
+      return rules.decide(capability === 'list' ? ['list', 'read'] : [capability], path, definition)
+    case 'read':
+      if (capability === 'read' || capability === 'list') return ALLOWED
+      return refusal(null, 'a read token changes nothing')
+    case 'metrics':
+    case 'agent': {
+      const only = kind === 'metrics' ? 'reads /metrics' : 'connects agents'
+      return refusal(null, `a token of type ${kind} only ${only}`)
+    }
+  }
+}
+
+/** As `decide`, with the question. */
+export function check(
+  principal: Principal,
+  capability: Capability,
+  path: string,
+  definition: JobSpec | null = null,
+): Check {
+  return {capability, path, ...decide(principal, capability, path, definition)}
+}
+
+/** The path of a job. A `/` in a name, which no job has, must not become part of the path. */
+export function jobPath(name: string): string {
+  return `/v1/jobs/${segmentOf(name)}`
+}
+
+/** A segment of a path, without its separator. */
+export function segmentOf(text: string): string {
+  return text.includes('/') ? text.replaceAll('/', '\0') : text
+}
+
+/** Which jobs a list shows. */
+export function readableJobs({kind, rules}: Principal): NameFilter {
+  return kind === 'client' ? rules.jobs : readsAll(kind)
+}
+
+/** Of which jobs a list shows executions. */
+export function readableExecutions({kind, rules}: Principal): NameFilter {
+  return kind === 'client' ? rules.executions : readsAll(kind)
+}
+
+function readsAll(kind: TokenKind): NameFilter {
+  return kind === 'management' || kind === 'read' ? null : []
+}
+
+export function isShown(filter: NameFilter, name: string): boolean {
+  if (filter === null) return true
+  return filter.find(({pattern}) => matchesText(pattern, name))?.shown ?? false
+}
+
+/** What a submit of a definition may do, when it is not refused. */
+export interface StorePermission {
+  readonly create: boolean
+  readonly update: boolean
+}
+
+export type StoreDecision =
+  | {readonly allowed: true; readonly may: StorePermission}
+  | {readonly allowed: false; readonly sentence: string}
+
+/** One question to the rules, with the answer. */
+export interface Check extends Decision {
+  readonly capability: Capability
+  readonly path: string
+}
+
+/**
+ * Whether the caller may store a definition. Which of `create` and `update` it takes, only the store knows.
+ * To name a parent is to change when its dependents run: it needs `update` of the parent.
+ */
+export function decideStore(
+  principal: Principal,
+  name: string,
+  definition: JobSpec | null,
+): StoreDecision {
+  const [create, update] = storeChecks(principal, name, definition)
+  if (!create.allowed && !update.allowed)
+    return {allowed: false, sentence: refusalSentence(principal, update)}
+  const parent = definition?.parentJob ?? ''
+  if (parent !== '') {
+    const chained = check(principal, 'update', jobPath(parent))
+    if (!chained.allowed) {
+      const sentence = refusalSentence(principal, chained)
+      return {allowed: false, sentence: `${sentence} It is the parent of ${JSON.stringify(name)}.`}
+    }
+  }
+  return {allowed: true, may: {create: create.allowed, update: update.allowed}}
+}
+
+/** What a submit needs, without its parent: one of the two. */
+export function storeChecks(
+  principal: Principal,
+  name: string,
+  definition: JobSpec | null,
+): readonly [create: Check, update: Check] {
+  const path = jobPath(name)
+  return [
+    check(principal, 'create', path, definition),
+    check(principal, 'update', path, definition),
+  ]
+}
+
+/** Throws `not_allowed`. */
+export function requireStore(
+  principal: Principal,
+  name: string,
+  definition: JobSpec | null,
+): StorePermission {
+  const decision = decideStore(principal, name, definition)
+  if (!decision.allowed) throw new DomainError('not_allowed', decision.sentence)
+  return decision.may
+}
+
+/** The refusal of a submit that turns out to create or to change a job. */
+export function storeRefusal(
+  principal: Principal,
+  capability: 'create' | 'update',
+  name: string,
+  definition: JobSpec | null,
+): string {
+  return refusalSentence(principal, check(principal, capability, jobPath(name), definition))
+}
+
+/** `The token "ci" may not update /v1/jobs/x: …` */
+export function refusalSentence(
+  {name}: Principal,
+  {capability, path, why}: Pick<Check, 'capability' | 'path' | 'why'>,
+): string {
+  const shown = path.replaceAll('\0', '%2F').slice(0, 300)
+  return `The token ${JSON.stringify(name)} may not ${capability} ${shown}: ${why}.`
+}

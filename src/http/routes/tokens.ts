@@ -1,0 +1,172 @@
+/** Routes of tokens, and the question what a token may do. */
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
+import {Type} from 'typebox'
+import {type Check, decideStore, type Principal, storeChecks} from '../../core/authorization.ts'
+import type {CreatedToken as Created} from '../../operations/tokens.ts'
+import type {Operations} from '../../operations/operations.ts'
+import {QueryProblem} from '../../wire/query.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {
+  AccessAnswer,
+  type AccessAnswerJson,
+  CreatedToken,
+  encodeToken,
+  NewToken,
+  Token,
+} from '../../wire/token.ts'
+import {decideRoute, lists, reads} from '../access.ts'
+import {describeRoute} from '../openapi.ts'
+import type {PathTable} from '../paths.ts'
+import {sendJson, setWarnings} from '../reply.ts'
+import {bodyOf, queryOf, withoutExtraSlashes} from '../request.ts'
+
+const PARAMS = {accessor: 'Public id of the token.'}
+const UNKNOWN = {404: 'There is no such token.'}
+const CREATE_REFUSALS = {
+  400: 'The token is invalid.',
+  409: 'There are too many tokens, or there is a first management token already.',
+  413: 'The body is too large.',
+}
+
+type TokenRequest = FastifyRequest<{Params: {accessor: string}}>
+
+export function routeTokens(app: FastifyInstance, operations: Operations, paths: PathTable): void {
+  routeCreation(app, operations)
+  app.get('/acl/tokens', {
+    config: {access: lists('/v1/acl/tokens')},
+    schema: describeRoute({
+      operationId: 'listTokens',
+      summary: 'List tokens',
+      tag: 'policies',
+      reply: Type.Array(Refer(Token)),
+    }),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, (await operations.tokens()).map(encodeToken)),
+  })
+  app.get('/acl/tokens/:accessor', {
+    config: {access: reads('/v1/acl/tokens/:accessor')},
+    schema: describeRoute({
+      operationId: 'getToken',
+      summary: 'Read a token, without its secret',
+      tag: 'policies',
+      params: PARAMS,
+      reply: Refer(Token),
+      refusals: UNKNOWN,
+    }),
+    handler: async (request: TokenRequest, reply) =>
+      sendJson(request, reply, 200, encodeToken(await operations.token(request.params.accessor))),
+  })
+  app.delete('/acl/tokens/:accessor', {
+    config: {access: 'management'},
+    schema: describeRoute({
+      operationId: 'revokeToken',
+      summary: 'Revoke a token',
+      description:
+        'Its requests, event streams and agents end within five seconds on every server.',
+      tag: 'policies',
+      params: PARAMS,
+      reply: Refer(Token),
+      refusals: UNKNOWN,
+    }),
+    handler: async (request: TokenRequest, reply) => {
+      const revoked = await operations.revokeToken(request.params.accessor)
+      return sendJson(request, reply, 200, encodeToken(revoked))
+    },
+  })
+  routeCheck(app, operations, paths)
+}
+
+function routeCreation(app: FastifyInstance, operations: Operations): void {
+  const send = (request: FastifyRequest, reply: FastifyReply, created: Created) => {
+    const {token, secret, warnings} = created
+    setWarnings(reply, warnings)
+    reply.header('location', `/v1/acl/tokens/${token.accessor}`)
+    return sendJson(request, reply, 201, {...encodeToken(token), secret})
+  }
+  const shared = {tag: 'policies', status: 201, reply: Refer(CreatedToken)} as const
+  app.post('/acl/tokens', {
+    config: {access: 'management'},
+    schema: describeRoute({
+      ...shared,
+      operationId: 'createToken',
+      summary: 'Create a token',
+      body: Refer(NewToken),
+      refusals: CREATE_REFUSALS,
+    }),
+    handler: async (request, reply) =>
+      send(request, reply, await operations.createToken(bodyOf(request))),
+  })
+  app.post('/acl/bootstrap', {
+    config: {access: 'bootstrap'},
+    schema: describeRoute({
+      ...shared,
+      operationId: 'bootstrap',
+      summary: 'Create the first management token',
+      description:
+        'Once, while no management token is stored. From this machine, or with the token of the ' +
+        'configuration if there is one. The body may be empty.',
+      refusals: CREATE_REFUSALS,
+    }),
+    handler: async (request, reply) =>
+      send(request, reply, await operations.bootstrap(bodyOf(request))),
+  })
+}
+
+function routeCheck(app: FastifyInstance, operations: Operations, paths: PathTable): void {
+  app.get('/acl/tokens/:accessor/check', {
+    config: {access: reads('/v1/acl/tokens/:accessor/check')},
+    schema: describeRoute({
+      operationId: 'checkToken',
+      summary: 'Whether a token may send a request, and which glob decides',
+      tag: 'policies',
+      params: PARAMS,
+      query: Type.Object({
+        method: Type.String({description: 'Method of the request.'}),
+        path: Type.String({description: 'Path of the request, such as `/v1/jobs/x`.'}),
+      }),
+      reply: Refer(AccessAnswer),
+      refusals: {400: 'A parameter is missing, or no route has this path.', ...UNKNOWN},
+    }),
+    handler: async (request: TokenRequest, reply) => {
+      const token = await operations.currentToken(request.params.accessor)
+      const query = queryOf(request)
+      const method = (query.text('method') ?? 'GET').toUpperCase()
+      const [path = ''] = withoutExtraSlashes(query.text('path') ?? '').split('?', 1)
+      return sendJson(request, reply, 200, answerOf(token, method, path, paths))
+    },
+  })
+}
+
+function answerOf(
+  token: Principal,
+  method: string,
+  path: string,
+  paths: PathTable,
+): AccessAnswerJson {
+  const found = paths.find(method, path)
+  if (found === null)
+    throw new QueryProblem(`path: no route is ${method} ${path.slice(0, 200)}; see /docs`)
+  const {access, parameters} = found
+  if (access !== 'body') {
+    const {allowed, sentence, checks} = decideRoute(access, token, parameters)
+    return {allowed, reason: sentence, checks: checks.map(encodeCheck)}
+  }
+  const {name} = parameters
+  if (name === undefined)
+    return {
+      allowed: false,
+      reason: 'The body decides, job by job. Ask for PUT /v1/jobs/NAME.',
+      checks: [],
+    }
+  const decision = decideStore(token, name, null)
+  const checks = storeChecks(token, name, null)
+  const reason = decision.allowed
+    ? 'Limits of a policy, and the parent of the job, also decide.'
+    : decision.sentence
+  return {allowed: decision.allowed, reason, checks: checks.map(encodeCheck)}
+}
+
+function encodeCheck({capability, path, allowed, rule, why}: Check) {
+  const {policy, glob} = rule ?? {policy: null, glob: null}
+  return {capability, path, allowed, policy, glob, reason: why}
+}

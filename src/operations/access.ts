@@ -1,0 +1,293 @@
+/**
+ * The tokens and policies of the cluster, in memory: a request costs no query. A change reaches every server
+ * by a notification, and by a look at the revision every two seconds. While the store is away, what was known
+ * stays valid for a while. Also ends what is open (streams, agent links) when its token no longer allows it.
+ */
+import {hash} from 'node:crypto'
+import {NO_RULES, type PolicyRules, type Principal, RuleSet} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import {readRules} from '../core/policy.ts'
+import {Loop, type Service} from '../lib/loop.ts'
+import type {Events} from '../ports/events.ts'
+import type {Clock, Wakeup} from '../ports/runtime.ts'
+import type {Store} from '../ports/store.ts'
+import type {AccessSnapshot, Policy, TokenRecord} from '../ports/token-store.ts'
+import {readWithDeadline} from './store-deadlines.ts'
+
+export interface AccessOptions {
+  readonly store: Pick<Store, 'access' | 'accessRevision' | 'recordTokenUse'>
+  readonly clock: Clock
+  readonly wakeup: Wakeup
+  readonly events: Events
+  /** The management token of the configuration; `null` = none. */
+  readonly token: string | null
+}
+
+/** With a reload, a lost notification and expiry, a change takes effect within five seconds. */
+const POLL_MS = 2_000
+/** A server of the previous release changes policies without a new revision. */
+const RELOAD_MS = 60_000
+/**
+ * How long what is known stays valid without the store. Longer than a failover or restart of a database, so
+ * that monitoring sees the outage; a token revoked meanwhile can read nothing that is in the store.
+ */
+export const STALE_MAX_MS = 15 * 60_000
+const USE_CHECK_MS = 60_000
+/** A token in use costs one write in this time. */
+const USE_RECORD_MS = 5 * 60_000
+
+/** The caller with the token of the configuration. */
+const CONFIGURED: Principal = {kind: 'management', name: '', accessor: '', rules: NO_RULES}
+/** A caller on this machine while there is no token. */
+export const LOCAL: Principal = {...CONFIGURED}
+
+/** The digest of a secret, as it is stored. Secrets are random, so it needs no salt and no slow hash. */
+export function digestOf(secret: string): string {
+  return hash('sha256', secret, 'base64url')
+}
+
+interface Known {
+  readonly principal: Principal
+  /** Monotonic; `Infinity` = it does not expire. */
+  readonly expiresAt: number
+}
+
+interface Watch {
+  readonly principal: Principal
+  readonly isAllowed: (principal: Principal) => boolean
+  readonly onLost: () => void
+}
+
+export class AccessTable implements Service {
+  readonly #options: AccessOptions
+  readonly #configuredDigest: string | null
+  readonly #loop: Loop
+  #byDigest: ReadonlyMap<string, Known> = new Map()
+  #byAccessor: ReadonlyMap<string, Known> = new Map()
+  #compiler = new PolicyCompiler()
+  #revision = -1
+  #reloadedAt = -Infinity
+  /** Start of the newest read that succeeded. */
+  #confirmedAt = -Infinity
+  #running: Promise<void> = Promise.resolve()
+  #queued: Promise<void> | null = null
+  readonly #watches = new Set<Watch>()
+  /** Tokens used since their use was recorded. */
+  readonly #used = new Set<string>()
+  readonly #recordedAt = new Map<string, number>()
+  #usesCheckedAt = -Infinity
+  #unsubscribe: (() => void) | null = null
+
+  constructor(options: AccessOptions) {
+    this.#options = options
+    const {clock, events, token} = options
+    this.#configuredDigest = token === null ? null : digestOf(token)
+    this.#loop = new Loop({
+      clock,
+      step: () => this.#step(),
+      failed: (error) => {
+        events.emit('step_failed', {step: 'access', message: String(error)})
+        this.#endLost()
+      },
+      backoffMaxMs: POLL_MS,
+    })
+  }
+
+  /** Call `refresh` first: before it, no token is known. */
+  start(): void {
+    this.#unsubscribe = this.#options.wakeup.subscribe('access', () => this.#loop.wake())
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    this.#unsubscribe?.()
+    await this.#loop.stop()
+  }
+
+  /** There is a token, so every caller needs one. */
+  get isLocked(): boolean {
+    return this.#configuredDigest !== null || this.#byAccessor.size > 0
+  }
+
+  get hasConfiguredToken(): boolean {
+    return this.#configuredDigest !== null
+  }
+
+  /**
+   * The owner of a secret with this digest. `null` = unknown or expired; `stale` = the store is away for too
+   * long. Digests are found by equality: how long that takes reveals nothing about a secret.
+   */
+  find(digest: string): Principal | 'stale' | null {
+    if (digest === this.#configuredDigest) return CONFIGURED
+    const known = this.#byDigest.get(digest)
+    if (known === undefined) return null
+    const now = this.#options.clock.monotonicMs()
+    if (now >= known.expiresAt) return null
+    if (now - this.#confirmedAt > STALE_MAX_MS) return 'stale'
+    this.#used.add(known.principal.accessor)
+    return known.principal
+  }
+
+  /** The token as it is now; `null` = unknown or expired. */
+  principal(accessor: string): Principal | null {
+    const known = this.#byAccessor.get(accessor)
+    if (known === undefined || this.#options.clock.monotonicMs() >= known.expiresAt) return null
+    return known.principal
+  }
+
+  /** A caller of before, with the policies of now; `null` = it is no longer accepted. */
+  current(caller: Principal): Principal | null {
+    if (caller === CONFIGURED) return caller
+    if (caller === LOCAL) return this.isLocked ? null : caller
+    const isStale = this.#options.clock.monotonicMs() - this.#confirmedAt > STALE_MAX_MS
+    return isStale ? null : this.principal(caller.accessor)
+  }
+
+  /**
+   * Reads changes made before the call. A read that has started may have missed them, so calls share the
+   * next one. Rejects if the store does not answer.
+   */
+  refresh(): Promise<void> {
+    this.#queued ??= this.#running
+      .then(undefined, () => undefined)
+      .then(() => {
+        this.#queued = null
+        this.#running = this.#read()
+        return this.#running
+      })
+    return this.#queued
+  }
+
+  /** After a change by this server: known here when it resolves, and soon on the other servers. */
+  async changed(): Promise<void> {
+    this.#options.wakeup.notify('access')
+    try {
+      await this.refresh()
+    } catch (error) {
+      // The change is stored, and the loop tries again.
+      if (!(error instanceof DomainError)) throw error
+    }
+  }
+
+  /** Calls `onLost` once when the caller is no longer accepted or allowed. Returns the end of the watch. */
+  watch(
+    principal: Principal,
+    isAllowed: (principal: Principal) => boolean,
+    onLost: () => void,
+  ): () => void {
+    const watch = {principal, isAllowed, onLost}
+    this.#watches.add(watch)
+    return () => void this.#watches.delete(watch)
+  }
+
+  async #step(): Promise<number> {
+    await this.refresh()
+    await this.#recordUses()
+    return POLL_MS
+  }
+
+  async #read(): Promise<void> {
+    const {store, clock} = this.#options
+    const startedAt = clock.monotonicMs()
+    const revision = await readWithDeadline(clock, () => store.accessRevision())
+    if (revision !== this.#revision || startedAt - this.#reloadedAt >= RELOAD_MS) {
+      this.#load(await readWithDeadline(clock, () => store.access()), startedAt)
+      this.#reloadedAt = startedAt
+    }
+    this.#confirmedAt = startedAt
+    this.#endLost()
+  }
+
+  #load({revision, now, tokens, policies}: AccessSnapshot, readAt: number): void {
+    this.#compiler.load(policies)
+    const byDigest = new Map<string, Known>()
+    const byAccessor = new Map<string, Known>()
+    for (const token of tokens) {
+      const {accessor, name, kind, digest, expiresAt} = token
+      const principal = {kind, name, accessor, rules: this.#compiler.rulesOf(token)}
+      // The store's clock decides; this one only measures.
+      const known = {principal, expiresAt: expiresAt === null ? Infinity : readAt + expiresAt - now}
+      byDigest.set(digest, known)
+      byAccessor.set(accessor, known)
+    }
+    this.#byDigest = byDigest
+    this.#byAccessor = byAccessor
+    this.#revision = revision
+    for (const accessor of this.#recordedAt.keys())
+      if (!byAccessor.has(accessor)) this.#recordedAt.delete(accessor)
+  }
+
+  #endLost(): void {
+    for (const watch of this.#watches) {
+      const now = this.current(watch.principal)
+      if (now !== null && watch.isAllowed(now)) continue
+      this.#watches.delete(watch)
+      watch.onLost()
+    }
+  }
+
+  async #recordUses(): Promise<void> {
+    const {store, clock} = this.#options
+    const now = clock.monotonicMs()
+    if (now - this.#usesCheckedAt < USE_CHECK_MS) return
+    this.#usesCheckedAt = now
+    const due = [...this.#used].filter(
+      (accessor) => now - (this.#recordedAt.get(accessor) ?? -Infinity) >= USE_RECORD_MS,
+    )
+    if (due.length === 0) return
+    await store.recordTokenUse(due)
+    for (const accessor of due) {
+      this.#used.delete(accessor)
+      this.#recordedAt.set(accessor, now)
+    }
+  }
+}
+
+interface Parsed {
+  readonly text: string
+  /** `null` = it is no rules document, and grants nothing. */
+  readonly rules: PolicyRules | null
+}
+
+interface Compiled {
+  readonly from: readonly PolicyRules[]
+  readonly rules: RuleSet
+}
+
+/** Parses each policy once, and compiles each combination of policies once: tokens share the result. */
+class PolicyCompiler {
+  #policies: ReadonlyMap<string, Parsed> = new Map()
+  #compiled = new Map<string, Compiled>()
+  #before: ReadonlyMap<string, Compiled> = new Map()
+
+  load(policies: readonly Policy[]): void {
+    const before = this.#policies
+    this.#policies = new Map(
+      policies.map(({name, rules: text}) => {
+        const known = before.get(name)
+        return [name, known?.text === text ? known : {text, rules: parsedRules(name, text)}]
+      }),
+    )
+    this.#before = this.#compiled
+    this.#compiled = new Map()
+  }
+
+  rulesOf({kind, policies}: Pick<TokenRecord, 'kind' | 'policies'>): RuleSet {
+    if (kind !== 'client' || policies.length === 0) return NO_RULES
+    const key = policies.join('\n')
+    const known = this.#compiled.get(key)
+    if (known !== undefined) return known.rules
+    const from = policies.flatMap((name) => this.#policies.get(name)?.rules ?? [])
+    const before = this.#before.get(key)
+    const isSame =
+      before?.from.length === from.length && from.every((each, at) => each === before.from[at])
+    const compiled = before !== undefined && isSame ? before : {from, rules: new RuleSet(from)}
+    this.#compiled.set(key, compiled)
+    return compiled.rules
+  }
+}
+
+function parsedRules(name: string, text: string): PolicyRules | null {
+  const parsed = readRules(text)
+  return parsed.ok ? {name, rules: parsed.rules, limits: parsed.limits} : null
+}

@@ -1,0 +1,174 @@
+/**
+ * Tokens: created, listed, revoked. The secret of a token is in one reply, the one to its creation, and
+ * nowhere else: the store has its digest.
+ */
+import {type Principal, TOKEN_KINDS, type TokenKind, TOKENS_MAX} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import {parseTime} from '../lib/rfc3339.ts'
+import type {NewToken, TokenRecord} from '../ports/token-store.ts'
+import {isObject, readJsonBytes} from '../wire/json.ts'
+import {digestOf} from './access.ts'
+import type {OperationsContext} from './context.ts'
+import {POLICY_NAME} from './policies.ts'
+
+/** Finds a leaked secret in texts, such as commits. */
+const SECRET_PREFIX = 'belfry_'
+const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
+/** Of one token. Bounds the work of a list. */
+const POLICIES_OF_TOKEN_MAX = 16
+const BOOTSTRAP_NAME = 'bootstrap'
+
+export interface CreatedToken {
+  readonly token: TokenRecord
+  /** Shown this once. */
+  readonly secret: string
+  readonly warnings: readonly string[]
+}
+
+interface TokenRequest {
+  readonly name: string
+  readonly kind: TokenKind
+  readonly policies: readonly string[]
+  readonly expiresAt: number | null
+}
+
+export function createTokens({store, random, clock, access}: OperationsContext) {
+  /** Sorted by name. */
+  function tokens(): Promise<readonly TokenRecord[]> {
+    return store.tokens()
+  }
+
+  /** Throws `token_unknown`. */
+  async function token(accessor: string): Promise<TokenRecord> {
+    return requireToken(accessor, await store.token(accessor))
+  }
+
+  /** What the token is on this server: as a request with it would be. Throws `token_unknown`. */
+  async function currentToken(accessor: string): Promise<Principal> {
+    const principal = access.principal(accessor)
+    if (principal === null) throw tokenUnknown(accessor)
+    return principal
+  }
+
+  /** Throws `payload_unparsable`, `token_invalid`, `too_many_tokens`. */
+  async function createToken(body: Uint8Array): Promise<CreatedToken> {
+    const request = readRequest(body, null)
+    if (request.expiresAt !== null && request.expiresAt <= clock.now())
+      throw invalid('expires_at: must be in the future')
+    const created = await create(request, false)
+    const stored = new Set((await store.policies()).map(({name}) => name))
+    const warnings = request.policies
+      .filter((name) => !stored.has(name))
+      .map((name) => `policies: there is no policy ${name}, so it grants nothing`)
+    if (request.kind === 'client' && request.policies.length === 0)
+      warnings.push('policies: a client token without a policy may do nothing')
+    return {...created, warnings}
+  }
+
+  /** The first management token. Throws `token_not_first`, and as `createToken`. */
+  async function bootstrap(body: Uint8Array): Promise<CreatedToken> {
+    const request = readRequest(body, {name: BOOTSTRAP_NAME, type: 'management'})
+    if (request.kind !== 'management') throw invalid('type: must be management, or left out')
+    return {...(await create(request, true)), warnings: []}
+  }
+
+  async function create(
+    request: TokenRequest,
+    isFirst: boolean,
+  ): Promise<Omit<CreatedToken, 'warnings'>> {
+    // Together more than 256 random bits.
+    const secret = `${SECRET_PREFIX}${random.id()}${random.id()}`
+    const created: NewToken = {
+      ...request,
+      accessor: random.id(),
+      digest: digestOf(secret),
+      isFirst,
+    }
+    const result = await store.createToken(created)
+    if (result.kind === 'not_first')
+      throw new DomainError(
+        'token_not_first',
+        'The first management token cannot be created: there is one. Create further ones with it.',
+      )
+    if (result.kind === 'full')
+      throw new DomainError(
+        'too_many_tokens',
+        `The token cannot be created: there are ${TOKENS_MAX} tokens. Revoke some of them first.`,
+      )
+    await access.changed()
+    return {token: result.token, secret}
+  }
+
+  /** Requests, streams and agents with it end within seconds on every server. Throws `token_unknown`. */
+  async function revokeToken(accessor: string): Promise<TokenRecord> {
+    const deleted = requireToken(accessor, await store.deleteToken(accessor))
+    await access.changed()
+    return deleted
+  }
+
+  return {tokens, token, currentToken, createToken, bootstrap, revokeToken}
+}
+
+function requireToken(accessor: string, token: TokenRecord | null): TokenRecord {
+  if (token === null) throw tokenUnknown(accessor)
+  return token
+}
+
+function tokenUnknown(accessor: string): DomainError {
+  return new DomainError(
+    'token_unknown',
+    `There is no token with the accessor ${JSON.stringify(accessor.slice(0, 100))}.`,
+  )
+}
+
+/** `fallback`: values of an empty body, and of fields that are left out. */
+function readRequest(
+  body: Uint8Array,
+  fallback: {readonly name: string; readonly type: TokenKind} | null,
+): TokenRequest {
+  const isEmpty = body.length === 0 && fallback !== null
+  const fields: Record<string, unknown> = {...fallback, ...(isEmpty ? {} : readFields(body))}
+  const {name, type, policies = [], expires_at: expiresAt = null} = fields
+  if (typeof name !== 'string' || !TOKEN_NAME.test(name))
+    throw invalid(
+      'name: is required: 1 to 128 letters, digits, blanks, ".", "_", "@" and "-", from a letter on',
+    )
+  const kind = TOKEN_KINDS.find((known) => known === type)
+  if (kind === undefined) throw invalid(`type: must be one of ${TOKEN_KINDS.join(', ')}`)
+  return {name, kind, policies: readPolicies(policies, kind), expiresAt: readExpiry(expiresAt)}
+}
+
+function readFields(body: Uint8Array): Record<string, unknown> {
+  const json = readJsonBytes(body)
+  if (json.kind === 'syntax')
+    throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
+  if (json.kind === 'content') throw invalid(json.problem)
+  if (!isObject(json.value)) throw invalid('the body must be a JSON object')
+  return json.value
+}
+
+function readPolicies(value: unknown, kind: TokenKind): readonly string[] {
+  const names = value ?? []
+  const isValid =
+    Array.isArray(names) &&
+    names.length <= POLICIES_OF_TOKEN_MAX &&
+    names.every((name) => typeof name === 'string' && POLICY_NAME.test(name))
+  if (!isValid)
+    throw invalid(`policies: must be a list of at most ${POLICIES_OF_TOKEN_MAX} names of policies`)
+  const given = names as readonly string[]
+  if (kind !== 'client' && given.length > 0)
+    throw invalid(`policies: must be empty: only a token of type client has policies, not ${kind}`)
+  return [...new Set(given)]
+}
+
+function readExpiry(value: unknown): number | null {
+  if (value === null || value === '') return null
+  const at = typeof value === 'string' ? parseTime(value) : null
+  if (at === null)
+    throw invalid('expires_at: is not a time; write it as "2026-05-01T08:30:00Z", or null')
+  return at
+}
+
+function invalid(problem: string): DomainError {
+  return new DomainError('token_invalid', `The token cannot be created: ${problem}.`)
+}

@@ -1,0 +1,71 @@
+/** Tokens and policies. A token is stored without its secret, which only its owner has. */
+import type {TokenKind} from '../core/authorization.ts'
+
+export interface Policy {
+  readonly name: string
+  readonly rules: string
+}
+
+export interface TokenRecord {
+  /** Public id. */
+  readonly accessor: string
+  readonly name: string
+  readonly kind: TokenKind
+  /** Names of policies, which need not exist. Empty unless the kind is `client`. */
+  readonly policies: readonly string[]
+  readonly createdAt: number
+  /** Exclusive; `null` = it does not expire. */
+  readonly expiresAt: number | null
+  /** Minutes late; `null` = not used yet. */
+  readonly lastUsedAt: number | null
+}
+
+/** A token with the digest of its secret. */
+export interface StoredToken extends TokenRecord {
+  readonly digest: string
+}
+
+export interface NewToken extends Omit<StoredToken, 'createdAt' | 'lastUsedAt'> {
+  /** Only while no management token is stored that has not expired. */
+  readonly isFirst: boolean
+}
+
+export type CreateTokenResult =
+  | {readonly kind: 'created'; readonly token: TokenRecord}
+  /** There is a management token. */
+  | {readonly kind: 'not_first'}
+  /** There are as many tokens as can be. */
+  | {readonly kind: 'full'}
+
+/** Everything that decides about access, of one snapshot. */
+export interface AccessSnapshot {
+  readonly revision: number
+  readonly now: number
+  readonly tokens: readonly StoredToken[]
+  readonly policies: readonly Policy[]
+}
+
+export interface PolicyStore {
+  /** Sorted by name. */
+  policies(): Promise<readonly Policy[]>
+  policy(name: string): Promise<Policy | null>
+  /** Creates or replaces the policy of this name. False = there are as many policies as can be. */
+  putPolicy(policy: Policy): Promise<boolean>
+  /** Returns the deleted policy; `null` = no such policy. */
+  deletePolicy(name: string): Promise<Policy | null>
+}
+
+export interface TokenStore {
+  /** Grows with each change of a token or a policy. Cheap. */
+  accessRevision(): Promise<number>
+  access(): Promise<AccessSnapshot>
+  /** Sorted by name. */
+  tokens(): Promise<readonly TokenRecord[]>
+  token(accessor: string): Promise<TokenRecord | null>
+  /** Also deletes tokens that expired long ago. */
+  createToken(token: NewToken): Promise<CreateTokenResult>
+  /** Returns the deleted token; `null` = no such token. */
+  deleteToken(accessor: string): Promise<TokenRecord | null>
+  /** Sets `lastUsedAt` of these tokens to now. */
+  recordTokenUse(accessors: readonly string[]): Promise<void>
+}

@@ -1,0 +1,154 @@
+/**
+ * Tokens and policies. Each change counts the revision up first: its row makes changes of several servers
+ * follow each other, and servers notice a change by it.
+ */
+import {type TokenKind, TOKENS_MAX} from '../../core/authorization.ts'
+import {POLICIES_MAX} from '../../core/policy.ts'
+import type {
+  AccessSnapshot,
+  CreateTokenResult,
+  NewToken,
+  Policy,
+  StoredToken,
+  TokenRecord,
+} from '../../ports/token-store.ts'
+import {all, one, type Query, sendEach, together, type Transaction} from './query.ts'
+import {metaValue} from './settings.ts'
+
+/** How long an expired token stays listed. */
+export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
+
+const REVISION = 'access_revision'
+const COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at`
+
+interface TokenRow {
+  readonly accessor: string
+  readonly digest: string
+  readonly name: string
+  readonly kind: TokenKind
+  readonly policies: string
+  readonly created_at: number
+  readonly expires_at: number | null
+  readonly last_used_at: number | null
+}
+
+function tokenOf(row: TokenRow): TokenRecord {
+  return {
+    accessor: row.accessor,
+    name: row.name,
+    kind: row.kind,
+    policies: JSON.parse(row.policies) as string[],
+    createdAt: row.created_at,
+    expiresAt: row.expires_at,
+    lastUsedAt: row.last_used_at,
+  }
+}
+
+function* countUp(): Query<void> {
+  yield* all(
+    `INSERT INTO meta (key, value) VALUES (?, '1')
+      ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS bigint) + 1 AS text)`,
+    [REVISION],
+  )
+}
+
+export function* accessRevision(_tx: Transaction): Query<number> {
+  return Number((yield* metaValue(REVISION)) ?? 0)
+}
+
+export function* access(tx: Transaction): Query<AccessSnapshot> {
+  const [revision, tokens, found] = yield* together(
+    accessRevision(tx),
+    all<TokenRow>(`SELECT ${COLUMNS} FROM tokens`),
+    policies(tx),
+  )
+  const stored = tokens.map((row): StoredToken => ({...tokenOf(row), digest: row.digest}))
+  return {revision, now: tx.now, tokens: stored, policies: found}
+}
+
+export function* tokens(_tx: Transaction): Query<readonly TokenRecord[]> {
+  const rows = yield* all<TokenRow>(`SELECT ${COLUMNS} FROM tokens ORDER BY name, created_at`)
+  return rows.map(tokenOf)
+}
+
+export function* token(_tx: Transaction, accessor: string): Query<TokenRecord | null> {
+  const row = yield* one<TokenRow>(`SELECT ${COLUMNS} FROM tokens WHERE accessor = ?`, [accessor])
+  return row === null ? null : tokenOf(row)
+}
+
+export function* createToken(tx: Transaction, created: NewToken): Query<CreateTokenResult> {
+  yield* countUp()
+  // The commit of a first try may have happened.
+  const earlier = yield* token(tx, created.accessor)
+  if (earlier !== null) return {kind: 'created', token: earlier}
+  yield* all(`DELETE FROM tokens WHERE expires_at < ?`, [tx.now - EXPIRED_KEPT_MS])
+  const counted = yield* one<{total: number; managing: number}>(
+    `SELECT count(*) AS total, count(CASE WHEN kind = 'management'
+      AND (expires_at IS NULL OR expires_at > ?) THEN 1 END) AS managing FROM tokens`,
+    [tx.now],
+  )
+  const {total, managing} = counted!
+  if (created.isFirst && managing > 0) return {kind: 'not_first'}
+  if (total >= TOKENS_MAX) return {kind: 'full'}
+  const {accessor, digest, name, kind, policies: named, expiresAt} = created
+  yield* all(`INSERT INTO tokens (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL)`, [
+    accessor,
+    digest,
+    name,
+    kind,
+    JSON.stringify(named),
+    tx.now,
+    expiresAt,
+  ])
+  const record = {accessor, name, kind, policies: named, expiresAt}
+  return {kind: 'created', token: {...record, createdAt: tx.now, lastUsedAt: null}}
+}
+
+export function* deleteToken(_tx: Transaction, accessor: string): Query<TokenRecord | null> {
+  yield* countUp()
+  const row = yield* one<TokenRow>(`DELETE FROM tokens WHERE accessor = ? RETURNING ${COLUMNS}`, [
+    accessor,
+  ])
+  return row === null ? null : tokenOf(row)
+}
+
+/** Not a change: the revision stays. */
+export function* recordTokenUse(tx: Transaction, accessors: readonly string[]): Query<void> {
+  yield* sendEach(
+    `UPDATE tokens SET last_used_at = ? WHERE accessor = ?`,
+    accessors.toSorted().map((accessor) => [tx.now, accessor]),
+  )
+}
+
+export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Query<boolean> {
+  yield* countUp()
+  const counted = yield* one<{others: number}>(
+    `SELECT count(*) AS others FROM policies WHERE name <> ?`,
+    [name],
+  )
+  if (counted!.others >= POLICIES_MAX) return false
+  yield* all(
+    `INSERT INTO policies (name, rules) VALUES (?, ?)
+      ON CONFLICT (name) DO UPDATE SET rules = excluded.rules`,
+    [name, rules],
+  )
+  return true
+}
+
+export function* deletePolicy(_tx: Transaction, name: string): Query<Policy | null> {
+  yield* countUp()
+  const row = yield* one<Policy>(`DELETE FROM policies WHERE name = ? RETURNING name, rules`, [
+    name,
+  ])
+  return row === null ? null : {name: row.name, rules: row.rules}
+}
+
+export function* policies(_tx: Transaction): Query<readonly Policy[]> {
+  const rows = yield* all<Policy>(`SELECT name, rules FROM policies ORDER BY name`)
+  return rows.map(({name, rules}) => ({name, rules}))
+}
+
+export function* policy(_tx: Transaction, name: string): Query<Policy | null> {
+  const row = yield* one<Policy>(`SELECT name, rules FROM policies WHERE name = ?`, [name])
+  return row === null ? null : {name: row.name, rules: row.rules}
+}

@@ -1,0 +1,94 @@
+/** Tokens in JSON, and the answer to the question what a token may do. */
+import {type Static, Type} from 'typebox'
+import {OptionalTime, Refer, Time} from './shapes.ts'
+import {formatOptionalTime, formatTime} from './time.ts'
+
+const TokenType = Type.Enum(['management', 'client', 'read', 'metrics', 'agent'], {
+  description:
+    '`management` may do everything, `client` what its policies grant, `read` reads everything, ' +
+    '`metrics` reads `/metrics`, `agent` connects agents.',
+})
+
+const TOKEN_FIELDS = {
+  accessor: Type.String({description: 'Public id of the token.'}),
+  name: Type.String({description: 'Name of the token: the owner of jobs that it creates.'}),
+  type: TokenType,
+  policies: Type.Array(Type.String(), {description: 'Names of the policies of a `client`.'}),
+  created_at: Time('When it was created.'),
+  expires_at: OptionalTime('When it expires; `null` = it does not.'),
+  last_used_at: OptionalTime('When it was last used, some minutes late; `null` = not yet.'),
+}
+
+export const Token = Type.Object(TOKEN_FIELDS, {
+  $id: 'Token',
+  description: 'A token, without its secret.',
+})
+export type TokenJson = Static<typeof Token>
+
+export const CreatedToken = Type.Object(
+  {
+    ...TOKEN_FIELDS,
+    secret: Type.String({description: 'What a client sends. It is in this reply only.'}),
+  },
+  {$id: 'CreatedToken', description: 'A new token, with its secret.'},
+)
+export type CreatedTokenJson = Static<typeof CreatedToken>
+
+export const NewToken = Type.Object(
+  {
+    name: Type.String({description: '1 to 128 characters.'}),
+    type: TokenType,
+    policies: Type.Optional(
+      Type.Array(Type.String(), {maxItems: 16, description: 'Only for a `client`.'}),
+    ),
+    expires_at: Type.Optional(OptionalTime('When it expires.')),
+  },
+  {$id: 'NewToken', description: 'A token to create.'},
+)
+
+export const AccessCheck = Type.Object(
+  {
+    capability: Type.String({description: 'What the request needs.'}),
+    path: Type.String({description: 'Where it needs it.'}),
+    allowed: Type.Boolean(),
+    policy: Type.Union([Type.String(), Type.Null()], {
+      description: 'The policy that decides; `null` = none does.',
+    }),
+    glob: Type.Union([Type.String(), Type.Null()], {description: 'The glob that decides.'}),
+    reason: Type.String({description: 'Why it is not allowed.'}),
+  },
+  {$id: 'AccessCheck', description: 'One question to the policies of a token, and their answer.'},
+)
+
+export const AccessAnswer = Type.Object(
+  {
+    allowed: Type.Boolean({description: 'Whether the token may send the request.'}),
+    reason: Type.String({description: 'Why not, or what else decides.'}),
+    checks: Type.Array(Refer(AccessCheck)),
+  },
+  {$id: 'AccessAnswer', description: 'Whether a token may send a request.'},
+)
+export type AccessAnswerJson = Static<typeof AccessAnswer>
+
+/** As a stored token has them; times in ms since the epoch. */
+interface TokenFields {
+  readonly accessor: string
+  readonly name: string
+  readonly kind: TokenJson['type']
+  readonly policies: readonly string[]
+  readonly createdAt: number
+  readonly expiresAt: number | null
+  readonly lastUsedAt: number | null
+}
+
+export function encodeToken(token: TokenFields): TokenJson {
+  return {
+    accessor: token.accessor,
+    name: token.name,
+    type: token.kind,
+    policies: [...token.policies],
+    created_at: formatTime(token.createdAt),
+    expires_at: formatOptionalTime(token.expiresAt),
+    last_used_at: formatOptionalTime(token.lastUsedAt),
+  }
+}
