@@ -103,6 +103,13 @@ export class Api {
   }
 
   async open(): Promise<void> {
+    await this.build()
+    await this.app.listen({host: '127.0.0.1', port: 0})
+    this.url = `http://127.0.0.1:${this.port}`
+  }
+
+  /** The server, not listening yet. */
+  async build(): Promise<void> {
     this.#directory = await mkdtemp(join(tmpdir(), 'belfry-http-'))
     const {dependencies, wrapStore: _wrapStore, token: _token, ...http} = this.#options
     const operations = createOperations({
@@ -151,8 +158,6 @@ export class Api {
       longListsMax: LIMITS.longListsMax.value,
       ...http,
     })
-    await this.app.listen({host: '127.0.0.1', port: 0})
-    this.url = `http://127.0.0.1:${this.port}`
   }
 
   get port(): number {
