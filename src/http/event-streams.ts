@@ -216,7 +216,11 @@ export class OpenStreams {
       const unwatch = this.#access.watch(
         callerOf(request),
         (principal) => mayOpen(request, principal),
-        () => stream.destroy(),
+        () => {
+          stream.destroy()
+          // A stream whose source is waiting closes only at its next item.
+          reply.raw.destroy()
+        },
       )
       stream.once('close', unwatch)
       return this.#send(reply, stream)

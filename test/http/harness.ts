@@ -110,6 +110,7 @@ export class Api {
 
   /** The server, not listening yet. */
   async build(): Promise<void> {
+    const {access} = this
     this.#directory = await mkdtemp(join(tmpdir(), 'belfry-http-'))
     const {dependencies, wrapStore: _wrapStore, token: _token, ...http} = this.#options
     const operations = createOperations({
@@ -125,13 +126,15 @@ export class Api {
         defaultTimezone: () => 'UTC',
         dataDirectory: this.#directory,
         jobBytesMax: LIMITS.bodyBytesMax.value,
-        tokenConfigured: this.access.isLocked,
+        get tokenConfigured() {
+          return access.isLocked
+        },
         runsAsRoot: false,
       },
       hasTarget: async (tags: StringMap) =>
         matchTargets(tags, await this.store.candidates(), 'one').nodes.length > 0,
       isLeader: () => this.isLeader,
-      access: this.access,
+      access,
       announce: (outcomes) => announceFinished(outcomes, this),
       leave: () => void (this.leaveCalls += 1),
       ...dependencies,
@@ -139,7 +142,7 @@ export class Api {
     this.app = createHttpServer(operations, {
       nodeName: NODE_NAME,
       version: '0.1.0',
-      access: this.access,
+      access,
       allowHosts: [],
       corsOrigins: [],
       tls: null,

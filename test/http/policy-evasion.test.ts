@@ -1,0 +1,319 @@
+/** A team's token tries to read, change, chain onto, restore over or run what is not its own. */
+import assert from 'node:assert/strict'
+import {test} from 'node:test'
+import {Stream, type Reply} from './harness.ts'
+import {definition, type LockedApi, startLockedApi, TEAM_A, upload} from './tokens.ts'
+
+const OWN = 'team-a-job'
+const FOREIGN = 'team-b-job'
+
+async function twoTeams(t: Parameters<typeof startLockedApi>[0], limits: object = {}) {
+  const locked = await startLockedApi(t)
+  await locked.api.join({team: 'a'})
+  const team = await locked.client('team-a', {...TEAM_A, ...limits})
+  await locked.job(OWN)
+  await locked.job(FOREIGN, {owner: 'b', metadata: {secret: 'of-b'}})
+  return {...locked, team}
+}
+
+function refused(reply: Reply, about: string): void {
+  assert.deepEqual([reply.status, reply.json?.code], [403, 'not_allowed'], `${about} ${reply.text}`)
+}
+
+async function names({api}: LockedApi): Promise<readonly string[]> {
+  const {rows} = await api.store.jobs({
+    start: 0,
+    end: null,
+    metadata: [],
+    text: '',
+    status: null,
+    disabled: null,
+    sort: 'name',
+    order: 'asc',
+  })
+  return rows.map(({spec}) => spec.name)
+}
+
+test('a submit is judged by the name in its body, on every route', async (t) => {
+  const parts = await twoTeams(t)
+  const {team, admin} = parts
+  const before = (await admin.call('GET', `/v1/jobs/${FOREIGN}`)).text
+  for (const [method, path] of [
+    ['POST', '/v1/jobs'],
+    ['PATCH', '/v1/jobs'],
+    ['PUT', `/v1/jobs/${OWN}`],
+    ['PUT', `/v1/jobs/${FOREIGN}`],
+  ] as const) {
+    refused(await team.call(method, path, definition(FOREIGN)), `${method} ${path}`)
+    refused(await team.call(method, path, definition('team-b-new')), `${method} ${path}`)
+  }
+  // The body has no name: that of the path counts.
+  refused(await team.call('PUT', `/v1/jobs/${FOREIGN}`, {schedule: '@daily'}), 'no name')
+  const mixed = await team.call('PUT', `/v1/jobs/${FOREIGN}`, definition(OWN))
+  assert.equal(mixed.status, 400)
+  assert.equal((await admin.call('GET', `/v1/jobs/${FOREIGN}`)).text, before)
+  assert.deepEqual(await names(parts), [OWN, FOREIGN])
+  assert.equal((await team.call('POST', '/v1/jobs', definition('team-a-new'))).status, 201)
+})
+
+test('names that only look like own ones are refused or unknown', async (t) => {
+  const parts = await twoTeams(t)
+  const {team, api} = parts
+  const paths = [
+    `/v1/jobs/team-a-%2F..%2F${FOREIGN}`,
+    `/v1/jobs/team-a-x%2f..%2f..%2facl%2ftokens`,
+    `/v1/jobs/TEAM-A-JOB`,
+    `/v1/jobs/%74eam-b-job`,
+    `/v1/jobs/team-b-job%00team-a-`,
+    `/v1/jobs/..%2Fjobs%2F${FOREIGN}`,
+    `/v1/jobs/${OWN}/../${FOREIGN}`,
+    `/v1/jobs/./${FOREIGN}`,
+    `/v1//jobs/${FOREIGN}`,
+    `/v1/jobs/${FOREIGN}/`,
+    `//v1/jobs/${FOREIGN}`,
+    `/v1/jobs/team-a-%252F${FOREIGN}`,
+    `/v1/executions/${FOREIGN}`,
+    `/V1/jobs/${FOREIGN}`,
+    `/v1/jobs/${FOREIGN}?name=${OWN}`,
+    `/v1/jobs/${FOREIGN}/executions/1-node-a-1/output`,
+  ]
+  for (const path of paths) {
+    for (const method of ['GET', 'POST', 'DELETE']) {
+      const reply = await team.call(method, path)
+      assert.ok([400, 403, 404, 405].includes(reply.status), `${method} ${path} ${reply.status}`)
+      assert.ok(!reply.text.includes('of-b'), path)
+    }
+  }
+  for (const name of ['team-a-x/../team-b-job', 'Team-a-x', ' team-a-job', 'team-b-job\u200b', ''])
+    assert.ok((await team.call('POST', '/v1/jobs', definition(name))).status >= 400, name)
+  assert.deepEqual(await names(parts), [OWN, FOREIGN])
+  assert.deepEqual(api.faults, [])
+})
+
+test('a foreign job cannot be run, toggled, cancelled, deleted or reset', async (t) => {
+  const {team, api} = await twoTeams(t)
+  await api.store.requestRun({name: FOREIGN, forced: true, idempotency: null})
+  await api.launch()
+  const {execution} = (await api.claim())[0]!
+  const id = `${execution.group}-${execution.node}-${execution.attempt}`
+  const at = `/v1/jobs/${FOREIGN}`
+  const runs = [
+    at,
+    `${at}?force=true`,
+    `${at}/run`,
+    `${at}/toggle`,
+    `${at}/executions/${id}/cancel`,
+  ]
+  for (const path of runs) refused(await team.call('POST', path), path)
+  for (const path of [at, `${at}/executions`]) refused(await team.call('DELETE', path), path)
+  for (const below of ['', '/executions', `/executions/${id}`, `/executions/${id}/output`, '/next'])
+    refused(await team.call('GET', `${at}${below}`), below)
+  for (const below of ['/launches', `/launches/${execution.group}`])
+    refused(await team.call('GET', `${at}${below}`), below)
+  const stream = await Stream.open(api, `${at}/executions/${id}/output`, team.headers)
+  assert.equal(stream.status, 403)
+  assert.equal((await api.store.job(FOREIGN))!.spec.disabled, false)
+})
+
+test('a job that does not exist is refused like one that does', async (t) => {
+  const {team} = await twoTeams(t)
+  const detail = async (name: string) => {
+    const reply = await team.call('GET', `/v1/jobs/${name}`)
+    return [reply.status, reply.json.detail.replace(name, 'X')]
+  }
+  assert.deepEqual(await detail(FOREIGN), await detail('team-b-unknown'))
+  assert.equal((await team.call('GET', '/v1/jobs/team-a-unknown')).status, 404)
+})
+
+test('to chain a job onto another takes update of that one', async (t) => {
+  const {team, admin, client, api} = await twoTeams(t)
+  const onto = (parent: string) => definition('team-a-child', {parent_job: parent})
+  for (const parent of [FOREIGN, 'team-b-unknown'])
+    refused(await team.call('POST', '/v1/jobs', onto(parent)), parent)
+  assert.equal((await team.call('POST', '/v1/jobs', onto('team-a-unknown'))).status, 404)
+  assert.equal((await team.call('POST', '/v1/jobs', onto(OWN))).status, 201)
+  // Existing children as well, by an edit and by a restore.
+  refused(await team.call('PUT', '/v1/jobs/team-a-child', onto(FOREIGN)), 'edit')
+  const {body, headers} = upload([onto(FOREIGN)])
+  const options = {body, headers: {...headers, ...team.headers}}
+  refused(await api.call('POST', '/v1/restore', options), 'restore')
+  assert.equal((await admin.call('GET', '/v1/jobs/team-a-child')).json.parent_job, OWN)
+  const creator = await client('creator', {
+    path: {'/v1/jobs/team-a-*': {capabilities: ['create']}},
+  })
+  refused(
+    await creator.call('POST', '/v1/jobs', definition('team-a-y', {parent_job: OWN})),
+    'create',
+  )
+})
+
+test('a restore is judged job by job, and changes nothing if one is refused', async (t) => {
+  const parts = await twoTeams(t)
+  const {team, api} = parts
+  const restore = (jobs: unknown, query = '') => {
+    const file = upload(jobs)
+    const headers = {...file.headers, ...team.headers}
+    return api.call('POST', `/v1/restore${query}`, {body: file.body, headers})
+  }
+  const reply = await restore([definition('team-a-2'), definition(FOREIGN)])
+  refused(reply, 'restore')
+  assert.deepEqual(
+    reply.json.errors.map(({name}: {name: string}) => name),
+    [FOREIGN],
+  )
+  refused(await restore([definition('team-a-2'), definition('team-b-2')], '?disabled=true'), 'new')
+  refused(await restore([definition('team-a-2', {parent_job: FOREIGN})]), 'chained')
+  refused(await restore([{name: FOREIGN}]), 'invalid and foreign')
+  refused(await restore([{}]), 'without a name')
+  assert.deepEqual(await names(parts), [OWN, FOREIGN])
+  assert.equal((await restore([definition('team-a-2'), definition(OWN)])).status, 200)
+  assert.deepEqual(await names(parts), ['team-a-2', OWN, FOREIGN])
+})
+
+test('create and update are two capabilities, also when the job appears meanwhile', async (t) => {
+  const {client, api, job} = await twoTeams(t)
+  const only = (capability: string) =>
+    client(`only-${capability}`, {
+      path: {'/v1/jobs/**': {capabilities: [capability]}},
+    })
+  const [creator, updater] = [await only('create'), await only('update')]
+  await job('there')
+  refused(await creator.call('POST', '/v1/jobs', definition('there', {retries: 1})), 'replaces')
+  refused(await updater.call('POST', '/v1/jobs', definition('not-there')), 'creates')
+  refused(
+    await creator.call('POST', '/v1/jobs', {name: 'there'}),
+    'is refused before it is invalid',
+  )
+  assert.equal((await updater.call('POST', '/v1/jobs', {name: 'there', schedule: 'x'})).status, 400)
+  assert.equal((await creator.call('POST', '/v1/jobs', definition('fresh'))).status, 201)
+  assert.equal(
+    (await updater.call('POST', '/v1/jobs', definition('there', {retries: 2}))).status,
+    201,
+  )
+  assert.equal((await api.store.job('there'))!.spec.retries, 2)
+  const file = upload([definition('there'), definition('fresher')])
+  for (const {headers} of [creator, updater]) {
+    const options = {body: file.body, headers: {...file.headers, ...headers}}
+    refused(await api.call('POST', '/v1/restore', options), 'restore')
+  }
+})
+
+test('limits hold for executors, accounts, node tags and log directories', async (t) => {
+  const limits = {executors: ['http', 'shell'], su: ['', 'deploy'], tags: {team: ['a']}}
+  const {team, api, client} = await twoTeams(t, limits)
+  const fits = {tags: {team: 'a'}}
+  const submit = async (more: object) => {
+    const reply = await team.call(
+      'POST',
+      '/v1/jobs',
+      definition('team-a-limited', {...fits, ...more}),
+    )
+    return reply.status
+  }
+  assert.equal(await submit({}), 201)
+  assert.equal(await submit({tags: {team: 'a:1', disk: 'ssd'}}), 201)
+  assert.equal(await submit({executor_config: {command: 'x', su: 'deploy'}}), 201)
+  for (const [about, more] of Object.entries({
+    'no tag': {tags: {}},
+    'tag of another team': {tags: {team: 'b'}},
+    'tag that only begins alike': {tags: {team: 'a-and-b'}},
+    'count as tag': {tags: {team: '1'}},
+    account: {executor_config: {command: 'x', su: 'root'}},
+    'account and group': {executor_config: {command: 'x', su: 'deploy:root'}},
+    'no executor': {executor: '', executor_config: {}},
+    'older command field': {executor: '', executor_config: {}, command: 'x', tags: {}},
+  }))
+    assert.equal(await submit(more), 403, about)
+  const stored = (await api.store.job('team-a-limited'))!.spec
+  assert.equal(stored.executorConfig['su'], 'deploy')
+
+  const http = await client('http-only', {...TEAM_A, executors: ['http']})
+  const call = (more: object) =>
+    http.call('POST', '/v1/jobs', {
+      name: 'team-a-call',
+      schedule: '@daily',
+      executor: 'http',
+      executor_config: {url: 'http://127.0.0.1/'},
+      ...more,
+    })
+  assert.equal((await call({})).status, 201)
+  refused(await call({executor: 'shell', executor_config: {command: 'x'}}), 'shell')
+  refused(await call({executor: '', executor_config: {}, command: 'x', shell: true}), 'command')
+  refused(await call({processors: {files: {log_dir: '/etc'}}}), 'log_dir')
+  assert.equal((await call({processors: {files: {}}})).status, 201)
+})
+
+test('limits hold for an edit that leaves them as the administrator set them', async (t) => {
+  const {team, job, api, headers} = await twoTeams(t, {su: ['']})
+  const asRoot = {executor_config: {command: 'backup', su: 'root'}}
+  await job('team-a-root', asRoot)
+  const edited = definition('team-a-root', {executor_config: {command: 'evil', su: 'root'}})
+  refused(await team.call('PUT', '/v1/jobs/team-a-root', edited), 'edit')
+  const file = upload([edited])
+  const restore = {body: file.body, headers: {...file.headers, ...team.headers}}
+  refused(await api.call('POST', '/v1/restore', restore), 'restore')
+  // To run it as it is does not choose anything.
+  assert.equal((await team.call('POST', '/v1/jobs/team-a-root/run')).status, 202)
+  assert.equal(
+    (await api.get('/v1/jobs/team-a-root', headers)).json.executor_config.command,
+    'backup',
+  )
+})
+
+test('deny beats every other rule of the same length, over all policies of a token', async (t) => {
+  const {policy, token, job} = await startLockedApi(t)
+  await policy('all', {path: {'/v1/jobs/**': {capabilities: ['read', 'create', 'list']}}})
+  await policy('no-secret', {
+    path: {
+      '/v1/jobs/secret-*/**': {capabilities: ['deny']},
+      '/v1/jobs/*/run': {capabilities: ['deny']},
+    },
+  })
+  await policy('one-secret', {path: {'/v1/jobs/secret-known/**': {capabilities: ['read']}}})
+  for (const name of ['plain', 'secret-a', 'secret-known']) await job(name)
+  const both = await token('client', {policies: ['all', 'no-secret', 'one-secret']})
+  const status = async (path: string) => (await both.call('GET', path)).status
+  assert.deepEqual(
+    await Promise.all(
+      ['plain', 'secret-a', 'secret-known'].map((name) => status(`/v1/jobs/${name}`)),
+    ),
+    [200, 403, 200],
+  )
+  assert.equal(await status('/v1/jobs/secret-a/executions'), 403)
+  const shown = await both.call('GET', '/v1/jobs')
+  assert.deepEqual(
+    [shown.headers['x-total-count'], shown.json.map(({name}: {name: string}) => name)],
+    ['2', ['plain', 'secret-known']],
+  )
+  // To run is one thing with two routes.
+  for (const path of ['/v1/jobs/plain', '/v1/jobs/plain/run'])
+    assert.equal((await both.call('POST', path)).status, 403, path)
+})
+
+test('policies and tokens are changed by management tokens only', async (t) => {
+  const {client, admin} = await startLockedApi(t)
+  const all = ['create', 'read', 'update', 'delete', 'list']
+  const wide = await client('wide', {path: {'/v1/**': {capabilities: all}}})
+  const management = {name: 'mine', type: 'management'}
+  refused(await wide.call('POST', '/v1/acl/tokens', management), 'token')
+  refused(await wide.call('POST', '/v1/acl/bootstrap'), 'bootstrap')
+  refused(await wide.call('POST', '/v1/acl/policies/wide', {Rules: '{"path":{}}'}), 'policy')
+  refused(await wide.call('DELETE', '/v1/acl/policies/wide'), 'policy')
+  refused(await wide.call('DELETE', `/v1/acl/tokens/${wide.accessor}`), 'revoke')
+  assert.equal((await admin.call('GET', '/v1/acl/tokens')).json.length, 1)
+})
+
+test('a backup takes the right to read all jobs and executions', async (t) => {
+  const {client} = await startLockedApi(t)
+  const read = {capabilities: ['read', 'list']}
+  const partly = await client('partly', {
+    path: {'/v1/**': read, '/v1/jobs/payroll-*': {capabilities: ['deny']}},
+  })
+  refused(await partly.call('GET', '/v1/backup'), 'backup')
+  const noOutput = await client('no-output', {
+    path: {'/v1/**': read, '/v1/jobs/*/executions/**': {capabilities: ['deny']}},
+  })
+  refused(await noOutput.call('GET', '/v1/backup'), 'backup')
+  const reader = await client('reader', {path: {'/v1/**': read}})
+  assert.equal((await reader.call('GET', '/v1/backup')).status, 200)
+})
