@@ -26,6 +26,7 @@ import {reassignCases} from './reassign.ts'
 import {submitCases} from './submit.ts'
 import {concurrencyCases} from './concurrency.ts'
 import {settingsCases} from './settings.ts'
+import {tokensCases} from './tokens.ts'
 import type {OpenStore} from './scene.ts'
 
 const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
@@ -54,6 +55,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['member', memberCases],
   ['member retention', memberRetentionCases],
   ['settings', settingsCases],
+  ['tokens', tokensCases],
 ]
 
 /** Runs every case on a fresh store from `open`. */

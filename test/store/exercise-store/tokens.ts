@@ -1,0 +1,176 @@
+/** Tokens and policies in the store, and what they decide there: who may store a job, which rows a list shows. */
+import assert from 'node:assert/strict'
+import type {NameFilter} from '../../../src/core/authorization.ts'
+import type {NewToken} from '../../../src/ports/token-store.ts'
+import type {Case} from './case.ts'
+import {ALL_JOBS, ALL_ROWS, aSpec, DAY, type Scene} from './scene.ts'
+
+function aToken(accessor: string, over: Partial<NewToken> = {}): NewToken {
+  return {
+    accessor,
+    digest: `digest of ${accessor}`,
+    name: accessor,
+    kind: 'client',
+    policies: ['p', 'q'],
+    expiresAt: null,
+    isFirst: false,
+    ...over,
+  }
+}
+
+const ADMIN = {kind: 'management', policies: []} as const
+
+async function listed(scene: Scene, names: NameFilter): Promise<string> {
+  const {total, rows} = await scene.store.jobs({...ALL_JOBS, names})
+  return `${total}: ${rows.map(({spec}) => spec.name).join(' ')}`
+}
+
+export function tokensCases(when: Case): void {
+  when('tokens are stored with the digest of their secret, and read without it', async (scene) => {
+    const {store} = scene
+    const created = await store.createToken(aToken('b', {expiresAt: scene.now + DAY}))
+    assert(created.kind === 'created')
+    const record = {
+      accessor: 'b',
+      name: 'b',
+      kind: 'client',
+      policies: ['p', 'q'],
+      createdAt: scene.now,
+      expiresAt: scene.now + DAY,
+      lastUsedAt: null,
+    }
+    assert.deepEqual(created.token, record)
+    assert.deepEqual(await store.token('b'), record)
+    await store.createToken(aToken('a'))
+    assert.deepEqual(
+      (await store.tokens()).map(({name}) => name),
+      ['a', 'b'],
+    )
+    const {tokens, now} = await store.access()
+    assert.deepEqual(
+      tokens.find(({accessor}) => accessor === 'b'),
+      {
+        ...record,
+        digest: 'digest of b',
+      },
+    )
+    assert.equal(now, scene.now)
+    assert.deepEqual(await store.deleteToken('b'), record)
+    assert.equal(await store.deleteToken('b'), null)
+    assert.equal(await store.token('b'), null)
+  })
+
+  when('every change of a token or a policy has a new revision, a use has not', async (scene) => {
+    const {store} = scene
+    const revisions = [await store.accessRevision()]
+    const changes = [
+      () => store.createToken(aToken('a')),
+      () => store.putPolicy({name: 'p', rules: '1'}),
+      () => store.putPolicy({name: 'p', rules: '2'}),
+      () => store.deletePolicy('p'),
+      () => store.deleteToken('a'),
+    ]
+    for (const change of changes) {
+      await change()
+      revisions.push(await store.accessRevision())
+    }
+    assert.deepEqual(
+      revisions.map((revision) => revision - revisions[0]!),
+      [0, 1, 2, 3, 4, 5],
+    )
+    await store.createToken(aToken('b'))
+    const {revision} = await store.access()
+    scene.advance(5_000)
+    await store.recordTokenUse(['b', 'unknown'])
+    assert.equal((await store.token('b'))!.lastUsedAt, scene.now)
+    assert.equal(await store.accessRevision(), revision)
+  })
+
+  when('there is one first management token, whoever asks at the same time', async (scene) => {
+    const {store} = scene
+    await store.createToken(aToken('client'))
+    const first = (accessor: string) =>
+      store.createToken(aToken(accessor, {...ADMIN, isFirst: true}))
+    const results = await Promise.all(['a', 'b', 'c'].map(first))
+    const kinds = results.map(({kind}) => kind).toSorted()
+    assert.deepEqual(kinds, ['created', 'not_first', 'not_first'])
+    assert.equal((await store.tokens()).length, 2)
+  })
+
+  when('an expired management token does not count as the first', async (scene) => {
+    const {store} = scene
+    await store.createToken(aToken('old', {...ADMIN, expiresAt: scene.now + DAY}))
+    const first = aToken('new', {...ADMIN, isFirst: true})
+    assert.equal((await store.createToken(first)).kind, 'not_first')
+    scene.advance(DAY)
+    assert.equal((await store.createToken(first)).kind, 'created')
+    assert.equal((await store.createToken(first)).kind, 'created', 'repeated after a lost reply')
+    scene.advance(30 * DAY + 1)
+    await store.createToken(aToken('later'))
+    assert.equal(await store.token('old'), null)
+    assert.notEqual(await store.token('new'), null)
+  })
+
+  when('a submit may only create, or only update', async (scene) => {
+    const submit = async (name: string, create: boolean, update: boolean) => {
+      const result = await scene.trySubmit(aSpec(name), {may: {create, update}})
+      return result.kind === 'not_allowed' ? `not ${result.capability}` : result.kind
+    }
+    assert.equal(await submit('a', false, true), 'not create')
+    assert.equal(await submit('a', true, false), 'stored')
+    assert.equal(await submit('a', true, false), 'not update')
+    assert.equal(await submit('a', false, true), 'stored')
+    const may = {create: true, update: false}
+    const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+    const entries = ['a', 'b'].map((name) => ({spec: aSpec(name), counters, may}))
+    assert.deepEqual(await scene.store.restore(entries, {disabled: false}), {
+      kind: 'not_allowed',
+      names: [{name: 'a', capability: 'update'}],
+    })
+    assert.equal(await scene.store.job('b'), null)
+  })
+
+  when('a new job without an owner gets the default, another keeps its owner', async (scene) => {
+    const owner = async (name: string, defaultOwner: string, own = '') => {
+      const result = await scene.trySubmit(aSpec(name, {owner: own}), {defaultOwner})
+      assert(result.kind === 'stored')
+      return [result.job.spec.owner, result.changed]
+    }
+    assert.deepEqual(await owner('a', 'ci'), ['ci', true])
+    assert.deepEqual(await owner('a', 'other'), ['ci', false])
+    assert.deepEqual(await owner('a', 'other', 'me'), ['me', true])
+    assert.deepEqual(await owner('a', ''), ['', true])
+    const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+    const entries = ['a', 'b'].map((name) => ({spec: aSpec(name), counters}))
+    await scene.store.restore(entries, {disabled: false, defaultOwner: 'ci'})
+    assert.equal((await scene.job('a')).spec.owner, '')
+    assert.equal((await scene.job('b')).spec.owner, 'ci')
+  })
+
+  when(
+    'a list shows the jobs of its patterns: the first one that matches decides',
+    async (scene) => {
+      for (const name of ['team-a-1', 'team-a-2', 'team-b-1', 'team_a-1', 'größe', '100'])
+        await scene.submit(name)
+      const show = (pattern: string) => ({pattern, shown: true})
+      const hide = (pattern: string) => ({pattern, shown: false})
+      assert.equal(await listed(scene, null), '6: 100 größe team-a-1 team-a-2 team-b-1 team_a-1')
+      assert.equal(await listed(scene, []), '0: ')
+      assert.equal(await listed(scene, [show('team-a-*')]), '2: team-a-1 team-a-2')
+      assert.equal(await listed(scene, [show('team_*')]), '1: team_a-1')
+      assert.equal(await listed(scene, [show('*-1')]), '3: team-a-1 team-b-1 team_a-1')
+      assert.equal(await listed(scene, [show('gr*e'), show('100')]), '2: 100 größe')
+      const mixed = [show('team-a-2'), hide('team-a-*'), show('team-*'), hide('*')]
+      assert.equal(await listed(scene, mixed), '2: team-a-2 team-b-1')
+      const page = await scene.store.jobs({...ALL_JOBS, names: mixed, start: 1, end: 2})
+      assert.deepEqual([page.total, page.rows.map(({spec}) => spec.name)], [2, ['team-b-1']])
+      const many = Array.from({length: 2_000}, (_, at) => hide(`no-${at}-*`))
+      assert.equal(await listed(scene, [...many, show('100')]), '1: 100')
+
+      for (const name of ['team-a-1', 'team-b-1']) await scene.run(name, ['n1'])
+      await scene.claim('n1')
+      const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0, names: [show('team-b-*')]})
+      assert.deepEqual([busy.total, busy.rows.map(({jobName}) => jobName)], [1, ['team-b-1']])
+    },
+  )
+}
