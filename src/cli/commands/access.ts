@@ -9,7 +9,7 @@ import type {AccessAnswerJson, CreatedTokenJson, TokenJson} from '../../wire/tok
 import {path} from '../client.ts'
 import {CommandFailed, UsageError} from '../errors.ts'
 import {type Column, fieldList, relative, table} from '../format.ts'
-import {oneLine} from '../sanitize.ts'
+import {oneLine, PlainText} from '../sanitize.ts'
 import {printJson, printWarnings, readTextFile, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 
@@ -160,7 +160,7 @@ async function apply(session: Session, name: string, options: {file: string}): P
 async function showPolicy(session: Session, name: string): Promise<void> {
   const {value} = await session.client.call<PolicyJson>('GET', path('acl', 'policies', name))
   if (session.json) return printJson(session, value)
-  session.terminal.out(`${value.Rules.split('\n').map(oneLine).join('\n')}\n`)
+  session.terminal.out(`${new PlainText().push(value.Rules)}\n`)
 }
 
 async function listPolicies(session: Session): Promise<void> {

@@ -21,7 +21,7 @@ describe('notifications over a real database', () => {
   })
   after(() => postgres.close())
 
-  for (const topic of ['launch', 'run', 'cancel', 'lead'] as const)
+  for (const topic of ['launch', 'run', 'cancel', 'lead', 'access'] as const)
     it(`${topic} reaches another server`, async () => {
       const url = freshSchema(postgres.url())
       const [one, other] = [await openAt(url), await openAt(url)]

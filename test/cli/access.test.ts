@@ -1,0 +1,118 @@
+/** The commands for tokens and policies, against the real API. */
+import assert from 'node:assert/strict'
+import {mkdtemp, rm, writeFile} from 'node:fs/promises'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {Readable} from 'node:stream'
+import {test, type TestContext} from 'node:test'
+import {Command} from 'commander'
+import {runCli} from '../../src/cli/program.ts'
+import {type Api, startApi} from '../http/harness.ts'
+
+interface Ran {
+  readonly code: number
+  readonly out: string
+  readonly err: string
+}
+
+/** `run` keeps the token that it was given last. */
+async function commands(t: TestContext) {
+  const api = await startApi(t)
+  const directory = await mkdtemp(join(tmpdir(), 'belfry-cli-access-'))
+  t.after(() => rm(directory, {recursive: true, force: true}))
+  const state = {token: '', input: ''}
+  const run = async (...argv: string[]): Promise<Ran> => {
+    let out = ''
+    let err = ''
+    const code = await runCli(['--server', api.url, ...argv], {
+      terminal: {
+        out: (text) => void (out += text),
+        outBytes: async () => {},
+        err: (text) => void (err += text),
+        input: () => Readable.from([state.input]),
+        colours: false,
+        progress: false,
+      },
+      env: {BELFRY_TOKEN: state.token},
+      clock: api.clock,
+      version: '1',
+      serverCommand: new Command('server'),
+      restoreBackup: async () => ({ok: true}),
+      migrateStore: async () => ({ok: true}) as never,
+    })
+    return {code, out, err}
+  }
+  return {api, directory, state, run}
+}
+
+async function status(api: Api, path: string, token: string): Promise<number> {
+  return (await api.get(path, {'x-service-token': token})).status
+}
+
+test('a secret is alone on standard output, and works', async (t) => {
+  const {api, run, state} = await commands(t)
+  const first = await run('token', 'bootstrap')
+  assert.equal(first.code, 0)
+  assert.match(first.out, /^belfry_\S+\n$/)
+  assert.match(first.err, /type +management[^]*shown this once/)
+  assert.match((await run('token', 'list')).err, /Set a token with/)
+  state.token = first.out.trim()
+  const viewer = await run('token', 'create', 'wallboard', '--type', 'read', '--expires', '90d')
+  assert.equal(await status(api, '/v1/jobs', viewer.out.trim()), 200)
+  const list = await run('token', 'list')
+  assert.match(list.out, /wallboard +read +in 90d/)
+  assert.ok(!list.out.includes(viewer.out.trim()))
+  const shown = await run('token', 'show', 'wallboard')
+  assert.match(shown.out, /^name +wallboard\n/)
+  assert.equal((await run('--json', 'token', 'show', 'wallboard')).code, 0)
+  assert.match((await run('token', 'revoke', 'wallboard')).out, /^revoked wallboard \(/)
+  assert.equal(await status(api, '/v1/jobs', viewer.out.trim()), 401)
+  assert.match((await run('token', 'show', 'wallboard')).err, /There is no token "wallboard"/)
+})
+
+test('a name that two tokens have is refused with their accessors', async (t) => {
+  const {run, state} = await commands(t)
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  for (const type of ['read', 'metrics']) await run('token', 'create', 'twin', '--type', type)
+  const {code, err} = await run('token', 'revoke', 'twin')
+  assert.equal(code, 1)
+  const [accessor = ''] = /Use an accessor: (\S+), /.exec(err)?.slice(1) ?? []
+  assert.equal((await run('token', 'revoke', accessor)).code, 0)
+  assert.equal((await run('token', 'revoke', 'twin')).code, 0)
+})
+
+test('policies are applied, listed, shown, tested and deleted', async (t) => {
+  const {directory, run, state} = await commands(t)
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  const file = join(directory, 'ci.json')
+  const rules = '{\n  "path": {"/v1/jobs/deploy/run": {"capabilities": ["create"]}}\n}\n'
+  await writeFile(file, rules)
+  assert.equal((await run('policy', 'apply', 'ci', '-f', file)).out, 'applied ci\n')
+  state.input = rules
+  assert.equal((await run('policy', 'apply', 'ci', '-f', '-')).code, 0)
+  assert.equal((await run('policy', 'show', 'ci')).out, rules)
+  assert.match((await run('policy', 'list')).out, /ci +\/v1\/jobs\/deploy\/run \(create\)/)
+  await run('token', 'create', 'ci', '--policy', 'ci')
+  assert.equal(
+    (await run('policy', 'test', 'ci', 'POST', '/v1/jobs/deploy/run')).out,
+    'allowed\n  create /v1/jobs/deploy/run is granted: "/v1/jobs/deploy/run" of the policy ci decides\n',
+  )
+  const refused = await run('policy', 'test', 'ci', 'GET', '/v1/jobs/deploy')
+  assert.match(refused.out, /^not allowed: The token "ci" may not read \/v1\/jobs\/deploy: no glob/)
+  const both = await run('token', 'create', 'two', '--policy', 'ci', 'more')
+  assert.match(both.err, /warning: policies: there is no policy more/)
+  assert.equal((await run('policy', 'delete', 'ci')).out, 'deleted ci\n')
+  assert.match((await run('policy', 'show', 'ci')).err, /no policy named "ci"/)
+})
+
+test('rules that would grant nothing are not applied', async (t) => {
+  const {api, directory, run} = await commands(t)
+  const file = join(directory, 'wrong.json')
+  await writeFile(file, '{"path": {"jobs/*": {"capabilities": ["read"]}}}')
+  const {code, err} = await run('policy', 'apply', 'wrong', '-f', file)
+  assert.equal(code, 2)
+  assert.match(err, /wrong\.json cannot be applied: the glob "jobs\/\*" must start with "\/"/)
+  assert.deepEqual((await api.get('/v1/acl/policies')).json, [])
+  await api.post('/v1/acl/policies/wrong', {Rules: 'not JSON'})
+  assert.match((await run('policy', 'list')).out, /grants nothing: Rules is not JSON/)
+})

@@ -1,0 +1,86 @@
+/** Tokens of agents: which connect, and that a connection ends with its token. */
+import assert from 'node:assert/strict'
+import {once} from 'node:events'
+import {test} from 'node:test'
+import {WebSocket} from 'ws'
+import type {AgentConnection} from '../../src/agents/server/hub.ts'
+import {type Api, startApi} from './harness.ts'
+import {startLockedApi, TEAM_A} from './tokens.ts'
+
+const connection: AgentConnection = {receive: async () => {}, closed: () => {}}
+const AGENTS = {agents: {connect: () => connection, stop: async () => {}}}
+
+/** The socket, and 101 or the status of the refusal. */
+async function upgrade(api: Api, headers: Record<string, string> = {}) {
+  const socket = new WebSocket(`${api.url.replace('http', 'ws')}/v1/agent`, {headers})
+  const status = await new Promise<number>((resolve) => {
+    socket.once('open', () => resolve(101))
+    socket.once('unexpected-response', (_request, response) => {
+      resolve(response.statusCode ?? 0)
+      response.destroy()
+    })
+    // After an unexpected response too.
+    socket.on('error', () => resolve(0))
+  })
+  return {socket, status}
+}
+
+test('only tokens of agents and management tokens connect agents', async (t) => {
+  const {api, headers, token, client} = await startLockedApi(t, AGENTS)
+  const wide = {path: {'/v1/**': {capabilities: ['create', 'read', 'update', 'delete', 'list']}}}
+  const statusOf = async (more: Record<string, string>) => {
+    const {socket, status} = await upgrade(api, more)
+    socket.terminate()
+    return status
+  }
+  const statuses: Record<string, number> = {
+    none: await statusOf({}),
+    wrong: await statusOf({'x-service-token': 'belfry_guess'}),
+    configured: await statusOf(headers),
+    'team-a': await statusOf((await client('team-a', TEAM_A)).headers),
+    wide: await statusOf((await client('wide', wide)).headers),
+  }
+  for (const kind of ['management', 'agent', 'read', 'metrics'])
+    statuses[kind] = await statusOf((await token(kind)).headers)
+  assert.deepEqual(statuses, {
+    none: 401,
+    wrong: 401,
+    configured: 101,
+    'team-a': 403,
+    wide: 403,
+    management: 101,
+    agent: 101,
+    read: 403,
+    metrics: 403,
+  })
+})
+
+test('a connection ends within five seconds after its token was revoked elsewhere', async (t) => {
+  const {api, headers, token} = await startLockedApi(t, AGENTS)
+  await api.access.refresh()
+  api.access.start()
+  const agents = await token('agent')
+  const revoked = await upgrade(api, agents.headers)
+  const other = await upgrade(api, headers)
+  const closed = once(revoked.socket, 'close')
+  await api.store.deleteToken(agents.accessor)
+  // Less than the time for the first message of an agent.
+  await api.clock.advance(4_500)
+  const [code, reason] = (await closed) as [number, Buffer]
+  assert.equal(code, 1008)
+  assert.match(reason.toString(), /the token of this agent was revoked or has expired/)
+  assert.equal((await upgrade(api, agents.headers)).status, 401)
+  assert.equal(other.socket.readyState, WebSocket.OPEN)
+  other.socket.terminate()
+})
+
+test('an agent without a token is disconnected when the first token is made', async (t) => {
+  const api = await startApi(t, AGENTS)
+  api.access.start()
+  const {socket, status} = await upgrade(api)
+  assert.equal(status, 101)
+  const closed = once(socket, 'close')
+  await api.post('/v1/acl/bootstrap')
+  await closed
+  assert.equal((await upgrade(api)).status, 401)
+})
