@@ -190,7 +190,7 @@ test('lists, searches and counts show only what a token may read, page by page',
   const list = async (query: string) => {
     const reply = await team.call('GET', `/v1/jobs${query}`)
     const found = reply.json.map(({name}: {name: string}) => name.replace('team-', ''))
-    return `${reply.headers['x-total-count']}: ${found.join(' ')}`
+    return `${String(reply.headers['x-total-count'])}: ${found.join(' ')}`
   }
   assert.equal(await list(''), '5: a-0 a-1 a-2 a-3 a-4')
   assert.equal(await list('?_start=1&_end=3'), '5: a-1 a-2')
@@ -369,7 +369,7 @@ test('the question what a token may do names the policy and the glob that decide
   const {accessor} = await client('team-a', TEAM_A)
   const ask = async (method: string, path: string) => {
     const query = new URLSearchParams({method, path})
-    return (await admin.call('GET', `/v1/acl/tokens/${accessor}/check?${query}`)).json
+    return (await admin.call('GET', `/v1/acl/tokens/${accessor}/check?${query.toString()}`)).json
   }
   const run = await ask('POST', '/v1/jobs/team-a-x/run')
   assert.deepEqual(

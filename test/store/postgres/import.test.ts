@@ -58,6 +58,8 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
     {key: claimed!.execution, token: claimed!.token, offset: 0, bytes: Buffer.from('so far ')},
   ])
   await scene.store.putPolicy({name: 'p', rules: 'r'})
+  const token = {digest: 'd', name: 'ci', kind: 'client', policies: ['p'], expiresAt: null} as const
+  await scene.store.createToken({accessor: 'a', isFirst: false, ...token})
   await scene.setStatus('n1', 'n1-life-1', 'failed')
   const idempotency = {scope: 's', key: 'key', fingerprint: 'f'}
   const request = {name: 'child', forced: true, idempotency}
