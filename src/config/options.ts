@@ -97,8 +97,8 @@ export const OPTIONS = [
   option(
     'token',
     'token',
-    'Token that every request must carry: 16 characters or more.',
-    'Without a token, the server answers this machine only. A default token would not be secret.',
+    'Management token, which may do everything: 16 characters or more. Further tokens are stored.',
+    'Without any token, the server answers this machine only. A default token would not be secret.',
     {placeholder: 'text'},
   ),
   option(

@@ -17,10 +17,7 @@ async function stream({url}: ServerProcess, secret: string) {
     headers: {accept: 'text/event-stream', ...bearing(secret)},
   })
   const state = {status: response.status, isEnded: false}
-  const read = async () => {
-    for await (const _bytes of response.body!);
-  }
-  void read().then(
+  void response.arrayBuffer().then(
     () => (state.isEnded = true),
     () => (state.isEnded = true),
   )

@@ -57,9 +57,9 @@ function showBanner(agent) {
       ? 'The server runs as root, so every user of this machine can run commands as root.'
       : ''
   banner.textContent = [
-    'No token is configured: every user of this machine has full access.',
+    'There is no token: every user of this machine has full access.',
     risk,
-    'Start the server with --token to restrict access.',
+    'Create one with belfry token bootstrap, or start the server with --token.',
   ].join(' ')
 }
 

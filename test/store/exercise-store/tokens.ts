@@ -1,4 +1,4 @@
-/** Tokens and policies in the store, and what they decide there: who may store a job, which rows a list shows. */
+/** Tokens and policies in the store, and what they decide there: storing a job, and the rows of lists. */
 import assert from 'node:assert/strict'
 import type {NameFilter} from '../../../src/core/authorization.ts'
 import type {NewToken} from '../../../src/ports/token-store.ts'
@@ -86,7 +86,7 @@ export function tokensCases(when: Case): void {
     assert.equal(await store.accessRevision(), revision)
   })
 
-  when('there is one first management token, whoever asks at the same time', async (scene) => {
+  when('there is one first management token, also for simultaneous requests', async (scene) => {
     const {store} = scene
     await store.createToken(aToken('client'))
     const first = (accessor: string) =>
