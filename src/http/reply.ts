@@ -4,13 +4,14 @@
  */
 import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
+import {decide, jobPath} from '../core/authorization.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {Page, Slice} from '../ports/page.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeJob} from '../wire/job.ts'
 import {PAGE_ROWS_MAX} from '../wire/query.ts'
 import type {LongLists} from './long-lists.ts'
-import {isPretty} from './request.ts'
+import {callerOf, isPretty} from './request.ts'
 
 export const JSON_TYPE = 'application/json; charset=utf-8'
 
@@ -64,6 +65,26 @@ export function sendRows<Row>(
   const stream = Readable.from(chunks, {objectMode: false})
   stream.once('close', onSent)
   return reply.code(200).header('content-type', JSON_TYPE).send(stream)
+}
+
+/**
+ * As `sendJob`, for a change of a job that the caller may not be able to read: what it does and where is then
+ * left empty.
+ */
+export function sendChangedJob(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  job: JobRecord,
+): FastifyReply {
+  const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
+  return sendJob(request, reply, status, isReadable ? job : withoutDefinition(job))
+}
+
+function withoutDefinition(job: JobRecord): JobRecord {
+  const empty = {displayname: '', schedule: '', timezone: '', owner: '', ownerEmail: ''}
+  const nothing = {tags: {}, metadata: {}, processors: {}, executor: '', executorConfig: {}}
+  return {...job, spec: {...job.spec, ...empty, ...nothing, parentJob: ''}, dependentJobs: []}
 }
 
 export interface ListParts {

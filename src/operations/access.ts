@@ -4,7 +4,13 @@
  * stays valid for a while. Also ends what is open (streams, agent links) when its token no longer allows it.
  */
 import {hash} from 'node:crypto'
-import {NO_RULES, type PolicyRules, type Principal, RuleSet} from '../core/authorization.ts'
+import {
+  NO_RULES,
+  type PolicyRules,
+  type Principal,
+  RuleSet,
+  TOKEN_KINDS,
+} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {readRules} from '../core/policy.ts'
 import {Loop, type Service} from '../lib/loop.ts'
@@ -65,6 +71,7 @@ export class AccessTable implements Service {
   #byDigest: ReadonlyMap<string, Known> = new Map()
   #byAccessor: ReadonlyMap<string, Known> = new Map()
   #compiler = new PolicyCompiler()
+  #hasStoredTokens = false
   #revision = -1
   #reloadedAt = -Infinity
   /** Start of the newest read that succeeded. */
@@ -106,7 +113,7 @@ export class AccessTable implements Service {
 
   /** There is a token, so every caller needs one. */
   get isLocked(): boolean {
-    return this.#configuredDigest !== null || this.#byAccessor.size > 0
+    return this.#configuredDigest !== null || this.#hasStoredTokens
   }
 
   get hasConfiguredToken(): boolean {
@@ -204,6 +211,8 @@ export class AccessTable implements Service {
     const byAccessor = new Map<string, Known>()
     for (const token of tokens) {
       const {accessor, name, kind, digest, expiresAt} = token
+      // Of a newer release: it locks this server, and may do nothing on it.
+      if (!TOKEN_KINDS.includes(kind)) continue
       const principal = {kind, name, accessor, rules: this.#compiler.rulesOf(token)}
       // The store's clock decides; this one only measures.
       const known = {principal, expiresAt: expiresAt === null ? Infinity : readAt + expiresAt - now}
@@ -212,6 +221,7 @@ export class AccessTable implements Service {
     }
     this.#byDigest = byDigest
     this.#byAccessor = byAccessor
+    this.#hasStoredTokens = tokens.length > 0
     this.#revision = revision
     for (const accessor of this.#recordedAt.keys())
       if (!byAccessor.has(accessor)) this.#recordedAt.delete(accessor)

@@ -290,6 +290,35 @@ test('deny beats every other rule of the same length, over all policies of a tok
     assert.equal((await both.call('POST', path)).status, 403, path)
 })
 
+test('a token that may only run or change a job does not see its definition or output', async (t) => {
+  const {api, client, job} = await startLockedApi(t)
+  await api.join()
+  const secret = {executor_config: {command: 'true', env: 'PASSWORD=hunter2'}}
+  await job('deploy', {...secret, metadata: {secret: 'hunter2'}})
+  const blind = await client('blind', {
+    path: {'/v1/jobs/deploy/**': {capabilities: ['create', 'delete']}},
+  })
+  const run = await blind.call('POST', '/v1/jobs/deploy/run')
+  assert.deepEqual([run.status, run.json.name, run.json.executor_config], [202, 'deploy', {}])
+  await api.launch()
+  const claimed = (await api.claim())[0]!
+  await api.write(claimed, 0, 'hunter2')
+  const {group, node, attempt} = claimed.execution
+  const cancel = `/v1/jobs/deploy/executions/${group}-${node}-${attempt}/cancel`
+  const calls = [
+    ['POST', '/v1/jobs/deploy'],
+    ['POST', cancel],
+    ['POST', '/v1/jobs/deploy/toggle'],
+    ['DELETE', '/v1/jobs/deploy/executions'],
+    ['DELETE', '/v1/jobs/deploy'],
+  ] as const
+  for (const [method, path] of calls) {
+    const reply = await blind.call(method, path)
+    assert.ok(reply.status < 300, `${method} ${path} ${reply.text}`)
+    assert.ok(!reply.text.includes('hunter2'), `${method} ${path} ${reply.text}`)
+  }
+})
+
 test('policies and tokens are changed by management tokens only', async (t) => {
   const {client, admin} = await startLockedApi(t)
   const all = ['create', 'read', 'update', 'delete', 'list']

@@ -1,6 +1,7 @@
 /** Routes of the history: executions, their output, launches, statistics. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
+import {decide, jobPath, segmentOf} from '../../core/authorization.ts'
 import {executionId} from '../../core/execution.ts'
 import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
@@ -28,7 +29,7 @@ import {TEXT_TYPE} from '../errors.ts'
 import {creates, deletes, lists, reads} from '../access.ts'
 import type {OutputStreams} from '../event-streams.ts'
 import {describeRoute} from '../openapi.ts'
-import {type ListParts, sendJob, sendJson, sendList, sendRows} from '../reply.ts'
+import {type ListParts, sendChangedJob, sendJson, sendList, sendRows} from '../reply.ts'
 import {acceptsEvents, callerOf, queryOf} from '../request.ts'
 import {type JobRequest, LIST_REFUSALS, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
 
@@ -93,7 +94,7 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
       refusals: UNKNOWN_JOB,
     }),
     handler: async (request: JobRequest, reply) =>
-      sendJob(request, reply, 200, await operations.resetHistory(request.params.name)),
+      sendChangedJob(request, reply, 200, await operations.resetHistory(request.params.name)),
   })
 }
 
@@ -126,8 +127,11 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
       refusals: {...UNKNOWN_EXECUTION, 409: 'The execution has already ended.'},
     }),
     handler: async (request: ExecutionRequest, reply) => {
-      const view = await operations.cancel(request.params.name, request.params.execution)
-      return sendJson(request, reply, 202, encodeExecution(view, null))
+      const {name, execution} = request.params
+      const view = await operations.cancel(name, execution)
+      const path = `${jobPath(name)}/executions/${segmentOf(execution)}`
+      const isReadable = decide(callerOf(request), 'read', path).allowed
+      return sendJson(request, reply, 202, encodeExecution(view, isReadable ? null : 0))
     },
   })
 }

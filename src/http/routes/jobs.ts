@@ -10,6 +10,7 @@ import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {
   type ListParts,
+  sendChangedJob,
   sendJob,
   sendJson,
   sendList,
@@ -190,7 +191,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
     })
     reply.header('x-launch-id', String(group))
     reply.header('location', `${jobPath(name)}/launches/${group}`)
-    return sendJob(request, reply, 202, job)
+    return sendChangedJob(request, reply, 202, job)
   }
   const ownPath = '/v1/jobs/:name/run'
   for (const [url, operationId, access] of [
@@ -236,7 +237,8 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     }),
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)
-      return sendJob(request, reply, 200, await operations.toggle(request.params.name, match))
+      const job = await operations.toggle(request.params.name, match)
+      return sendChangedJob(request, reply, 200, job)
     },
   })
   app.delete('/jobs/:name', {
@@ -257,7 +259,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)
       const job = await operations.deleteJob(request.params.name, match)
-      return sendJson(request, reply, 200, encodeJob(job))
+      return sendChangedJob(request, reply, 200, job)
     },
   })
 }
