@@ -167,6 +167,34 @@ test('limits of a policy hold for what it grants, and for nothing else', () => {
   )
 })
 
+const ACCOUNTS: readonly (readonly [
+  su: readonly string[],
+  executor: string,
+  account: string,
+  fits: boolean,
+])[] = [
+  [[''], 'shell', '', true],
+  [[''], 'shell', 'root', false],
+  [['deploy'], 'shell', '', false],
+  [['deploy'], 'shell', 'deploy', true],
+  [['deploy'], 'shell', 'deploy:root', false],
+  [['deploy:*'], 'shell', 'deploy:www', true],
+  [['*'], 'shell', '', true],
+  [['deploy'], 'http', '', true],
+  [['deploy'], 'http', 'root', false],
+  [['deploy'], '', '', false],
+]
+
+test('a limit of accounts holds for every executor that may have one', () => {
+  for (const [su, executor, account, fits] of ACCOUNTS) {
+    const who = client({path: {'/v1/jobs/*': ['update']}, limits: {su}})
+    const executorConfig: Record<string, string> = account === '' ? {} : {su: account}
+    const spec = {...PLAIN_SPEC, executor, executorConfig}
+    const about = `${su.join()} ${executor} ${account}`
+    assert.equal(decideStore(who, 'job', spec).allowed, fits, about)
+  }
+})
+
 const PART = fc.constantFrom('a', 'b', 'ab', '*', 'a*', '*b', 'a*b', '**', 'A', 'ü', '_', 'a-')
 const GLOB = fc
   .tuple(fc.constantFrom('/v1/jobs', '/v1', '/v1/**', '/**'), fc.array(PART, {maxLength: 3}))

@@ -56,6 +56,33 @@ test('a submit is judged by the name in its body, on every route', async (t) => 
   assert.equal((await team.call('POST', '/v1/jobs', definition('team-a-new'))).status, 201)
 })
 
+test('a submit is checked in this order: token, pause, JSON, permission, definition, parent', async (t) => {
+  const {team, admin, token} = await twoTeams(t)
+  const viewer = await token('read')
+  const invalid = {name: FOREIGN, schedule: 'never'}
+  const statusOf = async ({call}: typeof viewer, body: unknown) => {
+    const reply = await call('POST', '/v1/jobs', body)
+    return [reply.status, String(reply.headers['content-type']).split(';')[0]]
+  }
+  await admin.call('POST', '/v1/pause')
+  for (const body of [invalid, '{', definition(FOREIGN), definition(OWN)])
+    for (const caller of [viewer, team])
+      assert.deepEqual(await statusOf(caller, body), [503, 'text/plain'], JSON.stringify(body))
+  await admin.call('POST', '/v1/unpause')
+  for (const caller of [viewer, team]) {
+    assert.deepEqual(await statusOf(caller, '{'), [400, 'text/plain'])
+    assert.deepEqual(await statusOf(caller, invalid), [403, 'application/problem+json'])
+  }
+  const own = {...invalid, name: 'team-a-new'}
+  assert.deepEqual(await statusOf(team, own), [400, 'text/plain'])
+  assert.deepEqual(await statusOf(team, {...own, parent_job: FOREIGN}), [
+    403,
+    'application/problem+json',
+  ])
+  const child = definition('team-a-new', {parent_job: 'team-a-nobody'})
+  assert.deepEqual(await statusOf(team, child), [404, 'text/plain'])
+})
+
 test('names that only look like own ones are refused or unknown', async (t) => {
   const parts = await twoTeams(t)
   const {team, api} = parts

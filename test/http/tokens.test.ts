@@ -398,6 +398,20 @@ test('the question what a token may do names the policy and the glob that decide
   assert.equal((await ask('GET', '/v1/nothing')).code, 'query_invalid')
 })
 
+test('a policy acts at once, and one that is no rules document grants nothing', async (t) => {
+  const {policy, token} = await startLockedApi(t)
+  const ci = await token('client', {policies: ['invalid', 'valid', 'missing']})
+  const status = async () => (await ci.call('GET', '/v1/leader')).status
+  assert.equal(await status(), 403)
+  await policy('invalid', {Rules: '{"path": {"/v1/**": {"capabilities": ["read", "sudo"]}}}'})
+  assert.equal(await status(), 403)
+  const leader = {path: {'/v1/leader': {capabilities: ['read']}}}
+  await policy('valid', leader)
+  assert.equal(await status(), 503)
+  await policy('missing', {path: {'/v1/leader': {capabilities: ['deny']}}})
+  assert.equal(await status(), 403)
+})
+
 test('a thousand tokens with two hundred policies cost a request no query and no compilation', async (t) => {
   const calls: string[] = []
   const wrapStore = (store: Store) =>
