@@ -121,17 +121,19 @@ function routeCheck(app: FastifyInstance, operations: Operations, paths: PathTab
       tag: 'policies',
       params: PARAMS,
       query: Type.Object({
-        method: Type.String({description: 'Method of the request.'}),
-        path: Type.String({description: 'Path of the request, such as `/v1/jobs/x`.'}),
+        method: Type.Optional(Type.String({description: 'Method of the request; absent = GET.'})),
+        path: Type.Optional(
+          Type.String({description: 'Path of the request, such as `/v1/jobs/x`; absent = `/`.'}),
+        ),
       }),
       reply: Refer(AccessAnswer),
-      refusals: {400: 'A parameter is missing, or no route has this path.', ...UNKNOWN},
+      refusals: {400: 'No route has this method and path.', ...UNKNOWN},
     }),
     handler: async (request: TokenRequest, reply) => {
       const token = await operations.currentToken(request.params.accessor)
       const query = queryOf(request)
       const method = (query.text('method') ?? 'GET').toUpperCase()
-      const [path = ''] = withoutExtraSlashes(query.text('path') ?? '').split('?', 1)
+      const [path = ''] = withoutExtraSlashes(query.text('path') ?? '/').split('?', 1)
       return sendJson(request, reply, 200, answerOf(token, method, path, paths))
     },
   })
