@@ -32,7 +32,7 @@ interface TokenRequest {
   readonly expiresAt: number | null
 }
 
-export function createTokens({store, random, clock, access}: OperationsContext) {
+export function createTokens({store, random, clock, access, settings}: OperationsContext) {
   /** Sorted by name. */
   function tokens(): Promise<readonly TokenRecord[]> {
     return store.tokens()
@@ -55,6 +55,7 @@ export function createTokens({store, random, clock, access}: OperationsContext) 
     const request = readRequest(body, null)
     if (request.expiresAt !== null && request.expiresAt <= clock.now())
       throw invalid('expires_at: must be in the future')
+    const locksOut = !settings.tokenConfigured && request.kind !== 'management'
     const created = await create(request, false)
     const stored = new Set((await store.policies()).map(({name}) => name))
     const warnings = request.policies
@@ -62,6 +63,8 @@ export function createTokens({store, random, clock, access}: OperationsContext) 
       .map((name) => `policies: there is no policy ${name}, so it grants nothing`)
     if (request.kind === 'client' && request.policies.length === 0)
       warnings.push('policies: a client token without a policy may do nothing')
+    if (locksOut)
+      warnings.push('this is the first token, and it manages nothing: run belfry token bootstrap')
     return {...created, warnings}
   }
 

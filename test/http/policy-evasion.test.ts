@@ -1,5 +1,7 @@
 /** A team's token tries to read, change, chain onto, restore over or run what is not its own. */
 import assert from 'node:assert/strict'
+import {readFileSync} from 'node:fs'
+import {join} from 'node:path'
 import {test} from 'node:test'
 import {Stream, type Reply} from './harness.ts'
 import {definition, type LockedApi, startLockedApi, TEAM_A, upload} from './tokens.ts'
@@ -344,6 +346,49 @@ test('a token that may only run or change a job does not see its definition or o
     assert.ok(reply.status < 300, `${method} ${path} ${reply.text}`)
     assert.ok(!reply.text.includes('hunter2'), `${method} ${path} ${reply.text}`)
   }
+})
+
+test('the recipes of the documentation do what they say', async (t) => {
+  const page = readFileSync(join(import.meta.dirname, '../../docs/how-to/access.md'), 'utf8')
+  const [teamRules, ciRules, ...others] = [...page.matchAll(/```json\n([^`]*)```/g)].map(
+    ([, text]) => JSON.parse(text!) as object,
+  )
+  assert.deepEqual(others, [])
+  const {client, job, api} = await startLockedApi(t)
+  await api.join({team: 'a'})
+  const tags = {team: 'a'}
+  for (const name of ['deploy', 'team-a-1', 'team-b-1']) await job(name, {tags})
+  const team = await client('team-a', teamRules)
+  const ci = await client('ci', ciRules)
+  const may = async (caller: typeof ci, ...request: Parameters<typeof ci.call>) => {
+    const {status} = await caller.call(...request)
+    assert.ok(status < 300 || status === 403, `${request.join(' ')} is ${status}`)
+    return status !== 403
+  }
+  const stored = definition('team-a-2', {tags})
+  const table = [
+    [await may(team, 'POST', '/v1/jobs', stored), true],
+    [await may(team, 'POST', '/v1/jobs', definition('team-a-3')), false],
+    [await may(team, 'POST', '/v1/jobs', definition('team-b-1', {tags})), false],
+    [await may(team, 'GET', '/v1/jobs/team-a-1/executions'), true],
+    [await may(team, 'POST', '/v1/jobs/team-a-1/run'), true],
+    [await may(team, 'POST', '/v1/jobs/team-a-1'), true],
+    [await may(team, 'POST', '/v1/jobs/team-a-1/toggle'), true],
+    [await may(team, 'GET', '/v1/schedules/preview?schedule=@daily'), true],
+    [await may(team, 'DELETE', '/v1/jobs/team-a-2'), true],
+    [await may(team, 'GET', '/v1/jobs/deploy'), false],
+    [await may(ci, 'POST', '/v1/jobs/deploy/run'), true],
+    [await may(ci, 'POST', '/v1/jobs/deploy'), true],
+    [await may(ci, 'POST', '/v1/jobs/team-a-1/run'), false],
+    [await may(ci, 'GET', '/v1/jobs/deploy'), false],
+    [await may(ci, 'DELETE', '/v1/jobs/deploy'), false],
+    [await may(ci, 'POST', '/v1/jobs', definition('deploy')), false],
+    [await may(ci, 'POST', '/v1/jobs/deploy/toggle'), false],
+  ]
+  assert.deepEqual(
+    table.map(([allowed]) => allowed),
+    table.map(([, expected]) => expected),
+  )
 })
 
 test('policies and tokens are changed by management tokens only', async (t) => {

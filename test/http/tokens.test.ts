@@ -36,7 +36,8 @@ test('bootstrap makes the first management token, once, and locks the server', a
 
 test('a local caller may bootstrap while only other tokens are stored', async (t) => {
   const api = await startApi(t)
-  await api.post('/v1/acl/tokens', {name: 'viewer', type: 'read'})
+  const viewer = await api.post('/v1/acl/tokens', {name: 'viewer', type: 'read'})
+  assert.match(String(viewer.headers['x-warnings']), /manages nothing: run belfry token bootstrap/)
   assert.equal((await api.get('/v1/jobs')).status, 401)
   assert.equal((await api.post('/v1/acl/tokens', {name: 'x', type: 'management'})).status, 401)
   assert.equal((await api.post('/v1/acl/bootstrap')).status, 201)

@@ -108,17 +108,14 @@ function showError(error) {
 }
 
 async function refresh() {
-  try {
-    const [status, jobs] = await Promise.all([
-      read('/v1/'),
-      read(`/v1/jobs?_start=0&_end=${JOBS_SHOWN}`),
-    ])
-    showStatus(status.body)
-    showJobs(jobs.body, jobs.total)
-    showError(null)
-  } catch (error) {
-    showError(error)
-  }
+  // A token may be allowed to read only one of them.
+  const [status, jobs] = await Promise.allSettled([
+    read('/v1/'),
+    read(`/v1/jobs?_start=0&_end=${JOBS_SHOWN}`),
+  ])
+  if (status.status === 'fulfilled') showStatus(status.value.body)
+  if (jobs.status === 'fulfilled') showJobs(jobs.value.body, jobs.value.total)
+  showError(status.reason ?? jobs.reason ?? null)
 }
 
 async function refreshRepeatedly() {
