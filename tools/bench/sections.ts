@@ -1,5 +1,6 @@
 /** All sections by store engine, in the order of a run. */
 import type {Section} from './section.ts'
+import {access} from './sections/access.ts'
 import {bookkeeping} from './sections/bookkeeping.ts'
 import {clusterBookkeeping} from './sections/cluster-bookkeeping.ts'
 import {clusterEndToEnd} from './sections/cluster-end-to-end.ts'
@@ -15,7 +16,7 @@ import {startLag} from './sections/start-lag.ts'
 import {submits} from './sections/submits.ts'
 
 export const SECTIONS: Readonly<Record<string, readonly Section[]>> = {
-  sqlite: [endToEnd, overload, bookkeeping, submits, startLag, memory, sizes],
+  sqlite: [endToEnd, overload, bookkeeping, submits, access, startLag, memory, sizes],
   postgres: [
     clusterEndToEnd,
     clusterBookkeeping,

@@ -24,6 +24,13 @@ export interface ProbeInput {
   readonly ms: number
 }
 
+export interface WalkInput {
+  readonly urls: readonly string[]
+  readonly count: number
+  /** Absent or `''` = none. */
+  readonly token?: string
+}
+
 export interface SubmitInput {
   readonly url: string
   readonly clients: number
@@ -46,11 +53,11 @@ export const handlers = {
   },
 
   /** Requests the URLs in turn, one at a time, `count` requests in all. */
-  walk: async ({urls, count}: {urls: readonly string[]; count: number}): Promise<Latencies> => {
+  walk: async ({urls, count, token = ''}: WalkInput): Promise<Latencies> => {
     const durations: number[] = []
     for (let index = 0; index < count; index += 1) {
       const url = urls[index % urls.length]!
-      durations.push(await timed(() => call('GET', url, null, 200)))
+      durations.push(await timed(() => call('GET', url, null, 200, token)))
     }
     return latencies(durations)
   },
@@ -95,11 +102,19 @@ function latencies(durations: readonly number[]): Latencies {
 }
 
 /** Resolves when the whole reply was read; rejects on another status than expected. */
-function call(method: string, url: string, body: string | null, expected: number): Promise<void> {
-  const headers =
-    body === null
+function call(
+  method: string,
+  url: string,
+  body: string | null,
+  expected: number,
+  token = '',
+): Promise<void> {
+  const headers = {
+    ...(token === '' ? {} : {'x-service-token': token}),
+    ...(body === null
       ? {}
-      : {'content-type': 'application/json', 'content-length': Buffer.byteLength(body)}
+      : {'content-type': 'application/json', 'content-length': Buffer.byteLength(body)}),
+  }
   return new Promise((resolve, reject) => {
     const sent = request(url, {method, agent, headers}, (response) => {
       response.on('error', reject)
