@@ -255,8 +255,8 @@ export class AccessTable implements Service {
 
 interface Parsed {
   readonly text: string
-  /** `null` = it is no rules document, and grants nothing. */
-  readonly rules: PolicyRules | null
+  /** `null` = it is no rules document, and grants nothing; absent = no token needed it yet. */
+  rules?: PolicyRules | null
 }
 
 interface Compiled {
@@ -275,7 +275,7 @@ class PolicyCompiler {
     this.#policies = new Map(
       policies.map(({name, rules: text}) => {
         const known = before.get(name)
-        return [name, known?.text === text ? known : {text, rules: parsedRules(name, text)}]
+        return [name, known?.text === text ? known : {text}]
       }),
     )
     this.#before = this.#compiled
@@ -287,13 +287,20 @@ class PolicyCompiler {
     const key = policies.join('\n')
     const known = this.#compiled.get(key)
     if (known !== undefined) return known.rules
-    const from = policies.flatMap((name) => this.#policies.get(name)?.rules ?? [])
+    const from = policies.flatMap((name) => this.#parsed(name) ?? [])
     const before = this.#before.get(key)
     const isSame =
       before?.from.length === from.length && from.every((each, at) => each === before.from[at])
     const compiled = before !== undefined && isSame ? before : {from, rules: new RuleSet(from)}
     this.#compiled.set(key, compiled)
     return compiled.rules
+  }
+
+  #parsed(name: string): PolicyRules | null {
+    const policy = this.#policies.get(name)
+    if (policy === undefined) return null
+    if (policy.rules === undefined) policy.rules = parsedRules(name, policy.text)
+    return policy.rules
   }
 }
 
