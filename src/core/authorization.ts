@@ -300,7 +300,10 @@ export function decideStore(
 ): StoreDecision {
   const [create, update] = storeChecks(principal, name, definition)
   if (!create.allowed && !update.allowed)
-    return {allowed: false, sentence: refusalSentence(principal, update)}
+    return {
+      allowed: false,
+      sentence: refusalSentence(principal, {...update, capability: 'create or update'}),
+    }
   const parent = definition?.parentJob ?? ''
   if (parent !== '') {
     const chained = check(principal, 'update', jobPath(parent))
@@ -349,7 +352,7 @@ export function storeRefusal(
 /** `The token "ci" may not update /v1/jobs/x: …` */
 export function refusalSentence(
   {name}: Principal,
-  {capability, path, why}: Pick<Check, 'capability' | 'path' | 'why'>,
+  {capability, path, why}: {readonly capability: string} & Pick<Check, 'path' | 'why'>,
 ): string {
   const shown = path.replaceAll('\0', '%2F').slice(0, 300)
   return `The token ${JSON.stringify(name)} may not ${capability} ${shown}: ${why}.`

@@ -105,6 +105,20 @@ test('a token made by another server is known at its first use', async (t) => {
   assert.equal((await api.get('/v1/jobs', headers)).status, 200)
 })
 
+test('a token of a kind that only a newer release knows locks the server, and may do nothing', async (t) => {
+  const api = await startApi(t)
+  const fields = {name: 'x', kind: 'newer' as never, policies: [], expiresAt: null}
+  await api.store.createToken({
+    accessor: 'a',
+    digest: digestOf('belfry_x'),
+    isFirst: false,
+    ...fields,
+  })
+  await api.access.refresh()
+  assert.equal((await api.get('/v1/jobs')).status, 401)
+  assert.equal((await api.get('/v1/jobs', {'x-service-token': 'belfry_x'})).status, 401)
+})
+
 test('a token expires by the clock of the store', async (t) => {
   const {api, token} = await startLockedApi(t)
   const expires_at = new Date(api.clock.now() + 60_000).toISOString()
