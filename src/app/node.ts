@@ -257,7 +257,7 @@ export function leaderServices(
       queuedMax: limits.queuedPerJobMax,
       firstBatchMax: limits.launchFirstMax,
       // On SQLite, nothing but this process is slowed by claims: it records and starts side by side.
-      burstLateMs: config.store.engine === 'sqlite' ? Infinity : limits.burstLateMs,
+      burstMin: config.store.engine === 'sqlite' ? null : limits.burstMin,
       batchMax: limits.launchBatchMax,
       pollMs: limits.pollMs,
     }),

@@ -67,9 +67,9 @@ export const LIMITS = {
     reason:
       'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
   },
-  burstLateMs: {
-    value: 500,
-    reason: 'a server records some thousand planned times in this time; more than that is a burst',
+  burstMin: {
+    value: 10_000,
+    reason: 'a leader records this many planned times in about a second; fewer do not delay others',
   },
   burstClaimMax: {
     value: 8,

@@ -54,6 +54,8 @@ export interface DueWork {
   }[]
   /** Earliest `next` after `now`; `null` = nothing is planned. Valid only on the last page. */
   readonly nextDueAt: number | null
+  /** More than `burstMin` jobs are due, this page included. */
+  readonly isBurst: boolean
   /** Where the next page begins; `null` = this was the last page. */
   readonly next: DuePosition | null
 }
@@ -142,6 +144,8 @@ export interface LeaderStore {
     readonly after?: DuePosition | null
     /** Limit of `queued` of jobs under `allow`; absent = not counted. */
     readonly queuedMax?: number
+    /** For `isBurst`; absent or `null` = there is none. */
+    readonly burstMin?: number | null
   }): Promise<DueWork>
   /**
    * Undecided requests with a launch number above `afterGroup`, in order. Numbers are taken before the

@@ -52,8 +52,11 @@ export interface LauncherOptions extends TermOptions {
   readonly batchMax: number
   /** Due jobs decided in the first transaction of a round: nodes start them while it decides the others. */
   readonly firstBatchMax: number
-  /** Planned times decided later than this may be a burst; `Infinity` = none is. */
-  readonly burstLateMs: number
+  /**
+   * More due jobs than this are a burst: to record them has precedence over starting commands. `null` = there
+   * are no bursts.
+   */
+  readonly burstMin: number | null
   /** Longest wait between passes without a notification. */
   readonly pollMs: number
 }
@@ -62,12 +65,6 @@ export interface LauncherOptions extends TermOptions {
 const CONFLICT_PAUSE_MS = 20
 /** Pause after a second conflict in a row: a bulk import locks its jobs for seconds. */
 const CONFLICT_REPEATED_PAUSE_MS = 100
-
-/**
- * A burst: this many full pages one after another, and the last one decided late. Recording it has precedence
- * over starting commands. Fewer jobs are no burst, even if they are due again in every second.
- */
-const BURST_PAGES = 10
 
 /** A page of due jobs. */
 interface LoadingPage {
@@ -105,8 +102,6 @@ export class Launcher implements Service {
   #writing: Promise<void> = Promise.resolve()
   /** Executions of `#writing` by node: the nodes' loads do not include them yet. */
   #placed: ReadonlyMap<string, number> = new Map()
-  /** Full pages of due jobs one after another. */
-  #fullPages = 0
   #isBurst = false
   #hasConflict = false
   /** The previous pass had a conflict. */
@@ -217,9 +212,8 @@ export class Launcher implements Service {
     this.#dueAfter = jobs.length < loaded.jobs.length ? null : loaded.next
     const held = loaded.jobs[jobs.length]?.job.nextAt ?? Infinity
     if (this.#dueAfter !== null) this.#ahead = this.#load()
-    this.#fullPages = this.#dueAfter === null ? 0 : this.#fullPages + 1
-    const lateMs = now - (jobs[0]?.job.nextAt ?? now)
-    this.#isBurst = this.#fullPages >= BURST_PAGES && lateMs >= this.#options.burstLateMs
+    // A burst lasts until all of its pages are recorded.
+    this.#isBurst = loaded.isBurst || (this.#isBurst && this.#dueAfter !== null)
     const decisions = await this.#decideJobs(jobs, now)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
@@ -239,11 +233,12 @@ export class Launcher implements Service {
 
   /** Loads the page of due jobs that begins at `#dueAfter`. */
   #load(): LoadingPage {
-    const {store, clock, batchMax, firstBatchMax, queuedMax} = this.#options
+    const {store, clock, batchMax, firstBatchMax, queuedMax, burstMin} = this.#options
     const loadedAt = clock.monotonicMs()
     const after = this.#dueAfter
     const limit = after === null ? firstBatchMax : batchMax
-    const page = store.loadDue({limit, after, ...(this.#isSaturated ? {queuedMax} : {})})
+    const counting = this.#isSaturated ? {queuedMax} : {}
+    const page = store.loadDue({limit, after, burstMin, ...counting})
     // The pass that takes it gets its error.
     void Promise.allSettled([page])
     return {page, loadedAt}

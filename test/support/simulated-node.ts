@@ -184,7 +184,7 @@ export class SimulatedNode {
         queuedMax: 100,
         batchMax: launchBatchMax,
         firstBatchMax: Math.min(this.settings.launchFirstMax, launchBatchMax),
-        burstLateMs: 500,
+        burstMin: 100,
         pollMs: 1_000,
       }),
       new FailureDetectorService({

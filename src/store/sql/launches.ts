@@ -1,17 +1,16 @@
 /**
- * Launches: requests by hand, loading due jobs and pending requests for the leader, and applying the leader's
- * decisions. Decisions are applied in one transaction under the leader's term (fencing token). Each is
- * compared with the stored state (optimistic concurrency): it applies completely or is a conflict, and a
- * conflict changes nothing and does not affect the others. A row locked by another transaction is a conflict.
+ * Launches: requests by hand, the load of the nodes, and applying the leader's decisions. Decisions are
+ * applied in one transaction under the leader's term (fencing token). Each is compared with the stored state
+ * (optimistic concurrency): it applies completely or is a conflict, and a conflict changes nothing and does
+ * not affect the others. A row locked by another transaction is a conflict.
  */
 import type {DueDecision, LaunchRecord, RequestDecision} from '../../core/launch-record.ts'
 import type {Candidate} from '../../core/node.ts'
-import type {PendingWork} from '../../core/launch.ts'
 import {assert} from '../../lib/assert.ts'
 import type {RunRequest, RunResult} from '../../ports/job-store.ts'
-import type {Applied, DecidedLaunch, DueWork, LeaderStore} from '../../ports/leader-store.ts'
+import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/leader-store.ts'
 import {findReply, storeReplies} from './idempotency.ts'
-import {loadJobs, lockJob} from './jobs.ts'
+import {lockJob} from './jobs.ts'
 import {
   extendInto,
   firstOpen,
@@ -26,16 +25,7 @@ import {
 import {fence} from './lease.ts'
 import {recordFaults} from './planning.ts'
 import {all, one, oneEach, type Query, send, sendEach, together, type Transaction} from './query.ts'
-import {
-  LAUNCH_COLUMNS,
-  launchOf,
-  type LaunchRow,
-  plannedJobOf,
-  type PlannedJobRow,
-  readableJobs,
-  SELECT_PLANNED_JOB,
-} from './rows.ts'
-import {FIRING_PAUSED} from './settings.ts'
+import {LAUNCH_COLUMNS, launchOf, type LaunchRow} from './rows.ts'
 
 /** Stores a request by hand; the leader decides it. */
 export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
@@ -56,89 +46,6 @@ export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResu
   const result: RunResult = {kind: 'accepted', job, group}
   yield* storeReplies(tx, [{idempotency, reply: result}])
   return result
-}
-
-const BEFORE_ALL = {nextAt: Number.MIN_SAFE_INTEGER, id: 0}
-const DUE = `${SELECT_PLANNED_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > (?, ?)
-  AND NOT EXISTS (SELECT 1 FROM meta WHERE key = '${FIRING_PAUSED}')
-  ORDER BY j.next_at, j.id LIMIT ?`
-
-/** Open launches of a job with an execution that has not started; a limit bounds the count. */
-const QUEUED = `SELECT count(*) AS queued FROM (SELECT 1 AS found FROM launches l
-  WHERE l.job_name = ? AND l.open = 1 AND EXISTS (SELECT 1 FROM executions e
-    WHERE e.group_id = l.group_id AND e.status = 'pending' AND e.attempt = 1)
-  LIMIT ?) AS waiting`
-
-/** Due jobs. The cost does not depend on the number of other jobs: only the due part of an index is read. */
-export function* loadDue(
-  tx: Transaction,
-  {limit, after, queuedMax = 0}: Parameters<LeaderStore['loadDue']>[0],
-): Query<DueWork> {
-  const {nextAt, id} = after ?? BEFORE_ALL
-  const [rows, next] = yield* together(
-    all<PlannedJobRow>(DUE, [tx.now, nextAt, id, limit]),
-    one<{next_at: number | null}>(`SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`, [
-      tx.now,
-    ]),
-  )
-  const {jobs, damaged} = readableJobs(rows, plannedJobOf)
-  const forbidding = jobs.filter(({spec}) => spec.concurrency === 'forbid')
-  const open = yield* inTheWay(forbidding.map(({spec}) => spec.name))
-  const openById = new Map(forbidding.map(({id}, index) => [id, open[index] ?? null]))
-  const allowing = queuedMax === 0 ? [] : jobs.filter(({spec}) => spec.concurrency === 'allow')
-  const counts = yield* oneEach<{queued: number}>(
-    QUEUED,
-    allowing.map(({spec}) => [spec.name, queuedMax]),
-  )
-  const queuedById = new Map(allowing.map(({id}, index) => [id, counts[index]?.queued ?? 0]))
-  const last = rows.length === limit ? rows.at(-1) : undefined
-  return {
-    now: tx.now,
-    jobs: jobs.map((job) => {
-      const {id} = job
-      return {job, openGroup: openById.get(id) ?? null, queued: queuedById.get(id) ?? 0}
-    }),
-    damaged,
-    nextDueAt: next?.next_at ?? null,
-    next: last === undefined ? null : {nextAt: last.next_at!, id: last.id},
-  }
-}
-
-/** Newer planned times of a job that wait as well and are missed; a limit bounds the count. */
-const NEWER_MISSED = `SELECT count(*) AS newer FROM (SELECT 1 AS found FROM launches
-  WHERE job_id = ? AND cause = 'schedule' AND scheduled_at > ? AND scheduled_at < ?
-    AND decision = 'pending' LIMIT ?) AS waiting`
-
-const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
-  WHERE decision = 'pending' AND group_id > ? ORDER BY group_id LIMIT ?`
-
-export function* loadRequests(
-  tx: Transaction,
-  {afterGroup, limit, catchUp}: Parameters<LeaderStore['loadRequests']>[0],
-): Query<Awaited<ReturnType<LeaderStore['loadRequests']>>> {
-  const rows = yield* all<LaunchRow>(PENDING_AFTER, [afterGroup, limit])
-  const launches = rows.map(launchOf)
-  const [jobs, open] = yield* together(
-    loadJobs(launches.map(({jobId}) => jobId)),
-    inTheWayOfRequests(launches.map(({jobName, group}) => ({name: jobName, group}))),
-  )
-  const missedBefore = tx.now - (catchUp?.lateAfterMs ?? Infinity)
-  const waiting = launches.filter(({reason, scheduledAt}) => {
-    return reason === 'waits_for_node' && scheduledAt < missedBefore
-  })
-  const newer = yield* oneEach<{newer: number}>(
-    NEWER_MISSED,
-    waiting.map(({jobId, scheduledAt}) => {
-      return [jobId, scheduledAt, missedBefore, catchUp?.catchUpMax ?? 0]
-    }),
-  )
-  const newerByGroup = new Map(waiting.map(({group}, index) => [group, newer[index]?.newer ?? 0]))
-  const requests = launches.flatMap((launch, index): PendingWork[] => {
-    const job = jobs[index] ?? null
-    const newerMissed = newerByGroup.get(launch.group) ?? 0
-    return job === null ? [] : [{launch, job, openGroup: open[index] ?? null, newerMissed}]
-  })
-  return {now: tx.now, requests}
 }
 
 interface CandidateRow {

@@ -20,7 +20,7 @@ import {
 import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
 import {toggle} from './jobs.ts'
-import {applyLaunches, candidates, loadDue, loadRequests, requestRun} from './launches.ts'
+import {applyLaunches, candidates, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
 import {endFutureWaits, replan, resumeFiring} from './planning.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
@@ -32,6 +32,7 @@ import {restore} from './restore-jobs.ts'
 import {isIndependent, submit, submitAll} from './submit.ts'
 import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
 import * as access from './tokens.ts'
+import {loadDue, loadRequests} from './undecided.ts'
 
 export const METHODS = {
   submit: write(submit, {

@@ -71,6 +71,18 @@ export function launchCases(when: Case): void {
     assert.equal((await scene.claim()).length, 1)
   })
 
+  when('more due jobs than a number are a burst', async (scene) => {
+    for (const name of ['a', 'b', 'c']) await scene.submit(name)
+    const isBurst = async (burstMin: number | null) =>
+      (await scene.store.loadDue({limit: 1, burstMin})).isBurst
+    assert.equal(await isBurst(2), false, 'nothing is due yet')
+    scene.advance(MINUTE)
+    assert.deepEqual([await isBurst(2), await isBurst(3), await isBurst(null)], [true, false, false])
+    const {next} = await scene.store.loadDue({limit: 1})
+    const rest = await scene.store.loadDue({limit: 1, after: next, burstMin: 2})
+    assert.equal(rest.isBurst, false)
+  })
+
   when('a decision about an edited, toggled or deleted job is a conflict', async (scene) => {
     const [a, b, c, d] = [
       await scene.submit('a'),

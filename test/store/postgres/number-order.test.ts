@@ -92,7 +92,7 @@ describe('a request with a smaller number than one committed before', () => {
         catchUpMax: 100,
         queuedMax: 100,
         batchMax: 1_000,
-        burstLateMs: Infinity,
+        burstMin: null,
         firstBatchMax: 1_000,
         // The test must not depend on polling.
         pollMs: 10 * MINUTE,
