@@ -77,7 +77,10 @@ export function launchCases(when: Case): void {
       (await scene.store.loadDue({limit: 1, burstMin})).isBurst
     assert.equal(await isBurst(2), false, 'nothing is due yet')
     scene.advance(MINUTE)
-    assert.deepEqual([await isBurst(2), await isBurst(3), await isBurst(null)], [true, false, false])
+    assert.deepEqual(
+      [await isBurst(2), await isBurst(3), await isBurst(null)],
+      [true, false, false],
+    )
     const {next} = await scene.store.loadDue({limit: 1})
     const rest = await scene.store.loadDue({limit: 1, after: next, burstMin: 2})
     assert.equal(rest.isBurst, false)
