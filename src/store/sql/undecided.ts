@@ -27,10 +27,14 @@ const DUE = `${SELECT_PLANNED_JOB} WHERE j.next_at <= ? AND (j.next_at, j.id) > 
 const MANY_DUE = `SELECT 1 AS found FROM jobs WHERE next_at <= ? AND (next_at, id) > (?, ?)
   ORDER BY next_at, id LIMIT 1 OFFSET ?`
 
-/** Open launches of a job with an execution that has not started; a limit bounds the count. */
-const QUEUED = `SELECT count(*) AS queued FROM (SELECT 1 AS found FROM launches l
+/**
+ * Open launches of a job with an execution that has not started; a limit bounds the count. The executions are
+ * found by their launch: with statistics from a quiet time, PostgreSQL would read all that is pending for
+ * each launch, but it does not use an index of what is pending for an expression.
+ */
+export const QUEUED = `SELECT count(*) AS queued FROM (SELECT 1 AS found FROM launches l
   WHERE l.job_name = ? AND l.open = 1 AND EXISTS (SELECT 1 FROM executions e
-    WHERE e.group_id = l.group_id AND e.status = 'pending' AND e.attempt = 1)
+    WHERE e.group_id = l.group_id AND e.status || '' = 'pending' AND e.attempt = 1)
   LIMIT ?) AS waiting`
 
 /** Due jobs. The cost does not depend on the number of other jobs: only the due part of an index is read. */
@@ -75,10 +79,13 @@ function* isManyDue(from: Values, burstMin: number | null): Query<boolean> {
   return (yield* one(MANY_DUE, [...from, burstMin])) !== null
 }
 
-/** Newer planned times of a job that wait as well and are missed; a limit bounds the count. */
-const NEWER_MISSED = `SELECT count(*) AS newer FROM (SELECT 1 AS found FROM launches
+/**
+ * Newer planned times of a job that wait as well and are missed; a limit bounds the count. The expression is
+ * that of `QUEUED`: they are found by their job.
+ */
+export const NEWER_MISSED = `SELECT count(*) AS newer FROM (SELECT 1 AS found FROM launches
   WHERE job_id = ? AND cause = 'schedule' AND scheduled_at > ? AND scheduled_at < ?
-    AND decision = 'pending' LIMIT ?) AS waiting`
+    AND decision || '' = 'pending' LIMIT ?) AS waiting`
 
 const PENDING_AFTER = `SELECT ${LAUNCH_COLUMNS} FROM launches
   WHERE decision = 'pending' AND group_id > ? ORDER BY group_id LIMIT ?`
