@@ -68,7 +68,7 @@ export const LIMITS = {
       'under load, a claim fills many slots at once; work claimed ahead keeps the others busy',
   },
   burstMin: {
-    value: 10_000,
+    value: 5_000,
     reason: 'a leader records this many planned times in about a second; fewer do not delay others',
   },
   burstClaimMax: {
