@@ -78,7 +78,7 @@ export interface Authenticated {
 /** What the tokens of a request are worth; `stale`: the store is away for too long to say. */
 interface Found {
   readonly principal: Principal | 'stale' | null
-  /** The request has a token, and there is one that it could be. */
+  /** The request has a token, and tokens are configured or stored. */
   readonly isPresented: boolean
 }
 

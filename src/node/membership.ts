@@ -26,8 +26,8 @@ export interface MembershipOptions {
    */
   readonly onReplaced: (why: 'fenced' | 'taken') => void
   /**
-   * Called with the error when a heartbeat fails after one that was acknowledged, and with `null` when one is
-   * acknowledged again. Absent on an agent: its link reports this.
+   * Called with the error when heartbeats begin to fail, and with `null` when they are acknowledged again.
+   * Absent on an agent: its link reports this.
    */
   readonly onReachability?: (problem: Error | null) => void
 }

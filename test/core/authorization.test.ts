@@ -111,7 +111,7 @@ test('the most specific globs decide: deny beats them, else capabilities add up'
   assert.equal(decide(client(), 'read', '/v1').rule, null)
 })
 
-test('a glob without wildcards is before one that also matches below it', () => {
+test('a glob without wildcards is before a glob that also matches below it', () => {
   const who = client({'/v1/jobs': ['list'], '/v1/jobs/**': ['deny']})
   assert.equal(decide(who, 'list', '/v1/jobs').allowed, true)
   assert.equal(decide(who, 'read', '/v1/jobs/x').allowed, false)

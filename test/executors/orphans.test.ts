@@ -141,7 +141,7 @@ describe('orphans', ON_LINUX, () => {
   )
 
   test(
-    'the beginning of an announced execution is written with that of the next one that starts',
+    'the beginning of an announced execution is written with the next start',
     inTemporary(async (dataDir) => {
       const head = {helper: 7, started: 1, boot: bootId(), node: 'me'}
       const journal = new Journal(dataDir, head, () => undefined)

@@ -144,7 +144,7 @@ test('a foreign job cannot be run, toggled, cancelled, deleted or reset', async 
   assert.equal((await api.store.job(FOREIGN))!.spec.disabled, false)
 })
 
-test('a job that does not exist is refused like one that does', async (t) => {
+test('a missing job is refused like an existing job', async (t) => {
   const {team} = await twoTeams(t)
   const detail = async (name: string) => {
     const reply = await team.call('GET', `/v1/jobs/${name}`)

@@ -413,7 +413,7 @@ test('the question what a token may do names the policy and the glob that decide
   assert.equal((await ask('GET', '/v1/nothing')).code, 'query_invalid')
 })
 
-test('a policy acts at once, and one that is no rules document grants nothing', async (t) => {
+test('a policy acts at once, and invalid rules grant nothing', async (t) => {
   const {policy, token} = await startLockedApi(t)
   const ci = await token('client', {policies: ['invalid', 'valid', 'missing']})
   const status = async () => (await ci.call('GET', '/v1/leader')).status

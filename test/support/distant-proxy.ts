@@ -71,7 +71,7 @@ export class DistantProxy {
     })
   }
 
-  /** Calls back later, in order: a timer may fire after one that was started later. */
+  /** Calls back later, in order: timers may fire in another order than they were started. */
   #delayed(): (arrive: () => void) => void {
     let last: Promise<unknown> = Promise.resolve()
     return (arrive) => {

@@ -59,7 +59,7 @@ export class Journal {
     })
   }
 
-  /** The execution is to start soon: it is recorded with the next one that starts, in one write. */
+  /** The execution is to start soon: it is recorded in one write with the next start. */
   announce(executionId: string): void {
     this.#announced.add(executionId)
   }

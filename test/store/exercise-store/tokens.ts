@@ -147,30 +147,27 @@ export function tokensCases(when: Case): void {
     assert.equal((await scene.job('b')).spec.owner, 'ci')
   })
 
-  when(
-    'a list shows the jobs of its patterns: the first one that matches decides',
-    async (scene) => {
-      for (const name of ['team-a-1', 'team-a-2', 'team-b-1', 'team_a-1', 'größe', '100'])
-        await scene.submit(name)
-      const show = (pattern: string) => ({pattern, shown: true})
-      const hide = (pattern: string) => ({pattern, shown: false})
-      assert.equal(await listed(scene, null), '6: 100 größe team-a-1 team-a-2 team-b-1 team_a-1')
-      assert.equal(await listed(scene, []), '0: ')
-      assert.equal(await listed(scene, [show('team-a-*')]), '2: team-a-1 team-a-2')
-      assert.equal(await listed(scene, [show('team_*')]), '1: team_a-1')
-      assert.equal(await listed(scene, [show('*-1')]), '3: team-a-1 team-b-1 team_a-1')
-      assert.equal(await listed(scene, [show('gr*e'), show('100')]), '2: 100 größe')
-      const mixed = [show('team-a-2'), hide('team-a-*'), show('team-*'), hide('*')]
-      assert.equal(await listed(scene, mixed), '2: team-a-2 team-b-1')
-      const page = await scene.store.jobs({...ALL_JOBS, names: mixed, start: 1, end: 2})
-      assert.deepEqual([page.total, page.rows.map(({spec}) => spec.name)], [2, ['team-b-1']])
-      const many = Array.from({length: 2_000}, (_, at) => hide(`no-${at}-*`))
-      assert.equal(await listed(scene, [...many, show('100')]), '1: 100')
+  when('a list shows the jobs of its patterns: the first match decides', async (scene) => {
+    for (const name of ['team-a-1', 'team-a-2', 'team-b-1', 'team_a-1', 'größe', '100'])
+      await scene.submit(name)
+    const show = (pattern: string) => ({pattern, shown: true})
+    const hide = (pattern: string) => ({pattern, shown: false})
+    assert.equal(await listed(scene, null), '6: 100 größe team-a-1 team-a-2 team-b-1 team_a-1')
+    assert.equal(await listed(scene, []), '0: ')
+    assert.equal(await listed(scene, [show('team-a-*')]), '2: team-a-1 team-a-2')
+    assert.equal(await listed(scene, [show('team_*')]), '1: team_a-1')
+    assert.equal(await listed(scene, [show('*-1')]), '3: team-a-1 team-b-1 team_a-1')
+    assert.equal(await listed(scene, [show('gr*e'), show('100')]), '2: 100 größe')
+    const mixed = [show('team-a-2'), hide('team-a-*'), show('team-*'), hide('*')]
+    assert.equal(await listed(scene, mixed), '2: team-a-2 team-b-1')
+    const page = await scene.store.jobs({...ALL_JOBS, names: mixed, start: 1, end: 2})
+    assert.deepEqual([page.total, page.rows.map(({spec}) => spec.name)], [2, ['team-b-1']])
+    const many = Array.from({length: 2_000}, (_, at) => hide(`no-${at}-*`))
+    assert.equal(await listed(scene, [...many, show('100')]), '1: 100')
 
-      for (const name of ['team-a-1', 'team-b-1']) await scene.run(name, ['n1'])
-      await scene.claim('n1')
-      const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0, names: [show('team-b-*')]})
-      assert.deepEqual([busy.total, busy.rows.map(({jobName}) => jobName)], [1, ['team-b-1']])
-    },
-  )
+    for (const name of ['team-a-1', 'team-b-1']) await scene.run(name, ['n1'])
+    await scene.claim('n1')
+    const busy = await scene.store.busy({...ALL_ROWS, outputBytes: 0, names: [show('team-b-*')]})
+    assert.deepEqual([busy.total, busy.rows.map(({jobName}) => jobName)], [1, ['team-b-1']])
+  })
 }
