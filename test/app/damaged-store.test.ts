@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {test} from 'node:test'
-import {overwritePolicies} from '../support/damage.ts'
+import {overwriteRoot} from '../support/damage.ts'
 import {aServer, refusedStart} from '../support/server-process.ts'
 import {SOON_MS, within} from '../support/waiting.ts'
 
@@ -12,11 +12,12 @@ test('a server whose store became corrupt ends with exit code 1 and writes nothi
   await before.store({name: 'kept', schedule: '@manually', executor_config: {command: 'true'}})
   assert.equal((await before.stop()).code, 0)
   const file = join(before.data, 'belfry.sqlite')
-  overwritePolicies(file)
+  // Nothing reads this index by itself, so the damage appears when the test asks.
+  overwriteRoot(file, 'job_metadata_key')
   const damaged = readFileSync(file)
 
   const server = await aServer(t, {data: before.data})
-  const {status, text} = await server.get('/acl/policies')
+  const {status, text} = await server.get('/jobs?metadata[a]=b')
   assert.equal(status, 503, text)
   const {code} = await within(server.program.exit, 'the server ends', SOON_MS)
   assert.equal(code, 1)

@@ -21,7 +21,7 @@ import {restoreStore} from '../../src/store/sqlite/backup.ts'
 import {openMemoryStore, openSqliteStore} from '../../src/store/sqlite/store.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {StoreDamaged} from '../../src/ports/store-errors.ts'
-import {overwritePolicies} from '../support/damage.ts'
+import {overwriteRoot} from '../support/damage.ts'
 import {
   ALL_EXECUTIONS,
   ALL_ROWS,
@@ -197,7 +197,7 @@ async function aDamagedStore(context: TestContext): Promise<string> {
   await store.putPolicy({name: 'a', rules: '1'})
   await store.submit({spec: aSpec('kept'), ...PLAIN_SUBMIT})
   await store.close()
-  overwritePolicies(join(dataDir, 'belfry.sqlite'))
+  overwriteRoot(join(dataDir, 'belfry.sqlite'), 'policies')
   return dataDir
 }
 

@@ -2,12 +2,12 @@
 import {closeSync, openSync, writeSync} from 'node:fs'
 import {DatabaseSync} from 'node:sqlite'
 
-/** Overwrites the root page of the table of policies. `file` must be closed. */
-export function overwritePolicies(file: string): void {
+/** Overwrites the root page of a table or index. `file` must be closed. */
+export function overwriteRoot(file: string, name: 'policies' | 'job_metadata_key'): void {
   const database = new DatabaseSync(file)
   const [{rootpage}] = database
-    .prepare(`SELECT rootpage FROM sqlite_schema WHERE name = 'policies'`)
-    .all() as [{rootpage: number}]
+    .prepare('SELECT rootpage FROM sqlite_schema WHERE name = ?')
+    .all(name) as [{rootpage: number}]
   const {page_size: size} = database.prepare('PRAGMA page_size').get() as {page_size: number}
   database.close()
   const descriptor = openSync(file, 'r+')
