@@ -141,6 +141,8 @@ export class Leadership implements Service {
     this.#term = {number: lease.term, services, trust: this.#trustFor(trustMs)}
     events.emit('term_began', {term: lease.term, node: nodeName})
     for (const service of services) service.start()
+    // Candidates see the holder's connection open from now on, so they can tell when it is closed.
+    this.#options.wakeup.notify('lead')
   }
 
   /** The watched lease, if it may be acquired before its expiry; else `null`. */

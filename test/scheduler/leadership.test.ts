@@ -94,7 +94,8 @@ describe('a term', () => {
     assert.deepEqual(events.of('term_began'), [{term: 1, node: 'node-1'}])
     assert.ok(services.every(({living, starts}) => living && starts === 1))
     assert.equal(services.length, 2)
-    assert.equal(lease.calls.filter((call) => call === 'renew').length, 30)
+    // One more: its own notification of the candidates wakes it too.
+    assert.equal(lease.calls.filter((call) => call === 'renew').length, 31)
     await leadership.stop()
   })
 
@@ -146,10 +147,10 @@ describe('a term', () => {
   it('counts its trust from before the request, not from the reply', async () => {
     const {clock, lease, leadership} = alone()
     lease.delayMs = () => 900
+    lease.fault = (call) => (call === 'renew' ? 'unavailable' : 'none')
     leadership.start()
-    await clock.advance(1_800)
-    assert.equal(leadership.term, 1)
-    lease.fault = () => 'unavailable'
+    await clock.until(() => leadership.term !== null)
+    assert.equal(clock.monotonicMs(), 1_800)
     await clock.until(() => leadership.term === null)
     assert.equal(clock.monotonicMs(), TRUST)
     lease.delayMs = () => 0
@@ -513,9 +514,20 @@ test('a leader renews at once when it is notified: its connection may be lost', 
   const {leadership} = aNode(lease, clock, 'one', () => 0, wakeup)
   leadership.start()
   await clock.advance(10)
+  const before = lease.calls.length
   wakeup.notify('lead')
   await clock.advance(1)
-  assert.deepEqual(lease.calls, ['acquire', 'renew'])
+  assert.deepEqual(lease.calls.slice(before), ['renew'])
+  await leadership.stop()
+})
+
+test('a term is announced as it begins: only a connection seen open can be seen closed', async () => {
+  const clock = new VirtualClock()
+  const wakeup = new TestWakeup()
+  const {leadership} = aNode(new FakeLease(clock), clock, 'one', () => 0, wakeup)
+  leadership.start()
+  await clock.until(() => leadership.term !== null)
+  assert.deepEqual(wakeup.notified, ['lead'])
   await leadership.stop()
 })
 
