@@ -6,14 +6,8 @@ import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {
-  assembleStore,
-  type EngineMethods,
-  type QueueName,
-  type ReaderName,
-  type StoreEngine,
-  WRITES,
-} from '../sql/methods.ts'
+import {assembleStore, type EngineMethods, type StoreEngine, WRITES} from '../sql/methods.ts'
+import type {QueueName, ReaderName} from '../sql/method.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
 import {identity} from '../sql/settings.ts'
 import {writeBackupInThread} from './backup-thread.ts'

@@ -25,24 +25,12 @@ const deletedJobs: Migration = {
   ],
 }
 
-/** Every server holds all tokens in memory and finds them there: an index of the digests has no use. */
-const tokens: Migration = {
+const access: Migration = {
   version: 3,
-  statements: ({columns: {integer, text}, keyOrganised}) => [
-    `CREATE TABLE tokens (
-      accessor ${text} PRIMARY KEY,
-      digest ${text} NOT NULL,
-      name ${text} NOT NULL,
-      kind ${text} NOT NULL,
-      policies ${text} NOT NULL,
-      created_at ${integer} NOT NULL,
-      expires_at ${integer},
-      last_used_at ${integer}
-    )${keyOrganised}`,
-  ],
+  statements: (dialect) => [...tokenTables(dialect)],
 }
 
-export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, tokens]
+export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */
@@ -228,5 +216,21 @@ function otherTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       PRIMARY KEY (scope, key)
     )`,
     `CREATE INDEX idempotency_age ON idempotency (created_at)`,
+  ]
+}
+
+/** Every server holds all tokens in memory and finds them there: an index of the digests has no use. */
+function tokenTables({columns: {integer, text}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE tokens (
+      accessor ${text} PRIMARY KEY,
+      digest ${text} NOT NULL,
+      name ${text} NOT NULL,
+      kind ${text} NOT NULL,
+      policies ${text} NOT NULL,
+      created_at ${integer} NOT NULL,
+      expires_at ${integer},
+      last_used_at ${integer}
+    )${keyOrganised}`,
   ]
 }

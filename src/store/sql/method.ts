@@ -1,0 +1,147 @@
+/**
+ * What the table of store methods says of a method: the query, and what an engine must know to queue, merge,
+ * repeat and lock it.
+ */
+import type {Query, Transaction} from './query.ts'
+
+export type QueryFunction<Input extends readonly unknown[], Result> = (
+  tx: Transaction,
+  ...input: Input
+) => Query<Result>
+
+export interface ReadMethod<Input extends readonly unknown[], Result> {
+  readonly kind: 'read'
+  readonly query: QueryFunction<Input, Result>
+  /** Reads lists. On SQLite it yields to the event loop between pages. */
+  readonly isLong: boolean
+  /** Reads a list without an end. */
+  readonly isUnbounded: (...input: Input) => boolean
+  readonly reader: 'services' | 'nodes'
+}
+
+/**
+ * Who reads. On PostgreSQL each has sessions of its own, so that none waits for the reads of another:
+ * `services` of this server, among them the leader's; `nodes` and agents; `requests` of clients; `lists`
+ * without an end, of clients.
+ */
+export type ReaderName = 'services' | 'nodes' | 'requests' | 'lists'
+
+/**
+ * Writes of one queue run one after another. Each queue has its own connection, so queues wait for each other
+ * only for the same rows: a heartbeat never waits for a large launch, and a lease renewal never waits.
+ * SQLite has one connection that writes, and one queue.
+ */
+export type QueueName =
+  'lease' | 'members' | 'jobs' | 'launch' | 'claim' | 'output' | 'finish' | 'upkeep' | 'other'
+
+export interface WriteMethod<Input extends readonly unknown[], Result> {
+  readonly kind: 'write'
+  readonly query: QueryFunction<Input, Result>
+  readonly queue: QueueName
+  /** Shares a transaction with other writes of its queue. False: it has a transaction of its own. */
+  readonly isShared: boolean
+  /** The only argument is a list and the result has one entry an item: several calls are merged into one. */
+  readonly isList: boolean
+  /** One query for several calls, given their only arguments, with one result for each, in order. */
+  merged?(tx: Transaction, inputs: readonly Input[0][]): Query<readonly Result[]>
+  /** Idempotent for this input: a commit with an unknown outcome is resolved by repeating the write. */
+  readonly isRepeatable: (...input: Input) => boolean
+  /**
+   * Its statements may take longer than those of other writes. The leader skips rows it locks; finishes of
+   * its jobs are rejected and retried until it is done.
+   */
+  readonly isLong: boolean
+  /** Computes for long between two statements. */
+  readonly isIdleLong: boolean
+  /** Names of the jobs it may change, locked before the first query of the transaction. */
+  readonly jobNames: (...input: Input) => readonly string[]
+  /**
+   * For the queue `jobs`. Whether a definition is valid may depend on other definitions (parents, ephemeral,
+   * paused), and no row stands for that. `exclusive`: it may depend on others, or others on it. `shared`: it
+   * changes a definition that is valid by itself. `none`: it changes no definition.
+   */
+  readonly definitionLock: (...input: Input) => 'exclusive' | 'shared' | 'none'
+  /** The idempotency key, locked so that two requests with it follow each other; `null` = none. */
+  readonly keyLock: (...input: Input) => string | null
+  /** Changes open launches of these jobs: their rows are locked too, before those of the jobs. */
+  readonly closesLaunches: boolean
+  /** Takes a member's name: locked, so that two nodes with one name follow each other. */
+  readonly locksNames: boolean
+  /** Writes of one transaction run in the order of this key; equal keys in the order of the calls. */
+  readonly sortKey: (...input: Input) => string
+  /** Input that is safe to send to another thread. */
+  readonly detach: (...input: Input) => Input
+}
+
+type WriteOptions<Input extends readonly unknown[], Result> = Pick<
+  WriteMethod<Input, Result>,
+  'queue'
+> &
+  Partial<Omit<WriteMethod<Input, Result>, 'kind' | 'query' | 'isList'>>
+
+export function read<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {kind: 'read', query, isLong: false, isUnbounded: () => false, reader: 'services'}
+}
+
+/** A read that every node, or a server for each of its agents, makes again and again. */
+export function nodeRead<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+): ReadMethod<Input, Result> {
+  return {...read(query), reader: 'nodes'}
+}
+
+export function longRead<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+  isUnbounded: (...input: Input) => boolean,
+): ReadMethod<Input, Result> {
+  return {...read(query), isLong: true, isUnbounded}
+}
+
+export function write<Input extends readonly unknown[], Result>(
+  query: QueryFunction<Input, Result>,
+  options: WriteOptions<Input, Result>,
+): WriteMethod<Input, Result> {
+  return {
+    kind: 'write',
+    query,
+    isShared: false,
+    isList: false,
+    definitionLock: () => 'exclusive',
+    keyLock: () => null,
+    isRepeatable: () => true,
+    isLong: false,
+    isIdleLong: false,
+    jobNames: () => [],
+    closesLaunches: false,
+    locksNames: false,
+    sortKey: () => '',
+    detach: (...input) => input,
+    ...options,
+  }
+}
+
+export function listWrite<Item, Answer>(
+  query: QueryFunction<[items: readonly Item[]], readonly Answer[]>,
+  {
+    queue,
+    sortKey,
+    detach,
+  }: {
+    readonly queue: QueueName
+    /** Of the list's first item: lists of several nodes come from one place only. */
+    readonly sortKey?: (first: Item) => string
+    readonly detach?: (item: Item) => Item
+  },
+): WriteMethod<[items: readonly Item[]], readonly Answer[]> {
+  const plain = write(query, {queue, isShared: true})
+  return {
+    ...plain,
+    isList: true,
+    ...(sortKey === undefined
+      ? {}
+      : {sortKey: ([first]) => (first === undefined ? '' : sortKey(first))}),
+    ...(detach === undefined ? {} : {detach: (items) => [items.map(detach)]}),
+  }
+}
