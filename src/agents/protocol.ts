@@ -1,7 +1,8 @@
 /**
  * Protocol between agents and servers: JSON texts over one WebSocket, each an object with a `kind`, checked
- * by the receiver against the schemas below. An agent begins with `hello`; the server replies `welcome` or
- * `refused`. Then the agent sends requests with an id that the reply repeats; the server may notify.
+ * by the receiver (`codec.ts`) against these schemas. An agent begins with `hello`; the server replies
+ * `welcome` or `refused`. Then the agent sends requests with an id that the reply repeats; the server may
+ * notify.
  *
  * Versions: both sides state a protocol number; numbers one apart work together. Unknown fields are ignored,
  * so a field added later is optional for one release. A request of unknown kind gets `failed`/`unsupported`.
@@ -13,11 +14,8 @@
  * `lives`/`begun`/`givenBack` = previous incarnations/started/released.
  */
 import {Type} from 'typebox'
-import type {ExecutionKey} from '../core/execution.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
 import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'
-import type {FinishItem, PreviousIncarnation} from '../ports/node-store.ts'
-import {type Check, checkOf} from '../wire/check.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
 export const AGENT_PATH = '/v1/agent'
@@ -35,8 +33,8 @@ export const STARTED_MAX = 20_000
 /** Items of one request. */
 export const ITEMS_MAX = 256
 /** Line added before or after the output; the sender cuts longer ones. */
-const ADDED_TEXT_MAX = 64 * 1024
-const REASON_MAX = 1024
+export const ADDED_TEXT_MAX = 64 * 1024
+export const REASON_MAX = 1024
 
 const nullable = <Schema extends Type.TSchema>(schema: Schema) => Type.Union([schema, Type.Null()])
 const Text = Type.String()
@@ -299,102 +297,14 @@ export type ServerMessage =
   | Type.Static<typeof Notify>
   | Type.Static<typeof Goodbye>
 
-/** Decoding never throws. */
-export type Decoded<Message> =
-  | {readonly ok: true; readonly message: Message}
-  /** Of an unknown kind; `id` of the request, if it is one. */
-  | {readonly ok: false; readonly why: 'unsupported'; readonly id: number | null}
-  | {readonly ok: false; readonly why: 'malformed'}
-
-type Checks = ReadonlyMap<string, Check>
-
-const checksOf = (schemas: Readonly<Record<string, Type.TSchema>>): Checks =>
-  new Map(Object.entries(schemas).map(([kind, schema]) => [kind, checkOf(schema)]))
-
-const AGENT_CHECKS = checksOf({hello: Hello, ...Requests})
-const SERVER_CHECKS = checksOf({
+/** By kind. */
+export const AGENT_MESSAGES = {hello: Hello, ...Requests}
+/** By kind. */
+export const SERVER_MESSAGES = {
   ...Replies,
   failed: Failed,
   welcome: Welcome,
   refused: Refused,
   ring: Notify,
   goodbye: Goodbye,
-})
-
-export function decodeAgentMessage(text: string): Decoded<AgentMessage> {
-  return decode(text, AGENT_CHECKS)
-}
-
-export function decodeServerMessage(text: string): Decoded<ServerMessage> {
-  return decode(text, SERVER_CHECKS)
-}
-
-function decode<Message>(text: string, checks: Checks): Decoded<Message> {
-  const value = parse(text)
-  if (value === null || typeof value['kind'] !== 'string') return {ok: false, why: 'malformed'}
-  const check = checks.get(value['kind'])
-  if (check === undefined) {
-    const {id} = value
-    return {ok: false, why: 'unsupported', id: Number.isSafeInteger(id) ? Number(id) : null}
-  }
-  if (!check(value)) return {ok: false, why: 'malformed'}
-  return {ok: true, message: value as unknown as Message} // checked against the schema of its kind
-}
-
-function parse(text: string): Record<string, unknown> | null {
-  try {
-    const value: unknown = JSON.parse(text)
-    return typeof value === 'object' ? (value as Record<string, unknown> | null) : null
-  } catch {
-    return null // no JSON: malformed
-  }
-}
-
-export function isCompatible(protocol: number): boolean {
-  return Math.abs(protocol - PROTOCOL) <= 1
-}
-
-/** A finish as it travels, and as it is kept on the agent's disk until a server has it. */
-export function encodeFinish({key, token, jitter, output, ...item}: FinishItem): FinishJson {
-  const {status, durationMs, startedAfterMs = 0, exitCode} = item
-  const {reason, outputHead, outputFoot, dropOutput} = item
-  return {
-    ...encodeClaim({key, token}),
-    status,
-    durationMs,
-    startedAfterMs,
-    exitCode,
-    reason: reason.slice(0, REASON_MAX),
-    outputHead: outputHead.slice(0, ADDED_TEXT_MAX),
-    // The end of the foot says how the run ended.
-    outputFoot: outputFoot.slice(-ADDED_TEXT_MAX),
-    output: {...output, bytes: output.bytes.toBase64()},
-    dropOutput,
-    dice: jitter,
-  }
-}
-
-export function decodeFinish({dice: jitter, output, ...json}: FinishJson): FinishItem {
-  return {...json, jitter, output: {...output, bytes: Uint8Array.fromBase64(output.bytes)}}
-}
-
-/** The claim alone, of an object that may have more fields. */
-export function encodeClaim({key, token}: {readonly key: ExecutionKey; readonly token: string}) {
-  const {group, node, attempt} = key
-  return {key: {group, node, attempt}, token}
-}
-
-/** Beyond the limits of a message nothing is reported, and all executions of them are lost. */
-export function encodeIncarnations(previous: readonly PreviousIncarnation[]): IncarnationsJson {
-  const count = previous.reduce((sum, {started}) => sum + started.size, 0)
-  if (previous.length > INCARNATIONS_MAX || count > STARTED_MAX) return {}
-  return {lives: previous.map(({started, ...each}) => ({...each, begun: [...started]}))}
-}
-
-export function decodeIncarnations({lives = []}: IncarnationsJson): PreviousIncarnation[] {
-  return lives.map(({begun, ...each}) => ({...each, started: new Set(begun)}))
-}
-
-export function encodeNotification(topic: AgentTopic): ServerMessage {
-  return {kind: 'ring', bell: topic}
 }

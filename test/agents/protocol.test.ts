@@ -10,7 +10,7 @@ import {
   encodeFinish,
   encodeIncarnations,
   encodeNotification,
-} from '../../src/agents/protocol.ts'
+} from '../../src/agents/codec.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
 
 const KEY = {group: 7, node: 'press', attempt: 2}

@@ -6,13 +6,12 @@
 import {backoffMs} from '../../lib/backoff.ts'
 import type {Clock, Random, Timer} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
+import {decodeServerMessage, isCompatible} from '../codec.ts'
 import {
   type AgentTopic,
   type BodyOf,
-  decodeServerMessage,
   type FailedMessage,
   type HelloMessage,
-  isCompatible,
   PROTOCOL,
   type ReplyMessage,
   type ReplyOf,

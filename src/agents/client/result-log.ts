@@ -23,7 +23,8 @@ import type {Events} from '../../ports/events.ts'
 import type {FinishItem} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import {checkOf} from '../../wire/check.ts'
-import {decodeFinish, encodeFinish, Finish, type FinishJson} from '../protocol.ts'
+import {decodeFinish, encodeFinish} from '../codec.ts'
+import {Finish, type FinishJson} from '../protocol.ts'
 
 /** Value of `step` in `step_failed` when a result cannot be written to disk. */
 export const KEEP_RESULT = 'keep_result'

@@ -18,14 +18,8 @@ import type {
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
-import {
-  type ActiveClaimsJson,
-  CLAIMED_MAX,
-  encodeClaim,
-  encodeFinish,
-  encodeIncarnations,
-  ITEMS_MAX,
-} from '../protocol.ts'
+import {encodeClaim, encodeFinish, encodeIncarnations} from '../codec.ts'
+import {type ActiveClaimsJson, CLAIMED_MAX, ITEMS_MAX} from '../protocol.ts'
 import type {RpcClient} from './rpc.ts'
 
 /** Output in one request: base64 adds a third, which still fits into a message. */

@@ -8,7 +8,8 @@ import {replacedSentence} from '../../node/membership.ts'
 import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {type HelloMessage, isCompatible, PROTOCOL, type RefusalKind} from '../protocol.ts'
+import {isCompatible} from '../codec.ts'
+import {type HelloMessage, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
 export interface Refusal {
   readonly code: RefusalKind

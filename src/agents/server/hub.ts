@@ -15,14 +15,8 @@ import type {
 } from '../../ports/node-store.ts'
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import {
-  type AgentTopic,
-  decodeAgentMessage,
-  encodeNotification,
-  type HelloMessage,
-  PROTOCOL,
-  type ServerMessage,
-} from '../protocol.ts'
+import {decodeAgentMessage, encodeNotification} from '../codec.ts'
+import {type AgentTopic, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
 import {Admission, incarnationOf, type Origin, type Refusal, replacedRefusal} from './admission.ts'
 import {AgentSession, type SessionStore} from './session.ts'
 

@@ -16,12 +16,11 @@ import type {
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Store} from '../../ports/store.ts'
+import {decodeFinish, decodeIncarnations} from '../codec.ts'
 import {
   type ActiveClaimsJson,
   type BodyOf,
   CLAIMED_MAX,
-  decodeFinish,
-  decodeIncarnations,
   type ReplyOf,
   type RequestKind,
   type RequestMessage,
