@@ -61,7 +61,8 @@ const PROXY_HEADERS = ['forwarded', 'x-real-ip', 'via']
 const PROXY_PREFIX = 'x-forwarded-'
 const UNVERIFIED_RETRY_SECONDS = 5
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
-const FOREIGN_SITES: ReadonlySet<string> = new Set(['cross-site', 'same-site'])
+/** `none`: a person typed the address or opened a bookmark. Any other value is another site. */
+const OWN_SITES: ReadonlySet<unknown> = new Set([undefined, 'same-origin', 'none'])
 
 export function isSafeMethod(method: string | undefined): boolean {
   return SAFE_METHODS.has(method ?? '')
@@ -189,9 +190,7 @@ export class Authenticator {
     if (isSafeMethod(method) && !isStream) return null
     const {origin, host} = headers
     if (origin !== undefined && this.#corsOrigins.has(origin)) return null
-    const site = headers['sec-fetch-site']
-    const isForeign = typeof site === 'string' && FOREIGN_SITES.has(site.toLowerCase())
-    if (!isForeign && this.#isOwnOrigin(origin, host)) return null
+    if (OWN_SITES.has(headers['sec-fetch-site']) && this.#isOwnOrigin(origin, host)) return null
     return new DomainError('origin_refused', 'Requests from other web sites are not allowed.')
   }
 

@@ -58,15 +58,20 @@ export async function readBody(
   headers: IncomingHttpHeaders,
   bytesMax: number,
 ): Promise<Uint8Array> {
-  const encoding = headers['content-encoding'] ?? 'identity'
   const chunks: Uint8Array[] = []
   for await (const chunk of limitedChunks(stream, bytesMax)) chunks.push(chunk)
-  if (encoding.toLowerCase() !== 'identity')
-    throw new DomainError(
-      'encoding_unsupported',
-      'Content-Encoding: is not supported. Send the body uncompressed.',
-    )
+  requireUncompressed(headers)
   return chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks)
+}
+
+/** Throws `encoding_unsupported`. */
+export function requireUncompressed(headers: IncomingHttpHeaders): void {
+  const {'content-encoding': encoding = 'identity'} = headers
+  if (encoding.toLowerCase() === 'identity') return
+  throw new DomainError(
+    'encoding_unsupported',
+    'Content-Encoding: is not supported. Send the body uncompressed.',
+  )
 }
 
 /** The chunks of a stream. More than `bytesMax` in all is `body_too_large`, after draining. */

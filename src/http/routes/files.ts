@@ -13,7 +13,7 @@ import {readsWhole} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
 import {sendJson, setWarnings} from '../reply.ts'
-import {callerOf, limitedChunks, queryOf} from '../request.ts'
+import {callerOf, limitedChunks, queryOf, requireUncompressed} from '../request.ts'
 
 const PART = 'file'
 /** Generators of clients leave out responses of types that they do not know, such as that of SQLite. */
@@ -57,6 +57,7 @@ export async function routeFiles(
         400: 'The part is missing, is not JSON, or contains jobs that cannot be restored.',
         409: 'Another restore is in progress.',
         413: 'The file is too large.',
+        415: 'The body is compressed.',
         503: 'Submissions are paused, or the store does not answer.',
       },
     }),
@@ -123,6 +124,7 @@ async function findFile(
   request: FastifyRequest,
   bytesMax: number,
 ): Promise<AsyncIterable<Uint8Array>> {
+  requireUncompressed(request.headers)
   if (!request.isMultipart()) throw partMissing()
   try {
     for await (const part of request.parts()) {
