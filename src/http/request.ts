@@ -6,9 +6,11 @@
 import type {IncomingHttpHeaders} from 'node:http'
 import type {Readable} from 'node:stream'
 import type {FastifyRequest} from 'fastify'
+import {type Actor, actorOf as actorFrom} from '../core/audit.ts'
 import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {assert} from '../lib/assert.ts'
+import {LOCAL} from '../operations/access.ts'
 import type {RevisionMatch} from '../ports/job-store.ts'
 import {Query} from '../wire/query.ts'
 import {tooLarge} from './errors.ts'
@@ -30,6 +32,12 @@ export function bodyOf(request: FastifyRequest): Uint8Array {
 export function callerOf({principal}: FastifyRequest): Principal {
   assert(principal !== null, 'a route that is not public has an authenticated caller')
   return principal
+}
+
+/** The caller as the audit log names it. */
+export function actorOf(request: FastifyRequest): Actor {
+  const caller = callerOf(request)
+  return actorFrom(caller, caller === LOCAL, request.socket.remoteAddress)
 }
 
 export function queryOf(request: FastifyRequest): Query {

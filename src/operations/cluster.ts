@@ -1,4 +1,5 @@
 /** Cluster: members, the leader, leaving, removing members, the status, and the pause switch. */
+import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
 import {
@@ -39,10 +40,12 @@ export function createMembers(context: OperationsContext) {
    * Starts leaving. Returns the members, with this node as `leaving` while executions run on it, otherwise as
    * `left`.
    */
-  async function leave(): Promise<readonly MemberRecord[]> {
+  async function leave(actor: Actor): Promise<readonly MemberRecord[]> {
     const all = await members()
     const running = await store.busy({start: 0, end: null, outputBytes: 0})
     const isBusy = running.rows.some((execution) => execution.node === node.name)
+    const what = {action: 'member.leave', on: 'member', target: node.name} as const
+    await store.recordAudit([{actor, ...what}])
     context.leave()
     return all.map((member) =>
       member.id === node.id ? {...member, status: isBusy ? 'leaving' : 'left'} : member,
@@ -55,11 +58,11 @@ export function createMembers(context: OperationsContext) {
    * between two batches leaves a member with fewer executions; a repeated call continues. Throws
    * `member_unknown`, `member_present`, `member_ambiguous`.
    */
-  async function removeMember(idOrName: string): Promise<MemberRecord> {
+  async function removeMember(idOrName: string, actor: Actor): Promise<MemberRecord> {
     const {id} = memberToRemove(await members(), idOrName)
     for (;;) {
       const jitter = context.random.fraction()
-      const removal = await store.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter})
+      const removal = await store.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter, actor})
       if (removal.kind === 'unknown') throw unknownMember(idOrName)
       if (removal.kind === 'present') throw presentMember(removal.member)
       context.announce(removal.finished)
@@ -171,8 +174,8 @@ export function createPause({events, store}: OperationsContext) {
   }
 
   /** Durable and idempotent. */
-  async function setPaused(value: boolean): Promise<PauseStatusJson> {
-    await store.setPaused(value)
+  async function setPaused(value: boolean, actor: Actor): Promise<PauseStatusJson> {
+    await store.setPaused(value, actor)
     events.emit('submissions_paused', {paused: value})
     return {paused: value}
   }
@@ -189,10 +192,10 @@ export function createFiring({store, wakeup}: OperationsContext) {
    * Plans all jobs from now on. A crash between two batches leaves firing paused; a repeated call
    * continues.
    */
-  async function resumeFiring(): Promise<FiringJson> {
+  async function resumeFiring(actor: Actor): Promise<FiringJson> {
     const was = await store.firingPaused()
     for (let after: number | null = 0; after !== null;)
-      after = await store.resumeFiring({after, limit: RESUME_BATCH_MAX})
+      after = await store.resumeFiring({after, limit: RESUME_BATCH_MAX, actor})
     wakeup.notify('launch')
     return {resumed: was !== null}
   }

@@ -1,5 +1,6 @@
 /** History: executions, launches, statistics, and the reset of a job's history. */
 import {OUTPUT_KEPT_BYTES, parseExecutionId} from '../core/execution.ts'
+import type {Actor} from '../core/audit.ts'
 import {type Principal, readableExecutions} from '../core/authorization.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {LaunchDecision} from '../core/launch-record.ts'
@@ -55,8 +56,8 @@ export function createHistory({store}: OperationsContext) {
   }
 
   /** Deletes the finished executions and resets the counters. Throws `job_unknown`. */
-  async function resetHistory(name: string): Promise<JobRecord> {
-    return requireJob(name, await store.resetHistory(name))
+  async function resetHistory(name: string, actor: Actor): Promise<JobRecord> {
+    return requireJob(name, await store.resetHistory(name, actor))
   }
 
   /** One row per day, oldest first. */

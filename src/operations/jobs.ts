@@ -3,6 +3,7 @@
  * cancellation are stored for the leader and the node; no process is started or stopped here. `submit.ts`
  * creates and replaces jobs.
  */
+import type {Actor} from '../core/audit.ts'
 import {type Principal, readableJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseExecutionId} from '../core/execution.ts'
@@ -27,8 +28,8 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
   }
 
   /** Throws `job_unknown`, `precondition_failed`. */
-  async function toggle(name: string, match: RevisionMatch): Promise<JobRecord> {
-    const result = await store.toggle(name, match)
+  async function toggle(name: string, match: RevisionMatch, actor: Actor): Promise<JobRecord> {
+    const result = await store.toggle(name, match, actor)
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
@@ -44,8 +45,8 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
   }
 
   /** Throws `job_unknown`, `precondition_failed`, `job_has_dependents`. */
-  async function deleteJob(name: string, match: RevisionMatch): Promise<JobRecord> {
-    const result = await store.deleteJob(name, match)
+  async function deleteJob(name: string, match: RevisionMatch, actor: Actor): Promise<JobRecord> {
+    const result = await store.deleteJob(name, match, actor)
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
@@ -71,6 +72,7 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
 
 export interface RunCall {
   readonly caller: Principal
+  readonly actor: Actor
   readonly name: string
   /** Ignores `concurrency: forbid`. */
   readonly forced: boolean
@@ -82,7 +84,7 @@ export function createRuns({wakeup, events, store, hasTarget, announce}: Operati
 
   /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `launch_open`, … */
   async function run(call: RunCall): Promise<{job: JobRecord; group: number}> {
-    const {caller, name, forced} = call
+    const {caller, actor, name, forced} = call
     const parts = ['run', name, forced ? 'force' : '']
     const result = await idempotency.run(
       caller.accessor,
@@ -95,7 +97,7 @@ export function createRuns({wakeup, events, store, hasTarget, announce}: Operati
         if (earlier !== null) return earlier
         const job = requireJob(name, await store.job(name))
         if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
-        return store.requestRun({name, forced, idempotency: identity})
+        return store.requestRun({name, forced, idempotency: identity, actor})
       },
     )
     switch (result.kind) {
@@ -115,10 +117,10 @@ export function createRuns({wakeup, events, store, hasTarget, announce}: Operati
    * Requests the end of a pending or running execution. Throws `job_unknown`, `execution_unknown`,
    * `execution_over`.
    */
-  async function cancel(name: string, id: string): Promise<ExecutionView> {
+  async function cancel(name: string, id: string, actor: Actor): Promise<ExecutionView> {
     const key = parseExecutionId(id)
     if (key === null) throw await executionUnknown(store, name, id)
-    const result = await store.cancelExecution(name, key)
+    const result = await store.cancelExecution(name, key, actor)
     if (result.kind === 'unknown') throw await executionUnknown(store, name, id)
     if (result.kind === 'over')
       throw new DomainError(

@@ -2,6 +2,7 @@
  * Access policies. Rules are stored as the text in which they were sent. Invalid rules are accepted with a
  * warning: the API contract leaves their format open.
  */
+import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {POLICIES_MAX, readRules} from '../core/policy.ts'
 import type {Policy} from '../ports/token-store.ts'
@@ -29,6 +30,7 @@ export function createPolicies({store, access}: OperationsContext) {
   async function putPolicy(
     name: string,
     body: Uint8Array,
+    actor: Actor,
   ): Promise<{policy: Policy; warnings: readonly string[]}> {
     if (!POLICY_NAME.test(name))
       throw new DomainError(
@@ -39,7 +41,7 @@ export function createPolicies({store, access}: OperationsContext) {
     if (isLongerThan(rules, RULES_BYTES_MAX))
       throw new DomainError('policy_invalid', `Rules: must have at most ${RULES_BYTES_MAX} bytes.`)
     const stored = {name, rules}
-    if (!(await store.putPolicy(stored)))
+    if (!(await store.putPolicy(stored, actor)))
       throw new DomainError(
         'too_many_tokens',
         `The policy cannot be stored: there are ${POLICIES_MAX} policies. Delete some of them first.`,
@@ -50,8 +52,8 @@ export function createPolicies({store, access}: OperationsContext) {
     return {policy: stored, warnings}
   }
 
-  async function deletePolicy(name: string): Promise<Policy> {
-    const deleted = requirePolicy(name, await store.deletePolicy(name))
+  async function deletePolicy(name: string, actor: Actor): Promise<Policy> {
+    const deleted = requirePolicy(name, await store.deletePolicy(name, actor))
     await access.changed()
     return deleted
   }

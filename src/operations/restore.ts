@@ -2,6 +2,7 @@
  * Restore of jobs from a file, all of them or none. The file is decoded job by job as it arrives: memory
  * holds only the definitions, of one file at a time, and the event loop is never blocked for long.
  */
+import type {Actor} from '../core/audit.ts'
 import {decideStore, type Principal, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
@@ -32,6 +33,7 @@ interface EntryProblem {
 
 export interface RestoreCall {
   readonly caller: Principal
+  readonly actor: Actor
   /** Called once, unless submissions are paused. */
   readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
   /** Import every job disabled. */
@@ -71,11 +73,12 @@ export function createRestore(context: OperationsContext) {
   }
 
   async function restoreFile(call: RestoreCall): Promise<RestoreReply> {
-    const {caller, disabled} = call
+    const {caller, actor, disabled} = call
     const tagCheck = await openTagCheck(() => store.members())
     const decoder = new RestoreDecoder(context, caller, tagCheck)
     await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
-    const result = await store.restore(decoder.entries, {disabled, defaultOwner: caller.name})
+    const options = {disabled, defaultOwner: caller.name, actor}
+    const result = await store.restore(decoder.entries, options)
     if (result.kind === 'paused') throw submissionsPaused()
     if (result.kind === 'refused') throw restoreInvalid(result.problems)
     if (result.kind === 'not_allowed')

@@ -59,6 +59,9 @@ const DEADLINES = {
   createToken: write(),
   deleteToken: write(),
 
+  audit: list((query) => query),
+  recordAudit: write(),
+
   info: read(),
   backup: write(LONG_WRITE_MS),
 } satisfies {readonly [Name in keyof Store]?: Deadline<Parameters<Store[Name]>>}

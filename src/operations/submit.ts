@@ -4,6 +4,7 @@
  * keys.
  */
 import {createHash} from 'node:crypto'
+import type {Actor} from '../core/audit.ts'
 import {type Principal, requireStore, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
@@ -15,6 +16,7 @@ import {openTagCheck, validateDefinition} from './validate.ts'
 
 export interface SubmitCall {
   readonly caller: Principal
+  readonly actor: Actor
   readonly body: Uint8Array
   /** The name in the path, which must equal the name in the body; `null` = the path has none. */
   readonly pathName: string | null
@@ -40,7 +42,7 @@ export function createSubmit(context: OperationsContext) {
 
   /** Throws `submissions_paused`, `payload_unparsable`, `not_allowed`, `job_invalid`, `parent_unknown`, … */
   async function submit(call: SubmitCall): Promise<SubmitReply> {
-    const {caller, idempotencyKey, ifMatch, createOnly, runOnCreate} = call
+    const {caller, actor, idempotencyKey, ifMatch, createOnly, runOnCreate} = call
     const parts = [call.pathName ?? '', runOnCreate ? 'run' : '', call.body]
     return idempotency.run(caller.accessor, idempotencyKey, 'submit', parts, async (identity) => {
       // A repeated request gets the first reply, even if submissions are paused since.
@@ -51,7 +53,7 @@ export function createSubmit(context: OperationsContext) {
       // Read beside the write: it costs no round trip of its own.
       const hasTags = Object.keys(spec.tags).length > 0
       const tagCheck = hasTags ? openTagCheck(() => store.members()) : null
-      const result = earlier ?? (await store.submit({...request, defaultOwner: caller.name}))
+      const result = earlier ?? (await store.submit({...request, actor, defaultOwner: caller.name}))
       const stored = requireStored(caller, spec, result)
       if (earlier === null) announce(context, stored)
       const unmatched = (await tagCheck)?.(spec.tags) ?? []

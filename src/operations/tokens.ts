@@ -2,6 +2,7 @@
  * Tokens: created, listed, revoked. The secret of a token is in one reply, the one to its creation, and
  * nowhere else: the store has its digest.
  */
+import type {Actor} from '../core/audit.ts'
 import {type Principal, TOKEN_KINDS, type TokenKind, TOKENS_MAX} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseTime} from '../lib/rfc3339.ts'
@@ -51,12 +52,12 @@ export function createTokens({store, random, clock, access, settings}: Operation
   }
 
   /** Throws `payload_unparsable`, `token_invalid`, `too_many_tokens`. */
-  async function createToken(body: Uint8Array): Promise<CreatedToken> {
+  async function createToken(body: Uint8Array, actor: Actor): Promise<CreatedToken> {
     const request = readRequest(body, null)
     if (request.expiresAt !== null && request.expiresAt <= clock.now())
       throw invalid('expires_at: must be in the future')
     const locksOut = !settings.tokenConfigured && request.kind !== 'management'
-    const created = await create(request, false)
+    const created = await create(request, false, actor)
     const stored = new Set((await store.policies()).map(({name}) => name))
     const warnings = request.policies
       .filter((name) => !stored.has(name))
@@ -69,15 +70,16 @@ export function createTokens({store, random, clock, access, settings}: Operation
   }
 
   /** The first management token. Throws `token_not_first`, and as `createToken`. */
-  async function bootstrap(body: Uint8Array): Promise<CreatedToken> {
+  async function bootstrap(body: Uint8Array, actor: Actor): Promise<CreatedToken> {
     const request = readRequest(body, {name: BOOTSTRAP_NAME, type: 'management'})
     if (request.kind !== 'management') throw invalid('type: must be management, or left out')
-    return {...(await create(request, true)), warnings: []}
+    return {...(await create(request, true, actor)), warnings: []}
   }
 
   async function create(
     request: TokenRequest,
     isFirst: boolean,
+    actor: Actor,
   ): Promise<Omit<CreatedToken, 'warnings'>> {
     // Together more than 256 random bits.
     const secret = `${SECRET_PREFIX}${random.id()}${random.id()}`
@@ -87,7 +89,7 @@ export function createTokens({store, random, clock, access, settings}: Operation
       digest: digestOf(secret),
       isFirst,
     }
-    const result = await store.createToken(created)
+    const result = await store.createToken(created, actor)
     if (result.kind === 'not_first')
       throw new DomainError(
         'token_not_first',
@@ -103,8 +105,8 @@ export function createTokens({store, random, clock, access, settings}: Operation
   }
 
   /** Requests, streams and agents with it end within seconds on every server. Throws `token_unknown`. */
-  async function revokeToken(accessor: string): Promise<TokenRecord> {
-    const deleted = requireToken(accessor, await store.deleteToken(accessor))
+  async function revokeToken(accessor: string, actor: Actor): Promise<TokenRecord> {
+    const deleted = requireToken(accessor, await store.deleteToken(accessor, actor))
     await access.changed()
     return deleted
   }

@@ -1,4 +1,5 @@
 /** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
+import type {Actor} from '../core/audit.ts'
 import type {NameFilter, StorePermission} from '../core/authorization.ts'
 import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
@@ -36,6 +37,8 @@ export interface SubmitRequest {
   readonly may?: StorePermission
   /** See `RestoreOptions`. */
   readonly defaultOwner?: string
+  /** Absent = Belfry itself, here and below. */
+  readonly actor?: Actor
 }
 
 export type SubmitResult =
@@ -89,6 +92,7 @@ export interface RestoreOptions {
    * owner.
    */
   readonly defaultOwner?: string
+  readonly actor?: Actor
 }
 
 export type RestoreResult =
@@ -111,6 +115,7 @@ export interface RunRequest {
   readonly name: string
   readonly forced: boolean
   readonly idempotency: Idempotency | null
+  readonly actor?: Actor
 }
 
 export type RunResult =
@@ -161,12 +166,12 @@ export interface JobStore {
    */
   restore(entries: readonly RestoreEntry[], options: RestoreOptions): Promise<RestoreResult>
   /** Flips `disabled`. A due planned time without decision is recorded `missed` with reason `disabled`. */
-  toggle(name: string, ifMatch?: RevisionMatch): Promise<ToggleResult>
+  toggle(name: string, ifMatch?: RevisionMatch, actor?: Actor): Promise<ToggleResult>
   /**
    * Soft delete: pending executions and requests are deleted, running executions are flagged for their nodes
    * to end.
    */
-  deleteJob(name: string, ifMatch?: RevisionMatch): Promise<DeleteResult>
+  deleteJob(name: string, ifMatch?: RevisionMatch, actor?: Actor): Promise<DeleteResult>
   /** Stores a request to run (cause `manual`) under a new launch number; the leader decides it. */
   requestRun(request: RunRequest): Promise<RunResult>
   /** As `earlierSubmit`, for `requestRun`. */
@@ -175,19 +180,23 @@ export interface JobStore {
    * Deletes finished executions and resets counters and status. Open launches and daily statistics stay.
    * `null` = no such job.
    */
-  resetHistory(name: string): Promise<JobRecord | null>
+  resetHistory(name: string, actor?: Actor): Promise<JobRecord | null>
   job(name: string): Promise<JobRecord | null>
   jobs(query: JobQuery): Promise<Page<JobRecord>>
   /** True: submissions are rejected in the whole cluster. */
   paused(): Promise<boolean>
-  setPaused(paused: boolean): Promise<void>
+  setPaused(paused: boolean, actor?: Actor): Promise<void>
   /** Why no planned time is decided; `null` = planned times are decided. */
   firingPaused(): Promise<FiringPaused | null>
   /**
    * Plans a page of jobs from now on while firing is paused, and records the times before now as missed; the
    * last page ends the pause. Returns the cursor of the next page; `null` = firing is not paused. Idempotent.
    */
-  resumeFiring(request: {readonly after: number; readonly limit: number}): Promise<number | null>
+  resumeFiring(request: {
+    readonly after: number
+    readonly limit: number
+    readonly actor?: Actor
+  }): Promise<number | null>
 }
 
 /**

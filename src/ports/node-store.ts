@@ -1,4 +1,5 @@
 /** Nodes: membership, heartbeats, claiming, output, finishing. Agents call `NodeStore` over the wire. */
+import type {Actor} from '../core/audit.ts'
 import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
 import type {FinishedExecution} from '../core/finish-batch.ts'
 import type {JobSpec} from '../core/job.ts'
@@ -237,10 +238,11 @@ export interface MemberStore {
     readonly nodeId: string
     readonly limit: number
     readonly jitter: number
+    readonly actor?: Actor
   }): Promise<RemoveResult>
   /**
    * Ends a pending execution as `cancelled`, or flags a running one for its node. Both cancel the launch's
    * waiting retries. Idempotent.
    */
-  cancelExecution(name: string, key: ExecutionKey): Promise<CancelResult>
+  cancelExecution(name: string, key: ExecutionKey, actor?: Actor): Promise<CancelResult>
 }

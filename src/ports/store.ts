@@ -6,6 +6,7 @@
  * reached or written, and every write throws `OutcomeUnknown` if its commit may have happened.
  * Instants are ms since the epoch by the store's own clock. `…Ms` are lengths.
  */
+import type {AuditStore} from './audit-store.ts'
 import type {HistoryStore} from './history-store.ts'
 import type {JobStore} from './job-store.ts'
 import type {LeaderStore} from './leader-store.ts'
@@ -26,7 +27,15 @@ export interface StoreInfo {
 }
 
 export interface Store
-  extends JobStore, HistoryStore, LeaderStore, NodeStore, MemberStore, PolicyStore, TokenStore {
+  extends
+    JobStore,
+    HistoryStore,
+    LeaderStore,
+    NodeStore,
+    MemberStore,
+    PolicyStore,
+    TokenStore,
+    AuditStore {
   info(): Promise<StoreInfo>
   /** Stores the cluster's default timezone if none is stored yet. Returns the one in force. */
   agreeTimezone(zone: string): Promise<string>

@@ -1,4 +1,5 @@
 /** Tokens and policies. A token is stored without its secret, which only its owner has. */
+import type {Actor} from '../core/audit.ts'
 import type {TokenKind} from '../core/authorization.ts'
 
 export interface Policy {
@@ -50,9 +51,9 @@ export interface PolicyStore {
   policies(): Promise<readonly Policy[]>
   policy(name: string): Promise<Policy | null>
   /** Creates or replaces the policy of this name. False = there are as many policies as can be. */
-  putPolicy(policy: Policy): Promise<boolean>
+  putPolicy(policy: Policy, actor?: Actor): Promise<boolean>
   /** Returns the deleted policy; `null` = no such policy. */
-  deletePolicy(name: string): Promise<Policy | null>
+  deletePolicy(name: string, actor?: Actor): Promise<Policy | null>
 }
 
 export interface TokenStore {
@@ -63,9 +64,9 @@ export interface TokenStore {
   tokens(): Promise<readonly TokenRecord[]>
   token(accessor: string): Promise<TokenRecord | null>
   /** Also deletes tokens that expired long ago. */
-  createToken(token: NewToken): Promise<CreateTokenResult>
+  createToken(token: NewToken, actor?: Actor): Promise<CreateTokenResult>
   /** Returns the deleted token; `null` = no such token. */
-  deleteToken(accessor: string): Promise<TokenRecord | null>
+  deleteToken(accessor: string, actor?: Actor): Promise<TokenRecord | null>
   /** Sets `lastUsedAt` of these tokens to now. */
   recordTokenUse(accessors: readonly string[]): Promise<void>
 }

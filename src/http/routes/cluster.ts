@@ -17,7 +17,7 @@ import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import type {HttpOptions} from '../options.ts'
 import {sendJson, sendRows} from '../reply.ts'
-import {queryOf} from '../request.ts'
+import {actorOf, queryOf} from '../request.ts'
 
 export function routeCluster(
   app: FastifyInstance,
@@ -106,7 +106,7 @@ function routeMembers(app: FastifyInstance, operations: Operations, options: Htt
       reply: Type.Array(Refer(Member)),
     }),
     handler: async (request, reply) => {
-      const members = await operations.leave()
+      const members = await operations.leave(actorOf(request))
       return sendJson(request, reply, 200, members.map(encodeMember))
     },
   })
@@ -132,7 +132,7 @@ function routeRemoval(app: FastifyInstance, operations: Operations): void {
       },
     }),
     handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
-      const removed = await operations.removeMember(request.params.member)
+      const removed = await operations.removeMember(request.params.member, actorOf(request))
       return sendJson(request, reply, 200, encodeMember(removed))
     },
   })
@@ -150,7 +150,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
     handler: async (request, reply) => sendJson(request, reply, 200, await operations.paused()),
   })
   const setPaused = (paused: boolean) => async (request: FastifyRequest, reply: FastifyReply) =>
-    sendJson(request, reply, 200, await operations.setPaused(paused))
+    sendJson(request, reply, 200, await operations.setPaused(paused, actorOf(request)))
   app.post('/pause', {
     config: {access: creates('/v1/pause')},
     schema: describeRoute({
@@ -181,7 +181,7 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       reply: Refer(Firing),
     }),
     handler: async (request, reply) =>
-      sendJson(request, reply, 200, await operations.resumeFiring()),
+      sendJson(request, reply, 200, await operations.resumeFiring(actorOf(request))),
   })
 }
 

@@ -13,7 +13,7 @@ import {readsWhole} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {DRAIN_BYTES_MAX, type HttpOptions} from '../options.ts'
 import {sendJson, setWarnings} from '../reply.ts'
-import {callerOf, limitedChunks, queryOf, requireUncompressed} from '../request.ts'
+import {actorOf, callerOf, limitedChunks, queryOf, requireUncompressed} from '../request.ts'
 
 const PART = 'file'
 /** Generators of clients leave out responses of types that they do not know, such as that of SQLite. */
@@ -65,7 +65,8 @@ export async function routeFiles(
       const disabled = queryOf(request).boolean('disabled') ?? false
       const openFile = () => findFile(request, bytesMax)
       const caller = callerOf(request)
-      const {lines, warnings} = await operations.restore({caller, openFile, disabled})
+      const actor = actorOf(request)
+      const {lines, warnings} = await operations.restore({caller, actor, openFile, disabled})
       setWarnings(reply, warnings)
       return sendJson(request, reply, 200, lines)
     },

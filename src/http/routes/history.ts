@@ -30,7 +30,7 @@ import {creates, deletes, lists, reads} from '../access.ts'
 import type {OutputStreams} from '../event-streams.ts'
 import {describeRoute} from '../openapi.ts'
 import {type ListParts, sendChangedJob, sendJson, sendList, sendRows} from '../reply.ts'
-import {acceptsEvents, callerOf, queryOf} from '../request.ts'
+import {acceptsEvents, actorOf, callerOf, queryOf} from '../request.ts'
 import {type JobRequest, LIST_REFUSALS, NAME_PARAM, UNKNOWN_JOB} from './jobs.ts'
 
 type ExecutionRequest = FastifyRequest<{Params: {name: string; execution: string}}>
@@ -93,8 +93,10 @@ function routeExecutions(app: FastifyInstance, operations: Operations, parts: Li
       reply: Refer(Job),
       refusals: UNKNOWN_JOB,
     }),
-    handler: async (request: JobRequest, reply) =>
-      sendChangedJob(request, reply, 200, await operations.resetHistory(request.params.name)),
+    handler: async (request: JobRequest, reply) => {
+      const job = await operations.resetHistory(request.params.name, actorOf(request))
+      return sendChangedJob(request, reply, 200, job)
+    },
   })
 }
 
@@ -128,7 +130,7 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
     }),
     handler: async (request: ExecutionRequest, reply) => {
       const {name, execution} = request.params
-      const view = await operations.cancel(name, execution)
+      const view = await operations.cancel(name, execution, actorOf(request))
       const path = `${jobPath(name)}/executions/${segmentOf(execution)}`
       const isReadable = decide(callerOf(request), 'read', path).allowed
       return sendJson(request, reply, 202, encodeExecution(view, isReadable ? null : 0))

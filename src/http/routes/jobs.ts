@@ -18,6 +18,7 @@ import {
   setWarnings,
 } from '../reply.ts'
 import {
+  actorOf,
   bodyOf,
   callerOf,
   queryOf,
@@ -126,6 +127,7 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
   const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
     const submitted = await operations.submit({
       caller: callerOf(request),
+      actor: actorOf(request),
       body: bodyOf(request),
       pathName,
       ifMatch: readIfMatch(request.headers),
@@ -185,6 +187,7 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
     const {name} = request.params
     const {job, group} = await operations.run({
       caller: callerOf(request),
+      actor: actorOf(request),
       name,
       forced: queryOf(request).isSet('force'),
       idempotencyKey: readIdempotencyKey(request.headers),
@@ -237,7 +240,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     }),
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)
-      const job = await operations.toggle(request.params.name, match)
+      const job = await operations.toggle(request.params.name, match, actorOf(request))
       return sendChangedJob(request, reply, 200, job)
     },
   })
@@ -258,7 +261,7 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     }),
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)
-      const job = await operations.deleteJob(request.params.name, match)
+      const job = await operations.deleteJob(request.params.name, match, actorOf(request))
       return sendChangedJob(request, reply, 200, job)
     },
   })

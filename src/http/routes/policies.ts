@@ -7,7 +7,7 @@ import {MayBeUnset, Refer} from '../../wire/shapes.ts'
 import {lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {sendJson, setWarnings} from '../reply.ts'
-import {bodyOf} from '../request.ts'
+import {actorOf, bodyOf} from '../request.ts'
 
 const PARAMS = {name: 'Name of the policy.'}
 const UNKNOWN = {404: 'There is no such policy.'}
@@ -68,7 +68,11 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       },
     }),
     handler: async (request: PolicyRequest, reply) => {
-      const {policy, warnings} = await operations.putPolicy(request.params.name, bodyOf(request))
+      const {policy, warnings} = await operations.putPolicy(
+        request.params.name,
+        bodyOf(request),
+        actorOf(request),
+      )
       setWarnings(reply, warnings)
       return sendJson(request, reply, 202, encodePolicy(policy))
     },
@@ -84,7 +88,7 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       refusals: UNKNOWN,
     }),
     handler: async (request: PolicyRequest, reply) => {
-      const policy = await operations.deletePolicy(request.params.name)
+      const policy = await operations.deletePolicy(request.params.name, actorOf(request))
       return sendJson(request, reply, 200, encodePolicy(policy))
     },
   })

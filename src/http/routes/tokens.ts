@@ -18,7 +18,7 @@ import {decideRoute, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import type {PathTable} from '../paths.ts'
 import {sendJson, setWarnings} from '../reply.ts'
-import {bodyOf, queryOf, withoutExtraSlashes} from '../request.ts'
+import {actorOf, bodyOf, queryOf, withoutExtraSlashes} from '../request.ts'
 
 const PARAMS = {accessor: 'Public id of the token.'}
 const UNKNOWN = {404: 'There is no such token.'}
@@ -69,7 +69,7 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
       refusals: UNKNOWN,
     }),
     handler: async (request: TokenRequest, reply) => {
-      const revoked = await operations.revokeToken(request.params.accessor)
+      const revoked = await operations.revokeToken(request.params.accessor, actorOf(request))
       return sendJson(request, reply, 200, encodeToken(revoked))
     },
   })
@@ -94,7 +94,7 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
       refusals: CREATE_REFUSALS,
     }),
     handler: async (request, reply) =>
-      send(request, reply, await operations.createToken(bodyOf(request))),
+      send(request, reply, await operations.createToken(bodyOf(request), actorOf(request))),
   })
   app.post('/acl/bootstrap', {
     config: {access: 'bootstrap'},
@@ -108,7 +108,7 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
       refusals: CREATE_REFUSALS,
     }),
     handler: async (request, reply) =>
-      send(request, reply, await operations.bootstrap(bodyOf(request))),
+      send(request, reply, await operations.bootstrap(bodyOf(request), actorOf(request))),
   })
 }
 

@@ -197,6 +197,9 @@ async function fill(
   const compared: Compared[] = []
   for (const {what, sql, source: expected} of source.tallies)
     compared.push({what, source: expected, target: await statements.run(session, tally(sql))})
+  await session.run(
+    `SELECT setval(pg_get_serial_sequence('audit', 'id'), 1 + coalesce(max(id), 0), false) FROM audit`,
+  )
   for (const {name, last} of source.lastNumbers) {
     // A rollback does not undo it, which is harmless for an empty schema.
     const values = last === 0 ? '1, false' : `${last}, true`

@@ -3,8 +3,10 @@
  * reply at once, because every reply goes through a live job. Retention deletes the rows later, in bounded
  * batches. Running executions get a cancel request; the last one that ends closes the launch.
  */
+import type {Actor} from '../../core/audit.ts'
 import type {JobRecord} from '../../core/job.ts'
 import type {DeleteResult, RevisionMatch} from '../../ports/job-store.ts'
+import {recordChange, replacedBy} from './audit.ts'
 import {loadJob, lockJob, checkRevision} from './jobs.ts'
 import {dropOutput, dropOutputOfLaunches} from './output.ts'
 import {all, each, type Query, type Transaction} from './query.ts'
@@ -14,6 +16,7 @@ export function* deleteJob(
   tx: Transaction,
   name: string,
   ifMatch: RevisionMatch = null,
+  actor?: Actor,
 ): Query<DeleteResult> {
   const job = yield* lockJob(tx, name)
   if (job === null) return {kind: 'unknown'}
@@ -21,11 +24,17 @@ export function* deleteJob(
   if (refusal !== null) return refusal
   if (job.dependentJobs.length > 0) return {kind: 'dependents', names: job.dependentJobs}
   yield* softDelete(tx, job.id, {why: 'deleted', keptGroup: null})
+  const replaced = replacedBy(job, null)
+  yield* recordChange(tx, {actor, action: 'job.delete', on: 'job', target: name, ...replaced})
   return {kind: 'deleted', job}
 }
 
 /** Launch rows stay: they record the outcome of each planned time. */
-export function* resetHistory(tx: Transaction, name: string): Query<JobRecord | null> {
+export function* resetHistory(
+  tx: Transaction,
+  name: string,
+  actor?: Actor,
+): Query<JobRecord | null> {
   const job = yield* lockJob(tx, name)
   if (job === null) return null
   const closed = yield* all<{group_id: number}>(
@@ -43,6 +52,7 @@ export function* resetHistory(tx: Transaction, name: string): Query<JobRecord | 
       status = '', status_group = 0 WHERE id = ?`,
     [job.id],
   )
+  yield* recordChange(tx, {actor, action: 'job.reset', on: 'job', target: name})
   return yield* loadJob(name)
 }
 

@@ -6,6 +6,7 @@ import type {JobStatus} from '../../core/job.ts'
 import {reasonText} from '../../core/launch-record.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
+import {recordChange, replacedBy} from './audit.ts'
 import {softDelete} from './delete-job.ts'
 import {executionId} from '../../core/execution.ts'
 import {FinishBatch, type BatchJob} from '../../core/finish-batch.ts'
@@ -234,6 +235,13 @@ function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Quer
   yield* applyChanges(tx, [{existing: job, spec, change}])
   const [number] = yield* tx.dialect.takeNumbers('launch', 1)
   const sentence = `nodes died while executing launch ${group}; the job was disabled`
+  yield* recordChange(tx, {
+    action: 'job.toggle',
+    on: 'job',
+    target: name,
+    detail: 'disabled: its launches kill nodes',
+    ...replacedBy(job, change.revision),
+  })
   const row = newLaunch({id, name}, number!, tx.now, {
     cause: 'manual',
     decision: 'skipped',

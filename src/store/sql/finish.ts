@@ -3,7 +3,9 @@
  * batch and the rules of the core, in one transaction: the end, counters, statistics, retries and follow-ups
  * are stored together or not at all.
  */
+import type {Actor} from '../../core/audit.ts'
 import {
+  executionId,
   type ExecutionKey,
   type ExecutionRecord,
   type ExecutionStatus,
@@ -14,6 +16,7 @@ import type {LeaderStore} from '../../ports/leader-store.ts'
 import type {CancelResult, FinishItem, FinishOutcome} from '../../ports/node-store.ts'
 import {isNodeDeath, outageOf} from '../../core/finish.ts'
 import type {FinishBatch, BatchExecution} from '../../core/finish-batch.ts'
+import {recordChange} from './audit.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from './lease.ts'
 import {dropOutput, extendOutput, type Stretch} from './output.ts'
@@ -214,6 +217,7 @@ export function* cancelExecution(
   tx: Transaction,
   name: string,
   key: ExecutionKey,
+  actor?: Actor,
 ): Query<CancelResult> {
   const owner = yield* one<{id: number}>(
     `SELECT j.id FROM jobs j JOIN executions e ON e.job_id = j.id
@@ -226,13 +230,13 @@ export function* cancelExecution(
   const launch = batch.launches.get(key.group)
   const job = launch === undefined ? null : batch.jobOf(launch)
   if (entry === null || launch === undefined || job === null) return {kind: 'unknown'}
-  const {status} = entry.record
+  const {status, cancelRequestedAt: askedAt} = entry.record
   let ended: FinishOutcome[]
   if (status === 'pending') {
     const end = {status: 'cancelled', reason: '', finishedAt: tx.now, jitter: 0, with: {}} as const
     ended = [batch.end(entry, end)]
   } else if (status === 'running') {
-    const cancelRequestedAt = entry.record.cancelRequestedAt ?? tx.now
+    const cancelRequestedAt = askedAt ?? tx.now
     entry.record = {...entry.record, cancelRequestedAt}
     ended = batch.endRetries(launch, job).map(endedAlone)
     yield* all(`UPDATE executions SET cancel_requested_at = ? WHERE ${BY_KEY}`, [
@@ -243,6 +247,9 @@ export function* cancelExecution(
     return {kind: 'over', status}
   }
   yield* writeFinishBatch(tx, batch)
+  const what = {action: 'execution.cancel', on: 'job', target: name} as const
+  const detail = `execution ${executionId(key)}`
+  if (askedAt === null) yield* recordChange(tx, {actor, ...what, detail})
   return {kind: 'requested', execution: entry.record, ended}
 }
 

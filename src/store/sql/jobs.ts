@@ -2,10 +2,12 @@
  * Toggling a job, and reading and writing the rows of jobs. How a definition moves `next` is decided by
  * `planDefinition` in the core. `submit.ts` stores new definitions.
  */
+import type {Actor} from '../../core/audit.ts'
 import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
 import {type DefinitionChange, planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
 import type {PreconditionFailed, RevisionMatch, ToggleResult} from '../../ports/job-store.ts'
+import {recordChange, replacedBy} from './audit.ts'
 import {retractPlanned, writePlanned} from './launch-rows.ts'
 import {
   all,
@@ -24,6 +26,7 @@ export function* toggle(
   tx: Transaction,
   name: string,
   ifMatch: RevisionMatch = null,
+  actor?: Actor,
 ): Query<ToggleResult> {
   const [existing, zone] = yield* together(lockJob(tx, name), timezone())
   if (existing === null) return {kind: 'unknown'}
@@ -32,6 +35,16 @@ export function* toggle(
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
   const change = planDefinition(existing, spec, tx.now, zone, false)
   yield* applyChanges(tx, [{existing, spec, change}])
+  const replaced = replacedBy(existing, change.revision)
+  const detail = spec.disabled ? 'disabled' : 'enabled'
+  yield* recordChange(tx, {
+    actor,
+    action: 'job.toggle',
+    on: 'job',
+    target: name,
+    detail,
+    ...replaced,
+  })
   const job = yield* loadJob(name)
   assert(job !== null, `${name} is locked and live`)
   return {kind: 'toggled', job}

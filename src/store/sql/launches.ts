@@ -9,6 +9,7 @@ import type {Candidate} from '../../core/node.ts'
 import {assert} from '../../lib/assert.ts'
 import type {RunRequest, RunResult} from '../../ports/job-store.ts'
 import type {Applied, DecidedLaunch, LeaderStore} from '../../ports/leader-store.ts'
+import {recordChange} from './audit.ts'
 import {findReply, storeReplies} from './idempotency.ts'
 import {lockJob} from './jobs.ts'
 import {
@@ -29,7 +30,7 @@ import {LAUNCH_COLUMNS, launchOf, type LaunchRow} from './rows.ts'
 
 /** Stores a request by hand; the leader decides it. */
 export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResult> {
-  const {name, forced, idempotency} = request
+  const {name, forced, idempotency, actor} = request
   const [job, earlier, groups] = yield* together(
     lockJob(tx, name),
     findReply<RunResult>(tx, idempotency),
@@ -43,6 +44,8 @@ export function* requestRun(tx: Transaction, request: RunRequest): Query<RunResu
   }
   const group = groups[0]!
   yield* insertRequest(tx, {job: {id: job.id, name}, cause: 'manual', forced}, group)
+  const detail = `launch ${group}${forced ? ', forced' : ''}`
+  yield* recordChange(tx, {actor, action: 'job.run', on: 'job', target: name, detail})
   const result: RunResult = {kind: 'accepted', job, group}
   yield* storeReplies(tx, [{idempotency, reply: result}])
   return result

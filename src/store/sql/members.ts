@@ -11,6 +11,7 @@ import type {
   Heartbeat,
   RemoveResult,
 } from '../../ports/node-store.ts'
+import {recordChange} from './audit.ts'
 import {endAll} from './finish.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, type Transaction} from './query.ts'
@@ -214,7 +215,7 @@ export function* pruneMembers(
 /** Locks the member first, as a claim does: the claim is visible here, or it takes nothing. */
 export function* removeMember(
   tx: Transaction,
-  {nodeId, limit, jitter}: Parameters<MemberStore['removeMember']>[0],
+  {nodeId, limit, jitter, actor}: Parameters<MemberStore['removeMember']>[0],
 ): Query<RemoveResult> {
   const row = yield* one<MemberRow>(
     `SELECT ${MEMBER_COLUMNS} FROM members WHERE id = ?${tx.dialect.forUpdate}`,
@@ -234,6 +235,8 @@ export function* removeMember(
   if (running.length === limit) return {kind: 'ending', finished}
   yield* all(`DELETE FROM members WHERE id = ?`, [nodeId])
   yield* deleteClaims(nodeId)
+  const what = {action: 'member.remove', on: 'member', target: member.name} as const
+  yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}`})
   return {kind: 'removed', member, finished}
 }
 

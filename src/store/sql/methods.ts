@@ -5,6 +5,7 @@ import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
+import {audit, recordChanges} from './audit.ts'
 import {deleteJob, resetHistory} from './delete-job.ts'
 import {cancelExecution, finish, markLost} from './finish.ts'
 import {
@@ -154,6 +155,10 @@ export const METHODS = {
   createToken: write(access.createToken, {queue: 'other'}),
   deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
   recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),
+
+  audit: longRead(audit, (query) => query.end === null),
+  // Repeated, it would record the same twice.
+  recordAudit: write(recordChanges, {queue: 'other', isRepeatable: never}),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
   probe: write(probe, {queue: 'other'}),

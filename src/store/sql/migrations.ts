@@ -27,7 +27,7 @@ const deletedJobs: Migration = {
 
 const access: Migration = {
   version: 3,
-  statements: (dialect) => [...tokenTables(dialect)],
+  statements: (dialect) => [...tokenTables(dialect), ...auditTables(dialect)],
 }
 
 export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access]
@@ -232,5 +232,30 @@ function tokenTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       expires_at ${integer},
       last_used_at ${integer}
     )${keyOrganised}`,
+  ]
+}
+
+/** `job_id` and the revisions are of a changed definition only: those rows are the history of the job. */
+function auditTables({columns: {integer, text, growingKey}}: Dialect): string[] {
+  return [
+    `CREATE TABLE audit (
+      id ${growingKey},
+      at ${integer} NOT NULL,
+      actor ${text} NOT NULL,
+      accessor ${text} NOT NULL,
+      token_kind ${text} NOT NULL,
+      address ${text} NOT NULL,
+      action ${text} NOT NULL,
+      result ${text} NOT NULL,
+      target_kind ${text} NOT NULL,
+      target ${text} NOT NULL,
+      detail ${text} NOT NULL,
+      job_id ${integer},
+      revision_before ${integer},
+      revision_after ${integer},
+      replaced ${text}
+    )`,
+    `CREATE INDEX audit_of_job ON audit (job_id, revision_before) WHERE job_id IS NOT NULL`,
+    `CREATE INDEX audit_target ON audit (target, id)`,
   ]
 }

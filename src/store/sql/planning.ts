@@ -6,6 +6,7 @@ import type {JobFault} from '../../core/launch-record.ts'
 import {dueRow, nextPlanned, replanned} from '../../core/next-time.ts'
 import type {JobStore} from '../../ports/job-store.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
+import {recordChange} from './audit.ts'
 import {recordMissed} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
 import {fence} from './lease.ts'
@@ -72,12 +73,14 @@ export function* planFromNow(tx: Transaction, after: number, limit: number): Que
 
 export function* resumeFiring(
   tx: Transaction,
-  {after, limit}: Parameters<JobStore['resumeFiring']>[0],
+  {after, limit, actor}: Parameters<JobStore['resumeFiring']>[0],
 ): Query<number | null> {
   if ((yield* metaValue(FIRING_PAUSED)) === null) return null
   const next = yield* planFromNow(tx, after, limit)
-  if (next === null) yield* all(`DELETE FROM meta WHERE key = ?`, [FIRING_PAUSED])
-  return next
+  if (next !== null) return next
+  yield* all(`DELETE FROM meta WHERE key = ?`, [FIRING_PAUSED])
+  yield* recordChange(tx, {actor, action: 'firing.resume', on: 'cluster', target: ''})
+  return null
 }
 
 /** No wait of an execution is longer: the backoff of a retry ends after 6 minutes. */

@@ -142,7 +142,13 @@ export interface Dialect {
   /** Appended to the select of the leader's term: a renewal does not block it, a takeover does. */
   readonly forKeyShare: string
   /** Column types of the migrations. */
-  readonly columns: {readonly integer: string; readonly text: string; readonly bytes: string}
+  readonly columns: {
+    readonly integer: string
+    readonly text: string
+    readonly bytes: string
+    /** A primary key that grows with each row. */
+    readonly growingKey: string
+  }
   /** Appended to `CREATE TABLE` of tables that are read only by their key. */
   readonly keyOrganised: string
   /** Creates a sequence that starts at 1. */

@@ -1,7 +1,9 @@
 /** Importing jobs from a file: all or none, in any order. A restore never plans times in the past. */
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
+import type {Change} from '../../ports/audit-store.ts'
 import type {RestoreEntry, RestoreOptions, RestoreResult} from '../../ports/job-store.ts'
+import {recordChanges, replacedBy} from './audit.ts'
 import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
 import {isPaused, timezone} from './settings.ts'
@@ -45,9 +47,27 @@ export function* restore(
     else redefined.push({existing: job, spec, change})
   }
   yield* applyChanges(tx, redefined)
-  if (fresh.length > 0)
-    yield* insertJobs(tx, fresh, yield* tx.dialect.takeNumbers('job', fresh.length))
+  const ids = fresh.length === 0 ? [] : yield* tx.dialect.takeNumbers('job', fresh.length)
+  yield* insertJobs(tx, fresh, ids)
+  yield* recordChanges(tx, [
+    ...fresh.map(({spec: {name}, revision}, at) => {
+      return restored(name, options, {job: {id: ids[at]!, before: null, after: revision}})
+    }),
+    ...redefined
+      .filter(({change}) => change.changed)
+      .map(({existing: job, change}) =>
+        restored(job.spec.name, options, replacedBy(job, change.revision)),
+      ),
+  ])
   return {kind: 'restored', lines: names.map((name) => ({name, created: !existing.has(name)}))}
+}
+
+function restored(
+  target: string,
+  {actor}: RestoreOptions,
+  what: Pick<Change, 'job' | 'replaced'>,
+): Change {
+  return {actor, action: 'job.restore', on: 'job', target, ...what}
 }
 
 interface Lineage {

@@ -1,5 +1,7 @@
 /** Settings of the whole store: the pause switch, the time zone, its identity. */
+import type {Actor} from '../../core/audit.ts'
 import type {FiringPaused} from '../../ports/job-store.ts'
+import {recordChange} from './audit.ts'
 import {all, one, type Query, together, type Transaction} from './query.ts'
 
 /**
@@ -37,8 +39,11 @@ export function* noticePlace({engine, id, changedAt}: Place): Query<void> {
   if (!isUnchanged) yield* putMeta(FIRING_PAUSED, 'put_back' satisfies FiringPaused)
 }
 
-export function* setPaused(_tx: Transaction, value: boolean): Query<void> {
+export function* setPaused(tx: Transaction, value: boolean, actor?: Actor): Query<void> {
+  if ((yield* isPaused()) === value) return
   yield* putMeta('paused', String(value))
+  const action = value ? 'submissions.pause' : 'submissions.resume'
+  yield* recordChange(tx, {actor, action, on: 'cluster', target: ''})
 }
 
 export function* paused(_tx: Transaction): Query<boolean> {

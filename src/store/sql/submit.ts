@@ -2,11 +2,14 @@
  * Stores submitted definitions, of several requests with a fixed number of statements. Every check runs in
  * the transaction that relies on it. `planDefinition` in the core decides how a definition moves `next`.
  */
+import type {Actor} from '../../core/audit.ts'
 import type {StorePermission} from '../../core/authorization.ts'
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
+import type {Change} from '../../ports/audit-store.ts'
 import type {PreconditionFailed, SubmitRequest, SubmitResult} from '../../ports/job-store.ts'
+import {recordChanges, replacedBy} from './audit.ts'
 import {findReplies, keyOf, storeReplies} from './idempotency.ts'
 import {
   applyChanges,
@@ -69,6 +72,7 @@ interface Stored {
   readonly created: boolean
   readonly changed: boolean
   readonly group: number | null
+  readonly change: Change | null
 }
 
 /** Requests of different names and keys; one whose validity depends on other jobs is alone. */
@@ -109,7 +113,10 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS})
     else redefined.push({existing: known, spec, change})
     const group = request.runOnCreate ? groups[running.indexOf(request)]! : null
-    stored.push({index, id, created: known === null, changed: change.changed, group})
+    const {changed, revision} = change
+    const made = {known, id, name: spec.name, revision: changed ? revision : null, group}
+    const recorded = changeOf(made, request.actor)
+    stored.push({index, id, created: known === null, changed, group, change: recorded})
   }
   yield* applyChanges(tx, redefined)
   yield* insertJobs(
@@ -126,6 +133,10 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
         : [launchValues(newLaunch({id, name: names[index]!}, group, tx.now, row))]
     }),
   )
+  yield* recordChanges(
+    tx,
+    stored.flatMap(({change}) => change ?? []),
+  )
   const jobs = yield* loadJobs(stored.map(({id}) => id))
   stored.forEach(({index, created, changed, group}, at) => {
     const job = jobs[at] ?? null
@@ -138,6 +149,25 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     stored.map(({index}) => ({idempotency: requests[index]!.idempotency, reply: answers[index]!})),
   )
   return [...answers]
+}
+
+/** What to record of a submit; `null` = nothing. `revision` `null`: the definition is unchanged. */
+function changeOf(
+  made: {
+    readonly known: JobRecord | null
+    readonly id: number
+    readonly name: string
+    readonly revision: number | null
+    readonly group: number | null
+  },
+  actor: Actor | undefined,
+): Change | null {
+  const {known, id, name, revision, group} = made
+  const detail = group === null ? '' : `launch ${group}`
+  const shared = {actor, on: 'job', target: name, detail} as const
+  if (revision === null) return group === null ? null : {...shared, action: 'job.run'}
+  if (known !== null) return {...shared, action: 'job.update', ...replacedBy(known, revision)}
+  return {...shared, action: 'job.create', job: {id, before: null, after: revision}}
 }
 
 const ZERO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}

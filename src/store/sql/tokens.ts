@@ -2,6 +2,7 @@
  * Tokens and policies. Each change counts the revision up first: its row makes changes of several servers
  * follow each other, and servers notice a change by it.
  */
+import type {Actor} from '../../core/audit.ts'
 import {type TokenKind, TOKENS_MAX} from '../../core/authorization.ts'
 import {POLICIES_MAX} from '../../core/policy.ts'
 import type {
@@ -12,6 +13,7 @@ import type {
   StoredToken,
   TokenRecord,
 } from '../../ports/token-store.ts'
+import {recordChange} from './audit.ts'
 import {all, one, type Query, sendEach, together, type Transaction} from './query.ts'
 import {metaValue} from './settings.ts'
 
@@ -76,7 +78,11 @@ export function* token(_tx: Transaction, accessor: string): Query<TokenRecord | 
   return row === null ? null : tokenOf(row)
 }
 
-export function* createToken(tx: Transaction, created: NewToken): Query<CreateTokenResult> {
+export function* createToken(
+  tx: Transaction,
+  created: NewToken,
+  actor?: Actor,
+): Query<CreateTokenResult> {
   yield* countUp()
   // The commit of a first try may have happened.
   const earlier = yield* token(tx, created.accessor)
@@ -100,16 +106,25 @@ export function* createToken(tx: Transaction, created: NewToken): Query<CreateTo
     tx.now,
     expiresAt,
   ])
+  const detail = `accessor ${accessor}, ${[kind, ...named].join(' ')}`
+  yield* recordChange(tx, {actor, action: 'token.create', on: 'token', target: name, detail})
   const record = {accessor, name, kind, policies: named, expiresAt}
   return {kind: 'created', token: {...record, createdAt: tx.now, lastUsedAt: null}}
 }
 
-export function* deleteToken(_tx: Transaction, accessor: string): Query<TokenRecord | null> {
+export function* deleteToken(
+  tx: Transaction,
+  accessor: string,
+  actor?: Actor,
+): Query<TokenRecord | null> {
   yield* countUp()
   const row = yield* one<TokenRow>(`DELETE FROM tokens WHERE accessor = ? RETURNING ${COLUMNS}`, [
     accessor,
   ])
-  return row === null ? null : tokenOf(row)
+  if (row === null) return null
+  const detail = `accessor ${accessor}, ${row.kind}`
+  yield* recordChange(tx, {actor, action: 'token.revoke', on: 'token', target: row.name, detail})
+  return tokenOf(row)
 }
 
 /** Not a change: the revision stays. */
@@ -120,27 +135,34 @@ export function* recordTokenUse(tx: Transaction, accessors: readonly string[]): 
   )
 }
 
-export function* putPolicy(_tx: Transaction, {name, rules}: Policy): Query<boolean> {
+export function* putPolicy(tx: Transaction, {name, rules}: Policy, actor?: Actor): Query<boolean> {
   yield* countUp()
   const counted = yield* one<{others: number}>(
     `SELECT count(*) AS others FROM policies WHERE name <> ?`,
     [name],
   )
   if (counted!.others >= POLICIES_MAX) return false
+  const known = yield* policy(tx, name)
+  if (known?.rules === rules) return true
   yield* all(
     `INSERT INTO policies (name, rules) VALUES (?, ?)
       ON CONFLICT (name) DO UPDATE SET rules = excluded.rules`,
     [name, rules],
   )
+  const replaced = known === null ? {} : {replaced: known.rules}
+  yield* recordChange(tx, {actor, action: 'policy.set', on: 'policy', target: name, ...replaced})
   return true
 }
 
-export function* deletePolicy(_tx: Transaction, name: string): Query<Policy | null> {
+export function* deletePolicy(tx: Transaction, name: string, actor?: Actor): Query<Policy | null> {
   yield* countUp()
   const row = yield* one<Policy>(`DELETE FROM policies WHERE name = ? RETURNING name, rules`, [
     name,
   ])
-  return row === null ? null : {name: row.name, rules: row.rules}
+  if (row === null) return null
+  const {rules: replaced} = row
+  yield* recordChange(tx, {actor, action: 'policy.delete', on: 'policy', target: name, replaced})
+  return {name: row.name, rules: row.rules}
 }
 
 export function* policies(_tx: Transaction): Query<readonly Policy[]> {

@@ -174,7 +174,12 @@ export const sqliteDialect: Dialect = {
   locking: false,
   forUpdate: '',
   forKeyShare: '',
-  columns: {integer: 'INTEGER', text: 'TEXT', bytes: 'BLOB'},
+  columns: {
+    integer: 'INTEGER',
+    text: 'TEXT',
+    bytes: 'BLOB',
+    growingKey: 'INTEGER PRIMARY KEY',
+  },
   keyOrganised: ' WITHOUT ROWID',
   createSequence: (name) => `CREATE TABLE ${name}_numbers AS SELECT 0 AS last`,
   takeNumbers,

@@ -1,5 +1,6 @@
 /** Contract of the `Store` port: one file of cases for each subject, all run on every engine. */
 import {describe} from 'node:test'
+import {auditCases} from './audit.ts'
 import {caseWith, type Case} from './case.ts'
 import {cancelCases} from './cancel.ts'
 import {chainCases} from './chain.ts'
@@ -56,6 +57,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['member retention', memberRetentionCases],
   ['settings', settingsCases],
   ['tokens', tokensCases],
+  ['audit', auditCases],
 ]
 
 /** Runs every case on a fresh store from `open`. */

@@ -1,0 +1,50 @@
+/**
+ * The audit log: the words for who did what. Each change is recorded in its own transaction. The row of a
+ * changed job holds the replaced definition, so the same rows are the job's history.
+ */
+import type {Principal} from './authorization.ts'
+
+/** Who made a change. Never has a secret. */
+export interface Actor {
+  /** Name of the token; `local` without one, `configured` for that of the configuration. */
+  readonly name: string
+  /** Public id of the token; `''` for the others. */
+  readonly accessor: string
+  /** Kind of the token; `''` = Belfry itself. */
+  readonly kind: string
+  /** Peer address of the connection; `''` = none. */
+  readonly address: string
+}
+
+/** The actor of a change that no caller has asked for. */
+export const BELFRY: Actor = {name: 'belfry', accessor: '', kind: '', address: ''}
+
+/** `isLocal`: a caller on this machine, without a token. */
+export function actorOf({name, accessor, kind}: Principal, isLocal: boolean, address = ''): Actor {
+  const unnamed = isLocal ? 'local' : 'configured'
+  return {name: accessor === '' && name === '' ? unnamed : name, accessor, kind, address}
+}
+
+export const AUDIT_ACTIONS = [
+  'job.create',
+  'job.update',
+  'job.toggle',
+  'job.restore',
+  'job.delete',
+  'job.run',
+  'job.reset',
+  'execution.cancel',
+  'member.remove',
+  'member.leave',
+  'submissions.pause',
+  'submissions.resume',
+  'firing.resume',
+  'policy.set',
+  'policy.delete',
+  'token.create',
+  'token.revoke',
+  'access.refused',
+] as const
+export type AuditAction = (typeof AUDIT_ACTIONS)[number]
+
+export type AuditTarget = 'job' | 'member' | 'cluster' | 'policy' | 'token' | 'path'

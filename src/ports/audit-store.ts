@@ -1,0 +1,68 @@
+/** The audit log: changes, refused accesses, and who asked for them. */
+import type {Actor, AuditAction, AuditTarget} from '../core/audit.ts'
+import type {NameFilter} from '../core/authorization.ts'
+import type {Page, Slice} from './page.ts'
+
+export type AuditResult = 'done' | 'refused'
+
+/** A change, or a refused access, to record. */
+export interface Change {
+  /** Absent = Belfry itself. */
+  readonly actor?: Actor | undefined
+  readonly action: AuditAction
+  /** Absent = `done`. */
+  readonly result?: AuditResult
+  readonly on: AuditTarget
+  /** Name of the target. */
+  readonly target: string
+  /** What else tells the change from others, for people. Never a secret. */
+  readonly detail?: string
+  /** A change of a definition: internal id of the job, and its revisions; `null` = there is none. */
+  readonly job?: {
+    readonly id: number
+    readonly before: number | null
+    readonly after: number | null
+  }
+  /** What the change replaced: the definition of the job, or the rules of the policy. */
+  readonly replaced?: string
+}
+
+export interface AuditEntry {
+  /** Grows with time. */
+  readonly id: number
+  readonly at: number
+  readonly actor: Actor
+  /** May be of a newer release. */
+  readonly action: string
+  readonly result: AuditResult
+  readonly on: AuditTarget
+  readonly target: string
+  readonly detail: string
+  /** Of a changed definition; `null` = there was none, or none is left. */
+  readonly revisionBefore: number | null
+  readonly revisionAfter: number | null
+}
+
+/** `''` and `null` = all. */
+export interface AuditQuery extends Slice {
+  /** Name or accessor. */
+  readonly actor: string
+  /** An action, or the part before its `.`. */
+  readonly action: string
+  readonly on: AuditTarget | null
+  readonly target: string
+  readonly result: AuditResult | null
+  /** Inclusive; ms since the epoch. */
+  readonly from: number | null
+  /** Exclusive. */
+  readonly to: number | null
+  /** Only entries of these jobs; `null` = all entries. */
+  readonly names: NameFilter
+}
+
+export interface AuditStore {
+  /** Newest first. */
+  audit(query: AuditQuery): Promise<Page<AuditEntry>>
+  /** For what no other method of the store changes. All of them or none. */
+  recordAudit(changes: readonly Change[]): Promise<void>
+}

@@ -1,0 +1,178 @@
+/** The audit log: a row for each change, in its transaction; none without a change. */
+import assert from 'node:assert/strict'
+import type {Actor} from '../../../src/core/audit.ts'
+import type {AuditEntry, AuditQuery} from '../../../src/ports/audit-store.ts'
+import type {Case} from './case.ts'
+import {ALL_ROWS, aSpec, MINUTE, type Scene} from './scene.ts'
+
+const ANN: Actor = {name: 'ann', accessor: 'a1', kind: 'client', address: '10.0.0.1'}
+const BOB: Actor = {name: 'bob', accessor: 'b1', kind: 'management', address: '10.0.0.2'}
+
+export const ALL_AUDIT: AuditQuery = {
+  ...ALL_ROWS,
+  actor: '',
+  action: '',
+  on: null,
+  target: '',
+  result: null,
+  from: null,
+  to: null,
+  names: null,
+}
+
+const SUBMIT = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+const COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+/** Entries of a query, oldest first, as `actor action target before->after detail`. */
+async function recorded(scene: Scene, query: Partial<AuditQuery> = {}): Promise<string[]> {
+  const {rows, total} = await scene.store.audit({...ALL_AUDIT, ...query})
+  if (query.start === undefined) assert.equal(rows.length, total)
+  return rows.map(textOf).toReversed()
+}
+
+function textOf({actor, action, target, detail, revisionBefore, revisionAfter}: AuditEntry) {
+  const isJob = revisionBefore !== null || revisionAfter !== null
+  const change = isJob ? `${revisionBefore ?? ''}->${revisionAfter ?? ''}` : ''
+  const parts = [actor.name, action, target, change, detail.replace(/launch \d+/, 'launch N')]
+  return parts.filter((text) => text !== '').join(' ')
+}
+
+export function auditCases(when: Case): void {
+  when('each change of a job is recorded with its actor and its revisions', async (scene) => {
+    const {store} = scene
+    const submit = (schedule: string, actor: Actor, runOnCreate = false) =>
+      store.submit({...SUBMIT, runOnCreate, spec: aSpec('a', {schedule}), actor})
+    await submit('@every 1h', ANN)
+    await submit('@every 2h', BOB)
+    await store.toggle('a', null, ANN)
+    await store.requestRun({name: 'a', forced: true, idempotency: null, actor: BOB})
+    await submit('@every 3h', BOB, true)
+    const entries = [
+      {spec: aSpec('a'), counters: COUNTERS},
+      {spec: aSpec('b'), counters: COUNTERS},
+    ]
+    await store.restore(entries, {disabled: false, actor: ANN})
+    await store.resetHistory('a', BOB)
+    await store.deleteJob('a', null, ANN)
+    assert.deepEqual(await recorded(scene), [
+      'ann job.create a ->1',
+      'bob job.update a 1->2',
+      'ann job.toggle a 2->3 disabled',
+      'bob job.run a launch N, forced',
+      'bob job.update a 3->4 launch N',
+      'ann job.restore b ->1',
+      'ann job.restore a 4->5',
+      'bob job.reset a',
+      'ann job.delete a 5->',
+    ])
+    const {rows} = await store.audit({...ALL_AUDIT, end: 1})
+    assert.deepEqual(rows[0]!.actor, ANN)
+    assert.equal(rows[0]!.at, scene.now)
+  })
+
+  when('what changes nothing is not recorded', async (scene) => {
+    const {store} = scene
+    const request = {...SUBMIT, spec: aSpec('a'), actor: ANN}
+    await store.submit(request)
+    const before = await recorded(scene)
+    await store.submit(request)
+    await store.restore([{spec: aSpec('a'), counters: COUNTERS}], {disabled: false, actor: ANN})
+    await store.submit({...request, spec: aSpec('a', {retries: 3}), ifMatch: [7]})
+    await store.submit({...request, spec: aSpec('b', {parentJob: 'none'})})
+    await store.toggle('a', [7], ANN)
+    await store.toggle('none', null, ANN)
+    await store.deleteJob('a', [7], ANN)
+    await store.resetHistory('none', ANN)
+    await store.requestRun({name: 'none', forced: false, idempotency: null, actor: ANN})
+    await store.deletePolicy('none', ANN)
+    await store.deleteToken('none', ANN)
+    await store.setPaused(false, ANN)
+    await store.resumeFiring({after: 0, limit: 10, actor: ANN})
+    assert.deepEqual(await recorded(scene), before)
+  })
+
+  when('a request that is repeated with its idempotency key is recorded once', async (scene) => {
+    const {store} = scene
+    const idempotency = {key: 'k', scope: 's', fingerprint: 'f'}
+    for (let time = 0; time < 2; time += 1) {
+      await store.submit({...SUBMIT, spec: aSpec('a'), idempotency, actor: ANN})
+      const key = {...idempotency, scope: 'run'}
+      await store.requestRun({name: 'a', forced: false, idempotency: key, actor: ANN})
+    }
+    assert.deepEqual(await recorded(scene), ['ann job.create a ->1', 'ann job.run a launch N'])
+  })
+
+  when('a cancellation is recorded once, with the execution', async (scene) => {
+    const {store} = scene
+    await scene.submit('a')
+    await scene.run('a')
+    const {execution} = await scene.claimOne()
+    for (let time = 0; time < 2; time += 1) await store.cancelExecution('a', execution, ANN)
+    assert.deepEqual(await recorded(scene, {action: 'execution.cancel'}), [
+      `ann execution.cancel a execution ${execution.group}-node-1-1`,
+    ])
+  })
+
+  when('changes of tokens, policies, members and switches are recorded', async (scene) => {
+    const {store} = scene
+    await store.putPolicy({name: 'p', rules: '{}'}, ANN)
+    await store.putPolicy({name: 'p', rules: '{}'}, ANN)
+    await store.putPolicy({name: 'p', rules: '{"path":{}}'}, BOB)
+    await store.deletePolicy('p', ANN)
+    const token = {name: 'ci', kind: 'client', policies: ['p'], expiresAt: null} as const
+    await store.createToken({...token, accessor: 't1', digest: 'a digest', isFirst: false}, ANN)
+    await store.deleteToken('t1', BOB)
+    await store.setPaused(true, ANN)
+    await store.setPaused(false, BOB)
+    await store.recordAudit([{actor: ANN, action: 'member.leave', on: 'member', target: 'node-1'}])
+    assert.deepEqual(await recorded(scene), [
+      'ann policy.set p',
+      'bob policy.set p',
+      'ann policy.delete p',
+      'ann token.create ci accessor t1, client p',
+      'bob token.revoke ci accessor t1, client',
+      'ann submissions.pause',
+      'bob submissions.resume',
+      'ann member.leave node-1',
+    ])
+  })
+
+  when('entries are paged and filtered, newest first', async (scene) => {
+    const {store} = scene
+    for (const [name, actor] of [
+      ['team-a-x', ANN],
+      ['team-b-x', BOB],
+    ] as const) {
+      await store.submit({...SUBMIT, spec: aSpec(name), actor})
+      scene.advance(MINUTE)
+    }
+    await store.putPolicy({name: 'team-a-x', rules: ''}, ANN)
+    const refused = {
+      action: 'access.refused',
+      on: 'path',
+      target: '/v1/jobs',
+      result: 'refused',
+    } as const
+    await store.recordAudit([{actor: BOB, ...refused}])
+    const [first, second] = ['ann job.create team-a-x ->1', 'bob job.create team-b-x ->1']
+    const [third, last] = ['ann policy.set team-a-x', 'bob access.refused /v1/jobs']
+    const cases: readonly [Partial<AuditQuery>, readonly (string | undefined)[]][] = [
+      [{}, [first, second, third, last]],
+      [{start: 1, end: 3}, [second, third]],
+      [{actor: 'ann'}, [first, third]],
+      [{actor: 'b1'}, [second, last]],
+      [{action: 'job'}, [first, second]],
+      [{action: 'job.create'}, [first, second]],
+      [{action: 'job.c'}, []],
+      [{on: 'job', target: 'team-a-x'}, [first]],
+      [{target: 'team-a-x'}, [first, third]],
+      [{result: 'refused'}, [last]],
+      [{from: scene.now - MINUTE}, [second, third, last]],
+      [{to: scene.now - MINUTE}, [first]],
+      [{names: [{pattern: 'team-a-*', shown: true}]}, [first]],
+      [{names: []}, []],
+    ]
+    for (const [query, expected] of cases) assert.deepEqual(await recorded(scene, query), expected)
+    assert.equal((await store.audit({...ALL_AUDIT, start: 1, end: 2})).total, 4)
+  })
+}
