@@ -1,6 +1,6 @@
 #!/bin/sh
 ':' //; self=$(readlink -f "$0"); root=${self%/bin/*}
-':' //; for node in "$root/node_modules/.bin/node" "$root/../.bin/node"; do
+':' //; for node in "$root"/node_modules/node-*/bin/node "$root"/../node-*/bin/node; do
 ':' //; "$node" --version >/dev/null 2>&1 && exec "$node" "$self" "$@"; done; exec node "$self" "$@"
 
 // The `belfry` command, in JavaScript for Node 20 and newer. The lines above are for the shell: they start
@@ -18,6 +18,15 @@ function entry() {
   return built === null ? join(ROOT, 'src', 'main.ts') : join(built, 'program', 'main.js')
 }
 
+/** @param {Error & {readonly code?: string}} error */
+function explain(error) {
+  if (error.code !== 'ERR_MODULE_NOT_FOUND' || builtFolder() !== null) throw error
+  process.stderr.write(
+    'belfry: The packages of this checkout are not installed. Run "npm ci" in it, without --omit=dev.\n',
+  )
+  process.exitCode = 1
+}
+
 if (Number.parseInt(process.version.slice(1), 10) >= NODE_MAJOR_MIN) {
   // The parent is a Node that could not run Belfry: when it dies, this process ends too.
   if (process.channel !== undefined) {
@@ -25,7 +34,7 @@ if (Number.parseInt(process.version.slice(1), 10) >= NODE_MAJOR_MIN) {
     // The listener must not keep the process alive.
     process.channel.unref()
   }
-  await import(pathToFileURL(entry()).href)
+  await import(pathToFileURL(entry()).href).catch(explain)
 } else {
   const {startAgain} = await import('./old-node.js')
   startAgain(ROOT, [fileURLToPath(import.meta.url), ...process.argv.slice(2)], NODE_MAJOR_MIN)

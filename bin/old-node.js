@@ -1,7 +1,7 @@
 // Starts the `belfry` command again with the Node that npm installed. Loaded only by a Node that cannot run
 // Belfry.
 import {execFileSync, spawn} from 'node:child_process'
-import {existsSync} from 'node:fs'
+import {existsSync, readdirSync} from 'node:fs'
 import {constants} from 'node:os'
 import {join} from 'node:path'
 
@@ -18,21 +18,21 @@ export function startAgain(root, argv, majorMin) {
   if (node !== null) return runWith(node, argv)
   process.stderr.write(
     `belfry: Belfry requires Node ${majorMin} or newer, but this is Node ${process.version}. ` +
-      'Run "npm ci" in its directory, which installs one, or install one yourself.\n',
+      'npm installs one, unless it runs with --omit=optional. Install Belfry again without that, or ' +
+      `install Node ${majorMin} yourself.\n`,
   )
   process.exitCode = EXIT_CANNOT_RUN
 }
 
 /**
- * The Node that `npm ci` installed, here or in the package that depends on Belfry; `null` when there is none.
+ * The Node that npm installed, here or beside this package; `null` when there is none. Not by its link in
+ * `.bin`: npm 10 makes none for what is installed globally.
  *
  * @param {string} root
  * @param {number} majorMin
  */
 function installedNode(root, majorMin) {
-  const places = [join(root, 'node_modules', '.bin', 'node'), join(root, '..', '.bin', 'node')]
-  for (const place of places) {
-    if (!existsSync(place)) continue
+  for (const place of [join(root, 'node_modules'), join(root, '..')].flatMap(nodesIn)) {
     try {
       const version = execFileSync(place, ['--version'], {encoding: 'utf8'})
       if (Number(/^v(\d+)\./.exec(version)?.[1] ?? 0) >= majorMin) return place
@@ -41,6 +41,18 @@ function installedNode(root, majorMin) {
     }
   }
   return null
+}
+
+/**
+ * @param {string} folder packages, one of them Node for this system
+ * @returns {readonly string[]}
+ */
+function nodesIn(folder) {
+  if (!existsSync(folder)) return []
+  return readdirSync(folder)
+    .filter((name) => name.startsWith('node-'))
+    .map((name) => join(folder, name, 'bin', 'node'))
+    .filter((path) => existsSync(path))
 }
 
 /**

@@ -1,10 +1,19 @@
 /**
  * `npm run build`, and a part of `npm ci`: bundles the sources and their dependencies into `dist/<id>/`,
  * where bin/belfry.js finds them. A bundle starts in a fraction of the time and memory that the sources take.
- * It is JavaScript so that any Node can run it. Without the bundler (`npm ci --omit=dev`) Belfry runs the
- * sources.
+ * It is JavaScript so that any Node can run it. With `--package` (`npm pack`) no earlier build is kept.
  */
-import {cpSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync} from 'node:fs'
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {join} from 'node:path'
 import {buildId, ROOT} from '../bin/build-id.js'
 
@@ -15,8 +24,8 @@ const BUILDS = join(ROOT, 'dist')
  */
 const BUILDS_KEPT = 10
 
-/** `pg-native` is never installed; the API reference is served from the folder of its package. */
-const NOT_BUNDLED = ['pg-native', '@scalar/fastify-api-reference']
+/** Never installed. */
+const NOT_BUNDLED = ['pg-native']
 
 /** Entries of processes and threads, at the places where their parents look for them. */
 const ENTRIES = {
@@ -56,7 +65,7 @@ const NODE_MODULES = {
  * @param {string} folder
  */
 async function bundle(esbuild, folder) {
-  await esbuild.build({
+  const {metafile} = await esbuild.build({
     absWorkingDir: ROOT,
     entryPoints: ENTRIES,
     outdir: join(folder, 'program'),
@@ -72,9 +81,30 @@ async function bundle(esbuild, folder) {
     // Not minified: stack traces name functions. `NODE_OPTIONS=--enable-source-maps` shows the sources.
     sourcemap: 'linked',
     sourcesContent: false,
+    metafile: true,
     logLevel: 'warning',
   })
+  writeFileSync(join(folder, 'LICENSES.txt'), licenses(Object.keys(metafile.inputs)))
   cpSync(join(ROOT, 'src', 'http', 'ui'), join(folder, 'ui'), {recursive: true})
+}
+
+/**
+ * The licenses of the bundled packages, which ask to be passed on.
+ *
+ * @param {readonly string[]} inputs paths of bundled files
+ */
+function licenses(inputs) {
+  const packages = inputs.map((path) => /.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0])
+  return [...new Set(packages.filter((path) => path !== undefined))]
+    .toSorted()
+    .map((path) => join(ROOT, path))
+    .map((path) => {
+      const {name, version, license} = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'))
+      const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry))
+      const text = file === undefined ? '' : `\n\n${readFileSync(join(path, file), 'utf8').trim()}`
+      return `${name} ${version}: ${license}${text}\n`
+    })
+    .join(`\n${'-'.repeat(100)}\n\n`)
 }
 
 /** The oldest first. */
@@ -89,7 +119,7 @@ async function bundler() {
   try {
     return await import('esbuild')
   } catch (error) {
-    console.log(`Not built: ${String(error)}. Belfry runs its sources, which start more slowly.`)
+    console.log(`Not built: ${String(error)}. Run "npm ci" without --omit=dev.`)
     return null
   }
 }
@@ -98,13 +128,16 @@ async function main() {
   const esbuild = await bundler()
   if (esbuild === null) return
   const folder = join(BUILDS, buildId())
-  if (existsSync(folder)) return
-  // Renamed when it is complete: a start meanwhile, or after a crash here, runs the sources.
-  const draft = `${folder}.${process.pid}`
-  mkdirSync(draft, {recursive: true})
-  await bundle(esbuild, draft)
-  renameSync(draft, folder)
-  for (const old of buildsByAge().slice(0, -BUILDS_KEPT))
+  if (!existsSync(folder)) {
+    // Renamed when it is complete: a start meanwhile, or after a crash here, runs the sources.
+    const draft = `${folder}.${process.pid}`
+    mkdirSync(draft, {recursive: true})
+    await bundle(esbuild, draft)
+    renameSync(draft, folder)
+  }
+  const others = buildsByAge().filter((build) => build !== folder)
+  const othersKept = process.argv.includes('--package') ? 0 : BUILDS_KEPT - 1
+  for (const old of others.slice(0, Math.max(0, others.length - othersKept)))
     rmSync(old, {recursive: true, force: true})
 }
 

@@ -23,7 +23,13 @@ import {aServer, temporaryDirectory} from '../support/server-process.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 /** What a build reads, and what it needs to run. */
-const PARTS = ['bin', 'scripts', 'src', 'package.json', 'package-lock.json']
+const PARTS = ['bin', 'scripts', 'src', 'package.json', 'package-lock.json', 'README.md', 'LICENSE']
+const PACKAGED =
+  /^(?:bin|dist\/[0-9a-f]{16}\/(?:program|ui|LICENSES\.txt$))|^(?:package\.json|[A-Z]+(?:\.md)?)$/
+interface Packed {
+  readonly filename: string
+  readonly files: readonly {readonly path: string}[]
+}
 /** Measured: 165 MiB. Running the sources takes 280 MiB. */
 const RESIDENT_MAX_BYTES = 220 * 2 ** 20
 
@@ -57,10 +63,23 @@ function buildToRun(tree: string): string | null {
   return folder === '' ? null : folder.slice(tree.length + 1)
 }
 
-test('a package without sources runs its build: jobs, pages and the API document', async (t) => {
-  const tree = built(t)
-  for (const part of ['src', 'scripts', 'package-lock.json'])
-    rmSync(join(tree, part), {recursive: true})
+/** The folder that npm makes of the package of this tree, without the Node that it brings. */
+function installed(t: TestContext): string {
+  const folder = temporaryDirectory(t)
+  const npm = (...parameters: readonly string[]) =>
+    String(execFileSync('npm', [...parameters, '--loglevel=warn'], {cwd: original, stdio: 'pipe'}))
+  const file = npm('pack', '--json', '--pack-destination', folder)
+  const [{filename, files}] = JSON.parse(file.slice(file.indexOf('['))) as [Packed]
+  const foreign = files.map(({path}) => path).filter((path) => !PACKAGED.test(path))
+  assert.deepEqual(foreign, [], 'only what running needs')
+  npm('install', '--prefix', folder, '--omit=optional', '--offline', join(folder, filename))
+  return join(folder, 'node_modules', 'belfry')
+}
+
+test('an installed package runs: jobs, pages and the API document', async (t) => {
+  const tree = installed(t)
+  const packages = readdirSync(join(tree, '..')).filter((name) => !name.startsWith('.'))
+  assert.deepEqual(packages, ['belfry'], 'it needs no other package')
   const server = await aServer(t, {belfry: join(tree, 'bin', 'belfry.js')})
   await server.store({
     name: 'shell',
