@@ -269,9 +269,12 @@ const Refused = Type.Object({
 const Notify = Type.Object({kind: Type.Literal('ring'), bell: Type.Enum(['run', 'cancel'])})
 const Goodbye = Type.Object({kind: Type.Literal('goodbye')})
 
-/** Why a hello is refused; the first five are permanent. `alive`: another process has the node id. */
+/**
+ * Why a hello is refused; the first six are permanent. `alive`: another process has the node id. `token`: its
+ * token does not allow this agent.
+ */
 export type RefusalKind =
-  'protocol' | 'cluster' | 'name_taken' | 'fenced' | 'alive' | 'unavailable' | 'malformed'
+  'protocol' | 'cluster' | 'name_taken' | 'fenced' | 'alive' | 'token' | 'unavailable' | 'malformed'
 
 export type RequestKind = keyof typeof Requests
 export type RequestOf<Kind extends RequestKind> = Type.Static<(typeof Requests)[Kind]>

@@ -42,6 +42,7 @@ export const AUDIT_ACTIONS = [
   'policy.set',
   'policy.delete',
   'token.create',
+  'token.bind',
   'token.revoke',
   'access.refused',
 ] as const

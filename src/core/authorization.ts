@@ -4,6 +4,7 @@
  * several, the most specific ones decide, over all policies of the token: `deny` among them denies, else
  * their capabilities add up.
  */
+import type {AgentGrant} from './agent-token.ts'
 import {DomainError} from './errors.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
 import type {JobSpec} from './job.ts'
@@ -29,6 +30,8 @@ export interface Principal {
   readonly accessor: string
   /** Empty unless the kind is `client`. */
   readonly rules: RuleSet
+  /** Only of a token for agents. */
+  readonly agent?: AgentGrant
 }
 
 /** A rule that decided. */

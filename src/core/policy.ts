@@ -35,7 +35,7 @@ export const POLICIES_MAX = 1_000
 const GLOBS_MAX = 1_000
 const GLOB_LENGTH_MAX = 512
 /** Entries of each limit. */
-const LIMIT_ENTRIES_MAX = 100
+export const LIMIT_ENTRIES_MAX = 100
 
 const MEMBERS: readonly string[] = ['path', 'executors', 'su', 'tags']
 
@@ -94,7 +94,7 @@ function withLimits(
   return {ok: true, rules, limits}
 }
 
-function isTextList(value: unknown): value is readonly string[] {
+export function isTextList(value: unknown): value is readonly string[] {
   return (
     Array.isArray(value) &&
     value.length > 0 &&
@@ -136,6 +136,6 @@ function refuse(problem: string): ParsedRules {
   return {ok: false, problem}
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
+export function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value)
 }

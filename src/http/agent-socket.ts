@@ -76,7 +76,7 @@ export function listenForAgents(
     if (!mayConnect(principal)) return rejectUpgrade(socket, notAllowed())
     if (isClosing || sockets.clients.size >= AGENTS_MAX) return rejectUpgrade(socket, tooMany())
     sockets.handleUpgrade(request, socket, head, (webSocket) => {
-      const close = serve(webSocket, request, hub, clock)
+      const close = serve(webSocket, request, {hub, caller: principal, clock})
       const unwatch = access.watch(principal, mayConnect, () => close(TOKEN_LOST))
       webSocket.once('close', unwatch)
     })
@@ -133,8 +133,7 @@ function rejectUpgrade(socket: Duplex, refusal: DomainError): void {
 function serve(
   webSocket: WebSocket,
   {socket}: IncomingMessage,
-  hub: Agents,
-  clock: Clock,
+  {hub, caller, clock}: {readonly hub: Agents; readonly caller: Principal; readonly clock: Clock},
 ): (reason: string) => void {
   let requestsInProgress = 0
   let hasSentMessage = false
@@ -152,6 +151,7 @@ function serve(
   const connection = hub.connect({
     address: plainAddress(socket.remoteAddress ?? ''),
     port: socket.remotePort ?? 0,
+    caller,
     send: (message) => {
       if (webSocket.readyState !== webSocket.OPEN) return
       webSocket.send(JSON.stringify(message), applyBackpressure)

@@ -210,10 +210,16 @@ export class AccessTable implements Service {
     const byDigest = new Map<string, Known>()
     const byAccessor = new Map<string, Known>()
     for (const token of tokens) {
-      const {accessor, name, kind, digest, expiresAt} = token
+      const {accessor, name, kind, digest, expiresAt, agent} = token
       // Of a newer release: it locks this server, and may do nothing on it.
       if (!TOKEN_KINDS.includes(kind)) continue
-      const principal = {kind, name, accessor, rules: this.#compiler.rulesOf(token)}
+      const principal = {
+        kind,
+        name,
+        accessor,
+        rules: this.#compiler.rulesOf(token),
+        ...(agent === null ? {} : {agent}),
+      }
       // The store's clock decides; this one only measures.
       const known = {principal, expiresAt: expiresAt === null ? Infinity : readAt + expiresAt - now}
       byDigest.set(digest, known)

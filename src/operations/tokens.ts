@@ -3,6 +3,7 @@
  * nowhere else: the store has its digest.
  */
 import type {Actor} from '../core/audit.ts'
+import {type AgentLimits, readAgentLimits} from '../core/agent-token.ts'
 import {type Principal, TOKEN_KINDS, type TokenKind, TOKENS_MAX} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseTime} from '../lib/rfc3339.ts'
@@ -17,6 +18,7 @@ const SECRET_PREFIX = 'belfry_'
 const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
 /** Of one token. Bounds the work of a list. */
 const POLICIES_OF_TOKEN_MAX = 16
+const LIMIT_FIELDS = ['names', 'tags', 'slots'] as const
 const BOOTSTRAP_NAME = 'bootstrap'
 
 export interface CreatedToken {
@@ -31,6 +33,7 @@ interface TokenRequest {
   readonly kind: TokenKind
   readonly policies: readonly string[]
   readonly expiresAt: number | null
+  readonly limits?: AgentLimits
 }
 
 export function createTokens({store, random, clock, access, settings}: OperationsContext) {
@@ -140,7 +143,13 @@ function readRequest(
     )
   const kind = TOKEN_KINDS.find((known) => known === type)
   if (kind === undefined) throw invalid(`type: must be one of ${TOKEN_KINDS.join(', ')}`)
-  return {name, kind, policies: readPolicies(policies, kind), expiresAt: readExpiry(expiresAt)}
+  return {
+    name,
+    kind,
+    policies: readPolicies(policies, kind),
+    expiresAt: readExpiry(expiresAt),
+    ...(kind === 'agent' ? {limits: readLimits(fields)} : noLimits(fields, kind)),
+  }
 }
 
 function readFields(body: Uint8Array): Record<string, unknown> {
@@ -164,6 +173,18 @@ function readPolicies(value: unknown, kind: TokenKind): readonly string[] {
   if (kind !== 'client' && given.length > 0)
     throw invalid(`policies: must be empty: only a token of type client has policies, not ${kind}`)
   return [...new Set(given)]
+}
+
+function noLimits(fields: Readonly<Record<string, unknown>>, kind: TokenKind): object {
+  const given = LIMIT_FIELDS.find((field) => (fields[field] ?? null) !== null)
+  if (given === undefined) return {}
+  throw invalid(`${given}: is only for a token of type agent, not ${kind}`)
+}
+
+function readLimits(fields: Readonly<Record<string, unknown>>): AgentLimits {
+  const read = readAgentLimits(fields)
+  if (!read.ok) throw invalid(read.problem)
+  return read.limits
 }
 
 function readExpiry(value: unknown): number | null {

@@ -5,6 +5,7 @@ import type {FinishedExecution} from '../core/finish-batch.ts'
 import type {JobSpec} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
+import type {TokenRefusal, TokenUse} from './token-store.ts'
 
 export interface JoinRequest {
   readonly member: Omit<MemberRecord, 'heartbeatAt' | 'status' | 'startedAt'>
@@ -13,6 +14,8 @@ export interface JoinRequest {
    * is `alive`. Absent = not compared: no other process can have this node's identity.
    */
   readonly ended?: readonly string[]
+  /** The token for agents that the node joins with, which binds to it. Absent = another kind of caller. */
+  readonly token?: Omit<TokenUse, 'node'>
 }
 
 export type JoinResult =
@@ -21,6 +24,8 @@ export type JoinResult =
   | {readonly kind: 'taken'; readonly by: string}
   /** Another incarnation of this node is a member, and its last heartbeat is fresh. */
   | {readonly kind: 'alive'; readonly member: MemberRecord}
+  /** The node may not use its token. */
+  | {readonly kind: 'token'; readonly refusal: TokenRefusal}
 
 export interface ClaimRequest {
   readonly nodeId: string

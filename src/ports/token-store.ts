@@ -1,5 +1,6 @@
 /** Tokens and policies. A token is stored without its secret, which only its owner has. */
 import type {Actor} from '../core/audit.ts'
+import type {AgentGrant, AgentLimits, BoundNode} from '../core/agent-token.ts'
 import type {TokenKind} from '../core/authorization.ts'
 
 export interface Policy {
@@ -19,6 +20,8 @@ export interface TokenRecord {
   readonly expiresAt: number | null
   /** Minutes late; `null` = not used yet. */
   readonly lastUsedAt: number | null
+  /** Of a token for agents; `null` for all others. */
+  readonly agent: AgentGrant | null
 }
 
 /** A token with the digest of its secret. */
@@ -26,7 +29,9 @@ export interface StoredToken extends TokenRecord {
   readonly digest: string
 }
 
-export interface NewToken extends Omit<StoredToken, 'createdAt' | 'lastUsedAt'> {
+export interface NewToken extends Omit<StoredToken, 'createdAt' | 'lastUsedAt' | 'agent'> {
+  /** Of a token for agents; absent = none. */
+  readonly limits?: AgentLimits
   /** Only while no management token is stored that has not expired. */
   readonly isFirst: boolean
 }
@@ -37,6 +42,29 @@ export type CreateTokenResult =
   | {readonly kind: 'not_first'}
   /** There are as many tokens as can be. */
   | {readonly kind: 'full'}
+
+/** A node that uses a token for agents. */
+export interface TokenUse {
+  readonly accessor: string
+  readonly node: BoundNode
+  readonly actor: Actor
+  /** It may have the name of another member that is silent: the token was made for this name. */
+  readonly mayReplace: boolean
+}
+
+/**
+ * Why a node may not use a token for agents.
+ *
+ * `revoked`: there is no such token, or it has expired.
+ * `other_node`: the token is bound to that node.
+ * `other_token`: that token is bound to the node, or to another node of its name.
+ * `held`: that member has the name.
+ */
+export type TokenRefusal =
+  | {readonly why: 'revoked'}
+  | {readonly why: 'other_node'; readonly node: BoundNode}
+  | {readonly why: 'other_token'; readonly token: string}
+  | {readonly why: 'held'; readonly by: string}
 
 /** Everything that decides about access, of one snapshot. */
 export interface AccessSnapshot {
@@ -67,6 +95,8 @@ export interface TokenStore {
   createToken(token: NewToken, actor?: Actor): Promise<CreateTokenResult>
   /** Returns the deleted token; `null` = no such token. */
   deleteToken(accessor: string, actor?: Actor): Promise<TokenRecord | null>
+  /** Binds a token for agents to this node, unless it is. `null` = it is bound to this node now. */
+  bindToken(use: TokenUse): Promise<TokenRefusal | null>
   /** Sets `lastUsedAt` of these tokens to now. */
   recordTokenUse(accessors: readonly string[]): Promise<void>
 }

@@ -1,13 +1,30 @@
 /** Tokens in JSON, and the answer to the question what a token may do. */
 import {type Static, Type} from 'typebox'
+import {type AgentGrant, encodeAgentLimits, NO_AGENT_LIMITS} from '../core/agent-token.ts'
 import {OptionalTime, Refer, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'
+
+const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
+  Type.Union([schema, Type.Null()], {description})
 
 const TokenType = Type.Enum(['management', 'client', 'read', 'metrics', 'agent'], {
   description:
     '`management` may do everything, `client` what its policies grant, `read` reads everything, ' +
     '`metrics` reads `/metrics`, `agent` connects agents.',
 })
+
+/** Limits of a token for agents. */
+const LIMIT_FIELDS = {
+  names: nullable(
+    Type.Array(Type.String()),
+    'Names that its agents may have, with `*` for any text; `null` = any.',
+  ),
+  tags: nullable(
+    Type.Record(Type.String(), Type.Array(Type.String())),
+    'Tags that its agents may set, each with its allowed values; `null` = any.',
+  ),
+  slots: nullable(Type.Integer(), 'Slots that its agents may have; `null` = any number.'),
+}
 
 const TOKEN_FIELDS = {
   accessor: Type.String({description: 'Public id of the token.'}),
@@ -17,6 +34,9 @@ const TOKEN_FIELDS = {
   created_at: Time('When it was created.'),
   expires_at: OptionalTime('When it expires; `null` = it does not.'),
   last_used_at: OptionalTime('When it was last used, some minutes late; `null` = not yet.'),
+  node_id: nullable(Type.String(), 'The node that an `agent` token is bound to; `null` = none.'),
+  node_name: nullable(Type.String(), 'The name of that node.'),
+  ...LIMIT_FIELDS,
 }
 
 export const Token = Type.Object(TOKEN_FIELDS, {
@@ -42,6 +62,9 @@ export const NewToken = Type.Object(
       Type.Array(Type.String(), {maxItems: 16, description: 'Only for a `client`.'}),
     ),
     expires_at: Type.Optional(OptionalTime('When it expires.')),
+    names: Type.Optional(LIMIT_FIELDS.names),
+    tags: Type.Optional(LIMIT_FIELDS.tags),
+    slots: Type.Optional(LIMIT_FIELDS.slots),
   },
   {$id: 'NewToken', description: 'A token to create.'},
 )
@@ -79,9 +102,11 @@ interface TokenFields {
   readonly createdAt: number
   readonly expiresAt: number | null
   readonly lastUsedAt: number | null
+  readonly agent: AgentGrant | null
 }
 
 export function encodeToken(token: TokenFields): TokenJson {
+  const {limits, node} = token.agent ?? {limits: NO_AGENT_LIMITS, node: null}
   return {
     accessor: token.accessor,
     name: token.name,
@@ -90,5 +115,8 @@ export function encodeToken(token: TokenFields): TokenJson {
     created_at: formatTime(token.createdAt),
     expires_at: formatOptionalTime(token.expiresAt),
     last_used_at: formatOptionalTime(token.lastUsedAt),
+    node_id: node?.id ?? null,
+    node_name: node?.name ?? null,
+    ...encodeAgentLimits(limits),
   }
 }

@@ -4,6 +4,7 @@ import {test} from 'node:test'
 import type {JobSpec} from '../../src/core/job.ts'
 import type {ClaimedExecution, FinishItem} from '../../src/ports/node-store.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../src/ports/store-errors.ts'
+import {LOCAL} from '../../src/operations/access.ts'
 import {PROTOCOL, STARTED_MAX} from '../../src/agents/protocol.ts'
 import {aJob} from '../support/fixtures.ts'
 import {World} from '../support/world.ts'
@@ -383,6 +384,7 @@ test('malformed, unknown and premature messages are refused', async () => {
     servers.one.hub.connect({
       address: '192.0.2.8',
       port: 1,
+      caller: LOCAL,
       send: (message) => sent.push(JSON.stringify(message)),
       close: () => (closed += 1),
     })

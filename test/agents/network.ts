@@ -8,6 +8,8 @@ import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import {type AgentConnection, AgentHub} from '../../src/agents/server/hub.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
 import {recoverNode} from '../../src/node/recover.ts'
+import type {Principal} from '../../src/core/authorization.ts'
+import {LOCAL} from '../../src/operations/access.ts'
 import type {Store} from '../../src/ports/store.ts'
 import {faultyStore} from '../support/faulty-store.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -44,6 +46,8 @@ export class TestServer {
   /** HTTP status with which it refuses connections; `null` = it accepts them. */
   refusesWith: number | null = null
   readonly wires = new Set<Wire>()
+  /** The token of the next connection. */
+  caller: Principal = LOCAL
   /** Every text that agents sent. */
   received: string[] = []
 
@@ -109,6 +113,7 @@ export class TestServer {
     wire.connection = this.hub.connect({
       address: '192.0.2.7',
       port: 40_000,
+      caller: this.caller,
       send: (message) =>
         later(() => this.isSilent || wire.handlers.onMessage(JSON.stringify(message))),
       close: () => later(() => this.#close(wire, 'closed')),

@@ -81,6 +81,19 @@ test('a name that two tokens have is refused with their accessors', async (t) =>
   assert.equal((await run('token', 'revoke', 'twin')).code, 0)
 })
 
+test('a token for agents is made and shown with its limits', async (t) => {
+  const {run, state} = await commands(t)
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  const limits = ['--names', 'press-*', '--tag', 'room=a', 'room=b', '--slots', '8']
+  const made = await run('token', 'create', 'press', '--type', 'agent', ...limits)
+  assert.equal(made.code, 0, made.err)
+  const shown = (await run('token', 'show', 'press')).out
+  assert.match(shown, /node +-\nnames +press-\*\ntags +room=a\|b\nslots +8\n/)
+  assert.match((await run('token', 'create', 'x', '--tag', 'room')).err, /--tag must be key=value/)
+  const wrong = await run('token', 'create', 'x', '--type', 'agent', '--slots', 'many')
+  assert.match(wrong.err, /--slots must be a whole number/)
+})
+
 test('policies are applied, listed, shown, tested and deleted', async (t) => {
   const {directory, run, state} = await commands(t)
   state.token = (await run('token', 'bootstrap')).out.trim()

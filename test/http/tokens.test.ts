@@ -60,6 +60,11 @@ test('the secret is in one reply, and in no other, no list, no backup and no log
     'created_at',
     'expires_at',
     'last_used_at',
+    'node_id',
+    'node_name',
+    'names',
+    'tags',
+    'slots',
   ])
   assert.equal(shown.json.expires_at, '2027-01-01T00:00:00.000Z')
   const texts = [

@@ -246,7 +246,7 @@ export class AgentLink implements RpcClient {
     }
     if (code === 'cluster')
       return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER))
-    if (code === 'protocol' || isTaken) return this.#refuse(connection, message)
+    if (code === 'protocol' || code === 'token' || isTaken) return this.#refuse(connection, message)
     this.#leave(connection, message)
   }
 

@@ -2,12 +2,16 @@
  * Admission of agents: whether an agent may join the cluster, and the join. A refusal has a code for the
  * agent and a text for operators. The hub holds the connections.
  */
+import {exceededLimit, namesExactly} from '../../core/agent-token.ts'
+import {actorOf} from '../../core/audit.ts'
+import type {Principal} from '../../core/authorization.ts'
 import {systemTags} from '../../core/node.ts'
 import {aliveSentence, joinMember} from '../../node/join.ts'
 import {replacedSentence} from '../../node/membership.ts'
 import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
 import type {Clock} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
+import type {TokenRefusal, TokenUse} from '../../ports/token-store.ts'
 import {isCompatible} from '../codec.ts'
 import {type HelloMessage, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
@@ -20,10 +24,12 @@ export interface Refusal {
 export interface Origin {
   readonly address: string
   readonly port: number
+  /** The token of the connection. */
+  readonly caller: Principal
 }
 
 export interface AdmissionOptions {
-  readonly store: Pick<Store, 'join' | 'members'>
+  readonly store: Pick<Store, 'join' | 'members' | 'bindToken'>
   readonly clock: Clock
   readonly beat: (heartbeat: Heartbeat) => Promise<BeatReply>
   /** Of this server. */
@@ -48,17 +54,25 @@ export class Admission {
 
   /** Makes the agent a member; `null` = it is one now. Throws the errors of the store. */
   async admit(hello: HelloMessage, origin: Origin): Promise<Refusal | null> {
-    const incompatible = this.#incompatibility(hello)
-    if (incompatible !== null) return incompatible
     const {node, status, joined} = hello
+    const early = this.#incompatibility(hello) ?? grantRefusal(origin.caller, node)
+    if (early !== null) return early
     // An incarnation that was replaced must be refused, and must not replace the other in turn.
     const known = joined ? await this.#options.beat({...incarnationOf(hello), status}) : 'unknown'
-    if (known === 'ok') return null
+    if (known === 'ok') return await this.#bind(hello, origin)
     if (known !== 'unknown') return replacedRefusal(known, node.name)
     const refusal = await this.join(hello, origin)
     if (refusal !== null) return refusal
     if (status !== 'alive') await this.#options.beat({...incarnationOf(hello), status})
     return null
+  }
+
+  /** Another server may have bound the token a moment ago, which this one need not know yet. */
+  async #bind({node: {id, name}}: HelloMessage, origin: Origin): Promise<Refusal | null> {
+    const use = useOf(origin, name)
+    if (use === null || origin.caller.agent?.node != null) return null
+    const refusal = await this.#options.store.bindToken({...use, node: {id, name}})
+    return refusal === null ? null : tokenRefusal(refusal, name)
   }
 
   async join({node, ended}: HelloMessage, origin: Origin): Promise<Refusal | null> {
@@ -68,11 +82,17 @@ export class Admission {
       const why = 'a server of the cluster has its node id. Set its own --data'
       return {code: 'malformed', message: `The agent ${node.name} cannot join: ${why}.`}
     }
+    const token = useOf(origin, node.name)
+    const member = memberOf(node, origin)
     const result = await joinMember(
       {store, clock, freshMs, waitMs: OTHER_HEARTBEAT_WAIT_MS},
-      {member: memberOf(node, origin), ...(ended === undefined ? {} : {ended})},
+      // An agent that may take no other identity proves that the incarnation which is alive is its own.
+      token === null
+        ? {member, ...(ended === undefined ? {} : {ended})}
+        : {member, token, ended: ended ?? []},
     )
     if (result.kind === 'joined') return null
+    if (result.kind === 'token') return tokenRefusal(result.refusal, node.name)
     if (result.kind === 'alive') return {code: 'alive', message: aliveSentence(result.member)}
     if (result.kind === 'silent') return {code: 'unavailable', message: silentSentence(node.name)}
     const why = 'another node with this name is alive. Set another --name'
@@ -102,6 +122,49 @@ export function replacedRefusal(why: 'fenced' | 'taken', name: string): Refusal 
   return {code, message: replacedSentence(why, name)}
 }
 
+/** Why its token, as this server knows it, does not let this node in. */
+function grantRefusal({agent}: Principal, node: HelloMessage['node']): Refusal | null {
+  if (agent === undefined) return null
+  const exceeded = exceededLimit(agent.limits, node)
+  if (exceeded !== null) return {code: 'token', message: exceeded}
+  const {node: bound} = agent
+  if (bound === null || (bound.id === node.id && bound.name === node.name)) return null
+  return tokenRefusal({why: 'other_node', node: bound}, node.name)
+}
+
+/** `null` = the caller uses no token for agents, and may connect any. */
+function useOf({caller, address}: Origin, name: string): Omit<TokenUse, 'node'> | null {
+  const {accessor, agent} = caller
+  if (agent === undefined) return null
+  const actor = actorOf(caller, false, address)
+  return {accessor, actor, mayReplace: namesExactly(agent.limits, name)}
+}
+
+function tokenRefusal(refusal: TokenRefusal, name: string): Refusal {
+  const {code, why} = tokenSentence(refusal)
+  return {code, message: `The agent ${name} cannot join: ${why}.`}
+}
+
+function tokenSentence(refusal: TokenRefusal): {code: RefusalKind; why: string} {
+  switch (refusal.why) {
+    case 'revoked':
+      return {code: 'token', why: 'its token was revoked or has expired. Create another one'}
+    case 'other_node': {
+      const fix = 'Create a token for each agent, or a join token for several'
+      return {code: 'token', why: `its token belongs to the node ${refusal.node.name}. ${fix}`}
+    }
+    case 'other_token': {
+      const fix = 'Revoke that token first, or set another --name and --data'
+      const owner = `the token ${JSON.stringify(refusal.token)}`
+      return {code: 'token', why: `its identity or name belongs to ${owner}. ${fix}`}
+    }
+    case 'held': {
+      const fix = `Set another --name, or remove that member: belfry members remove ${refusal.by}`
+      return {code: 'name_taken', why: `another node has its name. ${fix}`}
+    }
+  }
+}
+
 function silentSentence(name: string): string {
   return `${name} cannot join yet: another process with its node id was alive a moment ago`
 }
@@ -109,7 +172,7 @@ function silentSentence(name: string): string {
 /** System tags override the agent's own. */
 function memberOf(
   {id, incarnation, name, version, slots, tags: own}: HelloMessage['node'],
-  {address, port}: Origin,
+  {address, port}: Pick<Origin, 'address' | 'port'>,
 ): JoinRequest['member'] {
   const place = {name, address, port, server: false, version}
   return {...place, id, incarnation, tags: {...own, ...systemTags(place)}, runs: true, slots}

@@ -28,7 +28,8 @@ export interface AgentPeer extends Origin {
 }
 
 export interface AgentHubOptions {
-  readonly store: SessionStore & Pick<Store, 'beat' | 'join' | 'members' | 'candidates'>
+  readonly store: SessionStore &
+    Pick<Store, 'beat' | 'join' | 'members' | 'candidates' | 'bindToken'>
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup

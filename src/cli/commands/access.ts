@@ -25,6 +25,9 @@ export function addAccessCommands(program: Command, use: Use): void {
     .option('--type <type>', 'management, client, read, metrics or agent', 'client')
     .option('--policy <name...>', 'Policies of a client token')
     .option('--expires <when>', 'Duration such as 90d, or a time')
+    .option('--names <pattern...>', 'Names that an agent with it may have; * is any text')
+    .option('--tag <key=value...>', 'Tags that an agent with it may set; * is any text')
+    .option('--slots <number>', 'Slots that an agent with it may have')
     .action(use(create))
   token.command('list').description('List the tokens').action(use(list))
   token
@@ -57,16 +60,43 @@ async function bootstrap(session: Session): Promise<void> {
   printCreated(session, created)
 }
 
-async function create(
-  session: Session,
-  name: string,
-  options: {type: string; policy?: readonly string[]; expires?: string},
-): Promise<void> {
-  const {type, policy = [], expires} = options
+async function create(session: Session, name: string, options: CreateOptions): Promise<void> {
+  const {type, policy = [], expires, names, tag, slots} = options
   const expires_at = expires === undefined ? null : expiryOf(expires, session.clock.now())
-  const body = {name, type, policies: policy, expires_at}
+  const limits = {names, tags: tagsOf(tag), slots: wholeOf('--slots', slots)}
+  const body = {name, type, policies: policy, expires_at, ...limits}
   const created = await session.client.call<CreatedTokenJson>('POST', '/acl/tokens', {body})
   printCreated(session, created)
+}
+
+interface CreateOptions {
+  readonly type: string
+  readonly policy?: readonly string[]
+  readonly expires?: string
+  readonly names?: readonly string[]
+  readonly tag?: readonly string[]
+  readonly slots?: string
+}
+
+/** A limit that cannot be read must not become none. */
+function wholeOf(flag: string, text: string | undefined): number | undefined {
+  if (text === undefined) return undefined
+  if (!/^\d{1,9}$/.test(text))
+    throw new UsageError(`${flag} must be a whole number: ${JSON.stringify(text)} is not.`)
+  return Number(text)
+}
+
+/** The allowed values of each tag; `undefined` = all tags. */
+function tagsOf(tags: readonly string[] | undefined): Record<string, string[]> | undefined {
+  if (tags === undefined) return undefined
+  const allowed: Record<string, string[]> = {}
+  for (const tag of tags) {
+    const [, key, value] = /^([^=]+)=(.*)$/.exec(tag) ?? []
+    if (key === undefined || value === undefined)
+      throw new UsageError(`--tag must be key=value: ${JSON.stringify(tag)} is not.`)
+    ;(allowed[key] ??= []).push(value)
+  }
+  return allowed
 }
 
 /** A duration counts from now. Everything else is a time, which the server reads. */
@@ -140,7 +170,18 @@ function fields({terminal}: Session, token: TokenJson): string {
     ['created', token.created_at],
     ['expires', token.expires_at ?? '-'],
     ['last used', token.last_used_at ?? '-'],
+    ...(token.type === 'agent' ? agentFields(token) : []),
   ])
+}
+
+function agentFields({node_name, node_id, names, tags, slots}: TokenJson): [string, string][] {
+  const each = Object.entries(tags ?? {}).map(([key, values]) => `${key}=${values.join('|')}`)
+  return [
+    ['node', node_name === null ? '-' : `${node_name} (${node_id})`],
+    ['names', names?.join(', ') ?? 'any'],
+    ['tags', tags === null ? 'any' : oneLine(each.join(', ')) || 'none'],
+    ['slots', slots === null ? 'any' : String(slots)],
+  ]
 }
 
 async function apply(session: Session, name: string, options: {file: string}): Promise<void> {

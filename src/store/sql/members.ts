@@ -16,6 +16,7 @@ import {endAll} from './finish.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf, memberOf, type MemberRow} from './rows.ts'
+import {bindToken, tokenRefusal} from './tokens.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
   status, started_at, heartbeat_at`
@@ -31,10 +32,13 @@ const PRESENT = `status IN ('alive', 'leaving')`
  */
 export function* join(
   tx: Transaction,
-  {member, ended}: JoinRequest,
+  {member, ended, token}: JoinRequest,
   freshMs: number,
 ): Query<JoinResult> {
   yield* lockName(tx, member.name)
+  const use = token === undefined ? null : {...token, node: member}
+  const early = use === null ? null : yield* tokenRefusal(tx, use)
+  if (early !== null) return {kind: 'token', refusal: early}
   if (ended !== undefined) {
     const alive = yield* aliveIncarnation(tx, member.id, freshMs)
     const isOther = alive !== null && alive.incarnation !== member.incarnation
@@ -47,6 +51,8 @@ export function* join(
     [member.name, member.id, tx.now - freshMs, tx.now + freshMs],
   )
   if (holder !== null) return {kind: 'taken', by: holder.id}
+  const refusal = use === null ? null : yield* bindToken(tx, use)
+  if (refusal !== null) return {kind: 'token', refusal}
   yield* all(`UPDATE members SET status = 'failed' WHERE name = ? AND id <> ? AND ${PRESENT}`, [
     member.name,
     member.id,

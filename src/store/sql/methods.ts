@@ -153,6 +153,7 @@ export const METHODS = {
   tokens: read(access.tokens),
   token: read(access.token),
   createToken: write(access.createToken, {queue: 'other'}),
+  bindToken: write(access.bindToken, {queue: 'other'}),
   deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
   recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),
 

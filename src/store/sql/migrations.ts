@@ -230,7 +230,10 @@ function tokenTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       policies ${text} NOT NULL,
       created_at ${integer} NOT NULL,
       expires_at ${integer},
-      last_used_at ${integer}
+      last_used_at ${integer},
+      agent_limits ${text},
+      bound_node_id ${text},
+      bound_node_name ${text}
     )${keyOrganised}`,
   ]
 }

@@ -3,8 +3,15 @@
  * follow each other, and servers notice a change by it.
  */
 import type {Actor} from '../../core/audit.ts'
+import {
+  type AgentGrant,
+  encodeAgentLimits,
+  NO_AGENT_LIMITS,
+  readAgentLimits,
+} from '../../core/agent-token.ts'
 import {type TokenKind, TOKENS_MAX} from '../../core/authorization.ts'
 import {POLICIES_MAX} from '../../core/policy.ts'
+import {assert} from '../../lib/assert.ts'
 import type {
   AccessSnapshot,
   CreateTokenResult,
@@ -12,6 +19,8 @@ import type {
   Policy,
   StoredToken,
   TokenRecord,
+  TokenRefusal,
+  TokenUse,
 } from '../../ports/token-store.ts'
 import {recordChange} from './audit.ts'
 import {all, one, type Query, sendEach, together, type Transaction} from './query.ts'
@@ -21,7 +30,8 @@ import {metaValue} from './settings.ts'
 export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
 
 const REVISION = 'access_revision'
-const COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at`
+const COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at,
+  agent_limits, bound_node_id, bound_node_name`
 
 interface TokenRow {
   readonly accessor: string
@@ -32,6 +42,9 @@ interface TokenRow {
   readonly created_at: number
   readonly expires_at: number | null
   readonly last_used_at: number | null
+  readonly agent_limits: string | null
+  readonly bound_node_id: string | null
+  readonly bound_node_name: string | null
 }
 
 function tokenOf(row: TokenRow): TokenRecord {
@@ -43,7 +56,16 @@ function tokenOf(row: TokenRow): TokenRecord {
     createdAt: row.created_at,
     expiresAt: row.expires_at,
     lastUsedAt: row.last_used_at,
+    agent: row.kind === 'agent' ? agentOf(row) : null,
   }
+}
+
+function agentOf({agent_limits, bound_node_id: id, bound_node_name: name}: TokenRow): AgentGrant {
+  const node = id === null || name === null ? null : {id, name}
+  if (agent_limits === null) return {limits: NO_AGENT_LIMITS, node}
+  const read = readAgentLimits(JSON.parse(agent_limits) as Record<string, unknown>)
+  assert(read.ok, 'limits are checked before they are stored')
+  return {limits: read.limits, node}
 }
 
 function* countUp(): Query<void> {
@@ -96,8 +118,8 @@ export function* createToken(
   const {total, managing} = counted!
   if (created.isFirst && managing > 0) return {kind: 'not_first'}
   if (total >= TOKENS_MAX) return {kind: 'full'}
-  const {accessor, digest, name, kind, policies: named, expiresAt} = created
-  yield* all(`INSERT INTO tokens (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL)`, [
+  const {accessor, digest, name, kind, policies: named, expiresAt, limits} = created
+  yield* all(`INSERT INTO tokens (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL)`, [
     accessor,
     digest,
     name,
@@ -105,10 +127,12 @@ export function* createToken(
     JSON.stringify(named),
     tx.now,
     expiresAt,
+    limits === undefined ? null : JSON.stringify(encodeAgentLimits(limits)),
   ])
   const detail = `accessor ${accessor}, ${[kind, ...named].join(' ')}`
   yield* recordChange(tx, {actor, action: 'token.create', on: 'token', target: name, detail})
-  const record = {accessor, name, kind, policies: named, expiresAt}
+  const agent = kind === 'agent' ? {limits: limits ?? NO_AGENT_LIMITS, node: null} : null
+  const record = {accessor, name, kind, policies: named, expiresAt, agent}
   return {kind: 'created', token: {...record, createdAt: tx.now, lastUsedAt: null}}
 }
 
@@ -125,6 +149,61 @@ export function* deleteToken(
   const detail = `accessor ${accessor}, ${row.kind}`
   yield* recordChange(tx, {actor, action: 'token.revoke', on: 'token', target: row.name, detail})
   return tokenOf(row)
+}
+
+/** Why the node may not use the token; `null` = it may. */
+export function* tokenRefusal(tx: Transaction, use: TokenUse): Query<TokenRefusal | null> {
+  const looked = yield* lookUp(tx, use)
+  return looked === 'free' ? null : looked
+}
+
+export function* bindToken(tx: Transaction, use: TokenUse): Query<TokenRefusal | null> {
+  const looked = yield* lookUp(tx, use)
+  if (looked !== 'free') return looked
+  // Uses of one node by two tokens follow each other: the second one finds the first.
+  yield* countUp()
+  const again = yield* lookUp(tx, use)
+  if (again !== 'free') return again
+  const {accessor, node, actor} = use
+  yield* all(`UPDATE tokens SET bound_node_id = ?, bound_node_name = ? WHERE accessor = ?`, [
+    node.id,
+    node.name,
+    accessor,
+  ])
+  const detail = `accessor ${accessor}, node ${node.name} (${node.id})`
+  yield* recordChange(tx, {actor, action: 'token.bind', on: 'token', target: actor.name, detail})
+  return null
+}
+
+/** `null` = the token is bound to this node; `free` = it is not bound, and may be. */
+function* lookUp(
+  tx: Transaction,
+  {accessor, node, mayReplace}: Omit<TokenUse, 'actor'>,
+): Query<TokenRefusal | 'free' | null> {
+  const row = yield* one<TokenRow>(
+    `SELECT ${COLUMNS} FROM tokens
+      WHERE accessor = ? AND kind = 'agent' AND (expires_at IS NULL OR expires_at > ?)`,
+    [accessor, tx.now],
+  )
+  if (row === null) return {why: 'revoked'}
+  const bound = agentOf(row).node
+  if (bound !== null) {
+    const isSame = bound.id === node.id && bound.name === node.name
+    return isSame ? null : {why: 'other_node', node: bound}
+  }
+  // Tokens of one name replace each other.
+  const other = yield* one<{name: string}>(
+    `SELECT name FROM tokens WHERE (bound_node_id = ? OR bound_node_name = ?)
+      AND name <> ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY name LIMIT 1`,
+    [node.id, mayReplace ? null : node.name, row.name, tx.now],
+  )
+  if (other !== null) return {why: 'other_token', token: other.name}
+  if (mayReplace) return 'free'
+  const holder = yield* one<{id: string}>(
+    `SELECT id FROM members WHERE name = ? AND id <> ? LIMIT 1`,
+    [node.name, node.id],
+  )
+  return holder === null ? 'free' : {why: 'held', by: holder.id}
 }
 
 /** Not a change: the revision stays. */

@@ -10,7 +10,12 @@ import type {MemberStatus} from '../../../src/core/node.ts'
 import type {ExecutionQuery} from '../../../src/ports/history-store.ts'
 import type {JobQuery, SubmitRequest, SubmitResult} from '../../../src/ports/job-store.ts'
 import type {DecidedLaunch} from '../../../src/ports/leader-store.ts'
-import type {ClaimedExecution, FinishItem, FinishOutcome} from '../../../src/ports/node-store.ts'
+import type {
+  ClaimedExecution,
+  FinishItem,
+  FinishOutcome,
+  JoinRequest,
+} from '../../../src/ports/node-store.ts'
 import type {Store} from '../../../src/ports/store.ts'
 import {PLAIN_SPEC} from '../../support/fixtures.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
@@ -105,11 +110,16 @@ export class Scene {
     this.term = lease.term
   }
 
-  async join(id: string, incarnation = `${id}-life-1`, name = id.replace('n', 'node-')) {
+  async join(
+    id: string,
+    incarnation = `${id}-life-1`,
+    name = id.replace('n', 'node-'),
+    token?: JoinRequest['token'],
+  ) {
     const fixed = {address: '127.0.0.1', port: 8080, server: true, runs: true, version: '1'}
     const member = {id, name, incarnation, tags: {node: name}, slots: 8, ...fixed}
     this.#joined.add(id)
-    return await this.store.join({member}, 10_000)
+    return await this.store.join({member, ...(token && {token})}, 10_000)
   }
 
   /** Marks a node as failed, with its current heartbeat as the observed one. */

@@ -1,5 +1,6 @@
 /** Tokens and policies in the store, and what they decide there: storing a job, and the rows of lists. */
 import assert from 'node:assert/strict'
+import {BELFRY} from '../../../src/core/audit.ts'
 import type {NameFilter} from '../../../src/core/authorization.ts'
 import type {NewToken} from '../../../src/ports/token-store.ts'
 import type {Case} from './case.ts'
@@ -38,6 +39,7 @@ export function tokensCases(when: Case): void {
       createdAt: scene.now,
       expiresAt: scene.now + DAY,
       lastUsedAt: null,
+      agent: null,
     }
     assert.deepEqual(created.token, record)
     assert.deepEqual(await store.token('b'), record)
@@ -109,6 +111,73 @@ export function tokensCases(when: Case): void {
     await store.createToken(aToken('later'))
     assert.equal(await store.token('old'), null)
     assert.notEqual(await store.token('new'), null)
+  })
+
+  when('a token for agents binds to the first node that joins with it', async (scene) => {
+    const {store} = scene
+    const limits = {names: ['p*'], tags: [['room', ['printing']]], slots: 2} as const
+    await store.createToken(aToken('a', {kind: 'agent', policies: [], limits}))
+    const agent = async () => (await store.token('a'))!.agent
+    assert.deepEqual(await agent(), {limits, node: null})
+    const join = (id: string, name: string, accessor = 'a') =>
+      scene.join(id, 'life', name, {accessor, actor: BELFRY, mayReplace: false})
+    const revision = await store.accessRevision()
+    assert.deepEqual(await join('p-id', 'p1'), {kind: 'joined'})
+    assert.deepEqual((await agent())!.node, {id: 'p-id', name: 'p1'})
+    assert.equal(await store.accessRevision(), revision + 1)
+    assert.deepEqual(await join('p-id', 'p1'), {kind: 'joined'}, 'joins again')
+    assert.equal(await store.accessRevision(), revision + 1)
+    const other = {why: 'other_node', node: {id: 'p-id', name: 'p1'}}
+    assert.deepEqual(await join('q-id', 'p2'), {kind: 'token', refusal: other})
+    assert.deepEqual(await join('p-id', 'p2'), {kind: 'token', refusal: other})
+    const revoked = {kind: 'token', refusal: {why: 'revoked'}}
+    assert.deepEqual(await join('q-id', 'p2', 'unknown'), revoked)
+    const names = (await store.members()).map(({name}) => name)
+    assert.ok(!names.includes('p2'), 'a refused node is no member')
+    await store.createToken(aToken('c'))
+    assert.deepEqual(await join('q-id', 'p2', 'c'), revoked, 'a token of another type')
+  })
+
+  when('a token for agents takes no identity and no name that another has', async (scene) => {
+    const {store} = scene
+    const agents = {kind: 'agent', policies: []} as const
+    for (const [accessor, name] of [
+      ['a', 'a'],
+      ['b', 'b'],
+      ['b2', 'b'],
+      ['r', 'r'],
+    ] as const)
+      await store.createToken(aToken(accessor, {...agents, name}))
+    const bind = (accessor: string, id: string, name: string, mayReplace = false) =>
+      store.bindToken({accessor, actor: BELFRY, node: {id, name}, mayReplace})
+    await scene.join('silent-id', 'life', 'silent')
+    assert.equal(await bind('b', 'b-id', 'b1'), null)
+    scene.advance(DAY)
+    const taken = {why: 'other_token', token: 'b'}
+    assert.deepEqual(await bind('a', 'b-id', 'b1'), taken)
+    assert.deepEqual(await bind('a', 'b-id', 'mine'), taken)
+    assert.deepEqual(await bind('a', 'mine', 'b1'), taken)
+    assert.deepEqual(await bind('a', 'mine', 'silent'), {why: 'held', by: 'silent-id'})
+    assert.equal(await bind('b2', 'b-id', 'b1'), null, 'a second token of the same name')
+    assert.equal(await bind('r', 'r-id', 'silent', true), null, 'a token made for this name')
+    assert.equal(await bind('a', 'silent-id', 'silent2'), null, 'an identity without a token')
+    const node = {id: 'silent-id', name: 'silent2'}
+    assert.deepEqual(await bind('a', 'mine', 'mine'), {why: 'other_node', node})
+  })
+
+  when('two nodes that use one token at the same time: it binds to one', async (scene) => {
+    await scene.store.createToken(aToken('a', {kind: 'agent', policies: []}))
+    const refusals = await Promise.all(
+      ['x', 'y', 'z'].map((id) =>
+        scene.store.bindToken({
+          accessor: 'a',
+          actor: BELFRY,
+          node: {id, name: id},
+          mayReplace: false,
+        }),
+      ),
+    )
+    assert.equal(refusals.filter((refusal) => refusal === null).length, 1)
   })
 
   when('a submit may only create, or only update', async (scene) => {
