@@ -59,6 +59,9 @@ async function main(argv: readonly string[]): Promise<number> {
   })
 }
 
+type Loaded<Settings> =
+  {readonly ok: true; readonly config: Settings} | {readonly ok: false; readonly problem: string}
+
 /** A command that starts a node, which runs until a signal. */
 interface NodeCommand<Settings> {
   /** Its options and help text. */
@@ -67,16 +70,18 @@ interface NodeCommand<Settings> {
     argv: readonly string[],
     env: Readonly<Record<string, string | undefined>>,
     host: Host,
-  ) => Promise<
-    {readonly ok: true; readonly config: Settings} | {readonly ok: false; problem: string}
-  >
+  ) => Promise<Loaded<Settings>>
   /** Throws `StartRefused`. `ready` takes the line for standard output. */
-  readonly start: (settings: Settings, ready: (line: string) => void) => Promise<RunningNode>
+  readonly start: (
+    settings: Settings,
+    ready: (line: string) => void,
+  ) => Promise<RunningNode<Settings>>
 }
 
-interface RunningNode {
+interface RunningNode<Settings> {
   stop(): Promise<void>
   forceStop(): void
+  reload(loaded: Loaded<Settings>): void
   /** The exit code. Rejects with `StartRefused`. */
   readonly done: Promise<number>
 }
@@ -122,7 +127,11 @@ async function serve<Settings>(
   )
   try {
     const node = await start(loaded.config, (line) => process.stdout.write(`${line}\n`))
-    signals.handleBy({onFirst: () => void node.stop(), onSecond: () => node.forceStop()})
+    signals.handleBy({
+      onFirst: () => void node.stop(),
+      onSecond: () => node.forceStop(),
+      onReload: () => void load(argv, process.env, host()).then((again) => node.reload(again)),
+    })
     // Exits explicitly: an open handle must not keep the process alive.
     process.exit(await node.done)
   } catch (error) {
@@ -136,9 +145,11 @@ interface SignalHandler {
   onFirst(): void
   /** Force stop. */
   onSecond(): void
+  /** Reads the settings again. */
+  onReload(): void
 }
 
-/** Signals during the start wait for the handler. A third signal exits at once. */
+/** Signals during the start wait for the handler. A third signal to stop exits at once. */
 function listenToSignals(): {handleBy(handler: SignalHandler): void} {
   let handler: SignalHandler | null = null
   let count = 0
@@ -152,11 +163,17 @@ function listenToSignals(): {handleBy(handler: SignalHandler): void} {
     if (count === 2) handler?.onSecond()
     if (count > 2) process.exit(EXIT_INTERRUPTED)
   }
-  for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, onSignal)
+  for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, onSignal)
+  let isReloadDue = false
+  process.on('SIGHUP', () => {
+    if (handler === null) isReloadDue = true
+    else handler.onReload()
+  })
   return {
     handleBy: (nodeHandler) => {
       handler = nodeHandler
       if (count > 0) nodeHandler.onFirst()
+      if (isReloadDue) nodeHandler.onReload()
     },
   }
 }

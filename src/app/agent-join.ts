@@ -21,6 +21,8 @@ export interface JoiningParts {
   readonly wakeup: Wakeup
   readonly log: Log
   readonly node: {readonly id: string; readonly incarnation: string}
+  /** Those of now, for each connection. */
+  readonly credentials: () => Pick<AgentConfig, 'token' | 'ca'>
   /** Current status of this node. */
   readonly status: () => MemberStatus
   /** Another incarnation of this node has joined after this one. */
@@ -43,7 +45,7 @@ const HANDSHAKE_TIMEOUT_MS = 5_000
 /** Starts the link, which connects in the background. Throws `StartRefused`. */
 export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const {config, clock, random, wakeup, log} = parts
-  const {servers, token, ca, limits, dataDirectory} = config
+  const {servers, limits, dataDirectory} = config
   const clusterId = await readClusterId(dataDirectory).catch((error: Error) => {
     throw new StartRefused(`${error.message}.`, {cause: error})
   })
@@ -51,8 +53,9 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const claims = new LocalClaims()
   const first = Promise.withResolvers<string>()
   let hasJoined = false
+  const options = {handshakeMs: HANDSHAKE_TIMEOUT_MS, version: VERSION}
   const link = new AgentLink({
-    dial: webSocketDial({token, ca, handshakeMs: HANDSHAKE_TIMEOUT_MS, version: VERSION}),
+    dial: (url, handlers) => webSocketDial({...options, ...parts.credentials()})(url, handlers),
     urls: servers,
     clock,
     random,

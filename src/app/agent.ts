@@ -6,7 +6,7 @@
 import type {AgentLink} from '../agents/client/link.ts'
 import {KEEP_RESULT, loggedFinish, ResultLog} from '../agents/client/result-log.ts'
 import type {RemoteNodeStore} from '../agents/client/store.ts'
-import type {AgentConfig} from '../config/agent.ts'
+import type {AgentConfig, LoadedAgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
@@ -31,6 +31,7 @@ import {
   openStartLog,
   recoverPreviousIncarnations,
 } from './node.ts'
+import {createReload} from './reload.ts'
 import {orRefuse, StartRefused} from './start-refused.ts'
 
 export interface RunningAgent {
@@ -38,6 +39,8 @@ export interface RunningAgent {
   stop(): Promise<void>
   /** Kills running executions at once, also during `stop`. */
   forceStop(): void
+  /** Takes over what can change while it runs. Never throws. */
+  reload(loaded: LoadedAgentConfig): void
   /** The exit code, when everything has ended. Rejects with `StartRefused`. */
   readonly done: Promise<number>
 }
@@ -67,6 +70,9 @@ class Agent implements RunningAgent {
   readonly #events = localEvents(this.#clock)
   readonly #log: Log
   readonly #done = Promise.withResolvers<number>()
+  readonly reload: (loaded: LoadedAgentConfig) => void
+  /** Used for each new connection. */
+  #credentials: Pick<AgentConfig, 'token' | 'ca'>
   /** Closes what was opened, newest last; called in reverse. */
   readonly #closers: (() => unknown)[] = []
   #identity!: Identity
@@ -85,6 +91,14 @@ class Agent implements RunningAgent {
     this.#config = config
     this.#surroundings = surroundings
     this.#log = openNodeLog(config, this.#loggedEvents())
+    this.#credentials = config
+    this.reload = createReload({
+      config,
+      log: this.#log,
+      events: this.#events,
+      fields: ['token', 'ca'],
+      apply: ({token, ca}) => (this.#credentials = {token, ca}),
+    })
   }
 
   get done(): Promise<number> {
@@ -203,6 +217,7 @@ class Agent implements RunningAgent {
       wakeup: this.#wakeup,
       log: this.#log,
       node: this.#identity,
+      credentials: () => this.#credentials,
       status: () => this.#status,
       onReplaced: (why) => this.#endReplaced(why),
     })

@@ -4,6 +4,7 @@
  */
 import {lookup} from 'node:dns/promises'
 import type {AddressInfo} from 'node:net'
+import {Server as TlsServer} from 'node:tls'
 import type {FastifyInstance} from 'fastify'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
@@ -45,6 +46,8 @@ export interface Listener {
   readonly url: string
   readonly address: string
   readonly port: number
+  /** Puts another certificate and token into effect, for new connections and for every request. */
+  reload(config: Pick<Config, 'tls' | 'token'>): void
   /** Resolves when no request is in progress. */
   close(): Promise<void>
 }
@@ -90,13 +93,17 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     },
   )
   access.start()
+  const reload: Listener['reload'] = ({tls, token}) => {
+    if (tls !== null && http.server instanceof TlsServer) http.server.setSecureContext(tls)
+    access.configure(token)
+  }
   const close = async () => {
     await http.close()
     await access.stop()
     metrics.stop()
   }
   try {
-    return {...(await bind(http, config)), close}
+    return {...(await bind(http, config)), reload, close}
   } catch (error) {
     await close()
     throw error

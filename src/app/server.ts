@@ -2,7 +2,7 @@
  * Composition root of a server: names every adapter and holds the order of start and stop. It decides nothing
  * about jobs. `Server.start` and `Server.#stop` list the order.
  */
-import type {Config} from '../config/server.ts'
+import type {Config, LoadedConfig} from '../config/server.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {ClockWatch} from '../node/clock-watch.ts'
 import {recordIncarnation} from '../node/incarnations.ts'
@@ -37,6 +37,7 @@ import {
   type RunnerSettings,
   type ServerParts,
 } from './node.ts'
+import {createReload} from './reload.ts'
 import {orRefuse, StartRefused} from './start-refused.ts'
 import {agreeZone, openStore, type OpenedStore, type StoreParts} from './store.ts'
 
@@ -47,6 +48,8 @@ export interface RunningServer {
   stop(): Promise<void>
   /** Kills running executions at once, also during `stop`. */
   forceStop(): void
+  /** Takes over what can change while it runs. Never throws. */
+  reload(loaded: LoadedConfig): void
   /** The exit code, when everything has ended. */
   readonly done: Promise<number>
 }
@@ -89,6 +92,7 @@ class Server implements RunningServer {
   readonly #events = localEvents(this.#clock)
   readonly #log: Log
   readonly #base: StoreParts
+  readonly reload: (loaded: LoadedConfig) => void
   readonly #startedAt: number
   readonly #started = Promise.withResolvers<void>()
   readonly #done = Promise.withResolvers<number>()
@@ -126,6 +130,11 @@ class Server implements RunningServer {
       },
     }
     this.#startedAt = this.#clock.now()
+    this.reload = createReload({
+      ...this.#base,
+      fields: ['tls', 'token'],
+      apply: (next) => this.#listener.reload(next),
+    })
   }
 
   get url(): string {

@@ -26,6 +26,9 @@ export interface AgentConfig extends NodeConfig {
   readonly ca: string | null
 }
 
+export type LoadedAgentConfig =
+  {readonly ok: true; readonly config: AgentConfig} | {readonly ok: false; readonly problem: string}
+
 /** Together with undelivered results, more executions would not fit into one heartbeat. */
 export const AGENT_SLOTS_MAX = 4_000
 
@@ -40,9 +43,7 @@ export function loadAgentConfig(
   argv: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
   host: Host,
-):
-  | {readonly ok: true; readonly config: AgentConfig}
-  | {readonly ok: false; readonly problem: string} {
+): LoadedAgentConfig {
   return resultOf(() => {
     const values = readSettings(AGENT_COMMAND, {argv, env, host})
     const unknown = unknownVariables(env, OTHER_VARIABLES, AGENT_COMMAND)

@@ -3,6 +3,7 @@
  * file or socket is opened, and each error says what to do. Later code reads no environment and no command
  * line.
  */
+import {createPrivateKey, X509Certificate} from 'node:crypto'
 import {createSecureContext} from 'node:tls'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {SERVER_COMMAND} from './commands.ts'
@@ -157,6 +158,9 @@ function tlsOf(values: Values, host: Host): Config['tls'] {
   const key = readSettingFile(keyFile, host)
   try {
     createSecureContext({cert, key})
+    // It accepts empty texts.
+    if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
+      throw new Error('they do not belong together')
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new ParseError(

@@ -42,10 +42,8 @@ const USE_CHECK_MS = 60_000
 /** A token in use costs one write in this time. */
 const USE_RECORD_MS = 5 * 60_000
 
-/** The caller with the token of the configuration. */
-const CONFIGURED: Principal = {kind: 'management', name: '', accessor: '', rules: NO_RULES}
 /** A caller on this machine while there is no token. */
-export const LOCAL: Principal = {...CONFIGURED}
+export const LOCAL: Principal = {kind: 'management', name: '', accessor: '', rules: NO_RULES}
 
 /** The digest of a secret, as it is stored. Secrets are random, so it needs no salt and no slow hash. */
 export function digestOf(secret: string): string {
@@ -58,6 +56,16 @@ interface Known {
   readonly expiresAt: number
 }
 
+/** The token of the configuration, with a caller of its own: after a reload the old one is another. */
+interface Configured {
+  readonly digest: string
+  readonly principal: Principal
+}
+
+function configuredBy(token: string | null): Configured | null {
+  return token === null ? null : {digest: digestOf(token), principal: {...LOCAL}}
+}
+
 interface Watch {
   readonly principal: Principal
   readonly isAllowed: (principal: Principal) => boolean
@@ -66,7 +74,7 @@ interface Watch {
 
 export class AccessTable implements Service {
   readonly #options: AccessOptions
-  readonly #configuredDigest: string | null
+  #configured: Configured | null
   readonly #loop: Loop
   #byDigest: ReadonlyMap<string, Known> = new Map()
   #byAccessor: ReadonlyMap<string, Known> = new Map()
@@ -88,7 +96,7 @@ export class AccessTable implements Service {
   constructor(options: AccessOptions) {
     this.#options = options
     const {clock, events, token} = options
-    this.#configuredDigest = token === null ? null : digestOf(token)
+    this.#configured = configuredBy(token)
     this.#loop = new Loop({
       clock,
       step: () => this.#step(),
@@ -113,11 +121,19 @@ export class AccessTable implements Service {
 
   /** There is a token, so every caller needs one. */
   get isLocked(): boolean {
-    return this.#configuredDigest !== null || this.#hasStoredTokens
+    return this.#configured !== null || this.#hasStoredTokens
   }
 
   get hasConfiguredToken(): boolean {
-    return this.#configuredDigest !== null
+    return this.#configured !== null
+  }
+
+  /** Replaces the token of the configuration. What callers with the old one have open ends. */
+  configure(token: string | null): void {
+    const configured = configuredBy(token)
+    if (configured?.digest === this.#configured?.digest) return
+    this.#configured = configured
+    this.#endLost()
   }
 
   /**
@@ -125,7 +141,7 @@ export class AccessTable implements Service {
    * long. Digests are found by equality: how long that takes reveals nothing about a secret.
    */
   find(digest: string): Principal | 'stale' | null {
-    if (digest === this.#configuredDigest) return CONFIGURED
+    if (digest === this.#configured?.digest) return this.#configured.principal
     const known = this.#byDigest.get(digest)
     if (known === undefined) return null
     const now = this.#options.clock.monotonicMs()
@@ -144,7 +160,7 @@ export class AccessTable implements Service {
 
   /** A caller of before, with the policies of now; `null` = it is no longer accepted. */
   current(caller: Principal): Principal | null {
-    if (caller === CONFIGURED) return caller
+    if (caller === this.#configured?.principal) return caller
     if (caller === LOCAL) return this.isLocked ? null : caller
     const isStale = this.#options.clock.monotonicMs() - this.#confirmedAt > STALE_MAX_MS
     return isStale ? null : this.principal(caller.accessor)

@@ -47,6 +47,10 @@ export interface EventPayloads {
   clock_held: {by_ms: number; for_ms: number}
   launch_pass_done: {due: number; requests: number; duration_ms: number}
   store_committed: {items: number; duration_ms: number}
+  /** `changed`: names of the settings, separated by commas. */
+  settings_reloaded: {changed: string}
+  /** The settings stay as they are. */
+  reload_failed: {message: string}
   step_failed: {step: string; message: string}
 }
 

@@ -100,6 +100,8 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   clock_held: () => 'warn',
   launch_pass_done: () => null,
   store_committed: () => null,
+  settings_reloaded: () => 'info',
+  reload_failed: () => 'error',
   step_failed: () => 'error',
 }
 

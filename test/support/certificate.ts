@@ -1,6 +1,6 @@
 /**
- * A certificate for `localhost` and 127.0.0.1, its key, and a key of another. For tests only: keys are
- * public.
+ * A certificate for `localhost` and 127.0.0.1, its key, and another certificate with its key. For tests
+ * only: keys are public.
  */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBmzCCAUGgAwIBAgIUc9lTO6tgvk6R7OVcyaP1Wi3cdwgwCgYIKoZIzj0EAwIw
@@ -27,4 +27,17 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgH9yXvMv7o29lST7m
 R7AB0bIwFzAEc5VfcH246Yl5Jr+hRANCAAQ/xIg1BbZrofgOF9rTj1xqTbxf/FpI
 x4R7T5obcU8OLUihcQ+nc+84lrrgACakUCsggxZVoSuYAnlfm+glUq66
 -----END PRIVATE KEY-----
+`
+
+export const OTHER_CERTIFICATE = `-----BEGIN CERTIFICATE-----
+MIIBnDCCAUGgAwIBAgIUBcpQfxdDgOBjpqLyCu3nAj7PhPgwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyMjEzNDAwN1oYDzIxMjYxMDI5
+MTM0MDA3WjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAAQ/xIg1BbZrofgOF9rTj1xqTbxf/FpIx4R7T5obcU8OLUihcQ+nc+84
+lrrgACakUCsggxZVoSuYAnlfm+glUq66o28wbTAdBgNVHQ4EFgQUJSGSOl3Vbv+e
+O3gyFhynxbzJnakwHwYDVR0jBBgwFoAUJSGSOl3Vbv+eO3gyFhynxbzJnakwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARgglsb2NhbGhvc3SHBH8AAAEwCgYIKoZI
+zj0EAwIDSQAwRgIhAIHcm+6GN1e4D6t9LZgDB/OLveIUm1rfHmFfIIqI+eXaAiEA
+yBTU470DhnsBLS6+fI1PljdImo2sH9agg0TnKkrSCOo=
+-----END CERTIFICATE-----
 `
