@@ -18,6 +18,7 @@ import {recoverNode} from '../node/recover.ts'
 import {AccessTable} from '../operations/access.ts'
 import {createOperations} from '../operations/operations.ts'
 import {boundedTotals} from '../operations/totals.ts'
+import type {SecretVault} from '../platform/secret-vault.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -34,6 +35,7 @@ export interface ListenerParts extends ServerParts {
   readonly processors: ProcessorRegistry
   readonly nodeId: string
   readonly zone: string
+  readonly vault: SecretVault
   /** ms since the epoch. */
   readonly startedAt: number
   readonly isLeader: () => boolean
@@ -133,6 +135,7 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
     hasTarget: async (tags) =>
       matchTargets(tags, await store.candidates(), config.defaultTarget).nodes.length > 0,
     isLeader: parts.isLeader,
+    vault: parts.vault,
     access,
     announce: (outcomes) => announceFinished(outcomes, parts),
     leave: parts.leave,

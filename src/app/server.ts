@@ -228,7 +228,7 @@ class Server implements RunningServer {
   async #listen(): Promise<void> {
     this.#listener = await listen({
       ...this.#parts,
-      forClients: this.#opened.forClients,
+      ...this.#opened,
       log: this.#log,
       executors: this.#executors,
       processors: this.#processors,

@@ -1,6 +1,7 @@
 /** Opening of a server's store: the configured engine, its wakeup, and the settings all servers share. */
 import type {Config} from '../config/server.ts'
 import {assert} from '../lib/assert.ts'
+import type {SecretVault} from '../platform/secret-vault.ts'
 import type {HeldLock} from '../platform/directory-lock.ts'
 import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
@@ -8,6 +9,7 @@ import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import type {Log} from '../telemetry/log.ts'
+import {openVault} from './secrets.ts'
 import {StartRefused} from './start-refused.ts'
 
 export interface StoreParts {
@@ -22,6 +24,8 @@ export interface StoreParts {
 
 export interface OpenedStore {
   readonly store: Store
+  /** Encrypts and decrypts secrets. */
+  readonly vault: SecretVault
   /** The same store, for what clients ask: their reads do not delay those of this process. */
   readonly forClients: Store
   /** On PostgreSQL, notifies all servers of the cluster. */
@@ -42,14 +46,26 @@ export async function openStore(parts: StoreParts, lock: HeldLock): Promise<Open
   const {engine} = parts.config.store
   const open = engine === 'postgres' ? openPostgres : openSqlite
   const opened = await open(parts, lock)
-  const {warnings} = await opened.store.info()
-  for (const warning of warnings) parts.log.logger.warn(warning)
-  const paused = await opened.store.firingPaused()
-  if (paused !== null) parts.log.logger.warn({reason: paused}, FIRING_PAUSED)
-  return opened
+  try {
+    const vault = await openVault(parts.config, opened.store)
+    await logState(opened.store, parts)
+    return {...opened, vault}
+  } catch (error) {
+    await opened.close()
+    throw error
+  }
 }
 
-async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<OpenedStore> {
+async function logState(store: Store, parts: StoreParts): Promise<void> {
+  const {warnings} = await store.info()
+  for (const warning of warnings) parts.log.logger.warn(warning)
+  const paused = await store.firingPaused()
+  if (paused !== null) parts.log.logger.warn({reason: paused}, FIRING_PAUSED)
+}
+
+type Opened = Omit<OpenedStore, 'vault'>
+
+async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<Opened> {
   const {config, clock, random, events, log, onDamage} = parts
   const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
@@ -83,7 +99,7 @@ async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<OpenedStor
 async function openPostgres(
   {config, clock, random, events}: StoreParts,
   lock: HeldLock,
-): Promise<OpenedStore> {
+): Promise<Opened> {
   assert(config.store.engine === 'postgres', 'the caller checks the engine')
   const {openPostgresStore} = await import('../store/postgres/store.ts')
   const opened = await openPostgresStore({

@@ -11,6 +11,7 @@ import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addRunCommands} from './commands/runs.ts'
 import {EXIT_FAILED, EXIT_USAGE, messageOf, UsageError} from './errors.ts'
+import {addSecretCommands} from './commands/secrets.ts'
 import {
   openSession,
   SERVER_FALLBACK,
@@ -87,6 +88,7 @@ function buildProgram(context: CliContext): Command {
   addRunCommands(program, use)
   addClusterCommands(program, use)
   addAccessCommands(program, use)
+  addSecretCommands(program, use)
   addFileCommands(program, use, context)
   addMigrateCommand(program, context)
   program

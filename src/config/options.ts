@@ -125,6 +125,13 @@ export const OPTIONS = [
     placeholder: 'file',
   }),
   option(
+    'secret-key-file',
+    'file',
+    'File with the key that encrypts secrets of jobs: 32 random bytes, the same on all servers.',
+    'With `sqlite`, the first secret makes `secret-key` in the data directory. Other servers need a key.',
+    {placeholder: 'file'},
+  ),
+  option(
     'allow-host',
     'hostName',
     'Host name that requests may use, besides IP addresses, `localhost` and the node name.',

@@ -4,6 +4,7 @@
  * line.
  */
 import {createPrivateKey, X509Certificate} from 'node:crypto'
+import {resolve} from 'node:path'
 import {createSecureContext} from 'node:tls'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {SERVER_COMMAND} from './commands.ts'
@@ -29,6 +30,8 @@ export interface Config extends NodeConfig {
   /** PEM texts; `null` = plain HTTP. */
   readonly tls: {readonly cert: string; readonly key: string} | null
   readonly insecure: boolean
+  /** Absolute path; `null` = not set. */
+  readonly secretKeyFile: string | null
   readonly allowHosts: readonly string[]
   readonly corsOrigins: readonly string[]
   readonly timezone: string
@@ -96,6 +99,7 @@ function build(
     store: storeOf(values, readAddress),
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
+    secretKeyFile: secretKeyFileOf(values, host),
     allowHosts: values.many('allow-host'),
     corsOrigins: values.many('cors-origin'),
     timezone: values.one('timezone') ?? (isKnownZone(host.timezone) ? host.timezone : 'UTC'),
@@ -146,6 +150,12 @@ function storeOf(values: Values, readAddress: AddressReader): StoreChoice {
   const read = readAddress(store.url, values.raw('store')?.place ?? '--store')
   if (!read.ok) throw new ParseError(read.problem)
   return store
+}
+
+/** Read when the store is open. */
+function secretKeyFileOf(values: Values, host: Host): string | null {
+  const file = values.one('secret-key-file')
+  return file === undefined ? null : resolve(host.directory, file)
 }
 
 function tlsOf(values: Values, host: Host): Config['tls'] {

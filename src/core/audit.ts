@@ -44,8 +44,10 @@ export const AUDIT_ACTIONS = [
   'token.create',
   'token.bind',
   'token.revoke',
+  'secret.set',
+  'secret.delete',
   'access.refused',
 ] as const
 export type AuditAction = (typeof AUDIT_ACTIONS)[number]
 
-export type AuditTarget = 'job' | 'member' | 'cluster' | 'policy' | 'token' | 'path'
+export type AuditTarget = 'job' | 'member' | 'cluster' | 'policy' | 'token' | 'secret' | 'path'

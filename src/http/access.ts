@@ -32,6 +32,8 @@ type Parameters = Readonly<Record<string, string>>
 
 export interface PathAccess {
   readonly capability: Capability
+  /** A grant of this one is enough too. */
+  readonly orCapability: Capability | null
   readonly pathOf: (parameters: Parameters) => string
   /** A second path for the same: a `deny` there refuses, a grant there is enough. */
   readonly alsoOf: ((parameters: Parameters) => string) | null
@@ -44,12 +46,16 @@ export const reads = (path: string) => needs('read', path)
 export const creates = (path: string, also?: string) => needs('create', path, also)
 export const updates = (path: string) => needs('update', path)
 export const deletes = (path: string) => needs('delete', path)
+/** Creates or replaces one object. */
+export const stores = (path: string) => {
+  return {...needs('update', path), orCapability: 'create'} as const
+}
 /** Reads something that holds all jobs. */
 export const readsWhole = (path: string) => ({...needs('read', path), isWhole: true})
 
 function needs(capability: Capability, path: string, also?: string): PathAccess {
   const alsoOf = also === undefined ? null : pathFrom(also)
-  return {capability, pathOf: pathFrom(path), alsoOf, isWhole: false}
+  return {capability, orCapability: null, pathOf: pathFrom(path), alsoOf, isWhole: false}
 }
 
 function pathFrom(template: string): (parameters: Parameters) => string {
@@ -104,12 +110,13 @@ export function decideRoute(
 }
 
 function decidePath(
-  {capability, pathOf, alsoOf, isWhole}: PathAccess,
+  {capability, orCapability, pathOf, alsoOf, isWhole}: PathAccess,
   principal: Principal,
   parameters: Parameters,
 ): RouteDecision {
   const paths = [pathOf(parameters), ...(alsoOf === null ? [] : [alsoOf(parameters)])]
-  const checks = paths.map((path) => check(principal, capability, path))
+  const wanted = [capability, ...(orCapability === null ? [] : [orCapability])]
+  const checks = paths.flatMap((path) => wanted.map((each) => check(principal, each, path)))
   const refused = checks.find(({denied}) => denied) ?? checks.find(({allowed}) => !allowed)
   const isGranted = checks.some(({allowed}) => allowed) && !checks.some(({denied}) => denied)
   if (!isGranted && refused !== undefined)

@@ -9,6 +9,7 @@ import * as clusterSchemas from '../wire/cluster.ts'
 import * as executionSchemas from '../wire/execution.ts'
 import * as jobSchemas from '../wire/job.ts'
 import {isObject} from '../wire/json.ts'
+import * as secretSchemas from '../wire/secret.ts'
 import * as tokenSchemas from '../wire/token.ts'
 import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
@@ -85,7 +86,7 @@ async function generate(routes: DescribedRoutes, version: string): Promise<objec
         {name: 'history', description: 'Executions, launches, statistics'},
         {name: 'cluster', description: 'Nodes and schedules'},
         {name: 'administration', description: 'Pause, restore, backup'},
-        {name: 'policies', description: 'Tokens and access policies'},
+        {name: 'policies', description: 'Tokens, access policies and secrets'},
         {name: 'service', description: 'Health, readiness, metrics'},
       ],
     },
@@ -119,7 +120,7 @@ function completed(part: unknown): unknown {
 
 /** Every named schema exported by these four files of `wire/`. A new file needs an import here. */
 function namedSchemas(): readonly object[] {
-  const modules = [jobSchemas, executionSchemas, clusterSchemas, tokenSchemas]
+  const modules = [jobSchemas, executionSchemas, clusterSchemas, tokenSchemas, secretSchemas]
   const values: readonly unknown[] = modules.flatMap((module) => Object.values<unknown>(module))
   return values.filter(
     (value): value is object => typeof value === 'object' && value !== null && '$id' in value,

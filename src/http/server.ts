@@ -34,6 +34,7 @@ import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePolicies} from './routes/policies.ts'
+import {routeSecrets} from './routes/secrets.ts'
 import {routeTokens} from './routes/tokens.ts'
 import {routeDocs, routeService, routeUi} from './routes/service.ts'
 
@@ -103,6 +104,7 @@ async function routeV1(
   routeCluster(v1, operations, options, new EventStreams(options, streams))
   routePolicies(v1, operations)
   routeTokens(v1, operations, paths)
+  routeSecrets(v1, operations)
   routeOpenApi(v1, routes, options.version)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }

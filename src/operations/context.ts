@@ -4,6 +4,7 @@
  * and starts or stops no process itself.
  */
 import type {StringMap} from '../core/job.ts'
+import type {SecretVault} from '../platform/secret-vault.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor} from '../ports/executor.ts'
 import type {FinishOutcome} from '../ports/node-store.ts'
@@ -53,6 +54,8 @@ export interface OperationsDependencies {
   /** Whether an alive node that runs jobs matches the tags now. */
   readonly hasTarget: (tags: StringMap) => Promise<boolean>
   readonly isLeader: () => boolean
+  /** Encrypts secrets. */
+  readonly vault: Pick<SecretVault, 'seal'>
   readonly access: Pick<AccessTable, 'changed' | 'principal'>
   /** Emits the events and wakeups of executions that an operation has ended. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void

@@ -12,6 +12,7 @@ import {createJobs, createRuns} from './jobs.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
 import {createSchedules} from './schedules.ts'
+import {createSecrets} from './secrets.ts'
 import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
 import {createTokens} from './tokens.ts'
@@ -34,6 +35,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createMembers(context),
     ...createPolicies(context),
     ...createTokens(context),
+    ...createSecrets(context),
     ...createSchedules(context),
     ...createPause(context),
     ...createFiring(context),

@@ -62,6 +62,10 @@ const DEADLINES = {
   audit: list((query) => query),
   recordAudit: write(),
 
+  secrets: read(),
+  putSecret: write(),
+  deleteSecret: write(),
+
   info: read(),
   backup: write(LONG_WRITE_MS),
 } satisfies {readonly [Name in keyof Store]?: Deadline<Parameters<Store[Name]>>}

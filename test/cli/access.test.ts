@@ -129,3 +129,24 @@ test('rules that would grant nothing are not applied', async (t) => {
   await api.post('/v1/acl/policies/wrong', {Rules: 'not JSON'})
   assert.match((await run('policy', 'list')).out, /grants nothing: Rules is not JSON/)
 })
+
+test('a secret is set from standard input or a file, and never shown', async (t) => {
+  const {api, directory, state, run} = await commands(t)
+  state.input = 'hunter2-hunter2\n'
+  assert.equal((await run('secret', 'set', 'db')).out, 'set db\n')
+  const file = join(directory, 'value')
+  await writeFile(file, 'first line\r\nlast line\r\n')
+  assert.equal((await run('secret', 'set', 'key', '--file', file)).code, 0)
+  const list = await run('secret', 'list')
+  assert.match(list.out, /db +now[^]*key +now/)
+  assert.ok(!list.out.includes('hunter2'))
+  assert.deepEqual(JSON.parse((await run('--json', 'secret', 'list')).out).length, 2)
+  const stored = await api.store.sealedSecrets(['db', 'key'])
+  assert.deepEqual(
+    stored.map(({name, ciphertext}) => api.vault.open(name, ciphertext)),
+    ['hunter2-hunter2', 'first line\r\nlast line'],
+  )
+  assert.equal((await run('secret', 'set', 'db', 'hunter2-hunter2')).code, 2)
+  assert.equal((await run('secret', 'delete', 'db')).out, 'deleted db\n')
+  assert.match((await run('secret', 'delete', 'db')).err, /There is no secret named "db"/)
+})

@@ -2,6 +2,7 @@
  * A complete HTTP API on a free local port, with a store in memory and a virtual clock. `launch`, `claim` and
  * `finish` play the leader and the nodes, directly through the store.
  */
+import {randomBytes} from 'node:crypto'
 import {mkdtemp, rm} from 'node:fs/promises'
 import {request as httpRequest, type Agent, type IncomingHttpHeaders} from 'node:http'
 import type {AddressInfo} from 'node:net'
@@ -18,6 +19,7 @@ import type {FailedRequest, HttpOptions, SentReply} from '../../src/http/options
 import {createHttpServer} from '../../src/http/server.ts'
 import type {OperationsDependencies} from '../../src/operations/context.ts'
 import {AccessTable} from '../../src/operations/access.ts'
+import {SecretVault} from '../../src/platform/secret-vault.ts'
 import {createOperations} from '../../src/operations/operations.ts'
 import type {ClaimedExecution} from '../../src/ports/node-store.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -78,6 +80,7 @@ export class Api {
   readonly replies: SentReply[] = []
   readonly store: Store
   readonly access: AccessTable
+  readonly vault = new SecretVault(randomBytes(32), null)
   leaveCalls = 0
   isLeader = true
   app!: FastifyInstance
@@ -134,6 +137,7 @@ export class Api {
       hasTarget: async (tags: StringMap) =>
         matchTargets(tags, await this.store.candidates(), 'one').nodes.length > 0,
       isLeader: () => this.isLeader,
+      vault: this.vault,
       access,
       announce: (outcomes) => announceFinished(outcomes, this),
       leave: () => void (this.leaveCalls += 1),

@@ -74,6 +74,9 @@ const INTERFACE = `
   GET /v1/acl/tokens/{accessor} 200
   DELETE /v1/acl/tokens/{accessor} 200
   GET /v1/acl/tokens/{accessor}/check 200
+  GET /v1/secrets 200
+  PUT /v1/secrets/{name} 200
+  DELETE /v1/secrets/{name} 200
   GET /livez 200
   GET /readyz 200
   GET /health 200

@@ -29,6 +29,7 @@ const TABLES = [
   'policies',
   'idempotency',
   'tokens',
+  'secrets',
 ]
 
 /** A nullable and a defaulted column for every table, a table, and indexes on old and new columns. */

@@ -40,6 +40,7 @@ import {
 import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
+import * as stored from './secrets.ts'
 import {isIndependent, submit, submitAll} from './submit.ts'
 import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
 import * as access from './tokens.ts'
@@ -160,6 +161,12 @@ export const METHODS = {
   audit: longRead(audit, (query) => query.end === null),
   // Repeated, it would record the same twice.
   recordAudit: write(recordChanges, {queue: 'other', isRepeatable: never}),
+
+  secrets: read(stored.secrets),
+  sealedSecrets: nodeRead(stored.sealedSecrets),
+  putSecret: write(stored.putSecret, {queue: 'other'}),
+  deleteSecret: write(stored.deleteSecret, {queue: 'other', isRepeatable: never}),
+  checkSecretKey: read(stored.checkSecretKey),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
   probe: write(probe, {queue: 'other'}),

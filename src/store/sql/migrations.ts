@@ -27,7 +27,11 @@ const deletedJobs: Migration = {
 
 const access: Migration = {
   version: 3,
-  statements: (dialect) => [...tokenTables(dialect), ...auditTables(dialect)],
+  statements: (dialect) => [
+    ...tokenTables(dialect),
+    ...auditTables(dialect),
+    ...secretTables(dialect),
+  ],
 }
 
 export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access]
@@ -260,5 +264,16 @@ function auditTables({columns: {integer, text, growingKey}}: Dialect): string[] 
     )`,
     `CREATE INDEX audit_of_job ON audit (job_id, revision_before) WHERE job_id IS NOT NULL`,
     `CREATE INDEX audit_target ON audit (target, id)`,
+  ]
+}
+
+function secretTables({columns: {integer, text}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE secrets (
+      name ${text} PRIMARY KEY,
+      ciphertext ${text} NOT NULL,
+      set_at ${integer} NOT NULL,
+      set_by ${text} NOT NULL
+    )${keyOrganised}`,
   ]
 }

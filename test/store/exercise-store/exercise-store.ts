@@ -27,6 +27,7 @@ import {reassignCases} from './reassign.ts'
 import {submitCases} from './submit.ts'
 import {concurrencyCases} from './concurrency.ts'
 import {settingsCases} from './settings.ts'
+import {secretsCases} from './secrets.ts'
 import {tokensCases} from './tokens.ts'
 import type {OpenStore} from './scene.ts'
 
@@ -58,6 +59,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['settings', settingsCases],
   ['tokens', tokensCases],
   ['audit', auditCases],
+  ['secrets', secretsCases],
 ]
 
 /** Runs every case on a fresh store from `open`. */

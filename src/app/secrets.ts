@@ -1,0 +1,47 @@
+/**
+ * Opening of a server's vault: where the key of secrets is, and whether it is the key of the stored ones.
+ */
+import {join} from 'node:path'
+import type {Config} from '../config/server.ts'
+import {createSecretKey, readSecretKey, SecretVault} from '../platform/secret-vault.ts'
+import type {Store} from '../ports/store.ts'
+import {StartRefused} from './start-refused.ts'
+
+/** In the data directory, made by the first secret. */
+const KEY_FILE = 'secret-key'
+
+/** Throws `StartRefused`. */
+export async function openVault(
+  {secretKeyFile, dataDirectory, store: {engine}}: Config,
+  store: Pick<Store, 'checkSecretKey'>,
+): Promise<SecretVault> {
+  // Only one server uses this data directory, so no other one needs the key.
+  const ownFile = engine === 'sqlite' ? join(dataDirectory, KEY_FILE) : null
+  const file = secretKeyFile ?? ownFile
+  const read = file === null ? null : readSecretKey(file)
+  const mayCreate = secretKeyFile === null && ownFile !== null
+  if (read?.ok === false && !(mayCreate && read.isMissing))
+    throw new StartRefused(
+      `The key file of secrets ${file} ${read.problem}. Set --secret-key-file to a file that only ` +
+        'this user can read, with 32 random bytes: (umask 077; head -c 32 /dev/urandom > FILE).',
+    )
+  const vault = new SecretVault(
+    read?.ok === true ? read.key : null,
+    mayCreate ? () => createKey(ownFile) : null,
+  )
+  const check = await store.checkSecretKey(vault.keyId)
+  if (check === 'ok') return vault
+  const place = file === null ? '' : ` in ${file}`
+  const problem =
+    check === 'missing'
+      ? `The store has secrets, and this server has no key for them${place}`
+      : `The store has secrets that are encrypted with another key than that in ${file}`
+  throw new StartRefused(`${problem}. Set --secret-key-file to the key file of the other servers.`)
+}
+
+async function createKey(file: string): Promise<Uint8Array> {
+  await createSecretKey(file)
+  const read = readSecretKey(file)
+  if (!read.ok) throw new Error(`the key file ${file} ${read.problem}`)
+  return read.key
+}

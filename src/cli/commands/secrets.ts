@@ -1,0 +1,49 @@
+/** `belfry secret …`: values for jobs, set and never shown. */
+import {text as textOf} from 'node:stream/consumers'
+import type {Command} from 'commander'
+import type {SecretJson} from '../../wire/secret.ts'
+import {path} from '../client.ts'
+import {type Column, relative, table} from '../format.ts'
+import {oneLine} from '../sanitize.ts'
+import {printJson, readTextFile, type Session, type Use} from '../session.ts'
+import {toned} from '../terminal.ts'
+
+export function addSecretCommands(program: Command, use: Use): void {
+  const secret = program.command('secret').description('Set, list and delete secrets of jobs')
+  secret
+    .command('set <name>')
+    .description('Set the value of a secret, from standard input or a file')
+    .option('-f, --file <file>', 'File with the value; - means standard input', '-')
+    .action(use(set))
+  secret.command('list').description('List the secrets, without values').action(use(list))
+  secret.command('delete <name>').description('Delete a secret').action(use(remove))
+}
+
+/** Never from an argument: other users of the machine see the arguments of a process. */
+async function set(session: Session, name: string, {file}: {file: string}): Promise<void> {
+  const text = file === '-' ? await textOf(session.terminal.input()) : await readTextFile(file)
+  // `echo` and editors add one.
+  const body = {value: text.replace(/\r?\n$/, '')}
+  const {value} = await session.client.call<SecretJson>('PUT', path('secrets', name), {body})
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`set ${oneLine(value.name)}\n`)
+}
+
+async function list(session: Session): Promise<void> {
+  const {value} = await session.client.call<SecretJson[]>('GET', '/secrets')
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const now = session.clock.now()
+  const columns: readonly Column<SecretJson>[] = [
+    {title: 'NAME', text: ({name}) => name, shown: (text) => toned(terminal, 'strong', text)},
+    {title: 'SET', text: ({set_at}) => relative(set_at, now)},
+    {title: 'BY', text: ({set_by}) => set_by},
+  ]
+  terminal.out(table(terminal, columns, value, 'No secrets.'))
+}
+
+async function remove(session: Session, name: string): Promise<void> {
+  const {value} = await session.client.call<SecretJson>('DELETE', path('secrets', name))
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`deleted ${oneLine(value.name)}\n`)
+}

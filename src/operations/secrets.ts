@@ -1,0 +1,117 @@
+/**
+ * Secrets of jobs: set, listed by name, deleted. A value comes in with one request and never goes out: the
+ * store has its ciphertext, and no error repeats it. In policies, `read` of a secret is the right to use
+ * it in a job.
+ */
+import type {Actor} from '../core/audit.ts'
+import {check, type Principal, refusalSentence} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import {
+  SECRET_BYTES_MAX,
+  SECRET_LENGTH_MIN,
+  SECRET_NAME,
+  secretPath,
+  SECRETS_MAX,
+} from '../core/secret.ts'
+import type {SecretRecord} from '../ports/secret-store.ts'
+import {isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
+import type {OperationsContext} from './context.ts'
+
+/**
+ * Control characters but tab and line breaks: no output shows them as they are, so they cannot be
+ * redacted.
+ */
+// oxlint-disable-next-line no-control-regex
+const CONTROL = /[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]/
+
+const HOW_TO_GET_A_KEY =
+  'Make one with `(umask 077; head -c 32 /dev/urandom > secret-key)`, and start all servers with ' +
+  '--secret-key-file and this file.'
+
+export function createSecrets({store, vault}: OperationsContext) {
+  /** Those that the caller may use, sorted by name. */
+  async function secrets(caller: Principal): Promise<readonly SecretRecord[]> {
+    const all = await store.secrets()
+    return all.filter(({name}) => check(caller, 'read', secretPath(name)).allowed)
+  }
+
+  /**
+   * Throws `not_allowed`, `payload_unparsable`, `secret_invalid`, `secret_key_unusable`,
+   * `too_many_secrets`.
+   */
+  async function putSecret(
+    caller: Principal,
+    name: string,
+    body: Uint8Array,
+    actor: Actor,
+  ): Promise<{readonly secret: SecretRecord; readonly created: boolean}> {
+    const path = secretPath(name)
+    const [create, update] = [check(caller, 'create', path), check(caller, 'update', path)]
+    if (!SECRET_NAME.test(name))
+      throw invalid(
+        'the name must have 1 to 128 letters, digits, ".", "_" and "-"; it cannot be "." or ".."',
+      )
+    const sealed = await vault.seal(name, readValue(body))
+    if (sealed === null)
+      throw new DomainError(
+        'secret_key_unusable',
+        `The secret cannot be set: this server has no key to encrypt it. ${HOW_TO_GET_A_KEY}`,
+      )
+    const may = {create: create.allowed, update: update.allowed}
+    const result = await store.putSecret({name, ...sealed, may}, actor)
+    switch (result.kind) {
+      case 'stored':
+        return result
+      case 'not_allowed': {
+        const sentence = refusalSentence(caller, result.capability === 'create' ? create : update)
+        throw new DomainError('not_allowed', sentence)
+      }
+      case 'other_key':
+        throw new DomainError(
+          'secret_key_unusable',
+          'The secret cannot be set: the stored secrets are encrypted with another key than that of ' +
+            'this server. Start it with the --secret-key-file of the other servers.',
+        )
+      case 'full':
+        throw new DomainError(
+          'too_many_secrets',
+          `The secret cannot be set: there are ${SECRETS_MAX} secrets. Delete some of them first.`,
+        )
+    }
+  }
+
+  /** Runs that name it fail from now on. Throws `secret_unknown`. */
+  async function deleteSecret(name: string, actor: Actor): Promise<SecretRecord> {
+    const deleted = await store.deleteSecret(name, actor)
+    if (deleted === null)
+      throw new DomainError('secret_unknown', `There is no secret named "${name.slice(0, 128)}".`)
+    return deleted
+  }
+
+  return {secrets, putSecret, deleteSecret}
+}
+
+/** Problems of a parser could repeat a part of the value. */
+function readValue(body: Uint8Array): string {
+  const json = readJsonBytes(body)
+  if (json.kind === 'syntax')
+    throw new DomainError('payload_unparsable', 'The body must be JSON: {"value": "..."}.')
+  const value = json.kind === 'value' && isObject(json.value) ? json.value['value'] : undefined
+  if (typeof value !== 'string') throw invalid('value: is required, as text')
+  if (value.trim().length < SECRET_LENGTH_MIN)
+    throw invalid(
+      `value: must have at least ${SECRET_LENGTH_MIN} characters, without the blanks around it. ` +
+        'A shorter one cannot be redacted',
+    )
+  if (isLongerThan(value, SECRET_BYTES_MAX))
+    throw invalid(`value: must have at most ${SECRET_BYTES_MAX} bytes`)
+  if (CONTROL.test(value))
+    throw invalid(
+      'value: cannot contain control characters but tabs and line breaks. Encode binary data as base64',
+    )
+  return value
+}
+
+function invalid(problem: string): DomainError {
+  return new DomainError('secret_invalid', `The secret cannot be set: ${problem}.`)
+}

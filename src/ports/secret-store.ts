@@ -1,0 +1,51 @@
+/** Secrets of jobs. The store has only ciphertexts, and never the key. */
+import type {Actor} from '../core/audit.ts'
+import type {StorePermission} from '../core/authorization.ts'
+
+export interface SecretRecord {
+  readonly name: string
+  readonly setAt: number
+  /** As `Actor.name`. */
+  readonly setBy: string
+}
+
+export interface SealedSecret {
+  readonly name: string
+  readonly ciphertext: string
+}
+
+export interface NewSecret extends SealedSecret {
+  /** Fingerprint of the key it is encrypted with. */
+  readonly keyId: string
+  /** What the caller may do with a secret of this name. */
+  readonly may: StorePermission
+}
+
+export type PutSecretResult =
+  | {readonly kind: 'stored'; readonly secret: SecretRecord; readonly created: boolean}
+  /** The stored secrets are encrypted with another key. */
+  | {readonly kind: 'other_key'}
+  | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
+  /** There are as many secrets as can be. */
+  | {readonly kind: 'full'}
+
+/**
+ * Whether a server with a key can use the stored secrets. `missing`: there are secrets, and it has no
+ * key.
+ */
+export type SecretKeyCheck = 'ok' | 'other_key' | 'missing'
+
+export interface SecretStore {
+  /** Sorted by name. */
+  secrets(): Promise<readonly SecretRecord[]>
+  /** Those of these names that exist. */
+  sealedSecrets(names: readonly string[]): Promise<readonly SealedSecret[]>
+  /** Creates or replaces the secret of this name. */
+  putSecret(secret: NewSecret, actor?: Actor): Promise<PutSecretResult>
+  /** Returns the deleted secret; `null` = no such secret. */
+  deleteSecret(name: string, actor?: Actor): Promise<SecretRecord | null>
+  /**
+   * Compares the fingerprint of a server's key, `null` = it has none, with that of the stored secrets.
+   */
+  checkSecretKey(keyId: string | null): Promise<SecretKeyCheck>
+}
