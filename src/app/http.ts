@@ -127,6 +127,7 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
       defaultTimezone: () => zone,
       dataDirectory: config.dataDirectory,
       jobBytesMax: config.limits.bodyBytesMax,
+      runsPerMinute: config.runsPerMinute,
       get tokenConfigured() {
         return access.isLocked
       },

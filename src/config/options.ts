@@ -200,6 +200,13 @@ export const OPTIONS = [
     {placeholder: 'one|all', fallback: 'one'},
   ),
   option(
+    'run-rate',
+    'count',
+    'Runs per minute that one token may request of one job; further requests get 429.',
+    'Far more than a script that waits for its runs; a loop out of control cannot fill the history.',
+    {placeholder: 'n', fallback: '6000'},
+  ),
+  option(
     'keep-launches',
     'count',
     'Number of launches kept for each job; the newest are kept.',

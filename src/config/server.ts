@@ -40,6 +40,8 @@ export interface Config extends NodeConfig {
   readonly lateAfterMs: number
   readonly targetWaitMs: number
   readonly defaultTarget: 'one' | 'all'
+  /** Run requests of one token for one job. */
+  readonly runsPerMinute: number
   readonly keepLaunches: number
   /** `null` = no limit by age. */
   readonly keepMs: number | null
@@ -108,6 +110,7 @@ function build(
     lateAfterMs: values.one('late-after')!,
     targetWaitMs: values.one('target-wait')!,
     defaultTarget: values.one('default-target')!,
+    runsPerMinute: values.one('run-rate')!,
     keepLaunches: values.one('keep-launches')!,
     keepMs: days === undefined ? null : days * DAY_MS,
     keepOutputBytes: values.one('keep-output-bytes')!,

@@ -182,7 +182,7 @@ export interface RouteDescription {
 const SHARED_REFUSALS = {
   401: 'No valid token.',
   403: 'The token does not allow this, or the client address or the origin is not allowed.',
-  429: 'Rate limit: too many requests without a valid token.',
+  429: 'Rate limit: too many requests without a valid token, or too many runs of a job.',
   500: 'Internal error.',
   503: 'The store does not answer.',
 }

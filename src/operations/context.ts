@@ -12,6 +12,7 @@ import type {Processor} from '../ports/processor.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {AccessTable} from './access.ts'
+import type {RunLimit} from './run-limit.ts'
 import type {StoreWithDeadlines} from './store-deadlines.ts'
 
 /** Entries by name. */
@@ -47,6 +48,8 @@ export interface OperationsDependencies {
     readonly dataDirectory: string
     /** Limit for one job in a restore file: the limit of a submit. */
     readonly jobBytesMax: number
+    /** Run requests of one caller for one job. */
+    readonly runsPerMinute: number
     /** There is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
@@ -66,4 +69,5 @@ export interface OperationsDependencies {
 /** The argument of every operation factory: the dependencies, with deadlines on the store. */
 export interface OperationsContext extends Omit<OperationsDependencies, 'store'> {
   readonly store: StoreWithDeadlines
+  readonly runLimit: Pick<RunLimit, 'take'>
 }

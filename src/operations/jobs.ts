@@ -79,10 +79,11 @@ export interface RunCall {
   readonly idempotencyKey: string | null
 }
 
-export function createRuns({wakeup, events, store, hasTarget, announce}: OperationsContext) {
+export function createRuns(context: OperationsContext) {
+  const {wakeup, events, store, hasTarget, announce, runLimit} = context
   const idempotency = new IdempotencyGuard()
 
-  /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `launch_open`, … */
+  /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `too_many_runs`, … */
   async function run(call: RunCall): Promise<{job: JobRecord; group: number}> {
     const {caller, actor, name, forced} = call
     const parts = ['run', name, forced ? 'force' : '']
@@ -97,6 +98,7 @@ export function createRuns({wakeup, events, store, hasTarget, announce}: Operati
         if (earlier !== null) return earlier
         const job = requireJob(name, await store.job(name))
         if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
+        runLimit.take(caller.accessor, name)
         return store.requestRun({name, forced, idempotency: identity, actor})
       },
     )

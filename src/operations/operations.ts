@@ -11,6 +11,7 @@ import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
+import {RunLimit} from './run-limit.ts'
 import {createSchedules} from './schedules.ts'
 import {createSecrets} from './secrets.ts'
 import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
@@ -18,10 +19,11 @@ import {createSubmit} from './submit.ts'
 import {createTokens} from './tokens.ts'
 
 export function createOperations(dependencies: OperationsDependencies) {
-  const {clock} = dependencies
+  const {clock, settings} = dependencies
   const context: OperationsContext = {
     ...dependencies,
     store: withDeadlines(dependencies.store, clock),
+    runLimit: new RunLimit(clock, settings.runsPerMinute),
     // Reads the store as well.
     hasTarget: (tags: StringMap) => readWithDeadline(clock, () => dependencies.hasTarget(tags)),
   }

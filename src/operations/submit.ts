@@ -37,7 +37,7 @@ export interface SubmitReply {
 }
 
 export function createSubmit(context: OperationsContext) {
-  const {store} = context
+  const {store, runLimit} = context
   const idempotency = new IdempotencyGuard()
 
   /** Throws `submissions_paused`, `payload_unparsable`, `not_allowed`, `job_invalid`, `parent_unknown`, … */
@@ -53,6 +53,7 @@ export function createSubmit(context: OperationsContext) {
       // Read beside the write: it costs no round trip of its own.
       const hasTags = Object.keys(spec.tags).length > 0
       const tagCheck = hasTags ? openTagCheck(() => store.members()) : null
+      if (earlier === null && runOnCreate) runLimit.take(caller.accessor, spec.name)
       const result = earlier ?? (await store.submit({...request, actor, defaultOwner: caller.name}))
       const stored = requireStored(caller, spec, result)
       if (earlier === null) announce(context, stored)

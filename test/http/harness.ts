@@ -36,6 +36,7 @@ const INCARNATION = 'first-life'
 const HOLDER = 'holder'
 const LEASE_MS = 3_600_000
 const FRESH_MS = 10_000
+export const RUNS_PER_MINUTE = 60
 const TURNS_MAX = 100_000
 
 export interface Reply {
@@ -129,6 +130,7 @@ export class Api {
         defaultTimezone: () => 'UTC',
         dataDirectory: this.#directory,
         jobBytesMax: LIMITS.bodyBytesMax.value,
+        runsPerMinute: RUNS_PER_MINUTE,
         get tokenConfigured() {
           return access.isLocked
         },

@@ -19,6 +19,7 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     defaultTimezone: () => 'UTC',
     dataDirectory,
     jobBytesMax: 1,
+    runsPerMinute: 1,
     tokenConfigured: false,
     runsAsRoot: false,
   }
