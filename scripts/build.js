@@ -61,6 +61,24 @@ const NODE_MODULES = {
 }
 
 /**
+ * The sources load a few packages synchronously when they first need them. As a plain `require` the bundler
+ * sees which, and includes them.
+ *
+ * @type {import('esbuild').Plugin}
+ */
+const LOADED_LATER = {
+  name: 'packages loaded later',
+  setup({onLoad}) {
+    onLoad({filter: /[\\/]src[\\/].*\.ts$/}, ({path}) => {
+      const text = readFileSync(path, 'utf8')
+      if (!text.includes(REQUIRE_LATER)) return null
+      return {contents: text.replaceAll(REQUIRE_LATER, 'require('), loader: 'ts'}
+    })
+  },
+}
+const REQUIRE_LATER = 'createRequire(import.meta.url)('
+
+/**
  * @param {typeof import('esbuild')} esbuild
  * @param {string} folder
  */
@@ -77,7 +95,7 @@ async function bundle(esbuild, folder) {
     platform: 'node',
     target: 'node26',
     banner: {js: REQUIRE},
-    plugins: [NODE_MODULES],
+    plugins: [NODE_MODULES, LOADED_LATER],
     // Not minified: stack traces name functions. `NODE_OPTIONS=--enable-source-maps` shows the sources.
     sourcemap: 'linked',
     sourcesContent: false,

@@ -14,6 +14,7 @@ import {
   rmSync,
   symlinkSync,
   utimesSync,
+  writeFileSync,
 } from 'node:fs'
 import {tmpdir} from 'node:os'
 import {basename, join} from 'node:path'
@@ -80,7 +81,10 @@ test('an installed package runs: jobs, pages and the API document', async (t) =>
   const tree = installed(t)
   const packages = readdirSync(join(tree, '..')).filter((name) => !name.startsWith('.'))
   assert.deepEqual(packages, ['belfry'], 'it needs no other package')
-  const server = await aServer(t, {belfry: join(tree, 'bin', 'belfry.js')})
+  const config = join(tree, 'server.yaml')
+  writeFileSync(config, 'timezone: Europe/Berlin\n')
+  const flags = ['--config', config]
+  const server = await aServer(t, {belfry: join(tree, 'bin', 'belfry.js'), flags})
   await server.store({
     name: 'shell',
     schedule: '@manually',
