@@ -128,6 +128,8 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
       dataDirectory: config.dataDirectory,
       jobBytesMax: config.limits.bodyBytesMax,
       runsPerMinute: config.runsPerMinute,
+      sessionIdleMs: config.sessionIdleMs,
+      sessionMaxMs: config.sessionMaxMs,
       get tokenConfigured() {
         return access.isLocked
       },

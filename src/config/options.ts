@@ -146,6 +146,20 @@ export const OPTIONS = [
     {placeholder: 'origin', repeatable: true},
   ),
   option(
+    'session-idle',
+    'duration',
+    'A session of a browser expires when it is not used for this long: 5m or more.',
+    'A console that is left open over a break asks for the token again.',
+    {placeholder: 'duration', fallback: '30m'},
+  ),
+  option(
+    'session-max',
+    'duration',
+    'A session of a browser expires this long after the sign-in, however much it is used.',
+    'A working day with one sign-in.',
+    {placeholder: 'duration', fallback: '12h'},
+  ),
+  option(
     'timezone',
     'timezone',
     'IANA time zone for jobs that set none. Stored at the first start and unchanged afterwards.',

@@ -34,6 +34,8 @@ export interface Config extends NodeConfig {
   readonly secretKeyFile: string | null
   readonly allowHosts: readonly string[]
   readonly corsOrigins: readonly string[]
+  readonly sessionIdleMs: number
+  readonly sessionMaxMs: number
   readonly timezone: string
   readonly run: boolean
   readonly ui: boolean
@@ -65,6 +67,7 @@ const OTHER_VARIABLES = [
 ].map((name) => `BELFRY_${name}`)
 
 const LATE_AFTER_MIN_MS = 1_000
+const SESSION_IDLE_MIN_MS = 300_000
 const DAY_MS = 86_400_000
 
 type Values = ValuesOf<typeof OPTIONS>
@@ -104,6 +107,8 @@ function build(
     secretKeyFile: secretKeyFileOf(values, host),
     allowHosts: values.many('allow-host'),
     corsOrigins: values.many('cors-origin'),
+    sessionIdleMs: values.one('session-idle')!,
+    sessionMaxMs: values.one('session-max')!,
     timezone: values.one('timezone') ?? (isKnownZone(host.timezone) ? host.timezone : 'UTC'),
     run: !(values.one('no-run') ?? false),
     ui: !(values.one('no-ui') ?? false),
@@ -129,6 +134,11 @@ function rejectUnsafe(config: Config): void {
   if (Math.min(config.keepLeftMs, config.keepFailedMs) < MEMBER_KEPT_MIN_MS)
     throw new ParseError(
       '--keep-left and --keep-failed must be at least 1m: a restarting node must stay listed.',
+    )
+  if (config.sessionIdleMs < SESSION_IDLE_MIN_MS || config.sessionMaxMs < config.sessionIdleMs)
+    throw new ParseError(
+      '--session-idle must be at least 5m, and not more than --session-max: servers learn of a use by ' +
+        'another server up to two minutes late.',
     )
   const {http} = config
   if (http.loopback) return

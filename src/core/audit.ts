@@ -6,7 +6,7 @@ import type {Principal} from './authorization.ts'
 
 /** Who made a change. Never has a secret. */
 export interface Actor {
-  /** Name of the token; `local` without one, `configured` for that of the configuration. */
+  /** Name of the token; `local` without one, `configured` for that of the configuration, and its sessions. */
   readonly name: string
   /** Public id of the token; `''` for the others. */
   readonly accessor: string
@@ -22,7 +22,7 @@ export const BELFRY: Actor = {name: 'belfry', accessor: '', kind: '', address: '
 /** `isLocal`: a caller on this machine, without a token. */
 export function actorOf({name, accessor, kind}: Principal, isLocal: boolean, address = ''): Actor {
   const unnamed = isLocal ? 'local' : 'configured'
-  return {name: accessor === '' && name === '' ? unnamed : name, accessor, kind, address}
+  return {name: name === '' ? unnamed : name, accessor, kind, address}
 }
 
 export const AUDIT_ACTIONS = [
@@ -46,8 +46,11 @@ export const AUDIT_ACTIONS = [
   'token.revoke',
   'secret.set',
   'secret.delete',
+  'session.open',
+  'session.end',
   'access.refused',
 ] as const
 export type AuditAction = (typeof AUDIT_ACTIONS)[number]
 
-export type AuditTarget = 'job' | 'member' | 'cluster' | 'policy' | 'token' | 'secret' | 'path'
+export type AuditTarget =
+  'job' | 'member' | 'cluster' | 'policy' | 'token' | 'session' | 'secret' | 'path'

@@ -28,6 +28,8 @@ export interface Principal {
   readonly name: string
   /** Public id of the token; `''` as for `name`. */
   readonly accessor: string
+  /** The token is the session of a browser. */
+  readonly isSession: boolean
   /** Empty unless the kind is `client`. */
   readonly rules: RuleSet
   /** Only of a token for agents. */

@@ -68,7 +68,8 @@ export function listenForAgents(
   })
   let isClosing = false
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    const asked = authRequestOf(request, 'protected', true)
+    // A session is for pages: it is no agent's, whatever its token may do.
+    const asked = authRequestOf(request, 'protected', true, false)
     const {principal, refusal} = await authenticator.authenticate(asked)
     if (socket.destroyed) return
     if (refusal !== null || principal === null)

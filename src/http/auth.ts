@@ -9,6 +9,7 @@ import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {type AccessTable, digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {isFromOwnPage, sessionSecrets} from './session-cookie.ts'
 
 /**
  * `protected`: needs a token; while there is none, a client on this machine. `bootstrap`: the same, or a
@@ -25,6 +26,8 @@ export interface AuthRequest {
   readonly access: Access
   /** The reply is an event stream. Pages of other sites must not read it, although it changes nothing. */
   readonly isStream: boolean
+  /** The cookie of a session is as good as a token. */
+  readonly mayUseSession: boolean
   /** Number of `Host` headers; `headers` has only the first. */
   readonly hostHeaders: number
 }
@@ -33,6 +36,7 @@ export function authRequestOf(
   {method, headers, httpVersion, rawHeaders, socket}: IncomingMessage,
   access: Access,
   isStream: boolean,
+  mayUseSession: boolean,
 ): AuthRequest {
   return {
     method: method ?? '',
@@ -41,13 +45,19 @@ export function authRequestOf(
     address: socket.remoteAddress ?? '',
     access,
     isStream,
+    mayUseSession,
     hostHeaders: countHosts(rawHeaders),
   }
 }
 
 export interface AuthenticatorOptions {
   readonly nodeName: string
-  readonly access: Pick<AccessTable, 'find' | 'isLocked' | 'hasConfiguredToken' | 'refresh'>
+  readonly access: Pick<
+    AccessTable,
+    'find' | 'findSession' | 'isLocked' | 'hasConfiguredToken' | 'refresh'
+  >
+  /** Not `null` = the server itself speaks TLS. */
+  readonly tls: object | null
   readonly allowHosts: readonly string[]
   /** Other web sites whose pages may use the API, as browsers send them in `Origin`. */
   readonly corsOrigins: readonly string[]
@@ -55,6 +65,8 @@ export interface AuthenticatorOptions {
 }
 
 const TOKEN_HEADERS = ['x-service-token', 'x-dkron-token'] as const
+/** Sent by the console with requests that it repeats by itself: they do not keep a session open. */
+const REFRESH_HEADER = 'x-belfry-refresh'
 const BEARER = /^bearer +(\S+) *$/i
 const BASIC = /^basic +([A-Za-z0-9+/_-]+={0,2}) *$/i
 const PROXY_HEADERS = ['forwarded', 'x-real-ip', 'via']
@@ -79,14 +91,21 @@ export interface Authenticated {
 /** What the tokens of a request are worth; `stale`: the store is away for too long to say. */
 interface Found {
   readonly principal: Principal | 'stale' | null
-  /** The request has a token, and tokens are configured or stored. */
+  /** The request has a token or a session, and tokens are configured or stored. */
   readonly isPresented: boolean
+}
+
+/** What a request presents. A token is sent on purpose, so that a cookie beside it does not count. */
+interface Presented {
+  readonly digests: readonly string[]
+  readonly look: (digest: string) => Principal | 'stale' | null
 }
 
 export class Authenticator {
   readonly #hosts: ReadonlySet<string>
   readonly #allowedHosts: ReadonlySet<string>
   readonly #corsOrigins: ReadonlySet<string>
+  readonly #tls: boolean
   readonly #access: AuthenticatorOptions['access']
   readonly #rateLimit: AuthRateLimit
 
@@ -95,6 +114,7 @@ export class Authenticator {
     this.#hosts = new Set(names.map((name) => name.toLowerCase()))
     this.#allowedHosts = new Set(options.allowHosts.map((name) => name.toLowerCase()))
     this.#corsOrigins = new Set(options.corsOrigins)
+    this.#tls = options.tls !== null
     this.#access = options.access
     this.#rateLimit = new AuthRateLimit(options.clock)
   }
@@ -111,33 +131,36 @@ export class Authenticator {
     const refusal =
       this.#hostRefusal(request, found) ??
       this.#tokenRefusal(request, found) ??
-      this.#originRefusal(request)
+      this.#originRefusal(request, isSession(found))
     return {principal, refusal}
   }
 
-  async #find({headers, address, access}: AuthRequest): Promise<Found> {
+  async #find(request: AuthRequest): Promise<Found> {
+    const {headers, address, access} = request
     const isLocal = () => remoteRefusal({headers, address}) === null
     if (!this.#access.isLocked) return {principal: isLocal() ? LOCAL : null, isPresented: false}
-    const digests = tokensOf(headers).map(digestOf)
-    const isPresented = digests.length > 0
-    let principal = this.#lookUp(digests)
+    const presented = this.#presented(request)
+    const isPresented = presented.digests.length > 0
+    let principal = lookUp(presented)
     if (principal === null && isPresented && !this.#rateLimit.isExceeded(address)) {
       await this.#refresh()
-      principal = this.#lookUp(digests)
+      principal = lookUp(presented)
     }
     const mayBootstrap = access === 'bootstrap' && !this.#access.hasConfiguredToken
     if (principal === null && mayBootstrap && isLocal()) principal = LOCAL
     return {principal, isPresented}
   }
 
-  #lookUp(digests: readonly string[]): Principal | 'stale' | null {
-    let isStale = false
-    for (const digest of digests) {
-      const found = this.#access.find(digest)
-      if (found === 'stale') isStale = true
-      else if (found !== null) return found
-    }
-    return isStale ? 'stale' : null
+  #presented({headers, access, mayUseSession}: AuthRequest): Presented {
+    const tokens = tokensOf(headers)
+    const isForSession = mayUseSession && access !== 'public' && tokens.length === 0
+    const isUse = headers[REFRESH_HEADER] === undefined
+    return isForSession
+      ? {
+          digests: sessionSecrets(headers, this.#tls).map(digestOf),
+          look: (digest) => this.#access.findSession(digest, isUse),
+        }
+      : {digests: tokens.map(digestOf), look: (digest) => this.#access.find(digest)}
   }
 
   async #refresh(): Promise<void> {
@@ -151,16 +174,14 @@ export class Authenticator {
 
   /**
    * Rejects unknown host names, which DNS rebinding attacks use. The page of such an attack has no token, so
-   * a request with a valid one may use any name.
+   * a request with a valid one may use any name. A session is never used under another name.
    */
-  #hostRefusal(
-    {headers: {host}, address}: AuthRequest,
-    {principal, isPresented}: Found,
-  ): DomainError | null {
+  #hostRefusal({headers: {host}, address}: AuthRequest, found: Found): DomainError | null {
+    const {principal, isPresented} = found
     if (host === undefined) return null
     const name = hostName(host)
     if (name !== null && (isIP(name) !== 0 || this.#hosts.has(name.toLowerCase()))) return null
-    if (isPresented) {
+    if (isPresented && !isSession(found)) {
       if (principal !== null) return null
       if (this.#rateLimit.recordFailure(address)) return tooManyFailures()
     }
@@ -186,12 +207,23 @@ export class Authenticator {
   }
 
   /** CSRF protection: a page of another site must not change anything and must not read a stream. */
-  #originRefusal({method, headers, isStream}: AuthRequest): DomainError | null {
+  #originRefusal(request: AuthRequest, hasSession: boolean): DomainError | null {
+    const {method, headers, isStream} = request
     if (isSafeMethod(method) && !isStream) return null
+    if (hasSession) return this.#sessionRefusal(headers)
     const {origin, host} = headers
     if (origin !== undefined && this.#corsOrigins.has(origin)) return null
     if (OWN_SITES.has(headers['sec-fetch-site']) && this.#isOwnOrigin(origin, host)) return null
     return new DomainError('origin_refused', 'Requests from other web sites are not allowed.')
+  }
+
+  /** The browser sends the cookie by itself, so the request must say that it comes from an own page. */
+  #sessionRefusal(headers: IncomingHttpHeaders): DomainError | null {
+    if (isFromOwnPage({headers, tls: this.#tls, allowedHosts: this.#allowedHosts})) return null
+    return new DomainError(
+      'origin_refused',
+      'With a session, only pages of this server may do this. Use a token instead.',
+    )
   }
 
   /** A proxy may replace the host name of a request, but not its origin. */
@@ -201,6 +233,20 @@ export class Authenticator {
     if (url === null || url.host === '') return false
     return url.host === host?.toLowerCase() || this.#allowedHosts.has(url.hostname)
   }
+}
+
+function isSession({principal}: Found): boolean {
+  return principal !== null && principal !== 'stale' && principal.isSession
+}
+
+function lookUp({digests, look}: Presented): Principal | 'stale' | null {
+  let isStale = false
+  for (const digest of digests) {
+    const found = look(digest)
+    if (found === 'stale') isStale = true
+    else if (found !== null) return found
+  }
+  return isStale ? 'stale' : null
 }
 
 function tooManyFailures(): DomainError {

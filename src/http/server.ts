@@ -35,6 +35,7 @@ import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeSecrets} from './routes/secrets.ts'
+import {routeSession} from './routes/session.ts'
 import {routeTokens} from './routes/tokens.ts'
 import {routeDocs, routeService, routeUi} from './routes/service.ts'
 
@@ -105,6 +106,7 @@ async function routeV1(
   routePolicies(v1, operations)
   routeTokens(v1, operations, paths)
   routeSecrets(v1, operations)
+  routeSession(v1, operations, options)
   routeOpenApi(v1, routes, options.version)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }
@@ -198,7 +200,7 @@ function authenticate(
     // An unknown path needs a token too.
     const needed = isPreflight ? 'public' : (config.access ?? 'any')
     const isStream = config.stream === true || acceptsEvents(headers)
-    const asked = authRequestOf(raw, accessOf(needed), isStream)
+    const asked = authRequestOf(raw, accessOf(needed), isStream, true)
     const {principal, refusal} = await authenticator.authenticate(asked)
     request.principal = principal
     if (principal !== null || needed !== 'public') reply.header('x-whom', options.nodeName)

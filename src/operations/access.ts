@@ -4,20 +4,14 @@
  * stays valid for a while. Also ends what is open (streams, agent links) when its token no longer allows it.
  */
 import {hash} from 'node:crypto'
-import {
-  NO_RULES,
-  type PolicyRules,
-  type Principal,
-  RuleSet,
-  TOKEN_KINDS,
-} from '../core/authorization.ts'
+import {NO_RULES, type Principal, TOKEN_KINDS} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import {readRules} from '../core/policy.ts'
 import {Loop, type Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-import type {AccessSnapshot, Policy, TokenRecord} from '../ports/token-store.ts'
+import type {AccessSnapshot, SessionOwner, SessionTerms} from '../ports/token-store.ts'
+import {PolicyCompiler} from './policy-compiler.ts'
 import {readWithDeadline} from './store-deadlines.ts'
 
 export interface AccessOptions {
@@ -39,21 +33,43 @@ const RELOAD_MS = 60_000
  */
 export const STALE_MAX_MS = 15 * 60_000
 const USE_CHECK_MS = 60_000
-/** A token in use costs one write in this time. */
+/** A token in use costs one write in this time. A session in use costs one a minute: it expires by it. */
 const USE_RECORD_MS = 5 * 60_000
 
 /** A caller on this machine while there is no token. */
-export const LOCAL: Principal = {kind: 'management', name: '', accessor: '', rules: NO_RULES}
+export const LOCAL: Principal = {
+  kind: 'management',
+  name: '',
+  accessor: '',
+  isSession: false,
+  rules: NO_RULES,
+}
 
 /** The digest of a secret, as it is stored. Secrets are random, so it needs no salt and no slow hash. */
 export function digestOf(secret: string): string {
   return hash('sha256', secret, 'base64url')
 }
 
+/** Times are monotonic; `Infinity` = it does not expire. */
 interface Known {
   readonly principal: Principal
-  /** Monotonic; `Infinity` = it does not expire. */
-  readonly expiresAt: number
+  /** A use of a session moves it. */
+  expiresAt: number
+  readonly session: SessionTerms | null
+}
+
+/**
+ * The owner of sessions of a configured token. Servers with the same token accept each other's, those with
+ * another one do not: so much of the digest tells them apart, and confirms no guess of a token.
+ */
+function configuredOwner(digest: string): string {
+  return `configured ${digest.slice(0, 3)}`
+}
+
+/** `expiresAt`: of a session, unless it is used again; `endsAt`: of a session, in any case. */
+export interface Expiry {
+  readonly expiresAt: number | null
+  readonly endsAt: number | null
 }
 
 /** The token of the configuration, with a caller of its own: after a reload the old one is another. */
@@ -88,7 +104,7 @@ export class AccessTable implements Service {
   #queued: Promise<void> | null = null
   readonly #watches = new Set<Watch>()
   /** Tokens used since their use was recorded. */
-  readonly #used = new Set<string>()
+  readonly #usedSince = new Set<string>()
   readonly #recordedAt = new Map<string, number>()
   #usesCheckedAt = -Infinity
   #unsubscribe: (() => void) | null = null
@@ -143,19 +159,52 @@ export class AccessTable implements Service {
   find(digest: string): Principal | 'stale' | null {
     if (digest === this.#configured?.digest) return this.#configured.principal
     const known = this.#byDigest.get(digest)
-    if (known === undefined) return null
+    return known === undefined || known.session !== null ? null : this.#used(known, true)
+  }
+
+  /**
+   * As `find`, for the secret of a cookie: it is no token, and a token is no such secret.
+   * Without `isUse` the session expires as if the request had not been.
+   */
+  findSession(digest: string, isUse: boolean): Principal | 'stale' | null {
+    const known = this.#byDigest.get(digest)
+    return known === undefined || known.session === null ? null : this.#used(known, isUse)
+  }
+
+  #used(known: Known, isUse: boolean): Principal | 'stale' | null {
+    if (!this.#isValid(known)) return null
     const now = this.#options.clock.monotonicMs()
-    if (now >= known.expiresAt) return null
     if (now - this.#confirmedAt > STALE_MAX_MS) return 'stale'
-    this.#used.add(known.principal.accessor)
+    if (!isUse) return known.principal
+    this.#usedSince.add(known.principal.accessor)
+    if (known.session !== null)
+      known.expiresAt = Math.min(now + known.session.idleMs, known.session.endsAt)
     return known.principal
+  }
+
+  /** Who opens a session with this token; `null` = a caller without one cannot. */
+  sessionOwner(caller: Principal): SessionOwner | null {
+    if (caller.isSession || caller === LOCAL) return null
+    const configured = this.#configured
+    if (configured === null || caller !== configured.principal)
+      return {kind: 'token', accessor: caller.accessor}
+    const of = configuredOwner(configured.digest)
+    return {kind: 'other', of, token: {name: '', kind: 'management', policies: []}}
+  }
+
+  /** By this server's clock, in ms since the epoch; `null` = it does not expire. */
+  expiryOf({accessor}: Principal): Expiry {
+    const known = this.#byAccessor.get(accessor)
+    const {clock} = this.#options
+    const timeOf = (at = Infinity) =>
+      at === Infinity ? null : clock.now() + (at - clock.monotonicMs())
+    return {expiresAt: timeOf(known?.expiresAt), endsAt: timeOf(known?.session?.endsAt)}
   }
 
   /** The token as it is now; `null` = unknown or expired. */
   principal(accessor: string): Principal | null {
     const known = this.#byAccessor.get(accessor)
-    if (known === undefined || this.#options.clock.monotonicMs() >= known.expiresAt) return null
-    return known.principal
+    return known !== undefined && this.#isValid(known) ? known.principal : null
   }
 
   /** A caller of before, with the policies of now; `null` = it is no longer accepted. */
@@ -225,28 +274,44 @@ export class AccessTable implements Service {
     this.#compiler.load(policies)
     const byDigest = new Map<string, Known>()
     const byAccessor = new Map<string, Known>()
+    // The store's clock decides; this one only measures.
+    const local = (at: number | null) => (at === null ? Infinity : readAt + at - now)
     for (const token of tokens) {
-      const {accessor, name, kind, digest, expiresAt, agent} = token
+      const {accessor, name, kind, digest, session, agent} = token
       // Of a newer release: it locks this server, and may do nothing on it.
       if (!TOKEN_KINDS.includes(kind)) continue
+      const isSession = session !== null
       const principal = {
         kind,
         name,
         accessor,
+        isSession,
         rules: this.#compiler.rulesOf(token),
         ...(agent === null ? {} : {agent}),
       }
-      // The store's clock decides; this one only measures.
-      const known = {principal, expiresAt: expiresAt === null ? Infinity : readAt + expiresAt - now}
+      // This server may have seen a use that is not stored yet.
+      const seen = isSession ? (this.#byAccessor.get(accessor)?.expiresAt ?? 0) : 0
+      const known = {
+        principal,
+        expiresAt: Math.max(local(token.expiresAt), seen),
+        session: isSession ? {...session, endsAt: local(session.endsAt)} : null,
+      }
       byDigest.set(digest, known)
       byAccessor.set(accessor, known)
     }
     this.#byDigest = byDigest
     this.#byAccessor = byAccessor
-    this.#hasStoredTokens = tokens.length > 0
+    this.#hasStoredTokens = tokens.some(({session}) => session === null)
     this.#revision = revision
     for (const accessor of this.#recordedAt.keys())
       if (!byAccessor.has(accessor)) this.#recordedAt.delete(accessor)
+  }
+
+  /** The store deletes the sessions of a token with it; those of other owners end by this. */
+  #isValid({expiresAt, session}: Known): boolean {
+    if (this.#options.clock.monotonicMs() >= expiresAt) return false
+    if (session === null || !session.of.includes(' ')) return true
+    return this.#configured !== null && session.of === configuredOwner(this.#configured.digest)
   }
 
   #endLost(): void {
@@ -263,70 +328,16 @@ export class AccessTable implements Service {
     const now = clock.monotonicMs()
     if (now - this.#usesCheckedAt < USE_CHECK_MS) return
     this.#usesCheckedAt = now
-    const due = [...this.#used].filter(
-      (accessor) => now - (this.#recordedAt.get(accessor) ?? -Infinity) >= USE_RECORD_MS,
-    )
+    const due = [...this.#usedSince].filter((accessor) => {
+      const isSession = this.#byAccessor.get(accessor)?.session !== null
+      const everyMs = isSession ? USE_CHECK_MS : USE_RECORD_MS
+      return now - (this.#recordedAt.get(accessor) ?? -Infinity) >= everyMs
+    })
     if (due.length === 0) return
     await store.recordTokenUse(due)
     for (const accessor of due) {
-      this.#used.delete(accessor)
+      this.#usedSince.delete(accessor)
       this.#recordedAt.set(accessor, now)
     }
   }
-}
-
-interface Parsed {
-  readonly text: string
-  /** `null` = it is no rules document, and grants nothing; absent = no token needed it yet. */
-  rules?: PolicyRules | null
-}
-
-interface Compiled {
-  readonly from: readonly PolicyRules[]
-  readonly rules: RuleSet
-}
-
-/** Parses each policy once, and compiles each combination of policies once: tokens share the result. */
-class PolicyCompiler {
-  #policies: ReadonlyMap<string, Parsed> = new Map()
-  #compiled = new Map<string, Compiled>()
-  #before: ReadonlyMap<string, Compiled> = new Map()
-
-  load(policies: readonly Policy[]): void {
-    const before = this.#policies
-    this.#policies = new Map(
-      policies.map(({name, rules: text}) => {
-        const known = before.get(name)
-        return [name, known?.text === text ? known : {text}]
-      }),
-    )
-    this.#before = this.#compiled
-    this.#compiled = new Map()
-  }
-
-  rulesOf({kind, policies}: Pick<TokenRecord, 'kind' | 'policies'>): RuleSet {
-    if (kind !== 'client' || policies.length === 0) return NO_RULES
-    const key = policies.join('\n')
-    const known = this.#compiled.get(key)
-    if (known !== undefined) return known.rules
-    const from = policies.flatMap((name) => this.#parsed(name) ?? [])
-    const before = this.#before.get(key)
-    const isSame =
-      before?.from.length === from.length && from.every((each, at) => each === before.from[at])
-    const compiled = before !== undefined && isSame ? before : {from, rules: new RuleSet(from)}
-    this.#compiled.set(key, compiled)
-    return compiled.rules
-  }
-
-  #parsed(name: string): PolicyRules | null {
-    const policy = this.#policies.get(name)
-    if (policy === undefined) return null
-    if (policy.rules === undefined) policy.rules = parsedRules(name, policy.text)
-    return policy.rules
-  }
-}
-
-function parsedRules(name: string, text: string): PolicyRules | null {
-  const parsed = readRules(text)
-  return parsed.ok ? {name, rules: parsed.rules, limits: parsed.limits} : null
 }

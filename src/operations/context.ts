@@ -50,6 +50,9 @@ export interface OperationsDependencies {
     readonly jobBytesMax: number
     /** Run requests of one caller for one job. */
     readonly runsPerMinute: number
+    /** Of browsers. */
+    readonly sessionIdleMs: number
+    readonly sessionMaxMs: number
     /** There is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
@@ -59,7 +62,7 @@ export interface OperationsDependencies {
   readonly isLeader: () => boolean
   /** Encrypts secrets. */
   readonly vault: Pick<SecretVault, 'seal'>
-  readonly access: Pick<AccessTable, 'changed' | 'principal'>
+  readonly access: Pick<AccessTable, 'changed' | 'principal' | 'sessionOwner' | 'expiryOf'>
   /** Emits the events and wakeups of executions that an operation has ended. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
   /** Starts leaving the cluster and returns at once. Idempotent. */

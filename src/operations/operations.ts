@@ -14,6 +14,7 @@ import {createRestore} from './restore.ts'
 import {RunLimit} from './run-limit.ts'
 import {createSchedules} from './schedules.ts'
 import {createSecrets} from './secrets.ts'
+import {createSessions} from './sessions.ts'
 import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
 import {createSubmit} from './submit.ts'
 import {createTokens} from './tokens.ts'
@@ -38,6 +39,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createPolicies(context),
     ...createTokens(context),
     ...createSecrets(context),
+    ...createSessions(context),
     ...createSchedules(context),
     ...createPause(context),
     ...createFiring(context),

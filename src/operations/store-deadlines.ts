@@ -57,6 +57,8 @@ const DEADLINES = {
   tokens: read(),
   token: read(),
   createToken: write(),
+  sessions: read(),
+  createSession: write(),
   deleteToken: write(),
 
   audit: list((query) => query),

@@ -14,7 +14,7 @@ import type {OperationsContext} from './context.ts'
 import {POLICY_NAME} from './policies.ts'
 
 /** Finds a leaked secret in texts, such as commits. */
-const SECRET_PREFIX = 'belfry_'
+export const SECRET_PREFIX = 'belfry_'
 const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
 /** Of one token. Bounds the work of a list. */
 const POLICIES_OF_TOKEN_MAX = 16

@@ -27,9 +27,25 @@ export interface TokenRecord {
 /** A token with the digest of its secret. */
 export interface StoredToken extends TokenRecord {
   readonly digest: string
+  /** `null` = not a session. */
+  readonly session: SessionTerms | null
 }
 
-export interface NewToken extends Omit<StoredToken, 'createdAt' | 'lastUsedAt' | 'agent'> {
+/**
+ * A session is a token that a browser has in a cookie. It expires when it is not used for `idleMs`, and at
+ * `endsAt` in any case; `expiresAt` is the earlier of the two.
+ */
+export interface SessionTerms {
+  /** The token that was signed in with, by its accessor, or another text with a blank. */
+  readonly of: string
+  readonly idleMs: number
+  readonly endsAt: number
+}
+
+export interface NewToken extends Omit<
+  StoredToken,
+  'createdAt' | 'lastUsedAt' | 'agent' | 'session'
+> {
   /** Of a token for agents; absent = none. */
   readonly limits?: AgentLimits
   /** Only while no management token is stored that has not expired. */
@@ -66,10 +82,29 @@ export type TokenRefusal =
   | {readonly why: 'other_token'; readonly token: string}
   | {readonly why: 'held'; readonly by: string}
 
+/** What a session is allowed, and by whom it was opened. */
+export type SessionOwner =
+  /** As the token is. */
+  | {readonly kind: 'token'; readonly accessor: string}
+  | {
+      readonly kind: 'other'
+      /** Has a blank, so that it is no accessor. */
+      readonly of: string
+      readonly token: Pick<TokenRecord, 'name' | 'kind' | 'policies'>
+    }
+
+export interface NewSession extends Pick<StoredToken, 'accessor' | 'digest'> {
+  readonly owner: SessionOwner
+  readonly idleMs: number
+  /** Its length, however much it is used. */
+  readonly maxMs: number
+}
+
 /** Everything that decides about access, of one snapshot. */
 export interface AccessSnapshot {
   readonly revision: number
   readonly now: number
+  /** With sessions. */
   readonly tokens: readonly StoredToken[]
   readonly policies: readonly Policy[]
 }
@@ -88,15 +123,23 @@ export interface TokenStore {
   /** Grows with each change of a token or a policy. Cheap. */
   accessRevision(): Promise<number>
   access(): Promise<AccessSnapshot>
-  /** Sorted by name. */
+  /** Without sessions, sorted by name. */
   tokens(): Promise<readonly TokenRecord[]>
+  /** Those that have not expired, the oldest first. */
+  sessions(): Promise<readonly TokenRecord[]>
+  /** Also of a session. */
   token(accessor: string): Promise<TokenRecord | null>
   /** Also deletes tokens that expired long ago. */
   createToken(token: NewToken, actor?: Actor): Promise<CreateTokenResult>
-  /** Returns the deleted token; `null` = no such token. */
+  /**
+   * Of many sessions of one owner, and of all, those that were used least recently end. `null` = the token of
+   * its owner does not exist or has expired.
+   */
+  createSession(session: NewSession, actor?: Actor): Promise<TokenRecord | null>
+  /** Also deletes its sessions. Returns the deleted token; `null` = no such token. */
   deleteToken(accessor: string, actor?: Actor): Promise<TokenRecord | null>
   /** Binds a token for agents to this node, unless it is. `null` = it is bound to this node now. */
   bindToken(use: TokenUse): Promise<TokenRefusal | null>
-  /** Sets `lastUsedAt` of these tokens to now. */
+  /** Sets `lastUsedAt` of these tokens to now; sessions among them expire later. */
   recordTokenUse(accessors: readonly string[]): Promise<void>
 }

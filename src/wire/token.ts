@@ -93,6 +93,44 @@ export const AccessAnswer = Type.Object(
 )
 export type AccessAnswerJson = Static<typeof AccessAnswer>
 
+export const Session = Type.Object(
+  {
+    name: Type.String({
+      description: 'Name of the token or person; empty = the token of the configuration, or none.',
+    }),
+    type: TokenType,
+    session: Type.Boolean({description: 'Whether the caller has a session; if not, a token.'}),
+    expires_at: OptionalTime(
+      'When it expires, a session unless it is used before; `null` = never.',
+    ),
+    ends_at: OptionalTime('When a session ends, however much it is used; `null` for a token.'),
+  },
+  {$id: 'Session', description: 'The caller of the request.'},
+)
+export type SessionJson = Static<typeof Session>
+
+/** As a caller has them; times in ms since the epoch. */
+interface Identity {
+  readonly principal: {
+    readonly name: string
+    readonly kind: TokenJson['type']
+    readonly isSession: boolean
+  }
+  readonly expiresAt: number | null
+  readonly endsAt: number | null
+}
+
+export function encodeSession({principal, expiresAt, endsAt}: Identity): SessionJson {
+  const {name, kind, isSession} = principal
+  return {
+    name,
+    type: kind,
+    session: isSession,
+    expires_at: formatOptionalTime(expiresAt),
+    ends_at: formatOptionalTime(endsAt),
+  }
+}
+
 /** As a stored token has them; times in ms since the epoch. */
 interface TokenFields {
   readonly accessor: string

@@ -70,6 +70,19 @@ test('a secret is alone on standard output, and works', async (t) => {
   assert.match((await run('token', 'show', 'wallboard')).err, /There is no token "wallboard"/)
 })
 
+test('sessions are listed, and revoked by their accessor', async (t) => {
+  const {api, run, state} = await commands(t)
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  assert.equal((await run('token', 'list', '--sessions')).out, 'No sessions.\n')
+  const opened = await api.post('/v1/session', undefined, {'x-service-token': state.token})
+  const [cookie = ''] = opened.headers['set-cookie']![0]!.split(';')
+  const list = await run('token', 'list', '--sessions')
+  const [, accessor = ''] = /bootstrap +management .* (\S+)\n$/.exec(list.out) ?? []
+  assert.match((await run('token', 'revoke', accessor)).out, /^revoked bootstrap/)
+  assert.equal((await api.get('/v1/session', {cookie})).status, 401)
+  assert.equal(await status(api, '/v1/session', state.token), 200, 'the token stays')
+})
+
 test('a name that two tokens have is refused with their accessors', async (t) => {
   const {run, state} = await commands(t)
   state.token = (await run('token', 'bootstrap')).out.trim()

@@ -35,7 +35,7 @@ function client(...policies: readonly (Paths | {readonly path: Paths; readonly l
 }
 
 function principal(kind: TokenKind, rules = NO_RULES): Principal {
-  return {kind, name: 'who', accessor: 'id', rules}
+  return {kind, name: 'who', accessor: 'id', isSession: false, rules}
 }
 
 const GLOBS: readonly (readonly [glob: string, path: string, matches: boolean])[] = [

@@ -10,6 +10,8 @@ import {definition, type LockedApi, startLockedApi, TEAM_A, upload} from './toke
 type Need =
   | 'public'
   | 'metrics'
+  /** Every token for the API. */
+  | 'any'
   /** Reads or changes one job. */
   | 'read'
   | 'change'
@@ -70,6 +72,10 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'GET /v1/secrets': 'cluster read',
   'PUT /v1/secrets/{name}': 'cluster change',
   'DELETE /v1/secrets/{name}': 'cluster change',
+  'GET /v1/acl/sessions': 'cluster read',
+  'POST /v1/session': 'any',
+  'GET /v1/session': 'any',
+  'DELETE /v1/session': 'any',
   'GET /livez': 'public',
   'GET /readyz': 'public',
   'GET /health': 'public',
@@ -95,6 +101,7 @@ const MAY: Readonly<Record<Need, readonly string[]>> = {
     'wide',
   ],
   metrics: ['management', 'read', 'metrics', 'team own', 'team foreign', 'wide'],
+  any: ['management', 'read', 'team own', 'team foreign', 'wide'],
   read: ['management', 'read', 'team own', 'wide'],
   change: ['management', 'team own', 'wide'],
   store: ['management', 'team own', 'wide'],

@@ -31,6 +31,8 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 import {claimAs} from '../support/single-calls.ts'
 
 export const NODE_NAME = 'node-a'
+export const SESSION_IDLE_MS = 1_800_000
+export const SESSION_MAX_MS = 7_200_000
 const NODE_ID = 'id-of-node-a'
 const INCARNATION = 'first-life'
 const HOLDER = 'holder'
@@ -131,6 +133,8 @@ export class Api {
         dataDirectory: this.#directory,
         jobBytesMax: LIMITS.bodyBytesMax.value,
         runsPerMinute: RUNS_PER_MINUTE,
+        sessionIdleMs: SESSION_IDLE_MS,
+        sessionMaxMs: SESSION_MAX_MS,
         get tokenConfigured() {
           return access.isLocked
         },

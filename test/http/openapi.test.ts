@@ -77,6 +77,10 @@ const INTERFACE = `
   GET /v1/secrets 200
   PUT /v1/secrets/{name} 200
   DELETE /v1/secrets/{name} 200
+  POST /v1/session 201
+  GET /v1/session 200
+  DELETE /v1/session 200
+  GET /v1/acl/sessions 200
   GET /livez 200
   GET /readyz 200
   GET /health 200

@@ -97,6 +97,7 @@ function authRequest(more: Partial<AuthRequest>): AuthRequest {
     address: '127.0.0.1',
     access: 'protected',
     isStream: false,
+    mayUseSession: true,
     hostHeaders: 1,
     ...more,
     headers,
@@ -108,6 +109,7 @@ test('remote clients are served only when a token is configured', async () => {
     nodeName: 'node-a',
     allowHosts: [],
     corsOrigins: [],
+    tls: null,
     clock: new VirtualClock(),
   }
   const refusalOf = async (token: string | null, more: Partial<AuthRequest>) => {

@@ -20,6 +20,8 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     dataDirectory,
     jobBytesMax: 1,
     runsPerMinute: 1,
+    sessionIdleMs: 1,
+    sessionMaxMs: 1,
     tokenConfigured: false,
     runsAsRoot: false,
   }

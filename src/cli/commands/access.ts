@@ -29,7 +29,11 @@ export function addAccessCommands(program: Command, use: Use): void {
     .option('--tag <key=value...>', 'Tags that an agent with it may set; * is any text')
     .option('--slots <number>', 'Slots that an agent with it may have')
     .action(use(create))
-  token.command('list').description('List the tokens').action(use(list))
+  token
+    .command('list')
+    .description('List the tokens')
+    .option('--sessions', 'The open sessions of browsers instead')
+    .action(use(list))
   token
     .command('show <token>')
     .description('Show one token, by its accessor or its name')
@@ -118,8 +122,9 @@ function printCreated(
   session.terminal.out(`${secret}\n`)
 }
 
-async function list(session: Session): Promise<void> {
-  const {value} = await session.client.call<TokenJson[]>('GET', '/acl/tokens')
+async function list(session: Session, {sessions}: {sessions?: true}): Promise<void> {
+  const at = sessions === true ? '/acl/sessions' : '/acl/tokens'
+  const {value} = await session.client.call<TokenJson[]>('GET', at)
   if (session.json) return printJson(session, value)
   const {terminal} = session
   const now = session.clock.now()
@@ -131,7 +136,8 @@ async function list(session: Session): Promise<void> {
     {title: 'LAST USED', text: ({last_used_at}) => relative(last_used_at, now)},
     {title: 'ACCESSOR', text: ({accessor}) => accessor},
   ]
-  terminal.out(table(terminal, columns, value, 'No tokens.'))
+  const none = sessions === true ? 'No sessions.' : 'No tokens.'
+  terminal.out(table(terminal, columns, value, none))
 }
 
 async function show(session: Session, named: string): Promise<void> {
@@ -147,12 +153,17 @@ async function revoke(session: Session, named: string): Promise<void> {
   session.terminal.out(`revoked ${oneLine(value.name)} (${value.accessor})\n`)
 }
 
-/** By accessor, or by a name that only one token has. */
+/** By accessor, also of a session, or by a name that only one token has. */
 async function find({client}: Session, named: string): Promise<TokenJson> {
   const {value} = await client.call<TokenJson[]>('GET', '/acl/tokens')
   const exact = value.find(({accessor}) => accessor === named)
   if (exact !== undefined) return exact
   const [found, ...others] = value.filter(({name}) => name === named)
+  if (found === undefined) {
+    const {value: sessions} = await client.call<TokenJson[]>('GET', '/acl/sessions')
+    const session = sessions.find(({accessor}) => accessor === named)
+    if (session !== undefined) return session
+  }
   if (found === undefined) throw new CommandFailed(`There is no token ${JSON.stringify(named)}.`)
   if (others.length === 0) return found
   const accessors = [found, ...others].map(({accessor}) => accessor).slice(0, 10)

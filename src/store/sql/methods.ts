@@ -43,6 +43,7 @@ import {restore} from './restore-jobs.ts'
 import * as stored from './secrets.ts'
 import {isIndependent, submit, submitAll} from './submit.ts'
 import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
+import {createSession, sessions} from './sessions.ts'
 import * as access from './tokens.ts'
 import {loadDue, loadRequests} from './undecided.ts'
 
@@ -152,9 +153,11 @@ export const METHODS = {
   accessRevision: read(access.accessRevision),
   access: read(access.access),
   tokens: read(access.tokens),
+  sessions: read(sessions),
   token: read(access.token),
   createToken: write(access.createToken, {queue: 'other'}),
   bindToken: write(access.bindToken, {queue: 'other'}),
+  createSession: write(createSession, {queue: 'other'}),
   deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
   recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),
 

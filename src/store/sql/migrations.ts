@@ -237,7 +237,10 @@ function tokenTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       last_used_at ${integer},
       agent_limits ${text},
       bound_node_id ${text},
-      bound_node_name ${text}
+      bound_node_name ${text},
+      session_of ${text},
+      idle_ms ${integer},
+      ends_at ${integer}
     )${keyOrganised}`,
   ]
 }

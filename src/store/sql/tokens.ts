@@ -30,10 +30,10 @@ import {metaValue} from './settings.ts'
 export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
 
 const REVISION = 'access_revision'
-const COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at,
+export const TOKEN_COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at,
   agent_limits, bound_node_id, bound_node_name`
 
-interface TokenRow {
+export interface TokenRow {
   readonly accessor: string
   readonly digest: string
   readonly name: string
@@ -47,7 +47,14 @@ interface TokenRow {
   readonly bound_node_name: string | null
 }
 
-function tokenOf(row: TokenRow): TokenRecord {
+interface SessionColumns {
+  readonly session_of: string | null
+  /** Of a session, both are numbers. */
+  readonly idle_ms: number
+  readonly ends_at: number
+}
+
+export function tokenOf(row: TokenRow): TokenRecord {
   return {
     accessor: row.accessor,
     name: row.name,
@@ -68,7 +75,8 @@ function agentOf({agent_limits, bound_node_id: id, bound_node_name: name}: Token
   return {limits: read.limits, node}
 }
 
-function* countUp(): Query<void> {
+/** Servers notice the change by it. */
+export function* countUp(): Query<void> {
   yield* all(
     `INSERT INTO meta (key, value) VALUES (?, '1')
       ON CONFLICT (key) DO UPDATE SET value = CAST(CAST(meta.value AS bigint) + 1 AS text)`,
@@ -83,20 +91,29 @@ export function* accessRevision(_tx: Transaction): Query<number> {
 export function* access(tx: Transaction): Query<AccessSnapshot> {
   const [revision, tokens, found] = yield* together(
     accessRevision(tx),
-    all<TokenRow>(`SELECT ${COLUMNS} FROM tokens`),
+    all<TokenRow & SessionColumns>(
+      `SELECT ${TOKEN_COLUMNS}, session_of, idle_ms, ends_at FROM tokens`,
+    ),
     policies(tx),
   )
-  const stored = tokens.map((row): StoredToken => ({...tokenOf(row), digest: row.digest}))
+  const stored = tokens.map((row): StoredToken => {
+    const {digest, session_of: of, idle_ms: idleMs, ends_at: endsAt} = row
+    return {...tokenOf(row), digest, session: of === null ? null : {of, idleMs, endsAt}}
+  })
   return {revision, now: tx.now, tokens: stored, policies: found}
 }
 
 export function* tokens(_tx: Transaction): Query<readonly TokenRecord[]> {
-  const rows = yield* all<TokenRow>(`SELECT ${COLUMNS} FROM tokens ORDER BY name, created_at`)
+  const rows = yield* all<TokenRow>(
+    `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE session_of IS NULL ORDER BY name, created_at`,
+  )
   return rows.map(tokenOf)
 }
 
 export function* token(_tx: Transaction, accessor: string): Query<TokenRecord | null> {
-  const row = yield* one<TokenRow>(`SELECT ${COLUMNS} FROM tokens WHERE accessor = ?`, [accessor])
+  const row = yield* one<TokenRow>(`SELECT ${TOKEN_COLUMNS} FROM tokens WHERE accessor = ?`, [
+    accessor,
+  ])
   return row === null ? null : tokenOf(row)
 }
 
@@ -112,23 +129,27 @@ export function* createToken(
   yield* all(`DELETE FROM tokens WHERE expires_at < ?`, [tx.now - EXPIRED_KEPT_MS])
   const counted = yield* one<{total: number; managing: number}>(
     `SELECT count(*) AS total, count(CASE WHEN kind = 'management'
-      AND (expires_at IS NULL OR expires_at > ?) THEN 1 END) AS managing FROM tokens`,
+      AND (expires_at IS NULL OR expires_at > ?) THEN 1 END) AS managing
+      FROM tokens WHERE session_of IS NULL`,
     [tx.now],
   )
   const {total, managing} = counted!
   if (created.isFirst && managing > 0) return {kind: 'not_first'}
   if (total >= TOKENS_MAX) return {kind: 'full'}
   const {accessor, digest, name, kind, policies: named, expiresAt, limits} = created
-  yield* all(`INSERT INTO tokens (${COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL)`, [
-    accessor,
-    digest,
-    name,
-    kind,
-    JSON.stringify(named),
-    tx.now,
-    expiresAt,
-    limits === undefined ? null : JSON.stringify(encodeAgentLimits(limits)),
-  ])
+  yield* all(
+    `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL)`,
+    [
+      accessor,
+      digest,
+      name,
+      kind,
+      JSON.stringify(named),
+      tx.now,
+      expiresAt,
+      limits === undefined ? null : JSON.stringify(encodeAgentLimits(limits)),
+    ],
+  )
   const detail = `accessor ${accessor}, ${[kind, ...named].join(' ')}`
   yield* recordChange(tx, {actor, action: 'token.create', on: 'token', target: name, detail})
   const agent = kind === 'agent' ? {limits: limits ?? NO_AGENT_LIMITS, node: null} : null
@@ -136,18 +157,27 @@ export function* createToken(
   return {kind: 'created', token: {...record, createdAt: tx.now, lastUsedAt: null}}
 }
 
+const REVOKED = {action: 'token.revoke', on: 'token'} as const
+const SESSION_ENDED = {action: 'session.end', on: 'session'} as const
+
 export function* deleteToken(
   tx: Transaction,
   accessor: string,
   actor?: Actor,
 ): Query<TokenRecord | null> {
   yield* countUp()
-  const row = yield* one<TokenRow>(`DELETE FROM tokens WHERE accessor = ? RETURNING ${COLUMNS}`, [
-    accessor,
-  ])
+  const row = yield* one<TokenRow & SessionColumns>(
+    `DELETE FROM tokens WHERE accessor = ? RETURNING ${TOKEN_COLUMNS}, session_of`,
+    [accessor],
+  )
   if (row === null) return null
-  const detail = `accessor ${accessor}, ${row.kind}`
-  yield* recordChange(tx, {actor, action: 'token.revoke', on: 'token', target: row.name, detail})
+  yield* all(`DELETE FROM tokens WHERE session_of = ?`, [accessor])
+  const {kind} = row
+  // Only a session of the token of the configuration has no name.
+  const target = row.name === '' ? 'configured' : row.name
+  const detail = `accessor ${accessor}, ${kind}`
+  const change = row.session_of === null ? REVOKED : SESSION_ENDED
+  yield* recordChange(tx, {actor, ...change, target, detail})
   return tokenOf(row)
 }
 
@@ -181,7 +211,7 @@ function* lookUp(
   {accessor, node, mayReplace}: Omit<TokenUse, 'actor'>,
 ): Query<TokenRefusal | 'free' | null> {
   const row = yield* one<TokenRow>(
-    `SELECT ${COLUMNS} FROM tokens
+    `SELECT ${TOKEN_COLUMNS} FROM tokens
       WHERE accessor = ? AND kind = 'agent' AND (expires_at IS NULL OR expires_at > ?)`,
     [accessor, tx.now],
   )
@@ -209,8 +239,9 @@ function* lookUp(
 /** Not a change: the revision stays. */
 export function* recordTokenUse(tx: Transaction, accessors: readonly string[]): Query<void> {
   yield* sendEach(
-    `UPDATE tokens SET last_used_at = ? WHERE accessor = ?`,
-    accessors.toSorted().map((accessor) => [tx.now, accessor]),
+    `UPDATE tokens SET last_used_at = ?, expires_at = CASE WHEN session_of IS NULL THEN expires_at
+      WHEN ? + idle_ms < ends_at THEN ? + idle_ms ELSE ends_at END WHERE accessor = ?`,
+    accessors.toSorted().map((accessor) => [tx.now, tx.now, tx.now, accessor]),
   )
 }
 

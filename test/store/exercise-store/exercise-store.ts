@@ -26,6 +26,7 @@ import {restoreCases} from './restore.ts'
 import {reassignCases} from './reassign.ts'
 import {submitCases} from './submit.ts'
 import {concurrencyCases} from './concurrency.ts'
+import {sessionsCases} from './sessions.ts'
 import {settingsCases} from './settings.ts'
 import {secretsCases} from './secrets.ts'
 import {tokensCases} from './tokens.ts'
@@ -60,6 +61,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['tokens', tokensCases],
   ['audit', auditCases],
   ['secrets', secretsCases],
+  ['sessions', sessionsCases],
 ]
 
 /** Runs every case on a fresh store from `open`. */

@@ -54,6 +54,7 @@ export function tokensCases(when: Case): void {
       {
         ...record,
         digest: 'digest of b',
+        session: null,
       },
     )
     assert.equal(now, scene.now)

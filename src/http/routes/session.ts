@@ -1,0 +1,78 @@
+/** Routes of the session of a browser: sign in with a token, who is signed in, sign out. */
+import type {FastifyInstance, FastifyRequest} from 'fastify'
+import {Type} from 'typebox'
+import type {Operations} from '../../operations/operations.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {encodeSession, encodeToken, Session, Token} from '../../wire/token.ts'
+import {lists} from '../access.ts'
+import {describeRoute} from '../openapi.ts'
+import type {HttpOptions} from '../options.ts'
+import {sendJson} from '../reply.ts'
+import {actorOf, callerOf} from '../request.ts'
+import {endedCookies, sessionCookie} from '../session-cookie.ts'
+
+const SHARED = {tag: 'policies', reply: Refer(Session)} as const
+
+export function routeSession(
+  app: FastifyInstance,
+  operations: Operations,
+  {tls}: Pick<HttpOptions, 'tls'>,
+): void {
+  app.post('/session', {
+    config: {access: 'any'},
+    schema: describeRoute({
+      ...SHARED,
+      operationId: 'signIn',
+      summary: 'Open a session with a token',
+      description:
+        'Sets a cookie that works in place of the token, for pages of this server only. Send the token ' +
+        'in `X-Service-Token`.',
+      status: 201,
+    }),
+    handler: async (request, reply) => {
+      const {identity, secret} = await operations.signIn(callerOf(request), actorOf(request))
+      reply.header('set-cookie', sessionCookie(secret, tls !== null || isPageOverTls(request)))
+      return sendJson(request, reply, 201, encodeSession(identity))
+    },
+  })
+  app.get('/session', {
+    config: {access: 'any'},
+    schema: describeRoute({
+      ...SHARED,
+      operationId: 'whoAmI',
+      summary: 'Who the caller is: the owner of its token or session',
+    }),
+    handler: (request, reply) =>
+      sendJson(request, reply, 200, encodeSession(operations.whoAmI(callerOf(request)))),
+  })
+  app.delete('/session', {
+    config: {access: 'any'},
+    schema: describeRoute({
+      ...SHARED,
+      operationId: 'signOut',
+      summary: 'End the session of the caller',
+      refusals: {404: 'The caller has no session.'},
+    }),
+    handler: async (request, reply) => {
+      const ended = await operations.signOut(callerOf(request), actorOf(request))
+      reply.header('set-cookie', endedCookies())
+      return sendJson(request, reply, 200, encodeSession(ended))
+    },
+  })
+  app.get('/acl/sessions', {
+    config: {access: lists('/v1/acl/sessions')},
+    schema: describeRoute({
+      operationId: 'listSessions',
+      summary: 'List the open sessions; each is revoked as a token',
+      tag: 'policies',
+      reply: Type.Array(Refer(Token)),
+    }),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, (await operations.sessions()).map(encodeToken)),
+  })
+}
+
+/** A proxy may terminate TLS; the browser then still says what it uses. */
+function isPageOverTls({headers: {origin}}: FastifyRequest): boolean {
+  return origin?.startsWith('https://') ?? false
+}

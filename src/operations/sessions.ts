@@ -1,0 +1,73 @@
+/**
+ * Sessions of browsers: opened with a token, ended by signing out, by a time without use, or with the token.
+ * The secret of a session is in the reply that opens it and in the browser, and nowhere else.
+ */
+import type {Actor} from '../core/audit.ts'
+import type {Principal} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import type {SessionOwner, TokenRecord} from '../ports/token-store.ts'
+import type {Expiry} from './access.ts'
+import {digestOf} from './access.ts'
+import type {OperationsContext} from './context.ts'
+import {SECRET_PREFIX} from './tokens.ts'
+
+/** A caller, as it may see itself. */
+export interface Identity extends Expiry {
+  readonly principal: Principal
+}
+
+export interface OpenedSession {
+  readonly identity: Identity
+  /** For the cookie. */
+  readonly secret: string
+}
+
+export function createSessions({store, random, access, settings}: OperationsContext) {
+  /** Those that have not expired, the oldest first. */
+  function sessions(): Promise<readonly TokenRecord[]> {
+    return store.sessions()
+  }
+
+  function whoAmI(caller: Principal): Identity {
+    return {principal: caller, ...access.expiryOf(caller)}
+  }
+
+  /** A session of the token that the caller sent. Throws `session_refused`. */
+  async function signIn(caller: Principal, actor: Actor): Promise<OpenedSession> {
+    const owner = access.sessionOwner(caller)
+    if (owner === null)
+      throw refused('send a token in the header X-Service-Token. Without any token, none is needed')
+    return openSession(owner, actor)
+  }
+
+  async function openSession(owner: SessionOwner, actor: Actor): Promise<OpenedSession> {
+    const secret = `${SECRET_PREFIX}${random.id()}${random.id()}`
+    const {sessionIdleMs: idleMs, sessionMaxMs: maxMs} = settings
+    const created = {accessor: random.id(), digest: digestOf(secret), owner, idleMs, maxMs}
+    const session = await store.createSession(created, actor)
+    if (session === null) throw refused('the token was revoked')
+    await access.changed()
+    const principal = access.principal(session.accessor)
+    if (principal === null) throw refused('the store did not answer in time. Try again')
+    return {identity: whoAmI(principal), secret}
+  }
+
+  /** Throws `session_unknown`: a token is revoked instead. */
+  async function signOut(caller: Principal, actor: Actor): Promise<Identity> {
+    if (!caller.isSession)
+      throw new DomainError(
+        'session_unknown',
+        'There is no session to end: the request was not sent with the cookie of one.',
+      )
+    const identity = whoAmI(caller)
+    await store.deleteToken(caller.accessor, actor)
+    await access.changed()
+    return identity
+  }
+
+  return {sessions, whoAmI, signIn, openSession, signOut}
+}
+
+function refused(why: string): DomainError {
+  return new DomainError('session_refused', `A session cannot be opened: ${why}.`)
+}
