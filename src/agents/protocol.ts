@@ -123,7 +123,7 @@ const Bytes = Type.String({
 
 const Append = Type.Object({
   ...Claim.properties,
-  /** Name of the job, for the subscribers of its output. */
+  /** Name of the job, for servers of the previous release. Later ones take it from the store. */
   job: Type.String({maxLength: 512}),
   offset: Amount,
   bytes: Bytes,

@@ -95,6 +95,11 @@ export interface FinishItem {
   readonly dropOutput: boolean
   /** [0, 1): jitter of the backoff of a retry. */
   readonly jitter: number
+  /**
+   * Id of the agent that reports the end. It may end only its own executions, and not at a time that the
+   * store's clock has not reached. Absent = a server.
+   */
+  readonly reporter?: string
 }
 
 /**
@@ -166,6 +171,7 @@ export type CancelResult =
 export interface ActiveClaim {
   readonly key: ExecutionKey
   readonly token: string
+  readonly job: string
   /** Time since the claim. */
   readonly ageMs: number
 }

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict'
 import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
-import {AGENT_MESSAGE_BYTES_MAX, CLAIMS_MAX, PROTOCOL} from '../../src/agents/protocol.ts'
+import {AGENT_MESSAGE_BYTES_MAX, PROTOCOL} from '../../src/agents/protocol.ts'
 import {peakResidentBytes} from '../support/living-processes.ts'
 import {isOver, sharedServer} from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'
@@ -194,6 +194,8 @@ describe('malformed requests', {concurrency: 4}, () => {
       [mine],
       'the claim is revoked',
     )
+    const stolen = await thief.request('finish', claims++, {items: [{...END, key: mine, token}]})
+    assert.deepEqual(stolen.outcomes, [{kind: 'unknown', key: mine}], 'with the stolen token too')
     const {outcomes} = await agent.request('finish', claims++, {
       items: [{...END, key: mine, token}],
     })
@@ -203,6 +205,42 @@ describe('malformed requests', {concurrency: 4}, () => {
       json.map(({status, output}: {status: string; output: string}) => [status, output]),
       [['succeeded', 'ok\n']],
     )
+  })
+
+  test('an end in the year 144683 is stored as one of now', async (t) => {
+    const {agent, key: mine, token} = await working(t, 'time-traveller')
+    const items = [{...END, key: mine, token, durationMs: 2 ** 52, startedAfterMs: 2 ** 52}]
+    const {outcomes} = await agent.request('finish', claims++, {items})
+    assert.equal(outcomes[0].kind, 'finished')
+    const {json} = await get('/jobs/time-traveller')
+    const [execution] = (await get('/jobs/time-traveller/executions')).json
+    for (const text of [json.last_success, execution.started_at, execution.finished_at]) {
+      const fromNowMs = Date.parse(text) - Date.now()
+      assert.ok(Math.abs(fromNowMs) < 90_000, text)
+    }
+  })
+
+  test('an agent cannot blame its death on a job', async (t) => {
+    const {agent, key: mine, token} = await working(t, 'martyr')
+    const items = [{...END, key: mine, token, status: 'lost', reason: 'node_lost'}]
+    const {outcomes} = await agent.request('finish', claims++, {items})
+    assert.deepEqual(
+      [outcomes[0].execution.status, outcomes[0].execution.reason, outcomes[0].jobDisabled],
+      ['lost', '', false],
+    )
+  })
+
+  test('an agent that reports more executions than its slots can have is disconnected', async (t) => {
+    const held = Array.from({length: 4 * 5 + 257}, () => UNKNOWN)
+    const agent = await RawAgent.connect(t, server(), TOKEN)
+    await agent.join('hoarder')
+    agent.send({kind: 'beat', id: 1, status: 'alive', held, claiming: null})
+    const again = await RawAgent.connect(t, server(), TOKEN)
+    again.send(aHello('hoarder', {held}))
+    for (const each of [agent, again]) {
+      assert.equal((await each.receives({kind: 'refused'})).code, 'malformed')
+      assert.match((await each.closing).reason, /reports more executions than its slots allow/)
+    }
   })
 
   test('impossible output sizes affect only the execution that reports them', async (t) => {
@@ -226,13 +264,10 @@ test('an agent that sends requests and never reads is disconnected', async (t) =
   await agent.join('unread')
   agent.socket.pause()
   const before = peakResidentBytes(server().pid)
-  // Some 2 MB each, with a reply of 1 MB: all claims are revoked.
-  const held = Array.from({length: CLAIMS_MAX}, (_, index) => ({
-    ...UNKNOWN,
-    key: {...UNKNOWN.key, group: index + 1},
-  }))
-  const beat = JSON.stringify({kind: 'beat', id: 1, status: 'alive', held, claiming: null})
-  for (let count = 0; count < 150; count += 1) agent.send(beat)
+  const key = {...UNKNOWN.key, node: 'n'.repeat(63)}
+  const items = Array.from({length: 256}, () => end({key}))
+  const finish = JSON.stringify({kind: 'finish', id: 1, items})
+  for (let count = 0; count < 1_000; count += 1) agent.send(finish)
   await within(closedOf(agent), 'the connection closes', 30_000)
   assert.equal((await get('/members')).status, 200)
   const grownBytes = peakResidentBytes(server().pid) - before

@@ -1,6 +1,7 @@
-/** Running count of a session: it decides whether the agent is notified of new work. */
+/** A session: its running count, which decides about notifications, and the bounds of what an agent says. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import type {ServerMessage} from '../../src/agents/protocol.ts'
 import {AgentSession, type SessionStore} from '../../src/agents/server/session.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
@@ -15,21 +16,7 @@ test('an execution that ends while a heartbeat is being stored does not count as
     finish: async () => [{kind: 'unknown', key: KEY}],
     activeClaims: async () => [],
   }
-  const session = new AgentSession(
-    {
-      store: store as SessionStore,
-      clock: new VirtualClock(),
-      random: new SeededRandom(1),
-      events: new RecordedEvents(),
-      node: {id: 'press-id', incarnation: 'life', name: 'press'},
-      send: () => undefined,
-      beat: () => stored.promise,
-      rejoin: async () => 'ok',
-      endPreviousIncarnations: async () => 0,
-      announce: () => undefined,
-    },
-    [],
-  )
+  const {session} = aSession(store, () => stored.promise)
   const beat = {kind: 'beat', id: 1, status: 'alive', held: CLAIMS, claiming: null} as const
   const replied = session.handle(beat)
   assert.equal(session.runningCount, 1)
@@ -57,6 +44,31 @@ test('an execution that ends while a heartbeat is being stored does not count as
   assert.equal(session.runningCount, 0)
 })
 
+/** A session over these methods of a store. */
+function aSession(store: Partial<SessionStore>, beat: () => Promise<'ok'> = async () => 'ok') {
+  const clock = new VirtualClock()
+  const events = new RecordedEvents()
+  const violations: string[] = []
+  const sent: ServerMessage[] = []
+  const session = new AgentSession(
+    {
+      store: store as SessionStore,
+      clock,
+      random: new SeededRandom(1),
+      events,
+      node: {id: 'press-id', incarnation: 'life', name: 'press', slots: 4},
+      violated: (why) => violations.push(why),
+      send: (message) => sent.push(message),
+      beat,
+      rejoin: async () => 'ok',
+      endPreviousIncarnations: async () => 0,
+      announce: () => undefined,
+    },
+    [],
+  )
+  return {session, clock, events, violations, sent}
+}
+
 /** The request of the store for a claim of an agent. */
 async function askedBy(claim: {readonly room: number; readonly most?: number}) {
   const asked: unknown[] = []
@@ -66,21 +78,7 @@ async function askedBy(claim: {readonly room: number; readonly most?: number}) {
       return [{claimed: [], waiting: 0, nextDueInMs: null}]
     },
   }
-  const session = new AgentSession(
-    {
-      store: store as SessionStore,
-      clock: new VirtualClock(),
-      random: new SeededRandom(1),
-      events: new RecordedEvents(),
-      node: {id: 'press-id', incarnation: 'life', name: 'press'},
-      send: () => undefined,
-      beat: async () => 'ok',
-      rejoin: async () => 'ok',
-      endPreviousIncarnations: async () => 0,
-      announce: () => undefined,
-    },
-    [],
-  )
+  const {session} = aSession(store)
   await session.handle({kind: 'claim', id: 1, token: 't1', ...claim})
   return asked
 }
@@ -89,4 +87,49 @@ test('a claim takes as many executions as the agent accepts in one reply', async
   assert.deepEqual(await askedBy({room: 200, most: 256}), [200])
   assert.deepEqual(await askedBy({room: 10_000, most: 10_000}), [256])
   assert.deepEqual(await askedBy({room: 200}), [16], 'an agent of the previous release')
+})
+
+test('output is announced under the name of the job that the store has', async () => {
+  const {session, events} = aSession({
+    activeClaims: async () => [{...CLAIMS[0]!, job: 'labels', ageMs: 0}],
+    appendOutput: async (items) => items.map(() => true),
+  })
+  await session.loadActiveClaims()
+  const other = {...KEY, group: 2}
+  const items = [KEY, other].map((key) => {
+    return {key, token: 't1', job: 'payroll', offset: 0, bytes: 'b2sK'}
+  })
+  await session.handle({kind: 'append', id: 1, items})
+  const announced = events.all.filter(({name}) => name === 'execution_output')
+  assert.deepEqual(
+    announced.map(({data}) => data),
+    [{job: 'labels', execution: '1-press-1', total_bytes: 3}],
+    'none for an execution that is not its own',
+  )
+})
+
+test('a flood of heartbeats waits: one that reports invented claims looks up a bounded number', async () => {
+  const looked: number[] = []
+  const {session, clock, sent, violations} = aSession({
+    activeClaims: async () => [],
+    verifyClaims: async (claims) => {
+      looked.push(claims.length)
+      return claims.map(() => 'revoked')
+    },
+  })
+  const held = Array.from({length: 4 * 5 + 256}, (_, at) => ({
+    key: {...KEY, group: at + 1},
+    token: 't',
+  }))
+  const beat = {kind: 'beat', status: 'alive', held, claiming: null} as const
+  const replied = Array.from({length: 32}, (_, at) => session.handle({...beat, id: at + 1}))
+  await clock.advance(1)
+  assert.equal(sent.length, 4)
+  await clock.advance(1_000)
+  assert.equal(sent.length, 6)
+  await clock.finish(Promise.all(replied))
+  assert.deepEqual([...new Set(looked)], [held.length])
+  assert.deepEqual(violations, [])
+  await session.handle({...beat, id: 99, held: [...held, ...CLAIMS]})
+  assert.equal(violations.length, 1)
 })

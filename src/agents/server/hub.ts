@@ -18,7 +18,7 @@ import type {Store} from '../../ports/store.ts'
 import {decodeAgentMessage, encodeNotification} from '../codec.ts'
 import {type AgentTopic, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
 import {Admission, incarnationOf, type Origin, type Refusal, replacedRefusal} from './admission.ts'
-import {AgentSession, type SessionStore} from './session.ts'
+import {AgentSession, claimsMax, type SessionStore} from './session.ts'
 
 /** The remote end of a connection, for the hub. */
 export interface AgentPeer extends Origin {
@@ -188,7 +188,12 @@ export class AgentHub implements Service {
   async #onHello(connection: Connection, hello: HelloMessage): Promise<void> {
     const {clusterId, nodeName, events} = this.#options
     if (this.#isStopped) return this.#refuse(connection, unavailable(`${nodeName} shuts down`))
-    const {node, status} = hello
+    const {node, status, held} = hello
+    if (held.length > claimsMax(node.slots))
+      return this.#refuse(
+        connection,
+        malformed('the agent reports more executions than its slots allow'),
+      )
     const session = this.#sessionOf(connection, hello)
     try {
       const refusal = await this.#admission.admit(hello, connection.peer)
@@ -209,7 +214,7 @@ export class AgentHub implements Service {
 
   #sessionOf(connection: Connection, hello: HelloMessage): AgentSession {
     const {store, clock, random, events, announce, endPreviousIncarnations} = this.#options
-    const {id, incarnation, name} = hello.node
+    const {id, incarnation, name, slots} = hello.node
     return new AgentSession(
       {
         store,
@@ -217,7 +222,8 @@ export class AgentHub implements Service {
         random,
         events,
         announce,
-        node: {id, incarnation, name},
+        node: {id, incarnation, name, slots},
+        violated: (why) => this.#refuse(connection, malformed(why)),
         send: (message) => {
           if (!connection.isClosed) connection.peer.send(message)
         },

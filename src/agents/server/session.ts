@@ -10,6 +10,7 @@ import type {Events} from '../../ports/events.ts'
 import type {
   ActiveClaim,
   BeatReply,
+  FinishItem,
   FinishOutcome,
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
@@ -20,6 +21,7 @@ import {decodeFinish, decodeIncarnations} from '../codec.ts'
 import {
   type ActiveClaimsJson,
   type BodyOf,
+  type FinishJson,
   CLAIMED_MAX,
   type ReplyOf,
   type RequestKind,
@@ -36,6 +38,25 @@ const CLAIMED_DEFAULT = 16
  */
 const DEFINITIONS_MAX = 8 * 2 ** 20
 
+/**
+ * Heartbeats beyond this pace wait: each costs a look at every claim. A few may follow each other, as at the
+ * shutdown of an agent.
+ */
+const HEARTBEAT_GAP_MS = 500
+const HEARTBEAT_BURST = 4
+/** Claims that a heartbeat has looked up although the store does not confirm them; the next takes others. */
+const UNCONFIRMED_MAX = 2_000
+/** Undelivered results of one slot, each of which is still a claim of the agent. */
+const CLAIMS_PER_SLOT = 5
+
+/** What an agent may say of an execution that it ended as `lost`; the rest only a server can know. */
+const REPORTED_REASONS: ReadonlySet<string> = new Set(['', 'node_stopped', 'cut_off'])
+
+/** As many claims as an agent with these slots can have. */
+export function claimsMax(slots: number): number {
+  return slots * CLAIMS_PER_SLOT + CLAIMED_MAX
+}
+
 export type SessionStore = Pick<
   Store,
   'claim' | 'verifyClaims' | 'appendOutput' | 'finish' | 'cancelled' | 'activeClaims'
@@ -46,7 +67,14 @@ export interface SessionOptions {
   readonly clock: Clock
   readonly random: Random
   readonly events: Events
-  readonly node: {readonly id: string; readonly incarnation: string; readonly name: string}
+  readonly node: {
+    readonly id: string
+    readonly incarnation: string
+    readonly name: string
+    readonly slots: number
+  }
+  /** Ends the connection: the agent breaks the protocol. */
+  readonly violated: (why: string) => void
   readonly send: (message: ServerMessage) => void
   /** Batched with the heartbeats of other agents. */
   readonly beat: (status: MemberStatus) => Promise<BeatReply>
@@ -75,6 +103,13 @@ export class AgentSession {
    * could contain claims made through another server, which a delayed list lacks; they would become lost.
    */
   #activeClaims: readonly ActiveClaim[] = []
+
+  /** Names of the jobs of its active claims, by the id of the execution; as the store has them. */
+  readonly #jobs = new Map<string, string>()
+  /** Where the next heartbeat continues to look up unconfirmed claims. */
+  #unconfirmedAt = 0
+  /** Monotonic; earlier heartbeats have used the pace up to here. */
+  #pacedUntil = -Infinity
 
   constructor(options: SessionOptions, claims: ActiveClaimsJson['held']) {
     this.#options = options
@@ -113,6 +148,8 @@ export class AgentSession {
   /** Handles one request and sends the reply. Rejects only for a broken invariant. */
   async handle(request: RequestMessage): Promise<void> {
     const {id, kind} = request
+    if (kind === 'beat' && request.held.length > claimsMax(this.node.slots))
+      return this.#options.violated('the agent reports more executions than its slots allow')
     try {
       // Each kind of request has the handler of that kind.
       const handler = this.#handlers[kind] as unknown as Handler<RequestKind>
@@ -132,6 +169,14 @@ export class AgentSession {
     const {store, node} = this.#options
     const {id: nodeId, incarnation} = node
     this.#activeClaims = await store.activeClaims({nodeId, incarnation})
+    const active = new Set<string>()
+    for (const {key, job} of this.#activeClaims) {
+      active.add(executionId(key))
+      this.#jobs.set(executionId(key), job)
+    }
+    // Claims made meanwhile are running, and stay.
+    for (const id of this.#jobs.keys())
+      if (!active.has(id) && !this.#running.has(id)) this.#jobs.delete(id)
   }
 
   async #claim({token, room, most = CLAIMED_DEFAULT, after}: RequestOf<'claim'>) {
@@ -149,6 +194,7 @@ export class AgentSession {
     for (const {execution, spec} of claimed) {
       const id = executionId(execution)
       this.#running.add(id)
+      this.#jobs.set(id, spec.name)
       const {node: name, attempt} = execution
       events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
     }
@@ -159,8 +205,9 @@ export class AgentSession {
     const {store, events} = this.#options
     const decoded = items.map((item) => ({...item, bytes: Uint8Array.fromBase64(item.bytes)}))
     const taken = await store.appendOutput(decoded)
-    decoded.forEach(({key, job, offset, bytes}, index) => {
-      if (taken[index] !== true) return
+    decoded.forEach(({key, offset, bytes}, index) => {
+      const job = this.#jobs.get(executionId(key))
+      if (taken[index] !== true || job === undefined) return
       const data = {job, execution: executionId(key), total_bytes: offset + bytes.length}
       events.emit('execution_output', data)
     })
@@ -168,15 +215,34 @@ export class AgentSession {
   }
 
   async #finish({items}: RequestOf<'finish'>) {
-    const outcomes = await this.#options.store.finish(items.map(decodeFinish))
-    for (const {key} of items) this.#running.delete(executionId(key))
+    const outcomes = await this.#options.store.finish(items.map((item) => this.#reported(item)))
+    for (const {key} of items) {
+      this.#running.delete(executionId(key))
+      this.#jobs.delete(executionId(key))
+    }
     this.#options.announce(outcomes)
     return mutable<ReplyOf<'finish'>>({outcomes: [...outcomes]})
+  }
+
+  #reported(json: FinishJson): FinishItem {
+    const item = {...decodeFinish(json), reporter: this.node.id}
+    const isKnown = item.status !== 'lost' || REPORTED_REASONS.has(item.reason)
+    return isKnown ? item : {...item, reason: ''}
+  }
+
+  async #pace(): Promise<void> {
+    const {clock} = this.#options
+    const now = clock.monotonicMs()
+    const earliest = now - HEARTBEAT_BURST * HEARTBEAT_GAP_MS
+    this.#pacedUntil = Math.max(this.#pacedUntil, earliest) + HEARTBEAT_GAP_MS
+    const waitMs = this.#pacedUntil - now
+    if (waitMs > 0) await new Promise<void>((resolve) => void clock.after(waitMs, resolve))
   }
 
   async #beat({status, held, claiming}: RequestOf<'beat'>) {
     // Before the heartbeat is stored: by then some of these may have ended, and others started.
     this.#running = new Set(held.map(({key}) => executionId(key)))
+    await this.#pace()
     let answer = await this.#options.beat(status)
     // An agent that has left need not be a member.
     if (answer === 'unknown') answer = status === 'left' ? 'ok' : await this.#options.rejoin(status)
@@ -196,13 +262,19 @@ export class AgentSession {
     if (missing.length > 0) await this.#markLost(missing)
     await this.loadActiveClaims()
     const active = new Set(this.#activeClaims.map(claimId))
-    const unconfirmed = held.filter((claim) => !active.has(claimId(claim)))
+    const unconfirmed = this.#nextOf(held.filter((claim) => !active.has(claimId(claim))))
     if (unconfirmed.length === 0) return []
     const statuses = await this.#options.store.verifyClaims(unconfirmed)
     // `active` here means a claim of another node.
     return unconfirmed
       .filter((_claim, index) => statuses[index] !== 'lost_may_continue')
       .map(({key}) => key)
+  }
+
+  #nextOf<Claim>(claims: readonly Claim[]): readonly Claim[] {
+    const from = this.#unconfirmedAt < claims.length ? this.#unconfirmedAt : 0
+    this.#unconfirmedAt = from + UNCONFIRMED_MAX
+    return claims.slice(from, this.#unconfirmedAt)
   }
 
   async #markLost(claims: readonly ActiveClaim[]): Promise<void> {

@@ -257,7 +257,7 @@ export function* activeClaims(
   {nodeId, incarnation}: {readonly nodeId: string; readonly incarnation: string},
 ): Query<readonly ActiveClaim[]> {
   const rows = yield* all<ExecutionRow & {readonly claim_token: string}>(
-    `SELECT group_id, node_name, attempt, claim_token, started_at FROM executions
+    `SELECT group_id, node_name, attempt, job_name, claim_token, started_at FROM executions
       WHERE node_id = ? AND status = 'running' AND incarnation = ?
       ORDER BY group_id, attempt, node_name`,
     [nodeId, incarnation],
@@ -265,6 +265,7 @@ export function* activeClaims(
   return rows.map((row) => ({
     key: keyOf(row),
     token: row.claim_token,
+    job: row.job_name,
     ageMs: Math.max(0, tx.now - (row.started_at ?? tx.now)),
   }))
 }

@@ -32,7 +32,7 @@ export function* finish(
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
     const knownBytes = batch.find(item.key)?.record.outputBytes ?? 0
-    const outcome = finishOne(batch, item)
+    const outcome = finishOne(batch, item, tx.now)
     if (outcome.kind === 'finished') {
       if (item.dropOutput) dropped.push(item.key)
       else stretches.push({key: item.key, knownBytes, ...item.output})
@@ -57,10 +57,14 @@ function* withPending(outcomes: readonly FinishOutcome[]): Query<readonly Finish
   })
 }
 
-function finishOne(batch: FinishBatch, item: FinishItem): FinishOutcome {
-  const {key, token, status} = item
+/** The clock of an agent and that of the store may drift apart by this much in a long execution. */
+const REPORTED_SLACK_MS = 60_000
+
+function finishOne(batch: FinishBatch, item: FinishItem, now: number): FinishOutcome {
+  const {key, token, status, reporter} = item
   const entry = batch.find(key)
   if (entry === null || entry.token === '' || entry.token !== token) return {kind: 'unknown', key}
+  if (reporter !== undefined && entry.nodeId !== reporter) return {kind: 'unknown', key}
   const launch = batch.launches.get(key.group)!
   const {record} = entry
   if (record.status === 'pending') return {kind: 'unknown', key}
@@ -71,7 +75,8 @@ function finishOne(batch: FinishBatch, item: FinishItem): FinishOutcome {
   }
   // Until now the start was that of the claim.
   const claimedAt = record.startedAt ?? 0
-  const durationMs = Math.max(0, Math.round(item.durationMs))
+  const longestMs = reporter === undefined ? Infinity : now + REPORTED_SLACK_MS - claimedAt
+  const durationMs = Math.max(0, Math.min(Math.round(item.durationMs), longestMs))
   const startedAfterMs = Math.round(item.startedAfterMs ?? 0)
   return batch.end(entry, {
     status,

@@ -80,7 +80,7 @@ export function claimCases(when: Case): void {
     const {claimed} = await claimAs(scene.store, {...life, token: 't1', room: 2})
     scene.advance(500)
     const keys = claimed.map(({execution: {group, node, attempt}}) => ({group, node, attempt}))
-    const standing = keys.map((key) => ({key, token: 't1', ageMs: 500}))
+    const standing = keys.map((key) => ({key, token: 't1', job: 'a', ageMs: 500}))
     assert.deepEqual(await scene.store.activeClaims(life), standing)
     assert.deepEqual(await scene.store.activeClaims({...life, incarnation: 'other'}), [])
     assert.deepEqual(await scene.store.activeClaims({...life, nodeId: 'n2'}), [])
