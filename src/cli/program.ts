@@ -5,6 +5,7 @@
 import {Command, type CommanderError} from 'commander'
 import type {Clock} from '../ports/runtime.ts'
 import {addAccessCommands} from './commands/access.ts'
+import {addAuditCommand} from './commands/audit.ts'
 import {addClusterCommands} from './commands/cluster.ts'
 import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
@@ -89,6 +90,7 @@ function buildProgram(context: CliContext): Command {
   addClusterCommands(program, use)
   addAccessCommands(program, use)
   addSecretCommands(program, use)
+  addAuditCommand(program, use)
   addFileCommands(program, use, context)
   addMigrateCommand(program, context)
   program

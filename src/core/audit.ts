@@ -52,5 +52,14 @@ export const AUDIT_ACTIONS = [
 ] as const
 export type AuditAction = (typeof AUDIT_ACTIONS)[number]
 
-export type AuditTarget =
-  'job' | 'member' | 'cluster' | 'policy' | 'token' | 'session' | 'secret' | 'path'
+export const AUDIT_TARGETS = [
+  'job',
+  'member',
+  'cluster',
+  'policy',
+  'token',
+  'session',
+  'secret',
+  'path',
+] as const
+export type AuditTarget = (typeof AUDIT_TARGETS)[number]

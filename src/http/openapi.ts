@@ -5,6 +5,7 @@
  */
 import fastify, {type FastifyInstance, type RouteOptions} from 'fastify'
 import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
+import * as auditSchemas from '../wire/audit.ts'
 import * as clusterSchemas from '../wire/cluster.ts'
 import * as executionSchemas from '../wire/execution.ts'
 import * as jobSchemas from '../wire/job.ts'
@@ -120,7 +121,14 @@ function completed(part: unknown): unknown {
 
 /** Every named schema exported by these four files of `wire/`. A new file needs an import here. */
 function namedSchemas(): readonly object[] {
-  const modules = [jobSchemas, executionSchemas, clusterSchemas, tokenSchemas, secretSchemas]
+  const modules = [
+    jobSchemas,
+    executionSchemas,
+    clusterSchemas,
+    tokenSchemas,
+    secretSchemas,
+    auditSchemas,
+  ]
   const values: readonly unknown[] = modules.flatMap((module) => Object.values<unknown>(module))
   return values.filter(
     (value): value is object => typeof value === 'object' && value !== null && '$id' in value,

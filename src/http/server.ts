@@ -29,6 +29,7 @@ import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
 import {PathTable} from './paths.ts'
 import {sendInPieces} from './reply.ts'
 import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
+import {routeAudit} from './routes/audit.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
@@ -107,6 +108,7 @@ async function routeV1(
   routeTokens(v1, operations, paths)
   routeSecrets(v1, operations)
   routeSession(v1, operations, options)
+  routeAudit(v1, operations, shared)
   routeOpenApi(v1, routes, options.version)
   await v1.register((scope) => routeFiles(scope, operations, options))
 }

@@ -3,6 +3,7 @@
  * authentication. An operation rejects a request with a `DomainError`.
  */
 import type {StringMap} from '../core/job.ts'
+import {createAudit} from './audit.ts'
 import {createBackup} from './backup.ts'
 import {createFiring, createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsContext, OperationsDependencies} from './context.ts'
@@ -40,6 +41,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createTokens(context),
     ...createSecrets(context),
     ...createSessions(context),
+    ...createAudit(context),
     ...createSchedules(context),
     ...createPause(context),
     ...createFiring(context),

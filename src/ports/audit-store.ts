@@ -41,6 +41,9 @@ export interface AuditEntry {
   /** Of a changed definition; `null` = there was none, or none is left. */
   readonly revisionBefore: number | null
   readonly revisionAfter: number | null
+  /** Definition of a job as JSON of a `JobSpec`, or rules of a policy; `null` = none, or too long. */
+  readonly before: string | null
+  readonly after: string | null
 }
 
 /** `''` and `null` = all. */

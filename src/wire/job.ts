@@ -3,7 +3,7 @@
  * the API contract. `decode-job.ts` decodes definitions.
  */
 import {Type, type Static} from 'typebox'
-import type {JobRecord} from '../core/job.ts'
+import type {JobRecord, JobSpec} from '../core/job.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
 import {METADATA_MAX, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
@@ -191,7 +191,9 @@ export const READ_ONLY_FIELDS: ReadonlySet<string> = new Set(
   Object.keys(Job.properties).filter((field) => !(field in JobDefinition.properties)),
 )
 
-export function encodeJob(job: JobRecord): JobJson {
+type Encoded = Pick<JobRecord, 'spec' | 'counters' | 'dependentJobs' | 'status' | 'nextAt'>
+
+export function encodeJob(job: Encoded): JobJson {
   const {spec, counters} = job
   return {
     id: spec.name,
@@ -224,4 +226,13 @@ export function encodeJob(job: JobRecord): JobJson {
     max_lateness: spec.maxLateness,
     on_disconnect: spec.onDisconnect,
   }
+}
+
+const NO_COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+
+/** The definition alone, as a request has it. */
+export function encodeDefinition(spec: JobSpec): Record<string, unknown> {
+  const nothing = {counters: NO_COUNTERS, dependentJobs: [], status: '', nextAt: null} as const
+  const fields = Object.entries(encodeJob({spec, ...nothing}))
+  return Object.fromEntries(fields.filter(([field]) => !READ_ONLY_FIELDS.has(field)))
 }

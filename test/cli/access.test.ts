@@ -163,3 +163,31 @@ test('a secret is set from standard input or a file, and never shown', async (t)
   assert.equal((await run('secret', 'delete', 'db')).out, 'deleted db\n')
   assert.match((await run('secret', 'delete', 'db')).err, /There is no secret named "db"/)
 })
+
+test('the audit log shows who changed what', async (t) => {
+  const {api, run, state} = await commands(t)
+  await api.job('report', {retries: 1})
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  await run('jobs', 'toggle', 'report')
+  const {out, err} = await run('audit', '--limit', '2')
+  const [titles, toggled, token] = out.split('\n')
+  assert.match(titles!, /^TIME +ACTOR +ADDRESS +ACTION +TARGET +REVISION +DETAIL$/)
+  assert.match(toggled!, /bootstrap +127\.0\.0\.1 +job\.toggle +job report +1 -> 2 +disabled$/)
+  assert.match(token!, /local +127\.0\.0\.1 +token\.create +token bootstrap +- +accessor/)
+  assert.equal(err, '2 of 3 entries\n')
+  const filtered = await run(
+    '--json',
+    'audit',
+    '--job',
+    'report',
+    '--actor',
+    'local',
+    '--from',
+    '1h',
+  )
+  assert.deepEqual(
+    JSON.parse(filtered.out).map(({action}: {action: string}) => action),
+    ['job.create'],
+  )
+  assert.equal((await run('audit', '--to', '1h')).out, 'No entries.\n')
+})

@@ -76,6 +76,7 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'POST /v1/session': 'any',
   'GET /v1/session': 'any',
   'DELETE /v1/session': 'any',
+  'GET /v1/audit': 'cluster read',
   'GET /livez': 'public',
   'GET /readyz': 'public',
   'GET /health': 'public',

@@ -81,6 +81,7 @@ const INTERFACE = `
   GET /v1/session 200
   DELETE /v1/session 200
   GET /v1/acl/sessions 200
+  GET /v1/audit 200
   GET /livez 200
   GET /readyz 200
   GET /health 200
@@ -317,6 +318,7 @@ test('replies have exactly the described fields', async (t) => {
     ['Health', (await api.get('/health')).json],
     ['Readiness', (await api.get('/readyz')).json],
     ['Problem', (await api.get('/v1/jobs/nobody')).json],
+    ['AuditEntry', (await api.get('/v1/audit')).json[0]],
     ...(await accessReplies(api)),
   ]
   for (const [name, reply] of replies) {

@@ -265,7 +265,7 @@ function auditTables({columns: {integer, text, growingKey}}: Dialect): string[] 
       revision_after ${integer},
       replaced ${text}
     )`,
-    `CREATE INDEX audit_of_job ON audit (job_id, revision_before) WHERE job_id IS NOT NULL`,
+    `CREATE INDEX audit_of_job ON audit (job_id, revision_after) WHERE job_id IS NOT NULL`,
     `CREATE INDEX audit_target ON audit (target, id)`,
   ]
 }

@@ -70,6 +70,36 @@ export function auditCases(when: Case): void {
     assert.equal(rows[0]!.at, scene.now)
   })
 
+  when('an entry has what its change replaced, and what it stored', async (scene) => {
+    const {store} = scene
+    const long = aSpec('a', {metadata: {text: 'x'.repeat(20_000)}})
+    const schedules = ['@every 1h', '@every 2h', '@every 3h'].map((schedule) => {
+      return aSpec('a', {schedule})
+    })
+    for (const spec of [...schedules, long]) await store.submit({...SUBMIT, spec})
+    await store.deleteJob('a')
+    await store.submit({...SUBMIT, spec: aSpec('a', {schedule: '@every 4h'})})
+    for (const rules of ['one', 'two']) await store.putPolicy({name: 'p', rules})
+    await store.deletePolicy('p')
+    await store.putPolicy({name: 'p', rules: 'three'})
+    const {rows} = await store.audit(ALL_AUDIT)
+    const shown = (text: string | null) =>
+      text?.startsWith('{') ? JSON.parse(text).schedule : text
+    assert.deepEqual(rows.map(({before, after}) => [shown(before), shown(after)]).toReversed(), [
+      [null, '@every 1h'],
+      ['@every 1h', '@every 2h'],
+      ['@every 2h', '@every 3h'],
+      // The long definition is left out.
+      ['@every 3h', null],
+      [null, null],
+      [null, '@every 4h'],
+      [null, 'one'],
+      ['one', 'two'],
+      ['two', null],
+      [null, 'three'],
+    ])
+  })
+
   when('what changes nothing is not recorded', async (scene) => {
     const {store} = scene
     const request = {...SUBMIT, spec: aSpec('a'), actor: ANN}

@@ -1,0 +1,163 @@
+/** The audit log and the history of jobs in JSON. */
+import {type Static, Type} from 'typebox'
+import {type Actor, AUDIT_TARGETS, type AuditTarget} from '../core/audit.ts'
+import type {JobSpec} from '../core/job.ts'
+import {encodeDefinition} from './job.ts'
+import {isObject} from './json.ts'
+import {PageQuery, type Query, QueryProblem, PAGE_ROWS_MAX, readSlice} from './query.ts'
+import {parseTime} from '../lib/rfc3339.ts'
+import {Time} from './shapes.ts'
+import {formatTime} from './time.ts'
+
+const RESULTS = ['done', 'refused'] as const
+
+const Fields = (description: string) =>
+  Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()], {description})
+const OptionalRevision = (description: string) =>
+  Type.Union([Type.Integer(), Type.Null()], {description})
+
+const ACTOR_FIELDS = {
+  actor: Type.String({
+    description:
+      'Name of the token; `local` without one, `configured` for that of the configuration, `belfry` for ' +
+      'Belfry itself.',
+  }),
+  accessor: Type.String({description: 'Public id of the token; empty = it is not a stored one.'}),
+  token_type: Type.String({description: 'Type of the token; empty = Belfry itself.'}),
+  address: Type.String({description: 'Peer address of the connection; empty = none.'}),
+}
+
+export const AuditEntry = Type.Object(
+  {
+    id: Type.Integer({description: 'Grows with time.'}),
+    at: Time('When it was stored.'),
+    ...ACTOR_FIELDS,
+    action: Type.String({description: 'What was done, such as `job.update`.'}),
+    result: Type.Enum([...RESULTS]),
+    target_type: Type.Enum([...AUDIT_TARGETS], {description: 'What it was done to.'}),
+    target: Type.String({description: 'Name of the target; empty = the cluster.'}),
+    detail: Type.String({description: 'More about it, for people.'}),
+    revision_before: OptionalRevision('Revision of a changed job; `null` = it was created.'),
+    revision_after: OptionalRevision('Revision of a changed job; `null` = it was deleted.'),
+    before: Fields(
+      'Fields of the definition of a job, or of a policy, that the change replaced, as they were; `null` = ' +
+        'there was none, or it is longer than a list may have: read the revision.',
+    ),
+    after: Fields('The same fields as they are after the change.'),
+  },
+  {$id: 'AuditEntry', description: 'A change or a refused access, and who asked for it.'},
+)
+export type AuditEntryJson = Static<typeof AuditEntry>
+
+const text = (description: string) => Type.Optional(Type.String({description}))
+
+export const AuditListQuery = Type.Object({
+  actor: text('Only of this token: its name or accessor.'),
+  action: text('Only this action, such as `job.update`, or all of a kind, such as `job`.'),
+  job: text('Only of this job.'),
+  target: text('Only of the target of this name, of any type.'),
+  result: Type.Optional(Type.Enum([...RESULTS], {description: 'Only with this result.'})),
+  from: text('Not before this time.'),
+  to: text('Before this time.'),
+  ...PageQuery.properties,
+})
+
+export function readAuditQuery(query: Query) {
+  const job = query.text('job')
+  return {
+    ...readSlice(query, PAGE_ROWS_MAX),
+    actor: query.first('actor') ?? '',
+    action: query.first('action') ?? '',
+    on: job === null ? null : ('job' as const),
+    target: job ?? query.first('target') ?? '',
+    result: query.choice('result', RESULTS),
+    from: readTime(query, 'from'),
+    to: readTime(query, 'to'),
+  }
+}
+
+function readTime(query: Query, name: string): number | null {
+  const value = query.text(name)
+  if (value === null) return null
+  const at = parseTime(value)
+  if (at === null)
+    throw new QueryProblem(`${name}: is not a time; write it as "2026-05-01T08:30:00Z"`)
+  return at
+}
+
+/** As a stored entry has them; `at` in ms since the epoch. */
+interface EntryFields {
+  readonly id: number
+  readonly at: number
+  readonly actor: Actor
+  readonly action: string
+  readonly result: (typeof RESULTS)[number]
+  readonly on: AuditTarget
+  readonly target: string
+  readonly detail: string
+  readonly revisionBefore: number | null
+  readonly revisionAfter: number | null
+  readonly before: string | null
+  readonly after: string | null
+}
+
+export function encodeAuditEntry(entry: EntryFields): AuditEntryJson {
+  const {on, revisionBefore, revisionAfter} = entry
+  const isLeftOut =
+    (revisionBefore !== null && entry.before === null) ||
+    (revisionAfter !== null && entry.after === null)
+  const [before, after] = [entry.before, entry.after].map((stored) => documentOf(on, stored))
+  return {
+    id: entry.id,
+    at: formatTime(entry.at),
+    ...encodeActor(entry.actor),
+    action: entry.action,
+    result: entry.result,
+    target_type: on,
+    target: entry.target,
+    detail: entry.detail,
+    revision_before: revisionBefore,
+    revision_after: revisionAfter,
+    ...(isLeftOut ? {before: null, after: null} : changedFields(before ?? null, after ?? null)),
+  }
+}
+
+function encodeActor({name, accessor, kind, address}: Actor) {
+  return {actor: name, accessor, token_type: kind, address}
+}
+
+type Fields = Readonly<Record<string, unknown>>
+
+function documentOf(on: EntryFields['on'], stored: string | null): Fields | null {
+  if (stored === null) return null
+  return on === 'job' ? encodeDefinition(JSON.parse(stored) as JobSpec) : {Rules: stored}
+}
+
+/**
+ * The fields that differ, as they were and as they are; of maps only the entries that differ. Without one of
+ * the two, all fields of the other.
+ */
+export function changedFields(
+  before: Fields | null,
+  after: Fields | null,
+): {before: Record<string, unknown> | null; after: Record<string, unknown> | null} {
+  if (before === null || after === null)
+    return {before: before === null ? null : {...before}, after: after === null ? null : {...after}}
+  const was: Record<string, unknown> = {}
+  const is: Record<string, unknown> = {}
+  for (const field of new Set([...Object.keys(before), ...Object.keys(after)])) {
+    const [one, other] = [before[field], after[field]]
+    if (JSON.stringify(one) === JSON.stringify(other)) continue
+    const isMap = isObject(one) && isObject(other)
+    const inner = isMap ? changedFields(one, other) : {before: one, after: other}
+    // A map whose entries only have another order, which matters for processors.
+    const isReordered = isMap && isEmpty(inner.before) && isEmpty(inner.after)
+    if (field in before) was[field] = isReordered ? one : inner.before
+    if (field in after) is[field] = isReordered ? other : inner.after
+  }
+  return {before: was, after: is}
+}
+
+function isEmpty(map: unknown): boolean {
+  return isObject(map) && Object.keys(map).length === 0
+}
