@@ -14,7 +14,6 @@ import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {REASONS} from '../src/core/launch-record.ts'
 import {REFUSAL_STATUSES} from '../src/http/errors.ts'
-import {parseDuration} from '../src/lib/duration.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
 import {openMetrics} from '../src/telemetry/metrics.ts'
 import {systemClock} from '../src/platform/clock.ts'
@@ -132,28 +131,6 @@ test('configuration.md has the row of every limit, and every limit is used', () 
   const composition = roots.map((name) => read(`src/app/${name}`)).join('\n')
   for (const name of Object.keys(LIMITS))
     assert.match(composition, new RegExp(`\\b${name}\\b`), `${name} is used`)
-})
-
-test('the systemd units wait for the longest shutdown, and restart without a limit', () => {
-  const units = read('docs/how-to/deploy.md').match(/^```ini\n[^`]*/gm)!
-  assert.deepEqual(
-    units.map((unit) => /^ExecStart=\S+ (\w+)/m.exec(unit)![1]),
-    ['server', 'agent'],
-  )
-  const fallback = OPTIONS.find(({name}) => name === 'grace')!.fallback!
-  const stopMs = parseDuration(fallback)! + LIMITS.killAfterMs.value + LIMITS.drainTimeoutMs.value
-  for (const unit of units) {
-    const waitMs = 1_000 * Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)![1])
-    assert.ok(waitMs > stopMs, `${waitMs} ms are more than ${stopMs}`)
-    for (const line of [
-      'After=network-online.target',
-      'Wants=network-online.target',
-      'StartLimitIntervalSec=0',
-      'Restart=always',
-      'KillMode=mixed',
-    ])
-      assert.ok(unit.includes(`\n${line}\n`), line)
-  }
 })
 
 test('metrics.md lists every metric with its type and labels', async () => {
