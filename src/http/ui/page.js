@@ -1,29 +1,35 @@
 /*
- * The status page at /ui/: this server and its jobs, read from the API and refreshed. The page changes
- * nothing. Everything it shows is set as text, never as markup.
+ * The status page at /ui/: this server and its jobs, read from the API and refreshed. A token is sent once,
+ * to sign in; after that the browser has the cookie of a session, which this page cannot read. Everything
+ * it shows is set as text, never as markup.
  */
 
 const JOBS_SHOWN = 200
 const REFRESH_MS = 5_000
-const TOKEN_KEY = 'belfry-token'
 
 const element = (id) => document.getElementById(id)
-let token = sessionStorage.getItem(TOKEN_KEY) ?? ''
+/** A person did something here since the last refresh. Refreshes alone do not keep a session open. */
+let isInUse = true
+let isSignedIn = false
 
 /** The server needs a token, or another one. */
-class TokenRequired extends Error {}
+class SignInRequired extends Error {}
 
-async function read(path) {
-  // The second header keeps the browser from opening its own login dialog.
-  const headers = {
-    ...(token === '' ? {} : {'X-Service-Token': token}),
-    'X-Requested-With': 'XMLHttpRequest',
-  }
-  const response = await fetch(path, {headers, cache: 'no-store'})
-  if (response.status === 401) throw new TokenRequired()
+async function call(method, path, more = {}) {
+  // This header keeps the browser from opening its own login dialog.
+  const headers = {'X-Requested-With': 'XMLHttpRequest', ...more}
+  const response = await fetch(path, {method, headers, cache: 'no-store'})
   const body = await response.json()
+  if (response.status === 401) throw new SignInRequired(body.detail)
   if (!response.ok) throw new Error(body.detail ?? `The server replied with ${response.status}.`)
   return {body, total: Number(response.headers.get('X-Total-Count') ?? 0)}
+}
+
+function showCaller({name, type, session}) {
+  isSignedIn = session
+  element('caller').hidden = !session
+  const shown = name === '' ? 'the token of the configuration' : name
+  element('caller-name').textContent = `${shown} (${type})`
 }
 
 function showStatus({agent, gossip}) {
@@ -99,37 +105,87 @@ function localTime(text) {
   return new Date(text).toLocaleString()
 }
 
-/** Shows the token form, an error, or (`null`) neither. */
-function showError(error) {
-  const needsToken = error instanceof TokenRequired
-  element('token-form').hidden = !needsToken
-  element('error').hidden = error === null || needsToken
-  element('error').textContent = error === null ? '' : `Refresh failed: ${error.message}`
+/** `''` = no error. */
+function showError(text) {
+  element('error').hidden = text === ''
+  element('error').textContent = text
+}
+
+/** Removes what the page shows: the next person here may not see it. */
+function showSignIn(why) {
+  isSignedIn = false
+  element('sign-in').hidden = false
+  element('content').hidden = true
+  element('caller').hidden = true
+  element('banner').hidden = true
+  element('status').replaceChildren()
+  element('jobs').tBodies[0].replaceChildren()
+  showError(why)
+}
+
+function showContent() {
+  element('sign-in').hidden = true
+  element('content').hidden = false
 }
 
 async function refresh() {
-  // A token may be allowed to read only one of them.
-  const [status, jobs] = await Promise.allSettled([
-    read('/v1/'),
-    read(`/v1/jobs?_start=0&_end=${JOBS_SHOWN}`),
+  const headers = isInUse ? {} : {'X-Belfry-Refresh': '1'}
+  isInUse = false
+  // A token may be allowed to read only some of them.
+  const [caller, status, jobs] = await Promise.allSettled([
+    call('GET', '/v1/session', headers),
+    call('GET', '/v1/', headers),
+    call('GET', `/v1/jobs?_start=0&_end=${JOBS_SHOWN}`, headers),
   ])
+  if (caller.reason instanceof SignInRequired)
+    return showSignIn(isSignedIn ? 'The session has ended. Sign in again.' : '')
+  showContent()
+  if (caller.status === 'fulfilled') showCaller(caller.value.body)
   if (status.status === 'fulfilled') showStatus(status.value.body)
   if (jobs.status === 'fulfilled') showJobs(jobs.value.body, jobs.value.total)
-  showError(status.reason ?? jobs.reason ?? null)
+  const error = caller.reason ?? status.reason ?? jobs.reason ?? null
+  showError(error === null ? '' : `Refresh failed: ${error.message}`)
 }
 
 async function refreshRepeatedly() {
-  if (!document.hidden && element('token-form').hidden) await refresh()
+  if (!document.hidden && element('sign-in').hidden) await refresh()
   setTimeout(refreshRepeatedly, REFRESH_MS)
+}
+
+async function signIn() {
+  const field = element('token')
+  const token = field.value.trim()
+  field.value = ''
+  try {
+    await call('POST', '/v1/session', {'X-Service-Token': token})
+  } catch (error) {
+    field.focus()
+    const isWrong = error instanceof SignInRequired
+    return showError(isWrong ? 'This token is not valid.' : `Sign-in failed: ${error.message}`)
+  }
+  await refresh()
+}
+
+async function signOut() {
+  try {
+    await call('DELETE', '/v1/session')
+  } catch (error) {
+    // Without a session there is nothing to end.
+    if (!(error instanceof SignInRequired)) return showError(`Sign-out failed: ${error.message}`)
+  }
+  showSignIn('')
 }
 
 element('token-form').addEventListener('submit', (event) => {
   event.preventDefault()
-  token = element('token').value.trim()
-  sessionStorage.setItem(TOKEN_KEY, token)
-  void refresh()
+  void signIn()
 })
+element('sign-out').addEventListener('click', () => void signOut())
+for (const name of ['pointerdown', 'keydown'])
+  document.addEventListener(name, () => {
+    isInUse = true
+  })
 document.addEventListener('visibilitychange', () => {
-  if (!document.hidden) void refresh()
+  if (!document.hidden && element('sign-in').hidden) void refresh()
 })
 void refreshRepeatedly()
