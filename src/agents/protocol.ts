@@ -213,6 +213,8 @@ const Requests = {
     most: Type.Optional(Type.Integer({minimum: 1, maximum: 10_000})),
     /** `newest` of the last reply. */
     after: Type.Optional(Type.String({maxLength: 256})),
+    /** The agent puts secrets in place and redacts them; absent in the previous release. */
+    secrets: Type.Optional(Type.Boolean()),
   }),
   verify: rpc('verify', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
   append: rpc('append', {items: Type.Array(Append, {maxItems: ITEMS_MAX})}),
@@ -233,6 +235,8 @@ const Replies = {
     waiting: Type.Integer({minimum: 0}),
     nextDueInMs: nullable(Type.Number({minimum: 0})),
     newest: Type.Optional(Type.String({maxLength: 256})),
+    /** As `ClaimResult.secrets`. */
+    secrets: Type.Optional(Texts),
   }),
   verify: rpc('verify', {hold: Type.Array(Type.Boolean())}),
   append: rpc('append', {taken: Type.Array(Type.Boolean())}),

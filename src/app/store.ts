@@ -1,6 +1,7 @@
 /** Opening of a server's store: the configured engine, its wakeup, and the settings all servers share. */
 import type {Config} from '../config/server.ts'
 import {assert} from '../lib/assert.ts'
+import {withSecrets} from '../operations/secrets.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import type {HeldLock} from '../platform/directory-lock.ts'
 import {localWakeup} from '../platform/wakeup.ts'
@@ -49,7 +50,7 @@ export async function openStore(parts: StoreParts, lock: HeldLock): Promise<Open
   try {
     const vault = await openVault(parts.config, opened.store)
     await logState(opened.store, parts)
-    return {...opened, vault}
+    return {...opened, vault, store: withSecrets(opened.store, vault)}
   } catch (error) {
     await opened.close()
     throw error

@@ -9,6 +9,7 @@ import {DomainError} from './errors.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
 import type {JobSpec} from './job.ts'
 import type {Capability, DefinitionLimits, PolicyRule} from './policy.ts'
+import {secretPath, secretsOf} from './secret.ts'
 import {parseTag} from './target.ts'
 
 /**
@@ -295,8 +296,10 @@ export interface Check extends Decision {
 }
 
 /**
- * Whether the caller may store a definition. Which of `create` and `update` it takes, only the store knows.
- * To name a parent is to change when its dependents run: it needs `update` of the parent.
+ * Whether the caller may store a definition. Which of `create` and `update` it takes, only the store
+ * knows. To name a parent is to change when its dependents run: it needs `update` of the parent. Who
+ * changes a job can make it print its secrets: it needs `read` of each of them, also if the job named them
+ * before.
  */
 export function decideStore(
   principal: Principal,
@@ -315,6 +318,13 @@ export function decideStore(
     if (!chained.allowed) {
       const sentence = refusalSentence(principal, chained)
       return {allowed: false, sentence: `${sentence} It is the parent of ${JSON.stringify(name)}.`}
+    }
+  }
+  for (const secret of definition === null ? [] : secretsOf(definition)) {
+    const used = check(principal, 'read', secretPath(secret))
+    if (!used.allowed) {
+      const sentence = refusalSentence(principal, used)
+      return {allowed: false, sentence: `${sentence} ${JSON.stringify(name)} uses this secret.`}
     }
   }
   return {allowed: true, may: {create: create.allowed, update: update.allowed}}

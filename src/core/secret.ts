@@ -1,4 +1,8 @@
-/** Secrets of jobs: names and limits. Pure; how values are stored and who gets them is elsewhere. */
+/**
+ * Secrets of jobs: names, limits, and references. `${secret:NAME}` in a parameter of an executor stands for a
+ * value that only the node gets, with its claim. Pure; how values are stored and redacted is elsewhere.
+ */
+import type {JobSpec, StringMap} from './job.ts'
 
 /** Excludes `.` and `..`: clients resolve them in a path. */
 export const SECRET_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
@@ -9,8 +13,42 @@ export const SECRET_LENGTH_MIN = 6
 export const SECRET_BYTES_MAX = 8 * 1024
 /** With the length of a value, bounds the reply to a claim. */
 export const SECRETS_MAX = 1_000
+/** All output of a job is searched for each of them. */
+export const SECRETS_PER_JOB_MAX = 16
+
+const REFERENCE = /\$\{secret:([^}]*)\}/g
+const REFERENCE_START = '${secret:'
 
 /** For policies. */
 export function secretPath(name: string): string {
   return `/v1/secrets/${name}`
+}
+
+export function hasReference(text: string): boolean {
+  return text.includes(REFERENCE_START)
+}
+
+/** Names in a text, valid or not; a reference without an end is one without a name. */
+export function secretsIn(text: string): readonly string[] {
+  if (!hasReference(text)) return []
+  const names = [...text.matchAll(REFERENCE)].map(([, name]) => name!)
+  return hasReference(text.replaceAll(REFERENCE, '')) ? [...names, ''] : names
+}
+
+/** Names in the parameters of the executor, each once. */
+export function secretsOf({executorConfig}: Pick<JobSpec, 'executorConfig'>): readonly string[] {
+  return [...new Set(Object.values(executorConfig).flatMap(secretsIn))]
+}
+
+/** With the values in place of the references. A reference without a value stays. */
+export function fillSecrets(
+  text: string,
+  values: StringMap,
+  encode: (value: string) => string = (value) => value,
+): string {
+  if (!hasReference(text)) return text
+  return text.replaceAll(REFERENCE, (reference, name: string) => {
+    const value = Object.hasOwn(values, name) ? values[name] : undefined
+    return value === undefined ? reference : encode(value)
+  })
 }

@@ -4,6 +4,7 @@
  */
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
+import {fillSecrets, secretsIn} from '../core/secret.ts'
 import type {Parameter} from '../ports/executor.ts'
 import {parseLength} from '../lib/duration.ts'
 
@@ -122,15 +123,21 @@ const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/
 /** Tab, printable ASCII and Latin-1. */
 const HEADER_VALUE = /^[\t\x20-\x7e\x80-\xff]*$/
 
-/** Collects the problems of all parameters. */
-export function readHttp(config: StringMap): {plan: HttpPlan; problems: string[]} {
+/** Parameters that may name secrets. */
+export const HTTP_SECRETS = ['url', 'headers', 'body'] as const
+
+/** Collects the problems of all parameters. A secret without a value stays a reference. */
+export function readHttp(
+  config: StringMap,
+  secrets: StringMap = {},
+): {plan: HttpPlan; problems: string[]} {
   const problems: string[] = []
-  const address = readUrl(config['url'] ?? '', problems)
+  const address = readUrl(fillUrl(config['url'] ?? '', secrets), problems)
   const plan = {
     url: address.url,
     method: readMethod(config['method'] ?? '', problems),
-    headers: [...address.headers, ...readHeaders(config['headers'] ?? '', problems)],
-    body: config['body'] ?? '',
+    headers: [...address.headers, ...readHeaders(config['headers'] ?? '', secrets, problems)],
+    body: fillSecrets(config['body'] ?? '', secrets),
     timeoutMs: readTimeout(config['timeout'] ?? '', problems),
     expectedCodes: readCodes(config['expectCode'] ?? '', problems),
     expectBody: config['expectBody'] ?? '',
@@ -147,6 +154,18 @@ export function readHttp(config: StringMap): {plan: HttpPlan; problems: string[]
     problems.push(`body cannot be sent with ${plan.method}: set method to POST, PUT or PATCH`)
   }
   return {plan, problems}
+}
+
+/** For checks without values: a URL that is only a reference has to be one. */
+const SOME_URL = 'https://secret.invalid/'
+
+/** A secret that is the whole URL is taken as it is, a part of it is percent-encoded. */
+function fillUrl(text: string, secrets: StringMap): string {
+  const [name, ...others] = secretsIn(text)
+  if (name === undefined) return text
+  if (others.length > 0 || text.trim() !== `\${secret:${name}}`)
+    return fillSecrets(text, secrets, encodeURIComponent)
+  return Object.hasOwn(secrets, name) ? secrets[name]!.trim() : SOME_URL
 }
 
 /** User and password in the URL become a header, so no message or redirect shows them. */
@@ -185,14 +204,19 @@ function readMethod(text: string, problems: string[]): Method {
   return 'GET'
 }
 
-function readHeaders(text: string, problems: string[]): HeaderPair[] {
+function readHeaders(text: string, secrets: StringMap, problems: string[]): HeaderPair[] {
   const pairs: HeaderPair[] = []
-  for (const pair of splitHeaders(text.trim())) {
+  for (const written of splitHeaders(text.trim())) {
+    const pair = written === null ? null : filled(written, secrets)
     const problem = pair === null ? 'headers must be "Name: value" texts' : headerProblem(pair)
     if (problem === null) pairs.push(pair!)
     else problems.push(problem)
   }
   return pairs
+}
+
+function filled([name, value]: HeaderPair, secrets: StringMap): HeaderPair {
+  return [name, fillSecrets(value, secrets)]
 }
 
 function headerProblem([name, value]: HeaderPair): string | null {

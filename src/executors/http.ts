@@ -13,6 +13,7 @@ import type {Clock} from '../ports/runtime.ts'
 import {
   type HeaderPair,
   HTTP_PARAMETERS,
+  HTTP_SECRETS,
   type HttpPlan,
   type Method,
   readHttp,
@@ -64,6 +65,7 @@ export function createHttpExecutor(options: HttpOptions): Executor {
   return {
     name: 'http',
     parameters: HTTP_PARAMETERS,
+    secretParameters: HTTP_SECRETS,
     check,
     start: (run, output) => start(run, output, options),
   }
@@ -77,7 +79,7 @@ function check(config: StringMap): {problems: string[]; warnings: string[]} {
 }
 
 function start(run: Run, output: OutputSink, options: HttpOptions): RunHandle {
-  const {plan, problems} = readHttp(run.config)
+  const {plan, problems} = readHttp(run.config, run.secrets)
   const problem = problems[0] ?? (plan.url === null ? NO_URL : null)
   const aborter = new AbortController()
   let ended: Promise<RunEnd>

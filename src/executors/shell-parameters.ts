@@ -4,6 +4,7 @@
  */
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
+import {fillSecrets} from '../core/secret.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
 import type {Parameter} from '../ports/executor.ts'
@@ -20,7 +21,8 @@ export const SHELL_PARAMETERS: readonly Parameter[] = [
   {
     name: 'env',
     summary:
-      'Comma-separated NAME=value pairs added to the environment; a comma in a value is written \\,',
+      'Comma-separated NAME=value pairs added to the environment; a comma in a value is written \\,. ' +
+      'A value may have ${secret:NAME}.',
     required: false,
     fallback: '',
   },
@@ -80,15 +82,22 @@ const FALSE_WORDS: readonly string[] = ['false', '0', 'f', 'no', 'off', '']
 /** No leading dash: the name is an argument of id(1) and getent(1). */
 const ACCOUNT = /^[A-Za-z0-9_.][A-Za-z0-9_.@-]*(:[A-Za-z0-9_.][A-Za-z0-9_.@-]*)?$/
 
-/** Collects the problems of all parameters. */
+/**
+ * Parameters that may name secrets. Not the command: other users of the machine see the arguments of a
+ * process, and not its environment.
+ */
+export const SHELL_SECRETS = ['env'] as const
+
+/** Collects the problems of all parameters. A secret without a value stays a reference. */
 export function readShell(
   config: StringMap,
   limits: ShellLimits,
+  secrets: StringMap = {},
 ): {plan: ShellPlan; problems: string[]} {
   const problems: string[] = []
   const plan = {
     argv: readCommand(config['command'] ?? '', config['shell'] ?? '', problems),
-    environment: readEnvironment(config['env'] ?? '', problems),
+    environment: readEnvironment(config['env'] ?? '', secrets, problems),
     cwd: readDirectory(config['cwd'] ?? '', problems),
     timeoutMs: readTimeout(config['timeout'] ?? '', problems),
     payload: readPayload(config['payload'] ?? '', problems),
@@ -119,21 +128,25 @@ function readCommand(command: string, shell: string, problems: string[]): string
 }
 
 /** `A=1,B=two\, three`: only `\,` is an escape, so paths with backslashes stay unchanged. */
-function readEnvironment(text: string, problems: string[]): Record<string, string> {
+function readEnvironment(
+  text: string,
+  secrets: StringMap,
+  problems: string[],
+): Record<string, string> {
   const environment: Record<string, string> = {}
   for (const part of text.split(/(?<!\\),/)) {
     const pair = part.replaceAll('\\,', ',')
     if (pair.trim() === '') continue
     const equals = pair.indexOf('=')
     const name = pair.slice(0, Math.max(equals, 0)).trim()
-    if (equals < 0 || name === '' || /\s|\0/.test(name) || pair.includes('\0')) {
+    if (equals < 0 || name === '' || /\s|\0|\$\{/.test(name) || pair.includes('\0')) {
       problems.push(
         `env must be comma-separated NAME=value pairs (a comma in a value is written "\\,"): ` +
           `${JSON.stringify(pair)} is not one`,
       )
     } else if (name.startsWith('BELFRY_') || name === 'ENV_JOB_NAME') {
       problems.push(`env cannot set ${name}: Belfry sets it for every command`)
-    } else environment[name] = pair.slice(equals + 1)
+    } else environment[name] = fillSecrets(pair.slice(equals + 1), secrets)
   }
   return environment
 }

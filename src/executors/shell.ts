@@ -9,7 +9,13 @@ import {unknownParameters} from './parameters.ts'
 import {PROGRAM_PREFIX} from './process/orphans.ts'
 import type {CommandEnd, StartRequest} from './process/protocol.ts'
 import type {CommandHandle, ProcessHelper} from './process/supervisor.ts'
-import {readShell, SHELL_PARAMETERS, type ShellLimits, type ShellPlan} from './shell-parameters.ts'
+import {
+  readShell,
+  SHELL_PARAMETERS,
+  SHELL_SECRETS,
+  type ShellLimits,
+  type ShellPlan,
+} from './shell-parameters.ts'
 
 export interface ShellOptions extends ShellLimits {
   /** Starts a command in the process helper. */
@@ -22,6 +28,7 @@ export function createShellExecutor(options: ShellOptions): Executor {
   return {
     name: 'shell',
     parameters: SHELL_PARAMETERS,
+    secretParameters: SHELL_SECRETS,
     check: (config) => check(config, options),
     start: (run, output) => start(run, output, options),
   }
@@ -35,7 +42,7 @@ function check(config: StringMap, limits: ShellLimits): {problems: string[]; war
 }
 
 function start(run: Run, output: OutputSink, options: ShellOptions): RunHandle {
-  const {plan, problems} = readShell(run.config, options)
+  const {plan, problems} = readShell(run.config, options, run.secrets)
   const problem = problems[0] ?? (plan.argv.length === 0 ? NO_COMMAND : null)
   if (problem !== null) return alreadyFailed(problem)
   const command = options.run(toRequest(run, plan), output)

@@ -3,13 +3,15 @@
  * value that flows to the end. Nothing throws out of it, because every claim must end in a finish.
  */
 import {executionId, type ExecutionKey, type FinalStatus, lostLine} from '../core/execution.ts'
-import {endsWhenDisconnected} from '../core/job.ts'
+import {endsWhenDisconnected, type StringMap} from '../core/job.ts'
+import {secretsOf} from '../core/secret.ts'
 import type {Events} from '../ports/events.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
 import type {ClaimedExecution, FinishItem, OutputAppend} from '../ports/node-store.ts'
 import type {ChainEnd, OpenChain} from '../ports/processor.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import {OutputBuffer} from './output-buffer.ts'
+import {Redaction} from './redaction.ts'
 
 /** Records each start before the executor gets it. `StartLog` is the one on disk. */
 export interface StartRecorder {
@@ -49,6 +51,9 @@ export class ExecutionRun {
   isDoubtful = false
   readonly #claimed: ClaimedExecution
   readonly #options: ExecutionRunOptions
+  /** Those that its definition names. */
+  readonly #secrets: StringMap
+  readonly #redaction: Redaction | null
   readonly #output: OutputBuffer
   #handle: RunHandle | null = null
   /** A stop requested before the start takes effect right after it. */
@@ -57,8 +62,16 @@ export class ExecutionRun {
   /** Since the claim; `null` = it was not started. */
   #startedAfterMs: number | null = null
 
-  /** `claimedAt`: monotonic instant of this node before it sent the claim. */
-  constructor(claimed: ClaimedExecution, claimedAt: number, options: ExecutionRunOptions) {
+  /**
+   * `claimedAt`: monotonic instant of this node before it sent the claim. `secrets`: those of the whole
+   * claim.
+   */
+  constructor(
+    claimed: ClaimedExecution,
+    claimedAt: number,
+    options: ExecutionRunOptions,
+    secrets: StringMap = {},
+  ) {
     const {execution, token} = claimed
     const {group, node, attempt} = execution
     this.id = executionId(execution)
@@ -66,6 +79,9 @@ export class ExecutionRun {
     this.#claimed = claimed
     this.claimedAt = claimedAt
     this.#options = options
+    const named = secretsOf(claimed.spec).filter((name) => Object.hasOwn(secrets, name))
+    this.#secrets = Object.fromEntries(named.map((name) => [name, secrets[name]!]))
+    this.#redaction = named.length === 0 ? null : new Redaction(Object.values(this.#secrets))
     this.#output = new OutputBuffer({
       clock: options.clock,
       events: options.events,
@@ -94,9 +110,11 @@ export class ExecutionRun {
       node: execution.node,
       attempt: execution.attempt,
     })
-    const ended = await this.#execute()
+    const {end, chain} = await this.#execute()
+    const shown = (text: string) => this.#redaction?.text(text) ?? text
     this.#end = {
-      ...ended,
+      end: {...end, head: shown(end.head), foot: shown(end.foot)},
+      chain: {line: chain.line === null ? null : shown(chain.line), foot: shown(chain.foot)},
       durationMs: Math.max(0, Math.round(clock.monotonicMs() - this.claimedAt)),
     }
   }
@@ -174,6 +192,8 @@ export class ExecutionRun {
     const executor = this.#options.executors.get(spec.executor)
     if (executor === null)
       return {end: failure(missingExecutor(spec.executor)), chain: EMPTY_CHAIN_END}
+    const missing = this.#missingSecret
+    if (missing !== null) return {end: failure(missing), chain: EMPTY_CHAIN_END}
     // Checked again after the write: a stop may have been requested meanwhile.
     const notStarted = this.#stopped() ?? (await this.#recordStart()) ?? this.#stopped()
     if (notStarted !== null) return {end: notStarted, chain: EMPTY_CHAIN_END}
@@ -196,11 +216,25 @@ export class ExecutionRun {
     const chain = this.#options.openChain(spec.processors, run, sink)
     const {clock} = this.#options
     const handedOverAt = clock.monotonicMs()
-    this.#handle = executor.start(run, chain)
+    const redacted = this.#redaction?.sink(chain) ?? null
+    // Processors get the run without values.
+    this.#handle =
+      redacted === null
+        ? executor.start(run, chain)
+        : executor.start({...run, secrets: this.#secrets}, redacted)
     const end = await this.#handle.ended
+    redacted?.flush()
     const startedAt = end.ranMs === undefined ? handedOverAt : clock.monotonicMs() - end.ranMs
     this.#startedAfterMs = Math.max(0, startedAt - this.claimedAt)
     return {end, chain: await chain.end({outcome: end.outcome, exitCode: end.exitCode})}
+  }
+
+  /** Why it cannot start: a secret was deleted after the submit. `null` = it has all of them. */
+  get #missingSecret(): string | null {
+    const has = (name: string) => Object.hasOwn(this.#secrets, name)
+    const missing = secretsOf(this.#claimed.spec).find((name) => !has(name))
+    if (missing === undefined) return null
+    return `not started: there is no secret "${missing}", or it cannot be decrypted; set it again\n`
   }
 
   /** The end of an execution stopped before its start; `null` = it may start. */
@@ -224,7 +258,8 @@ export class ExecutionRun {
     if (end.outcome === 'cancelled' && stopReason !== 'cancel' && stopReason !== null)
       return {status: 'lost', reason: stopReason === 'disconnected' ? 'cut_off' : 'node_stopped'}
     const hasExecutor = this.#options.executors.get(this.#claimed.spec.executor) !== null
-    return {status: end.outcome, reason: hasExecutor ? '' : 'no_executor'}
+    if (!hasExecutor) return {status: end.outcome, reason: 'no_executor'}
+    return {status: end.outcome, reason: this.#missingSecret === null ? '' : 'no_secret'}
   }
 }
 

@@ -191,7 +191,8 @@ export class Runner implements Service {
     const repliedAt = clock.monotonicMs()
     this.#slots.claimed(repliedAt, repliedAt - sentAt)
     this.#token = null
-    const runs = result!.claimed.map((claimed) => new ExecutionRun(claimed, sentAt, this.#options))
+    const {claimed, secrets} = result!
+    const runs = claimed.map((each) => new ExecutionRun(each, sentAt, this.#options, secrets))
     if (this.#stopSignal !== null) for (const run of runs) run.stop(this.#stopSignal)
     this.#slots.add(runs)
     this.#fillSlots()

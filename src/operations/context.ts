@@ -29,7 +29,7 @@ export interface OperationsDependencies {
   readonly random: Random
   readonly wakeup: Wakeup
   readonly events: Events
-  readonly executors: Registry<Pick<Executor, 'name' | 'check'>>
+  readonly executors: Registry<Pick<Executor, 'name' | 'check' | 'secretParameters'>>
   readonly processors: Registry<Pick<Processor, 'name' | 'check'>>
   readonly node: {
     /** Its id in `members()`. */

@@ -5,11 +5,14 @@
 import type {Actor} from '../core/audit.ts'
 import {decideStore, type Principal, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import {secretsOf} from '../core/secret.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'
+import type {SecretRecord} from '../ports/secret-store.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
 import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
+import {missingSecret} from './secrets.ts'
 import {nameIn, submissionsPaused} from './submit.ts'
 import {
   openTagCheck,
@@ -75,7 +78,7 @@ export function createRestore(context: OperationsContext) {
   async function restoreFile(call: RestoreCall): Promise<RestoreReply> {
     const {caller, actor, disabled} = call
     const tagCheck = await openTagCheck(() => store.members())
-    const decoder = new RestoreDecoder(context, caller, tagCheck)
+    const decoder = new RestoreDecoder(context, caller, tagCheck, await store.secrets())
     await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
     const options = {disabled, defaultOwner: caller.name, actor}
     const result = await store.restore(decoder.entries, options)
@@ -125,12 +128,19 @@ class RestoreDecoder {
   readonly #problems: EntryProblem[] = []
   readonly #forbidden: EntryProblem[] = []
   readonly #tagCheck: TagCheck
+  readonly #secrets: readonly SecretRecord[]
   #count = 0
 
-  constructor(context: ValidationContext, caller: Principal, tagCheck: TagCheck) {
+  constructor(
+    context: ValidationContext,
+    caller: Principal,
+    tagCheck: TagCheck,
+    secrets: readonly SecretRecord[],
+  ) {
     this.#context = context
     this.#caller = caller
     this.#tagCheck = tagCheck
+    this.#secrets = secrets
   }
 
   add(element: Uint8Array): void {
@@ -168,8 +178,8 @@ class RestoreDecoder {
     if (!decoded.ok) return decoded.problem
     const {spec} = decoded
     const {problems, warnings} = validateDefinition(this.#context, spec)
-    const [problem] = problems
-    if (problem !== undefined) return problem
+    const problem = problems[0] ?? missingSecret(secretsOf(spec), this.#secrets)
+    if (problem !== null) return problem
     if (this.#names.has(spec.name)) return 'name: appears more than once in the file'
     const counters = decodeCounters(value)
     if (!counters.ok) return counters.problem

@@ -11,9 +11,13 @@ import {
   SECRET_LENGTH_MIN,
   SECRET_NAME,
   secretPath,
+  secretsOf,
   SECRETS_MAX,
 } from '../core/secret.ts'
+import type {SecretVault} from '../platform/secret-vault.ts'
+import type {ClaimResult} from '../ports/node-store.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
+import type {Store} from '../ports/store.ts'
 import {isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
 
@@ -114,4 +118,46 @@ function readValue(body: Uint8Array): string {
 
 function invalid(problem: string): DomainError {
   return new DomainError('secret_invalid', `The secret cannot be set: ${problem}.`)
+}
+
+/** A problem of a definition that names these secrets; `null` = all of them are stored. */
+export function missingSecret(
+  names: readonly string[],
+  stored: readonly SecretRecord[],
+): string | null {
+  const missing = names.find((name) => !stored.some((secret) => secret.name === name))
+  if (missing === undefined) return null
+  return `executor_config: there is no secret "${missing}"; set it with belfry secret set ${missing}`
+}
+
+/**
+ * The store with claims that have the values of the secrets that their definitions name. If they cannot be
+ * read, the claim fails: the node repeats it, and gets the same executions.
+ */
+export function withSecrets<ClaimStore extends Pick<Store, 'claim' | 'sealedSecrets'>>(
+  store: ClaimStore,
+  vault: Pick<SecretVault, 'open'>,
+): ClaimStore {
+  const claim: Store['claim'] = async (requests) => {
+    const results = await store.claim(requests)
+    const names = new Set(results.flatMap(namesOf))
+    if (names.size === 0) return results
+    const values = new Map<string, string>()
+    for (const {name, ciphertext} of await store.sealedSecrets([...names].toSorted())) {
+      const value = vault.open(name, ciphertext)
+      if (value !== null) values.set(name, value)
+    }
+    return results.map((result) => {
+      const named = namesOf(result).filter((name) => values.has(name))
+      return {
+        ...result,
+        secrets: Object.fromEntries(named.map((name) => [name, values.get(name)!])),
+      }
+    })
+  }
+  return {...store, claim}
+}
+
+function namesOf({claimed}: ClaimResult): readonly string[] {
+  return claimed.flatMap(({spec}) => secretsOf(spec))
 }

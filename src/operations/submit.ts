@@ -8,10 +8,12 @@ import type {Actor} from '../core/audit.ts'
 import {type Principal, requireStore, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
+import {secretsOf} from '../core/secret.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
+import {missingSecret} from './secrets.ts'
 import {openTagCheck, validateDefinition} from './validate.ts'
 
 export interface SubmitCall {
@@ -71,7 +73,11 @@ export function createSubmit(context: OperationsContext) {
   /** A pause is reported before the problems of a definition. For a valid one the store checks it. */
   async function decode(call: SubmitCall, isNew: boolean) {
     try {
-      return await decodeAllowed(call, readBody(call))
+      const decoded = await decodeAllowed(call, readBody(call))
+      const names = secretsOf(decoded.spec)
+      const missing = isNew && names.length > 0 ? missingSecret(names, await store.secrets()) : null
+      if (missing !== null) throw jobInvalid(missing)
+      return decoded
     } catch (error) {
       if (isNew && (await store.paused())) throw submissionsPaused()
       throw error

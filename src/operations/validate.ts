@@ -5,6 +5,13 @@
 import {DomainError} from '../core/errors.ts'
 import type {JobSpec, StringMap} from '../core/job.ts'
 import {systemTags} from '../core/node.ts'
+import {
+  hasReference,
+  SECRET_NAME,
+  secretsIn,
+  secretsOf,
+  SECRETS_PER_JOB_MAX,
+} from '../core/secret.ts'
 import {matchTargets} from '../core/target.ts'
 import {type Findings, validateSpec} from '../core/validate.ts'
 import type {OperationsContext} from './context.ts'
@@ -52,10 +59,30 @@ function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findin
   }
   const findings = executor.check(spec.executorConfig)
   const withField = (sentence: string) => `executor_config: ${sentence}`
+  const problems = [
+    ...misplacedSecrets(spec, executor.secretParameters ?? []),
+    ...findings.problems,
+  ]
   return {
-    problems: findings.problems.map(withField),
+    problems: problems.map(withField),
     warnings: findings.warnings.map(withField),
   }
+}
+
+/** `allowed`: parameters that may name secrets. */
+function misplacedSecrets(spec: JobSpec, allowed: readonly string[]): readonly string[] {
+  const places = allowed.length === 0 ? 'this executor takes none' : `use ${allowed.join(', ')}`
+  const problems = Object.entries(spec.executorConfig).flatMap(([parameter, text]) => {
+    const names = secretsIn(text)
+    if (names.length === 0) return []
+    if (!allowed.includes(parameter)) return `${parameter} cannot name a secret: ${places}`
+    const wrong = names.find((name) => !SECRET_NAME.test(name))
+    const shown = JSON.stringify(wrong?.slice(0, 64))
+    return wrong === undefined ? [] : `${parameter} names a secret, and ${shown} is no name of one`
+  })
+  if (secretsOf(spec).length > SECRETS_PER_JOB_MAX)
+    problems.push(`a job can name at most ${SECRETS_PER_JOB_MAX} secrets`)
+  return problems
 }
 
 function validateProcessor(
@@ -70,7 +97,9 @@ function validateProcessor(
       ? warns(`processors: "${name}" is on no node, so runs will skip it; known are ${known}`)
       : rejects(`processors: "${name.slice(0, 64)}" is not known; known are ${known}`)
   }
-  const problems = processor.check(withoutType(parameters))
+  const problems = [...processor.check(withoutType(parameters))]
+  for (const [parameter, text] of Object.entries(parameters))
+    if (hasReference(text)) problems.push(`${parameter} cannot name a secret: processors take none`)
   return {problems: problems.map((sentence) => `processors.${name}: ${sentence}`), warnings: []}
 }
 

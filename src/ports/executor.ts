@@ -27,6 +27,11 @@ export interface Run {
    * invalid.
    */
   readonly config: StringMap
+  /**
+   * Values of the secrets that `config` names. The executor puts them in place after it has parsed
+   * `config`: a value is never parsed. Absent = it names none.
+   */
+  readonly secrets?: StringMap
 }
 
 /** Receives the output in the order written, with backpressure. */
@@ -63,6 +68,8 @@ export interface RunHandle {
 export interface Executor {
   readonly name: string
   readonly parameters: readonly Parameter[]
+  /** Parameters that may name secrets, as `${secret:NAME}`; absent = none. */
+  readonly secretParameters?: readonly string[]
   /**
    * Validates parameters at submit. `problems` reject the job (400): each names the parameter, the cause and
    * the fix. `warnings` accept a job that will fail as it is (a shell job without `command`).

@@ -2,7 +2,7 @@
 import type {Actor} from '../core/audit.ts'
 import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
 import type {FinishedExecution} from '../core/finish-batch.ts'
-import type {JobSpec} from '../core/job.ts'
+import type {JobSpec, StringMap} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
 import type {TokenRefusal, TokenUse} from './token-store.ts'
@@ -58,6 +58,11 @@ export interface ClaimResult {
   readonly waiting: number
   /** Time until the next pending execution of this node is due; `null` = none. */
   readonly nextDueInMs: number | null
+  /**
+   * Values of the secrets that the claimed definitions name, by name. A name without a value is a secret
+   * that was deleted, or that cannot be decrypted. For memory only. Absent = none is named.
+   */
+  readonly secrets?: StringMap
   /** Token of the newest claim of this node that took an execution; `''` = none. */
   readonly newest?: string
 }

@@ -32,3 +32,20 @@ test('a finish that the reply of the server does not cover is not delivered', as
   await assert.rejects(store.finish([aFinish(1), aFinish(2)]), OutcomeUnknown)
   assert.deepEqual(await store.finish([aFinish(1)]), outcomes)
 })
+
+test('a claim asks for secrets, and the reply of an older server has none', async () => {
+  const asked: unknown[] = []
+  const reply = {claimed: [], waiting: 0, nextDueInMs: null}
+  const replies = [{...reply, secrets: {db: 'hunter2'}}, reply]
+  const link = {
+    request: async (_kind: string, body: unknown) => {
+      asked.push(body)
+      return replies.shift()
+    },
+  } as unknown as RpcClient
+  const store = new RemoteNodeStore(link, new LocalClaims(), () => undefined)
+  const request = {nodeId: 'n', incarnation: 'i', token: 't', room: 1}
+  assert.deepEqual((await store.claim([request]))[0]!.secrets, {db: 'hunter2'})
+  assert.deepEqual((await store.claim([request]))[0]!.secrets, {})
+  assert.equal((asked[0] as {secrets: unknown}).secrets, true)
+})

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ServerMessage} from '../../src/agents/protocol.ts'
 import {AgentSession, type SessionStore} from '../../src/agents/server/session.ts'
+import {aJob, anExecution} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
@@ -132,4 +133,35 @@ test('a flood of heartbeats waits: one that reports invented claims looks up a b
   assert.deepEqual(violations, [])
   await session.handle({...beat, id: 99, held: [...held, ...CLAIMS]})
   assert.equal(violations.length, 1)
+})
+
+/** The reply to a claim of an agent. */
+async function replyTo(
+  claim: SessionStore['claim'],
+  more: {readonly room: number; readonly secrets?: boolean},
+): Promise<ServerMessage> {
+  const {session, sent} = aSession({claim})
+  await session.handle({kind: 'claim', id: 1, token: 't1', ...more})
+  return sent[0]!
+}
+
+test('an agent gets secrets with its claim; one of the previous release cannot start the job', async () => {
+  const {spec} = aJob('job').with({executor: 'shell', executorConfig: {env: 'A=${secret:db}'}})
+  const plain = aJob('plain').with({executor: 'shell'}).spec
+  const claimed = [spec, plain].map((each) => {
+    const execution = anExecution().with({jobName: each.name}).running().record
+    return {execution, token: 't1', spec: each, cause: 'manual' as const, scheduledAt: 0}
+  })
+  const result = {claimed, waiting: 0, nextDueInMs: null, secrets: {db: 'hunter2'}}
+  const claim = async () => [result]
+  const reply = await replyTo(claim, {room: 2, secrets: true})
+  assert(reply.kind === 'claim' && 'claimed' in reply)
+  assert.deepEqual([reply.secrets, reply.claimed[0]!.spec], [{db: 'hunter2'}, spec])
+  const older = await replyTo(claim, {room: 2})
+  assert(older.kind === 'claim' && 'claimed' in older)
+  assert.ok(!JSON.stringify(older).includes('hunter2'))
+  assert.deepEqual(
+    older.claimed.map(({spec: {executor}}) => executor),
+    ['shell with secrets (upgrade the agent)', 'shell'],
+  )
 })

@@ -195,6 +195,22 @@ test('a limit of accounts holds for every executor that may have one', () => {
   }
 })
 
+test('a definition that names a secret needs read of the secret', () => {
+  const executorConfig = {env: 'A=${secret:team-a-db},B=${secret:shared}'}
+  const spec = {...PLAIN_SPEC, executor: 'shell', executorConfig}
+  const jobs = {'/v1/jobs/*': ['create', 'update']}
+  const decided = (paths: Paths) => {
+    const decision = decideStore(client({...jobs, ...paths}), 'job', spec)
+    return decision.allowed ? 'allowed' : decision.sentence
+  }
+  assert.match(decided({}), /may not read \/v1\/secrets\/team-a-db: .*"job" uses this secret\.$/)
+  const own = {'/v1/secrets/team-a-*': ['read']}
+  assert.match(decided(own), /may not read \/v1\/secrets\/shared/)
+  assert.match(decided({...own, '/v1/secrets/shared': ['update']}), /may not read/)
+  assert.equal(decided({...own, '/v1/secrets/shared': ['read']}), 'allowed')
+  assert.equal(decideStore(client(jobs), 'job', {...spec, executorConfig: {}}).allowed, true)
+})
+
 const PART = fc.constantFrom('a', 'b', 'ab', '*', 'a*', '*b', 'a*b', '**', 'A', 'ü', '_', 'a-')
 const GLOB = fc
   .tuple(fc.constantFrom('/v1/jobs', '/v1', '/v1/**', '/**'), fc.array(PART, {maxLength: 3}))

@@ -127,6 +127,29 @@ describe('http', () => {
     }
   })
 
+  test('secrets are put in place in url, headers and body, and never parsed', async () => {
+    const secrets = {token: 'to"k,en', part: 'a/b?c', whole: `${main.url}/hello`, line: 'x\r\nB: y'}
+    const runWith = async (config: Record<string, string>) => {
+      const sink = new KeepingSink()
+      const end = await anExecutor().start(aRun(config, {secrets}), sink).ended
+      return {...end, text: sink.text}
+    }
+    for (const headers of ['{"X-A": "t ${secret:token}"}', 'X-A: t ${secret:token}']) {
+      const body = '{"v": "${secret:part}"}'
+      const {text} = await runWith({url: `${main.url}/echo`, method: 'POST', headers, body})
+      const seen = JSON.parse(text) as {body: string; headers: Record<string, string>}
+      assert.deepEqual([seen.body, seen.headers['x-a']], ['{"v": "a/b?c"}', 't to"k,en'])
+    }
+    assert.equal((await runWith({url: '${secret:whole}'})).text, 'hello')
+    const inPath = await runWith({url: `${main.url}/x/\${secret:part}`, debug: 'true'})
+    assert.match(inPath.text, /> GET \S+\/x\/a%2Fb%3Fc\n/)
+    const split = await runWith({url: `${main.url}/echo`, headers: 'X-A: ${secret:line}'})
+    assert.match(split.foot, /value of X-A contains a character/)
+    assert.ok(!split.foot.includes('B: y'))
+    const checked = anExecutor().check({url: '${secret:whole}', headers: 'X-A: ${secret:token}'})
+    assert.deepEqual(checked, {problems: [], warnings: []})
+  })
+
   test('user and password of the url become a header and never appear in the output', async () => {
     const end = await run({
       url: `${main.url}/echo`.replace('//', '//ann:s%20ecret@'),

@@ -101,3 +101,19 @@ test('names of Object.prototype are not units', () => {
   const {problems} = readShell({command: 'x', mem_limit: '5constructor', shell: 'true'}, LIMITS)
   assert.equal(problems.length, 1)
 })
+
+test('a secret is put in place after the variables are split, and only in their values', () => {
+  const secrets = {db: 'a,B=injected', key: 'line 1\nline 2'}
+  const env = 'A=${secret:db},KEY=x${secret:key}y,NONE=${secret:none}'
+  const {plan, problems} = readShell({command: 'true', env}, LIMITS, secrets)
+  assert.deepEqual(problems, [])
+  assert.deepEqual(plan.environment, {
+    A: 'a,B=injected',
+    KEY: 'xline 1\nline 2y',
+    NONE: '${secret:none}',
+  })
+  const named = readShell({command: 'true', env: '${secret:db}=x'}, LIMITS, secrets)
+  assert.match(named.problems[0]!, /^env must be comma-separated/)
+  const command = readShell({command: 'echo ${secret:db}'}, LIMITS, secrets)
+  assert.deepEqual(command.plan.argv, ['echo', '${secret:db}'])
+})

@@ -374,7 +374,8 @@ function executorsOf(checks: Record<string, Check>): OperationsDependencies['exe
     names: () => Object.keys(checks).toSorted(),
     get: (name) => {
       const check = checks[name]
-      return check === undefined ? null : {name, check}
+      const secretParameters = name === 'shell' ? ['env'] : ['url', 'headers', 'body']
+      return check === undefined ? null : {name, check, secretParameters}
     },
   }
 }

@@ -2,9 +2,10 @@
 import assert from 'node:assert/strict'
 import {randomBytes} from 'node:crypto'
 import {test} from 'node:test'
+import {withSecrets} from '../../src/operations/secrets.ts'
 import {SecretVault} from '../../src/platform/secret-vault.ts'
 import {startApi} from './harness.ts'
-import {startLockedApi} from './tokens.ts'
+import {definition, startLockedApi, upload} from './tokens.ts'
 
 const VALUE = 'hunter2-hunter2'
 
@@ -100,4 +101,110 @@ test('a token sets what it may create or update, and sees what it may use', asyn
   assert.equal((await team.call('DELETE', '/v1/secrets/team-db')).status, 403)
   const {json} = await admin.call('GET', '/v1/secrets')
   assert.deepEqual(json.at(-1).set_by, 'team')
+})
+
+const shell = (env: string, more: object = {}) => ({
+  executor_config: {command: 'true', env, ...more},
+})
+
+test('a job names secrets that exist, where its executor takes them', async (t) => {
+  const api = await startApi(t)
+  await api.call('PUT', '/v1/secrets/db', {body: {value: VALUE}})
+  const many = Array.from({length: 17}, (_, index) => `A=\${secret:s${index}}`).join(',')
+  const rows: readonly (readonly [job: object, problem: RegExp | null])[] = [
+    [shell('A=${secret:db}'), null],
+    [shell('A=${secret:none}'), /executor_config: there is no secret "none"; set it with belfry/],
+    [shell('A=${secret:a b}'), /env names a secret, and "a b" is no name of one/],
+    [shell('A=${secret:db'), /env names a secret, and "" is no name of one/],
+    [shell('', {command: 'echo ${secret:db}'}), /command cannot name a secret: use env/],
+    [shell('', {cwd: '/${secret:db}'}), /cwd cannot name a secret: use env/],
+    [shell(many), /a job can name at most 16 secrets/],
+    [
+      {...shell(''), processors: {files: {log_dir: '/${secret:db}'}}},
+      /processors.files: log_dir cannot name a secret/,
+    ],
+  ]
+  for (const [more, problem] of rows) {
+    const {status, text} = await api.post('/v1/jobs', definition('job', {...more}))
+    assert.equal(status, problem === null ? 201 : 400, text)
+    if (problem !== null) assert.match(text, problem)
+  }
+  const job = await api.get('/v1/jobs/job')
+  assert.equal(job.json.executor_config.env, 'A=${secret:db}')
+})
+
+test('a repeated submit gets its first reply, also if the secret is deleted since', async (t) => {
+  const api = await startApi(t)
+  await api.call('PUT', '/v1/secrets/db', {body: {value: VALUE}})
+  const submit = (key: string) =>
+    api.post('/v1/jobs', definition('job', shell('A=${secret:db}')), {'idempotency-key': key})
+  assert.equal((await submit('1')).status, 201)
+  await api.delete('/v1/secrets/db')
+  assert.deepEqual([(await submit('1')).status, (await submit('2')).status], [201, 400])
+})
+
+test('who may not read a secret can neither use it nor change a job that does', async (t) => {
+  const locked = await startLockedApi(t)
+  const {admin, api} = locked
+  const all = ['create', 'read', 'update', 'delete']
+  const rules = {
+    '/v1/jobs/*': {capabilities: all},
+    '/v1/secrets/*': {capabilities: ['create', 'update', 'delete', 'list']},
+    '/v1/secrets/own': {capabilities: ['read']},
+  }
+  const team = await locked.client('team', {path: rules})
+  for (const name of ['own', 'foreign'])
+    await admin.call('PUT', `/v1/secrets/${name}`, {value: VALUE})
+  const using = (name: string, command = 'true') =>
+    definition('job', {executor_config: {command, env: `A=\${secret:${name}}`}})
+  const upserts = [
+    ['POST', '/v1/jobs'],
+    ['PATCH', '/v1/jobs'],
+    ['PUT', '/v1/jobs/job'],
+  ] as const
+  for (const [method, path] of upserts) {
+    assert.equal((await team.call(method, path, using('own'))).status, 201)
+    assert.equal((await team.call(method, path, using('foreign'))).status, 403)
+    // Before the problem, so that a refusal does not tell which secrets exist.
+    assert.equal((await team.call(method, path, using('unknown'))).status, 403)
+  }
+  assert.equal((await admin.call('POST', '/v1/jobs', using('foreign'))).status, 201)
+  for (const [method, path] of upserts)
+    assert.equal((await team.call(method, path, using('foreign', 'printenv'))).status, 403)
+  const restore = async (name: string, caller: typeof team) => {
+    const file = upload([using(name)])
+    const headers = {...file.headers, ...caller.headers}
+    return api.call('POST', '/v1/restore', {body: file.body, headers})
+  }
+  assert.equal((await restore('foreign', team)).status, 403)
+  assert.match((await restore('unknown', admin)).text, /there is no secret \\"unknown\\"/)
+  assert.equal((await restore('own', team)).status, 200)
+  // Without the secret the job has nothing to print.
+  assert.equal((await team.call('POST', '/v1/jobs', definition('job'))).status, 201)
+})
+
+test('a claim has the values of the secrets that its definitions name', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.call('PUT', '/v1/secrets/db', {body: {value: VALUE}})
+  await api.call('PUT', '/v1/secrets/gone', {body: {value: VALUE}})
+  await api.call('PUT', '/v1/secrets/unused', {body: {value: VALUE}})
+  await api.job('plain')
+  await api.job('job', shell('A=${secret:db},B=${secret:gone}'))
+  await api.delete('/v1/secrets/gone')
+  const store = withSecrets(api.store, api.vault)
+  const claim = async () => {
+    const request = {nodeId: 'id-of-node-a', incarnation: 'first-life', room: 16}
+    const [result] = await store.claim([{...request, token: api.random.id()}])
+    return result!
+  }
+  await api.post('/v1/jobs/plain/run')
+  await api.launch()
+  const without = await claim()
+  assert.deepEqual([without.claimed.length, without.secrets], [1, undefined])
+  await api.post('/v1/jobs/job/run')
+  await api.launch()
+  const result = await claim()
+  assert.deepEqual(result.secrets, {db: VALUE})
+  assert.equal(result.claimed[0]!.spec.executorConfig['env'], 'A=${secret:db},B=${secret:gone}')
 })

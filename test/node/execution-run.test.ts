@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {ExecutionRun, type StartRecorder} from '../../src/node/execution-run.ts'
+import type {StringMap} from '../../src/core/job.ts'
 import type {ChainEnd, OutputChain} from '../../src/ports/processor.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import type {FinishItem, OutputAppend} from '../../src/ports/node-store.ts'
@@ -13,7 +14,12 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 
 function anExecutionRun(
   script: Script,
-  settings: {job?: JobFixture; chain?: ChainEnd; startLog?: StartRecorder} = {},
+  settings: {
+    job?: JobFixture
+    chain?: ChainEnd
+    startLog?: StartRecorder
+    secrets?: StringMap
+  } = {},
 ) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
@@ -23,10 +29,11 @@ function anExecutionRun(
   const finished: FinishItem[] = []
   const appends: OutputAppend[] = []
   const world = {isActive: true, appended: Promise.resolve()}
-  const openChain = (_processors: object, _run: object, keep: OutputSink): OutputChain => ({
-    ...keepingChain(keep),
-    end: async () => settings.chain ?? {line: null, foot: ''},
-  })
+  const opened: object[] = []
+  const openChain = (_processors: object, run: object, keep: OutputSink): OutputChain => {
+    opened.push(run)
+    return {...keepingChain(keep), end: async () => settings.chain ?? {line: null, foot: ''}}
+  }
   const running = new ExecutionRun(
     {
       execution: anExecution().with({group: 12, attempt: 2}).running().record,
@@ -54,6 +61,7 @@ function anExecutionRun(
       flushMs: 1_000,
       flushPauseMs: 250,
     },
+    settings.secrets,
   )
   const complete = async (meanwhile = () => {}) => {
     const ran = running.run()
@@ -64,7 +72,7 @@ function anExecutionRun(
     assert.equal(clock.waiting, 0)
     return finished[0]!
   }
-  return {clock, events, executor, running, appends, finished, world, complete}
+  return {clock, events, executor, opened, running, appends, finished, world, complete}
 }
 
 describe('an execution', () => {
@@ -100,6 +108,35 @@ describe('an execution', () => {
     assert.ok(jitter >= 0 && jitter < 1)
     const started = {job: 'job', execution: '12-node-a-2', node: 'node-a', attempt: 2}
     assert.deepEqual(events.of('execution_started'), [started])
+  })
+
+  it('gets the values of its secrets, which neither processors nor its result have', async () => {
+    const job = aJob('job').with({executorConfig: {env: 'A=${secret:db}'}})
+    const chain = {line: 'a hunter2 line', foot: 'a hunter2 foot\n'}
+    const {executor, opened, complete} = anExecutionRun(
+      {ms: 300, output: 'the password is hunter2', exitCode: 0},
+      {job, chain, secrets: {db: 'hunter2', other: 'of another job'}},
+    )
+    const item = await complete()
+    const {run} = executor.started[0]!
+    assert.deepEqual([run.secrets, run.config], [{db: 'hunter2'}, {env: 'A=${secret:db}'}])
+    assert.equal(Buffer.from(item.output.bytes).toString(), 'the password is [secret]')
+    assert.equal(item.outputFoot, 'a [secret] line\na [secret] foot\n')
+    assert.ok(!JSON.stringify(opened).includes('hunter2'))
+  })
+
+  it('passes on what was held back at its end', async () => {
+    const job = aJob('job').with({executorConfig: {env: 'A=${secret:db}'}})
+    const {complete} = anExecutionRun({ms: 300, output: 'hunt'}, {job, secrets: {db: 'hunter2'}})
+    assert.equal(Buffer.from((await complete()).output.bytes).toString(), 'hunt')
+  })
+
+  it('fails with a reason, and is not started, if a secret is missing', async () => {
+    const job = aJob('job').with({executorConfig: {env: 'A=${secret:db}'}})
+    const {executor, complete} = anExecutionRun({ms: 300}, {job, secrets: {other: 'hunter2'}})
+    const {status, reason, outputFoot} = await complete()
+    assert.deepEqual([status, reason, executor.started.length], ['failed', 'no_secret', 0])
+    assert.match(outputFoot, /^not started: there is no secret "db"/)
   })
 
   it('that waited in the helper reports when it started', async () => {

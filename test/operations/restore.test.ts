@@ -11,6 +11,7 @@ test('a second restore is refused until the first has ended, also if that fails'
     store: {
       paused: async () => false,
       members: async () => [],
+      secrets: async () => [],
       restore: async () => ({kind: 'restored', lines: []}),
     },
     settings: {jobBytesMax: 1_000},

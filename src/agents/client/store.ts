@@ -48,12 +48,13 @@ export class RemoteNodeStore implements NodeStore {
     // Kept after a failure: the claim may be stored, and is repeated with the same token.
     this.#claims.pendingToken = token
     const after = this.#claims.newest
-    const body = {token, room, most: CLAIMED_MAX, ...(after === null ? {} : {after})}
-    const {claimed, waiting, nextDueInMs, newest} = await this.#rpc.request('claim', body)
+    const more = {most: CLAIMED_MAX, secrets: true, ...(after === null ? {} : {after})}
+    const reply = await this.#rpc.request('claim', {token, room, ...more})
+    const {claimed, waiting, nextDueInMs, newest, secrets = {}} = reply
     this.#claims.add(claimed)
     this.#claims.newest = newest ?? null
     this.#claims.pendingToken = null
-    return [{claimed, waiting, nextDueInMs}]
+    return [{claimed, waiting, nextDueInMs, secrets}]
   }
 
   /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */

@@ -5,11 +5,13 @@
  */
 import {executionId, type ExecutionKey, lostLine} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
+import {secretsOf} from '../../core/secret.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
 import type {Events} from '../../ports/events.ts'
 import type {
   ActiveClaim,
   BeatReply,
+  ClaimedExecution,
   FinishItem,
   FinishOutcome,
   PreviousIncarnation,
@@ -33,10 +35,10 @@ import {
 /** Executions in the reply to an agent that states no maximum: one of the previous release. */
 const CLAIMED_DEFAULT = 16
 /**
- * Length of all definitions in the reply to a claim. A character has at most 3 bytes, so they fit into a
- * message; a single definition has at most 1 MiB.
+ * Length of all definitions in the reply to a claim. A character has at most 3 bytes, and all secrets
+ * together at most 16 MiB as JSON, so they fit into a message; a single definition has at most 1 MiB.
  */
-const DEFINITIONS_MAX = 8 * 2 ** 20
+const DEFINITIONS_MAX = 5 * 2 ** 20
 
 /**
  * Heartbeats beyond this pace wait: each costs a look at every claim. A few may follow each other, as at the
@@ -179,7 +181,7 @@ export class AgentSession {
       if (!active.has(id) && !this.#running.has(id)) this.#jobs.delete(id)
   }
 
-  async #claim({token, room, most = CLAIMED_DEFAULT, after}: RequestOf<'claim'>) {
+  async #claim({token, room, most = CLAIMED_DEFAULT, after, secrets}: RequestOf<'claim'>) {
     const {store, events, node} = this.#options
     const request = {
       nodeId: node.id,
@@ -190,7 +192,7 @@ export class AgentSession {
       ...(after === undefined ? {} : {after}),
     }
     const [result] = await store.claim([request])
-    const {claimed} = result!
+    const claimed = secrets === true ? result!.claimed : result!.claimed.map(unstartable)
     for (const {execution, spec} of claimed) {
       const id = executionId(execution)
       this.#running.add(id)
@@ -198,7 +200,16 @@ export class AgentSession {
       const {node: name, attempt} = execution
       events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
     }
-    return mutable<ReplyOf<'claim'>>({...result!, claimed: [...claimed]})
+    const {waiting, nextDueInMs, newest, secrets: values} = result!
+    const known = newest === undefined ? {} : {newest}
+    const used = secrets === true && values !== undefined ? {secrets: values} : {}
+    return mutable<ReplyOf<'claim'>>({
+      claimed: [...claimed],
+      waiting,
+      nextDueInMs,
+      ...known,
+      ...used,
+    })
   }
 
   async #append({items}: RequestOf<'append'>) {
@@ -297,6 +308,14 @@ export class AgentSession {
     )
     announce(outcomes)
   }
+}
+
+/** For an agent of the previous release, which would run the references in place of the values. */
+function unstartable(claimed: ClaimedExecution): ClaimedExecution {
+  const {spec} = claimed
+  if (secretsOf(spec).length === 0) return claimed
+  const executor = `${spec.executor} with secrets (upgrade the agent)`
+  return {...claimed, spec: {...spec, executor, executorConfig: {}}}
 }
 
 function claimId({key, token}: {readonly key: ExecutionKey; readonly token: string}): string {

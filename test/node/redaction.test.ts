@@ -1,0 +1,125 @@
+/** Redaction of values of secrets: across chunks, overlapping, in lines and encodings, and nothing else. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {Redaction} from '../../src/node/redaction.ts'
+import type {OutputSink} from '../../src/ports/executor.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+
+function collecting() {
+  const parts: Buffer[] = []
+  const target: OutputSink = {
+    write: (bytes) => parts.push(Buffer.from(bytes)) > 0,
+    drained: () => undefined,
+  }
+  return {target, text: () => Buffer.concat(parts).toString(), count: () => parts.length}
+}
+
+function redacted(values: readonly string[], chunks: readonly (string | Uint8Array)[]): string {
+  const {target, text} = collecting()
+  const sink = new Redaction(values).sink(target)
+  for (const chunk of chunks) sink.write(Buffer.from(chunk as string))
+  sink.flush()
+  return text()
+}
+
+describe('redaction', () => {
+  const rows: readonly (readonly [values: string[], output: string, expected: string])[] = [
+    [['hunter2'], 'the password is hunter2.', 'the password is [secret].'],
+    [['hunter2'], 'hunter2hunter2', '[secret][secret]'],
+    [['hunter2'], 'hunter hunte hunt', 'hunter hunte hunt'],
+    [['hunter2'], '', ''],
+    [[], 'hunter2', 'hunter2'],
+    // Overlapping values: no part of either is left.
+    [['abcdef', 'defghi'], 'abcdefghi', '[secret]'],
+    [['abcdef', 'abcdefgh'], 'abcdefgh abcdefg', '[secret] [secret]g'],
+    [['abcabc'], 'abcabcabc', '[secret]'],
+    [['aaaaaa'], 'aaaaaaaaaaaaa', '[secret]'],
+    // Lines of a value.
+    [['first line\nshort\nsecond line'], 'a second line, short', 'a [secret], short'],
+    [['first line\nsecond line'], 'first line\nsecond line', '[secret]'],
+    [['  hunter2  '], '>hunter2<', '>[secret]<'],
+    // Encodings.
+    [['pass word/2'], 'q=pass%20word%2F2', 'q=[secret]'],
+    [['say "hello"'], '{"v":"say \\"hello\\""}', '{"v":"[secret]"}'],
+    [['hunter2'], Buffer.from('hunter2').toString('hex'), '[secret]'],
+    [['stäple'], 'a stäple b', 'a [secret] b'],
+    [['https://Hooks.example'], '> POST https://hooks.example/', '> POST [secret]'],
+  ]
+  for (const [values, output, expected] of rows) {
+    it(`${JSON.stringify(output)} without ${values.join(' and ')}`, () => {
+      assert.equal(redacted(values, [output]), expected)
+      // Whatever the chunks are.
+      for (const size of [1, 2, 3, 5, 7]) {
+        const bytes = Buffer.from(output)
+        const count = Math.ceil(bytes.length / size)
+        const chunks = Array.from({length: count}, (_, index) =>
+          bytes.subarray(index * size, (index + 1) * size),
+        )
+        assert.equal(redacted(values, chunks), expected, `in chunks of ${size}`)
+      }
+    })
+  }
+
+  it('finds a value in the base64 of a longer text, wherever it is in it', () => {
+    const value = 'correct horse battery'
+    for (const encoding of ['base64', 'base64url'] as const)
+      for (const before of ['', 'u:', 'me:', 'user:'])
+        for (const after of ['', '!', '!!']) {
+          const encoded = Buffer.from(`${before}${value}${after}`).toString(encoding)
+          const shown = redacted([value], [encoded])
+          assert.match(shown, /\[secret\]/, `${before}${after} ${encoding}`)
+          // What is left are the characters that encode its neighbours too.
+          const left = shown.replace('[secret]', '').length
+          assert.ok(left <= Math.ceil(((before.length + after.length) * 4) / 3) + 6, shown)
+        }
+  })
+
+  it('holds back only what may be the beginning of a value', () => {
+    const {target, text} = collecting()
+    const sink = new Redaction(['hunter2']).sink(target)
+    sink.write(Buffer.from('password: '))
+    assert.equal(text(), 'password: ')
+    sink.write(Buffer.from('it is hunt'))
+    assert.equal(text(), 'password: it is ')
+    sink.write(Buffer.from('ing'))
+    assert.equal(text(), 'password: it is hunting')
+    sink.write(Buffer.from('hunter'))
+    sink.flush()
+    assert.equal(text(), 'password: it is huntinghunter')
+  })
+
+  it('passes on a chunk without values as it is, and the backpressure of its target', () => {
+    const calls: (() => void)[] = []
+    const given: Uint8Array[] = []
+    const target: OutputSink = {
+      write: (bytes) => given.push(bytes) < 0,
+      drained: (callback) => void calls.push(callback),
+    }
+    const sink = new Redaction(['hunter2']).sink(target)
+    const chunk = Buffer.from('nothing')
+    assert.equal(sink.write(chunk), false)
+    assert.equal(given[0]!.buffer, chunk.buffer, 'without a copy')
+    assert.equal(sink.write(Buffer.from('hunt')), false, 'held back, and still full')
+    let isDrained = false
+    sink.drained(() => (isDrained = true))
+    calls[0]!()
+    assert.ok(isDrained)
+    assert.equal(sink.write(Buffer.from('er')), true)
+  })
+
+  it('leaves no value in any split of a random text', () => {
+    const random = new SeededRandom(3)
+    const letters = () => 'ab'[Math.floor(random.fraction() * 2)]!
+    for (let round = 0; round < 300; round++) {
+      const text = (length: number) => Array.from({length}, letters).join('')
+      const values = [text(6), text(8), text(7)]
+      const output = text(60)
+      const whole = redacted(values, [output])
+      for (const value of values) assert.ok(!whole.includes(value), whole)
+      const cut = Math.floor(random.fraction() * output.length)
+      const other = cut + Math.floor(random.fraction() * (output.length - cut))
+      const chunks = [output.slice(0, cut), output.slice(cut, other), output.slice(other)]
+      assert.equal(redacted(values, chunks), whole)
+    }
+  })
+})
