@@ -28,6 +28,7 @@ export function actorOf({name, accessor, kind}: Principal, isLocal: boolean, add
 export const AUDIT_ACTIONS = [
   'job.create',
   'job.update',
+  'job.revert',
   'job.toggle',
   'job.restore',
   'job.delete',

@@ -29,6 +29,7 @@ export const REFUSAL_TITLES = {
   parent_unknown: 'The parent job does not exist',
   execution_unknown: 'There is no such execution',
   launch_unknown: 'There is no such launch',
+  revision_unknown: 'There is no such revision',
   policy_unknown: 'There is no such policy',
   token_unknown: 'There is no such token',
   secret_unknown: 'There is no such secret',

@@ -40,6 +40,7 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   parent_unknown: 404,
   execution_unknown: 404,
   launch_unknown: 404,
+  revision_unknown: 404,
   policy_unknown: 404,
   token_unknown: 404,
   secret_unknown: 404,

@@ -1,8 +1,34 @@
-/** The audit log. */
-import {type Principal, readableJobs} from '../core/authorization.ts'
-import type {AuditEntry, AuditQuery} from '../ports/audit-store.ts'
-import type {Page} from '../ports/page.ts'
+/** The audit log, and the history of jobs, which is in the same rows. */
+import type {Actor} from '../core/audit.ts'
+import {type Principal, readableJobs, requireStore} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import type {JobSpec} from '../core/job.ts'
+import type {AuditEntry, AuditQuery, Revision} from '../ports/audit-store.ts'
+import type {RevisionMatch} from '../ports/job-store.ts'
+import type {Page, Slice} from '../ports/page.ts'
+import {encodeDefinition} from '../wire/job.ts'
 import type {OperationsContext} from './context.ts'
+import {jobUnknown, requireJob} from './jobs.ts'
+import type {createSubmit, SubmitReply} from './submit.ts'
+
+export interface RevertCall {
+  readonly caller: Principal
+  readonly actor: Actor
+  readonly name: string
+  /** As in the path. */
+  readonly revision: string
+  /** From `If-Match`. */
+  readonly ifMatch: RevisionMatch
+  readonly idempotencyKey: string | null
+}
+
+export interface Diff {
+  /** `null` = the job did not exist. */
+  readonly from: number | null
+  readonly to: number
+  readonly before: JobSpec | null
+  readonly after: JobSpec
+}
 
 export function createAudit({store}: OperationsContext) {
   /** Newest first. A client token sees the entries of the jobs that it may read, and no others. */
@@ -11,4 +37,61 @@ export function createAudit({store}: OperationsContext) {
   }
 
   return {audit}
+}
+
+export function createRevisions(
+  {store}: OperationsContext,
+  submit: ReturnType<typeof createSubmit>['submit'],
+) {
+  /** Newest first. Throws `job_unknown`. */
+  async function revisions(name: string, slice: Slice): Promise<Page<Revision>> {
+    const page = await store.revisions(name, slice)
+    if (page === null) throw jobUnknown(name)
+    return page
+  }
+
+  /** Throws `job_unknown`, `revision_unknown`. */
+  async function revision(
+    name: string,
+    text: string,
+  ): Promise<{readonly revision: Revision; readonly spec: JobSpec}> {
+    const number = /^[1-9]\d{0,14}$/.test(text) ? Number(text) : null
+    const found = number === null ? null : await store.revision(name, number)
+    if (found !== null) return found
+    requireJob(name, await store.job(name))
+    const sentence = `The job "${name}" has no revision "${text.slice(0, 20)}", or it is not kept any more.`
+    throw new DomainError('revision_unknown', sentence)
+  }
+
+  /** What differs between two revisions; without `other`, what the revision changed. Throws as `revision`. */
+  async function diff(name: string, text: string, other: string | null): Promise<Diff> {
+    const {revision: after, spec} = await revision(name, text)
+    const to = after.revision
+    if (other === null && to === 1) return {from: null, to, before: null, after: spec}
+    const before = await revision(name, other ?? String(to - 1))
+    return {from: before.revision.revision, to, before: before.spec, after: spec}
+  }
+
+  /**
+   * Submits the definition of an earlier revision, with all checks of a submit. Only for a job that exists.
+   * Throws `not_allowed`, as `revision`, and as `submit`.
+   */
+  async function revert(call: RevertCall): Promise<SubmitReply> {
+    const {caller, actor, name, ifMatch, idempotencyKey} = call
+    requireStore(caller, name, null)
+    const {revision: found, spec} = await revision(name, call.revision)
+    return submit({
+      caller,
+      actor,
+      body: Buffer.from(JSON.stringify(encodeDefinition(spec))),
+      pathName: name,
+      ifMatch: ifMatch ?? '*',
+      createOnly: false,
+      runOnCreate: false,
+      idempotencyKey,
+      revertsTo: found.revision,
+    })
+  }
+
+  return {revisions, revision, diff, revert}
 }

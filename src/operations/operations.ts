@@ -3,7 +3,7 @@
  * authentication. An operation rejects a request with a `DomainError`.
  */
 import type {StringMap} from '../core/job.ts'
-import {createAudit} from './audit.ts'
+import {createAudit, createRevisions} from './audit.ts'
 import {createBackup} from './backup.ts'
 import {createFiring, createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsContext, OperationsDependencies} from './context.ts'
@@ -29,8 +29,10 @@ export function createOperations(dependencies: OperationsDependencies) {
     // Reads the store as well.
     hasTarget: (tags: StringMap) => readWithDeadline(clock, () => dependencies.hasTarget(tags)),
   }
+  const submits = createSubmit(context)
   return {
-    ...createSubmit(context),
+    ...submits,
+    ...createRevisions(context, submits.submit),
     ...createJobs(context),
     ...createRuns(context),
     ...createHistory(context),

@@ -61,6 +61,8 @@ const DEADLINES = {
   createSession: write(),
   deleteToken: write(),
 
+  revisions: read(),
+  revision: read(),
   audit: list((query) => query),
   recordAudit: write(),
 

@@ -28,6 +28,8 @@ export interface SubmitCall {
   readonly createOnly: boolean
   readonly runOnCreate: boolean
   readonly idempotencyKey: string | null
+  /** The body is the definition of this revision. */
+  readonly revertsTo?: number
 }
 
 export interface SubmitReply {
@@ -51,7 +53,9 @@ export function createSubmit(context: OperationsContext) {
       const earlier = identity === null ? null : await store.earlierSubmit(identity)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
       const {spec, may, warnings, ignoredFields} = await decode(call, earlier === null)
-      const request = {spec, may, ifMatch, createOnly, runOnCreate, idempotency: identity}
+      const reverted = call.revertsTo === undefined ? {} : {revertsTo: call.revertsTo}
+      const options = {ifMatch, createOnly, runOnCreate, ...reverted}
+      const request = {spec, may, ...options, idempotency: identity}
       // Read beside the write: it costs no round trip of its own.
       const hasTags = Object.keys(spec.tags).length > 0
       const tagCheck = hasTags ? openTagCheck(() => store.members()) : null

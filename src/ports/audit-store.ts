@@ -1,6 +1,7 @@
 /** The audit log: changes, refused accesses, and who asked for them. */
 import type {Actor, AuditAction, AuditTarget} from '../core/audit.ts'
 import type {NameFilter} from '../core/authorization.ts'
+import type {JobSpec} from '../core/job.ts'
 import type {Page, Slice} from './page.ts'
 
 export type AuditResult = 'done' | 'refused'
@@ -63,9 +64,23 @@ export interface AuditQuery extends Slice {
   readonly names: NameFilter
 }
 
+/** A revision of a job's definition, and the change that made it. */
+export interface Revision {
+  readonly revision: number
+  /** `null` = its entry is deleted, or an earlier release made it. */
+  readonly change: Pick<AuditEntry, 'at' | 'actor' | 'action' | 'detail'> | null
+}
+
 export interface AuditStore {
   /** Newest first. */
   audit(query: AuditQuery): Promise<Page<AuditEntry>>
+  /** Of a live job, newest first. `null` = no such job. */
+  revisions(name: string, slice: Slice): Promise<Page<Revision> | null>
+  /** `null` = no such job, or the definition of this revision is not kept. */
+  revision(
+    name: string,
+    revision: number,
+  ): Promise<{readonly revision: Revision; readonly spec: JobSpec} | null>
   /** For what no other method of the store changes. All of them or none. */
   recordAudit(changes: readonly Change[]): Promise<void>
 }

@@ -37,6 +37,8 @@ export interface SubmitRequest {
   readonly may?: StorePermission
   /** See `RestoreOptions`. */
   readonly defaultOwner?: string
+  /** The definition is that of an earlier revision. */
+  readonly revertsTo?: number
   /** Absent = Belfry itself, here and below. */
   readonly actor?: Actor
 }

@@ -6,8 +6,8 @@ import {encodeDefinition} from './job.ts'
 import {isObject} from './json.ts'
 import {PageQuery, type Query, QueryProblem, PAGE_ROWS_MAX, readSlice} from './query.ts'
 import {parseTime} from '../lib/rfc3339.ts'
-import {Time} from './shapes.ts'
-import {formatTime} from './time.ts'
+import {OptionalTime, Time} from './shapes.ts'
+import {formatOptionalTime, formatTime} from './time.ts'
 
 const RESULTS = ['done', 'refused'] as const
 
@@ -48,6 +48,44 @@ export const AuditEntry = Type.Object(
   {$id: 'AuditEntry', description: 'A change or a refused access, and who asked for it.'},
 )
 export type AuditEntryJson = Static<typeof AuditEntry>
+
+/** The change that made a revision. Empty and `null` = it is not known any more. */
+const REVISION_FIELDS = {
+  revision: Type.Integer({description: 'Number of the revision; the newest one is the `ETag`.'}),
+  at: OptionalTime('When it was stored.'),
+  ...ACTOR_FIELDS,
+  action: Type.String({description: 'What was done, such as `job.update`.'}),
+  detail: Type.String({description: 'More about it, for people.'}),
+}
+
+export const Revision = Type.Object(REVISION_FIELDS, {
+  $id: 'Revision',
+  description:
+    'A revision of a job, and who made it. That is empty or `null` if it is not known any more.',
+})
+export type RevisionJson = Static<typeof Revision>
+
+export const RevisionDefinition = Type.Object(
+  {
+    ...REVISION_FIELDS,
+    definition: Type.Record(Type.String(), Type.Unknown(), {
+      description: 'The definition, as a request has it.',
+    }),
+  },
+  {$id: 'RevisionDefinition', description: 'A revision of a job with its definition.'},
+)
+export type RevisionDefinitionJson = Static<typeof RevisionDefinition>
+
+export const RevisionDiff = Type.Object(
+  {
+    from: OptionalRevision('The earlier revision; `null` = the job did not exist.'),
+    to: Type.Integer({description: 'The later revision.'}),
+    before: Fields('The fields that differ, as they were; of maps, the entries that differ.'),
+    after: Fields('The same fields as they are.'),
+  },
+  {$id: 'RevisionDiff', description: 'What differs between two revisions of a job.'},
+)
+export type RevisionDiffJson = Static<typeof RevisionDiff>
 
 const text = (description: string) => Type.Optional(Type.String({description}))
 
@@ -120,6 +158,44 @@ export function encodeAuditEntry(entry: EntryFields): AuditEntryJson {
     revision_after: revisionAfter,
     ...(isLeftOut ? {before: null, after: null} : changedFields(before ?? null, after ?? null)),
   }
+}
+
+interface RevisionFields {
+  readonly revision: number
+  readonly change: Pick<EntryFields, 'at' | 'actor' | 'action' | 'detail'> | null
+}
+
+const NOBODY: Actor = {name: '', accessor: '', kind: '', address: ''}
+
+export function encodeRevision({revision, change}: RevisionFields): RevisionJson {
+  return {
+    revision,
+    at: formatOptionalTime(change?.at ?? null),
+    ...encodeActor(change?.actor ?? NOBODY),
+    action: change?.action ?? '',
+    detail: change?.detail ?? '',
+  }
+}
+
+export function encodeRevisionDefinition(found: {
+  readonly revision: RevisionFields
+  readonly spec: JobSpec
+}): RevisionDefinitionJson {
+  return {...encodeRevision(found.revision), definition: encodeDefinition(found.spec)}
+}
+
+export function encodeDiff(diff: {
+  readonly from: number | null
+  readonly to: number
+  readonly before: JobSpec | null
+  readonly after: JobSpec
+}): RevisionDiffJson {
+  const {from, to, before, after} = diff
+  const fields = changedFields(
+    before === null ? null : encodeDefinition(before),
+    encodeDefinition(after),
+  )
+  return {from, to, ...fields}
 }
 
 function encodeActor({name, accessor, kind, address}: Actor) {

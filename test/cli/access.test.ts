@@ -164,6 +164,26 @@ test('a secret is set from standard input or a file, and never shown', async (t)
   assert.match((await run('secret', 'delete', 'db')).err, /There is no secret named "db"/)
 })
 
+test('the history of a job shows who changed what, and leads back', async (t) => {
+  const {api, run} = await commands(t)
+  await api.job('report', {retries: 1, metadata: {a: '1', b: '2'}})
+  await api.job('report', {retries: 2, metadata: {a: '1', b: '3'}})
+  await run('jobs', 'toggle', 'report')
+  const history = (await run('jobs', 'history', 'report', '--limit', '2')).out.split('\n')
+  assert.match(history[0]!, /^REVISION +TIME +ACTOR +ACTION +DETAIL$/)
+  assert.match(history[1]!, /^3 +\S+Z +local +job\.toggle +disabled$/)
+  assert.match(history[2]!, /^2 +\S+Z +local +job\.update$/)
+  assert.equal((await run('jobs', 'diff', 'report')).out, '- disabled: false\n+ disabled: true\n')
+  const second = '- metadata.b: "2"\n+ metadata.b: "3"\n- retries: 1\n+ retries: 2\n'
+  assert.equal((await run('jobs', 'diff', 'report', '2')).out, second)
+  assert.equal((await run('jobs', 'diff', 'report', '2', '2')).out, 'No difference.\n')
+  assert.match((await run('jobs', 'diff', 'report', '3', '1')).out, /\+ disabled: false\n/)
+  const reverted = await run('jobs', 'revert', 'report', '1')
+  assert.equal(reverted.out, 'report is as it was in revision 1\n')
+  assert.equal((await run('jobs', 'diff', 'report', '1', '4')).out, 'No difference.\n')
+  assert.match((await run('jobs', 'revert', 'report', '9')).err, /no revision "9"/)
+})
+
 test('the audit log shows who changed what', async (t) => {
   const {api, run, state} = await commands(t)
   await api.job('report', {retries: 1})

@@ -39,6 +39,14 @@ const ROUTES: Readonly<Record<string, Route>> = {
   },
   'POST /v1/jobs/{name}': {action: 'job.run', prepare: JOB},
   'POST /v1/jobs/{name}/run': {action: 'job.run', prepare: JOB},
+  'POST /v1/jobs/{name}/revisions/{revision}/restore': {
+    action: 'job.revert',
+    prepare: async ({job}) => {
+      await job('x')
+      await job('x', {retries: 1})
+    },
+    call: (call) => call('POST', '/v1/jobs/x/revisions/1/restore'),
+  },
   'POST /v1/jobs/{name}/toggle': {action: 'job.toggle', prepare: JOB},
   'DELETE /v1/jobs/{name}': {action: 'job.delete', prepare: JOB},
   'DELETE /v1/jobs/{name}/executions': {action: 'job.reset', prepare: JOB},

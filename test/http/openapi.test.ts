@@ -82,6 +82,10 @@ const INTERFACE = `
   DELETE /v1/session 200
   GET /v1/acl/sessions 200
   GET /v1/audit 200
+  GET /v1/jobs/{name}/revisions 200
+  GET /v1/jobs/{name}/revisions/{revision} 200
+  GET /v1/jobs/{name}/revisions/{revision}/diff 200
+  POST /v1/jobs/{name}/revisions/{revision}/restore 200
   GET /livez 200
   GET /readyz 200
   GET /health 200
@@ -318,6 +322,9 @@ test('replies have exactly the described fields', async (t) => {
     ['Health', (await api.get('/health')).json],
     ['Readiness', (await api.get('/readyz')).json],
     ['Problem', (await api.get('/v1/jobs/nobody')).json],
+    ['Revision', (await api.get('/v1/jobs/shape/revisions')).json[0]],
+    ['RevisionDefinition', (await api.get('/v1/jobs/shape/revisions/1')).json],
+    ['RevisionDiff', (await api.get('/v1/jobs/shape/revisions/1/diff')).json],
     ['AuditEntry', (await api.get('/v1/audit')).json[0]],
     ...(await accessReplies(api)),
   ]

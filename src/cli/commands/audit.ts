@@ -1,13 +1,18 @@
-/** `belfry audit`: who changed what. */
+/** `belfry audit`, and `belfry jobs history`, `diff` and `revert`: who changed what. */
 import type {Command} from 'commander'
 import {parseLength} from '../../lib/duration.ts'
-import type {AuditEntryJson} from '../../wire/audit.ts'
+import type {AuditEntryJson, RevisionDiffJson, RevisionJson} from '../../wire/audit.ts'
+import type {JobJson} from '../../wire/job.ts'
+import {isObject} from '../../wire/json.ts'
 import {formatTime} from '../../wire/time.ts'
+import {path} from '../client.ts'
 import {type Column, table} from '../format.ts'
-import {printJson, type Session, type Use} from '../session.ts'
+import {oneLine} from '../sanitize.ts'
+import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 
 const ENTRIES_SHOWN = '50'
+const REVISIONS_SHOWN = '20'
 
 export function addAuditCommand(program: Command, use: Use): void {
   program
@@ -74,4 +79,88 @@ function timeOf({clock}: Session, text: string): string {
 function revisionsOf({revision_before: before, revision_after: after}: AuditEntryJson): string {
   if (before === null && after === null) return '-'
   return `${before ?? ''} -> ${after ?? ''}`.trim()
+}
+
+/** Below `belfry jobs`. */
+export function addHistoryCommands(jobs: Command, use: Use): void {
+  jobs
+    .command('history <name>')
+    .description('List the revisions of a job and who made them, newest first')
+    .option('--limit <n>', 'Maximum number of revisions', REVISIONS_SHOWN)
+    .action(use(history))
+  jobs
+    .command('diff <name> [revision] [other]')
+    .description('Show what a revision changed (default: the newest), or what differs to another')
+    .action(use(diff))
+  jobs
+    .command('revert <name> <revision>')
+    .description('Make the definition of an earlier revision the current one')
+    .action(use(revert))
+}
+
+async function history(session: Session, name: string, options: {limit: string}): Promise<void> {
+  const query = {_end: options.limit}
+  const at = path('jobs', name, 'revisions')
+  const {value} = await session.client.call<RevisionJson[]>('GET', at, {query})
+  if (session.json) return printJson(session, value)
+  const {terminal} = session
+  const columns: readonly Column<RevisionJson>[] = [
+    {
+      title: 'REVISION',
+      text: ({revision}) => String(revision),
+      shown: (text) => toned(terminal, 'strong', text),
+    },
+    {title: 'TIME', text: (revision) => revision.at ?? '-'},
+    {title: 'ACTOR', text: ({actor}) => actor || '-'},
+    {title: 'ACTION', text: ({action}) => action || '-'},
+    {title: 'DETAIL', text: ({detail}) => detail},
+  ]
+  terminal.out(table(terminal, columns, value, 'No revisions.'))
+}
+
+/** With two revisions, from the first to the second. */
+async function diff(
+  session: Session,
+  name: string,
+  revision: string | undefined,
+  other: string | undefined,
+): Promise<void> {
+  const to = other ?? revision ?? (await newest(session, name))
+  const query = {with: other === undefined ? undefined : revision}
+  const at = path('jobs', name, 'revisions', to, 'diff')
+  const {value} = await session.client.call<RevisionDiffJson>('GET', at, {query})
+  if (session.json) return printJson(session, value)
+  const {before, after} = value
+  const lines = [...linesOf('-', before, ''), ...linesOf('+', after, '')]
+  const sorted = lines.toSorted(([one], [two]) => (one < two ? -1 : one > two ? 1 : 0))
+  session.terminal.out(
+    sorted.length === 0 ? 'No difference.\n' : sorted.map(([, line]) => `${line}\n`).join(''),
+  )
+}
+
+async function newest({client}: Session, name: string): Promise<string> {
+  const at = path('jobs', name, 'revisions')
+  const {value} = await client.call<RevisionJson[]>('GET', at, {query: {_end: '1'}})
+  return String(value[0]?.revision ?? 1)
+}
+
+/** One line for each field, and for each entry of a map, with its name as the key to sort by. */
+function linesOf(
+  sign: '-' | '+',
+  fields: Readonly<Record<string, unknown>> | null,
+  prefix: string,
+): readonly (readonly [key: string, line: string])[] {
+  return Object.entries(fields ?? {}).flatMap(([field, value]) => {
+    const name = `${prefix}${field}`
+    if (isObject(value)) return linesOf(sign, value, `${name}.`)
+    return [[name, oneLine(`${sign} ${name}: ${JSON.stringify(value)}`)] as const]
+  })
+}
+
+async function revert(session: Session, name: string, revision: string): Promise<void> {
+  const at = path('jobs', name, 'revisions', revision, 'restore')
+  const {value, headers} = await session.client.call<JobJson>('POST', at)
+  printWarnings(session, headers)
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`${value.name} is as it was in revision ${oneLine(revision)}\n`)
 }

@@ -4,6 +4,7 @@ import type {Command} from 'commander'
 import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
+import {addHistoryCommands} from './audit.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table} from '../format.ts'
@@ -49,6 +50,7 @@ export function addJobCommands(program: Command, use: Use): void {
     .description('List the launches of a job, and why planned times did not run; newest first')
     .option('--limit <n>', 'Maximum number of launches', LAUNCHES_SHOWN)
     .action(use(launches))
+  addHistoryCommands(jobs, use)
 }
 
 async function list(

@@ -1,13 +1,39 @@
-/** Routes of the audit log. */
-import type {FastifyInstance} from 'fastify'
+/** Routes of the audit log, and of the history of a job's definition. */
+import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {AuditEntry, AuditListQuery, encodeAuditEntry, readAuditQuery} from '../../wire/audit.ts'
+import {
+  AuditEntry,
+  AuditListQuery,
+  encodeAuditEntry,
+  encodeDiff,
+  encodeRevision,
+  encodeRevisionDefinition,
+  readAuditQuery,
+  Revision,
+  RevisionDefinition,
+  RevisionDiff,
+} from '../../wire/audit.ts'
+import {Job} from '../../wire/job.ts'
+import {PAGE_ROWS_MAX, PageQuery, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
-import {lists} from '../access.ts'
+import {lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
-import {type ListParts, sendRows} from '../reply.ts'
-import {callerOf, queryOf} from '../request.ts'
+import {type ListParts, sendChangedJob, sendJson, sendRows, setWarnings} from '../reply.ts'
+import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../request.ts'
+import {
+  IDEMPOTENCY_HEADERS,
+  type JobRequest,
+  NAME_PARAM,
+  REVISION_HEADERS,
+  SUBMIT_REFUSALS,
+  UNKNOWN_JOB,
+} from './jobs.ts'
+
+type RevisionRequest = FastifyRequest<{Params: {name: string; revision: string}}>
+
+const REVISION_PARAMS = {...NAME_PARAM, revision: 'Number of the revision.'}
+const UNKNOWN_REVISION = {404: 'There is no such job or revision.'}
 
 export function routeAudit(app: FastifyInstance, operations: Operations, parts: ListParts): void {
   app.get('/audit', {
@@ -24,6 +50,96 @@ export function routeAudit(app: FastifyInstance, operations: Operations, parts: 
     handler: async (request, reply) => {
       const page = await operations.audit(readAuditQuery(queryOf(request)), callerOf(request))
       return sendRows(request, reply, parts.clock, page, encodeAuditEntry)
+    },
+  })
+  routeRevisions(app, operations, parts)
+  routeRevert(app, operations)
+}
+
+/** Who may read the job may read its revisions. */
+function routeRevisions(app: FastifyInstance, operations: Operations, parts: ListParts): void {
+  const config = {access: reads('/v1/jobs/:name')}
+  app.get('/jobs/:name/revisions', {
+    config,
+    schema: describeRoute({
+      operationId: 'listRevisions',
+      summary: 'List the revisions of a job: who changed it, newest first',
+      tag: 'history',
+      params: NAME_PARAM,
+      query: PageQuery,
+      reply: Type.Array(Refer(Revision)),
+      refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const slice = readSlice(queryOf(request), PAGE_ROWS_MAX)
+      const page = await operations.revisions(request.params.name, slice)
+      return sendRows(request, reply, parts.clock, page, encodeRevision)
+    },
+  })
+  app.get('/jobs/:name/revisions/:revision', {
+    config,
+    schema: describeRoute({
+      operationId: 'getRevision',
+      summary: 'Read a revision of a job, with its definition',
+      tag: 'history',
+      params: REVISION_PARAMS,
+      reply: Refer(RevisionDefinition),
+      refusals: UNKNOWN_REVISION,
+    }),
+    handler: async (request: RevisionRequest, reply) => {
+      const {name, revision} = request.params
+      const found = await operations.revision(name, revision)
+      return sendJson(request, reply, 200, encodeRevisionDefinition(found))
+    },
+  })
+  app.get('/jobs/:name/revisions/:revision/diff', {
+    config,
+    schema: describeRoute({
+      operationId: 'diffRevisions',
+      summary: 'What a revision changed, or what differs from another revision',
+      tag: 'history',
+      params: REVISION_PARAMS,
+      query: Type.Object({
+        with: Type.Optional(
+          Type.String({description: 'The earlier revision; absent = the one before.'}),
+        ),
+      }),
+      reply: Refer(RevisionDiff),
+      refusals: UNKNOWN_REVISION,
+    }),
+    handler: async (request: RevisionRequest, reply) => {
+      const {name, revision} = request.params
+      const diff = await operations.diff(name, revision, queryOf(request).text('with'))
+      return sendJson(request, reply, 200, encodeDiff(diff))
+    },
+  })
+}
+
+function routeRevert(app: FastifyInstance, operations: Operations): void {
+  app.post('/jobs/:name/revisions/:revision/restore', {
+    config: {access: 'body'},
+    schema: describeRoute({
+      operationId: 'restoreRevision',
+      summary: 'Make the definition of an earlier revision the current one',
+      description: 'As a submit of that definition, with all its checks. It is a new revision.',
+      tag: 'history',
+      params: REVISION_PARAMS,
+      headers: {...REVISION_HEADERS, ...IDEMPOTENCY_HEADERS},
+      reply: Refer(Job),
+      refusals: {...SUBMIT_REFUSALS, 404: 'There is no such job, revision or parent job.'},
+    }),
+    handler: async (request: RevisionRequest, reply) => {
+      const {name, revision} = request.params
+      const {job, warnings} = await operations.revert({
+        caller: callerOf(request),
+        actor: actorOf(request),
+        name,
+        revision,
+        ifMatch: readIfMatch(request.headers),
+        idempotencyKey: readIdempotencyKey(request.headers),
+      })
+      setWarnings(reply, warnings)
+      return sendChangedJob(request, reply, 200, job)
     },
   })
 }

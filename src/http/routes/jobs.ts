@@ -35,10 +35,10 @@ export const LIST_REFUSALS = {
   400: 'A parameter is invalid.',
   503: 'Too many lists without `_end` are in progress, or the store does not answer.',
 }
-const REVISION_HEADERS = {
+export const REVISION_HEADERS = {
   'if-match': Type.Optional(Type.String({description: 'The `ETag` the job must have.'})),
 }
-const IDEMPOTENCY_HEADERS = {
+export const IDEMPOTENCY_HEADERS = {
   'idempotency-key': Type.Optional(
     Type.String({description: 'A repeated request with the same key takes effect once (24 h).'}),
   ),
@@ -48,7 +48,7 @@ const RunOnCreate = Type.Object({
     Type.String({description: 'Runs the job once after success. Any value counts.'}),
   ),
 })
-const SUBMIT_REFUSALS = {
+export const SUBMIT_REFUSALS = {
   400: 'The job is invalid, or the body is not JSON.',
   404: 'The parent job does not exist.',
   409: 'A request with this idempotency key is in progress.',

@@ -1,6 +1,7 @@
 /** Reads the audit log: the list of entries, and the history of a job, which is in the same rows. */
-import type {AuditEntry, AuditQuery} from '../../ports/audit-store.ts'
-import type {Page} from '../../ports/page.ts'
+import type {JobSpec} from '../../core/job.ts'
+import type {AuditEntry, AuditQuery, Revision} from '../../ports/audit-store.ts'
+import type {Page, Slice} from '../../ports/page.ts'
 import {type Condition, isShownName} from './name-filter.ts'
 import {all, one, oneEach, type Query, together, type Transaction} from './query.ts'
 
@@ -135,4 +136,73 @@ function entryOf(row: AuditRow, after: ReadonlyMap<number, string>): AuditEntry 
     before: row.replaced,
     after: after.get(row.id) ?? null,
   }
+}
+
+/** Revisions of a job whose definition or whose change is known. */
+const REVISIONS = `SELECT revision_after AS revision FROM audit
+    WHERE job_id = ? AND revision_after IS NOT NULL
+  UNION SELECT revision_before FROM audit WHERE job_id = ? AND revision_before IS NOT NULL
+  UNION SELECT revision FROM jobs WHERE id = ?`
+
+const MADE_BY = `SELECT ${COLUMNS} FROM audit WHERE job_id = ? AND revision_after = ?`
+
+export function* revisions(
+  _tx: Transaction,
+  name: string,
+  {start, end}: Slice,
+): Query<Page<Revision> | null> {
+  const id = yield* liveJob(name)
+  if (id === null) return null
+  const limit = end === null ? Number.MAX_SAFE_INTEGER : Math.max(0, end - start)
+  const [counted, rows] = yield* together(
+    one<{total: number}>(`SELECT count(*) AS total FROM (${REVISIONS}) AS known`, [id, id, id]),
+    all<{revision: number}>(`${REVISIONS} ORDER BY revision DESC LIMIT ? OFFSET ?`, [
+      id,
+      id,
+      id,
+      limit,
+      start,
+    ]),
+  )
+  const made = yield* oneEach<AuditRow>(
+    MADE_BY,
+    rows.map(({revision}) => [id, revision]),
+  )
+  return {
+    total: counted?.total ?? 0,
+    rows: rows.map(({revision}, at) => revisionOf(revision, made[at] ?? null)),
+  }
+}
+
+export function* revision(
+  _tx: Transaction,
+  name: string,
+  number: number,
+): Query<{revision: Revision; spec: JobSpec} | null> {
+  const id = yield* liveJob(name)
+  if (id === null) return null
+  const [found, made] = yield* together(
+    one<{definition: string | null}>(
+      `SELECT ${DEFINITION} AS definition`,
+      definitionValues(id, number),
+    ),
+    one<AuditRow>(MADE_BY, [id, number]),
+  )
+  const definition = found?.definition ?? null
+  if (definition === null) return null
+  return {revision: revisionOf(number, made), spec: JSON.parse(definition) as JobSpec}
+}
+
+function* liveJob(name: string): Query<number | null> {
+  const row = yield* one<{id: number}>(
+    `SELECT id FROM jobs WHERE name = ? AND deleted_at IS NULL`,
+    [name],
+  )
+  return row?.id ?? null
+}
+
+function revisionOf(number: number, row: AuditRow | null): Revision {
+  if (row === null) return {revision: number, change: null}
+  const {at, actor, action, detail} = entryOf(row, new Map())
+  return {revision: number, change: {at, actor, action, detail}}
 }

@@ -6,7 +6,7 @@ import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
 import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
 import {recordChanges} from './audit.ts'
-import {audit} from './audit-list.ts'
+import {audit, revision, revisions} from './audit-list.ts'
 import {deleteJob, resetHistory} from './delete-job.ts'
 import {cancelExecution, finish, markLost} from './finish.ts'
 import {
@@ -162,6 +162,8 @@ export const METHODS = {
   deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
   recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),
 
+  revisions: read(revisions),
+  revision: read(revision),
   audit: longRead(audit, (query) => query.end === null),
   // Repeated, it would record the same twice.
   recordAudit: write(recordChanges, {queue: 'other', isRepeatable: never}),

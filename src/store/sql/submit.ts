@@ -2,7 +2,6 @@
  * Stores submitted definitions, of several requests with a fixed number of statements. Every check runs in
  * the transaction that relies on it. `planDefinition` in the core decides how a definition moves `next`.
  */
-import type {Actor} from '../../core/audit.ts'
 import type {StorePermission} from '../../core/authorization.ts'
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
@@ -115,7 +114,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     const group = request.runOnCreate ? groups[running.indexOf(request)]! : null
     const {changed, revision} = change
     const made = {known, id, name: spec.name, revision: changed ? revision : null, group}
-    const recorded = changeOf(made, request.actor)
+    const recorded = changeOf(made, request)
     stored.push({index, id, created: known === null, changed, group, change: recorded})
   }
   yield* applyChanges(tx, redefined)
@@ -160,12 +159,16 @@ function changeOf(
     readonly revision: number | null
     readonly group: number | null
   },
-  actor: Actor | undefined,
+  {actor, revertsTo}: SubmitRequest,
 ): Change | null {
   const {known, id, name, revision, group} = made
   const detail = group === null ? '' : `launch ${group}`
   const shared = {actor, on: 'job', target: name, detail} as const
   if (revision === null) return group === null ? null : {...shared, action: 'job.run'}
+  if (known !== null && revertsTo !== undefined) {
+    const to = `to revision ${revertsTo}`
+    return {...shared, action: 'job.revert', detail: to, ...replacedBy(known, revision)}
+  }
   if (known !== null) return {...shared, action: 'job.update', ...replacedBy(known, revision)}
   return {...shared, action: 'job.create', job: {id, before: null, after: revision}}
 }

@@ -100,6 +100,46 @@ export function auditCases(when: Case): void {
     ])
   })
 
+  when('every revision of a job is kept, with who made it', async (scene) => {
+    const {store} = scene
+    const schedules = ['@every 1h', '@every 2h', '@every 3h']
+    for (const schedule of schedules)
+      await store.submit({...SUBMIT, spec: aSpec('a', {schedule}), actor: ANN})
+    await store.toggle('a', null, BOB)
+    const page = await store.revisions('a', {start: 1, end: 3})
+    assert.equal(page!.total, 4)
+    assert.deepEqual(
+      page!.rows.map(({revision, change}) => [revision, change?.action, change?.actor]),
+      [
+        [3, 'job.update', ANN],
+        [2, 'job.update', ANN],
+      ],
+    )
+    for (const [index, schedule] of [...schedules, '@every 3h'].entries()) {
+      const found = await store.revision('a', index + 1)
+      assert.equal(found!.revision.revision, index + 1)
+      assert.deepEqual(found!.spec, aSpec('a', {schedule, disabled: index === 3}))
+    }
+    assert.equal(await store.revision('a', 5), null)
+    assert.equal(await store.revisions('b', ALL_ROWS), null)
+    await store.deleteJob('a')
+    assert.equal(await store.revisions('a', ALL_ROWS), null)
+    assert.equal(await store.revision('a', 1), null)
+    // A job of the same name has a history of its own.
+    await store.submit({...SUBMIT, spec: aSpec('a', {schedule: '@every 9h'})})
+    assert.equal((await store.revisions('a', ALL_ROWS))!.total, 1)
+    assert.equal((await store.revision('a', 1))!.spec.schedule, '@every 9h')
+  })
+
+  when('a submit of an earlier revision says so', async (scene) => {
+    const {store} = scene
+    for (const retries of [1, 2]) await store.submit({...SUBMIT, spec: aSpec('a', {retries})})
+    await store.submit({...SUBMIT, spec: aSpec('a', {retries: 1}), actor: ANN, revertsTo: 1})
+    assert.deepEqual(await recorded(scene, {action: 'job.revert'}), [
+      'ann job.revert a 2->3 to revision 1',
+    ])
+  })
+
   when('what changes nothing is not recorded', async (scene) => {
     const {store} = scene
     const request = {...SUBMIT, spec: aSpec('a'), actor: ANN}
