@@ -197,6 +197,8 @@ const Hello = Type.Object({
   ended: Type.Optional(Type.Array(Id, {maxItems: INCARNATIONS_KEPT_MAX})),
   status: MemberStatus,
   ...ActiveClaims,
+  /** SHA-256 digest, in base64url, of the token that the agent made; only with a join token. */
+  ownToken: Type.Optional(Type.String({pattern: '^[A-Za-z0-9_-]{43}$'})),
 })
 
 const RequestId = Type.Integer({minimum: 1, maximum: Number.MAX_SAFE_INTEGER})
@@ -271,6 +273,8 @@ const Refused = Type.Object({
 })
 
 const Notify = Type.Object({kind: Type.Literal('ring'), bell: Type.Enum(['run', 'cancel'])})
+/** The reply to the hello of an agent with a join token: it connects again with its own token. */
+const Issued = Type.Object({kind: Type.Literal('issued')})
 const Goodbye = Type.Object({kind: Type.Literal('goodbye')})
 
 /**
@@ -303,6 +307,7 @@ export type ServerMessage =
   | (Omit<Type.Static<typeof Refused>, 'code'> & {readonly code: RefusalKind | (string & {})})
   | Type.Static<typeof Notify>
   | Type.Static<typeof Goodbye>
+  | Type.Static<typeof Issued>
 
 /** By kind. */
 export const AGENT_MESSAGES = {hello: Hello, ...Requests}
@@ -314,4 +319,5 @@ export const SERVER_MESSAGES = {
   refused: Refused,
   ring: Notify,
   goodbye: Goodbye,
+  issued: Issued,
 }

@@ -4,6 +4,7 @@
  */
 import {readClusterId, writeClusterId} from '../agents/client/cluster-id.ts'
 import {AgentLink} from '../agents/client/link.ts'
+import {OwnToken} from '../agents/client/own-token.ts'
 import {webSocketDial} from '../agents/client/socket.ts'
 import {LocalClaims, RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig} from '../config/agent.ts'
@@ -49,19 +50,31 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const clusterId = await readClusterId(dataDirectory).catch((error: Error) => {
     throw new StartRefused(`${error.message}.`, {cause: error})
   })
+  const own = await openOwnToken(parts)
+  const tokenNow = () => parts.credentials().token
   const ended = [...recordIncarnation(dataDirectory, parts.node.incarnation)]
   const claims = new LocalClaims()
   const first = Promise.withResolvers<string>()
   let hasJoined = false
   const options = {handshakeMs: HANDSHAKE_TIMEOUT_MS, version: VERSION}
   const link = new AgentLink({
-    dial: (url, handlers) => webSocketDial({...options, ...parts.credentials()})(url, handlers),
+    dial: (url, handlers) => {
+      const {token, ca} = parts.credentials()
+      // For a new token after a reload; a connection that is faster than the disk is refused, and retried.
+      own.prepare(token).catch((error: unknown) => log.logger.error({err: error}, CANNOT_KEEP))
+      return webSocketDial({...options, ca, token: own.tokenFor(token)})(url, handlers)
+    },
     urls: servers,
     clock,
     random,
-    describe: () => ({...describeNode(parts), ended, ...claims.encoded()}),
+    describe: () => {
+      const ownToken = own.digestFor(tokenNow())
+      const described = {...describeNode(parts), ended, ...claims.encoded()}
+      return ownToken === null ? described : {...described, ownToken}
+    },
     clusterId,
     saveClusterId: (id) => writeClusterId(dataDirectory, id),
+    onIssued: () => own.issued(),
     ackTimeoutMs: limits.agentTimeoutMs,
     onNotify: (topic) => wakeup.notify(topic),
     onJoined: (url) => {
@@ -79,6 +92,19 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const store = new RemoteNodeStore(link, claims, () => wakeup.notify('cancel'))
   link.start()
   return {link, store, joined: first.promise}
+}
+
+const CANNOT_KEEP = 'the token of this agent cannot be written to its data directory'
+
+async function openOwnToken({config, credentials, random}: JoiningParts): Promise<OwnToken> {
+  try {
+    const own = await OwnToken.open(config.dataDirectory, random)
+    await own.prepare(credentials().token)
+    return own
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error)
+    throw new StartRefused(`The token of this agent cannot be kept: ${why}.`, {cause: error})
+  }
 }
 
 function describeNode({config, node, status}: JoiningParts) {

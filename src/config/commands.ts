@@ -40,7 +40,7 @@ export const AGENT_OPTIONS = [
   option(
     'token',
     'token',
-    'Token that the servers require: one of type `agent`, or a management token.',
+    'Token that the servers require: one of type `agent` or `join`, or a management token.',
     'A server without a token answers its own machine only, and requires none.',
     {placeholder: 'text'},
   ),

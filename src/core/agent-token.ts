@@ -5,6 +5,13 @@
 import {matchesText} from './glob.ts'
 import {isObject, isTextList, LIMIT_ENTRIES_MAX} from './policy.ts'
 
+/** Finds a leaked secret in texts, such as commits. */
+export const SECRET_PREFIX = 'belfry_'
+/** An agent sees by it that it needs a token of its own. */
+export const JOIN_SECRET_PREFIX = `${SECRET_PREFIX}join_`
+/** Agents that can join with one token. */
+export const USES_MAX = 10_000
+
 /** `null` = no limit. */
 export interface AgentLimits {
   /** Patterns of node names; `*` is any text. */
@@ -25,6 +32,8 @@ export interface AgentGrant {
   readonly limits: AgentLimits
   /** The only node that may use the token; `null` = it binds at the first join. */
   readonly node: BoundNode | null
+  /** Agents that can still join with it; `null` = it is no join token. */
+  readonly usesLeft: number | null
 }
 
 export const NO_AGENT_LIMITS: AgentLimits = {names: null, tags: null, slots: null}

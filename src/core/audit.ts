@@ -44,6 +44,7 @@ export const AUDIT_ACTIONS = [
   'policy.delete',
   'token.create',
   'token.bind',
+  'token.issue',
   'token.revoke',
   'secret.set',
   'secret.delete',

@@ -14,9 +14,9 @@ import {parseTag} from './target.ts'
 
 /**
  * `management`: everything. `client`: what its policies grant. `read`: reads everything, changes nothing.
- * `metrics`: reads the metrics only. `agent`: connects agents only.
+ * `metrics`: reads the metrics only. `agent`: connects one agent. `join`: gives agents their own tokens.
  */
-export const TOKEN_KINDS = ['management', 'client', 'read', 'metrics', 'agent'] as const
+export const TOKEN_KINDS = ['management', 'client', 'read', 'metrics', 'agent', 'join'] as const
 export type TokenKind = (typeof TOKEN_KINDS)[number]
 
 /** Each server holds all tokens in memory. */
@@ -233,7 +233,8 @@ export function decide(
       if (capability === 'read' || capability === 'list') return ALLOWED
       return refusal(null, 'a read token changes nothing')
     case 'metrics':
-    case 'agent': {
+    case 'agent':
+    case 'join': {
       const only = kind === 'metrics' ? 'reads /metrics' : 'connects agents'
       return refusal(null, `a token of type ${kind} only ${only}`)
     }

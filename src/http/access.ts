@@ -10,6 +10,7 @@ import {
   readableJobs,
   refusalSentence,
   segmentOf,
+  type TokenKind,
 } from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {Capability} from '../core/policy.ts'
@@ -98,15 +99,19 @@ export function decideRoute(
     case 'body':
       return byKind(true, '')
     case 'any':
-      return byKind(kind !== 'metrics' && kind !== 'agent', `its type is ${kind}`)
+      return byKind(kind !== 'metrics' && !isOfAgents(kind), `its type is ${kind}`)
     case 'metrics':
-      return byKind(kind !== 'agent', `its type is ${kind}`)
+      return byKind(!isOfAgents(kind), `its type is ${kind}`)
     case 'management':
     case 'bootstrap':
       return byKind(kind === 'management', `it takes a management token, and its type is ${kind}`)
     default:
       return decidePath(access, principal, parameters)
   }
+}
+
+function isOfAgents(kind: TokenKind): boolean {
+  return kind === 'agent' || kind === 'join'
 }
 
 function decidePath(

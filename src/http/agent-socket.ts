@@ -97,11 +97,11 @@ export function listenForAgents(
 const TOKEN_LOST = 'the token of this agent was revoked or has expired'
 
 function mayConnect({kind}: Principal): boolean {
-  return kind === 'agent' || kind === 'management'
+  return kind === 'agent' || kind === 'join' || kind === 'management'
 }
 
 function notAllowed(): DomainError {
-  const fix = 'Use a token of type agent, or a management token.'
+  const fix = 'Use a token of type agent or join, or a management token.'
   return new DomainError('not_allowed', `The token may not connect an agent. ${fix}`)
 }
 

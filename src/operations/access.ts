@@ -328,6 +328,9 @@ export class AccessTable implements Service {
     const now = clock.monotonicMs()
     if (now - this.#usesCheckedAt < USE_CHECK_MS) return
     this.#usesCheckedAt = now
+    // A connection of an agent is one request, however long it lasts.
+    for (const {principal} of this.#watches)
+      if (principal.agent !== undefined) this.#usedSince.add(principal.accessor)
     const due = [...this.#usedSince].filter((accessor) => {
       const isSession = this.#byAccessor.get(accessor)?.session !== null
       const everyMs = isSession ? USE_CHECK_MS : USE_RECORD_MS

@@ -9,7 +9,7 @@ import type {SessionOwner, TokenRecord} from '../ports/token-store.ts'
 import type {Expiry} from './access.ts'
 import {digestOf} from './access.ts'
 import type {OperationsContext} from './context.ts'
-import {SECRET_PREFIX} from './tokens.ts'
+import {SECRET_PREFIX} from '../core/agent-token.ts'
 
 /** A caller, as it may see itself. */
 export interface Identity extends Expiry {

@@ -3,7 +3,13 @@
  * nowhere else: the store has its digest.
  */
 import type {Actor} from '../core/audit.ts'
-import {type AgentLimits, readAgentLimits} from '../core/agent-token.ts'
+import {
+  type AgentLimits,
+  JOIN_SECRET_PREFIX,
+  readAgentLimits,
+  SECRET_PREFIX,
+  USES_MAX,
+} from '../core/agent-token.ts'
 import {type Principal, TOKEN_KINDS, type TokenKind, TOKENS_MAX} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseTime} from '../lib/rfc3339.ts'
@@ -13,8 +19,6 @@ import {digestOf} from './access.ts'
 import type {OperationsContext} from './context.ts'
 import {POLICY_NAME} from './policies.ts'
 
-/** Finds a leaked secret in texts, such as commits. */
-export const SECRET_PREFIX = 'belfry_'
 const TOKEN_NAME = /^[\p{L}\p{N}](?:[\p{L}\p{N} ._@-]{0,126}[\p{L}\p{N}._-])?$/u
 /** Of one token. Bounds the work of a list. */
 const POLICIES_OF_TOKEN_MAX = 16
@@ -34,6 +38,7 @@ interface TokenRequest {
   readonly policies: readonly string[]
   readonly expiresAt: number | null
   readonly limits?: AgentLimits
+  readonly uses?: number
 }
 
 export function createTokens({store, random, clock, access, settings}: OperationsContext) {
@@ -84,8 +89,8 @@ export function createTokens({store, random, clock, access, settings}: Operation
     isFirst: boolean,
     actor: Actor,
   ): Promise<Omit<CreatedToken, 'warnings'>> {
-    // Together more than 256 random bits.
-    const secret = `${SECRET_PREFIX}${random.id()}${random.id()}`
+    const prefix = request.kind === 'join' ? JOIN_SECRET_PREFIX : SECRET_PREFIX
+    const secret = `${prefix}${random.id()}${random.id()}` // more than 256 random bits
     const created: NewToken = {
       ...request,
       accessor: random.id(),
@@ -148,7 +153,8 @@ function readRequest(
     kind,
     policies: readPolicies(policies, kind),
     expiresAt: readExpiry(expiresAt),
-    ...(kind === 'agent' ? {limits: readLimits(fields)} : noLimits(fields, kind)),
+    ...(kind === 'agent' || kind === 'join' ? readLimits(fields) : noLimits(fields, kind)),
+    ...readUses(fields.uses ?? null, kind),
   }
 }
 
@@ -178,13 +184,25 @@ function readPolicies(value: unknown, kind: TokenKind): readonly string[] {
 function noLimits(fields: Readonly<Record<string, unknown>>, kind: TokenKind): object {
   const given = LIMIT_FIELDS.find((field) => (fields[field] ?? null) !== null)
   if (given === undefined) return {}
-  throw invalid(`${given}: is only for a token of type agent, not ${kind}`)
+  throw invalid(`${given}: is only for a token of type agent or join, not ${kind}`)
 }
 
-function readLimits(fields: Readonly<Record<string, unknown>>): AgentLimits {
+function readLimits(fields: Readonly<Record<string, unknown>>): {limits: AgentLimits} {
   const read = readAgentLimits(fields)
   if (!read.ok) throw invalid(read.problem)
-  return read.limits
+  return {limits: read.limits}
+}
+
+/** One agent joins with a join token that does not say more. */
+function readUses(value: unknown, kind: TokenKind): {uses?: number} {
+  if (kind !== 'join') {
+    if (value !== null) throw invalid(`uses: is only for a token of type join, not ${kind}`)
+    return {}
+  }
+  const uses = value ?? 1
+  if (!Number.isInteger(uses) || Number(uses) < 1 || Number(uses) > USES_MAX)
+    throw invalid(`uses: must be a whole number from 1 to ${USES_MAX}`)
+  return {uses: Number(uses)}
 }
 
 function readExpiry(value: unknown): number | null {

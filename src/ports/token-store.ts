@@ -48,6 +48,8 @@ export interface NewToken extends Omit<
 > {
   /** Of a token for agents; absent = none. */
   readonly limits?: AgentLimits
+  /** Of a join token: how many agents can join. */
+  readonly uses?: number
   /** Only while no management token is stored that has not expired. */
   readonly isFirst: boolean
 }
@@ -81,6 +83,15 @@ export type TokenRefusal =
   | {readonly why: 'other_node'; readonly node: BoundNode}
   | {readonly why: 'other_token'; readonly token: string}
   | {readonly why: 'held'; readonly by: string}
+
+/** A join token gives an agent its own token, which is bound to its node. */
+export interface TokenIssue extends TokenUse {
+  /** Of the new token. The accessor of `TokenUse` is that of the join token. */
+  readonly issued: {readonly accessor: string; readonly digest: string}
+}
+
+/** `used_up`: as many agents have joined with it as can. `full`: there are as many tokens as can be. */
+export type IssueRefusal = TokenRefusal | {readonly why: 'used_up' | 'full'}
 
 /** What a session is allowed, and by whom it was opened. */
 export type SessionOwner =
@@ -140,6 +151,11 @@ export interface TokenStore {
   deleteToken(accessor: string, actor?: Actor): Promise<TokenRecord | null>
   /** Binds a token for agents to this node, unless it is. `null` = it is bound to this node now. */
   bindToken(use: TokenUse): Promise<TokenRefusal | null>
+  /**
+   * Creates the token of an agent that joins with a join token. `null` = it exists now. Idempotent for a node
+   * and a digest: a repetition uses nothing up.
+   */
+  issueToken(issue: TokenIssue): Promise<IssueRefusal | null>
   /** Sets `lastUsedAt` of these tokens to now; sessions among them expire later. */
   recordTokenUse(accessors: readonly string[]): Promise<void>
 }

@@ -7,10 +7,10 @@ import {formatOptionalTime, formatTime} from './time.ts'
 const nullable = <Schema extends Type.TSchema>(schema: Schema, description: string) =>
   Type.Union([schema, Type.Null()], {description})
 
-const TokenType = Type.Enum(['management', 'client', 'read', 'metrics', 'agent'], {
+const TokenType = Type.Enum(['management', 'client', 'read', 'metrics', 'agent', 'join'], {
   description:
     '`management` may do everything, `client` what its policies grant, `read` reads everything, ' +
-    '`metrics` reads `/metrics`, `agent` connects agents.',
+    '`metrics` reads `/metrics`, `agent` connects one agent, `join` gives agents their own tokens.',
 })
 
 /** Limits of a token for agents. */
@@ -36,6 +36,7 @@ const TOKEN_FIELDS = {
   last_used_at: OptionalTime('When it was last used, some minutes late; `null` = not yet.'),
   node_id: nullable(Type.String(), 'The node that an `agent` token is bound to; `null` = none.'),
   node_name: nullable(Type.String(), 'The name of that node.'),
+  uses_left: nullable(Type.Integer(), 'How many agents can still join with a `join` token.'),
   ...LIMIT_FIELDS,
 }
 
@@ -62,6 +63,12 @@ export const NewToken = Type.Object(
       Type.Array(Type.String(), {maxItems: 16, description: 'Only for a `client`.'}),
     ),
     expires_at: Type.Optional(OptionalTime('When it expires.')),
+    uses: Type.Optional(
+      nullable(
+        Type.Integer(),
+        'How many agents can join with a `join` token: 1 to 10,000, else 1.',
+      ),
+    ),
     names: Type.Optional(LIMIT_FIELDS.names),
     tags: Type.Optional(LIMIT_FIELDS.tags),
     slots: Type.Optional(LIMIT_FIELDS.slots),
@@ -143,8 +150,10 @@ interface TokenFields {
   readonly agent: AgentGrant | null
 }
 
+const NO_GRANT = {limits: NO_AGENT_LIMITS, node: null, usesLeft: null}
+
 export function encodeToken(token: TokenFields): TokenJson {
-  const {limits, node} = token.agent ?? {limits: NO_AGENT_LIMITS, node: null}
+  const {limits, node, usesLeft} = token.agent ?? NO_GRANT
   return {
     accessor: token.accessor,
     name: token.name,
@@ -155,6 +164,7 @@ export function encodeToken(token: TokenFields): TokenJson {
     last_used_at: formatOptionalTime(token.lastUsedAt),
     node_id: node?.id ?? null,
     node_name: node?.name ?? null,
+    uses_left: usesLeft,
     ...encodeAgentLimits(limits),
   }
 }

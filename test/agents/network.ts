@@ -147,6 +147,7 @@ export class TestAgent {
   readonly reports: string[] = []
   readonly refusals: string[] = []
   cluster: string | null = null
+  issued = 0
 
   constructor(
     {clock, random}: Surroundings,
@@ -168,6 +169,7 @@ export class TestAgent {
       }),
       clusterId,
       saveClusterId: async (cluster) => void (this.cluster = cluster),
+      onIssued: async () => void (this.issued += 1),
       ackTimeoutMs: 4_000,
       onNotify: (topic) => this.notified.push(topic),
       onJoined: (url) => this.joins.push(url),

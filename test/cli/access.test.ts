@@ -103,6 +103,11 @@ test('a token for agents is made and shown with its limits', async (t) => {
   const shown = (await run('token', 'show', 'press')).out
   assert.match(shown, /node +-\nnames +press-\*\ntags +room=a\|b\nslots +8\n/)
   assert.match((await run('token', 'create', 'x', '--tag', 'room')).err, /--tag must be key=value/)
+  const fleet = await run('token', 'create', 'fleet', '--type', 'join', '--uses', '20')
+  assert.match(fleet.out, /^belfry_join_\S+\n$/)
+  assert.match(fleet.err, /uses left +20\n/)
+  const none = await run('token', 'create', 'x', '--type', 'agent', '--uses', '2')
+  assert.match(none.err, /uses: is only for a token of type join, not agent/)
   const wrong = await run('token', 'create', 'x', '--type', 'agent', '--slots', 'many')
   assert.match(wrong.err, /--slots must be a whole number/)
 })

@@ -126,23 +126,22 @@ test('list is enough for a list, read is enough for both', () => {
 test('the kind decides for tokens without policies', () => {
   const may = (kind: TokenKind, capability: Capability) =>
     decide(principal(kind), capability, '/v1/jobs/x').allowed
-  const table = (['management', 'client', 'read', 'metrics', 'agent'] as const).map((kind) => [
-    kind,
-    may(kind, 'read'),
-    may(kind, 'update'),
-  ])
+  const table = (['management', 'client', 'read', 'metrics', 'agent', 'join'] as const).map(
+    (kind) => [kind, may(kind, 'read'), may(kind, 'update')],
+  )
   assert.deepEqual(table, [
     ['management', true, true],
     ['client', false, false],
     ['read', true, false],
     ['metrics', false, false],
     ['agent', false, false],
+    ['join', false, false],
   ])
   assert.deepEqual(
-    (['management', 'client', 'read', 'metrics', 'agent'] as const).map((kind) =>
+    (['management', 'client', 'read', 'metrics', 'agent', 'join'] as const).map((kind) =>
       readableJobs(principal(kind)),
     ),
-    [null, [], null, [], []],
+    [null, [], null, [], [], []],
   )
 })
 

@@ -40,7 +40,7 @@ test('only tokens of agents and management tokens connect agents', async (t) => 
     'team-a': await statusOf((await client('team-a', TEAM_A)).headers),
     wide: await statusOf((await client('wide', wide)).headers),
   }
-  for (const kind of ['management', 'agent', 'read', 'metrics'])
+  for (const kind of ['management', 'agent', 'join', 'read', 'metrics'])
     statuses[kind] = await statusOf((await token(kind)).headers)
   assert.deepEqual(statuses, {
     none: 401,
@@ -50,6 +50,7 @@ test('only tokens of agents and management tokens connect agents', async (t) => 
     wide: 403,
     management: 101,
     agent: 101,
+    join: 101,
     read: 403,
     metrics: 403,
   })

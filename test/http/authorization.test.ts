@@ -101,6 +101,7 @@ const MAY: Readonly<Record<Need, readonly string[]>> = {
     'read',
     'metrics',
     'agent',
+    'join',
     'team own',
     'team foreign',
     'wide',
@@ -129,7 +130,7 @@ interface Caller {
 async function callersOf(locked: LockedApi): Promise<readonly Caller[]> {
   const team = await locked.client('team-a', TEAM_A)
   const wide = await locked.client('wide', {path: {'/v1/**': {capabilities: ALL}}})
-  const kinds = ['management', 'read', 'metrics', 'agent']
+  const kinds = ['management', 'read', 'metrics', 'agent', 'join']
   const tokens = await Promise.all(kinds.map((kind) => locked.token(kind)))
   return [
     {name: 'none', headers: {}, job: FOREIGN},

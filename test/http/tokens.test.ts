@@ -62,6 +62,7 @@ test('the secret is in one reply, and in no other, no list, no backup and no log
     'last_used_at',
     'node_id',
     'node_name',
+    'uses_left',
     'names',
     'tags',
     'slots',

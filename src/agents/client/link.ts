@@ -29,11 +29,16 @@ export interface LinkOptions {
   readonly clock: Clock
   readonly random: Random
   /** The agent and its claims at this moment. */
-  readonly describe: () => Pick<HelloMessage, 'node' | 'status' | 'held' | 'claiming' | 'ended'>
+  readonly describe: () => Pick<
+    HelloMessage,
+    'node' | 'status' | 'held' | 'claiming' | 'ended' | 'ownToken'
+  >
   /** `null` before the first join. */
   readonly clusterId: string | null
   /** Makes the cluster of this agent durable; awaited before anything else is sent. */
   readonly saveClusterId: (clusterId: string) => Promise<void>
+  /** A server has stored the token of this agent. Makes that durable; the next connection uses the token. */
+  readonly onIssued: () => Promise<void>
   /** After this time without an acknowledged heartbeat the server, or its store, is down. */
   readonly ackTimeoutMs: number
   readonly onNotify: (topic: AgentTopic) => void
@@ -202,6 +207,7 @@ export class AgentLink implements RpcClient {
     if (message.kind === 'welcome') void this.#onWelcome(connection, message)
     else if (message.kind === 'refused') this.#onRefused(connection, message)
     else if (message.kind === 'goodbye') this.#leave(connection, 'it shuts down')
+    else if (message.kind === 'issued') void this.#onIssued(connection)
     else if (message.kind === 'ring') this.#options.onNotify(message.bell)
     else this.#onReply(connection, message)
   }
@@ -235,6 +241,18 @@ export class AgentLink implements RpcClient {
     this.#reconnect.reset()
     onJoined(connection.url)
     this.#resumeWaiting(connection)
+  }
+
+  async #onIssued(connection: Connection): Promise<void> {
+    const {onIssued, onRefused} = this.#options
+    // The server closes it too.
+    this.#drop(connection)
+    try {
+      await onIssued()
+    } catch (error) {
+      return onRefused(`The token of this agent cannot be saved: ${messageOf(error)}.`, 'other')
+    }
+    this.#dial()
   }
 
   #onRefused(connection: Connection, {code, message}: {code: string; message: string}): void {

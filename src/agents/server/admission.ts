@@ -9,9 +9,9 @@ import {systemTags} from '../../core/node.ts'
 import {aliveSentence, joinMember} from '../../node/join.ts'
 import {replacedSentence} from '../../node/membership.ts'
 import type {BeatReply, Heartbeat, JoinRequest} from '../../ports/node-store.ts'
-import type {Clock} from '../../ports/runtime.ts'
+import type {Clock, Random} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
-import type {TokenRefusal, TokenUse} from '../../ports/token-store.ts'
+import type {IssueRefusal, TokenUse} from '../../ports/token-store.ts'
 import {isCompatible} from '../codec.ts'
 import {type HelloMessage, PROTOCOL, type RefusalKind} from '../protocol.ts'
 
@@ -29,7 +29,8 @@ export interface Origin {
 }
 
 export interface AdmissionOptions {
-  readonly store: Pick<Store, 'join' | 'members' | 'bindToken'>
+  readonly store: Pick<Store, 'join' | 'members' | 'bindToken' | 'issueToken'>
+  readonly random: Pick<Random, 'id'>
   readonly clock: Clock
   readonly beat: (heartbeat: Heartbeat) => Promise<BeatReply>
   /** Of this server. */
@@ -65,6 +66,22 @@ export class Admission {
     if (refusal !== null) return refusal
     if (status !== 'alive') await this.#options.beat({...incarnationOf(hello), status})
     return null
+  }
+
+  /** Gives an agent with a join token a token of its own. `null` = it has one now. */
+  async issue(hello: HelloMessage, origin: Origin): Promise<Refusal | null> {
+    const {id, name} = hello.node
+    const early = this.#incompatibility(hello) ?? grantRefusal(origin.caller, hello.node)
+    if (early !== null) return early
+    const use = useOf(origin, name)
+    if (use === null || hello.ownToken === undefined) {
+      const why = 'it sent no token of its own to a join token. Update it, or start it again'
+      return {code: 'token', message: `The agent ${name} cannot join: ${why}.`}
+    }
+    const {store, random} = this.#options
+    const issued = {accessor: random.id(), digest: hello.ownToken}
+    const refusal = await store.issueToken({...use, node: {id, name}, issued})
+    return refusal === null ? null : tokenRefusal(refusal, name)
   }
 
   /** Another server may have bound the token a moment ago, which this one need not know yet. */
@@ -140,12 +157,12 @@ function useOf({caller, address}: Origin, name: string): Omit<TokenUse, 'node'> 
   return {accessor, actor, mayReplace: namesExactly(agent.limits, name)}
 }
 
-function tokenRefusal(refusal: TokenRefusal, name: string): Refusal {
+function tokenRefusal(refusal: IssueRefusal, name: string): Refusal {
   const {code, why} = tokenSentence(refusal)
   return {code, message: `The agent ${name} cannot join: ${why}.`}
 }
 
-function tokenSentence(refusal: TokenRefusal): {code: RefusalKind; why: string} {
+function tokenSentence(refusal: IssueRefusal): {code: RefusalKind; why: string} {
   switch (refusal.why) {
     case 'revoked':
       return {code: 'token', why: 'its token was revoked or has expired. Create another one'}
@@ -158,6 +175,10 @@ function tokenSentence(refusal: TokenRefusal): {code: RefusalKind; why: string} 
       const owner = `the token ${JSON.stringify(refusal.token)}`
       return {code: 'token', why: `its identity or name belongs to ${owner}. ${fix}`}
     }
+    case 'used_up':
+      return {code: 'token', why: 'its join token is used up. Create another one'}
+    case 'full':
+      return {code: 'token', why: 'the cluster has as many tokens as it can. Revoke some of them'}
     case 'held': {
       const fix = `Set another --name, or remove that member: belfry members remove ${refusal.by}`
       return {code: 'name_taken', why: `another node has its name. ${fix}`}

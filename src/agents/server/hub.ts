@@ -29,7 +29,7 @@ export interface AgentPeer extends Origin {
 
 export interface AgentHubOptions {
   readonly store: SessionStore &
-    Pick<Store, 'beat' | 'join' | 'members' | 'candidates' | 'bindToken'>
+    Pick<Store, 'beat' | 'join' | 'members' | 'candidates' | 'bindToken' | 'issueToken'>
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup
@@ -196,6 +196,7 @@ export class AgentHub implements Service {
       )
     const session = this.#sessionOf(connection, hello)
     try {
+      if (connection.peer.caller.kind === 'join') return await this.#issue(connection, hello)
       const refusal = await this.#admission.admit(hello, connection.peer)
       if (refusal !== null) return this.#refuse(connection, refusal)
       await session.loadActiveClaims()
@@ -210,6 +211,13 @@ export class AgentHub implements Service {
       if (connection.session === null)
         this.#refuse(connection, unavailable(`${nodeName} cannot reach its store`))
     }
+  }
+
+  async #issue(connection: Connection, hello: HelloMessage): Promise<void> {
+    const refusal = await this.#admission.issue(hello, connection.peer)
+    if (refusal !== null) return this.#refuse(connection, refusal)
+    connection.peer.send({kind: 'issued'})
+    this.#close(connection, 'the agent has its own token')
   }
 
   #sessionOf(connection: Connection, hello: HelloMessage): AgentSession {

@@ -22,11 +22,12 @@ export function addAccessCommands(program: Command, use: Use): void {
   token
     .command('create <name>')
     .description('Create a token and print its secret, which is shown this once')
-    .option('--type <type>', 'management, client, read, metrics or agent', 'client')
+    .option('--type <type>', 'management, client, read, metrics, agent or join', 'client')
     .option('--policy <name...>', 'Policies of a client token')
     .option('--expires <when>', 'Duration such as 90d, or a time')
     .option('--names <pattern...>', 'Names that an agent with it may have; * is any text')
     .option('--tag <key=value...>', 'Tags that an agent with it may set; * is any text')
+    .option('--uses <number>', 'How many agents can join with a join token; otherwise 1')
     .option('--slots <number>', 'Slots that an agent with it may have')
     .action(use(create))
   token
@@ -65,10 +66,10 @@ async function bootstrap(session: Session): Promise<void> {
 }
 
 async function create(session: Session, name: string, options: CreateOptions): Promise<void> {
-  const {type, policy = [], expires, names, tag, slots} = options
+  const {type, policy = [], expires, names, tag, slots, uses} = options
   const expires_at = expires === undefined ? null : expiryOf(expires, session.clock.now())
   const limits = {names, tags: tagsOf(tag), slots: wholeOf('--slots', slots)}
-  const body = {name, type, policies: policy, expires_at, ...limits}
+  const body = {name, type, policies: policy, expires_at, ...limits, uses: wholeOf('--uses', uses)}
   const created = await session.client.call<CreatedTokenJson>('POST', '/acl/tokens', {body})
   printCreated(session, created)
 }
@@ -80,6 +81,7 @@ interface CreateOptions {
   readonly names?: readonly string[]
   readonly tag?: readonly string[]
   readonly slots?: string
+  readonly uses?: string
 }
 
 /** A limit that cannot be read must not become none. */
@@ -181,14 +183,17 @@ function fields({terminal}: Session, token: TokenJson): string {
     ['created', token.created_at],
     ['expires', token.expires_at ?? '-'],
     ['last used', token.last_used_at ?? '-'],
-    ...(token.type === 'agent' ? agentFields(token) : []),
+    ...(token.type === 'agent' || token.type === 'join' ? agentFields(token) : []),
   ])
 }
 
-function agentFields({node_name, node_id, names, tags, slots}: TokenJson): [string, string][] {
+function agentFields(token: TokenJson): [string, string][] {
+  const {type, node_name, node_id, uses_left, names, tags, slots} = token
   const each = Object.entries(tags ?? {}).map(([key, values]) => `${key}=${values.join('|')}`)
   return [
-    ['node', node_name === null ? '-' : `${node_name} (${node_id})`],
+    type === 'join'
+      ? ['uses left', String(uses_left)]
+      : ['node', node_name === null ? '-' : `${node_name} (${node_id})`],
     ['names', names?.join(', ') ?? 'any'],
     ['tags', tags === null ? 'any' : oneLine(each.join(', ')) || 'none'],
     ['slots', slots === null ? 'any' : String(slots)],

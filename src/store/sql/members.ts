@@ -16,7 +16,7 @@ import {endAll} from './finish.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf, memberOf, type MemberRow} from './rows.ts'
-import {bindToken, tokenRefusal} from './tokens.ts'
+import {bindToken, tokenRefusal} from './agent-tokens.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
   status, started_at, heartbeat_at`

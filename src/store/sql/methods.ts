@@ -4,6 +4,7 @@
 import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
+import {bindToken, issueToken} from './agent-tokens.ts'
 import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
 import {recordChanges} from './audit.ts'
 import {audit, revision, revisions} from './audit-list.ts'
@@ -157,7 +158,8 @@ export const METHODS = {
   sessions: read(sessions),
   token: read(access.token),
   createToken: write(access.createToken, {queue: 'other'}),
-  bindToken: write(access.bindToken, {queue: 'other'}),
+  bindToken: write(bindToken, {queue: 'other'}),
+  issueToken: write(issueToken, {queue: 'other'}),
   createSession: write(createSession, {queue: 'other'}),
   deleteToken: write(access.deleteToken, {queue: 'other', isRepeatable: never}),
   recordTokenUse: write(access.recordTokenUse, {queue: 'other'}),

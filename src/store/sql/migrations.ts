@@ -238,6 +238,8 @@ function tokenTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       agent_limits ${text},
       bound_node_id ${text},
       bound_node_name ${text},
+      uses_left ${integer},
+      issued_by ${text},
       session_of ${text},
       idle_ms ${integer},
       ends_at ${integer}

@@ -19,8 +19,6 @@ import type {
   Policy,
   StoredToken,
   TokenRecord,
-  TokenRefusal,
-  TokenUse,
 } from '../../ports/token-store.ts'
 import {recordChange} from './audit.ts'
 import {all, one, type Query, sendEach, together, type Transaction} from './query.ts'
@@ -29,9 +27,12 @@ import {metaValue} from './settings.ts'
 /** How long an expired token stays listed. */
 export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
 
+/** How long the token of an agent that joined with a join token stays when the agent is away. */
+export const UNUSED_KEPT_MS = 90 * 24 * 3_600_000
+
 const REVISION = 'access_revision'
 export const TOKEN_COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at,
-  agent_limits, bound_node_id, bound_node_name`
+  agent_limits, bound_node_id, bound_node_name, uses_left`
 
 export interface TokenRow {
   readonly accessor: string
@@ -45,6 +46,7 @@ export interface TokenRow {
   readonly agent_limits: string | null
   readonly bound_node_id: string | null
   readonly bound_node_name: string | null
+  readonly uses_left: number | null
 }
 
 interface SessionColumns {
@@ -63,16 +65,17 @@ export function tokenOf(row: TokenRow): TokenRecord {
     createdAt: row.created_at,
     expiresAt: row.expires_at,
     lastUsedAt: row.last_used_at,
-    agent: row.kind === 'agent' ? agentOf(row) : null,
+    agent: row.kind === 'agent' || row.kind === 'join' ? agentOf(row) : null,
   }
 }
 
-function agentOf({agent_limits, bound_node_id: id, bound_node_name: name}: TokenRow): AgentGrant {
+function agentOf(row: TokenRow): AgentGrant {
+  const {agent_limits: limits, bound_node_id: id, bound_node_name: name, uses_left: usesLeft} = row
   const node = id === null || name === null ? null : {id, name}
-  if (agent_limits === null) return {limits: NO_AGENT_LIMITS, node}
-  const read = readAgentLimits(JSON.parse(agent_limits) as Record<string, unknown>)
+  if (limits === null) return {limits: NO_AGENT_LIMITS, node, usesLeft}
+  const read = readAgentLimits(JSON.parse(limits) as Record<string, unknown>)
   assert(read.ok, 'limits are checked before they are stored')
-  return {limits: read.limits, node}
+  return {limits: read.limits, node, usesLeft}
 }
 
 /** Servers notice the change by it. */
@@ -126,7 +129,7 @@ export function* createToken(
   // The commit of a first try may have happened.
   const earlier = yield* token(tx, created.accessor)
   if (earlier !== null) return {kind: 'created', token: earlier}
-  yield* all(`DELETE FROM tokens WHERE expires_at < ?`, [tx.now - EXPIRED_KEPT_MS])
+  yield* deleteOldTokens(tx)
   const counted = yield* one<{total: number; managing: number}>(
     `SELECT count(*) AS total, count(CASE WHEN kind = 'management'
       AND (expires_at IS NULL OR expires_at > ?) THEN 1 END) AS managing
@@ -136,9 +139,9 @@ export function* createToken(
   const {total, managing} = counted!
   if (created.isFirst && managing > 0) return {kind: 'not_first'}
   if (total >= TOKENS_MAX) return {kind: 'full'}
-  const {accessor, digest, name, kind, policies: named, expiresAt, limits} = created
+  const {accessor, digest, name, kind, policies: named, expiresAt, limits, uses = null} = created
   yield* all(
-    `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL)`,
+    `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL, ?)`,
     [
       accessor,
       digest,
@@ -148,13 +151,20 @@ export function* createToken(
       tx.now,
       expiresAt,
       limits === undefined ? null : JSON.stringify(encodeAgentLimits(limits)),
+      uses,
     ],
   )
   const detail = `accessor ${accessor}, ${[kind, ...named].join(' ')}`
   yield* recordChange(tx, {actor, action: 'token.create', on: 'token', target: name, detail})
-  const agent = kind === 'agent' ? {limits: limits ?? NO_AGENT_LIMITS, node: null} : null
-  const record = {accessor, name, kind, policies: named, expiresAt, agent}
-  return {kind: 'created', token: {...record, createdAt: tx.now, lastUsedAt: null}}
+  return {kind: 'created', token: (yield* token(tx, accessor))!}
+}
+
+export function* deleteOldTokens(tx: Transaction): Query<void> {
+  yield* all(
+    `DELETE FROM tokens WHERE expires_at < ?
+      OR (issued_by IS NOT NULL AND coalesce(last_used_at, created_at) < ?)`,
+    [tx.now - EXPIRED_KEPT_MS, tx.now - UNUSED_KEPT_MS],
+  )
 }
 
 const REVOKED = {action: 'token.revoke', on: 'token'} as const
@@ -179,61 +189,6 @@ export function* deleteToken(
   const change = row.session_of === null ? REVOKED : SESSION_ENDED
   yield* recordChange(tx, {actor, ...change, target, detail})
   return tokenOf(row)
-}
-
-/** Why the node may not use the token; `null` = it may. */
-export function* tokenRefusal(tx: Transaction, use: TokenUse): Query<TokenRefusal | null> {
-  const looked = yield* lookUp(tx, use)
-  return looked === 'free' ? null : looked
-}
-
-export function* bindToken(tx: Transaction, use: TokenUse): Query<TokenRefusal | null> {
-  const looked = yield* lookUp(tx, use)
-  if (looked !== 'free') return looked
-  // Uses of one node by two tokens follow each other: the second one finds the first.
-  yield* countUp()
-  const again = yield* lookUp(tx, use)
-  if (again !== 'free') return again
-  const {accessor, node, actor} = use
-  yield* all(`UPDATE tokens SET bound_node_id = ?, bound_node_name = ? WHERE accessor = ?`, [
-    node.id,
-    node.name,
-    accessor,
-  ])
-  const detail = `accessor ${accessor}, node ${node.name} (${node.id})`
-  yield* recordChange(tx, {actor, action: 'token.bind', on: 'token', target: actor.name, detail})
-  return null
-}
-
-/** `null` = the token is bound to this node; `free` = it is not bound, and may be. */
-function* lookUp(
-  tx: Transaction,
-  {accessor, node, mayReplace}: Omit<TokenUse, 'actor'>,
-): Query<TokenRefusal | 'free' | null> {
-  const row = yield* one<TokenRow>(
-    `SELECT ${TOKEN_COLUMNS} FROM tokens
-      WHERE accessor = ? AND kind = 'agent' AND (expires_at IS NULL OR expires_at > ?)`,
-    [accessor, tx.now],
-  )
-  if (row === null) return {why: 'revoked'}
-  const bound = agentOf(row).node
-  if (bound !== null) {
-    const isSame = bound.id === node.id && bound.name === node.name
-    return isSame ? null : {why: 'other_node', node: bound}
-  }
-  // Tokens of one name replace each other.
-  const other = yield* one<{name: string}>(
-    `SELECT name FROM tokens WHERE (bound_node_id = ? OR bound_node_name = ?)
-      AND name <> ? AND (expires_at IS NULL OR expires_at > ?) ORDER BY name LIMIT 1`,
-    [node.id, mayReplace ? null : node.name, row.name, tx.now],
-  )
-  if (other !== null) return {why: 'other_token', token: other.name}
-  if (mayReplace) return 'free'
-  const holder = yield* one<{id: string}>(
-    `SELECT id FROM members WHERE name = ? AND id <> ? LIMIT 1`,
-    [node.name, node.id],
-  )
-  return holder === null ? 'free' : {why: 'held', by: holder.id}
 }
 
 /** Not a change: the revision stays. */

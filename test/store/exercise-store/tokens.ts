@@ -119,7 +119,7 @@ export function tokensCases(when: Case): void {
     const limits = {names: ['p*'], tags: [['room', ['printing']]], slots: 2} as const
     await store.createToken(aToken('a', {kind: 'agent', policies: [], limits}))
     const agent = async () => (await store.token('a'))!.agent
-    assert.deepEqual(await agent(), {limits, node: null})
+    assert.deepEqual(await agent(), {limits, node: null, usesLeft: null})
     const join = (id: string, name: string, accessor = 'a') =>
       scene.join(id, 'life', name, {accessor, actor: BELFRY, mayReplace: false})
     const revision = await store.accessRevision()
@@ -164,6 +164,50 @@ export function tokensCases(when: Case): void {
     assert.equal(await bind('a', 'silent-id', 'silent2'), null, 'an identity without a token')
     const node = {id: 'silent-id', name: 'silent2'}
     assert.deepEqual(await bind('a', 'mine', 'mine'), {why: 'other_node', node})
+  })
+
+  when('a join token gives each agent its own token, as often as it may', async (scene) => {
+    const {store} = scene
+    const limits = {names: ['p*'], tags: null, slots: 2} as const
+    await store.createToken(aToken('fleet', {kind: 'join', policies: [], limits, uses: 2}))
+    const issue = (id: string, name: string, digest = `digest of ${id}`, accessor = 'fleet') => {
+      const issued = {accessor: `${id} ${scene.now} ${digest}`, digest}
+      const use = {accessor, actor: BELFRY, node: {id, name}, mayReplace: false}
+      return store.issueToken({...use, issued})
+    }
+    const usesLeft = async () => (await store.token('fleet'))!.agent!.usesLeft
+    assert.equal(await issue('p-id', 'p1'), null)
+    scene.advance(DAY)
+    assert.equal(await issue('p-id', 'p1'), null, 'repeated after a crash of the agent')
+    assert.equal(await usesLeft(), 1)
+    const [own] = (await store.tokens()).filter(({name}) => name === 'fleet p1')
+    assert.deepEqual(
+      [own!.kind, own!.agent],
+      ['agent', {limits, node: {id: 'p-id', name: 'p1'}, usesLeft: null}],
+    )
+    // Who has the join token too gets neither its identity nor its name.
+    const taken = {why: 'other_token', token: 'fleet p1'}
+    assert.deepEqual(await issue('p-id', 'p1', 'stolen'), taken)
+    assert.deepEqual(await issue('q-id', 'p1'), taken)
+    assert.deepEqual(await issue('q-id', 'node-1'), {why: 'held', by: 'n1'})
+    const both = await Promise.all([issue('q-id', 'p2'), issue('r-id', 'p3')])
+    assert.deepEqual(both.map((refusal) => refusal?.why ?? 'issued').toSorted(), [
+      'issued',
+      'used_up',
+    ])
+    assert.equal(await usesLeft(), 0)
+    assert.equal(await issue('p-id', 'p1'), null, 'still repeated')
+    assert.deepEqual(
+      await issue('s-id', 's', 'd', own!.accessor),
+      {why: 'revoked'},
+      'no join token',
+    )
+    await store.deleteToken('fleet')
+    assert.deepEqual(await issue('p-id', 'p1'), {why: 'revoked'})
+    assert.notEqual(await store.token(own!.accessor), null, 'an agent keeps its token')
+    scene.advance(91 * DAY)
+    await store.createToken(aToken('later'))
+    assert.equal(await store.token(own!.accessor), null, 'unless it stays away')
   })
 
   when('two nodes that use one token at the same time: it binds to one', async (scene) => {
