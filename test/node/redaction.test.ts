@@ -46,7 +46,7 @@ describe('redaction', () => {
     [['https://Hooks.example'], '> POST https://hooks.example/', '> POST [secret]'],
   ]
   for (const [values, output, expected] of rows) {
-    it(`${JSON.stringify(output)} without ${values.join(' and ')}`, () => {
+    it(`${JSON.stringify(output)} without ${JSON.stringify(values)}`, () => {
       assert.equal(redacted(values, [output]), expected)
       // Whatever the chunks are.
       for (const size of [1, 2, 3, 5, 7]) {
