@@ -1,7 +1,7 @@
 /**
  * Server-sent events: the events of this server, and the output of one execution while it runs. Open streams
- * are limited in number and end with the server, or with the token that opened them. Slow clients of the
- * event stream are disconnected instead of buffered; they reconnect and read the current state.
+ * are limited in number and end with the server; `revocation.ts` ends them with their token. Slow clients
+ * of the event stream are disconnected instead of buffered; they reconnect and read the current state.
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
@@ -14,7 +14,6 @@ import type {BelfryEvent, EventName, Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeExecution} from '../wire/execution.ts'
 import {formatTime} from '../wire/time.ts'
-import {routeRefusal} from './access.ts'
 import {STREAMS_MAX} from './options.ts'
 import {callerOf} from './request.ts'
 
@@ -60,7 +59,7 @@ export class EventStreams {
   }
 
   open(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    return this.#streams.open(request, reply, async () => this.#subscribe(callerOf(request)))
+    return this.#streams.open(reply, async () => this.#subscribe(callerOf(request)))
   }
 
   #subscribe(caller: Principal): Readable {
@@ -141,7 +140,7 @@ export class OutputStreams {
     name: string,
     execution: string,
   ): Promise<FastifyReply> {
-    return this.#streams.open(request, reply, async () => {
+    return this.#streams.open(reply, async () => {
       const followed = await this.#operations.follow(name, execution, resumePosition(request))
       return Readable.from(encodeOutput(followed), {objectMode: false})
     })
@@ -189,41 +188,18 @@ function eventText(event: string, data: unknown, id: string | null = null): stri
 
 /** All open streams of this server. */
 export class OpenStreams {
-  readonly #access: Pick<AccessTable, 'watch'>
   readonly #open = new Set<Readable>()
   /** Streams that are being opened. */
   #opening = 0
   #isEnding = false
 
-  constructor(access: Pick<AccessTable, 'watch'>) {
-    this.#access = access
-  }
-
-  /**
-   * Sends the stream that `create` returns. It ends when the caller may no longer open it. Throws
-   * `too_many_streams`.
-   */
-  async open(
-    request: FastifyRequest,
-    reply: FastifyReply,
-    create: () => Promise<Readable>,
-  ): Promise<FastifyReply> {
+  /** Sends the stream that `create` returns. Throws `too_many_streams`. */
+  async open(reply: FastifyReply, create: () => Promise<Readable>): Promise<FastifyReply> {
     if (this.#open.size + this.#opening >= STREAMS_MAX)
       throw refusedStream(`${STREAMS_MAX} event streams are open. Close some or poll instead.`)
     this.#opening += 1
     try {
-      const stream = await create()
-      const unwatch = this.#access.watch(
-        callerOf(request),
-        (principal) => mayOpen(request, principal),
-        () => {
-          stream.destroy()
-          // A stream whose source is waiting closes only at its next item.
-          reply.raw.destroy()
-        },
-      )
-      stream.once('close', unwatch)
-      return this.#send(reply, stream)
+      return this.#send(reply, await create())
     } finally {
       this.#opening -= 1
     }
@@ -248,11 +224,6 @@ export class OpenStreams {
     this.#isEnding = true
     for (const stream of this.#open) stream.destroy()
   }
-}
-
-function mayOpen({routeOptions, params}: FastifyRequest, principal: Principal): boolean {
-  const {access = 'any'} = routeOptions.config
-  return routeRefusal(access, principal, params as Record<string, string>) === null
 }
 
 function refusedStream(cause: string): DomainError {

@@ -28,6 +28,7 @@ import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
 import {PathTable} from './paths.ts'
 import {sendInPieces} from './reply.ts'
+import {endWithAccess} from './revocation.ts'
 import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
 import {routeAudit} from './routes/audit.ts'
 import {routeCluster} from './routes/cluster.ts'
@@ -48,7 +49,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   })
   const app = newFastify(options, connections)
   const paths = new PathTable()
-  const streams = new OpenStreams(options.access)
+  const streams = new OpenStreams()
   app.addHook('onRoute', ({method, url, config}) => {
     const access = config?.access
     assert(access !== undefined, `${String(method)} ${url} declares what it needs of a token`)
@@ -212,6 +213,8 @@ function authenticate(
       principal === null ? null : routeRefusal(needed, principal, params as Record<string, string>)
     if (refusal !== null) throw refusal
     if (forbidden !== null) throw forbidden
+    if (principal !== null && needed !== 'public')
+      endWithAccess(options.access, request, reply, principal, needed)
     if (isPreflight) return reply.code(204).headers(cors.preflightHeaders()).send()
     if (headers.expect !== undefined && !CONTINUE.test(headers.expect))
       throw new DomainError(
