@@ -275,6 +275,12 @@ function readsAll(kind: TokenKind): NameFilter {
   return kind === 'management' || kind === 'read' ? null : []
 }
 
+/** Those of these jobs that the caller may read. */
+export function shownJobs(principal: Principal, names: readonly string[]): readonly string[] {
+  const filter = readableJobs(principal)
+  return filter === null ? names : names.filter((name) => isShown(filter, name))
+}
+
 export function isShown(filter: NameFilter, name: string): boolean {
   if (filter === null) return true
   return filter.find(({pattern}) => matchesText(pattern, name))?.shown ?? false

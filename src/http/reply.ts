@@ -4,11 +4,11 @@
  */
 import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
-import {decide, jobPath} from '../core/authorization.ts'
+import {decide, jobPath, shownJobs} from '../core/authorization.ts'
 import type {JobRecord} from '../core/job.ts'
 import type {Page, Slice} from '../ports/page.ts'
 import type {Clock} from '../ports/runtime.ts'
-import {encodeJob} from '../wire/job.ts'
+import {encodeJob, type JobJson} from '../wire/job.ts'
 import {PAGE_ROWS_MAX} from '../wire/query.ts'
 import type {LongLists} from './long-lists.ts'
 import {callerOf, isPretty} from './request.ts'
@@ -34,6 +34,12 @@ export function sendJson(
   return reply.code(status).header('content-type', JSON_TYPE).send(text)
 }
 
+/** A job in a list or a reply. It names only those dependents that the caller may read. */
+export function encodeJobFor(request: FastifyRequest, job: JobRecord): JobJson {
+  if (job.dependentJobs.length === 0) return encodeJob(job)
+  return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})
+}
+
 /** The job, with its revision as `ETag`. */
 export function sendJob(
   request: FastifyRequest,
@@ -41,7 +47,8 @@ export function sendJob(
   status: number,
   job: JobRecord,
 ): FastifyReply {
-  return sendJson(request, reply.header('etag', `"${job.revision}"`), status, encodeJob(job))
+  const etag = `"${job.revision}"`
+  return sendJson(request, reply.header('etag', etag), status, encodeJobFor(request, job))
 }
 
 /**

@@ -4,7 +4,7 @@
  * creates and replaces jobs.
  */
 import type {Actor} from '../core/audit.ts'
-import {type Principal, readableJobs} from '../core/authorization.ts'
+import {type Principal, readableJobs, shownJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
@@ -45,7 +45,7 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
   }
 
   /** Throws `job_unknown`, `precondition_failed`, `job_has_dependents`. */
-  async function deleteJob(name: string, match: RevisionMatch, actor: Actor): Promise<JobRecord> {
+  async function deleteJob({name, match, caller, actor}: DeleteCall): Promise<JobRecord> {
     const result = await store.deleteJob(name, match, actor)
     switch (result.kind) {
       case 'unknown':
@@ -53,11 +53,12 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
       case 'precondition':
         throw preconditionFailed(result.revision)
       case 'dependents': {
-        const dependents = result.names.slice(0, 20).join(', ')
+        const names = shownJobs(caller, result.names)
+        const first = names.length === 0 ? 'them' : names.slice(0, 20).join(', ')
         throw new DomainError(
           'job_has_dependents',
-          `The job "${name}" cannot be deleted: jobs depend on it. Delete or change ${dependents} first.`,
-          {members: {dependent_jobs: result.names}},
+          `The job "${name}" cannot be deleted: jobs depend on it. Delete or change ${first} first.`,
+          {members: {dependent_jobs: names}},
         )
       }
       case 'deleted':
@@ -68,6 +69,13 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
   }
 
   return {job, jobs, toggle, deleteJob}
+}
+
+export interface DeleteCall {
+  readonly name: string
+  readonly match: RevisionMatch
+  readonly caller: Principal
+  readonly actor: Actor
 }
 
 export interface RunCall {

@@ -5,7 +5,7 @@
  */
 import {createHash} from 'node:crypto'
 import type {Actor} from '../core/audit.ts'
-import {type Principal, requireStore, storeRefusal} from '../core/authorization.ts'
+import {type Principal, requireStore, shownJobs, storeRefusal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
@@ -155,9 +155,9 @@ function requireStored(caller: Principal, spec: JobSpec, result: SubmitResult): 
     case 'parent_unknown':
       throw new DomainError('parent_unknown', 'specified parent job not found')
     case 'cycle':
-      throw jobInvalid(`parent_job: makes a cycle, ${result.path.join(' -> ')}`)
+      throw jobInvalid(`parent_job: makes a cycle, ${shownPath(caller, result.path)}`)
     case 'ephemeral_parent':
-      throw jobInvalid(ephemeralProblem(spec, result.parent, result.dependents))
+      throw jobInvalid(ephemeralProblem(spec, result.parent, shownJobs(caller, result.dependents)))
     case 'precondition':
       throw preconditionFailed(result.revision)
     case 'idempotency_mismatch':
@@ -182,9 +182,16 @@ function jobInvalid(problem: string): DomainError {
   )
 }
 
+/** Jobs that the caller may not read are in it without their names. */
+function shownPath(caller: Principal, path: readonly string[]): string {
+  const shown = new Set(shownJobs(caller, path))
+  return path.map((name) => (shown.has(name) ? name : '…')).join(' -> ')
+}
+
 function ephemeralProblem(spec: JobSpec, parent: string, dependents: readonly string[]): string {
+  const named = dependents.length === 0 ? '' : ` (${dependents.join(', ')})`
   return parent === spec.name
-    ? `ephemeral: must be false: jobs depend on this one (${dependents.join(', ')})`
+    ? `ephemeral: must be false: jobs depend on this one${named}`
     : `parent_job: "${parent}" is ephemeral, and an ephemeral job cannot have dependents`
 }
 

@@ -176,6 +176,33 @@ test('to chain a job onto another takes update of that one', async (t) => {
   )
 })
 
+test('a token sees no names of foreign jobs that depend on its own', async (t) => {
+  const locked = await startLockedApi(t)
+  const team = await locked.client('team-a', TEAM_A)
+  await locked.job('team-a-parent')
+  await locked.job('team-a-child', {schedule: '', parent_job: 'team-a-parent'})
+  await locked.job('team-b-secret', {schedule: '', parent_job: 'team-a-parent'})
+  const {json, text} = await team.call('GET', '/v1/jobs/team-a-parent')
+  assert.deepEqual(json.dependent_jobs, ['team-a-child'])
+  const whole = await locked.admin.call('GET', '/v1/jobs/team-a-parent')
+  assert.deepEqual(whole.json.dependent_jobs, ['team-a-child', 'team-b-secret'])
+  const own = definition('team-a-parent', {displayname: 'new'})
+  const texts = [
+    text,
+    (await team.call('GET', '/v1/jobs')).text,
+    (await team.call('POST', '/v1/jobs', own)).text,
+    (await team.call('POST', '/v1/jobs/team-a-parent/toggle')).text,
+    (await team.call('DELETE', '/v1/jobs/team-a-parent')).text,
+    (await team.call('POST', '/v1/jobs', {...own, ephemeral: true})).text,
+    (await team.call('POST', '/v1/jobs', {...own, parent_job: 'team-a-child'})).text,
+  ]
+  for (const each of texts) assert.ok(!each.includes('team-b-secret'), each)
+  await team.call('DELETE', '/v1/jobs/team-a-child')
+  const refused = await team.call('DELETE', '/v1/jobs/team-a-parent')
+  assert.equal(refused.json.code, 'job_has_dependents')
+  assert.deepEqual(refused.json.dependent_jobs, [])
+})
+
 test('a restore is judged job by job, and changes nothing if one is refused', async (t) => {
   const parts = await twoTeams(t)
   const {team, api} = parts

@@ -3,12 +3,13 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
-import {encodeJob, Job, JobDefinition} from '../../wire/job.ts'
+import {Job, JobDefinition} from '../../wire/job.ts'
 import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {
+  encodeJobFor,
   type ListParts,
   sendChangedJob,
   sendJob,
@@ -86,7 +87,7 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       return sendList(request, reply, parts, {
         slice: query,
         read: () => operations.jobs(query, callerOf(request)),
-        encode: encodeJob,
+        encode: (job) => encodeJobFor(request, job),
       })
     },
   })
@@ -261,7 +262,12 @@ function routeChanges(app: FastifyInstance, operations: Operations): void {
     }),
     handler: async (request: JobRequest, reply) => {
       const match = readIfMatch(request.headers)
-      const job = await operations.deleteJob(request.params.name, match, actorOf(request))
+      const job = await operations.deleteJob({
+        name: request.params.name,
+        match,
+        caller: callerOf(request),
+        actor: actorOf(request),
+      })
       return sendChangedJob(request, reply, 200, job)
     },
   })
