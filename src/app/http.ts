@@ -11,6 +11,7 @@ import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {listenAlso} from '../http/connections.ts'
+import {OidcSignIn} from '../http/oidc.ts'
 import type {ReadyState} from '../http/options.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
@@ -60,7 +61,8 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const totals = boundedTotals(parts.forClients, clock)
   const metrics = openMetrics({events, totals, version: VERSION})
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
-  const access = new AccessTable({...parts, token: config.token})
+  const people = config.oidc === null ? undefined : new OidcSignIn(config.oidc, random)
+  const access = new AccessTable({...parts, token: config.token, people: people?.owners})
   await access.refresh()
   const agents = await startAgentHub(parts)
   const http = createHttpServer(
@@ -72,6 +74,8 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       allowHosts: config.allowHosts,
       corsOrigins: config.corsOrigins,
       tls: config.tls,
+      people,
+      onSignInFailed: (failure) => log.logger.warn({err: failure}, 'a sign-in failed'),
       ui: config.ui,
       clock,
       random,

@@ -29,6 +29,9 @@ export type OptionKind =
   | 'account'
   | 'logLevel'
   | 'serverUrl'
+  | 'issuer'
+  | 'groupGrant'
+  | 'text'
 
 export interface Option<Name extends string = string, Kind extends OptionKind = OptionKind> {
   /** The flag without dashes, and the key in the file. The variable is `BELFRY_` and the name in capitals. */
@@ -158,6 +161,51 @@ export const OPTIONS = [
     'A session of a browser expires this long after the sign-in, however much it is used.',
     'A working day with one sign-in.',
     {placeholder: 'duration', fallback: '12h'},
+  ),
+  option(
+    'public-url',
+    'origin',
+    'URL at which browsers reach the servers, such as `https://belfry.example.org`.',
+    'Only a sign-in through a provider needs it. Its host name is allowed as by `allow-host`.',
+    {placeholder: 'url'},
+  ),
+  option(
+    'oidc-issuer',
+    'issuer',
+    'Issuer of an OpenID Connect provider, through which people sign in to the console.',
+    'None: people sign in with tokens. With it, every request needs a token or a session.',
+    {placeholder: 'url'},
+  ),
+  option('oidc-client-id', 'text', 'Client id at the provider.', 'The provider issues it.', {
+    placeholder: 'id',
+  }),
+  option(
+    'oidc-client-secret-file',
+    'file',
+    'File that holds the client secret.',
+    'Not set: the provider knows the client as public.',
+    {placeholder: 'file'},
+  ),
+  option(
+    'oidc-scope',
+    'text',
+    'Scopes to ask for, separated by blanks; `openid` is one of them.',
+    'Every provider knows them. Some need another one to name groups.',
+    {placeholder: 'scopes', fallback: 'openid profile email'},
+  ),
+  option(
+    'oidc-groups-claim',
+    'text',
+    'Claim that lists the groups of a person; dots lead into it, as in `realm_access.roles`.',
+    'Most providers call it so.',
+    {placeholder: 'claim', fallback: 'groups'},
+  ),
+  option(
+    'oidc-map',
+    'groupGrant',
+    'What a group may do: `group=management`, `group=read` or `group=policy:name`.',
+    'A person without a mapped group is refused.',
+    {placeholder: 'group=grant', repeatable: true},
   ),
   option(
     'timezone',

@@ -11,6 +11,7 @@ import {SERVER_COMMAND} from './commands.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
 import {OPTIONS} from './options.ts'
+import {oidcConfig, type OidcConfig} from './oidc.ts'
 import {
   deepFreeze,
   type Host,
@@ -34,6 +35,8 @@ export interface Config extends NodeConfig {
   readonly secretKeyFile: string | null
   readonly allowHosts: readonly string[]
   readonly corsOrigins: readonly string[]
+  /** `null` = people sign in with tokens only. */
+  readonly oidc: OidcConfig | null
   readonly sessionIdleMs: number
   readonly sessionMaxMs: number
   readonly timezone: string
@@ -105,8 +108,9 @@ function build(
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
     secretKeyFile: secretKeyFileOf(values, host),
-    allowHosts: values.many('allow-host'),
+    allowHosts: allowedHosts(values),
     corsOrigins: values.many('cors-origin'),
+    oidc: oidcConfig(values, host),
     sessionIdleMs: values.one('session-idle')!,
     sessionMaxMs: values.one('session-max')!,
     timezone: values.one('timezone') ?? (isKnownZone(host.timezone) ? host.timezone : 'UTC'),
@@ -124,6 +128,13 @@ function build(
   }
   rejectUnsafe(config)
   return deepFreeze(config)
+}
+
+/** Browsers use the name of the public URL. */
+function allowedHosts(values: Values): readonly string[] {
+  const publicUrl = values.one('public-url')
+  const named = values.many('allow-host')
+  return publicUrl === undefined ? named : [...named, new URL(publicUrl).hostname]
 }
 
 /** Throws `ParseError` for unsafe combinations of settings. */

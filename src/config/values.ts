@@ -6,6 +6,7 @@ import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './options.ts'
 import {NODE_NAME_PATTERN, SYSTEM_TAGS} from '../core/node.ts'
+import type {GroupGrant} from '../core/person.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
@@ -85,6 +86,12 @@ export const READERS = {
     return level === undefined ? mustBe(`one of ${LOG_LEVELS.join(', ')}`, text) : good(level)
   },
   serverUrl: readServerUrl,
+  issuer: readIssuer,
+  groupGrant: readGroupGrant,
+  text: (text: string) =>
+    /^[\x20-\x7e]{1,256}$/.test(text) && text.trim() === text
+      ? good(text)
+      : mustBe('1 to 256 printable ASCII characters', text),
 } satisfies Record<OptionKind, (text: string) => Reading<unknown>>
 
 /** Type of the value that a kind's reader returns. */
@@ -110,6 +117,28 @@ function readOrigin(text: string): Reading<string> {
   if (!isWeb || url.href !== `${url.origin}/`)
     return mustBe('scheme://host or scheme://host:port such as https://ops.example.org', text)
   return good(url.origin)
+}
+
+/** Plain HTTP only for a provider on this machine. */
+function readIssuer(text: string): Reading<string> {
+  const url = URL.parse(text)
+  const isPlain = url?.protocol === 'http:' && isLoopback(url.hostname.replaceAll(/[[\]]/g, ''))
+  const isBare = url?.username === '' && url.password === '' && url.search === '' && url.hash === ''
+  if (isBare && (isPlain || url.protocol === 'https:')) return good(text)
+  const wanted = 'an https URL such as https://login.example.org, or http on this machine'
+  return text.includes('@') ? bad(`must be ${wanted}`) : mustBe(wanted, text)
+}
+
+/** Names of groups may contain `=`, grants never. */
+function readGroupGrant(text: string): Reading<GroupGrant> {
+  const at = text.lastIndexOf('=')
+  const group = text.slice(0, Math.max(at, 0))
+  const named = text.slice(at + 1)
+  const policy = /^policy:([A-Za-z0-9._-]{1,128})$/.exec(named)?.[1]
+  if (group !== '' && policy !== undefined) return good({group, grant: {policy}})
+  if (group !== '' && (named === 'management' || named === 'read'))
+    return good({group, grant: named})
+  return mustBe('group=management, group=read or group=policy:name', text)
 }
 
 /** A name or an IPv4 address. A text of digits and dots that is no address is neither. */

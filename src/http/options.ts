@@ -2,6 +2,7 @@
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
+import type {OidcSignIn, SignInFailed} from './oidc.ts'
 import type {AccessTable} from '../operations/access.ts'
 
 export interface HttpOptions {
@@ -15,6 +16,10 @@ export interface HttpOptions {
   readonly corsOrigins: readonly string[]
   /** PEM texts; `null` = plain HTTP. */
   readonly tls: {readonly cert: string; readonly key: string} | null
+  /** Through which people sign in; absent = with tokens only. */
+  readonly people?: OidcSignIn | undefined
+  /** Called for a sign-in that failed. Must not throw. */
+  readonly onSignInFailed?: (failure: SignInFailed) => void
   /** False = no page at `/ui/`. */
   readonly ui: boolean
   readonly clock: Clock

@@ -35,6 +35,7 @@ import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
+import {routeOidc} from './routes/oidc.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeSecrets} from './routes/secrets.ts'
 import {routeSession} from './routes/session.ts'
@@ -84,7 +85,8 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     })
     routeService(root, options)
     routeDocs(root)
-    if (options.ui) routeUi(root)
+    if (options.ui) routeUi(root, options.people !== undefined)
+    if (options.people !== undefined) routeOidc(root, operations, options.people, options)
   })
   return app
 }

@@ -21,6 +21,8 @@ export interface AccessOptions {
   readonly events: Events
   /** The management token of the configuration; `null` = none. */
   readonly token: string | null
+  /** What the owners of sessions of people begin with; absent = people sign in with tokens only. */
+  readonly people?: string | undefined
 }
 
 /** With a reload, a lost notification and expiry, a change takes effect within five seconds. */
@@ -135,9 +137,10 @@ export class AccessTable implements Service {
     await this.#loop.stop()
   }
 
-  /** There is a token, so every caller needs one. */
+  /** There is a token, or people sign in: every caller needs a token or a session. */
   get isLocked(): boolean {
-    return this.#configured !== null || this.#hasStoredTokens
+    const {people} = this.#options
+    return this.#configured !== null || this.#hasStoredTokens || people !== undefined
   }
 
   get hasConfiguredToken(): boolean {
@@ -311,6 +314,8 @@ export class AccessTable implements Service {
   #isValid({expiresAt, session}: Known): boolean {
     if (this.#options.clock.monotonicMs() >= expiresAt) return false
     if (session === null || !session.of.includes(' ')) return true
+    const {people} = this.#options
+    if (people !== undefined && session.of.startsWith(people)) return true
     return this.#configured !== null && session.of === configuredOwner(this.#configured.digest)
   }
 

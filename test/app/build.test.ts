@@ -19,6 +19,7 @@ import {
 import {tmpdir} from 'node:os'
 import {basename, join} from 'node:path'
 import {after, before, test, type TestContext} from 'node:test'
+import {fakeProvider} from '../support/oidc-providers.ts'
 import {childrenOf, peakResidentBytes} from '../support/living-processes.ts'
 import {aServer, temporaryDirectory} from '../support/server-process.ts'
 
@@ -106,6 +107,20 @@ test('an installed package runs: jobs, pages and the API document', async (t) =>
   for (const path of ['/v1/openapi.json', '/metrics', '/docs/', '/docs/js/scalar.js', '/ui/'])
     assert.equal((await server.get(`/${path}`)).status, 200, path)
   assert.equal((await server.stop()).code, 0)
+})
+
+test('a build sends people to the provider of their sign-in', async (t) => {
+  const {issuer} = await fakeProvider(t)
+  const provider = ['--oidc-issuer', issuer, '--oidc-client-id', 'c', '--oidc-map', 'ops=read']
+  const server = await aServer(t, {
+    belfry: join(built(t), 'bin', 'belfry.js'),
+    flags: [...provider, '--public-url', 'http://localhost:8080'],
+  })
+  const origin = new URL(server.url).origin
+  const reply = await fetch(`${origin}/v1/session/oidc`, {redirect: 'manual'})
+  assert.equal(reply.status, 303)
+  assert.ok(reply.headers.get('location')!.startsWith(`${issuer}/auth?`))
+  assert.equal((await fetch(`${origin}/v1/jobs`)).status, 401, 'every request needs a token')
 })
 
 test('a built server and its helper stay small', async (t) => {

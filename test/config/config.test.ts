@@ -10,6 +10,10 @@ import {CERTIFICATE, OTHER_KEY, PRIVATE_KEY} from '../support/certificate.ts'
 
 const TOKEN = 'sixteen-characters-or-more'
 
+const PROVIDER =
+  '--oidc-issuer https://login.example.org/realm --oidc-client-id belfry ' +
+  '--public-url https://belfry.example.org'
+
 function host(files: Readonly<Record<string, string>> = {}, more: Partial<Host> = {}): Host {
   return {
     name: 'tower',
@@ -54,6 +58,7 @@ test('without settings, a server serves this machine only', () => {
     secretKeyFile: null,
     allowHosts: [],
     corsOrigins: [],
+    oidc: null,
     sessionIdleMs: 1_800_000,
     sessionMaxMs: 43_200_000,
     timezone: 'Europe/Berlin',
@@ -121,6 +126,7 @@ const WRITTEN: readonly (readonly [
     (c) => c.store,
     {engine: 'postgres', url: 'postgres://u:p@a:1,b:2/x'},
   ],
+  ['public-url', 'https://belfry.example.org/', (c) => c.allowHosts, ['belfry.example.org']],
   ['session-idle', '5m', (c) => c.sessionIdleMs, 300_000],
   ['session-max', '1h', (c) => c.sessionMaxMs, 3_600_000],
   ['name', 'n.1_a-B', (c) => c.nodeName, 'n.1_a-B'],
@@ -156,7 +162,42 @@ const WRITTEN: readonly (readonly [
 test('every setting except the certificate has a row in this table', () => {
   const rows = WRITTEN.map(([option]) => option)
   const missing = OPTIONS.map((option) => option.name).filter((name) => !rows.includes(name))
-  assert.deepEqual(missing, ['tls-cert', 'tls-key'])
+  // Those that need each other have tests of their own.
+  const together = ['tls-cert', 'tls-key', ...missing.filter((name) => name.startsWith('oidc-'))]
+  assert.deepEqual(missing, together)
+})
+
+test('a provider of people is configured with what its groups grant', () => {
+  const files = {'/home/keeper/secret': 'the-secret\n'}
+  const argv = `${PROVIDER} --oidc-map ops=management --oidc-map cn=a,ou=b=policy:team-a`.split(' ')
+  const config = accepted([...argv, '--oidc-client-secret-file', 'secret'], {}, host(files))
+  assert.deepEqual(config.oidc, {
+    issuer: 'https://login.example.org/realm',
+    clientId: 'belfry',
+    clientSecret: 'the-secret',
+    scope: 'openid profile email',
+    groupsClaim: 'groups',
+    grants: [
+      {group: 'ops', grant: 'management'},
+      {group: 'cn=a,ou=b', grant: {policy: 'team-a'}},
+    ],
+    publicUrl: 'https://belfry.example.org',
+  })
+  const env = {
+    BELFRY_OIDC_ISSUER: 'http://127.0.0.1:8081',
+    BELFRY_OIDC_CLIENT_ID: 'c',
+    BELFRY_OIDC_MAP: 'all=read',
+    BELFRY_OIDC_SCOPE: 'openid groups',
+    BELFRY_OIDC_GROUPS_CLAIM: 'realm_access.roles',
+    BELFRY_PUBLIC_URL: 'http://localhost:8080',
+  }
+  const {oidc} = accepted([], env)
+  assert.deepEqual(
+    [oidc?.issuer, oidc?.clientSecret, oidc?.scope, oidc?.groupsClaim],
+    ['http://127.0.0.1:8081', null, 'openid groups', 'realm_access.roles'],
+  )
+  const empty = [...argv, '--oidc-client-secret-file', 'secret']
+  assert.match(refused(empty, {}, host({'/home/keeper/secret': ' '})), /^The secret in secret must/)
 })
 
 for (const [option, text, read, expected] of WRITTEN)
@@ -306,6 +347,19 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
     '--grace forever',
     /^--grace must be a duration such as 30s or 1h30m, or "infinite", not "forever"\.$/,
   ],
+  ['--oidc-map ops=read', /^--oidc-map requires --oidc-issuer/],
+  ['--oidc-issuer https://a.b', /requires --oidc-client-id/],
+  ['--oidc-issuer https://a.b --oidc-client-id c', /requires --public-url/],
+  [PROVIDER, /requires --oidc-map/],
+  [`${PROVIDER} --oidc-map ops=all`, /must be group=management, group=read or group=policy:name/],
+  [`${PROVIDER} --oidc-map =read`, /must be group=management/],
+  [`${PROVIDER} --oidc-map ops=read --oidc-scope email`, /must contain openid/],
+  ['--oidc-issuer http://login.example.org', /must be an https URL/],
+  [
+    '--oidc-issuer https://user:secret@a.b',
+    /must be an https URL such as \S+, or http on this machine\.$/,
+  ],
+  ['--public-url https://a.b/belfry', /^--public-url must be scheme/],
   ['--session-idle 4m', /^--session-idle must be at least 5m/],
   ['--session-idle 13h', /not more than --session-max/],
   ['--late-after 10ms', /^--late-after must be at least 1s/],

@@ -103,7 +103,8 @@ export class Api {
     this.#options = options
     const store = openMemoryStore({clock: this.clock, random: this.random})
     this.store = options.wrapStore?.(store) ?? store
-    this.access = new AccessTable({...this.#parts, token: options.token ?? null})
+    const {token = null, people} = options
+    this.access = new AccessTable({...this.#parts, token, people: people?.owners})
   }
 
   get #parts() {

@@ -146,6 +146,10 @@ function policyFor(page: string): string {
   ].join('; ')
 }
 
+/** In the page: the link to sign in through a provider. */
+const PROVIDER_HIDDEN = '<p id="provider" hidden>'
+const PROVIDER_SHOWN = '<p id="provider">'
+
 const UI_FILES = [
   ['/ui', 'index.html', 'text/html; charset=utf-8'],
   ['/ui/page.js', 'page.js', 'text/javascript; charset=utf-8'],
@@ -157,9 +161,10 @@ const UI_FILES = [
  * The status page at `/ui/`: static files without secrets, read once at start and public. The page reads its
  * data through the API like any other client.
  */
-export function routeUi(app: FastifyInstance): void {
+export function routeUi(app: FastifyInstance, hasProvider: boolean): void {
   for (const [url, file, contentType] of UI_FILES) {
-    const content = readFileSync(new URL(`../ui/${file}`, import.meta.url))
+    const read = readFileSync(new URL(`../ui/${file}`, import.meta.url), 'utf8')
+    const content = hasProvider ? read.replace(PROVIDER_HIDDEN, PROVIDER_SHOWN) : read
     app.get(url, {
       config: PUBLIC,
       schema: {hide: true},

@@ -1,0 +1,236 @@
+/**
+ * Sign-in through an OpenID Connect provider: authorization code flow with PKCE, state and nonce. A sign-in
+ * in progress is in a cookie of its browser and nowhere else, so another server may end it. The library is
+ * loaded, and the provider is asked for its addresses, at the first sign-in.
+ */
+import {hash} from 'node:crypto'
+import type * as OpenIdClient from 'openid-client'
+import type {OidcConfig} from '../config/oidc.ts'
+import {type Claims, groupsIn, personName, rightsOf} from '../core/person.ts'
+import type {Random} from '../ports/runtime.ts'
+import type {SessionOwner} from '../ports/token-store.ts'
+
+export const OIDC_PATH = '/v1/session/oidc'
+/** Registered at the provider. */
+export const CALLBACK_PATH = `${OIDC_PATH}/callback`
+/** The time to enter a password, and a second factor. */
+const COOKIE_AGE_SECONDS = 600
+/** Of each request to the provider. */
+const TIMEOUT_SECONDS = 10
+/** Each waits for the provider. Beyond it, a sign-in is refused: they cost no token. */
+const IN_PROGRESS_MAX = 20
+const RETURN_LENGTH_MAX = 1_000
+
+type Library = typeof OpenIdClient
+type Provider = OpenIdClient.Configuration
+
+/** Why a sign-in failed, for the person. The `cause` is for the log. */
+export class SignInFailed extends Error {
+  readonly status: number
+
+  constructor(status: number, message: string, cause?: unknown) {
+    super(message, {cause})
+    this.status = status
+  }
+}
+
+export interface StartedSignIn {
+  /** Where the browser goes. */
+  readonly url: string
+  readonly cookie: string
+}
+
+export interface Person {
+  readonly owner: SessionOwner
+  /** A path of this server. */
+  readonly returnTo: string
+}
+
+/** The owner of the sessions of a person. It names the issuer: the people of another one are others. */
+export function personOwner(issuer: string, subject: string): string {
+  return `${issuerOwners(issuer)}${hash('sha256', subject, 'base64url')}`
+}
+
+/** What the owners of all people of an issuer begin with. */
+export function issuerOwners(issuer: string): string {
+  return `person ${hash('sha256', issuer, 'base64url').slice(0, 16)} `
+}
+
+/** The path, if it is one of this server; `/ui/` otherwise. */
+export function safeReturn(path: string | null): string {
+  if (path === null || path.length > RETURN_LENGTH_MAX) return '/ui/'
+  // Browsers read `//host`, `/\host` and `/<tab>/host` as other hosts.
+  return /^\/(?![/\\])[\x21-\x5b\x5d-\x7e]*$/.test(path) ? path : '/ui/'
+}
+
+export class OidcSignIn {
+  readonly #config: OidcConfig
+  readonly #random: Random
+  readonly #isSecure: boolean
+  #provider: Promise<{readonly library: Library; readonly provider: Provider}> | null = null
+  #inProgress = 0
+
+  constructor(config: OidcConfig, random: Random) {
+    this.#config = config
+    this.#random = random
+    this.#isSecure = config.publicUrl.startsWith('https:')
+  }
+
+  /** As `issuerOwners`. */
+  get owners(): string {
+    return issuerOwners(this.#config.issuer)
+  }
+
+  /** Whether browsers reach the server by TLS. */
+  get isSecure(): boolean {
+    return this.#isSecure
+  }
+
+  /** Throws `SignInFailed`. */
+  start(returnTo: string | null): Promise<StartedSignIn> {
+    return this.#bounded(async () => {
+      const {library, provider} = await this.#open()
+      const [state, nonce, verifier] = [this.#text(), this.#text(), this.#text()]
+      const url = library.buildAuthorizationUrl(provider, {
+        redirect_uri: this.#callbackUrl,
+        scope: this.#config.scope,
+        state,
+        nonce,
+        code_challenge: await library.calculatePKCECodeChallenge(verifier),
+        code_challenge_method: 'S256',
+      })
+      const to = Buffer.from(safeReturn(returnTo)).toString('base64url')
+      return {url: url.href, cookie: this.#cookie([state, nonce, verifier, to].join('.'))}
+    })
+  }
+
+  /** The person that the provider names. `query` is that of the callback. Throws `SignInFailed`. */
+  finish(query: string, cookies: string | undefined): Promise<Person> {
+    return this.#bounded(async () => {
+      const [state = '', nonce = '', verifier = '', to = ''] = this.#read(cookies).split('.')
+      if (state === '' || nonce === '' || verifier === '')
+        throw new SignInFailed(400, 'The sign-in took too long, or it began in another browser.')
+      const {library, provider} = await this.#open()
+      const url = new URL(this.#callbackUrl)
+      url.search = query
+      const claims = await asked(library, async () => {
+        const checks = {pkceCodeVerifier: verifier, expectedState: state, expectedNonce: nonce}
+        const tokens = await library.authorizationCodeGrant(provider, url, {
+          ...checks,
+          idTokenExpected: true,
+        })
+        const named = tokens.claims()!
+        if (groupsIn(named, this.#config.groupsClaim) !== null) return named
+        // Some providers name groups only there.
+        if (provider.serverMetadata().userinfo_endpoint === undefined) return named
+        return {
+          ...named,
+          ...(await library.fetchUserInfo(provider, tokens.access_token, named.sub)),
+        }
+      })
+      const returnTo = safeReturn(Buffer.from(to, 'base64url').toString('utf8'))
+      return {owner: this.#ownerOf(claims), returnTo}
+    })
+  }
+
+  /** Removes the cookie of a sign-in. */
+  endedCookie(): string {
+    return `${this.#cookie('')}; Max-Age=0`
+  }
+
+  #ownerOf(claims: Claims & {readonly sub: string}): SessionOwner {
+    const {grants, groupsClaim, issuer} = this.#config
+    const rights = rightsOf(groupsIn(claims, groupsClaim) ?? [], grants)
+    const name = personName(claims)
+    if (rights === null)
+      throw new SignInFailed(
+        403,
+        `${name} may not use Belfry: none of the groups of this account is allowed to. Ask an ` +
+          'administrator of Belfry to map one of them.',
+      )
+    return {kind: 'other', of: personOwner(issuer, claims.sub), token: {name, ...rights}}
+  }
+
+  get #callbackUrl(): string {
+    return `${this.#config.publicUrl}${CALLBACK_PATH}`
+  }
+
+  async #bounded<Result>(step: () => Promise<Result>): Promise<Result> {
+    if (this.#inProgress >= IN_PROGRESS_MAX)
+      throw new SignInFailed(503, 'Too many people sign in at this moment. Try again.')
+    this.#inProgress += 1
+    try {
+      return await step()
+    } finally {
+      this.#inProgress -= 1
+    }
+  }
+
+  /** A failure is not kept: the provider may be back at the next sign-in. */
+  #open() {
+    this.#provider ??= this.#discover().catch((error: unknown) => {
+      this.#provider = null
+      throw new SignInFailed(503, 'The sign-in provider does not answer. Try again later.', error)
+    })
+    return this.#provider
+  }
+
+  async #discover() {
+    const library = await import('openid-client')
+    const {issuer, clientId, clientSecret} = this.#config
+    const isPlain = issuer.startsWith('http:')
+    const provider = await library.discovery(
+      new URL(issuer),
+      clientId,
+      undefined,
+      clientSecret === null ? library.None() : library.ClientSecretBasic(clientSecret),
+      {
+        timeout: TIMEOUT_SECONDS,
+        execute: [
+          // Only for an issuer on this machine.
+          ...(isPlain ? [library.allowInsecureRequests] : []),
+          // Signatures are checked although the token comes from the provider itself.
+          library.enableNonRepudiationChecks,
+        ],
+      },
+    )
+    return {library, provider}
+  }
+
+  /** Of the length that PKCE requires. */
+  #text(): string {
+    return `${this.#random.id()}${this.#random.id()}`
+  }
+
+  get #cookieName(): string {
+    return this.#isSecure ? '__Host-belfry-sign-in' : 'belfry-sign-in'
+  }
+
+  /** `Lax`: the browser comes back from another site. */
+  #cookie(value: string): string {
+    const secure = this.#isSecure ? '; Secure' : ''
+    const age = value === '' ? '' : `; Max-Age=${COOKIE_AGE_SECONDS}`
+    return `${this.#cookieName}=${value}; Path=/; HttpOnly; SameSite=Lax${secure}${age}`
+  }
+
+  #read(cookies = ''): string {
+    const prefix = `${this.#cookieName}=`
+    const found = cookies.split(';').find((text) => text.trim().startsWith(prefix))
+    return found?.trim().slice(prefix.length) ?? ''
+  }
+}
+
+/** Errors of the library as `SignInFailed`, by what they say of the cause. */
+async function asked<Result>(library: Library, ask: () => Promise<Result>): Promise<Result> {
+  try {
+    return await ask()
+  } catch (error) {
+    if (error instanceof library.AuthorizationResponseError)
+      throw new SignInFailed(403, 'The sign-in provider did not let this person in.', error)
+    const code = error instanceof Error && 'code' in error ? error.code : ''
+    // That is how fetch fails; errors of the library have a code.
+    if (code === 'OAUTH_TIMEOUT' || (error instanceof TypeError && code === ''))
+      throw new SignInFailed(503, 'The sign-in provider does not answer. Try again later.', error)
+    throw new SignInFailed(400, 'The answer of the sign-in provider is not valid here.', error)
+  }
+}

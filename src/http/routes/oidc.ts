@@ -1,0 +1,123 @@
+/**
+ * Routes of the sign-in through an OpenID Connect provider. Browsers open them as pages, so they answer with
+ * pages. The cookie of the session is `SameSite=Strict`, and a browser that comes from the provider would not
+ * send it after a redirect: a page of this server leads on instead.
+ */
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
+import {actorOf} from '../../core/audit.ts'
+import {NO_RULES} from '../../core/authorization.ts'
+import {DomainError} from '../../core/errors.ts'
+import type {Operations} from '../../operations/operations.ts'
+import type {SessionOwner} from '../../ports/token-store.ts'
+import {REFUSAL_STATUSES} from '../errors.ts'
+import {CALLBACK_PATH, OIDC_PATH, type OidcSignIn, SignInFailed} from '../oidc.ts'
+import type {HttpOptions} from '../options.ts'
+import {queryOf} from '../request.ts'
+import {sessionCookie} from '../session-cookie.ts'
+
+const HIDDEN = {config: {access: 'public'}, schema: {hide: true}} as const
+
+export function routeOidc(
+  app: FastifyInstance,
+  operations: Operations,
+  people: OidcSignIn,
+  {onSignInFailed = () => undefined}: Pick<HttpOptions, 'onSignInFailed'>,
+): void {
+  const failed = (reply: FastifyReply, error: unknown) => {
+    const failure = asFailure(error)
+    onSignInFailed(failure)
+    return sendPage(reply, failure.status, 'Sign-in failed', failure.message, RETRY)
+  }
+  app.get(OIDC_PATH, {
+    ...HIDDEN,
+    handler: async (request, reply) => {
+      try {
+        const {url, cookie} = await people.start(queryOf(request).first('return'))
+        return reply.header('set-cookie', cookie).header('location', url).code(303).send()
+      } catch (error) {
+        return failed(reply, error)
+      }
+    },
+  })
+  app.get(CALLBACK_PATH, {
+    ...HIDDEN,
+    handler: async (request, reply) => {
+      // Whatever comes of it, a sign-in is used once.
+      reply.header('set-cookie', people.endedCookie())
+      try {
+        const query = request.url.split('?')[1] ?? ''
+        const {owner, returnTo} = await people.finish(query, request.headers.cookie)
+        const {secret, identity} = await operations.openSession(owner, actorFrom(request, owner))
+        reply.header('set-cookie', sessionCookie(secret, people.isSecure))
+        const text = `You are signed in as ${identity.principal.name}.`
+        return sendPage(reply, 200, 'Signed in', text, {href: returnTo, label: 'Continue'}, true)
+      } catch (error) {
+        return failed(reply, error)
+      }
+    },
+  })
+}
+
+const RETRY = {href: '/ui/', label: 'Back to the sign-in'}
+
+/** Throws what is neither a refusal nor a failure of the provider. */
+function asFailure(error: unknown): SignInFailed {
+  if (error instanceof SignInFailed) return error
+  if (error instanceof DomainError)
+    return new SignInFailed(REFUSAL_STATUSES[error.code], error.message, error)
+  throw error
+}
+
+function actorFrom(request: FastifyRequest, owner: SessionOwner) {
+  const token = owner.kind === 'other' ? owner.token : {name: '', kind: 'client' as const}
+  const person = {...token, accessor: '', isSession: true, rules: NO_RULES}
+  return actorOf(person, false, request.socket.remoteAddress)
+}
+
+interface Link {
+  /** A path of this server. */
+  readonly href: string
+  readonly label: string
+}
+
+function sendPage(
+  reply: FastifyReply,
+  status: number,
+  title: string,
+  text: string,
+  {href, label}: Link,
+  leadsOn = false,
+): FastifyReply {
+  const refresh = leadsOn ? `<meta http-equiv="refresh" content="0; url=${escaped(href)}" />` : ''
+  const page = `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8" />
+    <meta name="viewport" content="width=device-width, initial-scale=1" />
+    <title>${escaped(title)} – Belfry</title>
+    <link rel="stylesheet" href="/ui/page.css" />
+    ${refresh}
+  </head>
+  <body>
+    <main>
+      <h1>${escaped(title)}</h1>
+      <p>${escaped(text)}</p>
+      <p><a href="${escaped(href)}">${escaped(label)}</a></p>
+    </main>
+  </body>
+</html>
+`
+  return reply.code(status).header('content-type', 'text/html; charset=utf-8').send(page)
+}
+
+const ENTITIES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+}
+
+function escaped(text: string): string {
+  return text.replaceAll(/[&<>"']/g, (character) => ENTITIES[character]!)
+}

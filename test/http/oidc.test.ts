@@ -1,0 +1,246 @@
+/** Sign-in through an OpenID Connect provider: a real one, then forged answers and failures. */
+import assert from 'node:assert/strict'
+import {test, type TestContext} from 'node:test'
+import type {OidcConfig} from '../../src/config/oidc.ts'
+import {CALLBACK_PATH, issuerOwners, OidcSignIn, safeReturn} from '../../src/http/oidc.ts'
+import {AccessTable} from '../../src/operations/access.ts'
+import {CLIENT, type Forged, fakeProvider, realProvider} from '../support/oidc-providers.ts'
+import {SeededRandom} from '../support/seeded-random.ts'
+import {type Api, type Reply} from './harness.ts'
+import {startLockedApi} from './tokens.ts'
+
+const PUBLIC_URL = 'https://belfry.example.org'
+const ANN = {sub: 'ann-7', email: 'ann@example.org', email_verified: true, groups: ['ops', 'all']}
+const GRANTS: OidcConfig['grants'] = [
+  {group: 'ops', grant: 'management'},
+  {group: 'auditors', grant: 'read'},
+  {group: 'team-a', grant: {policy: 'team-a'}},
+]
+
+function configOf(issuer: string): OidcConfig {
+  return {
+    issuer,
+    clientId: CLIENT.id,
+    clientSecret: CLIENT.secret,
+    scope: 'openid profile email',
+    groupsClaim: 'groups',
+    grants: GRANTS,
+    publicUrl: PUBLIC_URL,
+  }
+}
+
+async function startApi(t: TestContext, issuer: string) {
+  const failures: string[] = []
+  const people = new OidcSignIn(configOf(issuer), new SeededRandom(5))
+  const locked = await startLockedApi(t, {
+    people,
+    allowHosts: ['belfry.example.org'],
+    onSignInFailed: (failure) => void failures.push(String(failure.cause ?? failure.message)),
+  })
+  return {...locked, failures}
+}
+
+/** A cookie that a reply sets, as the browser sends it back. */
+function cookieOf(reply: Reply, name: RegExp): string {
+  const found = (reply.headers['set-cookie'] ?? []).find((text) => name.test(text))
+  return found?.split(';')[0] ?? ''
+}
+
+const SIGN_IN = /^__Host-belfry-sign-in=/
+const SESSION = /^__Host-belfry-session=/
+
+/** Starts a sign-in: where the browser is sent, with its cookie. */
+async function begin(api: Api, query = '') {
+  const reply = await api.get(`/v1/session/oidc${query}`)
+  assert.equal(reply.status, 303, reply.text)
+  const set = (reply.headers['set-cookie'] ?? [])[0]!
+  assert.match(set, /; Path=\/; HttpOnly; SameSite=Lax; Secure; Max-Age=600$/)
+  return {url: new URL(reply.headers.location!), cookie: cookieOf(reply, SIGN_IN)}
+}
+
+/** Follows the pages of the real provider, back to the callback: its query. */
+async function atProvider(url: URL): Promise<string> {
+  const jar = new Map<string, string>()
+  let next = url
+  for (let step = 0; step < 10; step += 1) {
+    if (next.origin === PUBLIC_URL) {
+      assert.equal(next.pathname, CALLBACK_PATH)
+      return next.search
+    }
+    const cookie = [...jar].map(([name, value]) => `${name}=${value}`).join('; ')
+    const reply = await fetch(next, {redirect: 'manual', headers: {cookie}})
+    for (const set of reply.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(set)!
+      jar.set(name, value)
+    }
+    await reply.body?.cancel()
+    next = new URL(reply.headers.get('location')!, next)
+  }
+  throw new Error('the provider does not send the browser back')
+}
+
+const back = (api: Api, query: string, cookie: string) =>
+  api.get(`${CALLBACK_PATH}${query}`, {cookie, 'sec-fetch-site': 'cross-site'})
+
+const started = (t: TestContext) =>
+  realProvider(t, `${PUBLIC_URL}${CALLBACK_PATH}`, ANN).then(async (provider) => {
+    return {provider, ...(await startApi(t, provider.issuer))}
+  })
+
+test('a person signs in through a real provider, and is what the groups grant', async (t) => {
+  const {provider, api, admin, failures} = await started(t)
+  const signIn = async () => {
+    const {url, cookie} = await begin(api, '?return=/docs')
+    const query = await atProvider(url)
+    return {reply: await back(api, query, cookie), query, cookie}
+  }
+  const {reply, query, cookie} = await signIn()
+  assert.equal(reply.status, 200, failures.join())
+  assert.match(reply.text, /You are signed in as ann@example\.org\./)
+  assert.match(reply.text, /content="0; url=\/docs"/)
+  const session = cookieOf(reply, SESSION)
+  const who = (await api.get('/v1/session', {cookie: session})).json
+  assert.deepEqual([who.name, who.type, who.session], ['ann@example.org', 'management', true])
+  const audited = (await admin.call('GET', '/v1/audit?action=session')).json[0]
+  assert.deepEqual([audited.action, audited.actor], ['session.open', 'ann@example.org'])
+
+  const replayed = await back(api, query, cookie)
+  assert.equal(replayed.status, 400, 'a code is used once')
+  assert.equal(cookieOf(replayed, SESSION), '')
+  assert.match(cookieOf(reply, SIGN_IN), /=$/, 'the cookie of the sign-in is removed')
+
+  for (const [groups, expected] of [
+    [['team-a', 'auditors'], 'client'],
+    [['auditors'], 'read'],
+  ] as const) {
+    provider.account.current = {...ANN, groups}
+    const cookieNow = cookieOf((await signIn()).reply, SESSION)
+    assert.equal((await api.get('/v1/session', {cookie: cookieNow})).json.type, expected)
+  }
+  provider.account.current = {...ANN, groups: ['all', 'Ops', 'ops ']}
+  const refused = (await signIn()).reply
+  assert.deepEqual([refused.status, cookieOf(refused, SESSION)], [403, ''])
+  assert.match(refused.text, /ann@example\.org may not use Belfry: none of the groups/)
+})
+
+test('a wrong state, another browser and a refusal of the provider open nothing', async (t) => {
+  const {provider, api} = await started(t)
+  const {url, cookie} = await begin(api)
+  const query = await atProvider(url)
+  const changed = query.replace(/state=[^&]+/, 'state=wrong')
+  const iss = `iss=${encodeURIComponent(provider.issuer)}`
+  const state = `state=${url.searchParams.get('state')}`
+  const other = await begin(api)
+  for (const [sent, jar, status] of [
+    [changed, cookie, 400],
+    [query.replace(/&?state=[^&]+/, ''), cookie, 400],
+    [query, other.cookie, 400],
+    [query, '', 400],
+    [query, '__Host-belfry-sign-in=', 400],
+    [query, '__Host-belfry-sign-in=a.b', 400],
+    [query, cookie.replace('__Host-', ''), 400],
+    [query.replace(/iss=[^&]+/, 'iss=https%3A%2F%2Fevil.example'), cookie, 400],
+    ['', cookie, 400],
+    [`?error=access_denied&${state}&${iss}`, cookie, 403],
+  ] as const) {
+    const reply = await back(api, sent, jar)
+    assert.deepEqual([reply.status, cookieOf(reply, SESSION)], [status, ''], sent)
+    assert.match(reply.text, /<h1>Sign-in failed<\/h1>/)
+  }
+  assert.equal((await back(api, query, cookie)).status, 200, 'and the right one does')
+  assert.deepEqual(api.faults, [])
+})
+
+test('forged and foreign ID tokens open nothing', async (t) => {
+  const provider = await fakeProvider(t)
+  const {api, failures} = await startApi(t, provider.issuer)
+  const now = Math.floor(Date.now() / 1000)
+  const signIn = async (forged: Forged) => {
+    const {url, cookie} = await begin(api)
+    provider.next.forged = forged
+    provider.next.nonce = url.searchParams.get('nonce')!
+    return back(api, `?code=c&state=${url.searchParams.get('state')}`, cookie)
+  }
+  assert.equal((await signIn({})).status, 200, failures.join())
+  const table: readonly (readonly [string, Forged])[] = [
+    ['alg none', {header: {alg: 'none'}, signed: 'none'}],
+    ['alg none in capitals', {header: {alg: 'NONE'}, signed: 'none'}],
+    ['no signature', {signed: 'none'}],
+    ['signed by another key', {signed: 'other key'}],
+    ['a key that is shared', {header: {alg: 'HS256'}}],
+    ['another audience', {claims: {aud: 'another-client'}}],
+    ['several audiences', {claims: {aud: [CLIENT.id, 'another-client'], azp: 'another-client'}}],
+    ['another issuer', {claims: {iss: 'https://evil.example'}}],
+    ['expired', {claims: {iat: now - 7_200, exp: now - 3_600}}],
+    ['no expiry', {claims: {exp: undefined}}],
+    ['another nonce', {claims: {nonce: 'another'}}],
+    ['no nonce', {claims: {nonce: undefined}}],
+    ['no subject', {claims: {sub: undefined}}],
+  ]
+  for (const [about, forged] of table) {
+    const reply = await signIn(forged)
+    assert.deepEqual([reply.status, cookieOf(reply, SESSION)], [400, ''], about)
+  }
+  const markup = await signIn({claims: {email: '<script>alert(1)</script>"'}})
+  assert.ok(!markup.text.includes('<script>'))
+  assert.deepEqual(api.faults, [])
+})
+
+test('a provider that is away is said to be, concerns nothing else, and is asked again', async (t) => {
+  const {provider, api, admin, failures} = await started(t)
+  const {url, cookie} = await begin(api)
+  const query = await atProvider(url)
+  await provider.close()
+  const late = await back(api, query, cookie)
+  assert.deepEqual([late.status, cookieOf(late, SESSION)], [503, ''], failures.join())
+  assert.match(late.text, /does not answer/)
+  assert.equal((await admin.call('GET', '/v1/jobs')).status, 200)
+
+  const away = await startApi(t, provider.issuer)
+  for (let attempt = 0; attempt < 2; attempt += 1) {
+    const page = await away.api.get('/v1/session/oidc')
+    assert.equal(page.status, 503)
+    assert.match(page.text, /The sign-in provider does not answer/)
+  }
+  assert.equal(away.failures.length, 2, 'asked again')
+  assert.equal((await away.admin.call('POST', '/v1/session')).status, 201)
+  assert.match((await away.api.get('/ui/')).text, /<p id="provider">/)
+})
+
+test('a sign-in leads on only to a path of this server', async () => {
+  for (const path of ['/ui/', '/docs', '/v1/jobs?q=a%20b#c', '/'])
+    assert.equal(safeReturn(path), path)
+  for (const path of [
+    null,
+    '',
+    'docs',
+    '//evil.example',
+    '/\\evil.example',
+    '\\\\evil.example',
+    '/\t/evil.example',
+    '/a\\b',
+    'https://evil.example',
+    'javascript:alert(1)',
+    '/a b',
+    '/ä',
+    '/\nx',
+    `/${'a'.repeat(1_001)}`,
+  ])
+    assert.equal(safeReturn(path), '/ui/', JSON.stringify(path))
+})
+
+test('sessions of people are accepted only while their provider is configured', async (t) => {
+  const {provider, api} = await started(t)
+  const {url, cookie} = await begin(api)
+  await back(api, await atProvider(url), cookie)
+  const {accessor} = (await api.store.sessions())[0]!
+  const acceptedWith = async (people: string | undefined) => {
+    const parts = {store: api.store, clock: api.clock, events: api.events, wakeup: api.wakeup}
+    const table = new AccessTable({...parts, token: null, people})
+    await table.refresh()
+    return [table.principal(accessor) !== null, table.isLocked]
+  }
+  assert.deepEqual(await acceptedWith(issuerOwners(provider.issuer)), [true, true])
+  assert.deepEqual(await acceptedWith(issuerOwners('https://other.example')), [false, true])
+  assert.deepEqual(await acceptedWith(undefined), [false, false])
+})
