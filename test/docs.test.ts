@@ -11,6 +11,7 @@ import {runCli} from '../src/cli/program.ts'
 import {agentCommand, serverCommand} from '../src/config/commands.ts'
 import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
+import {AUDIT_ACTIONS} from '../src/core/audit.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
 import {REASONS} from '../src/core/launch-record.ts'
 import {REFUSAL_STATUSES} from '../src/http/errors.ts'
@@ -336,4 +337,12 @@ test('every page of docs that the sources name exists', async () => {
 test('the documentation names nothing outside the repository', () => {
   const outside = new RegExp(['\\.\\./shared', '/work/', 'interface-source'].join('|'))
   for (const path of WRITTEN) assert.doesNotMatch(read(path), outside, path)
+})
+
+test('every action of the audit log is documented, and no others are', () => {
+  const rows = rowsOf(read('docs/how-to/access.md'), '## Who changed what')
+  sameSet(
+    rows.flatMap(([actions = '']) => quoted(actions)),
+    AUDIT_ACTIONS,
+  )
 })

@@ -13,6 +13,7 @@ import type {ExecutorRegistry} from '../executors/registry.ts'
 import {listenAlso} from '../http/connections.ts'
 import {OidcSignIn} from '../http/oidc.ts'
 import type {ReadyState} from '../http/options.ts'
+import {RefusalLog} from '../http/refusals.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
@@ -64,6 +65,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const people = config.oidc === null ? undefined : new OidcSignIn(config.oidc, random)
   const access = new AccessTable({...parts, token: config.token, people: people?.owners})
   await access.refresh()
+  const refusals = new RefusalLog({store, clock, events})
   const agents = await startAgentHub(parts)
   const http = createHttpServer(
     operationsOf({...parts, forClients: {...parts.forClients, totals}}, access),
@@ -83,6 +85,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       ready: () => readiness.check(store, parts.isLeader()),
       metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
       onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
+      onRefused: (refused) => refusals.record(refused),
       onReply: (reply) => metrics.answered(reply),
       onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
         const {connectionsMax} = config.limits
@@ -99,6 +102,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     },
   )
   access.start()
+  refusals.start()
   const reload: Listener['reload'] = ({tls, token}) => {
     if (tls !== null && http.server instanceof TlsServer) http.server.setSecureContext(tls)
     access.configure(token)
@@ -106,6 +110,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const close = async () => {
     await http.close()
     await access.stop()
+    await refusals.stop()
     metrics.stop()
   }
   try {

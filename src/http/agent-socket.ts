@@ -17,6 +17,8 @@ import type {Clock} from '../ports/runtime.ts'
 import {type Authenticator, authRequestOf} from './auth.ts'
 import {endConnection} from './connections.ts'
 import {errorReply} from './errors.ts'
+import type {HttpOptions} from './options.ts'
+import {isRefusedAccess} from './refusals.ts'
 import {withoutExtraSlashes} from './request.ts'
 
 /** Some 20 KB each; more agents than one server process serves well. */
@@ -53,7 +55,8 @@ export function listenForAgents(
     authenticator,
     access,
     clock,
-  }: {
+    onRefused,
+  }: Pick<HttpOptions, 'onRefused'> & {
     readonly hub: Agents
     readonly authenticator: Authenticator
     readonly access: Pick<AccessTable, 'watch'>
@@ -72,9 +75,13 @@ export function listenForAgents(
     const asked = authRequestOf(request, 'protected', true, false)
     const {principal, refusal} = await authenticator.authenticate(asked)
     if (socket.destroyed) return
-    if (refusal !== null || principal === null)
-      return rejectUpgrade(socket, refusal ?? notAllowed())
-    if (!mayConnect(principal)) return rejectUpgrade(socket, notAllowed())
+    if (refusal !== null || principal === null || !mayConnect(principal)) {
+      const why = refusal ?? notAllowed()
+      const {address, method} = asked
+      const asking = {principal, address, method, route: AGENT_PATH, url: request.url ?? ''}
+      if (isRefusedAccess(why.code)) onRefused?.({...asking, code: why.code})
+      return rejectUpgrade(socket, why)
+    }
     if (isClosing || sockets.clients.size >= AGENTS_MAX) return rejectUpgrade(socket, tooMany())
     sockets.handleUpgrade(request, socket, head, (webSocket) => {
       const close = serve(webSocket, request, {hub, caller: principal, clock})

@@ -384,7 +384,7 @@ export class AuthRateLimit {
 }
 
 /** One IPv4 address, or an IPv6 /64: an IPv6 host may use any address of its /64. */
-function networkOf(address: string): string {
+export function networkOf(address: string): string {
   if (!ipaddr.isValid(address)) return address
   const parsed = ipaddr.process(address)
   return parsed instanceof ipaddr.IPv6 ? parsed.parts.slice(0, 4).join(':') : parsed.toString()

@@ -3,6 +3,8 @@ import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
 import type {OidcSignIn, SignInFailed} from './oidc.ts'
+import type {Principal} from '../core/authorization.ts'
+import type {RefusalCode} from '../core/errors.ts'
 import type {AccessTable} from '../operations/access.ts'
 
 export interface HttpOptions {
@@ -33,6 +35,8 @@ export interface HttpOptions {
   readonly onFault: (error: unknown, request: FailedRequest) => void
   /** Called for every connection beyond `connectionsMax`. Must not throw. */
   readonly onConnectionRefused?: () => void
+  /** Called for every request that is refused access. Must not throw. */
+  readonly onRefused?: (refused: RefusedRequest) => void
   /** Called after every reply. Must not throw. */
   readonly onReply?: (reply: SentReply) => void
   /** The agents of this server; absent = agents cannot connect. */
@@ -53,6 +57,19 @@ export interface ReadyState {
   readonly ok: boolean
   readonly checks: Readonly<Record<string, string>>
   readonly details: Readonly<Record<string, string>>
+}
+
+export interface RefusedRequest {
+  /** `null` = without a valid token. */
+  readonly principal: Principal | null
+  /** Peer address of the connection. */
+  readonly address: string
+  readonly method: string
+  /** The pattern of the route; `''` when none matched. */
+  readonly route: string
+  /** As sent, with its query. */
+  readonly url: string
+  readonly code: RefusalCode
 }
 
 export interface FailedRequest {

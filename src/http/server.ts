@@ -27,6 +27,7 @@ import {LongLists} from './long-lists.ts'
 import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
 import {PathTable} from './paths.ts'
+import {isRefusedAccess} from './refusals.ts'
 import {sendInPieces} from './reply.ts'
 import {endWithAccess} from './revocation.ts'
 import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
@@ -263,6 +264,15 @@ function sendError(
   options: HttpOptions,
 ): FastifyReply {
   const refusal = asRefusal(error) ?? reportFault(error, request, options)
+  if (isRefusedAccess(refusal.code))
+    options.onRefused?.({
+      principal: request.principal ?? null,
+      address: request.socket.remoteAddress ?? '',
+      method: request.method,
+      route: request.routeOptions.url ?? '',
+      url: request.url,
+      code: refusal.code,
+    })
   const {status, headers, contentType, body} = errorReply(refusal, {
     asText: request.routeOptions.config?.submit === true,
     pretty: isPretty(request),

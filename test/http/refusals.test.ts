@@ -1,0 +1,94 @@
+/** Refused accesses in the audit log: who was refused what, and a flood that adds few rows. */
+import assert from 'node:assert/strict'
+import {test, type TestContext} from 'node:test'
+import {REFUSALS_EVERY_MS, REFUSALS_MAX, RefusalLog} from '../../src/http/refusals.ts'
+import {FAILURES_MAX} from '../../src/http/auth.ts'
+import type {Change} from '../../src/ports/audit-store.ts'
+import type {AuditEntryJson} from '../../src/wire/audit.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+import {startLockedApi} from './tokens.ts'
+
+async function startRecording(t: TestContext) {
+  let log: RefusalLog | null = null
+  const locked = await startLockedApi(t, {onRefused: (refused) => log?.record(refused)})
+  log = new RefusalLog(locked.api)
+  log.start()
+  t.after(() => log.stop())
+  const recorded = async () => {
+    await locked.api.clock.advance(REFUSALS_EVERY_MS)
+    const {json} = await locked.admin.call('GET', '/v1/audit?result=refused')
+    return (json as AuditEntryJson[]).map(({actor, address, target, detail}) => {
+      return [actor, address, target, detail].join(' ')
+    })
+  }
+  return {locked, recorded}
+}
+
+test('a refused access is recorded with the token, the path and the reason', async (t) => {
+  const {locked, recorded} = await startRecording(t)
+  const reader = await locked.token('read', {name: 'wallboard'})
+  for (const name of ['x', 'y']) await reader.call('DELETE', `/v1/jobs/${name}?token=hidden`)
+  await reader.call('POST', '/v1/jobs', {name: 'z', schedule: '@manually'})
+  assert.deepEqual(await recorded(), [
+    'wallboard 127.0.0.1 /v1/jobs POST 403 not_allowed',
+    'wallboard 127.0.0.1 /v1/jobs/x DELETE 403 not_allowed, 2 times',
+  ])
+})
+
+test('requests without a valid token are one entry, whatever their paths and tokens are', async (t) => {
+  const {locked, recorded} = await startRecording(t)
+  for (let guess = 0; guess < FAILURES_MAX + 20; guess += 1)
+    await locked.api.get(`/v1/jobs/${guess}`, {'x-service-token': `belfry_guess_${guess}`})
+  assert.deepEqual(await recorded(), [
+    ' 127.0.0.1 /v1/jobs/200 GET 429 too_many_failures, 20 times',
+    ' 127.0.0.1 /v1/jobs/0 GET 401 token_required, 200 times',
+  ])
+})
+
+test('what is not refused for lack of access is not recorded', async (t) => {
+  const {locked, recorded} = await startRecording(t)
+  await locked.admin.call('GET', '/v1/jobs/nothing')
+  await locked.admin.call('POST', '/v1/jobs', {})
+  assert.deepEqual(await recorded(), [])
+})
+
+test('a flood from many addresses adds a bounded number of rows, also after an outage', async () => {
+  const clock = new VirtualClock()
+  const written: (readonly Change[])[] = []
+  let isAway = true
+  const store = {
+    recordAudit: async (changes: readonly Change[]) => {
+      if (isAway) throw new Error('away')
+      written.push(changes)
+    },
+  }
+  const log = new RefusalLog({store, clock, events: new RecordedEvents()})
+  log.start()
+  const flood = () => {
+    for (let host = 0; host < 10_000; host += 1)
+      log.record({
+        principal: null,
+        address: `10.0.${host >> 8}.${host & 255}`,
+        method: 'GET',
+        route: '/v1/jobs',
+        url: `/v1/jobs?${host}`,
+        code: 'token_required',
+      })
+  }
+  flood()
+  await clock.advance(2 * REFUSALS_EVERY_MS)
+  flood()
+  isAway = false
+  await clock.advance(2 * REFUSALS_EVERY_MS)
+  await clock.finish(log.stop())
+  assert.equal(written.length, 1)
+  const changes = written[0]!
+  assert.equal(changes.length, REFUSALS_MAX + 1)
+  const counts = changes.map(({detail = ''}) => Number(/(\d+) (?:times|further)/.exec(detail)?.[1]))
+  const counted = counts.map((count) => (Number.isNaN(count) ? 1 : count))
+  assert.equal(
+    counted.reduce((sum, count) => sum + count, 0),
+    20_000,
+  )
+})
