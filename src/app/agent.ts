@@ -12,8 +12,6 @@ import type {ExecutorRegistry} from '../executors/registry.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
-import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
-import {lockDirectory} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
 import {localWakeup} from '../platform/wakeup.ts'
 import type {BelfryEvent, Events} from '../ports/events.ts'
@@ -25,6 +23,7 @@ import {joinCluster} from './agent-join.ts'
 import {
   createRunner,
   type Identity,
+  openDataDirectory,
   openExecutors,
   openNodeLog,
   openProcessors,
@@ -32,7 +31,7 @@ import {
   recoverPreviousIncarnations,
 } from './node.ts'
 import {createReload} from './reload.ts'
-import {orRefuse, StartRefused} from './start-refused.ts'
+import {StartRefused} from './start-refused.ts'
 
 export interface RunningAgent {
   /** Graceful shutdown: nothing new starts, running executions get the grace period. Idempotent. */
@@ -165,12 +164,10 @@ class Agent implements RunningAgent {
   }
 
   async #openDirectory(): Promise<void> {
-    const {dataDirectory} = this.#config
-    orRefuse(await prepareDataDirectory(dataDirectory))
-    const lock = orRefuse(lockDirectory(dataDirectory))
+    const parts = {config: this.#config, random: this.#random, log: this.#log}
+    const {lock, identity} = await openDataDirectory(parts)
     this.#closers.push(() => lock.release())
-    const {id} = orRefuse(await nodeIdentity(dataDirectory, this.#random))
-    this.#identity = {id, incarnation: this.#random.id()}
+    this.#identity = await identity()
   }
 
   /** Returns the results that previous incarnations could not deliver. */

@@ -13,6 +13,8 @@ import type {Service} from '../lib/loop.ts'
 import {Finisher} from '../node/finisher.ts'
 import {Runner, type RunnerOptions} from '../node/runner.ts'
 import {StartLog, deletePreviousIncarnations, readPreviousIncarnations} from '../node/start-log.ts'
+import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
+import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {
@@ -31,13 +33,36 @@ import {Launcher} from '../scheduler/launcher.ts'
 import {Reassigner} from '../scheduler/reassigner.ts'
 import {HistoryRetention, MemberRetention} from '../scheduler/retention.ts'
 import {type Log, logEvents, openLog} from '../telemetry/log.ts'
-import {StartRefused} from './start-refused.ts'
+import {orRefuse, StartRefused} from './start-refused.ts'
 
 export interface Identity {
   /** Kept in the data directory. */
   readonly id: string
   /** Random for each process start. */
   readonly incarnation: string
+}
+
+/**
+ * Prepares and locks the data directory. `identity` reads or creates the id in it; release the lock if it
+ * throws. Both throw `StartRefused`.
+ */
+export async function openDataDirectory({
+  config: {dataDirectory},
+  random,
+  log,
+}: {
+  readonly config: Pick<Config, 'dataDirectory'>
+  readonly random: Random
+  readonly log: Log
+}): Promise<{readonly lock: HeldLock; readonly identity: () => Promise<Identity>}> {
+  const {warning} = orRefuse(await prepareDataDirectory(dataDirectory))
+  if (warning !== null) log.logger.warn(warning)
+  const lock = orRefuse(lockDirectory(dataDirectory))
+  const identity = async () => {
+    const {id} = orRefuse(await nodeIdentity(dataDirectory, random))
+    return {id, incarnation: random.id()}
+  }
+  return {lock, identity}
 }
 
 /** Opens the log of a node and logs these events. */

@@ -11,8 +11,7 @@ import {Membership, replacedSentence} from '../node/membership.ts'
 import {recoverNode, releaseClaims} from '../node/recover.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
-import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
-import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
+import type {HeldLock} from '../platform/directory-lock.ts'
 import {systemRandom} from '../platform/random.ts'
 import {VERSION} from '../platform/version.ts'
 import type {BelfryEvent, Events} from '../ports/events.ts'
@@ -29,6 +28,7 @@ import {
   type Identity,
   leaderServices,
   memberOf,
+  openDataDirectory,
   openExecutors,
   openNodeLog,
   openProcessors,
@@ -38,7 +38,7 @@ import {
   type ServerParts,
 } from './node.ts'
 import {createReload} from './reload.ts'
-import {orRefuse, StartRefused} from './start-refused.ts'
+import {StartRefused} from './start-refused.ts'
 import {agreeZone, openStore, type OpenedStore, type StoreParts} from './store.ts'
 
 export interface RunningServer {
@@ -199,12 +199,9 @@ class Server implements RunningServer {
 
   /** Locked from the first moment on: it holds the identity of the node and the files of its executions. */
   async #openDirectory(): Promise<HeldLock> {
-    const {dataDirectory} = this.#config
-    orRefuse(await prepareDataDirectory(dataDirectory))
-    const lock = orRefuse(lockDirectory(dataDirectory))
+    const {lock, identity} = await openDataDirectory(this.#base)
     this.#undo.push(async () => lock.release())
-    const {id} = orRefuse(await nodeIdentity(dataDirectory, this.#random))
-    this.#identity = {id, incarnation: this.#random.id()}
+    this.#identity = await identity()
     return lock
   }
 

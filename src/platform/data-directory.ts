@@ -11,18 +11,29 @@ import {createFile} from './durable-file.ts'
 /** Other users of the machine must not read what jobs print. */
 const OWNER_ONLY = 0o700
 
-export type DataDirectory = {readonly ok: true} | {readonly ok: false; readonly problem: string}
+export type DataDirectory =
+  | {readonly ok: true; readonly warning: string | null}
+  | {readonly ok: false; readonly problem: string}
 
 /** Creates `path` (mode 0700, parents too) if it is missing, and checks that it can be written. */
 export async function prepareDataDirectory(path: string): Promise<DataDirectory> {
   try {
     await makeDirectories(path)
-    if (!(await stat(path)).isDirectory()) return refuse(path, 'it is not a directory')
+    const found = await stat(path)
+    if (!found.isDirectory()) return refuse(path, 'it is not a directory')
     await access(path, constants.R_OK | constants.W_OK | constants.X_OK)
-    return {ok: true}
+    return {ok: true, warning: (found.mode & OTHERS_WRITE) === 0 ? null : sharedWarning(path)}
   } catch (error) {
     return refuse(path, causeOf(error))
   }
+}
+
+/** Its mode is not changed: a directory such as /tmp serves others too. */
+function sharedWarning(path: string): string {
+  return (
+    `Other users of this machine can replace files in the data directory ${path}, and so run commands ` +
+    `as this user. Run chmod 700 ${path}, or choose another with --data.`
+  )
 }
 
 /**
@@ -51,6 +62,7 @@ async function makeDirectory(path: string): Promise<boolean> {
 /** Files hold definitions, secrets of jobs and output. */
 const FILE_OWNER_ONLY = 0o600
 const OTHERS = 0o077
+const OTHERS_WRITE = 0o022
 
 /** For a file that a library creates, whatever the umask and the mode of the directory: creates it empty. */
 export function createForOwner(path: string): void {

@@ -18,6 +18,7 @@ import {describe, test, type TestContext} from 'node:test'
 import type {Host} from '../../src/config/read.ts'
 import {loadConfig} from '../../src/config/server.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
+import {anAgent} from '../agents/agent-process.ts'
 import {markedProcesses} from '../support/living-processes.ts'
 import {
   aServer,
@@ -259,29 +260,44 @@ describe('a start', {concurrency: 2}, () => {
   })
 })
 
-/** Paths of the files below a directory that other users may read or write. */
+/** Files and folders below a directory that other users may read or write. */
 function openFiles(directory: string): string[] {
   return readdirSync(directory, {recursive: true, withFileTypes: true})
-    .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath, entry.name))
-    .filter((path) => (statSync(path).mode & 0o077) !== 0)
+    .filter((path) => ((statSync(path, {throwIfNoEntry: false})?.mode ?? 0) & 0o077) !== 0)
 }
 
 test('files are for their owner only, whatever the mode of the data directory', async (t) => {
   const data = join(temporaryDirectory(t), 'data')
-  mkdirSync(data, {mode: 0o755})
+  const far = join(temporaryDirectory(t), 'data')
+  for (const each of [data, far]) mkdirSync(each, {mode: 0o755})
   const previous = await aServer(t, {data})
-  const executor = {executor: 'shell', executor_config: {command: 'echo secret'}}
-  await previous.store({name: 'a', schedule: '@manually', ...executor, processors: {files: {}}})
-  await previous.run('a')
-  await previous.execution('a', isOver)
-  assert.deepEqual(openFiles(data), [])
-  assert.equal((await previous.stop()).code, 0)
-  // As an earlier release left them, and a crash.
-  writeFileSync(join(data, 'belfry.sqlite-wal'), '')
+  const agent = await anAgent(t, [previous.url], {data: far, flags: ['--tag', 'place=far']})
+  const command = 'sleep 60'
+  const job = {schedule: '@manually', executor: 'shell', processors: {files: {}}}
+  for (const [name, tags] of [
+    ['near', {}],
+    ['far', {place: 'far'}],
+  ] as const) {
+    await previous.store({name, tags, executor_config: {command: 'echo secret'}, ...job})
+    await previous.store({name: `${name}-open`, tags, executor_config: {command}, ...job})
+    await previous.run(name)
+    await previous.run(`${name}-open`)
+    await previous.execution(name, isOver)
+    await previous.execution(`${name}-open`, ({status}) => status === 'running')
+  }
+  for (const each of [data, far]) assert.deepEqual(openFiles(each), [])
+  await previous.crash()
+  agent.program.signal('SIGKILL')
+  await agent.program.gone
+  for (const each of [data, far]) assert.deepEqual(openFiles(each), [])
+  // As an earlier release left them.
+  writeFileSync(join(data, 'belfry.sqlite-wal'), '', {flag: 'a'})
   for (const name of ['belfry.sqlite', 'belfry.sqlite-wal', 'belfry.lock'])
     chmodSync(join(data, name), 0o644)
+  chmodSync(data, 0o777)
   const next = await aServer(t, {data})
+  assert.match(next.program.stderr(), /Other users of this machine can replace files/)
   assert.equal((await next.get('/backup')).status, 200)
   assert.deepEqual(openFiles(data), [])
 })

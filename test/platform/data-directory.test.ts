@@ -19,9 +19,21 @@ async function problemOf(path: string): Promise<string> {
 
 test('a missing data directory is created with its parents, mode 0700', async () => {
   const path = join(directory, 'a', 'b')
-  assert.deepEqual(await prepareDataDirectory(path), {ok: true})
+  assert.deepEqual(await prepareDataDirectory(path), {ok: true, warning: null})
   assert.equal((await stat(path)).mode & 0o777, 0o700)
-  assert.deepEqual(await prepareDataDirectory(path), {ok: true}, 'an existing one is accepted')
+  await chmod(path, 0o755)
+  const again = await prepareDataDirectory(path)
+  assert.deepEqual(again, {ok: true, warning: null}, 'an existing one is accepted')
+})
+
+test('a data directory that other users may change is warned of, and left as it is', async () => {
+  for (const mode of [0o777, 0o770, 0o702]) {
+    await chmod(directory, mode)
+    const prepared = await prepareDataDirectory(directory)
+    assert.ok(prepared.ok)
+    assert.match(prepared.warning ?? '', /Other users .* can replace files .* Run chmod 700/)
+    assert.equal((await stat(directory)).mode & 0o777, mode)
+  }
 })
 
 test('a file at the path of the data directory, or above it, is refused', async () => {

@@ -29,7 +29,9 @@ export function addFileCommands(
     .action(use(restore))
   program
     .command('backup [file]')
-    .description('Save a consistent backup of the store; - means standard output')
+    .description(
+      'Save a backup of all jobs, output and history, for you only; - means standard output',
+    )
     .action(use(backup))
   program
     .command('restore-store <backup>')

@@ -80,7 +80,8 @@ function routeBackup(app: FastifyInstance, operations: Operations, options: Http
     config: {access: readsWhole('/v1/backup')},
     schema: describeRoute({
       operationId: 'backup',
-      summary: 'A consistent backup of the store, without secrets',
+      summary:
+        'A consistent backup of the store: all definitions and output, digests of tokens, encrypted secrets',
       tag: 'administration',
       reply: Type.String({format: 'binary'}),
       replyType: BACKUP_TYPE,

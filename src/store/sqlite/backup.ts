@@ -1,6 +1,7 @@
 /**
- * Backups of a store: one plain SQLite file with everything but secrets. Writes one from a running store, and
- * makes a store from one, which never runs the past again.
+ * Backups of a store: one plain SQLite file with everything in the store. Secrets are encrypted in it and
+ * tokens are digests; definitions and output are as they are. Writes one from a running store, and makes a
+ * store from one, which never runs the past again.
  */
 import {copyFileSync, existsSync, readdirSync, renameSync, rmSync} from 'node:fs'
 import {basename, join} from 'node:path'
