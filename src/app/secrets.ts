@@ -12,8 +12,9 @@ const KEY_FILE = 'secret-key'
 
 /** Throws `StartRefused`. */
 export async function openVault(
-  {secretKeyFile, dataDirectory, store: {engine}}: Config,
-  store: Pick<Store, 'checkSecretKey'>,
+  {secretKeyFile, discardSecrets, dataDirectory, store: {engine}}: Config,
+  store: Pick<Store, 'checkSecretKey' | 'discardSecrets'>,
+  warn: (sentence: string) => void,
 ): Promise<SecretVault> {
   // Only one server uses this data directory, so no other one needs the key.
   const ownFile = engine === 'sqlite' ? join(dataDirectory, KEY_FILE) : null
@@ -31,12 +32,20 @@ export async function openVault(
   )
   const check = await store.checkSecretKey(vault.keyId)
   if (check === 'ok') return vault
+  if (discardSecrets) {
+    const names = await store.discardSecrets()
+    warn(`secrets were deleted, because this server has another key: ${names.join(', ')}`)
+    return vault
+  }
   const place = file === null ? '' : ` in ${file}`
   const problem =
     check === 'missing'
       ? `The store has secrets, and this server has no key for them${place}`
       : `The store has secrets that are encrypted with another key than that in ${file}`
-  throw new StartRefused(`${problem}. Set --secret-key-file to the key file of the other servers.`)
+  throw new StartRefused(
+    `${problem}. Set --secret-key-file to the key file that they were set with. If it is lost, start once ` +
+      'with --discard-secrets, and set them again.',
+  )
 }
 
 async function createKey(file: string): Promise<Uint8Array> {

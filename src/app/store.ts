@@ -48,7 +48,9 @@ export async function openStore(parts: StoreParts, lock: HeldLock): Promise<Open
   const open = engine === 'postgres' ? openPostgres : openSqlite
   const opened = await open(parts, lock)
   try {
-    const vault = await openVault(parts.config, opened.store)
+    const vault = await openVault(parts.config, opened.store, (sentence) =>
+      parts.log.logger.warn(sentence),
+    )
     await logState(opened.store, parts)
     return {...opened, vault, store: withSecrets(opened.store, vault)}
   } catch (error) {

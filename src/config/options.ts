@@ -135,6 +135,12 @@ export const OPTIONS = [
     {placeholder: 'file'},
   ),
   option(
+    'discard-secrets',
+    'switch',
+    'Delete the stored secrets if the key does not fit them. For a start after the key was lost.',
+    'A server with a wrong key does not start, so that a mistake deletes nothing.',
+  ),
+  option(
     'allow-host',
     'hostName',
     'Host name that requests may use, besides IP addresses, `localhost` and the node name.',

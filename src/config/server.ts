@@ -33,6 +33,7 @@ export interface Config extends NodeConfig {
   readonly insecure: boolean
   /** Absolute path; `null` = not set. */
   readonly secretKeyFile: string | null
+  readonly discardSecrets: boolean
   readonly allowHosts: readonly string[]
   readonly corsOrigins: readonly string[]
   /** `null` = people sign in with tokens only. */
@@ -108,6 +109,7 @@ function build(
     tls: tlsOf(values, host),
     insecure: values.one('insecure') ?? false,
     secretKeyFile: secretKeyFileOf(values, host),
+    discardSecrets: values.one('discard-secrets') ?? false,
     allowHosts: allowedHosts(values),
     corsOrigins: values.many('cors-origin'),
     oidc: oidcConfig(values, host),

@@ -44,6 +44,8 @@ export interface SecretStore {
   putSecret(secret: NewSecret, actor?: Actor): Promise<PutSecretResult>
   /** Returns the deleted secret; `null` = no such secret. */
   deleteSecret(name: string, actor?: Actor): Promise<SecretRecord | null>
+  /** Deletes all of them, because their key is lost. Returns their names, sorted. */
+  discardSecrets(): Promise<readonly string[]>
   /**
    * Compares the fingerprint of a server's key, `null` = it has none, with that of the stored secrets.
    */

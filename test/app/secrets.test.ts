@@ -21,9 +21,10 @@ function aServer(t: TestContext) {
     await store.close()
     rmSync(dataDirectory, {recursive: true, force: true})
   })
+  const warnings: string[] = []
   const settings = {secretKeyFile: null, dataDirectory, store: {engine: 'sqlite'}} as const
   const open = (over: Partial<Config> = {}) =>
-    openVault({...settings, ...over} as unknown as Config, store)
+    openVault({...settings, ...over} as unknown as Config, store, (text) => warnings.push(text))
   const set = async (vault: Awaited<ReturnType<typeof open>>) => {
     const sealed = await vault.seal('db', 'hunter2-hunter2')
     const may = {create: true, update: true}
@@ -31,7 +32,15 @@ function aServer(t: TestContext) {
   }
   const refused = (over: Partial<Config>, why: RegExp) =>
     assert.rejects(open(over), (error) => error instanceof StartRefused && why.test(error.message))
-  return {dataDirectory, own: join(dataDirectory, 'secret-key'), store, open, set, refused}
+  return {
+    dataDirectory,
+    warnings,
+    own: join(dataDirectory, 'secret-key'),
+    store,
+    open,
+    set,
+    refused,
+  }
 }
 
 test('with the embedded database, the first secret makes the key, which the next start finds', async (t) => {
@@ -69,4 +78,18 @@ test('a key file that cannot be used ends the start, and says how to make one', 
   await refused({secretKeyFile: file}, /can be read by other users; run chmod 600/)
   writeFileSync(join(dataDirectory, 'secret-key'), 'damaged', {mode: 0o600})
   await refused({}, /secret-key does not hold 32 bytes/)
+})
+
+test('after the key was lost, a start deletes the secrets if it is asked to', async (t) => {
+  const {own, store, warnings, open, set, refused} = aServer(t)
+  await set(await open())
+  await open({discardSecrets: true})
+  assert.equal((await store.secrets()).length, 1, 'the key fits')
+  rmSync(own)
+  await refused({}, /If it is lost, start once with --discard-secrets/)
+  const vault = await open({discardSecrets: true})
+  assert.match(warnings.join(), /secrets were deleted, [^]*: db$/)
+  assert.deepEqual(await store.secrets(), [])
+  assert.equal((await set(vault))?.kind, 'stored')
+  await open()
 })

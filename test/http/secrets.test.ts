@@ -183,6 +183,23 @@ test('who may not read a secret can neither use it nor change a job that does', 
   assert.equal((await team.call('POST', '/v1/jobs', definition('job'))).status, 201)
 })
 
+test('an earlier revision that names a secret is as a submit of it', async (t) => {
+  const locked = await startLockedApi(t)
+  const {admin} = locked
+  const capabilities = ['create', 'read', 'update', 'delete', 'list']
+  const team = await locked.client('team', {path: {'/v1/jobs/**': {capabilities}}})
+  await admin.call('PUT', '/v1/secrets/db', {value: VALUE})
+  await admin.call('POST', '/v1/jobs', definition('job', shell('A=${secret:db}')))
+  await team.call('POST', '/v1/jobs', definition('job'))
+  const revert = async (caller: typeof team) =>
+    (await caller.call('POST', '/v1/jobs/job/revisions/1/restore')).status
+  assert.equal(await revert(team), 403)
+  assert.equal(await revert(admin), 200)
+  await admin.call('POST', '/v1/jobs', definition('job'))
+  await admin.call('DELETE', '/v1/secrets/db')
+  assert.equal(await revert(admin), 400)
+})
+
 test('a claim has the values of the secrets that its definitions name', async (t) => {
   const api = await startApi(t)
   await api.join()

@@ -174,6 +174,7 @@ export const METHODS = {
   sealedSecrets: nodeRead(stored.sealedSecrets),
   putSecret: write(stored.putSecret, {queue: 'other'}),
   deleteSecret: write(stored.deleteSecret, {queue: 'other', isRepeatable: never}),
+  discardSecrets: write(stored.discardSecrets, {queue: 'other', isRepeatable: never}),
   checkSecretKey: read(stored.checkSecretKey),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),

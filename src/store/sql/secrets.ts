@@ -11,7 +11,7 @@ import type {
   SecretKeyCheck,
   SecretRecord,
 } from '../../ports/secret-store.ts'
-import {recordChange} from './audit.ts'
+import {recordChange, recordChanges} from './audit.ts'
 import {all, one, oneEach, type Query, type Transaction} from './query.ts'
 import {metaValue, putMeta} from './settings.ts'
 
@@ -97,6 +97,17 @@ export function* deleteSecret(
   if (row === null) return null
   yield* recordChange(tx, {actor, action: 'secret.delete', on: 'secret', target: name})
   return secretOf(row)
+}
+
+export function* discardSecrets(tx: Transaction): Query<readonly string[]> {
+  const rows = yield* all<SecretRow>(`DELETE FROM secrets RETURNING name, set_at, set_by`)
+  const names = rows.map(({name}) => name).toSorted()
+  const detail = 'the key was lost'
+  yield* recordChanges(
+    tx,
+    names.map((target) => ({action: 'secret.delete', on: 'secret', target, detail})),
+  )
+  return names
 }
 
 export function* checkSecretKey(_tx: Transaction, keyId: string | null): Query<SecretKeyCheck> {

@@ -69,6 +69,18 @@ export function secretsCases(when: Case): void {
     assert.equal(await store.checkSecretKey('key-1'), 'other_key')
   })
 
+  when('secrets whose key was lost are discarded, and each is recorded', async ({store}) => {
+    await store.putSecret(aSecret('b'))
+    await store.putSecret(aSecret('a'))
+    assert.deepEqual(await store.discardSecrets(), ['a', 'b'])
+    assert.deepEqual([await store.secrets(), await store.discardSecrets()], [[], []])
+    const {rows} = await store.audit({...ALL_AUDIT, action: 'secret.delete'})
+    assert.deepEqual(
+      rows.map(({target, detail}) => `${target}: ${detail}`),
+      ['b: the key was lost', 'a: the key was lost'],
+    )
+  })
+
   when('the number of secrets is limited', async ({store}) => {
     const names = Array.from({length: SECRETS_MAX}, (_, index) => `s${index}`)
     await Promise.all(names.map((name) => store.putSecret(aSecret(name))))
