@@ -20,13 +20,13 @@ import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
 
 export const AGENT_PATH = '/v1/agent'
 export const PROTOCOL = 1
-/** Largest message of an agent: 20,000 claims, or some finishes with their output. */
+/** Largest message of an agent: 24,000 claims, or some finishes with their output. */
 export const AGENT_MESSAGE_BYTES_MAX = 4 * 2 ** 20
 /** Largest message of a server: the reply to a claim, with the definitions of the jobs. */
 export const SERVER_MESSAGE_BYTES_MAX = 32 * 2 ** 20
 export const CLAIMED_MAX = 256
-/** An agent with the most slots, each with as many undelivered results as it may have. */
-export const CLAIMS_MAX = 20_000
+/** An agent with the most slots, each with a claim ahead and as many undelivered results as it may have. */
+export const CLAIMS_MAX = 24_000
 /** Limits of what an agent reports of its previous incarnations; beyond them it reports nothing. */
 export const INCARNATIONS_MAX = 8
 export const STARTED_MAX = 20_000
@@ -219,6 +219,8 @@ const Requests = {
     secrets: Type.Optional(Type.Boolean()),
   }),
   verify: rpc('verify', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
+  /** Claims of executions that were not started. Only to a server whose welcome has `releases`. */
+  release: rpc('release', {claims: Type.Array(Claim, {maxItems: ITEMS_MAX})}),
   append: rpc('append', {items: Type.Array(Append, {maxItems: ITEMS_MAX})}),
   finish: rpc('finish', {items: Type.Array(Finish, {maxItems: ITEMS_MAX})}),
   cancelled: rpc('cancelled', {}),
@@ -241,6 +243,8 @@ const Replies = {
     secrets: Type.Optional(Texts),
   }),
   verify: rpc('verify', {hold: Type.Array(Type.Boolean())}),
+  /** Those that are pending again; the others were cancelled or revoked. */
+  release: rpc('release', {released: Type.Array(Key)}),
   append: rpc('append', {taken: Type.Array(Type.Boolean())}),
   finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
   cancelled: rpc('cancelled', {keys: Type.Array(Key)}),
@@ -263,6 +267,8 @@ const Welcome = Type.Object({
   protocol: Type.Integer({minimum: 1, maximum: 1_000_000}),
   clusterId: Id,
   server: Type.String({maxLength: 256}),
+  /** It accepts `release`; absent in the previous release. */
+  releases: Type.Optional(Type.Boolean()),
 })
 
 const Refused = Type.Object({

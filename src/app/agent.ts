@@ -287,6 +287,8 @@ class Agent implements RunningAgent {
       // Each heartbeat lists the executions running here; its reply lists the revoked ones.
       verifyEveryMs: Infinity,
       revoked: () => this.#store.revokedClaims(),
+      release: (claims) => this.#store.releaseClaims(claims),
+      canRelease: () => link.takesReleases,
       startLog: openStartLog(this.#directory, this.#identity.incarnation),
       aroundFinish: loggedFinish(this.#results, this.#events),
     })

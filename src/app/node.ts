@@ -180,7 +180,7 @@ export interface RunnerParts extends Omit<ServerParts, 'config' | 'store'> {
 export interface RunnerSettings extends Partial<
   Pick<
     RunnerOptions,
-    'disconnection' | 'pollMs' | 'verifyEveryMs' | 'revoked' | 'startLog' | 'release'
+    'disconnection' | 'pollMs' | 'verifyEveryMs' | 'revoked' | 'startLog' | 'release' | 'canRelease'
   >
 > {
   /** Runs around the finish of each execution; must call `finish`. */

@@ -6,7 +6,7 @@
  * node's next incarnation releases the claim. If it was recorded, and until its finish, that incarnation ends
  * it as `lost`. So does the leader, which has no record of starts.
  */
-import {executionId, type ExecutionKey, type ExecutionRecord} from '../core/execution.ts'
+import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
 import type {NodeStore} from '../ports/node-store.ts'
@@ -30,9 +30,9 @@ export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions {
    * Releases claims of executions that were not started; returns the released ones. The others were cancelled
    * or revoked meanwhile. Absent = nothing is claimed ahead.
    */
-  readonly release?: (
-    claims: readonly ExecutionRun['claim'][],
-  ) => Promise<readonly ExecutionRecord[]>
+  readonly release?: (claims: readonly ExecutionRun['claim'][]) => Promise<readonly ExecutionKey[]>
+  /** Whether `release` is possible now; absent = always. */
+  readonly canRelease?: () => boolean
   /** An execution that waits for a slot longer than this is released. */
   readonly aheadMaxMs: number
   /** A claim older than this is verified before its execution starts. */
@@ -205,9 +205,14 @@ export class Runner implements Service {
 
   /** Executions to claim now; 0 while too many results wait for the store. */
   #room(): number {
-    const {slots, release} = this.#options
+    const {slots} = this.#options
     if (this.#finishingCount > slots * FINISHING_PER_SLOT_MAX) return 0
-    return this.#slots.freeCount + (release === undefined ? 0 : this.#slots.aheadCount)
+    return this.#slots.freeCount + (this.#canRelease ? this.#slots.aheadCount : 0)
+  }
+
+  get #canRelease(): boolean {
+    const {release, canRelease} = this.#options
+    return release !== undefined && (canRelease === undefined || canRelease())
   }
 
   /** Call when executions were claimed or stopped. */
@@ -218,7 +223,7 @@ export class Runner implements Service {
 
   #fillFreeSlots(): void {
     // A node that drains releases what it has not started, if it can.
-    if (this.#isDraining && this.#options.release !== undefined) return
+    if (this.#isDraining && this.#canRelease) return
     for (const run of this.#slots.occupyFree()) void this.#runToFinish(run)
   }
 
@@ -259,6 +264,7 @@ export class Runner implements Service {
   async #release(): Promise<number> {
     const {clock, release, aheadMaxMs} = this.#options
     if (release === undefined) return Infinity
+    if (!this.#canRelease) return aheadMaxMs
     const now = clock.monotonicMs()
     const runs = this.#slots.takeAhead(this.#isDraining ? now : now - aheadMaxMs)
     if (runs.length === 0) return aheadMaxMs

@@ -231,7 +231,7 @@ describe('malformed requests', {concurrency: 4}, () => {
   })
 
   test('an agent that reports more executions than its slots can have is disconnected', async (t) => {
-    const held = Array.from({length: 4 * 5 + 257}, () => UNKNOWN)
+    const held = Array.from({length: 4 * 6 + 257}, () => UNKNOWN)
     const agent = await RawAgent.connect(t, server(), TOKEN)
     await agent.join('hoarder')
     agent.send({kind: 'beat', id: 1, status: 'alive', held, claiming: null})

@@ -46,6 +46,8 @@ export class TestServer {
   /** HTTP status with which it refuses connections; `null` = it accepts them. */
   refusesWith: number | null = null
   readonly wires = new Set<Wire>()
+  /** Its welcome is that of the previous release, which accepts no claims back. */
+  isOlder = false
   /** The token of the next connection. */
   caller: Principal = LOCAL
   /** Every text that agents sent. */
@@ -114,8 +116,11 @@ export class TestServer {
       address: '192.0.2.7',
       port: 40_000,
       caller: this.caller,
-      send: (message) =>
-        later(() => this.isSilent || wire.handlers.onMessage(JSON.stringify(message))),
+      send: (message) => {
+        const {releases, ...older} = message as {releases?: boolean}
+        const sent = this.isOlder && releases === true ? older : message
+        later(() => this.isSilent || wire.handlers.onMessage(JSON.stringify(sent)))
+      },
       close: () => later(() => this.#close(wire, 'closed')),
     })
     wire.handlers.onOpen()

@@ -118,7 +118,7 @@ test('a flood of heartbeats waits: one that reports invented claims looks up a b
       return claims.map(() => 'revoked')
     },
   })
-  const held = Array.from({length: 4 * 5 + 256}, (_, at) => ({
+  const held = Array.from({length: 4 * 6 + 256}, (_, at) => ({
     key: {...KEY, group: at + 1},
     token: 't',
   }))

@@ -30,8 +30,8 @@ function loaded(argv: readonly string[], env: Readonly<Record<string, string>> =
 }
 
 test('the claims of an agent with the most slots fit into a heartbeat', () => {
-  // Running executions and undelivered results.
-  assert.ok(AGENT_SLOTS_MAX * (1 + FINISHING_PER_SLOT_MAX) <= CLAIMS_MAX)
+  // Running executions, claims ahead, and undelivered results.
+  assert.ok(AGENT_SLOTS_MAX * (2 + FINISHING_PER_SLOT_MAX) <= CLAIMS_MAX)
   assert.equal(loaded(['--slots', `${AGENT_SLOTS_MAX}`]).slots, AGENT_SLOTS_MAX)
   const more = loadAgentConfig(['--slots', `${AGENT_SLOTS_MAX + 1}`], {}, HOST)
   assert.ok(!more.ok && more.problem.includes(`${AGENT_SLOTS_MAX}`))

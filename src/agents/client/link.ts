@@ -80,6 +80,7 @@ export class AgentLink implements RpcClient {
   #hasJoined = false
   #isReported = false
   #refusalReportedAt = -Infinity
+  #takesReleases = false
   #isStopped = false
   #isLeaving = false
   /** Sending time of the newest message to which a server replied out of the store. */
@@ -114,6 +115,11 @@ export class AgentLink implements RpcClient {
    */
   get disconnectedMs(): number {
     return Math.max(0, this.#options.clock.monotonicMs() - this.#acknowledgedAt)
+  }
+
+  /** Whether the last server that welcomed this agent accepts claims back. */
+  get takesReleases(): boolean {
+    return this.#takesReleases
   }
 
   /** The agent shuts down: from now on requests do not wait for a connection. */
@@ -234,6 +240,7 @@ export class AgentLink implements RpcClient {
     }
     connection.handshake?.cancel()
     connection.isWelcomed = true
+    this.#takesReleases = welcome.releases === true
     this.#hasJoined = true
     this.#isReported = false
     this.#refusalReportedAt = -Infinity

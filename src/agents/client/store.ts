@@ -68,6 +68,17 @@ export class RemoteNodeStore implements NodeStore {
     return statuses
   }
 
+  /** Releases claims of executions that were not started. Resolves with the released ones. */
+  async releaseClaims(claims: readonly Claim[]): Promise<readonly ExecutionKey[]> {
+    const all: ExecutionKey[] = []
+    for (const part of split(claims, () => 0)) {
+      const {released} = await this.#rpc.request('release', {claims: part.map(encodeClaim)})
+      for (const key of released) this.#claims.remove(key)
+      all.push(...released)
+    }
+    return all
+  }
+
   async appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]> {
     const accepted: boolean[] = []
     for (const part of split(items, ({bytes}) => bytes.length)) {
@@ -112,8 +123,13 @@ export class RemoteNodeStore implements NodeStore {
     const {status} = heartbeat!
     const body = {status, ...this.#claims.encoded()}
     const {answer, end} = await this.#rpc.request('beat', body)
-    if (end.length > 0) {
-      this.#revoked = end
+    const reported = new Map(body.held.map(({key, token}) => [executionId(key), token]))
+    // One that was released and claimed again meanwhile has another token.
+    const revoked = end.filter(
+      (key) => this.#claims.get(key)?.token === reported.get(executionId(key)),
+    )
+    if (revoked.length > 0) {
+      this.#revoked = revoked
       this.#onRevoked()
     }
     return [answer]

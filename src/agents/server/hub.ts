@@ -203,7 +203,13 @@ export class AgentHub implements Service {
       if (connection.isClosed) return
       this.#closePrevious(node)
       connection.session = session
-      connection.peer.send({kind: 'welcome', protocol: PROTOCOL, clusterId, server: nodeName})
+      connection.peer.send({
+        kind: 'welcome',
+        protocol: PROTOCOL,
+        clusterId,
+        server: nodeName,
+        releases: true,
+      })
       events.emit('member_changed', {node: node.name, status})
     } catch (error) {
       if (error instanceof AssertionFailed) throw error

@@ -16,6 +16,7 @@ import type {
   FinishOutcome,
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
+import {releaseClaims} from '../../node/recover.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Store} from '../../ports/store.ts'
@@ -48,8 +49,8 @@ const HEARTBEAT_GAP_MS = 500
 const HEARTBEAT_BURST = 4
 /** Claims that a heartbeat has looked up although the store does not confirm them; the next takes others. */
 const UNCONFIRMED_MAX = 2_000
-/** Undelivered results of one slot, each of which is still a claim of the agent. */
-const CLAIMS_PER_SLOT = 5
+/** What runs, a claim ahead, and undelivered results, each of which is still a claim of the agent. */
+const CLAIMS_PER_SLOT = 6
 
 /** What an agent may say of an execution that it ended as `lost`; the rest only a server can know. */
 const REPORTED_REASONS: ReadonlySet<string> = new Set(['', 'node_stopped', 'cut_off'])
@@ -61,7 +62,13 @@ export function claimsMax(slots: number): number {
 
 export type SessionStore = Pick<
   Store,
-  'claim' | 'verifyClaims' | 'appendOutput' | 'finish' | 'cancelled' | 'activeClaims'
+  | 'claim'
+  | 'verifyClaims'
+  | 'releaseClaims'
+  | 'appendOutput'
+  | 'finish'
+  | 'cancelled'
+  | 'activeClaims'
 >
 
 export interface SessionOptions {
@@ -123,6 +130,7 @@ export class AgentSession {
         const statuses = await store.verifyClaims(verified)
         return {hold: statuses.map((status) => status === 'active')}
       },
+      release: (request) => this.#release(request),
       append: (request) => this.#append(request),
       finish: (request) => this.#finish(request),
       cancelled: async () => ({keys: [...(await store.cancelled(node.id))]}),
@@ -210,6 +218,18 @@ export class AgentSession {
       ...known,
       ...used,
     })
+  }
+
+  /** Only its own: all of them are known here, from the store or from a claim. */
+  async #release({claims}: RequestOf<'release'>) {
+    const {store, events} = this.#options
+    const own = claims.filter(({key}) => this.#jobs.has(executionId(key)))
+    const released = await releaseClaims({store, events}, own)
+    for (const execution of released) {
+      this.#running.delete(executionId(execution))
+      this.#jobs.delete(executionId(execution))
+    }
+    return {released: released.map(({group, node, attempt}) => ({group, node, attempt}))}
   }
 
   async #append({items}: RequestOf<'append'>) {
