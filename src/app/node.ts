@@ -31,7 +31,7 @@ import {createProcessors, type ProcessorRegistry} from '../processors/registry.t
 import {FailureDetectorService} from '../scheduler/failure-detector.ts'
 import {Launcher} from '../scheduler/launcher.ts'
 import {Reassigner} from '../scheduler/reassigner.ts'
-import {HistoryRetention, MemberRetention} from '../scheduler/retention.ts'
+import {AuditRetention, HistoryRetention, MemberRetention} from '../scheduler/retention.ts'
 import {type Log, logEvents, openLog} from '../telemetry/log.ts'
 import {orRefuse, StartRefused} from './start-refused.ts'
 
@@ -308,6 +308,11 @@ export function leaderServices(
       leftAfterMs: config.keepLeftMs,
       failedAfterMs: config.keepFailedMs,
       intervalMs: limits.memberRetentionIntervalMs,
+    }),
+    new AuditRetention({
+      ...parts,
+      keepMs: config.keepAuditMs,
+      keepEntries: config.keepAuditEntries,
     }),
     new HistoryRetention({
       ...parts,

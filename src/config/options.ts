@@ -310,6 +310,20 @@ export const OPTIONS = [
     {placeholder: 'duration', fallback: '72h'},
   ),
   option(
+    'keep-audit-days',
+    'days',
+    'Maximum age of an entry of the audit log in days. The last ten revisions of each job stay.',
+    'A year and a month: last year is complete when it is asked for.',
+    {placeholder: 'n', fallback: '400'},
+  ),
+  option(
+    'keep-audit-entries',
+    'count',
+    'Number of entries of the audit log; the newest are kept, and the last ten revisions of each job.',
+    'Two hundred changes a day for years; some hundred megabytes at most.',
+    {placeholder: 'n', fallback: '250000'},
+  ),
+  option(
     'syslog',
     'syslog',
     'Target of the `syslog` processor: `udp://host:port` or `tcp://host:port`.',

@@ -54,6 +54,8 @@ export interface Config extends NodeConfig {
   readonly keepOutputBytes: number
   readonly keepLeftMs: number
   readonly keepFailedMs: number
+  readonly keepAuditMs: number
+  readonly keepAuditEntries: number
 }
 
 export type LoadedConfig =
@@ -127,6 +129,8 @@ function build(
     keepOutputBytes: values.one('keep-output-bytes')!,
     keepLeftMs: values.one('keep-left')!,
     keepFailedMs: values.one('keep-failed')!,
+    keepAuditMs: values.one('keep-audit-days')! * DAY_MS,
+    keepAuditEntries: values.one('keep-audit-entries')!,
   }
   rejectUnsafe(config)
   return deepFreeze(config)

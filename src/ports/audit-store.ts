@@ -71,6 +71,29 @@ export interface Revision {
   readonly change: Pick<AuditEntry, 'at' | 'actor' | 'action' | 'detail'> | null
 }
 
+export interface PruneAuditRequest {
+  readonly term: number
+  /** Older entries are deleted. */
+  readonly keepMs: number
+  /** Entries kept; the oldest are deleted first. */
+  readonly keepEntries: number
+  /** Of these, entries of refused accesses. */
+  readonly keepRefused: number
+  /** Earlier definitions of each live job, whose entries stay in any case. */
+  readonly keepRevisions: number
+  /** Cursor: entries after this one are visited. */
+  readonly after: number
+  /** Entries visited in this call. */
+  readonly limit: number
+}
+
+export interface PruneAuditResult {
+  /** `after` of the next call of this round. */
+  readonly next: number
+  readonly isRoundOver: boolean
+  readonly rowsDeleted: number
+}
+
 export interface AuditStore {
   /** Newest first. */
   audit(query: AuditQuery): Promise<Page<AuditEntry>>
@@ -81,6 +104,8 @@ export interface AuditStore {
     name: string,
     revision: number,
   ): Promise<{readonly revision: Revision; readonly spec: JobSpec} | null>
+  /** Retention. Throws `TermOver`. */
+  pruneAudit(request: PruneAuditRequest): Promise<PruneAuditResult>
   /** For what no other method of the store changes. All of them or none. */
   recordAudit(changes: readonly Change[]): Promise<void>
 }

@@ -1,10 +1,11 @@
 /**
  * Retention, leader only. `HistoryRetention` deletes launches, executions and output beyond the limits;
- * `MemberRetention` removes members that left or failed long ago. Both work in short transactions, so that
- * neither delays a launch.
+ * `MemberRetention` removes members that left or failed long ago; `AuditRetention` deletes old entries of the
+ * audit log. All work in short transactions, so that none delays a launch.
  */
 import type {Loop, Service} from '../lib/loop.ts'
 import {Bursts} from '../node/bursts.ts'
+import type {AuditStore} from '../ports/audit-store.ts'
 import type {LeaderStore, PruneRequest, PruneResult} from '../ports/leader-store.ts'
 import type {MemberStore} from '../ports/node-store.ts'
 import type {Wakeup} from '../ports/runtime.ts'
@@ -157,5 +158,51 @@ export class MemberRetention implements Service {
     const removed = await store.pruneMembers(request)
     for (const {name} of removed) events.emit('member_changed', {node: name, status: 'forgotten'})
     return removed.length === MEMBERS_PER_BATCH ? 0 : intervalMs
+  }
+}
+
+export interface AuditRetentionOptions extends TermOptions {
+  readonly store: Pick<AuditStore, 'pruneAudit'>
+  readonly keepMs: number
+  readonly keepEntries: number
+}
+
+const ENTRIES_PER_BATCH = 1_000
+/** The log exceeds its limits by the entries of this time. */
+const AUDIT_PAUSE_MS = 60_000
+/** A flood of refused accesses must not delete the entries of changes. Some days of normal refusals. */
+const REFUSED_KEPT = 10_000
+/** Enough to go back to before a bad week, at some kilobytes for each job. */
+const REVISIONS_KEPT = 10
+
+/** A crash leaves a round unfinished: the next term begins a new one. */
+export class AuditRetention implements Service {
+  readonly #options: AuditRetentionOptions
+  readonly #loop: Loop
+  #after = 0
+
+  constructor(options: AuditRetentionOptions) {
+    this.#options = options
+    this.#loop = leaderLoop('audit_retention', options, {step: () => this.#pruneBatch()})
+  }
+
+  start(): void {
+    this.#loop.start()
+  }
+
+  async stop(): Promise<void> {
+    await this.#loop.stop()
+  }
+
+  /** The pause after a batch is as long as the batch took, as for the history. */
+  async #pruneBatch(): Promise<number> {
+    const {store, term, keepMs, keepEntries, clock} = this.#options
+    const startedAt = clock.monotonicMs()
+    const limits = {keepMs, keepEntries, keepRefused: REFUSED_KEPT, keepRevisions: REVISIONS_KEPT}
+    const batch = {after: this.#after, limit: ENTRIES_PER_BATCH}
+    const {next, isRoundOver} = await store.pruneAudit({term, ...limits, ...batch})
+    this.#after = isRoundOver ? 0 : next
+    if (isRoundOver) return AUDIT_PAUSE_MS
+    return Math.min(clock.monotonicMs() - startedAt, BATCH_PAUSE_MAX_MS)
   }
 }

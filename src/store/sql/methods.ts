@@ -26,6 +26,7 @@ import {toggle} from './jobs.ts'
 import {applyLaunches, candidates, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
 import {endFutureWaits, replan, resumeFiring} from './planning.ts'
+import {pruneAudit} from './audit-prune.ts'
 import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
@@ -167,6 +168,7 @@ export const METHODS = {
   revisions: read(revisions),
   revision: read(revision),
   audit: longRead(audit, (query) => query.end === null),
+  pruneAudit: write(pruneAudit, {queue: 'upkeep'}),
   // Repeated, it would record the same twice.
   recordAudit: write(recordChanges, {queue: 'other', isRepeatable: never}),
 

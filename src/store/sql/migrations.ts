@@ -269,6 +269,7 @@ function auditTables({columns: {integer, text, growingKey}}: Dialect): string[] 
     )`,
     `CREATE INDEX audit_of_job ON audit (job_id, revision_after) WHERE job_id IS NOT NULL`,
     `CREATE INDEX audit_target ON audit (target, id)`,
+    `CREATE INDEX audit_refused ON audit (id) WHERE result = 'refused'`,
   ]
 }
 

@@ -1,7 +1,7 @@
 /** The audit log: a row for each change, in its transaction; none without a change. */
 import assert from 'node:assert/strict'
 import type {Actor} from '../../../src/core/audit.ts'
-import type {AuditEntry, AuditQuery} from '../../../src/ports/audit-store.ts'
+import type {AuditEntry, AuditQuery, PruneAuditRequest} from '../../../src/ports/audit-store.ts'
 import type {Case} from './case.ts'
 import {ALL_ROWS, aSpec, MINUTE, type Scene} from './scene.ts'
 
@@ -138,6 +138,56 @@ export function auditCases(when: Case): void {
     assert.deepEqual(await recorded(scene, {action: 'job.revert'}), [
       'ann job.revert a 2->3 to revision 1',
     ])
+  })
+
+  when('old entries are deleted in batches, but not the last revisions of a job', async (scene) => {
+    const {store} = scene
+    const keep = {keepMs: 10 * MINUTE, keepEntries: 1_000, keepRefused: 2, keepRevisions: 2}
+    const prune = async (over: Partial<PruneAuditRequest> = {}) => {
+      let deleted = 0
+      for (let after = 0, isOver = false; !isOver;) {
+        const batch = {term: scene.term, ...keep, after, limit: 3, ...over}
+        const result = await store.pruneAudit(batch)
+        assert(result.rowsDeleted <= 6)
+        deleted += result.rowsDeleted
+        isOver = result.isRoundOver
+        after = result.next
+      }
+      return deleted
+    }
+    for (let retries = 0; retries < 6; retries += 1)
+      await store.submit({...SUBMIT, spec: aSpec('a', {retries})})
+    await store.submit({...SUBMIT, spec: aSpec('gone')})
+    await store.deleteJob('gone')
+    for (let run = 0; run < 7; run += 1)
+      await store.requestRun({name: 'a', forced: true, idempotency: null})
+    assert.equal(await prune(), 0)
+    scene.advance(11 * MINUTE)
+    await store.putPolicy({name: 'p', rules: ''})
+    assert.equal(await prune(), 13)
+    const kept = ['belfry job.update a 4->5', 'belfry job.update a 5->6', 'belfry policy.set p']
+    assert.deepEqual(await recorded(scene), kept)
+    const revisions = (await store.revisions('a', ALL_ROWS))!.rows
+    assert.deepEqual(
+      revisions.map(({revision, change}) => [revision, change !== null]),
+      [
+        [6, true],
+        [5, true],
+        [4, false],
+      ],
+    )
+    assert.equal((await store.revision('a', 4))!.spec.retries, 3)
+    assert.equal(await store.revision('a', 3), null)
+    // By number; what a job needs counts.
+    for (const rules of ['1', '2', '3']) await store.putPolicy({name: 'p', rules})
+    assert.equal(await prune({keepEntries: 2}), 2)
+    assert.equal((await recorded(scene)).length, 4)
+    const refused = {action: 'access.refused', on: 'path', target: '/', result: 'refused'} as const
+    await store.recordAudit(Array.from({length: 9}, () => refused))
+    assert.equal(await prune(), 7)
+    assert.equal((await recorded(scene, {result: 'refused'})).length, 2)
+    assert.equal((await recorded(scene)).length, 6)
+    await assert.rejects(prune({term: scene.term - 1}), {name: 'TermOver'})
   })
 
   when('what changes nothing is not recorded', async (scene) => {

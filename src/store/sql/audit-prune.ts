@@ -1,0 +1,43 @@
+/**
+ * Retention of the audit log, in bounded batches in the order of its rows. The rows that hold the newest
+ * earlier definitions of a live job stay, whatever their age.
+ */
+import type {PruneAuditRequest, PruneAuditResult} from '../../ports/audit-store.ts'
+import {fence} from './lease.ts'
+import {all, one, type Query, type Transaction} from './query.ts'
+
+export function* pruneAudit(tx: Transaction, request: PruneAuditRequest): Query<PruneAuditResult> {
+  yield* fence(tx, request.term)
+  const {keepMs, keepEntries, keepRefused, after, limit} = request
+  const refused = yield* all(
+    `DELETE FROM audit WHERE id IN
+      (SELECT id FROM audit WHERE result = 'refused' ORDER BY id DESC LIMIT ? OFFSET ?)
+      RETURNING 1 AS gone`,
+    [limit, keepRefused],
+  )
+  const beyond = yield* one<{id: number}>(
+    `SELECT id FROM audit ORDER BY id DESC LIMIT 1 OFFSET ?`,
+    [keepEntries],
+  )
+  const newestBeyond = beyond?.id ?? 0
+  const tooOldAt = tx.now - keepMs
+  const rows = yield* all<{id: number; at: number}>(
+    `SELECT id, at FROM audit WHERE id > ? ORDER BY id LIMIT ?`,
+    [after, limit],
+  )
+  // Rows are in the order of time: behind the first one that stays, all stay.
+  const first = rows.findIndex(({id, at}) => id > newestBeyond && at >= tooOldAt)
+  const visited = first === -1 ? rows : rows.slice(0, first)
+  const next = visited.at(-1)?.id ?? after
+  const gone = yield* all(
+    `DELETE FROM audit WHERE id > ? AND id <= ? AND NOT EXISTS
+      (SELECT 1 FROM jobs j WHERE j.id = audit.job_id AND j.deleted_at IS NULL
+        AND audit.revision_before >= j.revision - ?) RETURNING 1 AS gone`,
+    [after, next, request.keepRevisions],
+  )
+  return {
+    next,
+    isRoundOver: visited.length < limit && refused.length < limit,
+    rowsDeleted: refused.length + gone.length,
+  }
+}
