@@ -57,6 +57,7 @@ export const REFUSAL_TITLES = {
   host_not_served: 'This server does not answer under that host name',
   idempotency_mismatch: 'This key was used for another request',
   too_many_failures: 'Too many requests without a valid token',
+  too_many_sessions: 'Too many sign-ins of one owner',
   too_many_runs: 'Too many runs of a job were requested',
   headers_too_large: 'The headers are too large',
   internal: 'Internal error',

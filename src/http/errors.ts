@@ -68,6 +68,7 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   host_not_served: 421,
   idempotency_mismatch: 422,
   too_many_failures: 429,
+  too_many_sessions: 429,
   too_many_runs: 429,
   headers_too_large: 431,
   internal: 500,

@@ -5,11 +5,15 @@
 import type {Actor} from '../core/audit.ts'
 import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import {TokenBuckets} from '../lib/token-buckets.ts'
 import type {SessionOwner, TokenRecord} from '../ports/token-store.ts'
 import type {Expiry} from './access.ts'
 import {digestOf} from './access.ts'
 import type {OperationsContext} from './context.ts'
 import {SECRET_PREFIX} from '../core/agent-token.ts'
+
+/** Of one owner on one server. Each is a write, and a row of the audit log. */
+export const SIGN_INS_PER_MINUTE = 30
 
 /** A caller, as it may see itself. */
 export interface Identity extends Expiry {
@@ -22,7 +26,9 @@ export interface OpenedSession {
   readonly secret: string
 }
 
-export function createSessions({store, random, access, settings}: OperationsContext) {
+export function createSessions({store, random, clock, access, settings}: OperationsContext) {
+  const signIns = new TokenBuckets(() => clock.monotonicMs(), SIGN_INS_PER_MINUTE)
+
   /** Those that have not expired, the oldest first. */
   function sessions(): Promise<readonly TokenRecord[]> {
     return store.sessions()
@@ -32,7 +38,7 @@ export function createSessions({store, random, access, settings}: OperationsCont
     return {principal: caller, ...access.expiryOf(caller)}
   }
 
-  /** A session of the token that the caller sent. Throws `session_refused`. */
+  /** A session of the token that the caller sent. Throws `session_refused`, `too_many_sessions`. */
   async function signIn(caller: Principal, actor: Actor): Promise<OpenedSession> {
     const owner = access.sessionOwner(caller)
     if (owner === null)
@@ -40,7 +46,10 @@ export function createSessions({store, random, access, settings}: OperationsCont
     return openSession(owner, actor)
   }
 
+  /** Throws `session_refused`, `too_many_sessions`. */
   async function openSession(owner: SessionOwner, actor: Actor): Promise<OpenedSession> {
+    const retryAfterSeconds = signIns.take(owner.kind === 'token' ? owner.accessor : owner.of)
+    if (retryAfterSeconds > 0) throw tooManySignIns(retryAfterSeconds)
     const secret = `${SECRET_PREFIX}${random.id()}${random.id()}`
     const {sessionIdleMs: idleMs, sessionMaxMs: maxMs} = settings
     const created = {accessor: random.id(), digest: digestOf(secret), owner, idleMs, maxMs}
@@ -66,6 +75,15 @@ export function createSessions({store, random, access, settings}: OperationsCont
   }
 
   return {sessions, whoAmI, signIn, openSession, signOut}
+}
+
+function tooManySignIns(retryAfterSeconds: number): DomainError {
+  return new DomainError(
+    'too_many_sessions',
+    `A session cannot be opened: there were more than ${SIGN_INS_PER_MINUTE} sign-ins in a minute. Use ` +
+      'the session that was opened, or retry later.',
+    {retryAfterSeconds},
+  )
 }
 
 function refused(why: string): DomainError {

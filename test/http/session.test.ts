@@ -1,10 +1,10 @@
 /** Sessions of browsers: what the cookie opens, how long, and which pages can use it. */
 import assert from 'node:assert/strict'
-import {once} from 'node:events'
 import {test, type TestContext} from 'node:test'
 import {WebSocket} from 'ws'
 import type {AgentConnection} from '../../src/agents/server/hub.ts'
 import {AccessTable} from '../../src/operations/access.ts'
+import {SIGN_INS_PER_MINUTE} from '../../src/operations/sessions.ts'
 import {type ApiOptions, type Reply, SESSION_IDLE_MS, SESSION_MAX_MS, Stream} from './harness.ts'
 import {ADMIN, type LockedApi, startLockedApi, TEAM_A} from './tokens.ts'
 
@@ -92,8 +92,11 @@ test('a session is found by its cookie only, and a token by its header only', as
   assert.deepEqual([both.json.type, both.json.session], ['management', false])
   const again = await api.post('/v1/session', undefined, pageOf(cookie, own))
   assert.equal(again.json.code, 'session_refused', 'a session opens no session')
-  const readiness = (await api.get('/readyz', {cookie})).json
-  assert.deepEqual(readiness, (await api.get('/readyz')).json, 'public routes ignore it')
+  for (const [sent, name] of [
+    [{cookie}, undefined],
+    [reader.headers, 'node-a'],
+  ] as const)
+    assert.equal((await api.get('/readyz', sent)).headers['x-whom'], name, 'public: ignored')
 })
 
 test('only tokens for the API open sessions, and a session ends only itself', async (t) => {
@@ -164,6 +167,20 @@ test('with a session, only pages of this server change anything or read a stream
   assert.equal(read.headers['access-control-allow-credentials'], undefined)
 })
 
+test('sign-ins are limited for each owner: a loop fills neither store nor audit log', async (t) => {
+  const {api, headers, token} = await start(t)
+  const reader = await token('read')
+  const signIn = async (sent: Headers) => api.post('/v1/session', undefined, sent)
+  for (let count = 0; count < SIGN_INS_PER_MINUTE; count += 1)
+    assert.equal((await signIn(reader.headers)).status, 201)
+  const limited = await signIn(reader.headers)
+  assert.deepEqual([limited.status, limited.json.code], [429, 'too_many_sessions'])
+  assert.equal(limited.headers['retry-after'], '2')
+  assert.equal((await signIn(headers)).status, 201, 'another owner')
+  await api.clock.advance(2_000)
+  assert.equal((await signIn(reader.headers)).status, 201)
+})
+
 test('a rebound host name never reaches a session', async (t) => {
   const {locked, api, headers} = await start(t)
   const {cookie} = await signedIn(locked, headers)
@@ -181,13 +198,16 @@ test('a session connects no agent, whatever its token may do', async (t) => {
   const {cookie, secret} = await signedIn(locked, headers)
   for (const sent of [pageOf(cookie, own), {cookie}, {'x-service-token': secret}]) {
     const socket = new WebSocket(`ws://127.0.0.1:${api.port}/v1/agent`, {headers: sent})
-    const [, response] = (await once(socket, 'unexpected-response')) as [
-      unknown,
-      {statusCode: number; destroy(): void},
-    ]
-    assert.equal(response.statusCode, 401)
-    socket.on('error', () => undefined)
-    response.destroy()
+    const status = await new Promise((resolve) => {
+      socket.once('open', () => resolve(101))
+      socket.once('unexpected-response', (_request, response) => {
+        resolve(response.statusCode)
+        response.destroy()
+      })
+      socket.on('error', () => undefined)
+    })
+    socket.terminate()
+    assert.equal(status, 401)
   }
 })
 
