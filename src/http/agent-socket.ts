@@ -16,7 +16,7 @@ import type {AccessTable} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {type Authenticator, authRequestOf} from './auth.ts'
 import {endConnection} from './connections.ts'
-import {errorReply} from './errors.ts'
+import {BARE_HEADERS, errorReply, headerLines} from './errors.ts'
 import type {HttpOptions} from './options.ts'
 import {isRefusedAccess} from './refusals.ts'
 import {withoutExtraSlashes} from './request.ts'
@@ -129,10 +129,9 @@ function rejectUpgrade(socket: Duplex, refusal: DomainError): void {
   const lines = [
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`,
     'connection: close',
-    'cache-control: no-store',
     `content-type: ${contentType}`,
     `content-length: ${Buffer.byteLength(body)}`,
-    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    ...headerLines({...BARE_HEADERS, ...headers}),
   ]
   endConnection(socket, `${lines.join('\r\n')}\r\n\r\n${body}`)
 }

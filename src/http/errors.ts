@@ -171,6 +171,18 @@ const REASON_PHRASES: Readonly<Record<number, string>> = {
   431: 'Request Header Fields Too Large',
 }
 
+/** Headers of replies to requests that reach no route, and so no hook. */
+export const BARE_HEADERS: Readonly<Record<string, string>> = {
+  'x-content-type-options': 'nosniff',
+  'content-security-policy': "default-src 'none'; frame-ancestors 'none'",
+  'cache-control': 'no-store',
+}
+
+/** As lines of a reply that is written to the socket. */
+export function headerLines(headers: Readonly<Record<string, string>>): string[] {
+  return Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+}
+
 /** Replies to bytes that are no HTTP request. There is no route and no header, only the socket. */
 export function replyToMalformedRequest(
   error: NodeJS.ErrnoException,
@@ -191,8 +203,7 @@ export function replyToMalformedRequest(
       `Content-Type: ${PROBLEM_TYPE}`,
       `Content-Length: ${Buffer.byteLength(body)}`,
       `X-Whom: ${nodeName}`,
-      'X-Content-Type-Options: nosniff',
-      'Cache-Control: no-store',
+      ...headerLines(BARE_HEADERS),
       'Connection: close',
       '',
       body,

@@ -21,7 +21,13 @@ import {type Access, Authenticator, authRequestOf} from './auth.ts'
 import {compressReplies} from './compression.ts'
 import {Connections} from './connections.ts'
 import {Cors} from './cors.ts'
-import {asRefusal, errorReply, internalError, replyToMalformedRequest} from './errors.ts'
+import {
+  asRefusal,
+  BARE_HEADERS,
+  errorReply,
+  internalError,
+  replyToMalformedRequest,
+} from './errors.ts'
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {LongLists} from './long-lists.ts'
 import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
@@ -137,7 +143,7 @@ function newFastify(options: HttpOptions, connections: Connections): FastifyInst
       else replyToMalformedRequest(error, socket, options.nodeName)
     },
     frameworkErrors: (error: FastifyError, request: FastifyRequest, reply: FastifyReply) => {
-      reply.headers({'x-whom': options.nodeName, 'cache-control': 'no-store'})
+      reply.headers({...BARE_HEADERS, 'x-whom': options.nodeName})
       sendError(error, request, reply, options)
     },
   })
