@@ -20,12 +20,11 @@ interface Span {
 }
 
 export class Redaction {
-  /** No two are equal. */
-  readonly #needles: readonly Buffer[]
+  readonly #needles: Needles
 
   constructor(values: Iterable<string>) {
     const texts = new Set([...values].flatMap(formsOf))
-    this.#needles = [...texts].map((text) => Buffer.from(text))
+    this.#needles = new Needles([...texts].map((text) => Buffer.from(text)))
   }
 
   text(text: string): string {
@@ -41,17 +40,69 @@ export class Redaction {
   }
 }
 
+/** Bits of a hash of the first bytes of a text. With them, one in ten places has to be compared at most. */
+const HASH_BITS = 12
+const HASHED_BYTES = 4
+/** 2^32 divided by the golden ratio: spreads similar texts. */
+const SPREAD = 0x9e3779b1
+
+/**
+ * The texts to find, by a hash of their first bytes: one look at each byte, however many texts there are.
+ * A search for each text would slow a chatty job with several secrets, and with it its node.
+ */
+class Needles {
+  /** No two are equal; each is longer than the bytes that are hashed. */
+  readonly all: readonly Buffer[]
+  readonly #byHash = new Map<number, Buffer[]>()
+  /** 1 = some text has this hash. */
+  readonly #isUsed = new Uint8Array(2 ** HASH_BITS)
+
+  constructor(all: readonly Buffer[]) {
+    this.all = all
+    for (const needle of all) {
+      const hash = hashOf(needle.readInt32BE(0))
+      this.#isUsed[hash] = 1
+      const others = this.#byHash.get(hash)
+      if (others === undefined) this.#byHash.set(hash, [needle])
+      else others.push(needle)
+    }
+  }
+
+  /** Where they are in the window; also parts of each other. */
+  spansIn(window: Buffer): Span[] {
+    const found: Span[] = []
+    let word = 0
+    for (let at = 0; at < window.length; at++) {
+      // The last bytes up to here.
+      word = (word << 8) | window[at]!
+      const hash = hashOf(word)
+      if (this.#isUsed[hash] === 0 || at < HASHED_BYTES - 1) continue
+      const from = at - HASHED_BYTES + 1
+      for (const needle of this.#byHash.get(hash)!) {
+        const to = from + needle.length
+        if (to <= window.length && window.compare(needle, 0, needle.length, from, to) === 0)
+          found.push({from, to})
+      }
+    }
+    return found
+  }
+}
+
+function hashOf(word: number): number {
+  return Math.imul(word, SPREAD) >>> (32 - HASH_BITS)
+}
+
 /** Passes output on without values. */
 export class RedactedSink implements OutputSink {
   readonly #target: OutputSink
-  readonly #needles: readonly Buffer[]
+  readonly #needles: Needles
   /** Held back. */
   #pending: Buffer = Buffer.alloc(0)
   /** Length of the start of `#pending` that belongs to a value whose mark is written. */
   #marked = 0
   #acceptsMore = true
 
-  constructor(target: OutputSink, needles: readonly Buffer[]) {
+  constructor(target: OutputSink, needles: Needles) {
     this.#target = target
     this.#needles = needles
   }
@@ -105,10 +156,8 @@ export class RedactedSink implements OutputSink {
    * Values in the window, in order. Those that overlap are one span: no part of either may be left.
    */
   #spansIn(window: Buffer): readonly Span[] {
-    const found: Span[] = this.#marked > 0 ? [{from: 0, to: this.#marked}] : []
-    for (const needle of this.#needles)
-      for (let at = window.indexOf(needle); at !== -1; at = window.indexOf(needle, at + 1))
-        found.push({from: at, to: at + needle.length})
+    const found = this.#needles.spansIn(window)
+    if (this.#marked > 0) found.push({from: 0, to: this.#marked})
     const spans: Span[] = []
     for (const span of found.toSorted((one, other) => one.from - other.from)) {
       const last = spans.at(-1)
@@ -123,12 +172,13 @@ export class RedactedSink implements OutputSink {
    */
   #heldFrom(window: Buffer): number {
     let held = window.length
-    for (const needle of this.#needles) {
+    for (const needle of this.#needles.all) {
       const first = needle[0]!
       let at = window.indexOf(first, Math.max(0, window.length - needle.length + 1))
       for (; at !== -1 && at < held; at = window.indexOf(first, at + 1)) {
-        const isStart = window.compare(needle, 0, window.length - at, at) === 0
-        if (isStart) held = at
+        // Spares most of the comparisons, which cost a call each.
+        if (at + 1 < window.length && window[at + 1] !== needle[1]) continue
+        if (window.compare(needle, 0, window.length - at, at) === 0) held = at
       }
     }
     return held

@@ -163,7 +163,7 @@ function answerOf(
   const decision = decideStore(token, name, null)
   const checks = storeChecks(token, name, null)
   const reason = decision.allowed
-    ? 'Limits of a policy, and the parent of the job, also decide.'
+    ? 'Limits of a policy, and the parent and the secrets of the job, also decide.'
     : decision.sentence
   return {allowed: decision.allowed, reason, checks: checks.map(encodeCheck)}
 }
