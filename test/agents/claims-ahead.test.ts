@@ -21,7 +21,7 @@ async function aCluster({isOlder = false} = {}) {
   const server = new TestServer(world, 'the-cluster')
   server.isOlder = isOlder
   await world.submit(aJob('far').with({schedule: '@manually', tags: {place: 'far:1'}}))
-  const agent = new TestAgent(world, {server})
+  const agent = new TestAgent(world, {server}, {slots: SLOTS})
   await world.clock.advance(1_000)
   return {world, server, agent}
 }

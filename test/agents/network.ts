@@ -140,6 +140,7 @@ export interface AgentSettings {
   readonly id: string
   readonly incarnation: string
   readonly clusterId: string | null
+  readonly slots: number
 }
 
 /** One incarnation of an agent: its link and its remote store. */
@@ -159,7 +160,7 @@ export class TestAgent {
     servers: Readonly<Record<string, TestServer>>,
     settings: Partial<AgentSettings> = {},
   ) {
-    const {name = 'agent-a', clusterId = null} = settings
+    const {name = 'agent-a', clusterId = null, slots = 4} = settings
     const {id = `id-of-${name}-agent`, incarnation = 'first-life'} = settings
     const dial: Dial = (url, handlers) => servers[url]!.dialled(clock, handlers)
     this.link = new AgentLink({
@@ -168,7 +169,7 @@ export class TestAgent {
       clock,
       random,
       describe: () => ({
-        node: {id, incarnation, name, tags: {place: 'far'}, slots: 4, version: '1.0.0'},
+        node: {id, incarnation, name, tags: {place: 'far'}, slots, version: '1.0.0'},
         status: 'alive',
         ...this.claims.encoded(),
       }),

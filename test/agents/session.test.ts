@@ -46,7 +46,11 @@ test('an execution that ends while a heartbeat is being stored does not count as
 })
 
 /** A session over these methods of a store. */
-function aSession(store: Partial<SessionStore>, beat: () => Promise<'ok'> = async () => 'ok') {
+function aSession(
+  store: Partial<SessionStore>,
+  beat: () => Promise<'ok'> = async () => 'ok',
+  slots = 4,
+) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
   const violations: string[] = []
@@ -57,7 +61,7 @@ function aSession(store: Partial<SessionStore>, beat: () => Promise<'ok'> = asyn
       clock,
       random: new SeededRandom(1),
       events,
-      node: {id: 'press-id', incarnation: 'life', name: 'press', slots: 4},
+      node: {id: 'press-id', incarnation: 'life', name: 'press', slots},
       violated: (why) => violations.push(why),
       send: (message) => sent.push(message),
       beat,
@@ -71,7 +75,7 @@ function aSession(store: Partial<SessionStore>, beat: () => Promise<'ok'> = asyn
 }
 
 /** The request of the store for a claim of an agent. */
-async function askedBy(claim: {readonly room: number; readonly most?: number}) {
+async function askedBy(claim: {readonly room: number; readonly most?: number}, slots = 256) {
   const asked: unknown[] = []
   const store: Partial<SessionStore> = {
     claim: async (requests) => {
@@ -79,7 +83,7 @@ async function askedBy(claim: {readonly room: number; readonly most?: number}) {
       return [{claimed: [], waiting: 0, nextDueInMs: null}]
     },
   }
-  const {session} = aSession(store)
+  const {session} = aSession(store, undefined, slots)
   await session.handle({kind: 'claim', id: 1, token: 't1', ...claim})
   return asked
 }
@@ -88,6 +92,22 @@ test('a claim takes as many executions as the agent accepts in one reply', async
   assert.deepEqual(await askedBy({room: 200, most: 256}), [200])
   assert.deepEqual(await askedBy({room: 10_000, most: 10_000}), [256])
   assert.deepEqual(await askedBy({room: 200}), [16], 'an agent of the previous release')
+  assert.deepEqual(await askedBy({room: 10_000, most: 256}, 4), [24], 'six for each slot')
+})
+
+test('an agent that has claimed what its slots can have claims nothing more', async () => {
+  const rooms: number[] = []
+  const active = Array.from({length: 20}, (_, at) => ({key: {...KEY, group: at + 1}, token: 't'}))
+  const {session} = aSession({
+    activeClaims: async () => active.map((each) => ({...each, job: 'labels', ageMs: 0})),
+    claim: async (requests) => {
+      rooms.push(...requests.map(({room}) => room))
+      return [{claimed: [], waiting: 0, nextDueInMs: null}]
+    },
+  })
+  await session.loadActiveClaims()
+  await session.handle({kind: 'claim', id: 1, token: 't2', room: 100, most: 256})
+  assert.deepEqual(rooms, [4])
 })
 
 test('output is announced under the name of the job that the store has', async () => {

@@ -189,13 +189,18 @@ export class AgentSession {
       if (!active.has(id) && !this.#running.has(id)) this.#jobs.delete(id)
   }
 
+  /** Beyond what its slots can have, an agent would keep work from other nodes. */
+  get #claimsLeft(): number {
+    return Math.max(0, this.node.slots * CLAIMS_PER_SLOT - this.#jobs.size)
+  }
+
   async #claim({token, room, most = CLAIMED_DEFAULT, after, secrets}: RequestOf<'claim'>) {
     const {store, events, node} = this.#options
     const request = {
       nodeId: node.id,
       incarnation: node.incarnation,
       token,
-      room: Math.min(room, most, CLAIMED_MAX),
+      room: Math.min(room, most, CLAIMED_MAX, this.#claimsLeft),
       definitionsMax: DEFINITIONS_MAX,
       ...(after === undefined ? {} : {after}),
     }
