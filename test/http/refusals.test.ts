@@ -1,17 +1,23 @@
 /** Refused accesses in the audit log: who was refused what, and a flood that adds few rows. */
 import assert from 'node:assert/strict'
+import {once} from 'node:events'
 import {test, type TestContext} from 'node:test'
+import {WebSocket} from 'ws'
 import {REFUSALS_EVERY_MS, REFUSALS_MAX, RefusalLog} from '../../src/http/refusals.ts'
 import {FAILURES_MAX} from '../../src/http/auth.ts'
 import type {Change} from '../../src/ports/audit-store.ts'
 import type {AuditEntryJson} from '../../src/wire/audit.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {VirtualClock} from '../support/virtual-clock.ts'
+import type {ApiOptions} from './harness.ts'
 import {startLockedApi} from './tokens.ts'
 
-async function startRecording(t: TestContext) {
+async function startRecording(t: TestContext, options: ApiOptions = {}) {
   let log: RefusalLog | null = null
-  const locked = await startLockedApi(t, {onRefused: (refused) => log?.record(refused)})
+  const locked = await startLockedApi(t, {
+    ...options,
+    onRefused: (refused) => log?.record(refused),
+  })
   log = new RefusalLog(locked.api)
   log.start()
   t.after(() => log.stop())
@@ -44,6 +50,15 @@ test('requests without a valid token are one entry, whatever their paths and tok
     ' 127.0.0.1 /v1/jobs/200 GET 429 too_many_failures, 20 times',
     ' 127.0.0.1 /v1/jobs/0 GET 401 token_required, 200 times',
   ])
+})
+
+test('a refused connection of an agent is recorded', async (t) => {
+  const agents = {connect: () => assert.fail('no agent connects'), stop: async () => {}}
+  const {locked, recorded} = await startRecording(t, {agents})
+  const {headers} = await locked.token('read', {name: 'wallboard'})
+  const socket = new WebSocket(`ws://127.0.0.1:${locked.api.port}/v1/agent`, {headers})
+  await once(socket, 'error')
+  assert.deepEqual(await recorded(), ['wallboard 127.0.0.1 /v1/agent GET 403 not_allowed'])
 })
 
 test('what is not refused for lack of access is not recorded', async (t) => {

@@ -190,6 +190,26 @@ export function auditCases(when: Case): void {
     await assert.rejects(prune({term: scene.term - 1}), {name: 'TermOver'})
   })
 
+  when('of concurrent changes of a job, each has one entry', async (scene) => {
+    const {store} = scene
+    await store.submit({...SUBMIT, spec: aSpec('a')})
+    await Promise.all(
+      Array.from({length: 20}, (_, index) => {
+        const spec = aSpec('a', {retries: index + 1})
+        if (index % 4 === 3) return store.toggle('a', null, ANN)
+        return store.submit({...SUBMIT, spec, actor: BOB})
+      }),
+    )
+    const {revision} = await scene.job('a')
+    const {rows} = await store.audit(ALL_AUDIT)
+    assert.deepEqual(
+      rows.map(({revisionAfter}) => revisionAfter).toSorted((one, other) => one! - other!),
+      Array.from({length: revision}, (_, index) => index + 1),
+    )
+    for (const {revisionBefore, revisionAfter} of rows)
+      assert.equal(revisionBefore ?? 0, revisionAfter! - 1)
+  })
+
   when('what changes nothing is not recorded', async (scene) => {
     const {store} = scene
     const request = {...SUBMIT, spec: aSpec('a'), actor: ANN}

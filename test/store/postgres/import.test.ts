@@ -13,6 +13,7 @@ import {systemRandom} from '../../../src/platform/random.ts'
 import {freshSchema, openAt} from '../../support/postgres-cluster.ts'
 import {aLargeStore} from '../../support/large-store.ts'
 import {TestPostgres} from '../../support/postgres.ts'
+import {ALL_AUDIT} from '../exercise-store/audit.ts'
 import {ALL_EXECUTIONS, aRow, aSpec, MINUTE, textOf} from '../exercise-store/scene.ts'
 import {TurnedClock} from '../adjustable-clock.ts'
 import {folder, move, schemaOf, sceneIn} from './import-fixture.ts'
@@ -60,6 +61,8 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   await scene.store.putPolicy({name: 'p', rules: 'r'})
   const token = {digest: 'd', name: 'ci', kind: 'client', policies: ['p'], expiresAt: null} as const
   await scene.store.createToken({accessor: 'a', isFirst: false, ...token})
+  const secret = {name: 's', ciphertext: 'sealed', keyId: 'k'}
+  await scene.store.putSecret({...secret, may: {create: true, update: true}})
   await scene.setStatus('n1', 'n1-life-1', 'failed')
   const idempotency = {scope: 's', key: 'key', fingerprint: 'f'}
   const request = {name: 'child', forced: true, idempotency}
@@ -101,6 +104,12 @@ describe('an imported store', () => {
       [],
       'the source had rows in every table',
     )
+    const {store} = await openAt(url)
+    const known = (await store.audit(ALL_AUDIT)).total
+    await store.setPaused(false)
+    const {total, rows} = await store.audit(ALL_AUDIT)
+    assert.deepEqual([total, rows[0]!.action], [known + 1, 'submissions.resume'], 'it continues')
+    await store.close()
     assert(moved.compared.every(({source: from, target}) => from === target))
     assert.deepEqual(
       moved.compared.filter(({what}) => what === 'successes of jobs'),
