@@ -11,7 +11,7 @@ import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {listenAlso} from '../http/connections.ts'
-import {OidcSignIn} from '../http/oidc.ts'
+import {OidcSignIn, type SignInFailed} from '../http/oidc.ts'
 import type {ReadyState} from '../http/options.ts'
 import {RefusalLog} from '../http/refusals.ts'
 import {createHttpServer} from '../http/server.ts'
@@ -77,7 +77,9 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       corsOrigins: config.corsOrigins,
       tls: config.tls,
       people,
-      onSignInFailed: (failure) => log.logger.warn({err: failure}, 'a sign-in failed'),
+      onSignInFailed: atMostEvery(clock, SIGN_IN_LOG_EVERY_MS, (failure: SignInFailed) =>
+        log.logger.warn(`a sign-in failed: ${failure.reasons}`),
+      ),
       ui: config.ui,
       clock,
       random,
@@ -197,13 +199,20 @@ function listenProblem(error: unknown, {host, port}: {host: string; port: number
 /** A flood of connections must not become a flood of log lines. */
 const REFUSED_LOG_EVERY_MS = 10_000
 
-function atMostEvery(clock: Clock, intervalMs: number, action: () => void): () => void {
+/** Callers need no token to fail. */
+const SIGN_IN_LOG_EVERY_MS = 1_000
+
+function atMostEvery<Input extends readonly unknown[]>(
+  clock: Clock,
+  intervalMs: number,
+  action: (...input: Input) => void,
+): (...input: Input) => void {
   let lastAt = -Infinity
-  return () => {
+  return (...input) => {
     const now = clock.monotonicMs()
     if (now - lastAt < intervalMs) return
     lastAt = now
-    action()
+    action(...input)
   }
 }
 

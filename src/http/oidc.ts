@@ -27,10 +27,21 @@ type Provider = OpenIdClient.Configuration
 /** Why a sign-in failed, for the person. The `cause` is for the log. */
 export class SignInFailed extends Error {
   readonly status: number
+  /** Name of the person who may not sign in; `null` = the provider named none. */
+  readonly person: string | null
 
-  constructor(status: number, message: string, cause?: unknown) {
+  constructor(status: number, message: string, cause?: unknown, person: string | null = null) {
     super(message, {cause})
     this.status = status
+    this.person = person
+  }
+
+  /** For the log: the messages of its causes, which have no tokens. */
+  get reasons(): string {
+    const messages = [this.message]
+    for (let at = this.cause; at instanceof Error && messages.length < 5; at = at.cause)
+      messages.push(at.message)
+    return messages.join(': ')
   }
 }
 
@@ -40,8 +51,10 @@ export interface StartedSignIn {
   readonly cookie: string
 }
 
+export type PersonOwner = Extract<SessionOwner, {readonly kind: 'other'}>
+
 export interface Person {
-  readonly owner: SessionOwner
+  readonly owner: PersonOwner
   /** A path of this server. */
   readonly returnTo: string
 }
@@ -138,7 +151,7 @@ export class OidcSignIn {
     return `${this.#cookie('')}; Max-Age=0`
   }
 
-  #ownerOf(claims: Claims & {readonly sub: string}): SessionOwner {
+  #ownerOf(claims: Claims & {readonly sub: string}): PersonOwner {
     const {grants, groupsClaim, issuer} = this.#config
     const rights = rightsOf(groupsIn(claims, groupsClaim) ?? [], grants)
     const name = personName(claims)
@@ -147,6 +160,8 @@ export class OidcSignIn {
         403,
         `${name} may not use Belfry: none of the groups of this account is allowed to. Ask an ` +
           'administrator of Belfry to map one of them.',
+        undefined,
+        name,
       )
     return {kind: 'other', of: personOwner(issuer, claims.sub), token: {name, ...rights}}
   }

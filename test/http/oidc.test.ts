@@ -6,6 +6,7 @@ import {CALLBACK_PATH, issuerOwners, OidcSignIn, safeReturn} from '../../src/htt
 import {AccessTable} from '../../src/operations/access.ts'
 import {CLIENT, type Forged, fakeProvider, realProvider} from '../support/oidc-providers.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
+import type {RefusedRequest} from '../../src/http/options.ts'
 import {type Api, type Reply} from './harness.ts'
 import {startLockedApi} from './tokens.ts'
 
@@ -31,13 +32,15 @@ function configOf(issuer: string): OidcConfig {
 
 async function startApi(t: TestContext, issuer: string) {
   const failures: string[] = []
+  const refused: RefusedRequest[] = []
   const people = new OidcSignIn(configOf(issuer), new SeededRandom(5))
   const locked = await startLockedApi(t, {
     people,
     allowHosts: ['belfry.example.org'],
-    onSignInFailed: (failure) => void failures.push(String(failure.cause ?? failure.message)),
+    onSignInFailed: (failure) => void failures.push(failure.reasons),
+    onRefused: (request) => void refused.push(request),
   })
-  return {...locked, failures}
+  return {...locked, failures, refused}
 }
 
 /** A cookie that a reply sets, as the browser sends it back. */
@@ -88,7 +91,7 @@ const started = (t: TestContext) =>
   })
 
 test('a person signs in through a real provider, and is what the groups grant', async (t) => {
-  const {provider, api, admin, failures} = await started(t)
+  const {provider, api, admin, failures, refused: recorded} = await started(t)
   const signIn = async () => {
     const {url, cookie} = await begin(api, '?return=/docs')
     const query = await atProvider(url)
@@ -120,6 +123,11 @@ test('a person signs in through a real provider, and is what the groups grant', 
   provider.account.current = {...ANN, groups: ['all', 'Ops', 'ops ']}
   const refused = (await signIn()).reply
   assert.deepEqual([refused.status, cookieOf(refused, SESSION)], [403, ''])
+  assert.deepEqual(
+    recorded.map(({principal, code}) => `${principal?.name} ${code}`),
+    ['ann@example.org not_allowed'],
+    'for the audit log',
+  )
   assert.match(refused.text, /ann@example\.org may not use Belfry: none of the groups/)
 })
 

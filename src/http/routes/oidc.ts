@@ -5,13 +5,12 @@
  */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {actorOf} from '../../core/audit.ts'
-import {NO_RULES} from '../../core/authorization.ts'
+import {NO_RULES, type Principal, type TokenKind} from '../../core/authorization.ts'
 import {DomainError} from '../../core/errors.ts'
 import type {Operations} from '../../operations/operations.ts'
-import type {SessionOwner} from '../../ports/token-store.ts'
 import {REFUSAL_STATUSES} from '../errors.ts'
-import {CALLBACK_PATH, OIDC_PATH, type OidcSignIn, SignInFailed} from '../oidc.ts'
-import type {HttpOptions} from '../options.ts'
+import {CALLBACK_PATH, OIDC_PATH, type OidcSignIn, type PersonOwner, SignInFailed} from '../oidc.ts'
+import type {HttpOptions, RefusedRequest} from '../options.ts'
 import {queryOf} from '../request.ts'
 import {sessionCookie} from '../session-cookie.ts'
 
@@ -21,11 +20,12 @@ export function routeOidc(
   app: FastifyInstance,
   operations: Operations,
   people: OidcSignIn,
-  {onSignInFailed = () => undefined}: Pick<HttpOptions, 'onSignInFailed'>,
+  {onSignInFailed, onRefused}: Pick<HttpOptions, 'onSignInFailed' | 'onRefused'>,
 ): void {
-  const failed = (reply: FastifyReply, error: unknown) => {
+  const failed = (request: FastifyRequest, reply: FastifyReply, error: unknown) => {
     const failure = asFailure(error)
-    onSignInFailed(failure)
+    onSignInFailed?.(failure)
+    if (failure.person !== null) onRefused?.(refusalOf(request, failure.person))
     return sendPage(reply, failure.status, 'Sign-in failed', failure.message, RETRY)
   }
   app.get(OIDC_PATH, {
@@ -35,7 +35,7 @@ export function routeOidc(
         const {url, cookie} = await people.start(queryOf(request).first('return'))
         return reply.header('set-cookie', cookie).header('location', url).code(303).send()
       } catch (error) {
-        return failed(reply, error)
+        return failed(request, reply, error)
       }
     },
   })
@@ -52,7 +52,7 @@ export function routeOidc(
         const text = `You are signed in as ${identity.principal.name}.`
         return sendPage(reply, 200, 'Signed in', text, {href: returnTo, label: 'Continue'}, true)
       } catch (error) {
-        return failed(reply, error)
+        return failed(request, reply, error)
       }
     },
   })
@@ -68,10 +68,24 @@ function asFailure(error: unknown): SignInFailed {
   throw error
 }
 
-function actorFrom(request: FastifyRequest, owner: SessionOwner) {
-  const token = owner.kind === 'other' ? owner.token : {name: '', kind: 'client' as const}
-  const person = {...token, accessor: '', isSession: true, rules: NO_RULES}
-  return actorOf(person, false, request.socket.remoteAddress)
+function actorFrom(request: FastifyRequest, {token}: PersonOwner) {
+  return actorOf(asPrincipal(token.name, token.kind), false, request.socket.remoteAddress)
+}
+
+/** For the audit log. */
+function refusalOf(request: FastifyRequest, person: string): RefusedRequest {
+  return {
+    principal: asPrincipal(person, 'client'),
+    address: request.socket.remoteAddress ?? '',
+    method: request.method,
+    route: CALLBACK_PATH,
+    url: CALLBACK_PATH,
+    code: 'not_allowed',
+  }
+}
+
+function asPrincipal(name: string, kind: TokenKind): Principal {
+  return {name, kind, accessor: '', isSession: true, rules: NO_RULES}
 }
 
 interface Link {
