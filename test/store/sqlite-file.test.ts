@@ -31,6 +31,7 @@ import {
   Scene,
   textOf,
 } from './exercise-store/scene.ts'
+import {ALL_AUDIT} from './exercise-store/audit.ts'
 import {countingIds, TurnedClock} from './adjustable-clock.ts'
 
 function folder(context: TestContext): string {
@@ -356,6 +357,8 @@ describe('images', () => {
     for (let after: number | null = 0; after !== null;)
       after = await store.resumeFiring({after, limit: 1})
     assert.equal(await store.firingPaused(), null)
+    const {rows: recorded} = await store.audit({...ALL_AUDIT, action: 'firing.resume'})
+    assert.equal(recorded.length, 1)
     assert.ok((await store.job('a'))!.nextAt! > clock.now())
     const later = await store.launches('a', {...ALL_ROWS, decision: 'missed'})
     assert.deepEqual(

@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict'
 import type {JobSpec} from '../../../src/core/job.ts'
+import {ALL_AUDIT} from './audit.ts'
 import type {Case} from './case.ts'
 import {ALL_EXECUTIONS, ALL_ROWS, anEnd, MINUTE, type Scene} from './scene.ts'
 import {beatAs, claimAs} from '../../support/single-calls.ts'
@@ -196,6 +197,11 @@ export function lostCases(when: Case): void {
       assert.equal(
         history!.rows.find(({decision}) => decision === 'missed')!.scheduledAt,
         job.nextAt,
+      )
+      const recorded = await scene.store.audit({...ALL_AUDIT, action: 'job.toggle'})
+      assert.deepEqual(
+        recorded.rows.map(({actor, revisionAfter}) => [actor.name, revisionAfter]),
+        [['belfry', 2]],
       )
       const launch = (await scene.store.launch('a', group))!
       assert.deepEqual([launch.nodeDeaths, launch.open], [2, false])
