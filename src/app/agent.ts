@@ -29,6 +29,7 @@ import {
   openProcessors,
   openStartLog,
   recoverPreviousIncarnations,
+  warnIfRoot,
 } from './node.ts'
 import {createReload} from './reload.ts'
 import {StartRefused} from './start-refused.ts'
@@ -264,6 +265,7 @@ class Agent implements RunningAgent {
   }
 
   #startRunner(): void {
+    warnIfRoot(this.#log)
     const config = this.#config
     const clock = this.#clock
     const executors = this.#executors

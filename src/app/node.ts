@@ -76,8 +76,17 @@ export function openNodeLog(
   return log
 }
 
+/** Call it when jobs can run. */
+export function warnIfRoot({logger}: Log): void {
+  if (process.geteuid?.() === 0)
+    logger.warn('Belfry runs as root, and so do jobs without su. Use an account that may do less.')
+}
+
 export interface ExecutorParts {
-  readonly config: Pick<Config, 'dataDirectory' | 'limits' | 'suAllow' | 'netAllow' | 'netDeny'>
+  readonly config: Pick<
+    Config,
+    'dataDirectory' | 'limits' | 'suAllow' | 'executorAllow' | 'netAllow' | 'netDeny'
+  >
   readonly nodeId: string
   readonly clock: Clock
   readonly log: Log
@@ -96,13 +105,14 @@ export async function openExecutors({
   log,
   environment,
 }: ExecutorParts): Promise<ExecutorRegistry> {
-  const {dataDirectory, limits, suAllow, netAllow, netDeny} = config
+  const {dataDirectory, limits, suAllow, executorAllow, netAllow, netDeny} = config
   const executors = createExecutors({
     dataDir: dataDirectory,
     nodeId,
     clock,
     environment,
     suAllowed: suAllow,
+    allowed: executorAllow,
     netAllow,
     netDeny,
     killAfterMs: limits.killAfterMs,
@@ -110,6 +120,11 @@ export async function openExecutors({
     spawn: 'auto',
     report: (sentence) => log.logger.warn(sentence),
   })
+  const unknown = executorAllow.find((name) => executors.get(name) === null)
+  if (unknown !== undefined) {
+    const known = executors.names().join(', ')
+    throw new StartRefused(`--executor-allow must be one of ${known}, not "${unknown}".`)
+  }
   try {
     const {ended} = await executors.endOrphans()
     for (const execution of ended)

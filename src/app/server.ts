@@ -36,6 +36,7 @@ import {
   recoverPreviousIncarnations,
   type RunnerSettings,
   type ServerParts,
+  warnIfRoot,
 } from './node.ts'
 import {createReload} from './reload.ts'
 import {StartRefused} from './start-refused.ts'
@@ -285,6 +286,7 @@ class Server implements RunningServer {
   }
 
   #startRunner(): void {
+    warnIfRoot(this.#log)
     const startLog = openStartLog(this.#directory, this.#identity.incarnation)
     const runner = createRunner(this.#parts, this.#identity, this.#executors, this.#processors, {
       ...this.#disconnection(),

@@ -66,6 +66,7 @@ export const AGENT_OPTIONS = [
   shared('net-allow'),
   shared('net-deny'),
   shared('su-allow'),
+  shared('executor-allow'),
   shared('log-level'),
 ] as const
 

@@ -22,6 +22,8 @@ export interface NodeConfig {
   readonly netAllow: readonly string[]
   readonly netDeny: readonly string[]
   readonly suAllow: readonly string[]
+  /** Empty = all. */
+  readonly executorAllow: readonly string[]
   readonly logLevel: LogLevel
   readonly limits: Limits
   /** Log messages about accepted settings that are probably mistakes. */
@@ -41,7 +43,7 @@ interface NodeValues {
   one(name: 'slots' | 'grace'): number | undefined
   one(name: 'log-level'): LogLevel | undefined
   many(name: 'tag'): readonly Tag[]
-  many(name: 'net-allow' | 'net-deny' | 'su-allow'): readonly string[]
+  many(name: 'net-allow' | 'net-deny' | 'su-allow' | 'executor-allow'): readonly string[]
   raw(name: 'token' | 'token-file'): RawSetting | undefined
 }
 
@@ -66,6 +68,7 @@ export function nodeConfig<Options extends readonly Option[]>(
     netAllow: values.many('net-allow'),
     netDeny: values.many('net-deny'),
     suAllow: values.many('su-allow'),
+    executorAllow: values.many('executor-allow'),
     logLevel: values.one('log-level')!,
     limits: checkedLimits(),
     warnings: unknown.map((name) => `${name} is set, but Belfry has no such setting.`),

@@ -359,6 +359,13 @@ export const OPTIONS = [
     {placeholder: 'account', repeatable: true},
   ),
   option(
+    'executor-allow',
+    'text',
+    'Executor that this node may run; runs of others fail here and say why.',
+    'All: who may store a job decides.',
+    {placeholder: 'name', repeatable: true},
+  ),
+  option(
     'log-level',
     'logLevel',
     'Level of the service log: `trace`, `debug`, `info`, `warn`, `error` or `silent`.',

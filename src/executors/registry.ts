@@ -32,6 +32,8 @@ export interface ExecutorOptions {
   readonly environment: Readonly<Record<string, string | undefined>>
   /** Accounts shell jobs may name in `su` (`user` or `user:group`); `*` = any. */
   readonly suAllowed: readonly string[]
+  /** Executors that this node may run; empty = all. Others are checked as elsewhere, and their runs fail. */
+  readonly allowed: readonly string[]
   /** CIDR ranges. `netAllow` overrides `netDeny`, but not the addresses that are always denied. */
   readonly netAllow: readonly string[]
   readonly netDeny: readonly string[]
@@ -90,7 +92,11 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
     }),
     createHttpExecutor({clock, guard: new NetworkGuard(options.netAllow, options.netDeny)}),
   ]
-  const byName = new Map(all.map((executor) => [executor.name, executor]))
+  const isAllowed = ({name}: Executor) =>
+    options.allowed.length === 0 || options.allowed.includes(name)
+  const byName = new Map(
+    all.map((executor) => [executor.name, isAllowed(executor) ? executor : forbidden(executor)]),
+  )
   return {
     get: (name) => byName.get(name) ?? null,
     names: () => [...byName.keys()].toSorted(),
@@ -100,6 +106,18 @@ export function createExecutors(options: ExecutorOptions): ExecutorRegistry {
     runProgram: (argv, input) => runProgram(helper, argv, input),
     spawnUsed: () => helper.spawnUsed,
   }
+}
+
+/** Other nodes may run it, so its parameters are checked as always. */
+function forbidden(executor: Executor): Executor {
+  const foot = `not started: this node may not run the executor "${executor.name}"; see --executor-allow\n`
+  const end = {outcome: 'failed', exitCode: null, head: '', foot} as const
+  const start = () => ({
+    cancel: () => undefined,
+    kill: () => undefined,
+    ended: Promise.resolve(end),
+  })
+  return {...executor, start}
 }
 
 /** The variables of `environment` that commands inherit. */

@@ -209,6 +209,12 @@ describe('a start', {concurrency: 2}, () => {
     await refused(t, ['--http', '127.0.0.1:0', '--data', '/proc/belfry/data'], /cannot be created/)
   })
 
+  test('is refused if --executor-allow names no executor', async (t) => {
+    const data = join(temporaryDirectory(t), 'data')
+    const argv = ['--http', '127.0.0.1:0', '--data', data, '--executor-allow', 'shel']
+    await refused(t, argv, /--executor-allow must be one of http, shell, not "shel"/)
+  })
+
   test('is refused if the database file is no database', async (t) => {
     const data = temporaryDirectory(t)
     writeFileSync(

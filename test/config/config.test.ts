@@ -83,6 +83,7 @@ test('without settings, a server serves this machine only', () => {
     netAllow: [],
     netDeny: [],
     suAllow: [],
+    executorAllow: [],
     logLevel: 'info',
     warnings: [],
   })
@@ -162,6 +163,7 @@ const WRITTEN: readonly (readonly [
   ['net-allow', '10.1.0.0/16', (c) => c.netAllow, ['10.1.0.0/16']],
   ['net-deny', 'fd00::/8', (c) => c.netDeny, ['fd00::/8']],
   ['su-allow', 'www-data:www-data', (c) => c.suAllow, ['www-data:www-data']],
+  ['executor-allow', 'http', (c) => c.executorAllow, ['http']],
   ['log-level', 'debug', (c) => c.logLevel, 'debug'],
 ]
 

@@ -14,6 +14,7 @@ const executors = createExecutors({
   clock: realClock,
   environment: {},
   suAllowed: [],
+  allowed: [],
   netAllow: [],
   netDeny: [],
   killAfterMs: 10_000,

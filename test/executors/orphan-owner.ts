@@ -12,6 +12,7 @@ const executors = createExecutors({
   clock: realClock,
   environment: process.env,
   suAllowed: [],
+  allowed: [],
   netAllow: [],
   netDeny: [],
   // Longer than any test: what is left over after a kill -9 is not ended by the old helper's own KILL.

@@ -273,6 +273,20 @@ for (const spawn of ['portable', 'posix'] as const) {
 }
 
 describe('shell, permissions of a node', () => {
+  test('an executor that the node may not run is checked, and its runs fail with the reason', async () => {
+    const node = await aNode({allowed: ['http']})
+    try {
+      const shell = node.executors.get('shell')!
+      assert.deepEqual(shell.check({command: 'true'}), {problems: [], warnings: []})
+      assert.equal(shell.check({command: 'true', timeout: 'x'}).problems.length, 1)
+      const end = await node.run({command: 'true'})
+      assert.equal(end.outcome, 'failed')
+      assert.match(end.foot, /^not started: .*"shell"; see --executor-allow\n$/)
+    } finally {
+      await node.close()
+    }
+  })
+
   test('su is rejected unless the node runs as root and allows the account', async () => {
     const node = await aNode({suAllowed: ['nobody']})
     try {

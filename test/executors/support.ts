@@ -93,6 +93,7 @@ export async function aNode(
     clock: realClock,
     environment: process.env,
     suAllowed: [],
+    allowed: [],
     netAllow: [],
     netDeny: [],
     killAfterMs: 300,

@@ -91,6 +91,7 @@ function shell(node: FlowNode, spawn: 'portable' | 'posix'): ExecutorRegistry {
     clock,
     environment: process.env,
     suAllowed: [],
+    allowed: [],
     netAllow: [],
     netDeny: [],
     killAfterMs: config.limits.killAfterMs,
