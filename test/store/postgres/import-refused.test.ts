@@ -109,7 +109,7 @@ describe('a target', () => {
     assert.equal(await refusal(url), holds)
     const request = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
     await store.submit({spec: aSpec('b'), ...request})
-    assert.match(await refusal(url), /it holds definitions, jobs, members, node_claims;/)
+    assert.match(await refusal(url), /it holds audit, definitions, jobs, members, node_claims;/)
     assert.equal((await store.info()).clusterId, clusterId)
     await store.close()
   })
