@@ -5,7 +5,7 @@
 import {readFileSync} from 'node:fs'
 import {availableParallelism, hostname} from 'node:os'
 import type {Command} from 'commander'
-import {StartRefused} from './app/start-refused.ts'
+import {SettingRefused, StartRefused} from './app/start-refused.ts'
 import type {Terminal} from './cli/terminal.ts'
 import type {AgentConfig} from './config/agent.ts'
 import type {Host} from './config/read.ts'
@@ -135,6 +135,7 @@ async function serve<Settings>(
     // Exits explicitly: an open handle must not keep the process alive.
     process.exit(await node.done)
   } catch (error) {
+    if (error instanceof SettingRefused) return refuse(error.message, EXIT_USAGE)
     if (error instanceof StartRefused) return refuse(error.message)
     throw error
   }

@@ -5,12 +5,12 @@ import {join} from 'node:path'
 import type {Config} from '../config/server.ts'
 import {createSecretKey, readSecretKey, SecretVault} from '../platform/secret-vault.ts'
 import type {Store} from '../ports/store.ts'
-import {StartRefused} from './start-refused.ts'
+import {SettingRefused} from './start-refused.ts'
 
 /** In the data directory, made by the first secret. */
 const KEY_FILE = 'secret-key'
 
-/** Throws `StartRefused`. */
+/** Throws `SettingRefused`. */
 export async function openVault(
   {secretKeyFile, discardSecrets, dataDirectory, store: {engine}}: Config,
   store: Pick<Store, 'checkSecretKey' | 'discardSecrets'>,
@@ -22,7 +22,7 @@ export async function openVault(
   const read = file === null ? null : readSecretKey(file)
   const mayCreate = secretKeyFile === null && ownFile !== null
   if (read?.ok === false && !(mayCreate && read.isMissing))
-    throw new StartRefused(
+    throw new SettingRefused(
       `The key file of secrets ${file} ${read.problem}. Set --secret-key-file to a file that only ` +
         'this user can read, with 32 random bytes: (umask 077; head -c 32 /dev/urandom > FILE).',
     )
@@ -42,7 +42,7 @@ export async function openVault(
     check === 'missing'
       ? `The store has secrets, and this server has no key for them${place}`
       : `The store has secrets that are encrypted with another key than that in ${file}`
-  throw new StartRefused(
+  throw new SettingRefused(
     `${problem}. Set --secret-key-file to the key file that they were set with. If it is lost, start once ` +
       'with --discard-secrets, and set them again.',
   )

@@ -8,6 +8,9 @@ export class StartRefused extends Error {
   override readonly name = 'StartRefused'
 }
 
+/** A setting that only the start can find invalid. Exit code 2: a supervisor need not try again. */
+export class SettingRefused extends StartRefused {}
+
 /** Returns a successful result; throws `StartRefused` with the problem of a failed one. */
 export function orRefuse<Result extends {readonly ok: boolean}>(
   result: Result | {readonly ok: false; readonly problem: string},

@@ -187,9 +187,9 @@ function readUser(text: string, limits: ShellLimits, problems: string[]): string
   } else if (!limits.runsAsRoot) {
     problems.push('su requires a node that runs as root, and this node does not; remove su')
   } else if (!limits.suAllowed.includes(text) && !limits.suAllowed.includes('*')) {
-    const allowed =
-      limits.suAllowed.length === 0 ? 'none is' : `allowed: ${limits.suAllowed.join(', ')}`
-    problems.push(`su ${JSON.stringify(text)} is not allowed on this node; ${allowed}`)
+    const allowed = limits.suAllowed.length === 0 ? '' : `; allowed: ${limits.suAllowed.join(', ')}`
+    const fix = `start the node with --su-allow ${text}, or remove su`
+    problems.push(`su ${JSON.stringify(text)} is not allowed on this node: ${fix}${allowed}`)
   } else return text
   return ''
 }

@@ -81,6 +81,11 @@ export type SecretKey =
   /** A sentence without its subject, the file. */
   | {readonly ok: false; readonly problem: string; readonly isMissing: boolean}
 
+const OPEN_PROBLEMS: Readonly<Record<string, string>> = {
+  ENOENT: 'does not exist',
+  EACCES: 'is not readable by this user',
+}
+
 /**
  * The key in a file: its 32 bytes, or their base64. Refused if others may read it. A file of root may be
  * readable by its group, as secrets are that a container gets.
@@ -104,8 +109,8 @@ export function readSecretKey(path: string): SecretKey {
     }
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : String(error)
-    const isMissing = code === 'ENOENT'
-    return {ok: false, isMissing, problem: isMissing ? 'does not exist' : `cannot be read: ${code}`}
+    const problem = OPEN_PROBLEMS[code] ?? `cannot be read: ${code}`
+    return {ok: false, isMissing: code === 'ENOENT', problem}
   }
 }
 

@@ -7,6 +7,7 @@ import {execFileSync} from 'node:child_process'
 import {
   appendFileSync,
   cpSync,
+  existsSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
@@ -25,9 +26,24 @@ import {aServer, temporaryDirectory} from '../support/server-process.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 /** What a build reads, and what it needs to run. */
-const PARTS = ['bin', 'scripts', 'src', 'package.json', 'package-lock.json', 'README.md', 'LICENSE']
+const PARTS = [
+  'bin',
+  'packaging',
+  'scripts',
+  'src',
+  'package.json',
+  'package-lock.json',
+  'README.md',
+  'LICENSE',
+]
 const PACKAGED =
-  /^(?:bin|dist\/[0-9a-f]{16}\/(?:program|ui|LICENSES\.txt$))|^(?:package\.json|[A-Z]+(?:\.md)?)$/
+  /^(?:bin|dist\/[0-9a-f]{16}\/(?:program|ui|LICENSES\.txt$))|^(?:package\.json|[A-Z]+(?:\.md)?)$|^packaging\//
+/** What the how-to pages copy out of the package. */
+const COPIED = [
+  'systemd/belfry-server.service',
+  'linux/server.yaml',
+  'monitoring/belfry-alerts.yml',
+]
 interface Packed {
   readonly filename: string
   readonly files: readonly {readonly path: string}[]
@@ -82,6 +98,7 @@ test('an installed package runs: jobs, pages and the API document', async (t) =>
   const tree = installed(t)
   const packages = readdirSync(join(tree, '..')).filter((name) => !name.startsWith('.'))
   assert.deepEqual(packages, ['belfry'], 'it needs no other package')
+  for (const path of COPIED) assert.ok(existsSync(join(tree, 'packaging', path)), path)
   const config = join(tree, 'server.yaml')
   writeFileSync(config, 'timezone: Europe/Berlin\n')
   const flags = ['--config', config]

@@ -5,7 +5,7 @@ import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {openVault} from '../../src/app/secrets.ts'
-import {StartRefused} from '../../src/app/start-refused.ts'
+import {SettingRefused} from '../../src/app/start-refused.ts'
 import type {Config} from '../../src/config/server.ts'
 import {createSecretKey} from '../../src/platform/secret-vault.ts'
 import {openMemoryStore} from '../../src/store/sqlite/store.ts'
@@ -31,7 +31,10 @@ function aServer(t: TestContext) {
     return sealed === null ? null : store.putSecret({name: 'db', ...sealed, may})
   }
   const refused = (over: Partial<Config>, why: RegExp) =>
-    assert.rejects(open(over), (error) => error instanceof StartRefused && why.test(error.message))
+    assert.rejects(
+      open(over),
+      (error) => error instanceof SettingRefused && why.test(error.message),
+    )
   return {
     dataDirectory,
     warnings,
