@@ -212,9 +212,15 @@ function terminal(): Terminal {
       }),
     err: (text) => stderr.write(text),
     input: () => stdin,
+    ...(stdin.isTTY ? {askSecret} : {}),
     colours: stdout.isTTY && process.env['NO_COLOR'] === undefined,
     progress: stderr.isTTY,
   }
+}
+
+async function askSecret(prompt: string): Promise<string> {
+  const {askHidden} = await import('./cli/input.ts')
+  return askHidden(process.stdin, (text) => process.stderr.write(text), prompt)
 }
 
 function refuse(problem: string, exitCode = EXIT_REFUSED): number {

@@ -4,6 +4,7 @@
  */
 import {CallFailed, UsageError} from './errors.ts'
 import {oneLine} from './sanitize.ts'
+import type {TokenChoice} from './token.ts'
 
 export interface CallOptions {
   readonly query?: Readonly<Record<string, string | undefined>>
@@ -25,13 +26,13 @@ const EVENT_LENGTH_MAX = 4 * 2 ** 20
 
 export class Client {
   readonly #base: string
-  readonly #token: string | null
+  readonly #token: TokenChoice | null
 
   /**
    * `server` is a URL such as `http://127.0.0.1:8080`. Its path (of a proxy) is kept; a trailing `/v1` is
    * optional. Throws `UsageError`.
    */
-  constructor(server: string, token: string | null) {
+  constructor(server: string, token: TokenChoice | null) {
     const url = URL.parse(server)
     if (url === null || !['http:', 'https:'].includes(url.protocol))
       throw new UsageError(
@@ -66,7 +67,7 @@ export class Client {
     for (const [name, value] of Object.entries(options.query ?? {}))
       if (value !== undefined) url.searchParams.set(name, value)
     const headers = new Headers({accept: 'application/json, text/plain;q=0.9', ...options.headers})
-    if (this.#token !== null) headers.set('x-service-token', this.#token)
+    if (this.#token !== null) headers.set('x-service-token', this.#token.text)
     let body: FormData | string | null = options.form ?? null
     if (options.body !== undefined) {
       headers.set('content-type', 'application/json')
@@ -109,11 +110,24 @@ export class Client {
   async #errorOf(response: Response): Promise<CallFailed> {
     const text = await this.#read(response, () => response.text())
     const detail = oneLine(detailOf(text).slice(0, MESSAGE_LENGTH_MAX))
-    const message = detail === '' ? `The server responded with ${response.status}.` : detail
-    const hint =
-      response.status === 401 ? ' Set a token with --token-file, --token or BELFRY_TOKEN.' : ''
-    return new CallFailed(`${message}${hint}`, response.status)
+    const {status} = response
+    if (status === 401) return new CallFailed(this.#unauthenticated(), status)
+    const message = detail === '' ? `The server responded with ${status}.` : detail
+    return new CallFailed(withDelay(message, response), status)
   }
+
+  /** The server does not tell who has no valid token why. What was sent is known here. */
+  #unauthenticated(): string {
+    return this.#token === null
+      ? 'A token is needed. Set one with --token-file, --token or BELFRY_TOKEN.'
+      : `The token in ${this.#token.source} is not accepted: it is unknown, revoked or has expired.`
+  }
+}
+
+/** Says when to repeat the request, if the server does. */
+function withDelay(message: string, {headers}: Response): string {
+  const seconds = headers.get('retry-after') ?? ''
+  return /^\d+$/.test(seconds) ? message.replace(/ later\.$/, ` in ${seconds} s.`) : message
 }
 
 /** The detail of a problem document, or the text itself. */

@@ -1,9 +1,8 @@
 /** Context of a client command, created from the global options and the environment. */
-import {readFile} from 'node:fs/promises'
 import type {Clock} from '../ports/runtime.ts'
 import {Client} from './client.ts'
-import {CommandFailed, readFailure} from './errors.ts'
 import type {Terminal} from './terminal.ts'
+import {chooseToken} from './token.ts'
 
 export const SERVER_FALLBACK = 'http://127.0.0.1:8080'
 
@@ -36,30 +35,12 @@ export async function openSession(
   context: {readonly terminal: Terminal; readonly clock: Clock},
 ): Promise<Session> {
   const server = options.server ?? notEmpty(env['BELFRY_SERVER']) ?? SERVER_FALLBACK
-  const client = new Client(server, await tokenOf(options, env))
+  const client = new Client(server, await chooseToken(options, env))
   return {...context, client, json: options.json ?? false}
-}
-
-async function tokenOf(options: GlobalOptions, env: Environment): Promise<string | null> {
-  if (options.token !== undefined) return options.token
-  const file =
-    options.tokenFile ??
-    (notEmpty(env['BELFRY_TOKEN']) === undefined ? notEmpty(env['BELFRY_TOKEN_FILE']) : undefined)
-  if (file === undefined) return notEmpty(env['BELFRY_TOKEN']) ?? null
-  return (await readTextFile(file)).trim()
 }
 
 function notEmpty(text: string | undefined): string | undefined {
   return text === '' ? undefined : text
-}
-
-/** Throws `CommandFailed`. */
-export async function readTextFile(file: string): Promise<string> {
-  try {
-    return await readFile(file, 'utf8')
-  } catch (error) {
-    throw new CommandFailed(`${file} cannot be read: ${readFailure(error)}.`, {cause: error})
-  }
 }
 
 /** Prints the JSON of the API, indented. */

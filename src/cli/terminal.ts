@@ -15,6 +15,8 @@ export interface Terminal {
   err(text: string): void
   /** Standard input. */
   input(): Readable
+  /** Asks a person for a secret, which is not shown. Absent if standard input is not a terminal. */
+  askSecret?(prompt: string): Promise<string>
   /** Standard output is a terminal, and colours are not disabled. */
   readonly colours: boolean
   /** Standard error is a terminal, so progress can be redrawn. */

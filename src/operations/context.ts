@@ -62,7 +62,10 @@ export interface OperationsDependencies {
   readonly isLeader: () => boolean
   /** Encrypts secrets. */
   readonly vault: Pick<SecretVault, 'seal'>
-  readonly access: Pick<AccessTable, 'changed' | 'principal' | 'sessionOwner' | 'expiryOf'>
+  readonly access: Pick<
+    AccessTable,
+    'changed' | 'principal' | 'sessionOwner' | 'expiryOf' | 'hasConfiguredToken'
+  >
   /** Emits the events and wakeups of executions that an operation has ended. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
   /** Starts leaving the cluster and returns at once. Idempotent. */

@@ -32,6 +32,14 @@ export interface CreatedToken {
   readonly warnings: readonly string[]
 }
 
+export interface RevokedToken {
+  readonly token: TokenRecord
+  readonly warnings: readonly string[]
+}
+
+const NOBODY_MANAGES =
+  'there is no management token any more: any user of this machine can create one with belfry token bootstrap'
+
 interface TokenRequest {
   readonly name: string
   readonly kind: TokenKind
@@ -66,12 +74,10 @@ export function createTokens({store, random, clock, access, settings}: Operation
       throw invalid('expires_at: must be in the future')
     const locksOut = !settings.tokenConfigured && request.kind !== 'management'
     const created = await create(request, false, actor)
-    const stored = new Set((await store.policies()).map(({name}) => name))
-    const warnings = request.policies
-      .filter((name) => !stored.has(name))
-      .map((name) => `policies: there is no policy ${name}, so it grants nothing`)
-    if (request.kind === 'client' && request.policies.length === 0)
-      warnings.push('policies: a client token without a policy may do nothing')
+    const warnings = grantWarnings(request, await store.policies())
+    const isNamed = ({name}: TokenRecord) => name === request.name
+    if ((await store.tokens()).filter(isNamed).length > 1)
+      warnings.push('another token has this name: both are valid')
     if (locksOut)
       warnings.push('this is the first token, and it manages nothing: run belfry token bootstrap')
     return {...created, warnings}
@@ -113,13 +119,32 @@ export function createTokens({store, random, clock, access, settings}: Operation
   }
 
   /** Requests, streams and agents with it end within seconds on every server. Throws `token_unknown`. */
-  async function revokeToken(accessor: string, actor: Actor): Promise<TokenRecord> {
-    const deleted = requireToken(accessor, await store.deleteToken(accessor, actor))
+  async function revokeToken(accessor: string, actor: Actor): Promise<RevokedToken> {
+    const token = requireToken(accessor, await store.deleteToken(accessor, actor))
     await access.changed()
-    return deleted
+    const mayLockOut = token.kind === 'management' && !access.hasConfiguredToken
+    const isLast = mayLockOut && !isManaged(await store.tokens(), clock.now())
+    return {token, warnings: isLast ? [NOBODY_MANAGES] : []}
   }
 
   return {tokens, token, currentToken, createToken, bootstrap, revokeToken}
+}
+
+function isManaged(tokens: readonly TokenRecord[], now: number): boolean {
+  return tokens.some(({kind, expiresAt}) => kind === 'management' && (expiresAt ?? now + 1) > now)
+}
+
+/** Why the policies of a token grant less than was asked for. */
+function grantWarnings(
+  {kind, policies}: TokenRequest,
+  stored: readonly {readonly name: string}[],
+): string[] {
+  if (kind === 'client' && policies.length === 0)
+    return ['policies: a client token without a policy may do nothing']
+  const names = new Set(stored.map(({name}) => name))
+  return policies
+    .filter((name) => !names.has(name))
+    .map((name) => `policies: there is no policy ${name}, so it grants nothing`)
 }
 
 function requireToken(accessor: string, token: TokenRecord | null): TokenRecord {

@@ -502,7 +502,7 @@ const REFUSALS: readonly (readonly [status: number, body: string, sentence: stri
   [
     401,
     '{"detail":"A token is required."}',
-    'A token is required. Set a token with --token-file, --token or BELFRY_TOKEN.',
+    'A token is needed. Set one with --token-file, --token or BELFRY_TOKEN.',
   ],
   [500, '', 'The server responded with 500.'],
   [502, '{"other":1}', 'The server responded with 502.'],

@@ -1,16 +1,17 @@
 /** `belfry token …` and `belfry policy …`: who may do what. */
-import {text as textOf} from 'node:stream/consumers'
 import type {Command} from 'commander'
+import {SECRET_PREFIX} from '../../core/agent-token.ts'
 import {readRules} from '../../core/policy.ts'
 import {parseLength} from '../../lib/duration.ts'
 import type {PolicyJson} from '../../wire/cluster.ts'
 import {formatTime} from '../../wire/time.ts'
-import type {AccessAnswerJson, CreatedTokenJson, TokenJson} from '../../wire/token.ts'
+import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'
 import {CommandFailed, UsageError} from '../errors.ts'
 import {type Column, fieldList, relative, table} from '../format.ts'
+import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
-import {printJson, printWarnings, readTextFile, type Session, type Use} from '../session.ts'
+import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 
 export function addAccessCommands(program: Command, use: Use): void {
@@ -41,7 +42,8 @@ export function addAccessCommands(program: Command, use: Use): void {
     .action(use(show))
   token
     .command('revoke <token>')
-    .description('Revoke a token, by its accessor or its name')
+    .description('Revoke a token, by its accessor or its name; end a session, by its accessor')
+    .option('--yes', 'Revoke also the last management token')
     .action(use(revoke))
   const policy = program
     .command('policy')
@@ -143,34 +145,70 @@ async function list(session: Session, {sessions}: {sessions?: true}): Promise<vo
 }
 
 async function show(session: Session, named: string): Promise<void> {
-  const token = await find(session, named)
+  const {isSession, ...token} = await find(session, named)
   if (session.json) return printJson(session, token)
+  if (isSession) session.terminal.out('session of a browser\n')
   session.terminal.out(fields(session, token))
 }
 
-async function revoke(session: Session, named: string): Promise<void> {
-  const {accessor} = await find(session, named)
-  const {value} = await session.client.call<TokenJson>('DELETE', path('acl', 'tokens', accessor))
+async function revoke(session: Session, named: string, options: {yes?: true}): Promise<void> {
+  const token = await find(session, named)
+  if (options.yes !== true) await refuseLast(session, token)
+  const at = path('acl', 'tokens', token.accessor)
+  const {value, headers} = await session.client.call<TokenJson>('DELETE', at)
+  printWarnings(session, headers)
   if (session.json) return printJson(session, value)
-  session.terminal.out(`revoked ${oneLine(value.name)} (${value.accessor})\n`)
+  const what = token.isSession ? 'ended a session of' : 'revoked'
+  session.terminal.out(`${what} ${oneLine(value.name)} (${value.accessor})\n`)
 }
 
-/** By accessor, also of a session, or by a name that only one token has. */
-async function find({client}: Session, named: string): Promise<TokenJson> {
-  const {value} = await client.call<TokenJson[]>('GET', '/acl/tokens')
-  const exact = value.find(({accessor}) => accessor === named)
-  if (exact !== undefined) return exact
-  const [found, ...others] = value.filter(({name}) => name === named)
-  if (found === undefined) {
-    const {value: sessions} = await client.call<TokenJson[]>('GET', '/acl/sessions')
-    const session = sessions.find(({accessor}) => accessor === named)
-    if (session !== undefined) return session
-  }
-  if (found === undefined) throw new CommandFailed(`There is no token ${JSON.stringify(named)}.`)
-  if (others.length === 0) return found
-  const accessors = [found, ...others].map(({accessor}) => accessor).slice(0, 10)
+/** Without a management token, any local user may create the first one again. Throws `CommandFailed`. */
+async function refuseLast({client, clock}: Session, token: FoundToken): Promise<void> {
+  if (token.isSession || token.type !== 'management') return
+  const {value: tokens} = await client.call<TokenJson[]>('GET', '/acl/tokens')
+  const isValid = ({expires_at}: TokenJson) =>
+    expires_at === null || Date.parse(expires_at) > clock.now()
+  const isOther = (one: TokenJson) =>
+    one.type === 'management' && one.accessor !== token.accessor && isValid(one)
+  if (tokens.some(isOther)) return
+  const {value: caller} = await client.call<SessionJson>('GET', '/session')
+  // The caller has the token of the configuration, which stays.
+  if (caller.name === '') return
   throw new CommandFailed(
-    `Several tokens are called ${JSON.stringify(named)}. Use an accessor: ${accessors.join(', ')}.`,
+    `${JSON.stringify(token.name)} is the last management token: without one, only a token of the ` +
+      'configuration manages Belfry, or else any user of its machine. Add --yes to revoke it.',
+  )
+}
+
+interface FoundToken extends TokenJson {
+  readonly isSession: boolean
+}
+
+/** By accessor, also of a session, or by a name that only one token has. Throws `CommandFailed`. */
+async function find({client}: Session, named: string): Promise<FoundToken> {
+  const {value: tokens} = await client.call<TokenJson[]>('GET', '/acl/tokens')
+  const exact = tokens.find(({accessor}) => accessor === named)
+  if (exact !== undefined) return {...exact, isSession: false}
+  const [found, ...others] = tokens.filter(({name}) => name === named)
+  if (found !== undefined && others.length === 0) return {...found, isSession: false}
+  if (found !== undefined) throw ambiguous(named, [found, ...others])
+  // Also not shown in an error: it is valid perhaps.
+  if (named.startsWith(SECRET_PREFIX))
+    throw new UsageError(
+      'This is the secret of a token. Use the name or the accessor of the token.',
+    )
+  const {value: sessions} = await client.call<TokenJson[]>('GET', '/acl/sessions')
+  const session = sessions.find(({accessor}) => accessor === named)
+  if (session !== undefined) return {...session, isSession: true}
+  throw new CommandFailed(`There is no token ${JSON.stringify(named)}.`)
+}
+
+function ambiguous(named: string, tokens: readonly TokenJson[]): CommandFailed {
+  const each = tokens
+    .slice(0, 10)
+    .map(({accessor, type, created_at}) => `${accessor} (${type}, created ${created_at})`)
+  return new CommandFailed(
+    `Several tokens are called ${JSON.stringify(named)}. Use an accessor: ${each.join(', ')}.`,
   )
 }
 
@@ -202,7 +240,7 @@ function agentFields(token: TokenJson): [string, string][] {
 
 async function apply(session: Session, name: string, options: {file: string}): Promise<void> {
   const {file} = options
-  const rules = file === '-' ? await textOf(session.terminal.input()) : await readTextFile(file)
+  const rules = await readInput(session.terminal, file)
   const reading = readRules(rules)
   // The server would store it, and it would grant nothing.
   if (!reading.ok) throw new UsageError(`${file} cannot be applied: ${reading.problem}.`)

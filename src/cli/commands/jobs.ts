@@ -1,5 +1,4 @@
 /** `belfry jobs …`: show jobs and change them. */
-import {text as textOf} from 'node:stream/consumers'
 import type {Command} from 'commander'
 import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import type {LaunchJson} from '../../wire/execution.ts'
@@ -8,8 +7,9 @@ import {addHistoryCommands} from './audit.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table} from '../format.ts'
+import {readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, printWarnings, readTextFile, type Session, type Use} from '../session.ts'
+import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 
 const LAUNCHES_SHOWN = '20'
@@ -215,7 +215,7 @@ async function readJobFile(
   file: string,
   terminal: Pick<Terminal, 'input'>,
 ): Promise<readonly Definition[]> {
-  const text = file === '-' ? await textOf(terminal.input()) : await readTextFile(file)
+  const text = await readInput(terminal, file)
   const where = file === '-' ? 'Standard input' : file
   let content: unknown
   try {

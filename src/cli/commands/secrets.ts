@@ -1,11 +1,11 @@
 /** `belfry secret …`: values for jobs, set and never shown. */
-import {text as textOf} from 'node:stream/consumers'
 import type {Command} from 'commander'
 import type {SecretJson} from '../../wire/secret.ts'
 import {path} from '../client.ts'
 import {type Column, relative, table} from '../format.ts'
+import {readSecret} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, readTextFile, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 
 export function addSecretCommands(program: Command, use: Use): void {
@@ -21,9 +21,7 @@ export function addSecretCommands(program: Command, use: Use): void {
 
 /** Never from an argument: other users of the machine see the arguments of a process. */
 async function set(session: Session, name: string, {file}: {file: string}): Promise<void> {
-  const text = file === '-' ? await textOf(session.terminal.input()) : await readTextFile(file)
-  // `echo` and editors add one.
-  const body = {value: text.replace(/\r?\n$/, '')}
+  const body = {value: await readSecret(session.terminal, file)}
   const {value} = await session.client.call<SecretJson>('PUT', path('secrets', name), {body})
   if (session.json) return printJson(session, value)
   session.terminal.out(`set ${oneLine(value.name)}\n`)

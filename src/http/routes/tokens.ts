@@ -69,8 +69,10 @@ export function routeTokens(app: FastifyInstance, operations: Operations, paths:
       refusals: UNKNOWN,
     }),
     handler: async (request: TokenRequest, reply) => {
-      const revoked = await operations.revokeToken(request.params.accessor, actorOf(request))
-      return sendJson(request, reply, 200, encodeToken(revoked))
+      const {accessor} = request.params
+      const {token, warnings} = await operations.revokeToken(accessor, actorOf(request))
+      setWarnings(reply, warnings)
+      return sendJson(request, reply, 200, encodeToken(token))
     },
   })
   routeCheck(app, operations, paths)

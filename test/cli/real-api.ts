@@ -1,0 +1,45 @@
+/** Client commands in this process, against the real API. */
+import {mkdtemp, rm} from 'node:fs/promises'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {Readable} from 'node:stream'
+import type {TestContext} from 'node:test'
+import {Command} from 'commander'
+import {runCli} from '../../src/cli/program.ts'
+import {startApi} from '../http/harness.ts'
+
+export interface Ran {
+  readonly code: number
+  readonly out: string
+  readonly err: string
+}
+
+/** `run` keeps the token that it was given last. */
+export async function commands(t: TestContext) {
+  const api = await startApi(t)
+  const directory = await mkdtemp(join(tmpdir(), 'belfry-cli-access-'))
+  t.after(() => rm(directory, {recursive: true, force: true}))
+  const state: {token: string; input: string | Uint8Array} = {token: '', input: ''}
+  const run = async (...argv: string[]): Promise<Ran> => {
+    let out = ''
+    let err = ''
+    const code = await runCli(['--server', api.url, ...argv], {
+      terminal: {
+        out: (text) => void (out += text),
+        outBytes: async () => {},
+        err: (text) => void (err += text),
+        input: () => Readable.from([state.input]),
+        colours: false,
+        progress: false,
+      },
+      env: {BELFRY_TOKEN: state.token},
+      clock: api.clock,
+      version: '1',
+      serverCommand: new Command('server'),
+      restoreBackup: async () => ({ok: true}),
+      migrateStore: async () => ({ok: true}) as never,
+    })
+    return {code, out, err}
+  }
+  return {api, directory, state, run}
+}
