@@ -66,7 +66,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const access = new AccessTable({...parts, token: config.token, people: people?.owners})
   await access.refresh()
   const refusals = new RefusalLog({store, clock, events})
-  const agents = await startAgentHub(parts)
+  const agents = await startAgentHub(parts, access)
   const http = createHttpServer(
     operationsOf({...parts, forClients: {...parts.forClients, totals}}, access),
     {
@@ -285,7 +285,7 @@ function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
 }
 
 /** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */
-async function startAgentHub(parts: ServerParts): Promise<AgentHub> {
+async function startAgentHub(parts: ServerParts, access: AccessTable): Promise<AgentHub> {
   const {config, store, clock, random, events, wakeup} = parts
   const {clusterId} = await store.info()
   const {limits} = config
@@ -296,6 +296,7 @@ async function startAgentHub(parts: ServerParts): Promise<AgentHub> {
     events,
     wakeup,
     clusterId,
+    isConfigured: (digest) => access.isConfigured(digest),
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,
     silentMs: limits.failedAfterMs,

@@ -147,6 +147,10 @@ export class AccessTable implements Service {
     return this.#configured !== null
   }
 
+  isConfigured(digest: string): boolean {
+    return digest === this.#configured?.digest
+  }
+
   /** Replaces the token of the configuration. What callers with the old one have open ends. */
   configure(token: string | null): void {
     const configured = configuredBy(token)
@@ -160,7 +164,7 @@ export class AccessTable implements Service {
    * long. Digests are found by equality: how long that takes reveals nothing about a secret.
    */
   find(digest: string): Principal | 'stale' | null {
-    if (digest === this.#configured?.digest) return this.#configured.principal
+    if (this.isConfigured(digest)) return this.#configured!.principal
     const known = this.#byDigest.get(digest)
     return known === undefined || known.session !== null ? null : this.#used(known, true)
   }
@@ -299,7 +303,8 @@ export class AccessTable implements Service {
         expiresAt: Math.max(local(token.expiresAt), seen),
         session: isSession ? {...session, endsAt: local(session.endsAt)} : null,
       }
-      byDigest.set(digest, known)
+      // No row takes the place of another.
+      if (!byDigest.has(digest)) byDigest.set(digest, known)
       byAccessor.set(accessor, known)
     }
     this.#byDigest = byDigest

@@ -90,8 +90,11 @@ export interface TokenIssue extends TokenUse {
   readonly issued: {readonly accessor: string; readonly digest: string}
 }
 
-/** `used_up`: as many agents have joined with it as can. `full`: there are as many tokens as can be. */
-export type IssueRefusal = TokenRefusal | {readonly why: 'used_up' | 'full'}
+/**
+ * `used_up`: as many agents have joined with it as can. `full`: there are as many tokens as can be.
+ * `not_new`: the digest is that of another token or session.
+ */
+export type IssueRefusal = TokenRefusal | {readonly why: 'used_up' | 'full' | 'not_new'}
 
 /** What a session is allowed, and by whom it was opened. */
 export type SessionOwner =

@@ -109,6 +109,15 @@ describe('join tokens', {concurrency: 3}, () => {
     )
     assert.match(await answer(aHello('greedy', {...stolen, node: {slots: 5}})), /allows 4/)
     assert.match(await answer(aHello('old')), /^refused .*sent no token of its own/)
+    const session = await server().ask('POST', '/session', undefined, headers)
+    const cookie = session.headers.get('set-cookie')!.split(';', 1)[0]!
+    const known = await joinToken('known', {type: 'read'})
+    for (const digested of [known, secret, TOKEN, cookie.split('=')[1]!, 'belfry_of-the-victim']) {
+      const shadow = {ownToken: digestOf(digested)}
+      assert.match(await answer(aHello('shadow', shadow)), /^refused .* in use\. Remove the file/)
+    }
+    const jobs = await server().ask('GET', '/jobs', undefined, {'x-service-token': known})
+    assert.equal(jobs.status, 200)
     assert.equal((await called('liars')).uses_left, 2)
     assert.equal(await answer(aHello('victim'), 'belfry_of-the-victim'), 'welcome')
   })

@@ -66,6 +66,7 @@ export class TestServer {
       events,
       nodeName,
       clusterId,
+      isConfigured: () => false,
       freshMs: 10_000,
       silentMs: 10_000,
       endPreviousIncarnations: (node, earlier) =>

@@ -36,6 +36,8 @@ export interface AdmissionOptions {
   /** Of this server. */
   readonly nodeName: string
   readonly clusterId: string
+  /** The token of the configuration has this digest. */
+  readonly isConfigured: (digest: string) => boolean
   /** A member with a heartbeat within this time owns its name. */
   readonly freshMs: number
 }
@@ -78,9 +80,11 @@ export class Admission {
       const why = 'it sent no token of its own to a join token. Update it, or start it again'
       return {code: 'token', message: `The agent ${name} cannot join: ${why}.`}
     }
-    const {store, random} = this.#options
+    const {store, random, isConfigured} = this.#options
     const issued = {accessor: random.id(), digest: hello.ownToken}
-    const refusal = await store.issueToken({...use, node: {id, name}, issued})
+    const refusal = isConfigured(hello.ownToken)
+      ? ({why: 'not_new'} as const)
+      : await store.issueToken({...use, node: {id, name}, issued})
     return refusal === null ? null : tokenRefusal(refusal, name)
   }
 
@@ -177,6 +181,10 @@ function tokenSentence(refusal: IssueRefusal): {code: RefusalKind; why: string} 
     }
     case 'used_up':
       return {code: 'token', why: 'its join token is used up. Create another one'}
+    case 'not_new': {
+      const fix = 'Remove the file agent-token from its data directory'
+      return {code: 'token', why: `the token that it made for itself is in use. ${fix}`}
+    }
     case 'full':
       return {code: 'token', why: 'the cluster has as many tokens as it can. Revoke some of them'}
     case 'held': {

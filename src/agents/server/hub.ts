@@ -37,6 +37,8 @@ export interface AgentHubOptions {
   /** Of this server. */
   readonly nodeName: string
   readonly clusterId: string
+  /** The token of the configuration has this digest. */
+  readonly isConfigured: (digest: string) => boolean
   /** A member with a heartbeat within this time owns its name. */
   readonly freshMs: number
   /** A connection without a message for this long is closed. */

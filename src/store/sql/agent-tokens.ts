@@ -121,6 +121,9 @@ function* findIssue(tx: Transaction, issue: TokenIssue): Query<IssueRefusal | To
     [accessor, issued.digest, node.id],
   )
   if (earlier !== null) return null
+  // The agent need not have the secret of the digest that it sent: a second row would disable the first.
+  const taken = yield* one(`SELECT accessor FROM tokens WHERE digest = ?`, [issued.digest])
+  if (taken !== null) return {why: 'not_new'}
   if (row.uses_left === null || row.uses_left < 1) return {why: 'used_up'}
   // Another holder of this join token must not get the identity of an agent that joined with it: no token
   // is replaced, and none has an empty name.

@@ -244,6 +244,7 @@ function tokenTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       idle_ms ${integer},
       ends_at ${integer}
     )${keyOrganised}`,
+    `CREATE UNIQUE INDEX tokens_digest ON tokens (digest)`,
   ]
 }
 

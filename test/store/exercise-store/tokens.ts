@@ -190,6 +190,11 @@ export function tokensCases(when: Case): void {
     assert.deepEqual(await issue('p-id', 'p1', 'stolen'), taken)
     assert.deepEqual(await issue('q-id', 'p1'), taken)
     assert.deepEqual(await issue('q-id', 'node-1'), {why: 'held', by: 'n1'})
+    // Nor does it get a second row for a secret whose digest it knows from a backup.
+    await store.createToken(aToken('admin', ADMIN))
+    await store.createToken(aToken('old', {expiresAt: scene.now - 1}))
+    for (const digest of ['digest of admin', 'digest of old', 'digest of fleet', 'digest of p-id'])
+      assert.deepEqual(await issue('q-id', 'p2', digest), {why: 'not_new'}, digest)
     const both = await Promise.all([issue('q-id', 'p2'), issue('r-id', 'p3')])
     assert.deepEqual(both.map((refusal) => refusal?.why ?? 'issued').toSorted(), [
       'issued',
