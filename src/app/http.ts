@@ -80,6 +80,11 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       onSignInFailed: atMostEvery(clock, SIGN_IN_LOG_EVERY_MS, (failure: SignInFailed) =>
         log.logger.warn(`a sign-in failed: ${failure.reasons}`),
       ),
+      onPoliciesMissing: (person, policies) =>
+        log.logger.warn(
+          {person, policies},
+          'a person signed in whose groups are mapped to policies that are not stored, which grant nothing',
+        ),
       ui: config.ui,
       clock,
       random,

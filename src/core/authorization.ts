@@ -8,7 +8,7 @@ import type {AgentGrant} from './agent-token.ts'
 import {DomainError} from './errors.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
 import type {JobSpec} from './job.ts'
-import type {Capability, DefinitionLimits, PolicyRule} from './policy.ts'
+import {READ_EVERYTHING, type Capability, type DefinitionLimits, type PolicyRule} from './policy.ts'
 import {secretPath, secretsOf} from './secret.ts'
 import {parseTag} from './target.ts'
 
@@ -87,10 +87,13 @@ export class RuleSet {
   readonly #byPrefix = new Map<string, Rule[]>()
   /** Of the prefixes, longest first. */
   readonly #lengths: readonly number[]
+  readonly #readsAll: boolean
   #jobs: NameFilter | undefined
   #executions: NameFilter | undefined
 
-  constructor(policies: readonly PolicyRules[]) {
+  /** `readsAll`: reads everything, unless a rule denies it. */
+  constructor(policies: readonly PolicyRules[], readsAll = false) {
+    this.#readsAll = readsAll
     for (const {name, rules, limits} of policies) {
       for (const {glob: text, capabilities} of rules) {
         const glob = compileGlob(text)
@@ -128,6 +131,8 @@ export class RuleSet {
         ),
         denied: true,
       }
+    if (this.#readsAll && wanted.some(isReading) && !path.startsWith(secretPath('')))
+      return {...ALLOWED, rule: {policy: READ_EVERYTHING, glob: '/**'}}
     let why = 'no glob of its policies matches'
     for (const rule of deciding) {
       const {glob, policy, capabilities, limits} = rule
@@ -163,15 +168,22 @@ export class RuleSet {
     const rules = [...this.#byPrefix.values()].flat().toSorted(bySpecificity(wanted))
     const filter: NameRule[] = []
     for (const {glob, capabilities} of rules) {
-      const shown = !capabilities.has('deny') && wanted.some((each) => capabilities.has(each))
+      const isGranted = this.#readsAll || wanted.some((each) => capabilities.has(each))
+      const shown = isGranted && !capabilities.has('deny')
       for (const pattern of namePatterns(glob, path)) {
         filter.push({pattern, shown})
         // Later patterns decide nothing.
         if (pattern === '*') return filter.every((rule) => rule.shown) ? null : filter
       }
     }
-    return filter
+    if (this.#readsAll) filter.push({pattern: '*', shown: true})
+    return this.#readsAll && filter.every(({shown}) => shown) ? null : filter
   }
+}
+
+/** To read a secret is to use it in a job, which is no reading: `decide` leaves it out. */
+function isReading(capability: Capability): boolean {
+  return capability === 'read' || capability === 'list'
 }
 
 export const NO_RULES = new RuleSet([])
@@ -230,7 +242,7 @@ export function decide(
     case 'client':
       return rules.decide(capability === 'list' ? ['list', 'read'] : [capability], path, definition)
     case 'read':
-      if (capability === 'read' || capability === 'list') return ALLOWED
+      if (isReading(capability)) return ALLOWED
       return refusal(null, 'a read token changes nothing')
     case 'metrics':
     case 'agent':
@@ -373,9 +385,14 @@ export function storeRefusal(
 
 /** `The token "ci" may not update /v1/jobs/x: …` */
 export function refusalSentence(
-  {name}: Principal,
+  principal: Principal,
   {capability, path, why}: {readonly capability: string} & Pick<Check, 'path' | 'why'>,
 ): string {
   const shown = path.replaceAll('\0', '%2F').slice(0, 300)
-  return `The token ${JSON.stringify(name)} may not ${capability} ${shown}: ${why}.`
+  return `${subjectOf(principal)} may not ${capability} ${shown}: ${why}.`
+}
+
+/** As the subject of a sentence. A session can be that of a person, who has no token. */
+export function subjectOf({name, isSession}: Principal): string {
+  return `The ${isSession ? 'session of' : 'token'} ${JSON.stringify(name)}`
 }

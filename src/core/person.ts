@@ -3,6 +3,7 @@
  * claims come from the provider, and are not trusted to have any form.
  */
 import type {TokenKind} from './authorization.ts'
+import {READ_EVERYTHING} from './policy.ts'
 
 /** What a group grants: everything, to read everything, or a policy. */
 export interface GroupGrant {
@@ -22,8 +23,7 @@ const NAME_LENGTH_MAX = 128
 const GROUPS_MAX = 10_000
 
 /**
- * What the groups grant together; `null` = nothing. `management` is the most. Policies are before `read`: a
- * token has policies or reads everything, never both.
+ * What the groups grant together; `null` = nothing. `management` is the most; policies and `read` add up.
  */
 export function rightsOf(
   groups: readonly string[],
@@ -33,8 +33,10 @@ export function rightsOf(
   const granted = grants.filter(({group}) => known.has(group)).map(({grant}) => grant)
   if (granted.includes('management')) return {kind: 'management', policies: []}
   const policies = granted.flatMap((grant) => (typeof grant === 'string' ? [] : [grant.policy]))
-  if (policies.length > 0) return {kind: 'client', policies: [...new Set(policies)]}
-  return granted.length > 0 ? {kind: 'read', policies: []} : null
+  if (granted.length === 0) return null
+  if (policies.length === 0) return {kind: 'read', policies: []}
+  if (granted.includes('read')) policies.push(READ_EVERYTHING)
+  return {kind: 'client', policies: [...new Set(policies)]}
 }
 
 /**

@@ -29,6 +29,12 @@ type ParsedRules =
     }
   | {readonly ok: false; readonly problem: string}
 
+/**
+ * In place of the name of a policy: reads everything, also what the other policies do not grant, unless one
+ * of them denies it. No stored policy can have this name.
+ */
+export const READ_EVERYTHING = 'read everything'
+
 /** Each server holds all policies in memory. */
 export const POLICIES_MAX = 1_000
 /** More than people write by hand; bounds the work of a list. */

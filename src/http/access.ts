@@ -10,6 +10,7 @@ import {
   readableJobs,
   refusalSentence,
   segmentOf,
+  subjectOf,
   type TokenKind,
 } from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
@@ -90,7 +91,7 @@ export function decideRoute(
   parameters: Parameters,
 ): RouteDecision {
   const {kind} = principal
-  const named = `The token ${JSON.stringify(principal.name)}`
+  const named = subjectOf(principal)
   const byKind = (allowed: boolean, why: string) => {
     return {allowed, sentence: allowed ? '' : `${named} may not do this: ${why}.`, checks: []}
   }

@@ -38,7 +38,7 @@ export class SignInFailed extends Error {
 
   /** For the log: the messages of its causes, which have no tokens. */
   get reasons(): string {
-    const messages = [this.message]
+    const messages = [this.message.replace(/\.$/, '')]
     for (let at = this.cause; at instanceof Error && messages.length < 5; at = at.cause)
       messages.push(at.message)
     return messages.join(': ')

@@ -22,6 +22,8 @@ export interface HttpOptions {
   readonly people?: OidcSignIn | undefined
   /** Called for a sign-in that failed. Must not throw. */
   readonly onSignInFailed?: (failure: SignInFailed) => void
+  /** A person signed in whose groups are mapped to policies that are not stored. */
+  readonly onPoliciesMissing?: (person: string, policies: readonly string[]) => void
   /** False = no page at `/ui/`. */
   readonly ui: boolean
   readonly clock: Clock

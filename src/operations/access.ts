@@ -199,6 +199,11 @@ export class AccessTable implements Service {
     return {kind: 'other', of, token: {name: '', kind: 'management', policies: []}}
   }
 
+  /** Those of these policies that are not stored. */
+  missingPolicies(policies: readonly string[]): readonly string[] {
+    return this.#compiler.missing(policies)
+  }
+
   /** By this server's clock, in ms since the epoch; `null` = it does not expire. */
   expiryOf({accessor}: Principal): Expiry {
     const known = this.#byAccessor.get(accessor)

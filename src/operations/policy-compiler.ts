@@ -3,7 +3,7 @@
  * with the same policies share the result, also after a reload.
  */
 import {NO_RULES, type PolicyRules, RuleSet} from '../core/authorization.ts'
-import {readRules} from '../core/policy.ts'
+import {READ_EVERYTHING, readRules} from '../core/policy.ts'
 import type {Policy, TokenRecord} from '../ports/token-store.ts'
 
 interface Parsed {
@@ -43,9 +43,17 @@ export class PolicyCompiler {
     const before = this.#before.get(key)
     const isSame =
       before?.from.length === from.length && from.every((each, at) => each === before.from[at])
-    const compiled = before !== undefined && isSame ? before : {from, rules: new RuleSet(from)}
+    const compiled =
+      before !== undefined && isSame
+        ? before
+        : {from, rules: new RuleSet(from, policies.includes(READ_EVERYTHING))}
     this.#compiled.set(key, compiled)
     return compiled.rules
+  }
+
+  /** Those that are not stored, and so grant nothing. */
+  missing(policies: readonly string[]): readonly string[] {
+    return policies.filter((name) => name !== READ_EVERYTHING && !this.#policies.has(name))
   }
 
   #parsed(name: string): PolicyRules | null {

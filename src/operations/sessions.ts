@@ -24,6 +24,8 @@ export interface OpenedSession {
   readonly identity: Identity
   /** For the cookie. */
   readonly secret: string
+  /** Policies of a person that are not stored, and so grant nothing. */
+  readonly missingPolicies: readonly string[]
 }
 
 export function createSessions({store, random, clock, access, settings}: OperationsContext) {
@@ -58,7 +60,12 @@ export function createSessions({store, random, clock, access, settings}: Operati
     await access.changed()
     const principal = access.principal(session.accessor)
     if (principal === null) throw refused('the store did not answer in time. Try again')
-    return {identity: whoAmI(principal), secret}
+    const policies = owner.kind === 'other' ? owner.token.policies : []
+    return {
+      identity: whoAmI(principal),
+      secret,
+      missingPolicies: access.missingPolicies(policies),
+    }
   }
 
   /** Throws `session_unknown`: a token is revoked instead. */

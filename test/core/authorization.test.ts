@@ -20,8 +20,19 @@ import {PLAIN_SPEC} from '../support/fixtures.ts'
 
 type Paths = Readonly<Record<string, readonly string[]>>
 
-function client(...policies: readonly (Paths | {readonly path: Paths; readonly limits: object})[]) {
-  const parsed = policies.map((policy, at) => {
+type Written = Paths | {readonly path: Paths; readonly limits: object}
+
+function client(...policies: readonly Written[]) {
+  return principal('client', new RuleSet(parsed(policies)))
+}
+
+/** A person whose groups grant policies, and to read everything. */
+function viewer(...policies: readonly Written[]) {
+  return principal('client', new RuleSet(parsed(policies), true))
+}
+
+function parsed(policies: readonly Written[]) {
+  return policies.map((policy, at) => {
     const {path, limits} = 'limits' in policy ? policy : {path: policy, limits: {}}
     const globs = Object.entries(path as Paths).map(([glob, capabilities]) => [
       glob,
@@ -31,7 +42,6 @@ function client(...policies: readonly (Paths | {readonly path: Paths; readonly l
     assert(reading.ok, reading.ok ? '' : reading.problem)
     return {name: `p${at}`, rules: reading.rules, limits: reading.limits}
   })
-  return principal('client', new RuleSet(parsed))
 }
 
 function principal(kind: TokenKind, rules = NO_RULES): Principal {
@@ -219,10 +229,30 @@ const RULES = fc.dictionary(GLOB, fc.subarray(['read', 'list', 'update', 'deny']
 })
 const NAME = fc.stringMatching(/^[abü_-]{1,4}$/)
 
+test('who reads everything besides policies can do no less than each alone, and use no other secret', () => {
+  const who = viewer({
+    '/v1/jobs/team-a-*': ['update'],
+    '/v1/secrets/mine': ['read'],
+    '/v1/x': ['deny'],
+  })
+  for (const [capability, path, allowed] of [
+    ['read', '/v1/jobs/other', true],
+    ['read', '/v1/jobs/team-a-x', true],
+    ['update', '/v1/jobs/team-a-x', true],
+    ['update', '/v1/jobs/other', false],
+    ['list', '/v1/secrets', true],
+    ['read', '/v1/secrets/mine', true],
+    ['read', '/v1/secrets/other', false],
+    ['read', '/v1/x', false],
+  ] as const)
+    assert.equal(decide(who, capability, path).allowed, allowed, `${capability} ${path}`)
+  assert.equal(readableJobs(who), null, 'all of them')
+})
+
 test('law: a list shows a job exactly if the job may be read', () => {
   fc.assert(
-    fc.property(fc.array(RULES, {maxLength: 3}), NAME, (policies, name) => {
-      const who = client(...policies)
+    fc.property(fc.array(RULES, {maxLength: 3}), NAME, fc.boolean(), (policies, name, readsAll) => {
+      const who = readsAll ? viewer(...policies) : client(...policies)
       const path = jobPath(name)
       assert.equal(isShown(readableJobs(who), name), decide(who, 'read', path).allowed)
       const listed = decide(who, 'list', `${path}/executions`).allowed

@@ -19,7 +19,8 @@ test('groups grant together the most, and nothing without a mapped one', () => {
   assert.equal(textOf(), 'nothing')
   assert.equal(textOf('x', 'OPS', ' ops', '__proto__', ''), 'nothing')
   assert.equal(textOf('all', 'x'), 'read')
-  assert.equal(textOf('all', 'b', 'a'), 'client team-a team-b')
+  assert.equal(textOf('x', 'b', 'a'), 'client team-a team-b')
+  assert.equal(textOf('all', 'b'), 'client team-b read everything')
   assert.equal(textOf('all', 'a', 'ops'), 'management')
 })
 

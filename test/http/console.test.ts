@@ -7,7 +7,7 @@ import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {createContext, runInContext} from 'node:vm'
-import {ADMIN, startLockedApi} from './tokens.ts'
+import {ADMIN, startLockedApi, TEAM_A} from './tokens.ts'
 
 const UI = join(import.meta.dirname, '../../src/http/ui')
 const PAGE = readFileSync(join(UI, 'index.html'), 'utf8')
@@ -143,6 +143,20 @@ test('a person signs in with a token, which the page does not keep, and signs ou
   assert.equal(cookie(), '')
   assert.deepEqual([element('sign-in').hidden, element('content').hidden], [false, true])
   assert.equal(element('jobs').text, '', 'nothing stays on the page')
+})
+
+test('the console hides what a token may not read, which is no error', async (t) => {
+  const {client, element, job, signIn} = await openConsole(t)
+  await job('team-a-nightly')
+  const team = await client('team-a', TEAM_A)
+  await signIn(team.secret)
+  assert.equal(element('error').hidden, true, element('error').textContent)
+  assert.deepEqual([element('server').hidden, element('all-jobs').hidden], [true, false])
+  assert.match(element('jobs').text, /team-a-nightly/)
+  const path = {'/v1/jobs/deploy/run': {capabilities: ['create']}}
+  await signIn((await client('ci', {path})).secret)
+  assert.equal(element('error').hidden, true)
+  assert.deepEqual([element('all-jobs').hidden, element('nothing').hidden], [true, false])
 })
 
 test('the console says why a token cannot sign in, and that a session has ended', async (t) => {

@@ -33,14 +33,16 @@ function configOf(issuer: string): OidcConfig {
 async function startApi(t: TestContext, issuer: string) {
   const failures: string[] = []
   const refused: RefusedRequest[] = []
+  const missing: string[] = []
   const people = new OidcSignIn(configOf(issuer), new SeededRandom(5))
   const locked = await startLockedApi(t, {
     people,
     allowHosts: ['belfry.example.org'],
     onSignInFailed: (failure) => void failures.push(failure.reasons),
+    onPoliciesMissing: (person, policies) => void missing.push(`${person}: ${policies.join()}`),
     onRefused: (request) => void refused.push(request),
   })
-  return {...locked, failures, refused}
+  return {...locked, failures, missing, refused}
 }
 
 /** A cookie that a reply sets, as the browser sends it back. */
@@ -91,7 +93,7 @@ const started = (t: TestContext) =>
   })
 
 test('a person signs in through a real provider, and is what the groups grant', async (t) => {
-  const {provider, api, admin, failures, refused: recorded} = await started(t)
+  const {provider, api, admin, failures, missing, refused: recorded, job} = await started(t)
   const signIn = async () => {
     const {url, cookie} = await begin(api, '?return=/docs')
     const query = await atProvider(url)
@@ -119,7 +121,11 @@ test('a person signs in through a real provider, and is what the groups grant', 
     provider.account.current = {...ANN, groups}
     const cookieNow = cookieOf((await signIn()).reply, SESSION)
     assert.equal((await api.get('/v1/session', {cookie: cookieNow})).json.type, expected)
+    await job('nightly')
+    const jobs = (await api.get('/v1/jobs', {cookie: cookieNow})).json
+    assert.equal(jobs.length, 1, 'a policy beside it takes away nothing of `read`')
   }
+  assert.deepEqual(missing, ['ann@example.org: team-a'], 'the log says that it is not stored')
   provider.account.current = {...ANN, groups: ['all', 'Ops', 'ops ']}
   const refused = (await signIn()).reply
   assert.deepEqual([refused.status, cookieOf(refused, SESSION)], [403, ''])

@@ -20,7 +20,11 @@ export function routeOidc(
   app: FastifyInstance,
   operations: Operations,
   people: OidcSignIn,
-  {onSignInFailed, onRefused}: Pick<HttpOptions, 'onSignInFailed' | 'onRefused'>,
+  {
+    onSignInFailed,
+    onPoliciesMissing,
+    onRefused,
+  }: Pick<HttpOptions, 'onSignInFailed' | 'onPoliciesMissing' | 'onRefused'>,
 ): void {
   const failed = (request: FastifyRequest, reply: FastifyReply, error: unknown) => {
     const failure = asFailure(error)
@@ -47,7 +51,10 @@ export function routeOidc(
       try {
         const query = request.url.split('?')[1] ?? ''
         const {owner, returnTo} = await people.finish(query, request.headers.cookie)
-        const {secret, identity} = await operations.openSession(owner, actorFrom(request, owner))
+        const opened = await operations.openSession(owner, actorFrom(request, owner))
+        const {secret, identity, missingPolicies} = opened
+        if (missingPolicies.length > 0)
+          onPoliciesMissing?.(identity.principal.name, missingPolicies)
         reply.header('set-cookie', sessionCookie(secret, people.isSecure))
         const text = `You are signed in as ${identity.principal.name}.`
         return sendPage(reply, 200, 'Signed in', text, {href: returnTo, label: 'Continue'}, true)

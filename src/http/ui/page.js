@@ -15,12 +15,16 @@ let isSignedIn = false
 /** The server needs a token, or another one. */
 class SignInRequired extends Error {}
 
+/** The token of the caller may not do this. */
+class NotAllowed extends Error {}
+
 async function call(method, path, more = {}) {
   // This header keeps the browser from opening its own login dialog.
   const headers = {'X-Requested-With': 'XMLHttpRequest', ...more}
   const response = await fetch(path, {method, headers, cache: 'no-store'})
   const body = await response.json()
   if (response.status === 401) throw new SignInRequired(body.detail)
+  if (response.status === 403) throw new NotAllowed(body.detail)
   if (!response.ok) throw new Error(body.detail ?? `The server replied with ${response.status}.`)
   return {body, total: Number(response.headers.get('X-Total-Count') ?? 0)}
 }
@@ -143,7 +147,13 @@ async function refresh() {
   if (caller.status === 'fulfilled') showCaller(caller.value.body)
   if (status.status === 'fulfilled') showStatus(status.value.body)
   if (jobs.status === 'fulfilled') showJobs(jobs.value.body, jobs.value.total)
-  const error = caller.reason ?? status.reason ?? jobs.reason ?? null
+  // What the caller may not read is not shown, and is no error.
+  const isHidden = ({reason}) => caller.status === 'fulfilled' && reason instanceof NotAllowed
+  element('server').hidden = isHidden(status)
+  element('all-jobs').hidden = isHidden(jobs)
+  element('nothing').hidden = !isHidden(status) || !isHidden(jobs)
+  const failed = [caller, status, jobs].find((each) => 'reason' in each && !isHidden(each))
+  const error = failed?.reason ?? null
   showError(error === null ? '' : `Refresh failed: ${error.message}`)
 }
 
