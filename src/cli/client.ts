@@ -7,7 +7,7 @@ import {oneLine} from './sanitize.ts'
 import type {TokenChoice} from './token.ts'
 
 export interface CallOptions {
-  readonly query?: Readonly<Record<string, string | undefined>>
+  readonly query?: Readonly<Record<string, string | number | undefined>>
   /** Sent as JSON. */
   readonly body?: unknown
   readonly form?: FormData
@@ -65,7 +65,7 @@ export class Client {
   async open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
     const url = new URL(`${this.#base}/v1${path}`)
     for (const [name, value] of Object.entries(options.query ?? {}))
-      if (value !== undefined) url.searchParams.set(name, value)
+      if (value !== undefined) url.searchParams.set(name, String(value))
     const headers = new Headers({accept: 'application/json, text/plain;q=0.9', ...options.headers})
     if (this.#token !== null) headers.set('x-service-token', this.#token.text)
     let body: FormData | string | null = options.form ?? null
@@ -150,8 +150,9 @@ function whyOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error)
 }
 
-/** Builds a path; its parts may contain any characters. */
+/** Builds a path; its parts may contain any characters. Throws `UsageError` for a name that is empty. */
 export function path(...parts: readonly string[]): string {
+  if (parts.includes('')) throw new UsageError('A name on the command line must not be empty.')
   return parts.map((part) => `/${encodeURIComponent(part)}`).join('')
 }
 

@@ -48,7 +48,8 @@ export function readAgentLimits({
   slots = null,
 }: Readonly<Record<string, unknown>>): ParsedLimits {
   const list = `a list of 1 to ${LIMIT_ENTRIES_MAX} texts; leave it out for no limit`
-  if (names !== null && !isTextList(names)) return {ok: false, problem: `names: must be ${list}`}
+  if (names !== null && !(isTextList(names) && !names.includes('')))
+    return {ok: false, problem: `names: must be ${list}`}
   if (slots !== null && (!Number.isInteger(slots) || Number(slots) < 1))
     return {ok: false, problem: 'slots: must be a whole number from 1 on'}
   const entries = tags === null ? [] : isObject(tags) ? Object.entries(tags) : null

@@ -167,9 +167,11 @@ function readRequest(
   const isEmpty = body.length === 0 && fallback !== null
   const fields: Record<string, unknown> = {...fallback, ...(isEmpty ? {} : readFields(body))}
   const {name, type, policies = [], expires_at: expiresAt = null} = fields
-  if (typeof name !== 'string' || !TOKEN_NAME.test(name))
+  if (typeof name !== 'string' || name === '') throw invalid('name: is required')
+  if (!TOKEN_NAME.test(name))
     throw invalid(
-      'name: is required: 1 to 128 letters, digits, blanks, ".", "_", "@" and "-", from a letter on',
+      'name: must be 1 to 128 letters, digits, blanks, ".", "_", "@" and "-". The first must be a ' +
+        'letter or a digit, and the last neither a blank nor "@"',
     )
   const kind = TOKEN_KINDS.find((known) => known === type)
   if (kind === undefined) throw invalid(`type: must be one of ${TOKEN_KINDS.join(', ')}`)
@@ -234,7 +236,7 @@ function readExpiry(value: unknown): number | null {
   if (value === null || value === '') return null
   const at = typeof value === 'string' ? parseTime(value) : null
   if (at === null)
-    throw invalid('expires_at: is not a time; write it as "2026-05-01T08:30:00Z", or null')
+    throw invalid('expires_at: must be a time such as "2026-05-01T08:30:00Z", or null')
   return at
 }
 

@@ -9,7 +9,7 @@ import {parseTime} from '../lib/rfc3339.ts'
 import {OptionalTime, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime} from './time.ts'
 
-const RESULTS = ['done', 'refused'] as const
+export const RESULTS = ['done', 'refused'] as const
 
 const Fields = (description: string) =>
   Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.Null()], {description})

@@ -114,8 +114,8 @@ const JOB_SORTS = [
 const EXECUTION_SORTS = ['id', 'started_at', 'finished_at', 'attempt'] as const
 /** Executions that have not been claimed are no runs: a list has them only on request. */
 const ALL = 'all'
-const EXECUTION_FILTERS = [...EXECUTION_STATUSES, ALL] as const
-const JOB_STATUSES = ['success', 'failed', 'partially_failed', 'untriggered'] as const
+export const EXECUTION_FILTERS = [...EXECUTION_STATUSES, ALL] as const
+export const JOB_STATUSES = ['success', 'failed', 'partially_failed', 'untriggered'] as const
 
 /** Rows in one response, except for jobs: clients of this API expect the complete list of them. */
 export const PAGE_ROWS_MAX = 1_000
@@ -181,7 +181,7 @@ export const ExecutionListQuery = Type.Object({
   _end: End,
 })
 
-const PLANNED_COUNT = {minimum: 1, maximum: 100, default: 10}
+export const PLANNED_COUNT = {minimum: 1, maximum: 100, default: 10}
 
 export const PlannedCount = Type.Optional(
   Type.Integer({...PLANNED_COUNT, description: 'Number of planned times.'}),

@@ -161,7 +161,7 @@ test('the audit log shows who changed what', async (t) => {
   const {out, err} = await run('audit', '--limit', '2')
   const [titles, toggled, token] = out.split('\n')
   assert.match(titles!, /^TIME +ACTOR +ADDRESS +ACTION +TARGET +REVISION +DETAIL$/)
-  assert.match(toggled!, /bootstrap +127\.0\.0\.1 +job\.toggle +job report +1 -> 2 +disabled$/)
+  assert.match(toggled!, /bootstrap +127\.0\.0\.1 +job\.toggle +job report +1 → 2 +disabled$/)
   assert.match(token!, /local +127\.0\.0\.1 +token\.create +token bootstrap +- +accessor/)
   assert.equal(err, '2 of 3 entries\n')
   const filtered = await run(

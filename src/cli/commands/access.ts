@@ -1,10 +1,9 @@
 /** `belfry token …` and `belfry policy …`: who may do what. */
 import type {Command} from 'commander'
-import {SECRET_PREFIX} from '../../core/agent-token.ts'
+import {SECRET_PREFIX, USES_MAX} from '../../core/agent-token.ts'
+import {TOKEN_KINDS} from '../../core/authorization.ts'
 import {readRules} from '../../core/policy.ts'
-import {parseLength} from '../../lib/duration.ts'
 import type {PolicyJson} from '../../wire/cluster.ts'
-import {formatTime} from '../../wire/time.ts'
 import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'
 import {CommandFailed, UsageError} from '../errors.ts'
@@ -13,6 +12,7 @@ import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
+import {oneOf, timeOf, whole} from '../values.ts'
 
 export function addAccessCommands(program: Command, use: Use): void {
   const token = program.command('token').description('Create, list, show and revoke tokens')
@@ -23,13 +23,28 @@ export function addAccessCommands(program: Command, use: Use): void {
   token
     .command('create <name>')
     .description('Create a token and print its secret, which is shown this once')
-    .option('--type <type>', 'management, client, read, metrics, agent or join', 'client')
+    .option(
+      '--type <type>',
+      'management, client, read, metrics, agent or join',
+      oneOf('--type', TOKEN_KINDS),
+      'client',
+    )
     .option('--policy <name...>', 'Policies of a client token')
-    .option('--expires <when>', 'Duration such as 90d, or a time')
+    .option(
+      '--expires <when>',
+      'When it expires: a duration (90d) or a time (2027-01-31T00:00:00Z); default: never',
+    )
     .option('--names <pattern...>', 'Names that an agent with it may have; * is any text')
-    .option('--tag <key=value...>', 'Tags that an agent with it may set; * is any text')
-    .option('--uses <number>', 'How many agents can join with a join token; otherwise 1')
-    .option('--slots <number>', 'Slots that an agent with it may have')
+    .option(
+      '--tag <key=value...>',
+      'Tag that the agent may set; * in the value is any text. Repeat it for more tags',
+    )
+    .option(
+      '--uses <number>',
+      'How many agents can join with a join token (default: 1)',
+      whole('--uses', 1, USES_MAX),
+    )
+    .option('--slots <number>', 'Slots that an agent with it may have', whole('--slots'))
     .action(use(create))
   token
     .command('list')
@@ -43,6 +58,8 @@ export function addAccessCommands(program: Command, use: Use): void {
   token
     .command('revoke <token>')
     .description('Revoke a token, by its accessor or its name; end a session, by its accessor')
+    // It would suggest options of the program, such as --version for --sessions.
+    .showSuggestionAfterError(false)
     .option('--yes', 'Revoke also the last management token')
     .action(use(revoke))
   const policy = program
@@ -68,10 +85,12 @@ async function bootstrap(session: Session): Promise<void> {
 }
 
 async function create(session: Session, name: string, options: CreateOptions): Promise<void> {
-  const {type, policy = [], expires, names, tag, slots, uses} = options
-  const expires_at = expires === undefined ? null : expiryOf(expires, session.clock.now())
-  const limits = {names, tags: tagsOf(tag), slots: wholeOf('--slots', slots)}
-  const body = {name, type, policies: policy, expires_at, ...limits, uses: wholeOf('--uses', uses)}
+  const {type, policy: policies = [], expires, names, tag, slots, uses} = options
+  if (name === '') throw new UsageError('The name of the token must not be empty.')
+  if (names?.includes('') === true) throw new UsageError('--names must not be empty.')
+  const now = session.clock.now()
+  const expires_at = expires === undefined ? null : timeOf('--expires', expires, now, 1)
+  const body = {name, type, policies, expires_at, names, tags: tagsOf(tag), slots, uses}
   const created = await session.client.call<CreatedTokenJson>('POST', '/acl/tokens', {body})
   printCreated(session, created)
 }
@@ -82,16 +101,8 @@ interface CreateOptions {
   readonly expires?: string
   readonly names?: readonly string[]
   readonly tag?: readonly string[]
-  readonly slots?: string
-  readonly uses?: string
-}
-
-/** A limit that cannot be read must not become none. */
-function wholeOf(flag: string, text: string | undefined): number | undefined {
-  if (text === undefined) return undefined
-  if (!/^\d{1,9}$/.test(text))
-    throw new UsageError(`${flag} must be a whole number: ${JSON.stringify(text)} is not.`)
-  return Number(text)
+  readonly slots?: number
+  readonly uses?: number
 }
 
 /** The allowed values of each tag; `undefined` = all tags. */
@@ -105,12 +116,6 @@ function tagsOf(tags: readonly string[] | undefined): Record<string, string[]> |
     ;(allowed[key] ??= []).push(value)
   }
   return allowed
-}
-
-/** A duration counts from now. Everything else is a time, which the server reads. */
-function expiryOf(text: string, now: number): string {
-  const lengthMs = parseLength(text)
-  return lengthMs === null ? text : formatTime(now + lengthMs)
 }
 
 function printCreated(

@@ -1,31 +1,47 @@
 /** `belfry audit`, and `belfry jobs history`, `diff` and `revert`: who changed what. */
 import type {Command} from 'commander'
-import {parseLength} from '../../lib/duration.ts'
-import type {AuditEntryJson, RevisionDiffJson, RevisionJson} from '../../wire/audit.ts'
+import {AUDIT_ACTIONS} from '../../core/audit.ts'
+import {
+  type AuditEntryJson,
+  RESULTS,
+  type RevisionDiffJson,
+  type RevisionJson,
+} from '../../wire/audit.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {isObject} from '../../wire/json.ts'
-import {formatTime} from '../../wire/time.ts'
 import {path} from '../client.ts'
+import {UsageError} from '../errors.ts'
 import {type Column, table} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
+import {oneOf, revisionNumber, timeOf, whole} from '../values.ts'
 
-const ENTRIES_SHOWN = '50'
-const REVISIONS_SHOWN = '20'
+const ENTRIES_SHOWN = 50
+const REVISIONS_SHOWN = 20
+/** All actions of a kind are listed by the part before the dot. */
+const ACTIONS = [...AUDIT_ACTIONS, ...new Set(AUDIT_ACTIONS.map((action) => action.split('.')[0]!))]
 
 export function addAuditCommand(program: Command, use: Use): void {
   program
     .command('audit')
     .description('List changes and refused accesses, newest first')
     .option('--actor <token>', 'Only of this token: its name or accessor')
-    .option('--action <action>', 'Only this action, such as job.update, or all of a kind, as job')
+    .option(
+      '--action <action>',
+      'Only this action, such as job.update, or all of a kind, as job',
+      oneOf('--action', ACTIONS),
+    )
     .option('--job <name>', 'Only of this job')
     .option('--target <name>', 'Only of the target of this name, such as a policy')
-    .option('--result <result>', 'Only with this result: done or refused')
+    .option(
+      '--result <result>',
+      'Only with this result: done or refused',
+      oneOf('--result', RESULTS),
+    )
     .option('--from <when>', 'Not before this time, or duration before now, such as 24h')
     .option('--to <when>', 'Before this time, or duration before now')
-    .option('--limit <n>', 'Maximum number of entries', ENTRIES_SHOWN)
+    .option('--limit <n>', 'Maximum number of entries', whole('--limit'), ENTRIES_SHOWN)
     .action(use(audit))
 }
 
@@ -37,24 +53,25 @@ interface AuditOptions {
   readonly result?: string
   readonly from?: string
   readonly to?: string
-  readonly limit: string
+  readonly limit: number
 }
 
 async function audit(session: Session, options: AuditOptions): Promise<void> {
-  const {limit, from, to, ...filters} = options
-  const when = (text: string | undefined) => (text === undefined ? text : timeOf(session, text))
-  const query = {
-    ...Object.fromEntries(Object.entries(filters)),
-    from: when(from),
-    to: when(to),
-    _end: limit,
-  }
+  const {limit, ...filters} = options
+  const now = session.clock.now()
+  const when = (flag: string, text: string | undefined) =>
+    text === undefined ? undefined : timeOf(flag, text, now, -1)
+  const from = when('--from', options.from)
+  const to = when('--to', options.to)
+  if (from !== undefined && to !== undefined && Date.parse(from) >= Date.parse(to))
+    throw new UsageError('--from must be before --to: nothing is between them.')
+  const query = {...filters, from, to, _end: limit}
   const {value, headers} = await session.client.call<AuditEntryJson[]>('GET', '/audit', {query})
   if (session.json) return printJson(session, value)
   const {terminal} = session
   const columns: readonly Column<AuditEntryJson>[] = [
     {title: 'TIME', text: ({at}) => at},
-    {title: 'ACTOR', text: ({actor}) => actor},
+    {title: 'ACTOR', text: ({actor}) => actor || '-'},
     {title: 'ADDRESS', text: ({address}) => address || '-'},
     {
       title: 'ACTION',
@@ -70,15 +87,9 @@ async function audit(session: Session, options: AuditOptions): Promise<void> {
   if (total > value.length) terminal.err(`${value.length} of ${total} entries\n`)
 }
 
-/** A duration counts back from now. Everything else is a time, which the server reads. */
-function timeOf({clock}: Session, text: string): string {
-  const lengthMs = parseLength(text)
-  return lengthMs === null ? text : formatTime(clock.now() - lengthMs)
-}
-
 function revisionsOf({revision_before: before, revision_after: after}: AuditEntryJson): string {
   if (before === null && after === null) return '-'
-  return `${before ?? ''} -> ${after ?? ''}`.trim()
+  return `${before ?? 'new'} → ${after ?? 'deleted'}`
 }
 
 /** Below `belfry jobs`. */
@@ -86,11 +97,13 @@ export function addHistoryCommands(jobs: Command, use: Use): void {
   jobs
     .command('history <name>')
     .description('List the revisions of a job and who made them, newest first')
-    .option('--limit <n>', 'Maximum number of revisions', REVISIONS_SHOWN)
+    .option('--limit <n>', 'Maximum number of revisions', whole('--limit'), REVISIONS_SHOWN)
     .action(use(history))
   jobs
     .command('diff <name> [revision] [other]')
-    .description('Show what a revision changed (default: the newest), or what differs to another')
+    .description(
+      'Show what a revision changed (default: the newest), or the difference between two',
+    )
     .action(use(diff))
   jobs
     .command('revert <name> <revision>')
@@ -98,7 +111,7 @@ export function addHistoryCommands(jobs: Command, use: Use): void {
     .action(use(revert))
 }
 
-async function history(session: Session, name: string, options: {limit: string}): Promise<void> {
+async function history(session: Session, name: string, options: {limit: number}): Promise<void> {
   const query = {_end: options.limit}
   const at = path('jobs', name, 'revisions')
   const {value} = await session.client.call<RevisionJson[]>('GET', at, {query})
@@ -125,6 +138,7 @@ async function diff(
   revision: string | undefined,
   other: string | undefined,
 ): Promise<void> {
+  for (const text of [revision, other]) if (text !== undefined) revisionNumber(text)
   const to = other ?? revision ?? (await newest(session, name))
   const query = {with: other === undefined ? undefined : revision}
   const at = path('jobs', name, 'revisions', to, 'diff')
@@ -158,6 +172,7 @@ function linesOf(
 }
 
 async function revert(session: Session, name: string, revision: string): Promise<void> {
+  revisionNumber(revision)
   const at = path('jobs', name, 'revisions', revision, 'restore')
   const {value, headers} = await session.client.call<JobJson>('POST', at)
   printWarnings(session, headers)

@@ -14,6 +14,7 @@ import {path} from '../client.ts'
 import {type Column, fieldList, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, toned} from '../terminal.ts'
+import {plannedCount} from '../values.ts'
 import {printPlanned} from './jobs.ts'
 
 export function addClusterCommands(program: Command, use: Use): void {
@@ -51,7 +52,7 @@ export function addClusterCommands(program: Command, use: Use): void {
     .description('Show the next planned times of a schedule')
     .option('--timezone <zone>', 'IANA time zone of the schedule')
     .option('--name <job>', 'Name of the job, which determines the values of "~"')
-    .option('--count <n>', 'Number of times')
+    .option('--count <n>', 'Number of times', plannedCount)
     .action(use(preview))
 }
 
@@ -131,7 +132,7 @@ async function leave(session: Session): Promise<void> {
 async function preview(
   session: Session,
   expression: string,
-  options: {timezone?: string; name?: string; count?: string},
+  options: {timezone?: string; name?: string; count?: number},
 ): Promise<void> {
   const {value} = await session.client.call<PlannedTimesJson>('GET', '/schedules/preview', {
     query: {schedule: expression, ...options},

@@ -3,6 +3,7 @@ import type {Command} from 'commander'
 import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
+import {JOB_STATUSES} from '../../wire/query.ts'
 import {addHistoryCommands} from './audit.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
@@ -11,8 +12,9 @@ import {readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
+import {oneOf, plannedCount, whole} from '../values.ts'
 
-const LAUNCHES_SHOWN = '20'
+const LAUNCHES_SHOWN = 20
 
 export function addJobCommands(program: Command, use: Use): void {
   const jobs = program.command('jobs').description('List, show, apply, run, toggle and delete jobs')
@@ -23,8 +25,9 @@ export function addJobCommands(program: Command, use: Use): void {
     .option(
       '--status <status>',
       'Only jobs that are success, failed, partially_failed or untriggered',
+      oneOf('--status', JOB_STATUSES),
     )
-    .option('--limit <n>', 'Maximum number of jobs')
+    .option('--limit <n>', 'Maximum number of jobs', whole('--limit'))
     .action(use(list))
   jobs.command('show <name>').description('Show one job').action(use(show))
   jobs
@@ -43,19 +46,19 @@ export function addJobCommands(program: Command, use: Use): void {
   jobs
     .command('next <name>')
     .description('Show the next planned times of a job')
-    .option('--count <n>', 'Number of times')
+    .option('--count <n>', 'Number of times', plannedCount)
     .action(use(next))
   jobs
     .command('launches <name>')
     .description('List the launches of a job, and why planned times did not run; newest first')
-    .option('--limit <n>', 'Maximum number of launches', LAUNCHES_SHOWN)
+    .option('--limit <n>', 'Maximum number of launches', whole('--limit'), LAUNCHES_SHOWN)
     .action(use(launches))
   addHistoryCommands(jobs, use)
 }
 
 async function list(
   session: Session,
-  options: {query?: string; status?: string; limit?: string},
+  options: {query?: string; status?: string; limit?: number},
 ): Promise<void> {
   const query = {q: options.query, status: options.status, _end: options.limit}
   const {value, headers} = await session.client.call<JobJson[]>('GET', '/jobs', {query})
@@ -162,7 +165,7 @@ async function remove(session: Session, name: string): Promise<void> {
   session.terminal.out(`deleted ${value.name}\n`)
 }
 
-async function next(session: Session, name: string, options: {count?: string}): Promise<void> {
+async function next(session: Session, name: string, options: {count?: number}): Promise<void> {
   const {value} = await session.client.call<PlannedTimesJson>('GET', path('jobs', name, 'next'), {
     query: {count: options.count},
   })
@@ -177,7 +180,7 @@ export function printPlanned(session: Session, planned: PlannedTimesJson): void 
   session.terminal.out(lines.length === 0 ? 'Nothing is planned.\n' : lines.join(''))
 }
 
-async function launches(session: Session, name: string, options: {limit: string}): Promise<void> {
+async function launches(session: Session, name: string, options: {limit: number}): Promise<void> {
   const {value} = await session.client.call<LaunchJson[]>('GET', path('jobs', name, 'launches'), {
     query: {_end: options.limit},
   })

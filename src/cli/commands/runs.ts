@@ -2,14 +2,16 @@
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
 import type {ExecutionJson} from '../../wire/execution.ts'
+import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {path, readEvents, type ServerEvent} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
 import {type Column, duration, fieldList, relative, table} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
+import {oneOf, whole} from '../values.ts'
 
-const RUNS_SHOWN = '20'
+const RUNS_SHOWN = 20
 /** Tables do not show the output. */
 const NO_OUTPUT = {output_size_limit: '0'}
 
@@ -23,8 +25,9 @@ export function addRunCommands(program: Command, use: Use): void {
     .option(
       '--status <status>',
       'Only executions with this status, such as failed; all = also pending',
+      oneOf('--status', EXECUTION_FILTERS),
     )
-    .option('--limit <n>', 'Maximum number of executions', RUNS_SHOWN)
+    .option('--limit <n>', 'Maximum number of executions', whole('--limit'), RUNS_SHOWN)
     .action(use(list))
   runs.command('show <job> <execution>').description('Show one execution').action(use(show))
   runs
@@ -68,7 +71,7 @@ const LATE_RESULT: Column<ExecutionJson> = {
 async function list(
   session: Session,
   job: string,
-  options: {status?: string; limit: string},
+  options: {status?: string; limit: number},
 ): Promise<void> {
   const query = {...NO_OUTPUT, status: options.status, _end: options.limit}
   const at = path('jobs', job, 'executions')

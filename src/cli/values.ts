@@ -1,0 +1,54 @@
+/**
+ * Values of flags and arguments. What cannot be right is refused before a request is sent: `UsageError` names
+ * the flag, and the exit code is 2.
+ */
+import {DURATION_MAX_MS, formatDuration, parseLength} from '../lib/duration.ts'
+import {parseTime} from '../lib/rfc3339.ts'
+import {PLANNED_COUNT} from '../wire/query.ts'
+import {formatTime} from '../wire/time.ts'
+import {UsageError} from './errors.ts'
+
+/** Beyond it, no limit is meant. */
+const WHOLE_MAX = 999_999_999
+
+/** A reader of a whole number within the range. */
+export function whole(flag: string, minimum = 1, maximum = WHOLE_MAX): (text: string) => number {
+  return (text) => {
+    const value = /^\d{1,15}$/.test(text) ? Number(text) : NaN
+    if (value >= minimum && value <= maximum) return value
+    const range = maximum === WHOLE_MAX ? `${minimum} on` : `${minimum} to ${maximum}`
+    throw refused(flag, `a whole number from ${range}`, text)
+  }
+}
+
+/** A reader of a known word. */
+export function oneOf<Word extends string>(
+  flag: string,
+  words: readonly Word[],
+): (text: string) => Word {
+  return (text) => {
+    const found = words.find((word) => word === text)
+    if (found === undefined) throw refused(flag, `one of ${words.join(', ')}`, text)
+    return found
+  }
+}
+
+/** A time as the API has it. A duration counts from `now`: `sign` -1 = back. */
+export function timeOf(flag: string, text: string, now: number, sign: 1 | -1): string {
+  const lengthMs = parseLength(text)
+  if (lengthMs !== null) return formatTime(now + sign * lengthMs)
+  if (/^\d+(ms|s|m|h|d)$/.test(text))
+    throw refused(flag, `at most ${formatDuration(DURATION_MAX_MS)}`, text)
+  if (parseTime(text) !== null) return text
+  throw refused(flag, 'a duration such as 90d, or a time such as 2027-01-31T00:00:00Z', text)
+}
+
+/** A reader of the number of planned times. */
+export const plannedCount = whole('--count', PLANNED_COUNT.minimum, PLANNED_COUNT.maximum)
+
+/** A reader of the number of a revision. */
+export const revisionNumber = whole('The revision')
+
+function refused(flag: string, wanted: string, text: string): UsageError {
+  return new UsageError(`${flag} must be ${wanted}, not ${JSON.stringify(text.slice(0, 100))}.`)
+}
