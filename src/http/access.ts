@@ -24,8 +24,6 @@ export type RouteAccess =
   /** As `any`, and tokens for metrics. */
   | 'metrics'
   | 'management'
-  /** As `management`, or a caller on this machine while no token is configured. */
-  | 'bootstrap'
   /** The operation decides: only the body names the jobs. */
   | 'body'
   | PathAccess
@@ -104,7 +102,6 @@ export function decideRoute(
     case 'metrics':
       return byKind(!isOfAgents(kind), `its type is ${kind}`)
     case 'management':
-    case 'bootstrap':
       return byKind(kind === 'management', `it takes a management token, and its type is ${kind}`)
     default:
       return decidePath(access, principal, parameters)

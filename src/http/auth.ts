@@ -11,11 +11,8 @@ import {type AccessTable, digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {isFromOwnPage, sessionSecrets} from './session-cookie.ts'
 
-/**
- * `protected`: needs a token; while there is none, a client on this machine. `bootstrap`: the same, or a
- * client on this machine while no token is configured.
- */
-export type Access = 'public' | 'protected' | 'bootstrap'
+/** `protected`: needs a token; before there is the first one, a client on this machine. */
+export type Access = 'public' | 'protected'
 
 export interface AuthRequest {
   readonly method: string
@@ -52,10 +49,7 @@ export function authRequestOf(
 
 export interface AuthenticatorOptions {
   readonly nodeName: string
-  readonly access: Pick<
-    AccessTable,
-    'find' | 'findSession' | 'isLocked' | 'hasConfiguredToken' | 'refresh'
-  >
+  readonly access: Pick<AccessTable, 'find' | 'findSession' | 'isLocked' | 'refresh'>
   /** Not `null` = the server itself speaks TLS. */
   readonly tls: object | null
   readonly allowHosts: readonly string[]
@@ -136,9 +130,9 @@ export class Authenticator {
   }
 
   async #find(request: AuthRequest): Promise<Found> {
-    const {headers, address, access} = request
-    const isLocal = () => remoteRefusal({headers, address}) === null
-    if (!this.#access.isLocked) return {principal: isLocal() ? LOCAL : null, isPresented: false}
+    const {address} = request
+    if (!this.#access.isLocked)
+      return {principal: remoteRefusal(request) === null ? LOCAL : null, isPresented: false}
     const presented = this.#presented(request)
     const isPresented = presented.digests.length > 0
     let principal = lookUp(presented)
@@ -146,8 +140,6 @@ export class Authenticator {
       await this.#refresh()
       principal = lookUp(presented)
     }
-    const mayBootstrap = access === 'bootstrap' && !this.#access.hasConfiguredToken
-    if (principal === null && mayBootstrap && isLocal()) principal = LOCAL
     return {principal, isPresented}
   }
 

@@ -235,7 +235,7 @@ function authenticate(
 }
 
 function accessOf(needed: RouteAccess): Access {
-  return needed === 'public' || needed === 'bootstrap' ? needed : 'protected'
+  return needed === 'public' ? needed : 'protected'
 }
 
 function reportReplies(app: FastifyInstance, {onReply}: HttpOptions): void {

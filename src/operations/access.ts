@@ -38,7 +38,7 @@ const USE_CHECK_MS = 60_000
 /** A token in use costs one write in this time. A session in use costs one a minute: it expires by it. */
 const USE_RECORD_MS = 5 * 60_000
 
-/** A caller on this machine while there is no token. */
+/** A caller on this machine before there is the first token. */
 export const LOCAL: Principal = {
   kind: 'management',
   name: '',
@@ -97,7 +97,7 @@ export class AccessTable implements Service {
   #byDigest: ReadonlyMap<string, Known> = new Map()
   #byAccessor: ReadonlyMap<string, Known> = new Map()
   #compiler = new PolicyCompiler()
-  #hasStoredTokens = false
+  #hasHadTokens = false
   #revision = -1
   #reloadedAt = -Infinity
   /** Start of the newest read that succeeded. */
@@ -137,18 +137,21 @@ export class AccessTable implements Service {
     await this.#loop.stop()
   }
 
-  /** There is a token, or people sign in: every caller needs a token or a session. */
+  /**
+   * There is or was a token, or people sign in: every caller needs a token or a session. When the last token
+   * expires or is revoked, it stays so: jobs run on this machine, and must not become callers without limits.
+   */
   get isLocked(): boolean {
     const {people} = this.#options
-    return this.#configured !== null || this.#hasStoredTokens || people !== undefined
-  }
-
-  get hasConfiguredToken(): boolean {
-    return this.#configured !== null
+    return this.#configured !== null || this.#hasHadTokens || people !== undefined
   }
 
   isConfigured(digest: string): boolean {
     return digest === this.#configured?.digest
+  }
+
+  get hasConfiguredToken(): boolean {
+    return this.#configured !== null
   }
 
   /** Replaces the token of the configuration. What callers with the old one have open ends. */
@@ -282,7 +285,7 @@ export class AccessTable implements Service {
     this.#endLost()
   }
 
-  #load({revision, now, tokens, policies}: AccessSnapshot, readAt: number): void {
+  #load({revision, now, hasHadTokens, tokens, policies}: AccessSnapshot, readAt: number): void {
     this.#compiler.load(policies)
     const byDigest = new Map<string, Known>()
     const byAccessor = new Map<string, Known>()
@@ -314,7 +317,7 @@ export class AccessTable implements Service {
     }
     this.#byDigest = byDigest
     this.#byAccessor = byAccessor
-    this.#hasStoredTokens = tokens.some(({session}) => session === null)
+    this.#hasHadTokens = hasHadTokens
     this.#revision = revision
     for (const accessor of this.#recordedAt.keys())
       if (!byAccessor.has(accessor)) this.#recordedAt.delete(accessor)

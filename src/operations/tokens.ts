@@ -38,7 +38,7 @@ export interface RevokedToken {
 }
 
 const NOBODY_MANAGES =
-  'there is no management token any more: any user of this machine can create one with belfry token bootstrap'
+  'there is no management token any more: to make another one, start a server with --token-file'
 
 interface TokenRequest {
   readonly name: string
@@ -72,14 +72,13 @@ export function createTokens({store, random, clock, access, settings}: Operation
     const request = readRequest(body, null)
     if (request.expiresAt !== null && request.expiresAt <= clock.now())
       throw invalid('expires_at: must be in the future')
-    const locksOut = !settings.tokenConfigured && request.kind !== 'management'
+    if (!settings.tokenConfigured && request.kind !== 'management')
+      throw invalid('type: must be management for the first token; run belfry token bootstrap')
     const created = await create(request, false, actor)
     const warnings = grantWarnings(request, await store.policies())
     const isNamed = ({name}: TokenRecord) => name === request.name
     if ((await store.tokens()).filter(isNamed).length > 1)
       warnings.push('another token has this name: both are valid')
-    if (locksOut)
-      warnings.push('this is the first token, and it manages nothing: run belfry token bootstrap')
     return {...created, warnings}
   }
 

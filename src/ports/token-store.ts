@@ -118,6 +118,8 @@ export interface NewSession extends Pick<StoredToken, 'accessor' | 'digest'> {
 export interface AccessSnapshot {
   readonly revision: number
   readonly now: number
+  /** A token, which may be deleted since, was stored. */
+  readonly hasHadTokens: boolean
   /** With sessions. */
   readonly tokens: readonly StoredToken[]
   readonly policies: readonly Policy[]

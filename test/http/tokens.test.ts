@@ -23,26 +23,42 @@ test('bootstrap makes the first management token, once, and locks the server', a
   const headers = {'x-service-token': first.json.secret as string}
   assert.equal((await api.get('/v1/jobs')).status, 401)
   assert.equal((await api.get('/v1/', headers)).json.agent.token_configured, 'true')
-  for (const more of [{}, headers])
-    assert.equal(
-      (await api.post('/v1/acl/bootstrap', undefined, more)).json.code,
-      'token_not_first',
-    )
-  // Without any token, this machine is served again.
-  const revoked = await api.call('DELETE', `/v1/acl/tokens/${first.json.accessor}`, {headers})
-  assert.equal(revoked.status, 200)
-  assert.equal((await api.get('/v1/jobs')).status, 200)
+  const again = await api.post('/v1/acl/bootstrap', undefined, headers)
+  assert.equal(again.json.code, 'token_not_first')
+  assert.equal((await api.post('/v1/acl/bootstrap')).status, 401)
 })
 
-test('a local caller may bootstrap while only other tokens are stored', async (t) => {
+/** What a job on this machine can send without a token. */
+async function assertLocked(api: Api): Promise<void> {
+  for (const path of ['/v1/acl/bootstrap', '/v1/acl/tokens', '/v1/jobs'])
+    assert.equal((await api.post(path, {name: 'x', type: 'management'})).status, 401, path)
+}
+
+test('a server that had a token never serves callers without one again', async (t) => {
+  const expired = await startApi(t)
+  const expires_at = new Date(expired.clock.now() + DAY_MS).toISOString()
+  const first = await expired.post('/v1/acl/bootstrap', {name: 'short', expires_at})
+  const short = {'x-service-token': first.json.secret as string}
+  await expired.clock.advance(2 * DAY_MS)
+  assert.equal((await expired.get('/v1/jobs', short)).status, 401)
+  await assertLocked(expired)
+
+  const revoked = await startApi(t)
+  const {accessor, secret} = (await revoked.post('/v1/acl/bootstrap')).json
+  const headers = {'x-service-token': secret as string}
+  await revoked.call('DELETE', `/v1/acl/tokens/${accessor}`, {headers})
+  assert.deepEqual((await revoked.store.access()).tokens, [])
+  await assertLocked(revoked)
+})
+
+test('the first token without a configured one is a management token', async (t) => {
   const api = await startApi(t)
   const viewer = await api.post('/v1/acl/tokens', {name: 'viewer', type: 'read'})
-  assert.match(String(viewer.headers['x-warnings']), /manages nothing: run belfry token bootstrap/)
-  assert.equal((await api.get('/v1/jobs')).status, 401)
-  assert.equal((await api.post('/v1/acl/tokens', {name: 'x', type: 'management'})).status, 401)
-  assert.equal((await api.post('/v1/acl/bootstrap')).status, 201)
-  // Not while a token is configured: this machine may have other users.
-  const {api: locked, headers} = await startLockedApi(t)
+  assert.match(viewer.json.detail, /must be management for the first token; run belfry token boot/)
+  assert.equal((await api.get('/v1/jobs')).status, 200)
+  // This machine may have other users.
+  const {api: locked, token, headers} = await startLockedApi(t)
+  await token('read')
   assert.equal((await locked.post('/v1/acl/bootstrap')).status, 401)
   assert.equal((await locked.post('/v1/acl/bootstrap', undefined, headers)).status, 201)
 })

@@ -167,7 +167,7 @@ async function revoke(session: Session, named: string, options: {yes?: true}): P
   session.terminal.out(`${what} ${oneLine(value.name)} (${value.accessor})\n`)
 }
 
-/** Without a management token, any local user may create the first one again. Throws `CommandFailed`. */
+/** Without a management token, only the configuration of a server lets in again. Throws `CommandFailed`. */
 async function refuseLast({client, clock}: Session, token: FoundToken): Promise<void> {
   if (token.isSession || token.type !== 'management') return
   const {value: tokens} = await client.call<TokenJson[]>('GET', '/acl/tokens')
@@ -180,8 +180,8 @@ async function refuseLast({client, clock}: Session, token: FoundToken): Promise<
   // The caller has the token of the configuration, which stays.
   if (caller.name === '') return
   throw new CommandFailed(
-    `${JSON.stringify(token.name)} is the last management token: without one, only a token of the ` +
-      'configuration manages Belfry, or else any user of its machine. Add --yes to revoke it.',
+    `${JSON.stringify(token.name)} is the last management token: without one, only a server started ` +
+      'with --token-file can make another. Add --yes to revoke it.',
   )
 }
 

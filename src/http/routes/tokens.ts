@@ -99,14 +99,14 @@ function routeCreation(app: FastifyInstance, operations: Operations): void {
       send(request, reply, await operations.createToken(bodyOf(request), actorOf(request))),
   })
   app.post('/acl/bootstrap', {
-    config: {access: 'bootstrap'},
+    config: {access: 'management'},
     schema: describeRoute({
       ...shared,
       operationId: 'bootstrap',
       summary: 'Create the first management token',
       description:
-        'Once, while no management token is stored. From this machine, or with the token of the ' +
-        'configuration if there is one. The body may be empty.',
+        'Once: from this machine while no token has ever been stored, or with the token of the ' +
+        'configuration while no management token is stored. The body may be empty.',
       refusals: CREATE_REFUSALS,
     }),
     handler: async (request, reply) =>

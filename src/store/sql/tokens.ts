@@ -22,7 +22,7 @@ import type {
 } from '../../ports/token-store.ts'
 import {recordChange} from './audit.ts'
 import {all, one, type Query, sendEach, together, type Transaction} from './query.ts'
-import {metaValue} from './settings.ts'
+import {metaValue, putMeta} from './settings.ts'
 
 /** How long an expired token stays listed. */
 export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
@@ -31,6 +31,7 @@ export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
 export const UNUSED_KEPT_MS = 90 * 24 * 3_600_000
 
 const REVISION = 'access_revision'
+const HAS_HAD_TOKENS = 'has_had_tokens'
 export const TOKEN_COLUMNS = `accessor, digest, name, kind, policies, created_at, expires_at, last_used_at,
   agent_limits, bound_node_id, bound_node_name, uses_left`
 
@@ -92,8 +93,9 @@ export function* accessRevision(_tx: Transaction): Query<number> {
 }
 
 export function* access(tx: Transaction): Query<AccessSnapshot> {
-  const [revision, tokens, found] = yield* together(
+  const [revision, hadTokens, tokens, found] = yield* together(
     accessRevision(tx),
+    metaValue(HAS_HAD_TOKENS),
     all<TokenRow & SessionColumns>(
       `SELECT ${TOKEN_COLUMNS}, session_of, idle_ms, ends_at FROM tokens`,
     ),
@@ -103,7 +105,8 @@ export function* access(tx: Transaction): Query<AccessSnapshot> {
     const {digest, session_of: of, idle_ms: idleMs, ends_at: endsAt} = row
     return {...tokenOf(row), digest, session: of === null ? null : {of, idleMs, endsAt}}
   })
-  return {revision, now: tx.now, tokens: stored, policies: found}
+  const hasHadTokens = hadTokens !== null
+  return {revision, now: tx.now, hasHadTokens, tokens: stored, policies: found}
 }
 
 export function* tokens(_tx: Transaction): Query<readonly TokenRecord[]> {
@@ -139,6 +142,7 @@ export function* createToken(
   const {total, managing} = counted!
   if (created.isFirst && managing > 0) return {kind: 'not_first'}
   if (total >= TOKENS_MAX) return {kind: 'full'}
+  yield* putMeta(HAS_HAD_TOKENS, 'true')
   const {accessor, digest, name, kind, policies: named, expiresAt, limits, uses = null} = created
   yield* all(
     `INSERT INTO tokens (${TOKEN_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, NULL, NULL, ?)`,

@@ -29,6 +29,7 @@ async function listed(scene: Scene, names: NameFilter): Promise<string> {
 export function tokensCases(when: Case): void {
   when('tokens are stored with the digest of their secret, and read without it', async (scene) => {
     const {store} = scene
+    assert.equal((await store.access()).hasHadTokens, false)
     const created = await store.createToken(aToken('b', {expiresAt: scene.now + DAY}))
     assert(created.kind === 'created')
     const record = {
@@ -61,6 +62,9 @@ export function tokensCases(when: Case): void {
     assert.deepEqual(await store.deleteToken('b'), record)
     assert.equal(await store.deleteToken('b'), null)
     assert.equal(await store.token('b'), null)
+    await store.deleteToken('a')
+    const left = await store.access()
+    assert.deepEqual([left.tokens, left.hasHadTokens], [[], true])
   })
 
   when('every change of a token or a policy has a new revision, a use has not', async (scene) => {
