@@ -1,6 +1,7 @@
 /** Executions, launches and output in JSON: schemas and encoders, and how much output a response carries. */
 import {Type, type Static} from 'typebox'
 import {executionId, type ExecutionRecord} from '../core/execution.ts'
+import {launchStatus} from '../core/finish.ts'
 import type {LaunchRecord} from '../core/launch-record.ts'
 import {OptionalTime, Refer, Time} from './shapes.ts'
 import {formatOptionalTime, formatTime, ZERO_TIME} from './time.ts'
@@ -108,6 +109,8 @@ function timeOrZero(at: number | null): string {
 
 export const LAUNCH_DECISIONS = ['pending', 'launched', 'skipped', 'missed'] as const
 
+const LAUNCH_ENDS = ['', 'success', 'failed', 'partially_failed'] as const
+
 export const Launch = Type.Object(
   {
     group: Type.Integer({description: 'The launch number.'}),
@@ -121,6 +124,10 @@ export const Launch = Type.Object(
     }),
     decision: Type.Enum([...LAUNCH_DECISIONS], {description: 'The decision of the leader.'}),
     reason: Type.String({description: 'A code, optionally followed by a colon and a sentence.'}),
+    status: Type.Enum([...LAUNCH_ENDS], {
+      description:
+        'How it ended, by the last attempt on each node. Empty before the end, and if nothing was launched.',
+    }),
     term: Type.Union([Type.Integer(), Type.Null()], {
       description: 'Term of the leader that decided.',
     }),
@@ -147,6 +154,7 @@ export function encodeLaunch(
     cause: launch.cause,
     decision: launch.decision,
     reason: launch.reason,
+    status: executions.length === 0 ? '' : (launchStatus(executions) ?? ''),
     term: launch.term,
     executions: executions.map(encodeLaunchExecution),
   }

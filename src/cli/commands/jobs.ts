@@ -5,6 +5,7 @@ import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {JOB_STATUSES} from '../../wire/query.ts'
 import {addHistoryCommands} from './audit.ts'
+import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table} from '../format.ts'
@@ -40,6 +41,7 @@ export function addJobCommands(program: Command, use: Use): void {
     .command('run <name>')
     .description('Run a job now')
     .option('--force', 'Run even if concurrency is "forbid" and another launch is open')
+    .option('--wait', 'Wait for the end; exit code 0 if all of its executions succeed, else 1')
     .action(use(run))
   jobs.command('toggle <name>').description('Enable or disable a job').action(use(toggle))
   jobs.command('delete <name>').description('Delete a job and its history').action(use(remove))
@@ -141,16 +143,6 @@ function named(name: unknown, error: unknown): never {
   const message = messageOf(error)
   if (message === null || typeof name !== 'string') throw error
   throw new CommandFailed(`${oneLine(name)}: ${message}`, {cause: error})
-}
-
-async function run(session: Session, name: string, options: {force?: true}): Promise<void> {
-  const query = {force: options.force === undefined ? undefined : 'true'}
-  const {value, headers} = await session.client.call<JobJson>('POST', path('jobs', name, 'run'), {
-    query,
-  })
-  if (session.json) return printJson(session, value)
-  const group = headers.get('x-launch-id') ?? '?'
-  session.terminal.out(`${value.name} will run as launch ${group}\n`)
 }
 
 async function toggle(session: Session, name: string): Promise<void> {

@@ -1,0 +1,69 @@
+/** `belfry jobs run`: requests a run, and with `--wait` waits for the end of its launch. */
+import type {LaunchJson} from '../../wire/execution.ts'
+import type {JobJson} from '../../wire/job.ts'
+import {path} from '../client.ts'
+import {CallFailed, CommandFailed} from '../errors.ts'
+import {printJson, type Session} from '../session.ts'
+import {status} from '../terminal.ts'
+
+const POLL_MS = 1_000
+/** Of a server that does not answer; several times as long as a restart. */
+const FAILURES_MAX = 30
+
+export async function run(
+  session: Session,
+  name: string,
+  options: {force?: true; wait?: true},
+): Promise<void> {
+  const query = {force: options.force === undefined ? undefined : 'true'}
+  const at = path('jobs', name, 'run')
+  const {value, headers} = await session.client.call<JobJson>('POST', at, {query})
+  const group = headers.get('x-launch-id') ?? '?'
+  const isQuiet = session.json
+  if (isQuiet && options.wait === undefined)
+    return printJson(session, {...value, group: Number(group)})
+  if (!isQuiet) session.terminal.out(`${value.name} will run as launch ${group}\n`)
+  if (options.wait === undefined) return
+  const launch = await endOf(session, name, group)
+  if (launch === null) {
+    // Such a job is deleted with its history when it succeeds, and at no other end.
+    if (value.ephemeral) return session.terminal.err(`${name} succeeded and was deleted\n`)
+    throw new CommandFailed(`The result of ${name} is not known: the job was deleted meanwhile.`)
+  }
+  if (isQuiet) printJson(session, launch)
+  else
+    for (const {id, status: end} of launch.executions)
+      session.terminal.out(`${id} ${status(session.terminal, end)}\n`)
+  if (launch.decision !== 'launched')
+    throw new CommandFailed(`${name} did not run: ${launch.decision} (${launch.reason}).`)
+  if (launch.status !== 'success')
+    throw new CommandFailed(`${name} ${launch.status.replaceAll('_', ' ')} in launch ${group}.`)
+}
+
+/** The launch when it has ended; `null` = the job is gone. Throws `CallFailed`. */
+async function endOf(session: Session, name: string, group: string): Promise<LaunchJson | null> {
+  const at = path('jobs', name, 'launches', group)
+  for (let failures = 0; ;) {
+    try {
+      const {value} = await session.client.call<LaunchJson>('GET', at)
+      failures = 0
+      if (hasEnded(value)) return value
+    } catch (error) {
+      if (!(error instanceof CallFailed)) throw error
+      if (error.status === 404) return null
+      failures += 1
+      const isPassing = error.status === null || error.status >= 500 || error.status === 429
+      if (!isPassing || failures > FAILURES_MAX) throw error
+    }
+    await new Promise<void>((resolve) => {
+      session.clock.after(POLL_MS, resolve)
+    })
+  }
+}
+
+/** Throws `CommandFailed` if the server does not say. */
+function hasEnded({decision, status: end}: LaunchJson): boolean {
+  if (decision !== 'launched') return decision !== 'pending'
+  if (end === undefined) throw new CommandFailed('--wait needs a server of this release.')
+  return end !== ''
+}
