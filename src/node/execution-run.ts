@@ -53,7 +53,8 @@ export class ExecutionRun {
   readonly #options: ExecutionRunOptions
   /** Those that its definition names. */
   readonly #secrets: StringMap
-  readonly #redaction: Redaction | null
+  /** Set before the start; `null` = it has no secrets. */
+  #redaction: Redaction | null = null
   readonly #output: OutputBuffer
   #handle: RunHandle | null = null
   /** A stop requested before the start takes effect right after it. */
@@ -81,7 +82,6 @@ export class ExecutionRun {
     this.#options = options
     const named = secretsOf(claimed.spec).filter((name) => Object.hasOwn(secrets, name))
     this.#secrets = Object.fromEntries(named.map((name) => [name, secrets[name]!]))
-    this.#redaction = named.length === 0 ? null : new Redaction(Object.values(this.#secrets))
     this.#output = new OutputBuffer({
       clock: options.clock,
       events: options.events,
@@ -194,6 +194,8 @@ export class ExecutionRun {
       return {end: failure(missingExecutor(spec.executor)), chain: EMPTY_CHAIN_END}
     const missing = this.#missingSecret
     if (missing !== null) return {end: failure(missing), chain: EMPTY_CHAIN_END}
+    const values = Object.values(this.#secrets)
+    if (values.length > 0) this.#redaction = await Redaction.of(values, this.#options.clock)
     // Checked again after the write: a stop may have been requested meanwhile.
     const notStarted = this.#stopped() ?? (await this.#recordStart()) ?? this.#stopped()
     if (notStarted !== null) return {end: notStarted, chain: EMPTY_CHAIN_END}

@@ -5,26 +5,44 @@
  * command that transforms a value in another way can print it: redaction protects against accidents, not
  * against the author of a job.
  */
+import {START, TextSearch} from '../lib/text-search.ts'
 import type {OutputSink} from '../ports/executor.ts'
+import type {Clock} from '../ports/runtime.ts'
 
 /** Written in place of a value. */
 export const REDACTED = '[secret]'
 const MARK = Buffer.from(REDACTED)
 /** A shorter part of a value, such as a line of it, is in every output. */
 const PART_LENGTH_MIN = 6
+/** The forms of a longer value take more than 0.1 ms. */
+const LONG_VALUE = 512
 
-/** A part of a buffer: `from` inclusive, `to` exclusive. */
+/** A part of the output: `from` inclusive, `to` exclusive, in bytes since its beginning. */
 interface Span {
   readonly from: number
   to: number
 }
 
 export class Redaction {
-  readonly #needles: Needles
+  readonly #search: TextSearch
 
-  constructor(values: Iterable<string>) {
-    const texts = new Set([...values].flatMap(formsOf))
-    this.#needles = new Needles([...texts].map((text) => Buffer.from(text)))
+  private constructor(search: TextSearch) {
+    this.#search = search
+  }
+
+  /** Lets other work run in between: values of many KiB have many forms. */
+  static async of(values: Iterable<string>, clock: Clock): Promise<Redaction> {
+    const otherWork = () => new Promise<void>((resolve) => clock.after(0, resolve))
+    const texts: Buffer[] = []
+    for (const value of values) {
+      texts.push(...formsOf(value).map((text) => Buffer.from(text)))
+      if (value.length > LONG_VALUE) await otherWork()
+    }
+    const steps = TextSearch.build(texts)
+    for (let step = steps.next(); ; step = steps.next()) {
+      if (step.done === true) return new Redaction(step.value)
+      await otherWork()
+    }
   }
 
   text(text: string): string {
@@ -36,81 +54,36 @@ export class Redaction {
   }
 
   sink(target: OutputSink): RedactedSink {
-    return new RedactedSink(target, this.#needles)
+    return new RedactedSink(target, this.#search)
   }
-}
-
-/** Bits of a hash of the first bytes of a text. With them, one in ten places has to be compared at most. */
-const HASH_BITS = 12
-const HASHED_BYTES = 4
-/** 2^32 divided by the golden ratio: spreads similar texts. */
-const SPREAD = 0x9e3779b1
-
-/**
- * The texts to find, by a hash of their first bytes: one look at each byte, however many texts there are.
- * A search for each text would slow a chatty job with several secrets, and with it its node.
- */
-class Needles {
-  /** No two are equal; each is longer than the bytes that are hashed. */
-  readonly all: readonly Buffer[]
-  readonly #byHash = new Map<number, Buffer[]>()
-  /** 1 = some text has this hash. */
-  readonly #isUsed = new Uint8Array(2 ** HASH_BITS)
-
-  constructor(all: readonly Buffer[]) {
-    this.all = all
-    for (const needle of all) {
-      const hash = hashOf(needle.readInt32BE(0))
-      this.#isUsed[hash] = 1
-      const others = this.#byHash.get(hash)
-      if (others === undefined) this.#byHash.set(hash, [needle])
-      else others.push(needle)
-    }
-  }
-
-  /** Where they are in the window; also parts of each other. */
-  spansIn(window: Buffer): Span[] {
-    const found: Span[] = []
-    let word = 0
-    for (let at = 0; at < window.length; at++) {
-      // The last bytes up to here.
-      word = (word << 8) | window[at]!
-      const hash = hashOf(word)
-      if (this.#isUsed[hash] === 0 || at < HASHED_BYTES - 1) continue
-      const from = at - HASHED_BYTES + 1
-      for (const needle of this.#byHash.get(hash)!) {
-        const to = from + needle.length
-        if (to <= window.length && window.compare(needle, 0, needle.length, from, to) === 0)
-          found.push({from, to})
-      }
-    }
-    return found
-  }
-}
-
-function hashOf(word: number): number {
-  return Math.imul(word, SPREAD) >>> (32 - HASH_BITS)
 }
 
 /** Passes output on without values. */
 export class RedactedSink implements OutputSink {
   readonly #target: OutputSink
-  readonly #needles: Needles
+  readonly #search: TextSearch
+  #state = START
   /** Held back. */
   #pending: Buffer = Buffer.alloc(0)
-  /** Length of the start of `#pending` that belongs to a value whose mark is written. */
-  #marked = 0
+  /** Where it begins. */
+  #passed = 0
+  /** Values that end after it, in order. The mark of one that began before it is written. */
+  #spans: Span[] = []
   #acceptsMore = true
 
-  constructor(target: OutputSink, needles: Needles) {
+  constructor(target: OutputSink, search: TextSearch) {
     this.#target = target
-    this.#needles = needles
+    this.#search = search
   }
 
   write(bytes: Uint8Array): boolean {
     const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
+    const before = this.#passed + this.#pending.length
+    this.#state = this.#search.search(chunk, this.#state, (end, length) =>
+      this.#add(before + end - length, before + end),
+    )
     const window = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk])
-    this.#pass(window, this.#heldFrom(window))
+    this.#pass(window, window.length - this.#search.depthOf(this.#state))
     return this.#acceptsMore
   }
 
@@ -123,26 +96,40 @@ export class RedactedSink implements OutputSink {
 
   /** Passes on what is held back. Call after the last write. */
   flush(): void {
+    this.#state = START
     this.#pass(this.#pending, this.#pending.length)
   }
 
-  /** Passes on the window up to `end`, and holds back the rest. */
-  #pass(window: Buffer, end: number): void {
-    const parts: Uint8Array[] = []
-    let at = 0
-    let marked = 0
-    for (const {from, to} of this.#spansIn(window)) {
-      const isMarked = from === 0 && this.#marked > 0
-      if (from >= end && !isMarked) break
-      parts.push(window.subarray(at, from))
-      if (!isMarked) parts.push(MARK)
-      at = Math.min(to, end)
-      marked = Math.max(0, to - end)
+  /** Values that overlap are one: no part of either may be left. */
+  #add(from: number, to: number): void {
+    let last = this.#spans.at(-1)
+    for (; last !== undefined && last.to > from; last = this.#spans.at(-1)) {
+      if (last.from <= from) {
+        last.to = to
+        return
+      }
+      this.#spans.pop()
     }
-    parts.push(window.subarray(at, end))
+    this.#spans.push({from, to})
+  }
+
+  /** Passes on `length` bytes of the window, and holds back the rest. */
+  #pass(window: Buffer, length: number): void {
+    const end = this.#passed + length
+    const part = (from: number, to: number) =>
+      window.subarray(from - this.#passed, to - this.#passed)
+    const parts: Uint8Array[] = []
+    let at = this.#passed
+    for (const {from, to} of this.#spans) {
+      if (from >= end) break
+      if (from >= this.#passed) parts.push(part(at, from), MARK)
+      at = Math.min(to, end)
+    }
+    parts.push(part(at, end))
     // A copy: a few bytes must not keep a whole chunk in memory.
-    this.#pending = Buffer.from(window.subarray(end))
-    this.#marked = marked
+    this.#pending = Buffer.from(part(end, this.#passed + window.length))
+    this.#passed = end
+    this.#spans = this.#spans.filter(({to}) => to > end)
     this.#send(parts.filter(({length}) => length > 0))
   }
 
@@ -150,38 +137,6 @@ export class RedactedSink implements OutputSink {
     const [first, ...others] = parts
     if (first === undefined) return
     this.#acceptsMore = this.#target.write(others.length === 0 ? first : Buffer.concat(parts))
-  }
-
-  /**
-   * Values in the window, in order. Those that overlap are one span: no part of either may be left.
-   */
-  #spansIn(window: Buffer): readonly Span[] {
-    const found = this.#needles.spansIn(window)
-    if (this.#marked > 0) found.push({from: 0, to: this.#marked})
-    const spans: Span[] = []
-    for (const span of found.toSorted((one, other) => one.from - other.from)) {
-      const last = spans.at(-1)
-      if (last !== undefined && span.from < last.to) last.to = Math.max(last.to, span.to)
-      else spans.push({...span})
-    }
-    return spans
-  }
-
-  /**
-   * Where the longest end of the window begins that is the beginning of a value, but not a whole one.
-   */
-  #heldFrom(window: Buffer): number {
-    let held = window.length
-    for (const needle of this.#needles.all) {
-      const first = needle[0]!
-      let at = window.indexOf(first, Math.max(0, window.length - needle.length + 1))
-      for (; at !== -1 && at < held; at = window.indexOf(first, at + 1)) {
-        // Spares most of the comparisons, which cost a call each.
-        if (at + 1 < window.length && window[at + 1] !== needle[1]) continue
-        if (window.compare(needle, 0, window.length - at, at) === 0) held = at
-      }
-    }
-    return held
   }
 }
 
@@ -199,7 +154,7 @@ function formsOf(value: string): string[] {
     ...base64Of(bytes, 'base64url'),
     ...urlsOf(value.trim()),
   ]
-  return [...plain, ...encoded].filter(({length}) => length >= PART_LENGTH_MIN)
+  return [...new Set([...plain, ...encoded])].filter(({length}) => length >= PART_LENGTH_MIN)
 }
 
 /**

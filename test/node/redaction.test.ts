@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {Redaction} from '../../src/node/redaction.ts'
+import {systemClock} from '../../src/platform/clock.ts'
 import type {OutputSink} from '../../src/ports/executor.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
 
@@ -14,9 +15,12 @@ function collecting() {
   return {target, text: () => Buffer.concat(parts).toString(), count: () => parts.length}
 }
 
-function redacted(values: readonly string[], chunks: readonly (string | Uint8Array)[]): string {
+async function redacted(
+  values: readonly string[],
+  chunks: readonly (string | Uint8Array)[],
+): Promise<string> {
   const {target, text} = collecting()
-  const sink = new Redaction(values).sink(target)
+  const sink = (await Redaction.of(values, systemClock())).sink(target)
   for (const chunk of chunks) sink.write(Buffer.from(chunk as string))
   sink.flush()
   return text()
@@ -46,8 +50,8 @@ describe('redaction', () => {
     [['https://Hooks.example'], '> POST https://hooks.example/', '> POST [secret]'],
   ]
   for (const [values, output, expected] of rows) {
-    it(`${JSON.stringify(output)} without ${JSON.stringify(values)}`, () => {
-      assert.equal(redacted(values, [output]), expected)
+    it(`${JSON.stringify(output)} without ${JSON.stringify(values)}`, async () => {
+      assert.equal(await redacted(values, [output]), expected)
       // Whatever the chunks are.
       for (const size of [1, 2, 3, 5, 7]) {
         const bytes = Buffer.from(output)
@@ -55,18 +59,18 @@ describe('redaction', () => {
         const chunks = Array.from({length: count}, (_, index) =>
           bytes.subarray(index * size, (index + 1) * size),
         )
-        assert.equal(redacted(values, chunks), expected, `in chunks of ${size}`)
+        assert.equal(await redacted(values, chunks), expected, `in chunks of ${size}`)
       }
     })
   }
 
-  it('finds a value in the base64 of a longer text, wherever it is in it', () => {
+  it('finds a value in the base64 of a longer text, wherever it is in it', async () => {
     const value = 'correct horse battery'
     for (const encoding of ['base64', 'base64url'] as const)
       for (const before of ['', 'u:', 'me:', 'user:'])
         for (const after of ['', '!', '!!']) {
           const encoded = Buffer.from(`${before}${value}${after}`).toString(encoding)
-          const shown = redacted([value], [encoded])
+          const shown = await redacted([value], [encoded])
           assert.match(shown, /\[secret\]/, `${before}${after} ${encoding}`)
           // What is left are the characters that encode its neighbours too.
           const left = shown.replace('[secret]', '').length
@@ -74,9 +78,9 @@ describe('redaction', () => {
         }
   })
 
-  it('holds back only what may be the beginning of a value', () => {
+  it('holds back only what may be the beginning of a value', async () => {
     const {target, text} = collecting()
-    const sink = new Redaction(['hunter2']).sink(target)
+    const sink = (await Redaction.of(['hunter2'], systemClock())).sink(target)
     sink.write(Buffer.from('password: '))
     assert.equal(text(), 'password: ')
     sink.write(Buffer.from('it is hunt'))
@@ -88,14 +92,14 @@ describe('redaction', () => {
     assert.equal(text(), 'password: it is huntinghunter')
   })
 
-  it('passes on a chunk without values as it is, and the backpressure of its target', () => {
+  it('passes on a chunk without values as it is, and the backpressure of its target', async () => {
     const calls: (() => void)[] = []
     const given: Uint8Array[] = []
     const target: OutputSink = {
       write: (bytes) => given.push(bytes) < 0,
       drained: (callback) => void calls.push(callback),
     }
-    const sink = new Redaction(['hunter2']).sink(target)
+    const sink = (await Redaction.of(['hunter2'], systemClock())).sink(target)
     const chunk = Buffer.from('nothing')
     assert.equal(sink.write(chunk), false)
     assert.equal(given[0]!.buffer, chunk.buffer, 'without a copy')
@@ -107,19 +111,41 @@ describe('redaction', () => {
     assert.equal(sink.write(Buffer.from('er')), true)
   })
 
-  it('leaves no value in any split of a random text', () => {
+  it('leaves no value in any split of a random text', async () => {
     const random = new SeededRandom(3)
     const letters = () => 'ab'[Math.floor(random.fraction() * 2)]!
     for (let round = 0; round < 300; round++) {
       const text = (length: number) => Array.from({length}, letters).join('')
       const values = [text(6), text(8), text(7)]
       const output = text(60)
-      const whole = redacted(values, [output])
+      const whole = await redacted(values, [output])
       for (const value of values) assert.ok(!whole.includes(value), whole)
       const cut = Math.floor(random.fraction() * output.length)
       const other = cut + Math.floor(random.fraction() * (output.length - cut))
       const chunks = [output.slice(0, cut), output.slice(cut, other), output.slice(other)]
-      assert.equal(redacted(values, chunks), whole)
+      assert.equal(await redacted(values, chunks), whole)
     }
+  })
+
+  it('takes no longer for periodic values and output', async () => {
+    // A comparison of each value at each place took 13 s.
+    const values = Array.from({length: 16}, (_, index) => 'a'.repeat(7_000 + index))
+    const chunks = Array.from({length: 46}, () => Buffer.alloc(64 * 1024, 'a'))
+    const before = process.cpuUsage()
+    assert.equal(await redacted(values, chunks), '[secret]')
+    const {user, system} = process.cpuUsage(before)
+    assert.ok(user + system < 3_000_000, `${user + system} µs`)
+  })
+
+  it('lets other work run while it prepares long values', async () => {
+    const values = Array.from({length: 16}, (_, index) => `${index} `.repeat(2_000))
+    let turns = 0
+    const {now, monotonicMs, after} = systemClock()
+    const counting = (delayMs: number, callback: () => void) => {
+      turns++
+      return after(delayMs, callback)
+    }
+    await Redaction.of(values, {now, monotonicMs, after: counting})
+    assert.ok(turns > 16, `${turns} turns`)
   })
 })
