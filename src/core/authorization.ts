@@ -369,7 +369,7 @@ export function requireStore(
   definition: JobSpec | null,
 ): StorePermission {
   const decision = decideStore(principal, name, definition)
-  if (!decision.allowed) throw new DomainError('not_allowed', decision.sentence)
+  if (!decision.allowed) throw new DomainError('not_allowed', decision.sentence, {job: name})
   return decision.may
 }
 

@@ -75,6 +75,8 @@ export type RefusalCode = keyof typeof REFUSAL_TITLES
 interface DomainErrorOptions {
   /** Further members of the problem document, e.g. the open launch. Plain data. */
   readonly members?: Readonly<Record<string, unknown>>
+  /** Name of the job that the caller asked for in its body, for the audit log. Not in the response. */
+  readonly job?: string
   /** Seconds after which a retry makes sense; absent = the code's own rule. */
   readonly retryAfterSeconds?: number
   readonly cause?: unknown
@@ -85,12 +87,14 @@ export class DomainError extends Error {
   override readonly name = 'DomainError'
   readonly code: RefusalCode
   readonly members: Readonly<Record<string, unknown>>
+  readonly job: string | null
   readonly retryAfterSeconds: number | null
 
   constructor(code: RefusalCode, message: string, options: DomainErrorOptions = {}) {
     super(message, options.cause === undefined ? undefined : {cause: options.cause})
     this.code = code
     this.members = options.members ?? {}
+    this.job = options.job ?? null
     this.retryAfterSeconds = options.retryAfterSeconds ?? null
   }
 }

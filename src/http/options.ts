@@ -71,6 +71,8 @@ export interface RefusedRequest {
   readonly route: string
   /** As sent, with its query. */
   readonly url: string
+  /** Name of the job in the body; absent or `null` = unknown. */
+  readonly job?: string | null
   readonly code: RefusalCode
 }
 

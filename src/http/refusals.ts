@@ -17,12 +17,18 @@ import type {RefusedRequest} from './options.ts'
 export const REFUSALS_EVERY_MS = 10_000
 /** Different refusals in this time, of this server; further ones are only counted. */
 export const REFUSALS_MAX = 50
-const PATH_LENGTH_MAX = 300
+/** Of one caller at one route: it must not fill the whole of them. */
+export const TARGETS_MAX = 10
+const SEVERAL = 'several paths'
+const TARGET_LENGTH_MAX = 300
 
 interface Seen {
   readonly actor: Actor
-  readonly path: string
-  readonly what: string
+  readonly on: 'path' | 'job'
+  target: string
+  readonly code: RefusalCode
+  /** `''` = of several methods. */
+  method: string
   count: number
 }
 
@@ -37,6 +43,8 @@ export class RefusalLog implements Service {
   readonly #failed: (error: unknown) => void
   readonly #loop: Loop
   #seen = new Map<string, Seen>()
+  /** Number of targets, by caller, route and code. */
+  #targets = new Map<string, number>()
   #others = 0
 
   constructor({
@@ -73,21 +81,36 @@ export class RefusalLog implements Service {
     await this.#write().catch(this.#failed)
   }
 
-  record({principal, address, method, route, url, code}: RefusedRequest): void {
+  record({principal, address, method, route, url, job = null, code}: RefusedRequest): void {
     const isKnown = principal !== null
-    // A caller without a token chooses the path, which must not choose the number of rows.
     const place = isKnown ? `${method} ${route}` : networkOf(address)
-    const key = `${principal?.accessor ?? ''} ${principal?.name ?? ''} ${place} ${code}`
+    const group = `${principal?.accessor ?? ''} ${principal?.name ?? ''} ${place} ${code}`
+    const on = job === null ? 'path' : 'job'
+    const target = (job ?? url.split('?', 1)[0] ?? '').slice(0, TARGET_LENGTH_MAX)
+    const own = `${group} ${on} ${target}`
+    const targets = this.#targets.get(group) ?? 0
+    // A caller chooses the path, which must not choose the number of rows.
+    const key = this.#seen.has(own) || (isKnown && targets < TARGETS_MAX) ? own : group
     const seen = this.#seen.get(key)
-    if (seen !== undefined) seen.count += 1
-    else if (this.#seen.size >= REFUSALS_MAX) this.#others += 1
+    if (seen !== undefined) {
+      seen.count += 1
+      if (seen.target !== target) seen.target = SEVERAL
+      if (seen.method !== method) seen.method = ''
+    } else if (this.#seen.size >= REFUSALS_MAX) this.#others += 1
     else {
       const actor = isKnown
         ? actorOf(principal, principal === LOCAL, address)
         : {...NOBODY, address}
-      const path = (url.split('?', 1)[0] ?? '').slice(0, PATH_LENGTH_MAX)
-      const what = `${method} ${REFUSAL_STATUSES[code]} ${code}`
-      this.#seen.set(key, {actor, path, what, count: 1})
+      this.#targets.set(group, targets + 1)
+      const rest = isKnown && key === group
+      this.#seen.set(key, {
+        actor,
+        on: rest ? 'path' : on,
+        target: rest ? SEVERAL : target,
+        code,
+        method,
+        count: 1,
+      })
     }
   }
 
@@ -95,6 +118,7 @@ export class RefusalLog implements Service {
     const [seen, others] = [this.#seen, this.#others]
     if (seen.size === 0) return
     this.#seen = new Map()
+    this.#targets = new Map()
     this.#others = 0
     try {
       const changes = changesOf([...seen.values()], others)
@@ -109,13 +133,16 @@ export class RefusalLog implements Service {
 }
 
 const NOBODY: Actor = {name: '', accessor: '', kind: '', address: ''}
-const REFUSED = {action: 'access.refused', result: 'refused', on: 'path'} as const
+const REFUSED = {action: 'access.refused', result: 'refused'} as const
 
 function changesOf(seen: readonly Seen[], others: number): Change[] {
-  const changes: Change[] = seen.map(({actor, path, what, count}) => {
+  const changes: Change[] = seen.map(({actor, on, target, code, method, count}) => {
+    const what = `${method} ${REFUSAL_STATUSES[code]} ${code}`.trim()
     const detail = count === 1 ? what : `${what}, ${count} times`
-    return {...REFUSED, actor, target: path, detail}
+    return {...REFUSED, actor, on, target, detail}
   })
   const detail = `${others} further requests`
-  return others === 0 ? changes : [...changes, {...REFUSED, actor: NOBODY, target: '', detail}]
+  return others === 0
+    ? changes
+    : [...changes, {...REFUSED, actor: NOBODY, on: 'path', target: '', detail}]
 }

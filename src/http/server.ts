@@ -277,6 +277,7 @@ function sendError(
       method: request.method,
       route: request.routeOptions.url ?? '',
       url: request.url,
+      job: refusal.job,
       code: refusal.code,
     })
   const {status, headers, contentType, body} = errorReply(refusal, {

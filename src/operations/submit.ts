@@ -99,6 +99,7 @@ export function createSubmit(context: OperationsContext) {
       const capability = (await store.job(name)) === null ? 'create' : 'update'
       if (may[capability]) throw error
       throw new DomainError('not_allowed', storeRefusal(caller, capability, name, null), {
+        job: name,
         cause: error,
       })
     }
@@ -164,7 +165,7 @@ function requireStored(caller: Principal, spec: JobSpec, result: SubmitResult): 
       throw idempotencyMismatch()
     case 'not_allowed': {
       const sentence = storeRefusal(caller, result.capability, spec.name, spec)
-      throw new DomainError('not_allowed', sentence)
+      throw new DomainError('not_allowed', sentence, {job: spec.name})
     }
   }
 }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {test, type TestContext} from 'node:test'
 import {WebSocket} from 'ws'
-import {REFUSALS_EVERY_MS, REFUSALS_MAX, RefusalLog} from '../../src/http/refusals.ts'
+import {REFUSALS_EVERY_MS, REFUSALS_MAX, RefusalLog, TARGETS_MAX} from '../../src/http/refusals.ts'
 import {FAILURES_MAX} from '../../src/http/auth.ts'
 import type {Change} from '../../src/ports/audit-store.ts'
 import type {AuditEntryJson} from '../../src/wire/audit.ts'
@@ -34,12 +34,20 @@ async function startRecording(t: TestContext, options: ApiOptions = {}) {
 test('a refused access is recorded with the token, the path and the reason', async (t) => {
   const {locked, recorded} = await startRecording(t)
   const reader = await locked.token('read', {name: 'wallboard'})
-  for (const name of ['x', 'y']) await reader.call('DELETE', `/v1/jobs/${name}?token=hidden`)
+  for (const name of ['x', 'y', 'y']) await reader.call('DELETE', `/v1/jobs/${name}?token=hidden`)
   await reader.call('POST', '/v1/jobs', {name: 'z', schedule: '@manually'})
   assert.deepEqual(await recorded(), [
-    'wallboard 127.0.0.1 /v1/jobs POST 403 not_allowed',
-    'wallboard 127.0.0.1 /v1/jobs/x DELETE 403 not_allowed, 2 times',
+    'wallboard 127.0.0.1 z POST 403 not_allowed',
+    'wallboard 127.0.0.1 /v1/jobs/y DELETE 403 not_allowed, 2 times',
+    'wallboard 127.0.0.1 /v1/jobs/x DELETE 403 not_allowed',
   ])
+  const ofJob = await locked.admin.call('GET', '/v1/audit?job=z')
+  assert.equal(ofJob.json[0].detail, 'POST 403 not_allowed', 'it is among the entries of the job')
+  for (let at = 0; at < TARGETS_MAX + 5; at += 1) await reader.call('DELETE', `/v1/jobs/${at}`)
+  assert.equal(
+    (await recorded())[0],
+    'wallboard 127.0.0.1 several paths DELETE 403 not_allowed, 5 times',
+  )
 })
 
 test('requests without a valid token are one entry, whatever their paths and tokens are', async (t) => {
@@ -47,8 +55,8 @@ test('requests without a valid token are one entry, whatever their paths and tok
   for (let guess = 0; guess < FAILURES_MAX + 20; guess += 1)
     await locked.api.get(`/v1/jobs/${guess}`, {'x-service-token': `belfry_guess_${guess}`})
   assert.deepEqual(await recorded(), [
-    ' 127.0.0.1 /v1/jobs/200 GET 429 too_many_failures, 20 times',
-    ' 127.0.0.1 /v1/jobs/0 GET 401 token_required, 200 times',
+    ' 127.0.0.1 several paths GET 429 too_many_failures, 20 times',
+    ' 127.0.0.1 several paths GET 401 token_required, 200 times',
   ])
 })
 
