@@ -154,6 +154,8 @@ export interface TokenStore {
   createSession(session: NewSession, actor?: Actor): Promise<TokenRecord | null>
   /** Also deletes its sessions. Returns the deleted token; `null` = no such token. */
   deleteToken(accessor: string, actor?: Actor): Promise<TokenRecord | null>
+  /** Why the node may not use the token; `null` = it may. */
+  tokenRefusal(use: TokenUse): Promise<TokenRefusal | null>
   /** Binds a token for agents to this node, unless it is. `null` = it is bound to this node now. */
   bindToken(use: TokenUse): Promise<TokenRefusal | null>
   /**

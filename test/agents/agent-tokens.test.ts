@@ -31,7 +31,9 @@ async function answerTo(t: TestContext, secret: string, hello: object): Promise<
   })
 }
 
-async function members(name: string): Promise<readonly {readonly id: string}[]> {
+async function members(
+  name: string,
+): Promise<readonly {readonly id: string; readonly Status: number}[]> {
   const {json} = await server().ask('GET', '/members', undefined, headers)
   return json.filter((member: {Name: string}) => member.Name === name)
 }
@@ -70,6 +72,10 @@ describe('tokens of agents', {concurrency: 4}, () => {
         await answerTo(t, thief.secret, aHello(name, {...theft, joined})),
         /^(token: .*belongs to the token "victim"\. Revoke|fenced: )/,
       )
+    // A hello of an incarnation that has joined is a heartbeat too.
+    const gone = {node: {id: 'identity-of-victim'}, joined: true, status: 'left'}
+    assert.match(await answerTo(t, thief.secret, aHello('other', gone)), /^token: /)
+    assert.equal((await members('victim'))[0]!.Status, 1, 'alive')
     const beat = {status: 'alive', held: [], claiming: null}
     assert.equal((await victim.request('beat', 5, beat)).answer, 'ok')
     assert.equal(await answerTo(t, thief.secret, aHello('thief')), 'welcome', 'still its own')

@@ -29,7 +29,7 @@ export interface Origin {
 }
 
 export interface AdmissionOptions {
-  readonly store: Pick<Store, 'join' | 'members' | 'bindToken' | 'issueToken'>
+  readonly store: Pick<Store, 'join' | 'members' | 'tokenRefusal' | 'bindToken' | 'issueToken'>
   readonly random: Pick<Random, 'id'>
   readonly clock: Clock
   readonly beat: (heartbeat: Heartbeat) => Promise<BeatReply>
@@ -60,9 +60,12 @@ export class Admission {
     const {node, status, joined} = hello
     const early = this.#incompatibility(hello) ?? grantRefusal(origin.caller, node)
     if (early !== null) return early
+    // Before its heartbeat, which is one of the node that it says it is.
+    const unusable = joined ? await this.#useToken('tokenRefusal', hello, origin) : null
+    if (unusable !== null) return unusable
     // An incarnation that was replaced must be refused, and must not replace the other in turn.
     const known = joined ? await this.#options.beat({...incarnationOf(hello), status}) : 'unknown'
-    if (known === 'ok') return await this.#bind(hello, origin)
+    if (known === 'ok') return await this.#useToken('bindToken', hello, origin)
     if (known !== 'unknown') return replacedRefusal(known, node.name)
     const refusal = await this.join(hello, origin)
     if (refusal !== null) return refusal
@@ -89,10 +92,14 @@ export class Admission {
   }
 
   /** Another server may have bound the token a moment ago, which this one need not know yet. */
-  async #bind({node: {id, name}}: HelloMessage, origin: Origin): Promise<Refusal | null> {
+  async #useToken(
+    method: 'tokenRefusal' | 'bindToken',
+    {node: {id, name}}: HelloMessage,
+    origin: Origin,
+  ): Promise<Refusal | null> {
     const use = useOf(origin, name)
     if (use === null || origin.caller.agent?.node != null) return null
-    const refusal = await this.#options.store.bindToken({...use, node: {id, name}})
+    const refusal = await this.#options.store[method]({...use, node: {id, name}})
     return refusal === null ? null : tokenRefusal(refusal, name)
   }
 

@@ -17,7 +17,14 @@ import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {decodeAgentMessage, encodeNotification} from '../codec.ts'
 import {type AgentTopic, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
-import {Admission, incarnationOf, type Origin, type Refusal, replacedRefusal} from './admission.ts'
+import {
+  Admission,
+  type AdmissionOptions,
+  incarnationOf,
+  type Origin,
+  type Refusal,
+  replacedRefusal,
+} from './admission.ts'
 import {AgentSession, claimsMax, type SessionStore} from './session.ts'
 
 /** The remote end of a connection, for the hub. */
@@ -28,8 +35,7 @@ export interface AgentPeer extends Origin {
 }
 
 export interface AgentHubOptions {
-  readonly store: SessionStore &
-    Pick<Store, 'beat' | 'join' | 'members' | 'candidates' | 'bindToken' | 'issueToken'>
+  readonly store: SessionStore & Pick<Store, 'beat' | 'candidates'> & AdmissionOptions['store']
   readonly clock: Clock
   readonly random: Random
   readonly wakeup: Wakeup

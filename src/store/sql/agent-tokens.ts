@@ -11,7 +11,6 @@ import {countUp, deleteOldTokens, TOKEN_COLUMNS, type TokenRow} from './tokens.t
 
 const TOKEN_NAME_LENGTH_MAX = 128
 
-/** Why the node may not use the token; `null` = it may. */
 export function* tokenRefusal(tx: Transaction, use: TokenUse): Query<TokenRefusal | null> {
   const found = yield* findUse(tx, use)
   return found === 'free' ? null : found

@@ -4,7 +4,7 @@
 import type {Idempotency, RestoreEntry} from '../../ports/job-store.ts'
 import type {FinishItem, OutputAppend} from '../../ports/node-store.ts'
 import type {Store} from '../../ports/store.ts'
-import {bindToken, issueToken} from './agent-tokens.ts'
+import {bindToken, issueToken, tokenRefusal} from './agent-tokens.ts'
 import {activeClaims, cancelled, claim, releaseClaims, verifyClaims} from './claims.ts'
 import {recordChanges} from './audit.ts'
 import {audit, revision, revisions} from './audit-list.ts'
@@ -159,6 +159,7 @@ export const METHODS = {
   sessions: read(sessions),
   token: read(access.token),
   createToken: write(access.createToken, {queue: 'other'}),
+  tokenRefusal: read(tokenRefusal),
   bindToken: write(bindToken, {queue: 'other'}),
   issueToken: write(issueToken, {queue: 'other'}),
   createSession: write(createSession, {queue: 'other'}),

@@ -153,8 +153,12 @@ export function tokensCases(when: Case): void {
       ['r', 'r'],
     ] as const)
       await store.createToken(aToken(accessor, {...agents, name}))
-    const bind = (accessor: string, id: string, name: string, mayReplace = false) =>
-      store.bindToken({accessor, actor: BELFRY, node: {id, name}, mayReplace})
+    const bind = async (accessor: string, id: string, name: string, mayReplace = false) => {
+      const use = {accessor, actor: BELFRY, node: {id, name}, mayReplace}
+      const [before, refusal] = [await store.tokenRefusal(use), await store.bindToken(use)]
+      assert.deepEqual(before, refusal)
+      return refusal
+    }
     await scene.join('silent-id', 'life', 'silent')
     assert.equal(await bind('b', 'b-id', 'b1'), null)
     scene.advance(DAY)
