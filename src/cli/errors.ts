@@ -13,6 +13,11 @@ export class CommandFailed extends Error {
   override readonly name = 'CommandFailed'
 }
 
+/** The command has printed its answer, which is no. Exit code 1, without a message. */
+export class AnswerIsNo extends Error {
+  override readonly name = 'AnswerIsNo'
+}
+
 /** A request to the server failed. Exit code 1. */
 export class CallFailed extends Error {
   override readonly name = 'CallFailed'

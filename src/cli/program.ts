@@ -11,7 +11,7 @@ import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addRunCommands} from './commands/runs.ts'
-import {EXIT_FAILED, EXIT_USAGE, messageOf, UsageError} from './errors.ts'
+import {AnswerIsNo, EXIT_FAILED, EXIT_USAGE, messageOf, UsageError} from './errors.ts'
 import {addSecretCommands} from './commands/secrets.ts'
 import {
   openSession,
@@ -50,6 +50,7 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
       context.terminal.err(`belfry: ${error.message}\n`)
       return EXIT_USAGE
     }
+    if (error instanceof AnswerIsNo) return EXIT_FAILED
     const message = messageOf(error)
     if (message === null) throw error
     context.terminal.err(`belfry: ${message}\n`)

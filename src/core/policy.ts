@@ -55,7 +55,7 @@ export function readRules(text: string): ParsedRules {
   try {
     document = JSON.parse(text)
   } catch (error) {
-    if (error instanceof SyntaxError) return refuse('Rules is not JSON')
+    if (error instanceof SyntaxError) return refuse(`Rules is not JSON: ${error.message}`)
     throw error
   }
   if (!isObject(document)) return refuse('Rules must be a JSON object with the member "path"')
@@ -63,6 +63,7 @@ export function readRules(text: string): ParsedRules {
   if (odd !== undefined)
     return refuse(`Rules has the unknown member "${odd}"; known are ${MEMBERS.join(', ')}`)
   const paths = document.path
+  if (paths === undefined) return refuse('Rules has no member "path" with globs')
   if (!isObject(paths)) return refuse('Rules.path must be an object of globs')
   const entries = Object.entries(paths)
   if (entries.length > GLOBS_MAX) return refuse(`Rules.path has more than ${GLOBS_MAX} globs`)

@@ -2,7 +2,8 @@
  * The paths of the server: which methods each has, for 405 instead of 404, and what each route needs of its
  * caller. Filled as routes are registered, so it cannot be out of date.
  */
-import type {RouteAccess} from './access.ts'
+import {compileGlob, matchesText} from '../core/glob.ts'
+import type {PathAccess, RouteAccess} from './access.ts'
 
 interface PathEntry {
   readonly segments: readonly string[]
@@ -49,10 +50,34 @@ export class PathTable {
     }
   }
 
+  /** Whether a route of one object or list asks policies for a path that this glob can match. */
+  isReachable(glob: string): boolean {
+    const {segments} = compileGlob(glob)
+    const asked = this.#accesses()
+      .flatMap(({pathOf, alsoOf}) => (alsoOf === null ? [pathOf] : [pathOf, alsoOf]))
+      .map((pathOf) => pathOf({}).split('/').slice(1))
+    return asked.some((path) => canMatch(segments, path))
+  }
+
+  #accesses(): readonly PathAccess[] {
+    const all = [...this.#entries.values()].flatMap(({routes}) => [...routes.values()])
+    return all.filter((access) => typeof access === 'object')
+  }
+
   #matching(path: string): readonly PathEntry[] {
     const segments = segmentsOf(path)
     return [...this.#entries.values()].filter((entry) => matches(entry.segments, segments))
   }
+}
+
+/** An empty segment of `path` is a parameter, which can be any text. */
+function canMatch([first, ...rest]: readonly string[], path: readonly string[]): boolean {
+  if (first === undefined) return path.length === 0
+  if (first === '**')
+    return path.some((_, at) => canMatch(rest, path.slice(at))) || canMatch(rest, [])
+  const [segment, ...others] = path
+  if (segment === undefined) return false
+  return (segment === '' || matchesText(first, segment)) && canMatch(rest, others)
 }
 
 function parameterCount({segments}: PathEntry): number {

@@ -114,7 +114,7 @@ async function routeV1(
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
   routeCluster(v1, operations, options, new EventStreams(options, streams))
-  routePolicies(v1, operations)
+  routePolicies(v1, operations, paths)
   routeTokens(v1, operations, paths)
   routeSecrets(v1, operations)
   routeSession(v1, operations, options)

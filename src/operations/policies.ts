@@ -4,6 +4,7 @@
  */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
+import {matchesText} from '../core/glob.ts'
 import {POLICIES_MAX, readRules} from '../core/policy.ts'
 import type {Policy} from '../ports/token-store.ts'
 import {decodeStrictly, isLongerThan, isObject, readJsonBytes} from '../wire/json.ts'
@@ -13,7 +14,12 @@ const RULES_BYTES_MAX = 64 * 1024
 /** Excludes `.` and `..`: clients resolve them in a path, so such a policy could not be requested. */
 export const POLICY_NAME = /^(?!\.{1,2}$)[A-Za-z0-9._-]{1,128}$/
 
-export function createPolicies({store, access}: OperationsContext) {
+interface StoredPolicy {
+  readonly policy: Policy
+  readonly warnings: readonly string[]
+}
+
+export function createPolicies({store, access, executors}: OperationsContext) {
   function policies(): Promise<readonly Policy[]> {
     return store.policies()
   }
@@ -27,11 +33,7 @@ export function createPolicies({store, access}: OperationsContext) {
    * `body` is `{"Name", "Rules"}`, a rules document itself, or empty for empty rules. Throws
    * `payload_unparsable`, `policy_invalid`.
    */
-  async function putPolicy(
-    name: string,
-    body: Uint8Array,
-    actor: Actor,
-  ): Promise<{policy: Policy; warnings: readonly string[]}> {
+  async function putPolicy(name: string, body: Uint8Array, actor: Actor): Promise<StoredPolicy> {
     if (!POLICY_NAME.test(name))
       throw new DomainError(
         'policy_invalid',
@@ -47,18 +49,32 @@ export function createPolicies({store, access}: OperationsContext) {
         `The policy cannot be stored: there are ${POLICIES_MAX} policies. Delete some of them first.`,
       )
     await access.changed()
-    const reading = readRules(rules)
-    const warnings = reading.ok ? [] : [`this policy grants nothing: ${reading.problem}`]
-    return {policy: stored, warnings}
+    return {policy: stored, warnings: rulesWarnings(rules, executors.names())}
   }
 
-  async function deletePolicy(name: string, actor: Actor): Promise<Policy> {
-    const deleted = requirePolicy(name, await store.deletePolicy(name, actor))
+  /** Throws `policy_unknown`. */
+  async function deletePolicy(name: string, actor: Actor): Promise<StoredPolicy> {
+    const policy = requirePolicy(name, await store.deletePolicy(name, actor))
     await access.changed()
-    return deleted
+    const naming = (await store.tokens()).filter(({policies}) => policies.includes(name))
+    if (naming.length === 0) return {policy, warnings: []}
+    const first = naming.slice(0, 5).map((token) => token.name)
+    const more = naming.length > first.length ? ` and ${naming.length - first.length} more` : ''
+    return {policy, warnings: [`tokens still name it: ${first.join(', ')}${more}`]}
   }
 
   return {policies, policy, putPolicy, deletePolicy}
+}
+
+/** Rules that can be read, and do less than their author can have meant. */
+function rulesWarnings(rules: string, executors: readonly string[]): string[] {
+  const reading = readRules(rules)
+  if (!reading.ok) return [`this policy grants nothing: ${reading.problem}`]
+  if (reading.rules.length === 0) return ['this policy grants nothing: it has no globs']
+  const isKnown = (pattern: string) => executors.some((name) => matchesText(pattern, name))
+  return (reading.limits.executors ?? [])
+    .filter((pattern) => !isKnown(pattern))
+    .map((pattern) => `executors: ${JSON.stringify(pattern)} is no executor of this server`)
 }
 
 function requirePolicy(name: string, policy: Policy | null): Policy {

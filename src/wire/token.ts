@@ -93,6 +93,9 @@ export const AccessCheck = Type.Object(
 export const AccessAnswer = Type.Object(
   {
     allowed: Type.Boolean({description: 'Whether the token may send the request.'}),
+    body_decides: Type.Boolean({
+      description: 'It depends on the body, so that it is not known. `allowed` is `false` then.',
+    }),
     reason: Type.String({description: 'Why not, or what else decides.'}),
     checks: Type.Array(Refer(AccessCheck)),
   },

@@ -6,6 +6,8 @@ import {test} from 'node:test'
 import type {Api} from '../http/harness.ts'
 import {commands} from './real-api.ts'
 
+const READ = {capabilities: ['read']}
+
 async function status(api: Api, path: string, token: string): Promise<number> {
   return (await api.get(path, {'x-service-token': token})).status
 }
@@ -98,6 +100,75 @@ test('policies are applied, listed, shown, tested and deleted', async (t) => {
   assert.match(both.err, /warning: policies: there is no policy more/)
   assert.equal((await run('policy', 'delete', 'ci')).out, 'deleted ci\n')
   assert.match((await run('policy', 'show', 'ci')).err, /no policy named "ci"/)
+})
+
+test('the answer to what a token may do says why, and is the exit code', async (t) => {
+  const {directory, run, state} = await commands(t)
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  const file = join(directory, 'ci.json')
+  const rules = {path: {'/v1/jobs/ci-*': {capabilities: ['read']}, '/v1/secrets/db': READ}}
+  await writeFile(file, JSON.stringify(rules))
+  assert.equal((await run('policy', 'apply', 'ci', '-f', file)).err, '')
+  await run('token', 'create', 'ci', '--policy', 'ci')
+  await run('token', 'create', 'wall', '--type', 'read')
+  const cases: readonly (readonly [asked: string, code: number, out: RegExp])[] = [
+    [
+      'bootstrap DELETE /v1/jobs/x',
+      0,
+      /^allowed\n  delete .* granted: a management token may do ev/,
+    ],
+    ['bootstrap POST /v1/jobs', 0, /^allowed\n/],
+    ['wall GET /v1/jobs/x', 0, /^allowed\n  read .* granted: a read token reads everything\n/],
+    ['wall DELETE /v1/jobs/x', 1, /^not allowed: .* refused: a read token changes nothing\n/s],
+    ['ci get /v1/jobs/ci-1', 0, /^allowed\n/],
+    ['ci GET /v1/jobs/x', 1, /^not allowed: .* refused: no glob of its policies matches\n/s],
+    [
+      'ci POST /v1/jobs',
+      1,
+      /^not known: The body decides, job by job\. Ask for PUT \/v1\/jobs\/NAME\.\n/,
+    ],
+    ['ci GET /v1/secrets/db', 0, /^allowed\n  read \/v1\/secrets\/db is granted/],
+    ['ci GET /v1/secrets/other', 1, /^not allowed: /],
+  ]
+  for (const [asked, code, out] of cases) {
+    const ran = await run('policy', 'test', ...asked.split(' '))
+    assert.match(ran.out, out, asked)
+    assert.deepEqual([ran.code, ran.err], [code, ''], asked)
+  }
+  const relative = await run('policy', 'test', 'ci', 'GET', 'v1/jobs')
+  assert.deepEqual([relative.code, relative.out], [2, ''])
+  assert.match(relative.err, /must begin with "\/"/)
+  assert.match((await run('policy', 'test', 'ci', 'FETCH', '/v1/jobs')).err, /must be one of GET,/)
+  const put = await run('policy', 'test', 'ci', 'PUT', '/v1/jobs')
+  assert.match(put.err, /no route is PUT \/v1\/jobs; its methods are GET, .*POST/)
+})
+
+test('a policy that does less than it seems is applied with a warning', async (t) => {
+  const {run, state} = await commands(t)
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  const cases: readonly (readonly [rules: object, warning: RegExp | null])[] = [
+    [{path: {}}, /grants nothing: it has no globs/],
+    [{path: {'/v1/job': READ}}, /the glob "\/v1\/job" matches no path of the API/],
+    [{path: {'/v2/**': READ}}, /the glob "\/v2\/\*\*" matches no path/],
+    [{path: {'/**': READ}, executors: ['shel']}, /executors: "shel" is no executor/],
+    [{path: {'/**': READ, '/v1/jobs/*/run': READ, '/v1/**/output': READ}, executors: ['s*']}, null],
+  ]
+  for (const [rules, warning] of cases) {
+    state.input = JSON.stringify(rules)
+    const {code, err} = await run('policy', 'apply', 'odd', '-f', '-')
+    assert.equal(code, 0)
+    if (warning === null) assert.equal(err, '')
+    else assert.match(err, warning)
+  }
+  await run('token', 'create', 'ci', '--policy', 'odd')
+  assert.match((await run('policy', 'delete', 'odd')).err, /^warning: tokens still name it: ci\n/)
+  state.input = '{"path":\n {"/v1/jobs": ]}}'
+  assert.match(
+    (await run('policy', 'apply', 'odd', '-f', '-')).err,
+    /^belfry: Standard input cannot be applied: Rules is not JSON: Unexp/,
+  )
+  state.input = '{}'
+  assert.match((await run('policy', 'apply', 'odd', '-f', '-')).err, /Rules has no member "path"/)
 })
 
 test('rules that would grant nothing are not applied', async (t) => {

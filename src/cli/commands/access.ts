@@ -6,7 +6,7 @@ import {readRules} from '../../core/policy.ts'
 import type {PolicyJson} from '../../wire/cluster.ts'
 import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'
-import {CommandFailed, UsageError} from '../errors.ts'
+import {AnswerIsNo, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, fieldList, relative, table} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
@@ -75,7 +75,9 @@ export function addAccessCommands(program: Command, use: Use): void {
   policy.command('delete <name>').description('Delete a policy').action(use(deletePolicy))
   policy
     .command('test <token> <method> <path>')
-    .description('Show whether a token may send a request, and which glob of which policy decides')
+    .description(
+      'Show whether a token may send a request, and which glob of which policy decides; exit code 1 = no',
+    )
     .action(use(test))
 }
 
@@ -248,7 +250,10 @@ async function apply(session: Session, name: string, options: {file: string}): P
   const rules = await readInput(session.terminal, file)
   const reading = readRules(rules)
   // The server would store it, and it would grant nothing.
-  if (!reading.ok) throw new UsageError(`${file} cannot be applied: ${reading.problem}.`)
+  if (!reading.ok)
+    throw new UsageError(
+      `${file === '-' ? 'Standard input' : file} cannot be applied: ${reading.problem}.`,
+    )
   const body = {Name: name, Rules: rules.trim()}
   const at = path('acl', 'policies', name)
   const {value, headers} = await session.client.call<PolicyJson>('POST', at, {body})
@@ -274,38 +279,62 @@ async function listPolicies(session: Session): Promise<void> {
   terminal.out(table(terminal, columns, value, 'No policies.'))
 }
 
+/** Of one policy in a list, which has a line for each. */
+const GLOBS_SHOWN = 3
+
 function globsOf(rules: string): string {
   const reading = readRules(rules)
   if (!reading.ok) return `grants nothing: ${reading.problem}`
-  return reading.rules
+  const shown = reading.rules
+    .slice(0, GLOBS_SHOWN)
     .map(({glob, capabilities}) => `${glob} (${capabilities.join(', ')})`)
-    .join(', ')
+  const more = reading.rules.length - shown.length
+  return [...shown, ...(more > 0 ? [`${more} more`] : [])].join(', ')
 }
 
 async function deletePolicy(session: Session, name: string): Promise<void> {
-  const {value} = await session.client.call<PolicyJson>('DELETE', path('acl', 'policies', name))
+  const at = path('acl', 'policies', name)
+  const {value, headers} = await session.client.call<PolicyJson>('DELETE', at)
+  printWarnings(session, headers)
   if (session.json) return printJson(session, value)
   session.terminal.out(`deleted ${value.Name}\n`)
 }
 
+const METHODS = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'] as const
+
+/** Exit code 1 if the token may not. */
 async function test(
   session: Session,
   named: string,
   method: string,
   requestPath: string,
 ): Promise<void> {
-  const {accessor} = await find(session, named)
+  if (!requestPath.startsWith('/'))
+    throw new UsageError('The path of the request must begin with "/", as in /v1/jobs.')
+  oneOf('The method', METHODS)(method.toUpperCase())
+  const {accessor, type} = await find(session, named)
   const at = path('acl', 'tokens', accessor, 'check')
   const query = {method, path: requestPath}
   const {value} = await session.client.call<AccessAnswerJson>('GET', at, {query})
-  if (session.json) return printJson(session, value)
-  const {terminal} = session
-  const answer = value.allowed ? 'allowed' : 'not allowed'
-  const reason = value.reason === '' ? '' : `: ${oneLine(value.reason)}`
-  terminal.out(`${toned(terminal, 'strong', answer)}${reason}\n`)
-  for (const {capability, path: asked, allowed, policy, glob} of value.checks) {
-    const decided = glob === null ? 'no glob matches' : `"${glob}" of the policy ${policy} decides`
-    const verb = allowed ? 'granted' : 'refused'
+  if (session.json) printJson(session, value)
+  else printAnswer(session, value, type)
+  if (!value.allowed) throw new AnswerIsNo()
+}
+
+function printAnswer(
+  {terminal}: Session,
+  {allowed, body_decides, reason, checks}: AccessAnswerJson,
+  type: TokenJson['type'],
+): void {
+  const no = body_decides ? 'not known' : 'not allowed'
+  const why = reason === '' ? '' : `: ${oneLine(reason)}`
+  terminal.out(`${toned(terminal, 'strong', allowed ? 'allowed' : no)}${why}\n`)
+  for (const each of checks) {
+    const {capability, path: asked, policy, glob} = each
+    const whole = type === 'management' ? 'may do everything' : 'reads everything'
+    const ofType = each.allowed ? `a ${type} token ${whole}` : each.reason
+    const decided = glob === null ? ofType : `"${glob}" of the policy ${policy} decides`
+    const verb = each.allowed ? 'granted' : 'refused'
     terminal.out(`  ${capability} ${oneLine(asked)} is ${verb}: ${oneLine(decided)}\n`)
   }
 }

@@ -1,20 +1,39 @@
 /** Routes of access policies. */
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
+import {readRules} from '../../core/policy.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodePolicy, Policy} from '../../wire/cluster.ts'
 import {MayBeUnset, Refer} from '../../wire/shapes.ts'
 import {lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
+import type {PathTable} from '../paths.ts'
 import {sendJson, setWarnings} from '../reply.ts'
 import {actorOf, bodyOf} from '../request.ts'
 
 const PARAMS = {name: 'Name of the policy.'}
+const PUT_REFUSALS = {
+  400: 'The policy is invalid.',
+  413: 'The body is too large.',
+  415: 'The body is compressed.',
+}
 const UNKNOWN = {404: 'There is no such policy.'}
 
 type PolicyRequest = FastifyRequest<{Params: {name: string}}>
 
-export function routePolicies(app: FastifyInstance, operations: Operations): void {
+/** Globs that no route ever asks for, such as those of a mistyped path. */
+function globWarnings(rules: string, paths: PathTable): readonly string[] {
+  const reading = readRules(rules)
+  return (reading.ok ? reading.rules : [])
+    .filter(({glob}) => !paths.isReachable(glob))
+    .map(({glob}) => `the glob ${JSON.stringify(glob)} matches no path of the API`)
+}
+
+export function routePolicies(
+  app: FastifyInstance,
+  operations: Operations,
+  paths: PathTable,
+): void {
   app.get('/acl/policies', {
     config: {access: lists('/v1/acl/policies')},
     schema: describeRoute({
@@ -61,19 +80,12 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       bodyOptional: true,
       status: 202,
       reply: Refer(Policy),
-      refusals: {
-        400: 'The policy is invalid.',
-        413: 'The body is too large.',
-        415: 'The body is compressed.',
-      },
+      refusals: PUT_REFUSALS,
     }),
     handler: async (request: PolicyRequest, reply) => {
-      const {policy, warnings} = await operations.putPolicy(
-        request.params.name,
-        bodyOf(request),
-        actorOf(request),
-      )
-      setWarnings(reply, warnings)
+      const {name} = request.params
+      const {policy, warnings} = await operations.putPolicy(name, bodyOf(request), actorOf(request))
+      setWarnings(reply, [...warnings, ...globWarnings(policy.rules, paths)])
       return sendJson(request, reply, 202, encodePolicy(policy))
     },
   })
@@ -88,7 +100,9 @@ export function routePolicies(app: FastifyInstance, operations: Operations): voi
       refusals: UNKNOWN,
     }),
     handler: async (request: PolicyRequest, reply) => {
-      const policy = await operations.deletePolicy(request.params.name, actorOf(request))
+      const {name} = request.params
+      const {policy, warnings} = await operations.deletePolicy(name, actorOf(request))
+      setWarnings(reply, warnings)
       return sendJson(request, reply, 200, encodePolicy(policy))
     },
   })

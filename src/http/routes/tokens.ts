@@ -16,7 +16,7 @@ import {
 } from '../../wire/token.ts'
 import {decideRoute, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
-import type {PathTable} from '../paths.ts'
+import type {FoundRoute, PathTable} from '../paths.ts'
 import {sendJson, setWarnings} from '../reply.ts'
 import {actorOf, bodyOf, queryOf, withoutExtraSlashes} from '../request.ts'
 
@@ -147,27 +147,40 @@ function answerOf(
   path: string,
   paths: PathTable,
 ): AccessAnswerJson {
-  const found = paths.find(method, path)
-  if (found === null)
-    throw new QueryProblem(`path: no route is ${method} ${path.slice(0, 200)}; see /docs`)
+  const found = paths.find(method, path) ?? useOfSecret(method, path)
+  if (found === null) throw unknownRoute(method, path, paths)
   const {access, parameters} = found
+  const decided = {body_decides: false}
   if (access !== 'body') {
     const {allowed, sentence, checks} = decideRoute(access, token, parameters)
-    return {allowed, reason: sentence, checks: checks.map(encodeCheck)}
+    return {...decided, allowed, reason: sentence, checks: checks.map(encodeCheck)}
   }
   const {name} = parameters
-  if (name === undefined)
-    return {
-      allowed: false,
-      reason: 'The body decides, job by job. Ask for PUT /v1/jobs/NAME.',
-      checks: [],
-    }
-  const decision = decideStore(token, name, null)
-  const checks = storeChecks(token, name, null)
-  const reason = decision.allowed
-    ? 'Limits of a policy, and the parent and the secrets of the job, also decide.'
-    : decision.sentence
-  return {allowed: decision.allowed, reason, checks: checks.map(encodeCheck)}
+  // Only policies tell jobs apart.
+  if (name === undefined && token.kind === 'client') {
+    const reason = 'The body decides, job by job. Ask for PUT /v1/jobs/NAME.'
+    return {allowed: false, body_decides: true, reason, checks: []}
+  }
+  const decision = decideStore(token, name ?? '*', null)
+  const checks = storeChecks(token, name ?? '*', null).map(encodeCheck)
+  const limits = 'Limits of a policy, and the parent and the secrets of the job, also decide.'
+  const mayDepend = token.kind === 'client' ? limits : ''
+  const reason = decision.allowed ? mayDepend : decision.sentence
+  return {...decided, allowed: decision.allowed, reason, checks}
+}
+
+/** No route reads a secret. To store a job that uses one takes this. */
+function useOfSecret(method: string, path: string): FoundRoute | null {
+  const [, name] = /^\/v1\/secrets\/([^/]+)$/.exec(path) ?? []
+  if (method !== 'GET' || name === undefined) return null
+  return {access: reads('/v1/secrets/:name'), parameters: {name}}
+}
+
+function unknownRoute(method: string, path: string, paths: PathTable): QueryProblem {
+  if (!path.startsWith('/')) return new QueryProblem('path: must begin with "/", as in /v1/jobs')
+  const methods = paths.methodsOf(path).join(', ')
+  const known = methods === '' ? 'see /docs' : `its methods are ${methods}`
+  return new QueryProblem(`path: no route is ${method} ${path.slice(0, 200)}; ${known}`)
 }
 
 function encodeCheck({capability, path, allowed, rule, why}: Check) {
