@@ -5,11 +5,10 @@
  * their capabilities add up.
  */
 import type {AgentGrant} from './agent-token.ts'
-import {DomainError} from './errors.ts'
 import {type Glob, compileGlob, matchesGlob, matchesText, namePatterns} from './glob.ts'
 import type {JobSpec} from './job.ts'
 import {READ_EVERYTHING, type Capability, type DefinitionLimits, type PolicyRule} from './policy.ts'
-import {secretPath, secretsOf} from './secret.ts'
+import {secretPath} from './secret.ts'
 import {parseTag} from './target.ts'
 
 /**
@@ -263,6 +262,13 @@ export function check(
   return {capability, path, ...decide(principal, capability, path, definition)}
 }
 
+/** Of questions any of which is enough, the one that refuses: a `deny` in any case. `null` = allowed. */
+export function refusing(checks: readonly Check[]): Check | null {
+  const denying = checks.find(({denied}) => denied)
+  if (denying !== undefined) return denying
+  return checks.some(({allowed}) => allowed) ? null : (checks[0] ?? null)
+}
+
 /** The path of a job. A `/` in a name, which no job has, must not become part of the path. */
 export function jobPath(name: string): string {
   return `/v1/jobs/${segmentOf(name)}`
@@ -298,89 +304,10 @@ export function isShown(filter: NameFilter, name: string): boolean {
   return filter.find(({pattern}) => matchesText(pattern, name))?.shown ?? false
 }
 
-/** What a submit of a definition may do, when it is not refused. */
-export interface StorePermission {
-  readonly create: boolean
-  readonly update: boolean
-}
-
-export type StoreDecision =
-  | {readonly allowed: true; readonly may: StorePermission}
-  | {readonly allowed: false; readonly sentence: string}
-
 /** One question to the rules, with the answer. */
 export interface Check extends Decision {
   readonly capability: Capability
   readonly path: string
-}
-
-/**
- * Whether the caller may store a definition. Which of `create` and `update` it takes, only the store
- * knows. To name a parent is to change when its dependents run: it needs `update` of the parent. Who
- * changes a job can make it print its secrets: it needs `read` of each of them, also if the job named them
- * before.
- */
-export function decideStore(
-  principal: Principal,
-  name: string,
-  definition: JobSpec | null,
-): StoreDecision {
-  const [create, update] = storeChecks(principal, name, definition)
-  if (!create.allowed && !update.allowed)
-    return {
-      allowed: false,
-      sentence: refusalSentence(principal, {...update, capability: 'create or update'}),
-    }
-  const parent = definition?.parentJob ?? ''
-  if (parent !== '') {
-    const chained = check(principal, 'update', jobPath(parent))
-    if (!chained.allowed) {
-      const sentence = refusalSentence(principal, chained)
-      return {allowed: false, sentence: `${sentence} It is the parent of ${JSON.stringify(name)}.`}
-    }
-  }
-  for (const secret of definition === null ? [] : secretsOf(definition)) {
-    const used = check(principal, 'read', secretPath(secret))
-    if (!used.allowed) {
-      const sentence = refusalSentence(principal, used)
-      return {allowed: false, sentence: `${sentence} ${JSON.stringify(name)} uses this secret.`}
-    }
-  }
-  return {allowed: true, may: {create: create.allowed, update: update.allowed}}
-}
-
-/** What a submit needs, without its parent: one of the two. */
-export function storeChecks(
-  principal: Principal,
-  name: string,
-  definition: JobSpec | null,
-): readonly [create: Check, update: Check] {
-  const path = jobPath(name)
-  return [
-    check(principal, 'create', path, definition),
-    check(principal, 'update', path, definition),
-  ]
-}
-
-/** Throws `not_allowed`. */
-export function requireStore(
-  principal: Principal,
-  name: string,
-  definition: JobSpec | null,
-): StorePermission {
-  const decision = decideStore(principal, name, definition)
-  if (!decision.allowed) throw new DomainError('not_allowed', decision.sentence, {job: name})
-  return decision.may
-}
-
-/** The refusal of a submit that turns out to create or to change a job. */
-export function storeRefusal(
-  principal: Principal,
-  capability: 'create' | 'update',
-  name: string,
-  definition: JobSpec | null,
-): string {
-  return refusalSentence(principal, check(principal, capability, jobPath(name), definition))
 }
 
 /** `The token "ci" may not update /v1/jobs/x: …` */

@@ -9,6 +9,7 @@ import {
   readableExecutions,
   readableJobs,
   refusalSentence,
+  refusing,
   segmentOf,
   subjectOf,
   type TokenKind,
@@ -120,9 +121,8 @@ function decidePath(
   const paths = [pathOf(parameters), ...(alsoOf === null ? [] : [alsoOf(parameters)])]
   const wanted = [capability, ...(orCapability === null ? [] : [orCapability])]
   const checks = paths.flatMap((path) => wanted.map((each) => check(principal, each, path)))
-  const refused = checks.find(({denied}) => denied) ?? checks.find(({allowed}) => !allowed)
-  const isGranted = checks.some(({allowed}) => allowed) && !checks.some(({denied}) => denied)
-  if (!isGranted && refused !== undefined)
+  const refused = refusing(checks)
+  if (refused !== null)
     return {allowed: false, sentence: refusalSentence(principal, refused), checks}
   const readsAll = readableJobs(principal) === null && readableExecutions(principal) === null
   if (!isWhole || readsAll) return {allowed: true, sentence: '', checks}

@@ -75,8 +75,8 @@ export function sendRows<Row>(
 }
 
 /**
- * As `sendJob`, for a change of a job that the caller may not be able to read: what it does and where is then
- * left empty.
+ * As `sendJob`, for a change of a job that the caller may not be able to read: what it does, where, and how
+ * it went are then left empty.
  */
 export function sendChangedJob(
   request: FastifyRequest,
@@ -85,13 +85,15 @@ export function sendChangedJob(
   job: JobRecord,
 ): FastifyReply {
   const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
-  return sendJob(request, reply, status, isReadable ? job : withoutDefinition(job))
+  return sendJob(request, reply, status, isReadable ? job : withoutDetails(job))
 }
 
-function withoutDefinition(job: JobRecord): JobRecord {
+function withoutDetails(job: JobRecord): JobRecord {
   const empty = {displayname: '', schedule: '', timezone: '', owner: '', ownerEmail: ''}
   const nothing = {tags: {}, metadata: {}, processors: {}, executor: '', executorConfig: {}}
-  return {...job, spec: {...job.spec, ...empty, ...nothing, parentJob: ''}, dependentJobs: []}
+  const spec = {...job.spec, ...empty, ...nothing, parentJob: ''}
+  const counters = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
+  return {...job, spec, counters, status: '', dependentJobs: []}
 }
 
 export interface ListParts {

@@ -3,7 +3,8 @@
  * holds only the definitions, of one file at a time, and the event loop is never blocked for long.
  */
 import type {Actor} from '../core/audit.ts'
-import {decideStore, type Principal, storeRefusal} from '../core/authorization.ts'
+import {type Principal} from '../core/authorization.ts'
+import {decideStore, storeRefusal} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {RestoreEntry} from '../ports/job-store.ts'

@@ -5,7 +5,8 @@
  */
 import {createHash} from 'node:crypto'
 import type {Actor} from '../core/audit.ts'
-import {type Principal, requireStore, shownJobs, storeRefusal} from '../core/authorization.ts'
+import {type Principal, shownJobs} from '../core/authorization.ts'
+import {requireRun, requireStore, storeRefusal} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
@@ -89,9 +90,10 @@ export function createSubmit(context: OperationsContext) {
   }
 
   /** What is not allowed is reported before the problems of a definition, which may be of another's job. */
-  async function decodeAllowed({caller, pathName}: SubmitCall, body: unknown) {
+  async function decodeAllowed({caller, pathName, runOnCreate}: SubmitCall, body: unknown) {
     const name = nameIn(body)
     const may = requireStore(caller, name, null)
+    if (runOnCreate) requireRun(caller, name)
     try {
       return decodeDefinition(context, caller, body, pathName)
     } catch (error) {

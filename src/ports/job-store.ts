@@ -1,6 +1,7 @@
 /** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
 import type {Actor} from '../core/audit.ts'
-import type {NameFilter, StorePermission} from '../core/authorization.ts'
+import type {NameFilter} from '../core/authorization.ts'
+import type {StorePermission} from '../core/job-permission.ts'
 import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
 

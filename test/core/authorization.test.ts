@@ -4,7 +4,6 @@ import {test} from 'node:test'
 import fc from 'fast-check'
 import {
   decide,
-  decideStore,
   isShown,
   jobPath,
   NO_RULES,
@@ -14,6 +13,7 @@ import {
   RuleSet,
   type TokenKind,
 } from '../../src/core/authorization.ts'
+import {decideStore} from '../../src/core/job-permission.ts'
 import {compileGlob, matchesGlob, matchesText} from '../../src/core/glob.ts'
 import {type Capability, readRules} from '../../src/core/policy.ts'
 import {PLAIN_SPEC} from '../support/fixtures.ts'

@@ -375,6 +375,39 @@ test('a token that may only run or change a job does not see its definition or o
   }
 })
 
+test('to submit a job and run it takes both rights', async (t) => {
+  const {admin, client, job} = await startLockedApi(t)
+  await job('ci', {owner: 'ann'})
+  const editor = await client('editor', {
+    path: {'/v1/jobs/ci': {capabilities: ['update']}, '/v1/jobs/ci/run': {capabilities: ['deny']}},
+  })
+  const maker = await client('maker', {
+    path: {'/v1/jobs/*': {capabilities: ['create']}, '/v1/jobs/*/run': {capabilities: ['deny']}},
+  })
+  const runner = await client('runner', {
+    path: {
+      '/v1/jobs/ci': {capabilities: ['update']},
+      '/v1/jobs/ci/run': {capabilities: ['create']},
+    },
+  })
+  const before = (await admin.call('GET', '/v1/jobs/ci')).text
+  for (const [method, path] of [
+    ['PUT', '/v1/jobs/ci'],
+    ['POST', '/v1/jobs'],
+    ['PATCH', '/v1/jobs'],
+  ] as const) {
+    const body = definition('ci', {retries: 1})
+    refused(await editor.call(method, `${path}?runoncreate`, body), `${method} ${path}`)
+  }
+  refused(await maker.call('POST', '/v1/jobs?runoncreate', definition('new')), 'a new job')
+  assert.equal((await admin.call('GET', '/v1/jobs/ci')).text, before)
+
+  const plain = await editor.call('PUT', '/v1/jobs/ci', definition('ci', {retries: 1}))
+  assert.deepEqual([plain.status, plain.json.owner, plain.json.status], [201, '', ''])
+  const both = await runner.call('PUT', '/v1/jobs/ci?runoncreate', definition('ci'))
+  assert.deepEqual([both.status, typeof both.headers['x-launch-id']], [201, 'string'])
+})
+
 test('the recipes of the documentation do what they say', async (t) => {
   const page = readFileSync(join(import.meta.dirname, '../../docs/how-to/access.md'), 'utf8')
   const [teamRules, ciRules, ...others] = [...page.matchAll(/```json\n([^`]*)```/g)].map(

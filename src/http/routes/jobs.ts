@@ -140,7 +140,7 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
     setIgnoredFields(reply, submitted.ignoredFields)
     if (submitted.group !== null) reply.header('x-launch-id', String(submitted.group))
     reply.header('location', jobPath(submitted.job.spec.name))
-    return sendJob(request, reply, 201, submitted.job)
+    return sendChangedJob(request, reply, 201, submitted.job)
   }
   const shared = {
     tag: 'jobs',

@@ -1,7 +1,8 @@
 /** Routes of tokens, and the question what a token may do. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
-import {type Check, decideStore, type Principal, storeChecks} from '../../core/authorization.ts'
+import {type Check, type Principal} from '../../core/authorization.ts'
+import {decideStore, storeChecks} from '../../core/job-permission.ts'
 import type {CreatedToken as Created} from '../../operations/tokens.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {QueryProblem} from '../../wire/query.ts'

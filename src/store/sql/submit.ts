@@ -2,7 +2,7 @@
  * Stores submitted definitions, of several requests with a fixed number of statements. Every check runs in
  * the transaction that relies on it. `planDefinition` in the core decides how a definition moves `next`.
  */
-import type {StorePermission} from '../../core/authorization.ts'
+import type {StorePermission} from '../../core/job-permission.ts'
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
