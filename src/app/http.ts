@@ -65,6 +65,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const people = config.oidc === null ? undefined : new OidcSignIn(config.oidc, random)
   const access = new AccessTable({...parts, token: config.token, people: people?.owners})
   await access.refresh()
+  warnOfStoredToken(access, log)
   const refusals = new RefusalLog({store, clock, events})
   const agents = await startAgentHub(parts, access)
   const http = createHttpServer(
@@ -311,4 +312,13 @@ async function startAgentHub(parts: ServerParts, access: AccessTable): Promise<A
   })
   hub.start()
   return hub
+}
+
+/** Revoking such a token does not end its use as that of the configuration. */
+function warnOfStoredToken(access: AccessTable, log: Log): void {
+  if (access.isConfiguredTokenStored)
+    log.logger.warn(
+      'the token of --token or --token-file is also a stored one: here it may do everything, even ' +
+        'after it is revoked. Give the server a token of its own',
+    )
 }

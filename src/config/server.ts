@@ -7,6 +7,7 @@ import {createPrivateKey, X509Certificate} from 'node:crypto'
 import {resolve} from 'node:path'
 import {createSecureContext} from 'node:tls'
 import {isKnownZone} from '../core/schedule/zone.ts'
+import {formatDuration} from '../lib/duration.ts'
 import {SERVER_COMMAND} from './commands.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
@@ -22,7 +23,7 @@ import {
   unknownVariables,
   type Values as ValuesOf,
 } from './read.ts'
-import type {Address, StoreChoice} from './values.ts'
+import {type Address, isLoopback, type StoreChoice} from './values.ts'
 
 /** Durations in ms. Without a token, the server answers this machine only. */
 export interface Config extends NodeConfig {
@@ -133,6 +134,7 @@ function build(
     keepAuditEntries: values.one('keep-audit-entries')!,
   }
   rejectUnsafe(config)
+  rejectPlainPages(values.one('public-url'), config)
   return deepFreeze(config)
 }
 
@@ -152,11 +154,14 @@ function rejectUnsafe(config: Config): void {
     throw new ParseError(
       '--keep-left and --keep-failed must be at least 1m: a restarting node must stay listed.',
     )
-  if (config.sessionIdleMs < SESSION_IDLE_MIN_MS || config.sessionMaxMs < config.sessionIdleMs)
+  if (config.sessionIdleMs < SESSION_IDLE_MIN_MS)
     throw new ParseError(
-      '--session-idle must be at least 5m, and not more than --session-max: servers learn of a use by ' +
-        'another server up to two minutes late.',
+      '--session-idle must be 5m or more: servers learn of a use by another server up to two minutes late.',
     )
+  if (config.sessionMaxMs < config.sessionIdleMs) {
+    const most = formatDuration(config.sessionMaxMs)
+    throw new ParseError(`--session-idle must not exceed --session-max (${most}).`)
+  }
   const {http} = config
   if (http.loopback) return
   const address = `${http.host.includes(':') ? `[${http.host}]` : http.host}:${http.port}`
@@ -170,6 +175,17 @@ function rejectUnsafe(config: Config): void {
   if (config.tls === null && !config.insecure)
     throw new ParseError(
       `--http ${address} requires TLS: the token would be sent in clear text. ${fix}`,
+    )
+}
+
+/** Browsers would send the cookie of a session in clear text. Throws `ParseError`. */
+function rejectPlainPages(publicUrl: string | undefined, {insecure}: Config): void {
+  const url = publicUrl === undefined ? null : new URL(publicUrl)
+  if (url === null || insecure || url.protocol === 'https:') return
+  if (!isLoopback(url.hostname.replaceAll(/[[\]]/g, '')))
+    throw new ParseError(
+      '--public-url must be an https URL: browsers would send sessions in clear text. To allow that, ' +
+        'set --insecure.',
     )
 }
 

@@ -148,7 +148,7 @@ function isHost(text: string): boolean {
 }
 
 /** Names are not resolved: only `localhost` counts as this machine. */
-function isLoopback(host: string): boolean {
+export function isLoopback(host: string): boolean {
   if (isIP(host) === 0) return host.toLowerCase() === 'localhost'
   return ipaddr.process(host).range() === 'loopback'
 }

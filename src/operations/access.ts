@@ -154,6 +154,11 @@ export class AccessTable implements Service {
     return this.#configured !== null
   }
 
+  /** It was made by `belfry token`: it may do less there than it does as the token of the configuration. */
+  get isConfiguredTokenStored(): boolean {
+    return this.#configured !== null && this.#byDigest.has(this.#configured.digest)
+  }
+
   /** Replaces the token of the configuration. What callers with the old one have open ends. */
   configure(token: string | null): void {
     const configured = configuredBy(token)

@@ -98,6 +98,14 @@ test('the secret is in one reply, and in no other, no list, no backup and no log
   assert.ok(!texts[0]!.includes(digestOf(secret)), 'nor its digest')
 })
 
+test('a stored token in the configuration is noticed', async (t) => {
+  const {api, token} = await startLockedApi(t)
+  const {secret} = await token('read')
+  assert.equal(api.access.isConfiguredTokenStored, false)
+  api.access.configure(secret)
+  assert.equal(api.access.isConfiguredTokenStored, true)
+})
+
 test('a new token is used at once, a revoked one never again', async (t) => {
   const {admin, token, api} = await startLockedApi(t)
   const {accessor, secret} = await token('read')
