@@ -3,18 +3,18 @@
  * holds only the definitions, of one file at a time, and the event loop is never blocked for long.
  */
 import type {Actor} from '../core/audit.ts'
-import {type Principal} from '../core/authorization.ts'
+import {type Principal, shownJobs} from '../core/authorization.ts'
 import {decideStore, storeRefusal} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import {secretsOf} from '../core/secret.ts'
-import type {RestoreEntry} from '../ports/job-store.ts'
+import type {RestoreEntry, RestoreProblem} from '../ports/job-store.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
 import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
 import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
 import {missingSecret} from './secrets.ts'
-import {nameIn, submissionsPaused} from './submit.ts'
+import {nameIn, shownPath, submissionsPaused} from './submit.ts'
 import {
   openTagCheck,
   type TagCheck,
@@ -84,7 +84,8 @@ export function createRestore(context: OperationsContext) {
     const options = {disabled, defaultOwner: caller.name, actor}
     const result = await store.restore(decoder.entries, options)
     if (result.kind === 'paused') throw submissionsPaused()
-    if (result.kind === 'refused') throw restoreInvalid(result.problems)
+    if (result.kind === 'refused')
+      throw restoreInvalid(result.problems.map((problem) => shownProblem(caller, problem)))
     if (result.kind === 'not_allowed')
       throw restoreNotAllowed(
         result.names.map(({name, capability}) => {
@@ -220,6 +221,15 @@ function restoreNotAllowed(problems: readonly EntryProblem[]): DomainError {
   const shown = problems.slice(0, PROBLEMS_MAX)
   const detail = `Nothing was changed: ${shown[0]!.problem}`
   return new DomainError('not_allowed', detail, {members: {errors: shown}})
+}
+
+function shownProblem(
+  caller: Principal,
+  {name, problem, dependents = [], cycle = []}: RestoreProblem,
+): EntryProblem {
+  const shown =
+    cycle.length > 0 ? shownPath(caller, cycle) : shownJobs(caller, dependents).join(', ')
+  return {name, problem: shown === '' ? problem : `${problem}: ${shown}`}
 }
 
 function restoreInvalid(problems: readonly EntryProblem[]): DomainError {

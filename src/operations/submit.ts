@@ -186,7 +186,7 @@ function jobInvalid(problem: string): DomainError {
 }
 
 /** Jobs that the caller may not read are in it without their names. */
-function shownPath(caller: Principal, path: readonly string[]): string {
+export function shownPath(caller: Principal, path: readonly string[]): string {
   const shown = new Set(shownJobs(caller, path))
   return path.map((name) => (shown.has(name) ? name : '…')).join(' -> ')
 }

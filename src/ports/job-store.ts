@@ -98,16 +98,21 @@ export interface RestoreOptions {
   readonly actor?: Actor
 }
 
+export interface RestoreProblem {
+  readonly name: string
+  readonly problem: string
+  /** Jobs that explain it, of which the caller may not read all. */
+  readonly dependents?: readonly string[]
+  readonly cycle?: readonly string[]
+}
+
 export type RestoreResult =
   /** `lines`: one an entry, in their order. */
   | {
       readonly kind: 'restored'
       readonly lines: readonly {readonly name: string; readonly created: boolean}[]
     }
-  | {
-      readonly kind: 'refused'
-      readonly problems: readonly {readonly name: string; readonly problem: string}[]
-    }
+  | {readonly kind: 'refused'; readonly problems: readonly RestoreProblem[]}
   | {
       readonly kind: 'not_allowed'
       readonly names: readonly {readonly name: string; readonly capability: 'create' | 'update'}[]

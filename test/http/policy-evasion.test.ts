@@ -226,6 +226,37 @@ test('a restore is judged job by job, and changes nothing if one is refused', as
   assert.deepEqual(await names(parts), ['team-a-2', OWN, FOREIGN])
 })
 
+test('a refused restore names no jobs of others', async (t) => {
+  const {api, team, admin, job} = await twoTeams(t)
+  await job('team-b-child', {schedule: '', parent_job: OWN})
+  await job('team-a-child', {schedule: '', parent_job: 'team-b-child'})
+  type Fields = Readonly<Record<string, unknown>>
+  const problemsFor = async (headers: Readonly<Record<string, string>>, more: Fields) => {
+    const file = upload([definition(OWN, more)])
+    const sent = {...file.headers, ...headers}
+    const reply = await api.call('POST', '/v1/restore', {body: file.body, headers: sent})
+    assert.equal(reply.status, 400, reply.text)
+    return [...reply.json.errors.map((each: {problem: string}) => each.problem), reply.text]
+  }
+  for (const [more, own, all] of [
+    [
+      {ephemeral: true},
+      'is ephemeral, and jobs depend on it',
+      'is ephemeral, and jobs depend on it: team-b-child',
+    ],
+    [
+      {schedule: '', parent_job: 'team-a-child'},
+      'is its own ancestor: team-a-job -> team-a-child -> … -> team-a-job',
+      'is its own ancestor: team-a-job -> team-a-child -> team-b-child -> team-a-job',
+    ],
+  ] as const) {
+    const [problem, text] = await problemsFor(team.headers, more)
+    assert.equal(problem, own)
+    assert.ok(!text.includes('team-b'), text)
+    assert.equal((await problemsFor(admin.headers, more))[0], all)
+  }
+})
+
 test('create and update are two capabilities, also when the job appears meanwhile', async (t) => {
   const {client, api, job} = await twoTeams(t)
   const only = (capability: string) =>

@@ -2,17 +2,17 @@
 import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import type {Change} from '../../ports/audit-store.ts'
-import type {RestoreEntry, RestoreOptions, RestoreResult} from '../../ports/job-store.ts'
+import type {
+  RestoreEntry,
+  RestoreOptions,
+  RestoreProblem,
+  RestoreResult,
+} from '../../ports/job-store.ts'
 import {recordChanges, replacedBy} from './audit.ts'
 import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
 import {isPaused, timezone} from './settings.ts'
 import {checkPermission, withOwner} from './submit.ts'
-
-interface Problem {
-  readonly name: string
-  readonly problem: string
-}
 
 export function* restore(
   tx: Transaction,
@@ -89,7 +89,7 @@ function* loadLineages(): Query<Map<string, Lineage>> {
   )
 }
 
-function* duplicates(names: readonly string[]): Generator<Problem> {
+function* duplicates(names: readonly string[]): Generator<RestoreProblem> {
   const seen = new Set<string>()
   for (const name of names) {
     if (seen.has(name)) yield {name, problem: 'is in the file duplicates'}
@@ -101,7 +101,7 @@ function* duplicates(names: readonly string[]): Generator<Problem> {
 function* parentProblems(
   names: readonly string[],
   lineages: ReadonlyMap<string, Lineage>,
-): Generator<Problem> {
+): Generator<RestoreProblem> {
   const dependents = new Map<string, string[]>()
   for (const [name, {parent}] of lineages) {
     const siblings = dependents.get(parent)
@@ -118,9 +118,9 @@ function* parentProblems(
       yield {name, problem: `names the parent ${parent}, which is ephemeral`}
     const children = dependents.get(name)?.toSorted() ?? []
     if (ephemeral && children.length > 0)
-      yield {name, problem: `is ephemeral and the parent of ${children.join(', ')}`}
+      yield {name, problem: 'is ephemeral, and jobs depend on it', dependents: children}
     const cycle = cycleFrom(name, lineages, free)
-    if (cycle !== null) yield {name, problem: `is its own ancestor: ${cycle.join(' -> ')}`}
+    if (cycle !== null) yield {name, problem: 'is its own ancestor', cycle}
   }
 }
 
