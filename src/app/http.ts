@@ -107,6 +107,9 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       connectionsMax: config.limits.connectionsMax,
       replyStalledMs: config.limits.replyStalledMs,
       longListsMax: config.limits.longListsMax,
+      agentsMax: config.limits.agentsMax,
+      agentTokenLinksMax: config.limits.agentTokenLinksMax,
+      joinTokenLinksMax: config.limits.joinTokenLinksMax,
     },
   )
   access.start()

@@ -35,6 +35,16 @@ export const LIMITS = {
     value: 4,
     reason: 'each list without a limit may hold all jobs in memory: some 200 MB at 100,000 jobs',
   },
+  agentsMax: {value: 2_000, reason: 'some 20 KB each; more than one server process serves well'},
+  agentTokenLinksMax: {
+    value: 8,
+    reason:
+      'an agent has one; those that broke without a word count until they are silent for long',
+  },
+  joinTokenLinksMax: {
+    value: 200,
+    reason: 'a large fleet joins at once, each agent for a moment; one token cannot fill a server',
+  },
   outputTailBytes: {
     value: OUTPUT_KEPT_BYTES,
     reason: 'a long stack trace with its context, for each of a hundred launches of a job',
@@ -269,6 +279,12 @@ export function assertLimits(limits: Limits): void {
     [limits.claimPauseMs < limits.claimAheadMs, 'a claim precedes the release of claims ahead'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one reply'],
+    [limits.agentsMax < limits.connectionsMax, 'agents leave connections for clients'],
+    [limits.joinTokenLinksMax * 4 < limits.agentsMax, 'a join token leaves places for agents'],
+    [
+      limits.agentTokenLinksMax < limits.joinTokenLinksMax,
+      'a token of one agent needs fewer links',
+    ],
   ]
   for (const [holds, relation] of relations) assert(holds, `limits: ${relation}`)
 }

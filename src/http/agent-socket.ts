@@ -1,7 +1,8 @@
 /**
  * The WebSocket endpoint for agents. Its upgrade requests are authenticated like all requests, before a
  * connection is opened, and need a token for agents. A connection ends with its token. This file limits what
- * a connection may cost (backpressure, message size, hello timeout); the hub handles the messages.
+ * a connection may cost (backpressure, message size, hello timeout), and how many a token may have; the hub
+ * handles the messages.
  */
 import {STATUS_CODES, type IncomingMessage} from 'node:http'
 import type {Duplex} from 'node:stream'
@@ -21,8 +22,6 @@ import type {HttpOptions} from './options.ts'
 import {isRefusedAccess} from './refusals.ts'
 import {withoutExtraSlashes} from './request.ts'
 
-/** Some 20 KB each; more agents than one server process serves well. */
-const AGENTS_MAX = 2_000
 /** Requests of one agent in progress. Beyond it, its socket is not read until some are answered. */
 const REQUESTS_MAX = 32
 /** Unsent replies to one agent. Beyond it, its socket is not read until it has read some. */
@@ -56,12 +55,14 @@ export function listenForAgents(
     access,
     clock,
     onRefused,
-  }: Pick<HttpOptions, 'onRefused'> & {
-    readonly hub: Agents
-    readonly authenticator: Authenticator
-    readonly access: Pick<AccessTable, 'watch'>
-    readonly clock: Clock
-  },
+    ...limits
+  }: Pick<HttpOptions, 'onRefused'> &
+    LinkLimits & {
+      readonly hub: Agents
+      readonly authenticator: Authenticator
+      readonly access: Pick<AccessTable, 'watch'>
+      readonly clock: Clock
+    },
 ): void {
   const sockets = new WebSocketServer({
     noServer: true,
@@ -69,6 +70,7 @@ export function listenForAgents(
     maxPayload: AGENT_MESSAGE_BYTES_MAX,
     clientTracking: true,
   })
+  const links = new Links(limits)
   let isClosing = false
   const upgrade = async (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     // A session is for pages: it is no agent's, whatever its token may do.
@@ -82,8 +84,10 @@ export function listenForAgents(
       if (isRefusedAccess(why.code)) onRefused?.({...asking, code: why.code})
       return rejectUpgrade(socket, why)
     }
-    if (isClosing || sockets.clients.size >= AGENTS_MAX) return rejectUpgrade(socket, tooMany())
+    const full = isClosing ? 'the server shuts down' : links.whyFull(principal)
+    if (full !== null) return rejectUpgrade(socket, tooMany(full))
     sockets.handleUpgrade(request, socket, head, (webSocket) => {
+      links.add(principal, webSocket)
       const close = serve(webSocket, request, {hub, caller: principal, clock})
       const unwatch = access.watch(principal, mayConnect, () => close(TOKEN_LOST))
       webSocket.once('close', unwatch)
@@ -112,12 +116,58 @@ function notAllowed(): DomainError {
   return new DomainError('not_allowed', `The token may not connect an agent. ${fix}`)
 }
 
-function tooMany(): DomainError {
-  return new DomainError(
-    'too_many_agents',
-    `The agent cannot connect: the server has ${AGENTS_MAX} agents or shuts down. Use another server.`,
-    {retryAfterSeconds: 5},
-  )
+function tooMany(why: string): DomainError {
+  const message = `The agent cannot connect: ${why}. Use another server, or retry later.`
+  return new DomainError('too_many_agents', message, {retryAfterSeconds: 5})
+}
+
+type LinkLimits = Pick<HttpOptions, 'agentsMax' | 'agentTokenLinksMax' | 'joinTokenLinksMax'>
+
+/**
+ * Open connections. One token cannot take the places of all agents, and connections without a message none:
+ * if all places are taken, the one that waits longest for its first message is ended.
+ */
+class Links {
+  readonly #limits: LinkLimits
+  readonly #ofToken = new Map<string, number>()
+  readonly #open = new Set<WebSocket>()
+  /** Without a message yet; the oldest first. */
+  readonly #silent = new Set<WebSocket>()
+
+  constructor(limits: LinkLimits) {
+    this.#limits = limits
+  }
+
+  /** Why the caller cannot have one more; `null` = it can. */
+  whyFull({kind, accessor}: Principal): string | null {
+    const {agentsMax, agentTokenLinksMax, joinTokenLinksMax} = this.#limits
+    // A management token may connect all agents.
+    const others = kind === 'join' ? joinTokenLinksMax : Infinity
+    const ofTokenMax = kind === 'agent' ? agentTokenLinksMax : others
+    if ((this.#ofToken.get(accessor) ?? 0) >= ofTokenMax)
+      return `its token has ${ofTokenMax} connections`
+    const isFull = this.#open.size >= agentsMax && this.#silent.size === 0
+    return isFull ? `the server has ${agentsMax} agents` : null
+  }
+
+  add({accessor}: Principal, added: WebSocket): void {
+    const [oldest] = this.#silent
+    if (oldest !== undefined && this.#open.size >= this.#limits.agentsMax) {
+      this.#silent.delete(oldest)
+      oldest.terminate()
+    }
+    this.#open.add(added)
+    this.#silent.add(added)
+    this.#ofToken.set(accessor, (this.#ofToken.get(accessor) ?? 0) + 1)
+    added.once('message', () => this.#silent.delete(added))
+    added.once('close', () => {
+      this.#open.delete(added)
+      this.#silent.delete(added)
+      const left = this.#ofToken.get(accessor)! - 1
+      if (left > 0) this.#ofToken.set(accessor, left)
+      else this.#ofToken.delete(accessor)
+    })
+  }
 }
 
 function rejectUpgrade(socket: Duplex, refusal: DomainError): void {

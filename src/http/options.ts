@@ -50,6 +50,12 @@ export interface HttpOptions {
   readonly connectionsMax: number
   /** A connection whose client reads nothing of a reply for this long is closed. */
   readonly replyStalledMs: number
+  /** Connections of agents. */
+  readonly agentsMax: number
+  /** Those of one token of type agent. */
+  readonly agentTokenLinksMax: number
+  /** Those of one join token. */
+  readonly joinTokenLinksMax: number
   /** Lists without a limit that are read or sent at the same time. */
   readonly longListsMax: number
 }

@@ -7,7 +7,8 @@ import type {AgentConnection} from '../../src/agents/server/hub.ts'
 import {type Api, startApi} from './harness.ts'
 import {startLockedApi, TEAM_A} from './tokens.ts'
 
-const connection: AgentConnection = {receive: async () => {}, closed: () => {}}
+let heard = () => {}
+const connection: AgentConnection = {receive: async () => heard(), closed: () => {}}
 const AGENTS = {agents: {connect: () => connection, stop: async () => {}}}
 
 /** The socket, and 101 or the status of the refusal. */
@@ -84,4 +85,34 @@ test('an agent without a token is disconnected when the first token is made', as
   await api.post('/v1/acl/bootstrap')
   await closed
   assert.equal((await upgrade(api)).status, 401)
+})
+
+test('one token cannot take the places of all agents', async (t) => {
+  const few = {agentsMax: 6, agentTokenLinksMax: 2, joinTokenLinksMax: 3}
+  const {api, headers, token} = await startLockedApi(t, {...AGENTS, ...few})
+  const open = async (own: Record<string, string>) => await upgrade(api, own)
+  const [flood, fleet, honest] = [await token('agent'), await token('join'), await token('agent')]
+  const flooded = [await open(flood.headers), await open(flood.headers)]
+  assert.deepEqual([flooded[0]!.status, flooded[1]!.status], [101, 101])
+  assert.equal((await open(flood.headers)).status, 503)
+  const statuses: number[] = []
+  for (let count = 0; count < 4; count += 1) statuses.push((await open(fleet.headers)).status)
+  assert.deepEqual(statuses, [101, 101, 101, 503])
+  assert.equal((await open(headers)).status, 101)
+
+  // All places are taken: those that sent nothing make way, the oldest first, and no others.
+  const [oldest, spoken] = [once(flooded[0]!.socket, 'close'), flooded[1]!.socket]
+  const received = new Promise<void>((resolve) => (heard = resolve))
+  spoken.send('hello')
+  await received
+  const agent = await open(honest.headers)
+  assert.equal(agent.status, 101)
+  await oldest
+  for (let count = 0; count < 10; count += 1) assert.equal((await open(headers)).status, 101)
+  assert.equal(spoken.readyState, spoken.OPEN)
+
+  // Its place is free again when a connection has ended.
+  spoken.terminate()
+  const again = await open(flood.headers)
+  assert.equal(again.status, 101)
 })

@@ -177,6 +177,9 @@ export class Api {
       connectionsMax: LIMITS.connectionsMax.value,
       replyStalledMs: LIMITS.replyStalledMs.value,
       longListsMax: LIMITS.longListsMax.value,
+      agentsMax: LIMITS.agentsMax.value,
+      agentTokenLinksMax: LIMITS.agentTokenLinksMax.value,
+      joinTokenLinksMax: LIMITS.joinTokenLinksMax.value,
       ...http,
     })
   }
