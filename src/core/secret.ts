@@ -52,3 +52,11 @@ export function fillSecrets(
     return value === undefined ? reference : encode(value)
   })
 }
+
+/** For any part of a URL, and as a URL parser leaves it: it would encode an apostrophe in a query. */
+export function percentEncoded(text: string): string {
+  return encodeURIComponent(text).replaceAll(
+    /[!'()*]/g,
+    (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,
+  )
+}

@@ -4,7 +4,7 @@
  */
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
-import {fillSecrets, secretsIn} from '../core/secret.ts'
+import {fillSecrets, percentEncoded, secretsIn} from '../core/secret.ts'
 import type {Parameter} from '../ports/executor.ts'
 import {parseLength} from '../lib/duration.ts'
 
@@ -164,7 +164,7 @@ function fillUrl(text: string, secrets: StringMap): string {
   const [name, ...others] = secretsIn(text)
   if (name === undefined) return text
   if (others.length > 0 || text.trim() !== `\${secret:${name}}`)
-    return fillSecrets(text, secrets, encodeURIComponent)
+    return fillSecrets(text, secrets, percentEncoded)
   return Object.hasOwn(secrets, name) ? secrets[name]!.trim() : SOME_URL
 }
 

@@ -70,6 +70,11 @@ export class TextSearch {
     return this.#depths[state]!
   }
 
+  /** Some text that has the bytes of the state continues with this byte. */
+  continuesWith(state: number, byte: number): boolean {
+    return this.#following(state, byte) !== START
+  }
+
   /**
    * Searches the next bytes. Calls `onFound` at the end of every text, with the longest that ends there:
    * its length, and how many of `bytes` it ends after. Returns the state for the bytes after these.

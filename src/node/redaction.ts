@@ -8,16 +8,20 @@
 import {START, TextSearch} from '../lib/text-search.ts'
 import type {OutputSink} from '../ports/executor.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {FORM_LENGTH_MIN, formsOf} from './secret-forms.ts'
 
 /** Written in place of a value. */
 export const REDACTED = '[secret]'
 const MARK = Buffer.from(REDACTED)
-/** A shorter part of a value, such as a line of it, is in every output. */
-const PART_LENGTH_MIN = 6
 /** The forms of a longer value take more than 0.1 ms. */
 const LONG_VALUE = 512
 
-/** A part of the output: `from` inclusive, `to` exclusive, in bytes since its beginning. */
+/** Line breaks that are ignored in a row: one, of two bytes. */
+const BREAK_BYTES_MAX = 2
+const LINE_FEED = 0x0a
+const CARRIAGE_RETURN = 0x0d
+
+/** A part of what was searched: `from` inclusive, `to` exclusive, in bytes since the beginning. */
 interface Span {
   readonly from: number
   to: number
@@ -63,11 +67,15 @@ export class RedactedSink implements OutputSink {
   readonly #target: OutputSink
   readonly #search: TextSearch
   #state = START
+  /** Bytes searched: those written, without the line breaks that were ignored. */
+  #searched = 0
   /** Held back. */
   #pending: Buffer = Buffer.alloc(0)
-  /** Where it begins. */
+  /** Bytes searched before it. */
   #passed = 0
-  /** Values that end after it, in order. The mark of one that began before it is written. */
+  /** Ignored line breaks of `#pending`: for each of their bytes, the bytes searched before it. */
+  #ignored: number[] = []
+  /** Values that end after `#passed`, in order. The mark of one that began before it is written. */
   #spans: Span[] = []
   #acceptsMore = true
 
@@ -78,12 +86,14 @@ export class RedactedSink implements OutputSink {
 
   write(bytes: Uint8Array): boolean {
     const chunk = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length)
-    const before = this.#passed + this.#pending.length
-    this.#state = this.#search.search(chunk, this.#state, (end, length) =>
-      this.#add(before + end - length, before + end),
-    )
+    for (let at = 0; at < chunk.length; at++) {
+      const end = lineEnd(chunk, at)
+      this.#state = this.#find(chunk.subarray(at, end))
+      if (end < chunk.length) this.#readBreak(chunk.subarray(end, end + 1))
+      at = end
+    }
     const window = this.#pending.length === 0 ? chunk : Buffer.concat([this.#pending, chunk])
-    this.#pass(window, window.length - this.#search.depthOf(this.#state))
+    this.#pass(window, this.#searched - this.#search.depthOf(this.#state))
     return this.#acceptsMore
   }
 
@@ -97,7 +107,28 @@ export class RedactedSink implements OutputSink {
   /** Passes on what is held back. Call after the last write. */
   flush(): void {
     this.#state = START
-    this.#pass(this.#pending, this.#pending.length)
+    this.#pass(this.#pending, this.#searched)
+  }
+
+  /** Returns the state after these bytes. */
+  #find(bytes: Uint8Array): number {
+    const before = this.#searched
+    this.#searched += bytes.length
+    return this.#search.search(bytes, this.#state, (end, length) =>
+      this.#add(before + end - length, before + end),
+    )
+  }
+
+  /**
+   * Tools wrap base64 and hexadecimal. A line break that no value has here is ignored, after some bytes of
+   * a value: the end of a usual line is not held back.
+   */
+  #readBreak(byte: Uint8Array): void {
+    const isPart = this.#search.continuesWith(this.#state, byte[0]!)
+    const isUsual = this.#search.depthOf(this.#state) < FORM_LENGTH_MIN
+    const isRepeated = this.#ignored.at(-BREAK_BYTES_MAX) === this.#searched
+    if (isPart || isUsual || isRepeated) this.#state = this.#find(byte)
+    else this.#ignored.push(this.#searched)
   }
 
   /** Values that overlap are one: no part of either may be left. */
@@ -113,21 +144,27 @@ export class RedactedSink implements OutputSink {
     this.#spans.push({from, to})
   }
 
-  /** Passes on `length` bytes of the window, and holds back the rest. */
-  #pass(window: Buffer, length: number): void {
-    const end = this.#passed + length
-    const part = (from: number, to: number) =>
-      window.subarray(from - this.#passed, to - this.#passed)
+  /** Passes on the window up to `end`, in bytes searched, and holds back the rest. */
+  #pass(window: Buffer, end: number): void {
+    /** Where a byte is in the window. Ascending. */
+    let ignored = 0
+    const placeOf = (searched: number): number => {
+      while (ignored < this.#ignored.length && this.#ignored[ignored]! <= searched) ignored++
+      return searched - this.#passed + ignored
+    }
     const parts: Uint8Array[] = []
-    let at = this.#passed
+    let at = 0
     for (const {from, to} of this.#spans) {
       if (from >= end) break
-      if (from >= this.#passed) parts.push(part(at, from), MARK)
-      at = Math.min(to, end)
+      if (from >= this.#passed) parts.push(window.subarray(at, placeOf(from)), MARK)
+      // Behind its last byte; line breaks after it are shown.
+      at = to > end ? placeOf(end) : placeOf(to - 1) + 1
     }
-    parts.push(part(at, end))
+    const rest = placeOf(end)
+    parts.push(window.subarray(at, rest))
     // A copy: a few bytes must not keep a whole chunk in memory.
-    this.#pending = Buffer.from(part(end, this.#passed + window.length))
+    this.#pending = Buffer.from(window.subarray(rest))
+    this.#ignored = this.#ignored.slice(ignored)
     this.#passed = end
     this.#spans = this.#spans.filter(({to}) => to > end)
     this.#send(parts.filter(({length}) => length > 0))
@@ -140,37 +177,9 @@ export class RedactedSink implements OutputSink {
   }
 }
 
-/** The texts that show a value: itself, its lines, and common encodings of it. */
-function formsOf(value: string): string[] {
-  const lines = value.split(/\r\n|\r|\n/).map((line) => line.trim())
-  const plain = [value, value.trim(), value.replaceAll(/\r?\n/g, '\r\n'), ...lines]
-  const bytes = Buffer.from(value.trim())
-  const encoded = [
-    encodeURIComponent(value),
-    JSON.stringify(value).slice(1, -1),
-    bytes.toString('hex'),
-    bytes.toString('hex').toUpperCase(),
-    ...base64Of(bytes, 'base64'),
-    ...base64Of(bytes, 'base64url'),
-    ...urlsOf(value.trim()),
-  ]
-  return [...new Set([...plain, ...encoded])].filter(({length}) => length >= PART_LENGTH_MIN)
-}
-
-/**
- * Base64 depends on the position of the value in what was encoded: `user:password`, for example.
- */
-function base64Of(bytes: Buffer, encoding: 'base64' | 'base64url'): string[] {
-  const inside = [0, 1, 2].map((offset) => {
-    const text = Buffer.concat([Buffer.alloc(offset), bytes]).toString(encoding)
-    // Without the characters that also encode what is before or after it.
-    return text.slice(Math.ceil((offset * 8) / 6), Math.floor(((offset + bytes.length) * 8) / 6))
-  })
-  return [bytes.toString(encoding), ...inside]
-}
-
-/** A URL is shown as it is sent, for example with a slash after the host. */
-function urlsOf(value: string): string[] {
-  const url = /^https?:/i.test(value) ? URL.parse(value) : null
-  return url === null ? [] : [url.href]
+/** Where the next line break is; the length if there is none. */
+function lineEnd(chunk: Buffer, from: number): number {
+  let at = from
+  while (at < chunk.length && chunk[at] !== LINE_FEED && chunk[at] !== CARRIAGE_RETURN) at++
+  return at
 }

@@ -1,7 +1,13 @@
 /** References to secrets in parameters: found, filled, and left alone. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {fillSecrets, SECRET_NAME, secretsIn, secretsOf} from '../../src/core/secret.ts'
+import {
+  fillSecrets,
+  percentEncoded,
+  SECRET_NAME,
+  secretsIn,
+  secretsOf,
+} from '../../src/core/secret.ts'
 
 const VALUES = {a: 'one', 'b.c': 'two ${secret:a} $& $1'}
 
@@ -39,4 +45,13 @@ test('a name can be a part of a path and of a reference', () => {
   for (const name of ['a', 'db.password', 'A_b-1', 'x'.repeat(128)]) assert.match(name, SECRET_NAME)
   for (const name of ['', '.', '..', 'a b', 'a/b', 'a}', 'ü', 'x'.repeat(129)])
     assert.doesNotMatch(name, SECRET_NAME)
+})
+
+test('a percent-encoded value stays as it is in every part of a URL', () => {
+  const value = Array.from({length: 128}, (_, code) => String.fromCharCode(code)).join('') + 'é'
+  const code = percentEncoded(value)
+  assert.equal(decodeURIComponent(code), value)
+  const url = new URL(`http://${code}:${code}@host/${code}?${code}#${code}`)
+  for (const part of [url.username, url.password, url.pathname, url.search, url.hash])
+    assert.equal(part.replace(/^[/?#]/, ''), code)
 })

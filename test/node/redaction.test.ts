@@ -26,6 +26,8 @@ async function redacted(
   return text()
 }
 
+const URL_VALUE = 'http://user:pass%20wd@127.0.0.1:1/services/T0P/B00?team=1'
+
 describe('redaction', () => {
   const rows: readonly (readonly [values: string[], output: string, expected: string])[] = [
     [['hunter2'], 'the password is hunter2.', 'the password is [secret].'],
@@ -47,7 +49,23 @@ describe('redaction', () => {
     [['say "hello"'], '{"v":"say \\"hello\\""}', '{"v":"[secret]"}'],
     [['hunter2'], Buffer.from('hunter2').toString('hex'), '[secret]'],
     [['stäple'], 'a stäple b', 'a [secret] b'],
+    [['pass word/2'], 'pass%20word%2f2 pass+word%2F2 pass%20word/2', '[secret] [secret] [secret]'],
+    [["it's (me)!*"], 'it%27s%20%28me%29%21%2A', '[secret]'],
+    [['stäple word/2'], '"st\\u00e4ple word/2" "stäple word\\/2"', '"[secret]" "[secret]"'],
+    // Parts of a URL.
     [['https://Hooks.example'], '> POST https://hooks.example/', '> POST [secret]'],
+    [[URL_VALUE], '> GET http://127.0.0.1:1/services/T0P/B00', '> GET [secret]'],
+    [[URL_VALUE], 'GET /services/T0P/B00?team=1 HTTP/1.1', 'GET [secret] HTTP/1.1'],
+    [[URL_VALUE], '"path": "/services/T0P/B00"', '"path": "[secret]"'],
+    [[URL_VALUE], 'a user, pass wd, pass%20wd', 'a user, [secret], [secret]'],
+    [[URL_VALUE], `Basic ${Buffer.from('user:pass wd').toString('base64')}`, 'Basic [secret]'],
+    [['https://host.example/'], 'https://other.example/', 'https://other.example/'],
+    // Wrapped lines.
+    [['hunter2-hunter2'], 'hunter2\n-hunter\r\n2\n', '[secret]\n'],
+    [['hunter2-hunter2'], 'hunte\nr2-hunter2', 'hunte\nr2-hunter2'],
+    [['hunter2-hunter2'], 'hunter2\n\n\n-hunter2', 'hunter2\n\n\n-hunter2'],
+    [['hunter2-hunter2'], 'hunter2\nx\ny', 'hunter2\nx\ny'],
+    [['short\nlines\nof\na\nvalue'], 'short\nlines\nof\na\nvalue\n', '[secret]\n'],
   ]
   for (const [values, output, expected] of rows) {
     it(`${JSON.stringify(output)} without ${JSON.stringify(values)}`, async () => {
@@ -75,6 +93,22 @@ describe('redaction', () => {
           // What is left are the characters that encode its neighbours too.
           const left = shown.replace('[secret]', '').length
           assert.ok(left <= Math.ceil(((before.length + after.length) * 4) / 3) + 6, shown)
+        }
+  })
+
+  it('finds a value in wrapped base64 and hexadecimal, wherever the lines break', async () => {
+    const value = Array.from({length: 90}, (_, index) => `${index}.`).join('')
+    for (const encoding of ['base64', 'base64url', 'hex'] as const)
+      for (const before of ['', 'user:', 'a longer text before it'])
+        for (const [columns, end] of [
+          [76, '\n'],
+          [64, '\r\n'],
+          [60, '\n'],
+        ] as const) {
+          const encoded = Buffer.from(`${before}${value}`).toString(encoding)
+          const lines = encoded.replaceAll(new RegExp(`.{${columns}}`, 'g'), `$&${end}`)
+          const shown = await redacted([value], [`> ${lines}\n<`])
+          assert.ok(shown.length < 60, shown)
         }
   })
 
@@ -113,11 +147,11 @@ describe('redaction', () => {
 
   it('leaves no value in any split of a random text', async () => {
     const random = new SeededRandom(3)
-    const letters = () => 'ab'[Math.floor(random.fraction() * 2)]!
+    const text = (letters: string, length: number) =>
+      Array.from({length}, () => letters[Math.floor(random.fraction() * letters.length)]).join('')
     for (let round = 0; round < 300; round++) {
-      const text = (length: number) => Array.from({length}, letters).join('')
-      const values = [text(6), text(8), text(7)]
-      const output = text(60)
+      const values = [text('ab', 6), text('ab', 8), `${text('ab', 3)}\n${text('ab', 9)}`]
+      const output = text(round % 2 === 0 ? 'ab' : 'aaabbb\n\r', 60)
       const whole = await redacted(values, [output])
       for (const value of values) assert.ok(!whole.includes(value), whole)
       const cut = Math.floor(random.fraction() * output.length)
@@ -130,11 +164,13 @@ describe('redaction', () => {
   it('takes no longer for periodic values and output', async () => {
     // A comparison of each value at each place took 13 s.
     const values = Array.from({length: 16}, (_, index) => 'a'.repeat(7_000 + index))
-    const chunks = Array.from({length: 46}, () => Buffer.alloc(64 * 1024, 'a'))
-    const before = process.cpuUsage()
-    assert.equal(await redacted(values, chunks), '[secret]')
-    const {user, system} = process.cpuUsage(before)
-    assert.ok(user + system < 3_000_000, `${user + system} µs`)
+    for (const line of ['aaaaaaaa', 'aaaaaaa\n']) {
+      const chunks = Array.from({length: 46}, () => Buffer.alloc(64 * 1024, line))
+      const before = process.cpuUsage()
+      assert.equal((await redacted(values, chunks)).trim(), '[secret]')
+      const {user, system} = process.cpuUsage(before)
+      assert.ok(user + system < 3_000_000, `${user + system} µs`)
+    }
   })
 
   it('lets other work run while it prepares long values', async () => {
