@@ -113,7 +113,7 @@ export class Client {
     const {status} = response
     if (status === 401) return new CallFailed(this.#unauthenticated(), status)
     const message = detail === '' ? `The server responded with ${status}.` : detail
-    return new CallFailed(withDelay(message, response), status)
+    return new CallFailed([withDelay(message, response), ...problemsOf(text)].join('\n'), status)
   }
 
   /** The server does not tell who has no valid token why. What was sent is known here. */
@@ -124,6 +124,16 @@ export class Client {
   }
 }
 
+/** One line for each of several problems, as of a restored file. */
+function problemsOf(text: string): readonly string[] {
+  const {errors = []} = (problemIn(text) ?? {}) as {errors?: readonly unknown[]}
+  if (errors.length < 2) return []
+  return errors.map((error) => {
+    const {name, problem: why} = error as {name: unknown; problem: unknown}
+    return `  ${oneLine(`${String(name)}: ${String(why)}`).slice(0, MESSAGE_LENGTH_MAX)}`
+  })
+}
+
 /** Says when to repeat the request, if the server does. */
 function withDelay(message: string, {headers}: Response): string {
   const seconds = headers.get('retry-after') ?? ''
@@ -132,13 +142,18 @@ function withDelay(message: string, {headers}: Response): string {
 
 /** The detail of a problem document, or the text itself. */
 function detailOf(text: string): string {
+  const problem = problemIn(text)
+  if (problem === null) return text
+  return 'detail' in problem ? String(problem.detail) : ''
+}
+
+/** `null` if the text is not JSON. */
+function problemIn(text: string): object | null {
   try {
     const problem: unknown = JSON.parse(text)
-    if (typeof problem === 'object' && problem !== null && 'detail' in problem)
-      return String(problem.detail)
-    return ''
+    return typeof problem === 'object' && problem !== null ? problem : {}
   } catch (error) {
-    if (error instanceof SyntaxError) return text
+    if (error instanceof SyntaxError) return null
     throw error
   }
 }

@@ -4,7 +4,7 @@
  */
 import {isAbsolute} from 'node:path'
 import type {StringMap} from '../core/job.ts'
-import {fillSecrets} from '../core/secret.ts'
+import {fillSecrets, hasReference} from '../core/secret.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
 import type {Parameter} from '../ports/executor.ts'
@@ -140,9 +140,12 @@ function readEnvironment(
     const equals = pair.indexOf('=')
     const name = pair.slice(0, Math.max(equals, 0)).trim()
     if (equals < 0 || name === '' || /\s|\0|\$\{/.test(name) || pair.includes('\0')) {
+      const isReference = hasReference(name)
       problems.push(
-        `env must be comma-separated NAME=value pairs (a comma in a value is written "\\,"): ` +
-          `${JSON.stringify(pair)} is not one`,
+        isReference
+          ? 'env can name a secret only in a value, as in NAME=${secret:x}'
+          : `env must be comma-separated NAME=value pairs (a comma in a value is written "\\,"): ` +
+              `${JSON.stringify(pair)} is not one`,
       )
     } else if (name.startsWith('BELFRY_') || name === 'ENV_JOB_NAME') {
       problems.push(`env cannot set ${name}: Belfry sets it for every command`)

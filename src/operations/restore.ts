@@ -238,6 +238,8 @@ function restoreInvalid(problems: readonly EntryProblem[]): DomainError {
   const detail =
     first === undefined
       ? 'The file cannot be restored.'
-      : `${shown.length} jobs cannot be restored; the first is "${first.name}": ${first.problem}`
+      : shown.length === 1
+        ? `1 job cannot be restored: "${first.name}": ${first.problem}`
+        : `${shown.length} jobs cannot be restored; the first is "${first.name}": ${first.problem}`
   return new DomainError('restore_invalid', detail, {members: {errors: shown}})
 }

@@ -65,8 +65,17 @@ function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findin
   ]
   return {
     problems: problems.map(withField),
-    warnings: findings.warnings.map(withField),
+    warnings: [...findings.warnings, ...mistypedSecrets(spec)].map(withField),
   }
+}
+
+/** What looks like a reference to a secret, and is passed on as it is. */
+function mistypedSecrets({executorConfig}: JobSpec): readonly string[] {
+  return Object.entries(executorConfig).flatMap(([parameter, text]) => {
+    const found = text.match(/\$\{\s*secrets?\s*:/gi)?.find((start) => !hasReference(start))
+    const why = 'is no reference to a secret, so it stays as it is. Write ${secret:NAME}'
+    return found === undefined ? [] : [`${parameter}: ${JSON.stringify(found)} ${why}`]
+  })
 }
 
 /** `allowed`: parameters that may name secrets. */

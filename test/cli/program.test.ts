@@ -154,6 +154,7 @@ test('jobs show omits unset fields', async () => {
   assert.match(out, /^display name {2}Nightly backup$/m)
   assert.match(out, /^next {10}2026-03-02T02:00:00\.000Z \(in 14h\)$/m)
   assert.match(out, /^metadata {6}team=db$/m)
+  assert.match(out, /^executor {6}shell\n {2}command {5}pg_dump$/m)
   assert.doesNotMatch(out, /^tags/m)
 })
 
@@ -434,6 +435,18 @@ test('restore uploads the file and prints one line per job', async () => {
     (await run(['restore', join(directory, 'absent')])).err,
     /absent cannot be read: it does not exist\./,
   )
+})
+
+test('restore names all jobs that are wrong', async () => {
+  const file = join(directory, 'all.json')
+  await writeFile(file, '[]')
+  const errors = ['a', 'b\u001b[2J'].map((name) => ({name, problem: 'schedule: is wrong'}))
+  answer = (_asked, response) => json(response, 400, {detail: '2 jobs cannot be restored.', errors})
+  assert.deepEqual(await run(['restore', file]), {
+    code: 1,
+    out: '',
+    err: 'belfry: 2 jobs cannot be restored.\n  a: schedule: is wrong\n  b: schedule: is wrong\n',
+  })
 })
 
 test('a backup is complete and private, and never overwrites a file', async () => {

@@ -96,3 +96,15 @@ test('a person is asked for a secret, which ends with Enter and is not shown', a
   const several = 'The value has several lines. Put it into a file, and use --file.'
   assert.deepEqual(await ask('-----BEGIN\nhunter2\n'), {value: several, shown})
 })
+
+test('what only looks like a reference to a secret is stored with a warning', async (t) => {
+  const {run, state} = await commands(t)
+  for (const odd of ['${secrets:', '${Secret:', '${ secret:']) {
+    const executor_config = {command: 'true', env: `A=${odd}db}`}
+    const job = {name: 'report', schedule: '@every 1h', executor: 'shell', executor_config}
+    state.input = JSON.stringify(job)
+    const {code, err} = await run('jobs', 'apply', '-f', '-')
+    assert.equal(code, 0, err)
+    assert.ok(err.includes(`env: ${JSON.stringify(odd)} is no reference to a secret`), err)
+  }
+})

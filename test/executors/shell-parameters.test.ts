@@ -116,7 +116,7 @@ test('a secret is put in place after the variables are split, and only in their 
     NONE: '${secret:none}',
   })
   const named = readShell({command: 'true', env: '${secret:db}=x'}, LIMITS, secrets)
-  assert.match(named.problems[0]!, /^env must be comma-separated/)
+  assert.match(named.problems[0]!, /^env can name a secret only in a value/)
   const command = readShell({command: 'echo ${secret:db}'}, LIMITS, secrets)
   assert.deepEqual(command.plan.argv, ['echo', '${secret:db}'])
 })

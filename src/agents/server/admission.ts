@@ -169,15 +169,20 @@ function useOf({caller, address}: Origin, name: string): Omit<TokenUse, 'node'> 
 }
 
 function tokenRefusal(refusal: IssueRefusal, name: string): Refusal {
-  const {code, why} = tokenSentence(refusal)
+  const {code, why} = tokenSentence(refusal, name)
   return {code, message: `The agent ${name} cannot join: ${why}.`}
 }
 
-function tokenSentence(refusal: IssueRefusal): {code: RefusalKind; why: string} {
+function tokenSentence(refusal: IssueRefusal, name: string): {code: RefusalKind; why: string} {
   switch (refusal.why) {
     case 'revoked':
       return {code: 'token', why: 'its token was revoked or has expired. Create another one'}
     case 'other_node': {
+      if (refusal.node.name === name) {
+        const own = `another node of this name (id ${refusal.node.id}), and this data directory is new`
+        const again = 'Use the data directory of that node, or create another token'
+        return {code: 'token', why: `its token belongs to ${own}. ${again}`}
+      }
       const fix = 'Create a token for each agent, or a join token for several'
       return {code: 'token', why: `its token belongs to the node ${refusal.node.name}. ${fix}`}
     }

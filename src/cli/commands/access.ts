@@ -48,7 +48,7 @@ export function addAccessCommands(program: Command, use: Use): void {
     .action(use(create))
   token
     .command('list')
-    .description('List the tokens')
+    .description('List the tokens; LAST USED is up to six minutes late')
     .option('--sessions', 'The open sessions of browsers instead')
     .action(use(list))
   token
@@ -143,6 +143,9 @@ async function list(session: Session, {sessions}: {sessions?: true}): Promise<vo
     {title: 'NAME', text: ({name}) => name, shown: (text) => toned(terminal, 'strong', text)},
     {title: 'TYPE', text: ({type}) => type},
     {title: 'POLICIES', text: ({policies}) => policies.join(', ')},
+    ...(sessions === true
+      ? [{title: 'SIGNED IN', text: ({created_at}: TokenJson) => relative(created_at, now)}]
+      : []),
     {title: 'EXPIRES', text: ({expires_at}) => relative(expires_at, now)},
     {title: 'LAST USED', text: ({last_used_at}) => relative(last_used_at, now)},
     {title: 'ACCESSOR', text: ({accessor}) => accessor},

@@ -116,7 +116,10 @@ async function show(session: Session, name: string): Promise<void> {
       ['status', status(terminal, job.status === '' ? 'never finished' : job.status)],
       ['succeeded', `${job.success_count}, last ${when(job.last_success)}`],
       ['failed', `${job.error_count}, last ${when(job.last_error)}`],
-      ['executor', [job.executor, ...map(job.executor_config)].join(' ')],
+      ['executor', job.executor],
+      ...Object.entries(job.executor_config).map(
+        ([parameter, text]) => [`  ${oneLine(parameter)}`, oneLine(text)] as const,
+      ),
       ['concurrency', job.concurrency],
       ['retries', String(job.retries)],
       ['catch up', `${job.catch_up}, at most ${job.max_lateness} late`],
