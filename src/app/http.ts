@@ -107,6 +107,8 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       connectionsMax: config.limits.connectionsMax,
       replyStalledMs: config.limits.replyStalledMs,
       longListsMax: config.limits.longListsMax,
+      streamsMax: config.limits.streamsMax,
+      tokenStreamsMax: config.limits.tokenStreamsMax,
       agentsMax: config.limits.agentsMax,
       agentTokenLinksMax: config.limits.agentTokenLinksMax,
       joinTokenLinksMax: config.limits.joinTokenLinksMax,

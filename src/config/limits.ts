@@ -35,6 +35,12 @@ export const LIMITS = {
     value: 4,
     reason: 'each list without a limit may hold all jobs in memory: some 200 MB at 100,000 jobs',
   },
+  streamsMax: {value: 200, reason: 'each event stream costs a socket, a subscription and a buffer'},
+  tokenStreamsMax: {
+    value: 50,
+    reason:
+      'many open pages of one team; three others have as many. Management tokens have no share',
+  },
   agentsMax: {value: 2_000, reason: 'some 20 KB each; more than one server process serves well'},
   agentTokenLinksMax: {
     value: 8,
@@ -279,6 +285,7 @@ export function assertLimits(limits: Limits): void {
     [limits.claimPauseMs < limits.claimAheadMs, 'a claim precedes the release of claims ahead'],
     [limits.bodyBytesMax < limits.restoreBytesMax, 'a file of jobs may be larger than one job'],
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one reply'],
+    [limits.tokenStreamsMax < limits.streamsMax, 'one token leaves event streams for others'],
     [limits.agentsMax < limits.connectionsMax, 'agents leave connections for clients'],
     [limits.joinTokenLinksMax * 4 < limits.agentsMax, 'a join token leaves places for agents'],
     [

@@ -14,7 +14,7 @@ import type {BelfryEvent, EventName, Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeExecution} from '../wire/execution.ts'
 import {formatTime} from '../wire/time.ts'
-import {STREAMS_MAX} from './options.ts'
+import type {HttpOptions} from './options.ts'
 import {callerOf} from './request.ts'
 
 /** Unsent bytes of one client before it is disconnected. */
@@ -59,7 +59,7 @@ export class EventStreams {
   }
 
   open(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    return this.#streams.open(reply, async () => this.#subscribe(callerOf(request)))
+    return this.#streams.open(request, reply, async () => this.#subscribe(callerOf(request)))
   }
 
   #subscribe(caller: Principal): Readable {
@@ -140,7 +140,7 @@ export class OutputStreams {
     name: string,
     execution: string,
   ): Promise<FastifyReply> {
-    return this.#streams.open(reply, async () => {
+    return this.#streams.open(request, reply, async () => {
       const followed = await this.#operations.follow(name, execution, resumePosition(request))
       return Readable.from(encodeOutput(followed), {objectMode: false})
     })
@@ -186,32 +186,57 @@ function eventText(event: string, data: unknown, id: string | null = null): stri
   return `${idLine}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }
 
+interface Place {
+  readonly owner: string
+  /** `null` while it is being opened. */
+  stream: Readable | null
+}
+
 /** All open streams of this server. */
 export class OpenStreams {
-  readonly #open = new Set<Readable>()
-  /** Streams that are being opened. */
-  #opening = 0
+  readonly #limits: Pick<HttpOptions, 'streamsMax' | 'tokenStreamsMax'>
+  readonly #places = new Set<Place>()
   #isEnding = false
 
+  constructor(limits: Pick<HttpOptions, 'streamsMax' | 'tokenStreamsMax'>) {
+    this.#limits = limits
+  }
+
   /** Sends the stream that `create` returns. Throws `too_many_streams`. */
-  async open(reply: FastifyReply, create: () => Promise<Readable>): Promise<FastifyReply> {
-    if (this.#open.size + this.#opening >= STREAMS_MAX)
-      throw refusedStream(`${STREAMS_MAX} event streams are open. Close some or poll instead.`)
-    this.#opening += 1
+  async open(
+    request: FastifyRequest,
+    reply: FastifyReply,
+    create: () => Promise<Readable>,
+  ): Promise<FastifyReply> {
+    const place = this.#take(callerOf(request))
     try {
-      return this.#send(reply, await create())
-    } finally {
-      this.#opening -= 1
+      return this.#send(reply, place, await create())
+    } catch (error) {
+      this.#places.delete(place)
+      throw error
     }
   }
 
-  #send(reply: FastifyReply, stream: Readable): FastifyReply {
+  #take({kind, owner}: Principal): Place {
+    const {streamsMax, tokenStreamsMax} = this.#limits
+    const fix = 'Close some or poll instead.'
+    if (this.#places.size >= streamsMax)
+      throw refusedStream(`${streamsMax} event streams are open. ${fix}`)
+    const own = [...this.#places].filter((place) => place.owner === owner)
+    if (kind !== 'management' && own.length >= tokenStreamsMax)
+      throw refusedStream(`${tokenStreamsMax} event streams of this token are open. ${fix}`)
+    const place = {owner, stream: null}
+    this.#places.add(place)
+    return place
+  }
+
+  #send(reply: FastifyReply, place: Place, stream: Readable): FastifyReply {
     if (this.#isEnding) {
       stream.destroy()
       throw refusedStream('the server shuts down. Use another server.')
     }
-    this.#open.add(stream)
-    stream.once('close', () => this.#open.delete(stream))
+    place.stream = stream
+    stream.once('close', () => this.#places.delete(place))
     return reply
       .header('content-type', 'text/event-stream; charset=utf-8')
       .header('cache-control', 'no-store, no-transform')
@@ -222,7 +247,7 @@ export class OpenStreams {
   /** Ends all streams and refuses new ones. */
   endAll(): void {
     this.#isEnding = true
-    for (const stream of this.#open) stream.destroy()
+    for (const {stream} of this.#places) stream?.destroy()
   }
 }
 

@@ -50,6 +50,10 @@ export interface HttpOptions {
   readonly connectionsMax: number
   /** A connection whose client reads nothing of a reply for this long is closed. */
   readonly replyStalledMs: number
+  /** Open event streams, of both kinds. */
+  readonly streamsMax: number
+  /** Those of one token with its sessions, or of one person. */
+  readonly tokenStreamsMax: number
   /** Connections of agents. */
   readonly agentsMax: number
   /** Those of one token of type agent. */
@@ -98,8 +102,6 @@ export interface SentReply {
 
 /** Bytes read and dropped beyond a body limit, so that a client that is still sending reads the reply. */
 export const DRAIN_BYTES_MAX = 8 * 1024 * 1024
-/** Open event streams, of both kinds: each costs a socket, a subscription and a buffer. */
-export const STREAMS_MAX = 200
 
 /**
  * Requests of one connection that wait for an earlier one: far more than any client sends ahead, and some

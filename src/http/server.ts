@@ -57,7 +57,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   })
   const app = newFastify(options, connections)
   const paths = new PathTable()
-  const streams = new OpenStreams()
+  const streams = new OpenStreams(options)
   app.addHook('onRoute', ({method, url, config}) => {
     const access = config?.access
     assert(access !== undefined, `${String(method)} ${url} declares what it needs of a token`)

@@ -44,6 +44,7 @@ export const LOCAL: Principal = {
   name: '',
   accessor: '',
   isSession: false,
+  owner: '',
   rules: NO_RULES,
 }
 
@@ -306,6 +307,7 @@ export class AccessTable implements Service {
         name,
         accessor,
         isSession,
+        owner: session?.of ?? accessor,
         rules: this.#compiler.rulesOf(token),
         ...(agent === null ? {} : {agent}),
       }

@@ -177,6 +177,8 @@ export class Api {
       connectionsMax: LIMITS.connectionsMax.value,
       replyStalledMs: LIMITS.replyStalledMs.value,
       longListsMax: LIMITS.longListsMax.value,
+      streamsMax: LIMITS.streamsMax.value,
+      tokenStreamsMax: LIMITS.tokenStreamsMax.value,
       agentsMax: LIMITS.agentsMax.value,
       agentTokenLinksMax: LIMITS.agentTokenLinksMax.value,
       joinTokenLinksMax: LIMITS.joinTokenLinksMax.value,

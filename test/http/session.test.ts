@@ -309,3 +309,28 @@ test('sessions of a configured token are not accepted after it was changed', asy
   api.access.configure('another-token-entirely')
   assert.equal((await api.get('/v1/jobs', {cookie})).status, 401, 'reloaded')
 })
+
+test('a token and its sessions share its event streams, and leave some for others', async (t) => {
+  const {locked, own, api, headers, client} = await start(t, {tokenStreamsMax: 2})
+  const [team, other] = [await client('team-a', TEAM_A), await client('team-b', TEAM_A)]
+  const {cookie} = await signedIn(locked, team.headers)
+  const page = pageOf(cookie, own)
+  const open = async (caller: Record<string, string>) => {
+    const stream = await Stream.open(api, '/v1/events', caller)
+    t.after(() => stream.close())
+    return stream
+  }
+  const first = await open(team.headers)
+  assert.deepEqual([first.status, (await open(page)).status], [200, 200])
+  for (const caller of [team.headers, page]) {
+    const refused = await api.get('/v1/events', caller)
+    assert.deepEqual([refused.status, refused.json.code], [503, 'too_many_streams'])
+    assert.match(refused.json.detail, /2 event streams of this token are open/)
+  }
+  for (const caller of [other.headers, other.headers, headers, headers, headers])
+    assert.equal((await open(caller)).status, 200)
+  first.close()
+  // The server notices a moment later.
+  const deadlineAt = performance.now() + 10_000
+  while ((await open(team.headers)).status !== 200) assert.ok(performance.now() < deadlineAt)
+})
