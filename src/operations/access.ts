@@ -213,6 +213,11 @@ export class AccessTable implements Service {
     return this.#compiler.missing(policies)
   }
 
+  /** Whose requests count together: all sessions of a token or of a person are one. */
+  holderOf({accessor}: Principal): string {
+    return this.#byAccessor.get(accessor)?.session?.of ?? accessor
+  }
+
   /** By this server's clock, in ms since the epoch; `null` = it does not expire. */
   expiryOf({accessor}: Principal): Expiry {
     const known = this.#byAccessor.get(accessor)

@@ -64,7 +64,13 @@ export interface OperationsDependencies {
   readonly vault: Pick<SecretVault, 'seal'>
   readonly access: Pick<
     AccessTable,
-    'changed' | 'principal' | 'sessionOwner' | 'expiryOf' | 'hasConfiguredToken' | 'missingPolicies'
+    | 'changed'
+    | 'principal'
+    | 'holderOf'
+    | 'sessionOwner'
+    | 'expiryOf'
+    | 'hasConfiguredToken'
+    | 'missingPolicies'
   >
   /** Emits the events and wakeups of executions that an operation has ended. */
   readonly announce: (outcomes: readonly FinishOutcome[]) => void

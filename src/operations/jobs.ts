@@ -88,7 +88,7 @@ export interface RunCall {
 }
 
 export function createRuns(context: OperationsContext) {
-  const {wakeup, events, store, hasTarget, announce, runLimit} = context
+  const {wakeup, events, store, access, hasTarget, announce, runLimit} = context
   const idempotency = new IdempotencyGuard()
 
   /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `too_many_runs`, … */
@@ -106,7 +106,7 @@ export function createRuns(context: OperationsContext) {
         if (earlier !== null) return earlier
         const job = requireJob(name, await store.job(name))
         if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
-        runLimit.take(caller.accessor, name)
+        runLimit.take(access.holderOf(caller), name)
         return store.requestRun({name, forced, idempotency: identity, actor})
       },
     )

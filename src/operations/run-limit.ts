@@ -1,5 +1,5 @@
 /**
- * Rate limit of run requests, by caller and job. It bounds what a loop out of control starts, and never
+ * Rate limit of run requests, by the holder of a token and job. It bounds what a loop out of control starts, and never
  * delays a caller that waits for its runs. Each server counts for itself.
  */
 import {DomainError} from '../core/errors.ts'
@@ -16,8 +16,8 @@ export class RunLimit {
   }
 
   /** Counts one request that is about to be stored. Throws `too_many_runs`. */
-  take(accessor: string, job: string): void {
-    const retryAfterSeconds = this.#buckets.take(`${accessor}\n${job}`)
+  take(holder: string, job: string): void {
+    const retryAfterSeconds = this.#buckets.take(`${holder}\n${job}`)
     if (retryAfterSeconds > 0) throw tooManyRuns(job, this.#perMinute, retryAfterSeconds)
   }
 }

@@ -42,7 +42,7 @@ export interface SubmitReply {
 }
 
 export function createSubmit(context: OperationsContext) {
-  const {store, runLimit} = context
+  const {store, access, runLimit} = context
   const idempotency = new IdempotencyGuard()
 
   /** Throws `submissions_paused`, `payload_unparsable`, `not_allowed`, `job_invalid`, `parent_unknown`, … */
@@ -60,7 +60,7 @@ export function createSubmit(context: OperationsContext) {
       // Read beside the write: it costs no round trip of its own.
       const hasTags = Object.keys(spec.tags).length > 0
       const tagCheck = hasTags ? openTagCheck(() => store.members()) : null
-      if (earlier === null && runOnCreate) runLimit.take(caller.accessor, spec.name)
+      if (earlier === null && runOnCreate) runLimit.take(access.holderOf(caller), spec.name)
       const result = earlier ?? (await store.submit({...request, actor, defaultOwner: caller.name}))
       const stored = requireStored(caller, spec, result)
       if (earlier === null) announce(context, stored)

@@ -40,6 +40,27 @@ test('run requests of one token for one job are limited, those of others are not
   assert.equal((await ways[0]!()).status, 429)
 })
 
+test('the sessions of a token share its limit', async (t) => {
+  const {api, client, job} = await startLockedApi(t)
+  await api.join()
+  const team = await client('team-a', TEAM_A)
+  await job('team-a-x')
+
+  const browser = async () => {
+    const opened = await api.post('/v1/session', undefined, team.headers)
+    const cookie = opened.headers['set-cookie']![0]!.split(';')[0]!
+    return {cookie, origin: `http://127.0.0.1:${api.port}`, 'sec-fetch-site': 'same-origin'}
+  }
+  const callers = [team.headers, await browser(), await browser()]
+  const statuses: number[] = []
+  for (let count = 0; count <= RUNS_PER_MINUTE; count += 1) {
+    const headers = callers[count % callers.length]!
+    statuses.push((await api.post('/v1/jobs/team-a-x/run', undefined, headers)).status)
+  }
+  const last = statuses.pop()
+  assert.deepEqual([[...new Set(statuses)], last], [[202], 429])
+})
+
 test('a repeated run request counts once, and a refused one not at all', async (t) => {
   const {api, admin, headers, job} = await startLockedApi(t)
   await api.join()
