@@ -1,6 +1,6 @@
 /**
- * Rate limit of run requests, by the holder of a token and job. It bounds what a loop out of control starts, and never
- * delays a caller that waits for its runs. Each server counts for itself.
+ * Rate limit of run requests, by the holder of a token and job. It bounds what a loop out of control starts,
+ * and never delays a caller that waits for its runs. Each server counts for itself.
  */
 import {DomainError} from '../core/errors.ts'
 import {TokenBuckets} from '../lib/token-buckets.ts'

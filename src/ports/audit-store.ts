@@ -60,7 +60,7 @@ export interface AuditQuery extends Slice {
   readonly from: number | null
   /** Exclusive. */
   readonly to: number | null
-  /** Only entries of these jobs; `null` = all entries. */
+  /** Only entries of these jobs, with the definitions of live ones only; `null` = all of all entries. */
   readonly names: NameFilter
 }
 

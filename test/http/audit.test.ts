@@ -243,6 +243,31 @@ test('a client token sees the entries of the jobs that it may read', async (t) =
   assert.equal((await other.call('GET', '/v1/audit')).status, 403)
 })
 
+test('a client token sees no definition of an earlier job of the same name', async (t) => {
+  const {locked} = await startAudited(t)
+  const rules = {path: {...TEAM_A.path, '/v1/audit': {capabilities: ['list']}}}
+  const team = await locked.client('team', rules)
+  await locked.job('team-a-x', {metadata: {old: 'hunter2'}})
+  await locked.job('team-a-x', {metadata: {old: 'hunter3'}})
+  await locked.admin.call('DELETE', '/v1/jobs/team-a-x')
+  await locked.job('team-a-x', {metadata: {new: 'mine'}})
+  const seen = await team.call('GET', '/v1/audit')
+  assert.doesNotMatch(seen.text, /hunter/)
+  assert.deepEqual(
+    (seen.json as AuditEntryJson[]).map(({action, before, after}) => {
+      return [action, before !== null, after !== null]
+    }),
+    [
+      ['job.create', false, true],
+      ['job.delete', false, false],
+      ['job.update', false, false],
+      ['job.create', false, false],
+    ],
+  )
+  const [, deleted] = await entries(locked, '?target=team-a-x')
+  assert.match(JSON.stringify(deleted!.before), /hunter3/, 'who reads everything sees it')
+})
+
 test('the log is filtered and paged, at most a thousand entries', async (t) => {
   const {locked} = await startAudited(t)
   for (const name of ['a', 'b', 'c']) await locked.job(name)

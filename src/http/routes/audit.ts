@@ -41,7 +41,9 @@ export function routeAudit(app: FastifyInstance, operations: Operations, parts: 
     schema: describeRoute({
       operationId: 'listAudit',
       summary: 'The audit log: every change and every refused access, newest first',
-      description: 'A `client` token sees the entries of the jobs that it may read, and no others.',
+      description:
+        'A `client` token sees the entries of the jobs that it may read, and no others; ' +
+        'without the definitions of deleted jobs.',
       tag: 'administration',
       query: AuditListQuery,
       reply: Type.Array(Refer(AuditEntry)),

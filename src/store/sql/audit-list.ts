@@ -26,16 +26,26 @@ interface AuditRow {
   readonly replaced: string | null
 }
 
-const COLUMNS = `id, at, actor, accessor, token_kind, address, action, result, target_kind, target, detail,
-  job_id, revision_before, revision_after,
-  CASE WHEN length(replaced) <= ${LISTED_LENGTH_MAX} THEN replaced END AS replaced`
+/** `isShown`: a condition; of other rows, the definitions are left out. */
+function columnsFor(isShown: string): string {
+  return `id, at, actor, accessor, token_kind, address, action, result, target_kind, target, detail,
+    CASE WHEN ${isShown} THEN job_id END AS job_id, revision_before, revision_after,
+    CASE WHEN ${isShown} AND length(replaced) <= ${LISTED_LENGTH_MAX} THEN replaced END AS replaced`
+}
+
+const COLUMNS = columnsFor('1 = 1')
+/** The name of a deleted job may be another's now: who reads the new job must not read the old one. */
+const COLUMNS_OF_LIVE_JOBS = columnsFor(
+  'EXISTS (SELECT 1 FROM jobs j WHERE j.id = audit.job_id AND j.deleted_at IS NULL)',
+)
 
 export function* audit(_tx: Transaction, query: AuditQuery): Query<Page<AuditEntry>> {
   const {sql: where, values} = conditionsOf(query)
   const limit = query.end === null ? Number.MAX_SAFE_INTEGER : Math.max(0, query.end - query.start)
+  const columns = query.names === null ? COLUMNS : COLUMNS_OF_LIVE_JOBS
   const [counted, rows] = yield* together(
     one<{total: number}>(`SELECT count(*) AS total FROM audit WHERE ${where}`, values),
-    all<AuditRow>(`SELECT ${COLUMNS} FROM audit WHERE ${where} ORDER BY id DESC LIMIT ? OFFSET ?`, [
+    all<AuditRow>(`SELECT ${columns} FROM audit WHERE ${where} ORDER BY id DESC LIMIT ? OFFSET ?`, [
       ...values,
       limit,
       query.start,
