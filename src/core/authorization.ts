@@ -120,6 +120,11 @@ export class RuleSet {
     return this.#executions
   }
 
+  /** There may be a job that may be created or changed. */
+  get storesJobs(): boolean {
+    return this.#filter(JOB, ['create', 'update'])?.some(({shown}) => shown) ?? true
+  }
+
   /** `wanted`: one of them is enough. With a definition, only rules whose limits it meets grant anything. */
   decide(wanted: readonly Capability[], path: string, definition: JobSpec | null): Decision {
     const deciding = this.#deciding(path)

@@ -56,6 +56,11 @@ export function decideStore(
   return {allowed: true, may: {create: create.allowed, update: update.allowed}}
 }
 
+/** Whether the caller may store a job of some name. */
+export function storesJobs({kind, rules}: Principal): boolean {
+  return kind === 'management' || (kind === 'client' && rules.storesJobs)
+}
+
 /** What a submit needs, without its parent: one of the two. */
 export function storeChecks(
   principal: Principal,

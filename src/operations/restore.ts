@@ -1,10 +1,10 @@
 /**
  * Restore of jobs from a file, all of them or none. The file is decoded job by job as it arrives: memory
- * holds only the definitions, of one file at a time, and the event loop is never blocked for long.
+ * holds only the definitions, of two files at a time, and the event loop is never blocked for long.
  */
 import type {Actor} from '../core/audit.ts'
-import {type Principal, shownJobs} from '../core/authorization.ts'
-import {decideStore, storeRefusal} from '../core/job-permission.ts'
+import {type Principal, shownJobs, type TokenKind} from '../core/authorization.ts'
+import {decideStore, storeRefusal, storesJobs} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {RestoreEntry, RestoreProblem} from '../ports/job-store.ts'
@@ -52,7 +52,8 @@ export interface RestoreReply {
 
 export function createRestore(context: OperationsContext) {
   const {store, settings, wakeup} = context
-  let isRunning = false
+  /** A file may arrive slowly: that of a limited token must not keep the administrator from restoring. */
+  const running = new Set<TokenKind>()
 
   /**
    * Throws `submissions_paused`, `restore_running`, `not_allowed`, `payload_unparsable`, `restore_invalid`,
@@ -61,18 +62,18 @@ export function createRestore(context: OperationsContext) {
   async function restore(call: RestoreCall): Promise<RestoreReply> {
     if (await store.paused()) throw submissionsPaused()
     const {kind} = call.caller
-    if (kind !== 'management' && kind !== 'client')
+    if (!storesJobs(call.caller))
       throw new DomainError('not_allowed', storeRefusal(call.caller, 'create', '*', null))
-    if (isRunning)
+    if (running.has(kind))
       throw new DomainError(
         'restore_running',
         'The file cannot be restored now: another restore is in progress. Retry after its end.',
       )
-    isRunning = true
+    running.add(kind)
     try {
       return await restoreFile(call)
     } finally {
-      isRunning = false
+      running.delete(kind)
     }
   }
 
