@@ -6,6 +6,7 @@ import {lookup} from 'node:dns/promises'
 import type {AddressInfo} from 'node:net'
 import {Server as TlsServer} from 'node:tls'
 import type {FastifyInstance} from 'fastify'
+import {AGENT_PATH} from '../agents/protocol.ts'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
@@ -67,7 +68,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   await access.refresh()
   warnOfStoredToken(access, log)
   const refusals = new RefusalLog({store, clock, events})
-  const agents = await startAgentHub(parts, access)
+  const agents = await startAgentHub(parts, access, refusals)
   const http = createHttpServer(
     operationsOf({...parts, forClients: {...parts.forClients, totals}}, access),
     {
@@ -296,7 +297,11 @@ function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
 }
 
 /** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */
-async function startAgentHub(parts: ServerParts, access: AccessTable): Promise<AgentHub> {
+async function startAgentHub(
+  parts: ServerParts,
+  access: AccessTable,
+  refusals: RefusalLog,
+): Promise<AgentHub> {
   const {config, store, clock, random, events, wakeup} = parts
   const {clusterId} = await store.info()
   const {limits} = config
@@ -307,6 +312,15 @@ async function startAgentHub(parts: ServerParts, access: AccessTable): Promise<A
     events,
     wakeup,
     clusterId,
+    onRefused: ({caller, address, node, why}) => {
+      const request = {
+        method: 'GET',
+        route: AGENT_PATH,
+        url: AGENT_PATH,
+        code: 'not_allowed',
+      } as const
+      refusals.record({...request, principal: caller, address, joining: {node, why}})
+    },
     isConfigured: (digest) => access.isConfigured(digest),
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,

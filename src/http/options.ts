@@ -81,6 +81,8 @@ export interface RefusedRequest {
   readonly route: string
   /** As sent, with its query. */
   readonly url: string
+  /** An agent that was refused when it joined: the name of its node, and why. */
+  readonly joining?: {readonly node: string; readonly why: string}
   /** Name of the job in the body; absent or `null` = unknown. */
   readonly job?: string | null
   readonly code: RefusalCode

@@ -24,11 +24,12 @@ const TARGET_LENGTH_MAX = 300
 
 interface Seen {
   readonly actor: Actor
-  readonly on: 'path' | 'job'
+  readonly on: 'path' | 'job' | 'member'
   target: string
   readonly code: RefusalCode
   /** `''` = of several methods. */
   method: string
+  readonly why: string
   count: number
 }
 
@@ -81,12 +82,14 @@ export class RefusalLog implements Service {
     await this.#write().catch(this.#failed)
   }
 
-  record({principal, address, method, route, url, job = null, code}: RefusedRequest): void {
+  record(refused: RefusedRequest): void {
+    const {principal, address, method, route, url, job = null, joining, code} = refused
     const isKnown = principal !== null
     const place = isKnown ? `${method} ${route}` : networkOf(address)
     const group = `${principal?.accessor ?? ''} ${principal?.name ?? ''} ${place} ${code}`
-    const on = job === null ? 'path' : 'job'
-    const target = (job ?? url.split('?', 1)[0] ?? '').slice(0, TARGET_LENGTH_MAX)
+    const on = joining === undefined ? (job === null ? 'path' : 'job') : 'member'
+    const named = joining?.node ?? job ?? url.split('?', 1)[0] ?? ''
+    const target = named.slice(0, TARGET_LENGTH_MAX)
     const own = `${group} ${on} ${target}`
     const targets = this.#targets.get(group) ?? 0
     // A caller chooses the path, which must not choose the number of rows.
@@ -109,6 +112,7 @@ export class RefusalLog implements Service {
         target: rest ? SEVERAL : target,
         code,
         method,
+        why: rest ? '' : (joining?.why ?? ''),
         count: 1,
       })
     }
@@ -136,9 +140,10 @@ const NOBODY: Actor = {name: '', accessor: '', kind: '', address: ''}
 const REFUSED = {action: 'access.refused', result: 'refused'} as const
 
 function changesOf(seen: readonly Seen[], others: number): Change[] {
-  const changes: Change[] = seen.map(({actor, on, target, code, method, count}) => {
+  const changes: Change[] = seen.map(({actor, on, target, code, method, why, count}) => {
     const what = `${method} ${REFUSAL_STATUSES[code]} ${code}`.trim()
-    const detail = count === 1 ? what : `${what}, ${count} times`
+    const times = count === 1 ? what : `${what}, ${count} times`
+    const detail = why === '' ? times : `${times}: ${why}`
     return {...REFUSED, actor, on, target, detail}
   })
   const detail = `${others} further requests`

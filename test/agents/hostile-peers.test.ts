@@ -131,6 +131,35 @@ describe('refused connections', {concurrency: 4}, () => {
     assert.deepEqual([code, reason], [1000, 'no message of this agent for 10 s'])
   })
 
+  test('an agent beyond its token, or with the identity of another, is in the audit log', async (t) => {
+    const aToken = async (name: string) =>
+      (await post('/acl/tokens', {name, type: 'agent', slots: 4})).json.secret as string
+    const owner = await RawAgent.connect(t, server(), await aToken('robbed'))
+    await owner.join('robbed')
+    const robber = await aToken('robber')
+    for (const hello of [
+      aHello('too-many', {node: {slots: 5}}),
+      aHello('robber', {node: {id: 'identity-of-robbed'}}),
+    ]) {
+      const agent = await RawAgent.connect(t, server(), robber)
+      agent.send(hello)
+      await agent.closing
+    }
+    const recorded = await until(
+      'they are recorded',
+      async () => {
+        const {json} = await get('/audit?actor=robber&result=refused')
+        return json.length === 2 && json
+      },
+      20_000,
+    )
+    const shown = recorded.map(
+      (entry: Record<string, string>) => `${entry['target']} ${entry['detail']}`,
+    )
+    assert.match(shown[0], /^robber GET 403 not_allowed: .*belongs to the token "robbed"/)
+    assert.match(shown[1], /^too-many GET 403 not_allowed: .*the token allows 4/)
+  })
+
   test('300 connections without a hello do not disturb other agents', async (t) => {
     const crowd = await Promise.all(
       Array.from({length: 300}, () => RawAgent.connect(t, server(), TOKEN)),

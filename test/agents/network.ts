@@ -67,6 +67,7 @@ export class TestServer {
       nodeName,
       clusterId,
       isConfigured: () => false,
+      onRefused: () => undefined,
       freshMs: 10_000,
       silentMs: 10_000,
       endPreviousIncarnations: (node, earlier) =>

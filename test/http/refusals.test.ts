@@ -4,6 +4,7 @@ import {once} from 'node:events'
 import {test, type TestContext} from 'node:test'
 import {WebSocket} from 'ws'
 import {REFUSALS_EVERY_MS, REFUSALS_MAX, RefusalLog, TARGETS_MAX} from '../../src/http/refusals.ts'
+import type {RefusedRequest} from '../../src/http/options.ts'
 import {FAILURES_MAX} from '../../src/http/auth.ts'
 import type {Change} from '../../src/ports/audit-store.ts'
 import type {AuditEntryJson} from '../../src/wire/audit.ts'
@@ -28,7 +29,8 @@ async function startRecording(t: TestContext, options: ApiOptions = {}) {
       return [actor, address, target, detail].join(' ')
     })
   }
-  return {locked, recorded}
+  const record = (refused: RefusedRequest) => log?.record(refused)
+  return {locked, recorded, record}
 }
 
 test('a refused access is recorded with the token, the path and the reason', async (t) => {
@@ -58,6 +60,24 @@ test('requests without a valid token are one entry, whatever their paths and tok
     ' 127.0.0.1 several paths GET 429 too_many_failures, 20 times',
     ' 127.0.0.1 several paths GET 401 token_required, 200 times',
   ])
+})
+
+test('an agent that joins under many names has few entries', async (t) => {
+  const {locked, recorded, record} = await startRecording(t)
+  const {accessor} = await locked.token('agent', {name: 'press'})
+  const principal = locked.api.access.principal(accessor)
+  const request = {
+    method: 'GET',
+    route: '/v1/agent',
+    url: '/v1/agent',
+    code: 'not_allowed',
+  } as const
+  for (let at = 0; at < TARGETS_MAX + 5; at += 1)
+    record({...request, principal, address: '::1', joining: {node: `n${at}`, why: 'No.'}})
+  const [rest, last, ...others] = await recorded()
+  assert.equal(rest, 'press ::1 several paths GET 403 not_allowed, 5 times')
+  assert.equal(last, `press ::1 n${TARGETS_MAX - 1} GET 403 not_allowed: No.`)
+  assert.equal(others.length, TARGETS_MAX - 1)
 })
 
 test('a refused connection of an agent is recorded', async (t) => {

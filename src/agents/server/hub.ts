@@ -16,7 +16,13 @@ import type {
 import type {Clock, Random, Wakeup} from '../../ports/runtime.ts'
 import type {Store} from '../../ports/store.ts'
 import {decodeAgentMessage, encodeNotification} from '../codec.ts'
-import {type AgentTopic, type HelloMessage, PROTOCOL, type ServerMessage} from '../protocol.ts'
+import {
+  type AgentTopic,
+  type HelloMessage,
+  PROTOCOL,
+  type RefusalKind,
+  type ServerMessage,
+} from '../protocol.ts'
 import {
   Admission,
   type AdmissionOptions,
@@ -54,8 +60,19 @@ export interface AgentHubOptions {
     node: {readonly nodeId: string; readonly incarnation: string},
     previous: readonly PreviousIncarnation[],
   ) => Promise<number>
+  /** An agent may not join with its token, or as the node that it says it is. */
+  readonly onRefused: (refused: RefusedAgent) => void
   readonly announce: (outcomes: readonly FinishOutcome[]) => void
 }
+
+export interface RefusedAgent extends Pick<Origin, 'address' | 'caller'> {
+  readonly node: string
+  /** For operators. */
+  readonly why: string
+}
+
+/** Refusals that are no question of access: another server, another version or another time would do. */
+const NOT_ACCESS: readonly RefusalKind[] = ['protocol', 'cluster', 'unavailable', 'fenced']
 
 /**
  * Heartbeats wait this long for others, which bounds the commits to 5/s for any number of agents. The write
@@ -206,7 +223,7 @@ export class AgentHub implements Service {
     try {
       if (connection.peer.caller.kind === 'join') return await this.#issue(connection, hello)
       const refusal = await this.#admission.admit(hello, connection.peer)
-      if (refusal !== null) return this.#refuse(connection, refusal)
+      if (refusal !== null) return this.#refuseAccess(connection, node.name, refusal)
       await session.loadActiveClaims()
       if (connection.isClosed) return
       this.#closePrevious(node)
@@ -229,7 +246,7 @@ export class AgentHub implements Service {
 
   async #issue(connection: Connection, hello: HelloMessage): Promise<void> {
     const refusal = await this.#admission.issue(hello, connection.peer)
-    if (refusal !== null) return this.#refuse(connection, refusal)
+    if (refusal !== null) return this.#refuseAccess(connection, hello.node.name, refusal)
     connection.peer.send({kind: 'issued'})
     this.#close(connection, 'the agent has its own token')
   }
@@ -277,6 +294,13 @@ export class AgentHub implements Service {
         this.#close(other, 'this agent has connected again')
       else this.#refuse(other, replacedRefusal('fenced', other.session.node.name))
     }
+  }
+
+  #refuseAccess(connection: Connection, node: string, refusal: Refusal): void {
+    const {address, caller} = connection.peer
+    if (caller.agent !== undefined && !NOT_ACCESS.includes(refusal.code))
+      this.#options.onRefused({address, caller, node, why: refusal.message})
+    this.#refuse(connection, refusal)
   }
 
   #refuse(connection: Connection, {code, message}: Refusal): void {
