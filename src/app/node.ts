@@ -328,6 +328,7 @@ export function leaderServices(
       ...parts,
       keepMs: config.keepAuditMs,
       keepEntries: config.keepAuditEntries,
+      keepBytes: config.keepAuditBytes,
     }),
     new HistoryRetention({
       ...parts,

@@ -320,8 +320,16 @@ export const OPTIONS = [
     'keep-audit-entries',
     'count',
     'Number of entries of the audit log; the newest are kept, and the last ten revisions of each job.',
-    'Two hundred changes a day for years; some hundred megabytes at most.',
+    'Two hundred changes a day for years; some hundred megabytes without the definitions.',
     {placeholder: 'n', fallback: '250000'},
+  ),
+  option(
+    'keep-audit-bytes',
+    'size',
+    'Maximum size of all earlier definitions in the audit log. Beyond it the oldest entries lose theirs, ' +
+      'but not the last ten revisions of each job.',
+    'Years of changes of usual jobs; many changes of a large one cannot fill the disk.',
+    {placeholder: 'size', fallback: '1GiB'},
   ),
   option(
     'syslog',

@@ -57,6 +57,7 @@ export interface Config extends NodeConfig {
   readonly keepFailedMs: number
   readonly keepAuditMs: number
   readonly keepAuditEntries: number
+  readonly keepAuditBytes: number
 }
 
 export type LoadedConfig =
@@ -132,6 +133,7 @@ function build(
     keepFailedMs: values.one('keep-failed')!,
     keepAuditMs: values.one('keep-audit-days')! * DAY_MS,
     keepAuditEntries: values.one('keep-audit-entries')!,
+    keepAuditBytes: values.one('keep-audit-bytes')!,
   }
   rejectUnsafe(config)
   rejectPlainPages(values.one('public-url'), config)

@@ -79,6 +79,8 @@ export interface PruneAuditRequest {
   readonly keepEntries: number
   /** Of these, entries of refused accesses. */
   readonly keepRefused: number
+  /** Size of all earlier definitions. Beyond it entries lose their definition, the oldest first. */
+  readonly keepBytes: number
   /** Earlier definitions of each live job, whose entries stay in any case. */
   readonly keepRevisions: number
   /** Cursor: entries after this one are visited. */

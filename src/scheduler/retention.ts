@@ -165,6 +165,7 @@ export interface AuditRetentionOptions extends TermOptions {
   readonly store: Pick<AuditStore, 'pruneAudit'>
   readonly keepMs: number
   readonly keepEntries: number
+  readonly keepBytes: number
 }
 
 const ENTRIES_PER_BATCH = 1_000
@@ -196,9 +197,10 @@ export class AuditRetention implements Service {
 
   /** The pause after a batch is as long as the batch took, as for the history. */
   async #pruneBatch(): Promise<number> {
-    const {store, term, keepMs, keepEntries, clock} = this.#options
+    const {store, term, keepMs, keepEntries, keepBytes, clock} = this.#options
     const startedAt = clock.monotonicMs()
-    const limits = {keepMs, keepEntries, keepRefused: REFUSED_KEPT, keepRevisions: REVISIONS_KEPT}
+    const fixed = {keepRefused: REFUSED_KEPT, keepRevisions: REVISIONS_KEPT}
+    const limits = {keepMs, keepEntries, keepBytes, ...fixed}
     const batch = {after: this.#after, limit: ENTRIES_PER_BATCH}
     const {next, isRoundOver} = await store.pruneAudit({term, ...limits, ...batch})
     this.#after = isRoundOver ? 0 : next

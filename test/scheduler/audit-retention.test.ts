@@ -27,12 +27,13 @@ test('a round visits all entries in batches, and the next one begins a minute la
     events: new RecordedEvents(),
     keepMs: 1_000,
     keepEntries: 2_000,
+    keepBytes: 3_000,
   })
   retention.start()
   await clock.advance(59_000)
   const positions = () => asked.splice(0).map(({after}) => after)
-  const [{term, keepMs, keepEntries} = assert.fail()] = asked
-  assert.deepEqual({term, keepMs, keepEntries}, {term: 7, keepMs: 1_000, keepEntries: 2_000})
+  const [{term, keepMs, keepEntries, keepBytes} = assert.fail()] = asked
+  assert.deepEqual([term, keepMs, keepEntries, keepBytes], [7, 1_000, 2_000, 3_000])
   assert.deepEqual(positions(), [0, 5, 10])
   await clock.advance(2_000)
   assert.deepEqual(positions(), [0, 5, 10])

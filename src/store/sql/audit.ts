@@ -9,7 +9,7 @@ import type {Change} from '../../ports/audit-store.ts'
 import {type Query, sendEach, type Transaction, type Values} from './query.ts'
 
 const COLUMNS = `at, actor, accessor, token_kind, address, action, result, target_kind, target,
-  detail, job_id, revision_before, revision_after, replaced`
+  detail, job_id, revision_before, revision_after, replaced, replaced_bytes`
 const INSERT = `INSERT INTO audit (${COLUMNS}) VALUES (${COLUMNS.replaceAll(/\w+/g, '?')})`
 
 export function* recordChange(tx: Transaction, change: Change): Query<void> {
@@ -29,7 +29,8 @@ function valuesOf(now: number, change: Change): Values {
   const {name, accessor, kind, address} = actor
   const revisions = [job?.id ?? null, job?.before ?? null, job?.after ?? null]
   const what = [action, result, on, target, detail]
-  return [now, name, accessor, kind, address, ...what, ...revisions, replaced ?? null]
+  const bytes = replaced === undefined ? null : Buffer.byteLength(replaced)
+  return [now, name, accessor, kind, address, ...what, ...revisions, replaced ?? null, bytes]
 }
 
 /** What a change did to the definition of a stored job. `after` `null` = the job was deleted. */

@@ -266,11 +266,13 @@ function auditTables({columns: {integer, text, growingKey}}: Dialect): string[] 
       job_id ${integer},
       revision_before ${integer},
       revision_after ${integer},
-      replaced ${text}
+      replaced ${text},
+      replaced_bytes ${integer}
     )`,
     `CREATE INDEX audit_of_job ON audit (job_id, revision_after) WHERE job_id IS NOT NULL`,
     `CREATE INDEX audit_target ON audit (target, id)`,
     `CREATE INDEX audit_refused ON audit (id) WHERE result = 'refused'`,
+    `CREATE INDEX audit_size ON audit (id, replaced_bytes) WHERE replaced_bytes IS NOT NULL`,
   ]
 }
 

@@ -21,6 +21,7 @@ export const ALL_AUDIT: AuditQuery = {
 }
 
 const SUBMIT = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+const KEEP = {keepMs: 1e12, keepEntries: 1_000, keepBytes: 1e9, keepRefused: 1_000}
 const COUNTERS = {successCount: 0, errorCount: 0, lastSuccess: null, lastError: null}
 
 /** Entries of a query, oldest first, as `actor action target before->after detail`. */
@@ -142,7 +143,7 @@ export function auditCases(when: Case): void {
 
   when('old entries are deleted in batches, but not the last revisions of a job', async (scene) => {
     const {store} = scene
-    const keep = {keepMs: 10 * MINUTE, keepEntries: 1_000, keepRefused: 2, keepRevisions: 2}
+    const keep = {...KEEP, keepMs: 10 * MINUTE, keepRefused: 2, keepRevisions: 2}
     const prune = async (over: Partial<PruneAuditRequest> = {}) => {
       let deleted = 0
       for (let after = 0, isOver = false; !isOver;) {
@@ -189,6 +190,38 @@ export function auditCases(when: Case): void {
     assert.equal((await recorded(scene)).length, 6)
     await assert.rejects(prune({term: scene.term - 1}), {name: 'TermOver'})
   })
+
+  when(
+    'beyond their size, the oldest definitions are dropped, and their entries stay',
+    async (scene) => {
+      const {store} = scene
+      const command = 'x'.repeat(10_000)
+      for (const name of ['a', 'b'])
+        for (let retries = 0; retries < 7; retries += 1)
+          await store.submit({...SUBMIT, spec: aSpec(name, {retries, executorConfig: {command}})})
+      const {term} = scene
+      const request = {...KEEP, term, keepRevisions: 2, after: 0, limit: 2}
+      const prune = async (keepBytes: number) => {
+        let batches = 1
+        while (!(await store.pruneAudit({...request, keepBytes})).isRoundOver) batches += 1
+        return batches
+      }
+      const kept = async () => {
+        const {rows} = await store.audit(ALL_AUDIT)
+        const shown = rows.map(({target, before}) => (before === null ? '-' : target))
+        return shown.toReversed().join('')
+      }
+      assert.equal(await prune(1_000_000), 1)
+      assert.equal(await kept(), '-aaaaaa-bbbbbb')
+      // The last two of each job stay.
+      assert.equal(await prune(75_000), 3)
+      assert.equal(await kept(), '-----aa--bbbbb')
+      assert.equal(await prune(0), 2)
+      assert.equal(await kept(), '-----aa-----bb')
+      assert.equal(await store.revision('a', 4), null)
+      assert.equal((await store.revision('a', 5))!.spec.retries, 4)
+    },
+  )
 
   when('of concurrent changes of a job, each has one entry', async (scene) => {
     const {store} = scene
