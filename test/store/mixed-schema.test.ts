@@ -146,9 +146,18 @@ describe('the schema of the next release works for this one', () => {
   it('because a migration after the first only adds', () => {
     const adding =
       /^(CREATE TABLE |CREATE INDEX |ALTER TABLE \w+ ADD COLUMN \w+ [^,]*$|INSERT INTO |CREATE SEQUENCE )/
-    for (const {version, statements} of MIGRATIONS.slice(1))
-      for (const sql of statements(sqliteDialect))
+    for (const {version, statements} of MIGRATIONS.slice(1)) {
+      const all = statements(sqliteDialect)
+      // An older server writes nothing into a table that it does not know.
+      const isOfNewTable = (sql: string) => {
+        const table = /^CREATE UNIQUE INDEX \w+ ON (\w+) /.exec(sql)?.[1]
+        return (
+          table !== undefined && all.some((other) => other.startsWith(`CREATE TABLE ${table} `))
+        )
+      }
+      for (const sql of all.filter((statement) => !isOfNewTable(statement)))
         assert.match(sql, adding, `migration ${version}: an older server may not work on this`)
+    }
   })
 
   it('because a release has one migration, with consecutive numbers', () => {
