@@ -30,8 +30,6 @@ export interface Principal {
   readonly accessor: string
   /** The token is the session of a browser. */
   readonly isSession: boolean
-  /** Of a session, who signed in: that token, or that person; else as `accessor`. They share its limits. */
-  readonly owner: string
   /** Empty unless the kind is `client`. */
   readonly rules: RuleSet
   /** Only of a token for agents. */

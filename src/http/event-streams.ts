@@ -186,20 +186,24 @@ function eventText(event: string, data: unknown, id: string | null = null): stri
   return `${idLine}event: ${event}\ndata: ${JSON.stringify(data)}\n\n`
 }
 
+interface StreamOptions extends Pick<HttpOptions, 'streamsMax' | 'tokenStreamsMax'> {
+  readonly access: Pick<AccessTable, 'holderOf'>
+}
+
 interface Place {
-  readonly owner: string
+  readonly holder: string
   /** `null` while it is being opened. */
   stream: Readable | null
 }
 
 /** All open streams of this server. */
 export class OpenStreams {
-  readonly #limits: Pick<HttpOptions, 'streamsMax' | 'tokenStreamsMax'>
+  readonly #options: StreamOptions
   readonly #places = new Set<Place>()
   #isEnding = false
 
-  constructor(limits: Pick<HttpOptions, 'streamsMax' | 'tokenStreamsMax'>) {
-    this.#limits = limits
+  constructor(options: StreamOptions) {
+    this.#options = options
   }
 
   /** Sends the stream that `create` returns. Throws `too_many_streams`. */
@@ -217,15 +221,16 @@ export class OpenStreams {
     }
   }
 
-  #take({kind, owner}: Principal): Place {
-    const {streamsMax, tokenStreamsMax} = this.#limits
+  #take(caller: Principal): Place {
+    const {streamsMax, tokenStreamsMax, access} = this.#options
+    const holder = access.holderOf(caller)
     const fix = 'Close some or poll instead.'
     if (this.#places.size >= streamsMax)
       throw refusedStream(`${streamsMax} event streams are open. ${fix}`)
-    const own = [...this.#places].filter((place) => place.owner === owner)
-    if (kind !== 'management' && own.length >= tokenStreamsMax)
+    const own = [...this.#places].filter((place) => place.holder === holder)
+    if (caller.kind !== 'management' && own.length >= tokenStreamsMax)
       throw refusedStream(`${tokenStreamsMax} event streams of this token are open. ${fix}`)
-    const place = {owner, stream: null}
+    const place = {holder, stream: null}
     this.#places.add(place)
     return place
   }

@@ -44,7 +44,6 @@ export const LOCAL: Principal = {
   name: '',
   accessor: '',
   isSession: false,
-  owner: '',
   rules: NO_RULES,
 }
 
@@ -312,7 +311,6 @@ export class AccessTable implements Service {
         name,
         accessor,
         isSession,
-        owner: session?.of ?? accessor,
         rules: this.#compiler.rulesOf(token),
         ...(agent === null ? {} : {agent}),
       }

@@ -45,7 +45,7 @@ function parsed(policies: readonly Written[]) {
 }
 
 function principal(kind: TokenKind, rules = NO_RULES): Principal {
-  return {kind, name: 'who', accessor: 'id', isSession: false, owner: 'id', rules}
+  return {kind, name: 'who', accessor: 'id', isSession: false, rules}
 }
 
 const GLOBS: readonly (readonly [glob: string, path: string, matches: boolean])[] = [

@@ -92,7 +92,7 @@ function refusalOf(request: FastifyRequest, person: string): RefusedRequest {
 }
 
 function asPrincipal(name: string, kind: TokenKind): Principal {
-  return {name, kind, accessor: '', isSession: true, owner: '', rules: NO_RULES}
+  return {name, kind, accessor: '', isSession: true, rules: NO_RULES}
 }
 
 interface Link {
