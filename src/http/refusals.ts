@@ -15,10 +15,15 @@ import {REFUSAL_STATUSES} from './errors.ts'
 import type {RefusedRequest} from './options.ts'
 
 export const REFUSALS_EVERY_MS = 10_000
-/** Different refusals in this time, of this server; further ones are only counted. */
+/**
+ * Different refusals in this time, of this server: of callers with a token, and as many of networks. Beyond
+ * it, each caller with a token still has a row of its own that counts: no caller hides another.
+ */
 export const REFUSALS_MAX = 50
-/** Of one caller at one route: it must not fill the whole of them. */
+/** Of one caller. */
 export const TARGETS_MAX = 10
+/** Rows that only count. Each takes a token of its own. */
+const CALLERS_MAX = 1_000
 const SEVERAL = 'several paths'
 const TARGET_LENGTH_MAX = 300
 
@@ -43,10 +48,7 @@ export class RefusalLog implements Service {
   readonly #clock: Clock
   readonly #failed: (error: unknown) => void
   readonly #loop: Loop
-  #seen = new Map<string, Seen>()
-  /** Number of targets, by caller, route and code. */
-  #targets = new Map<string, number>()
-  #others = 0
+  #window = emptyWindow()
 
   constructor({
     store,
@@ -83,64 +85,90 @@ export class RefusalLog implements Service {
   }
 
   record(refused: RefusedRequest): void {
-    const {principal, address, method, route, url, job = null, joining, code} = refused
+    const {principal, address, method, url, job = null, joining, code} = refused
+    const {seen, targets, rows} = this.#window
     const isKnown = principal !== null
-    const place = isKnown ? `${method} ${route}` : networkOf(address)
-    const group = `${principal?.accessor ?? ''} ${principal?.name ?? ''} ${place} ${code}`
+    const caller = isKnown ? `token ${principal.accessor} ${principal.name}` : networkOf(address)
+    const group = `${caller} ${code}`
     const on = joining === undefined ? (job === null ? 'path' : 'job') : 'member'
     const named = joining?.node ?? job ?? url.split('?', 1)[0] ?? ''
     const target = named.slice(0, TARGET_LENGTH_MAX)
-    const own = `${group} ${on} ${target}`
-    const targets = this.#targets.get(group) ?? 0
+    const own = `${group} ${method} ${on} ${target}`
+    const count = targets.get(group) ?? 0
     // A caller chooses the path, which must not choose the number of rows.
-    const key = this.#seen.has(own) || (isKnown && targets < TARGETS_MAX) ? own : group
-    const seen = this.#seen.get(key)
-    if (seen !== undefined) {
-      seen.count += 1
-      if (seen.target !== target) seen.target = SEVERAL
-      if (seen.method !== method) seen.method = ''
-    } else if (this.#seen.size >= REFUSALS_MAX) this.#others += 1
+    const hasRoom = isKnown && count < TARGETS_MAX && rows.targets < REFUSALS_MAX
+    const key = seen.has(own) || hasRoom ? own : group
+    const kind = rowsOf(isKnown, key === own)
+    const known = seen.get(key)
+    if (known !== undefined) {
+      known.count += 1
+      if (known.target !== target) known.target = SEVERAL
+      if (known.method !== method) known.method = ''
+    } else if (rows[kind] >= ROWS_MAX[kind]) this.#window.others += 1
     else {
       const actor = isKnown
         ? actorOf(principal, principal === LOCAL, address)
         : {...NOBODY, address}
-      this.#targets.set(group, targets + 1)
-      const rest = isKnown && key === group
-      this.#seen.set(key, {
-        actor,
-        on: rest ? 'path' : on,
-        target: rest ? SEVERAL : target,
-        code,
-        method,
-        why: rest ? '' : (joining?.why ?? ''),
-        count: 1,
-      })
+      rows[kind] += 1
+      targets.set(group, count + 1)
+      const shown: Pick<Seen, 'on' | 'target' | 'why'> =
+        kind === 'callers'
+          ? {on: 'path', target: SEVERAL, why: ''}
+          : {on, target, why: joining?.why ?? ''}
+      seen.set(key, {actor, ...shown, code, method, count: 1})
     }
   }
 
   async #write(): Promise<void> {
-    const [seen, others] = [this.#seen, this.#others]
-    if (seen.size === 0) return
-    this.#seen = new Map()
-    this.#targets = new Map()
-    this.#others = 0
+    const window = this.#window
+    if (window.seen.size === 0) return
+    this.#window = emptyWindow()
     try {
-      const changes = changesOf([...seen.values()], others)
+      const changes = changesOf(window)
       await readWithDeadline(this.#clock, () => this.#store.recordAudit(changes))
     } catch (error) {
-      const later = [...this.#seen.values()].reduce((sum, {count}) => sum + count, 0)
-      this.#seen = seen
-      this.#others += others + later
+      const {seen, others} = this.#window
+      const later = [...seen.values()].reduce((sum, {count}) => sum + count, 0)
+      this.#window = window
+      window.others += others + later
       throw error
     }
   }
 }
 
+/** Refusals since the last write. */
+interface Window {
+  readonly seen: Map<string, Seen>
+  /** Number of targets, by caller and code. */
+  readonly targets: Map<string, number>
+  /** Number of rows in `seen`. */
+  readonly rows: Record<keyof typeof ROWS_MAX, number>
+  others: number
+}
+
+/** `targets` and `callers` are of tokens. */
+const ROWS_MAX = {targets: REFUSALS_MAX, callers: CALLERS_MAX, networks: REFUSALS_MAX}
+
+function emptyWindow(): Window {
+  return {
+    seen: new Map(),
+    targets: new Map(),
+    rows: {targets: 0, callers: 0, networks: 0},
+    others: 0,
+  }
+}
+
+function rowsOf(isKnown: boolean, isOwn: boolean): keyof typeof ROWS_MAX {
+  if (!isKnown) return 'networks'
+  return isOwn ? 'targets' : 'callers'
+}
+
 const NOBODY: Actor = {name: '', accessor: '', kind: '', address: ''}
 const REFUSED = {action: 'access.refused', result: 'refused'} as const
 
-function changesOf(seen: readonly Seen[], others: number): Change[] {
-  const changes: Change[] = seen.map(({actor, on, target, code, method, why, count}) => {
+function changesOf({seen, others}: Window): Change[] {
+  const changes = [...seen.values()].map((refused): Change => {
+    const {actor, on, target, code, method, why, count} = refused
     const what = `${method} ${REFUSAL_STATUSES[code]} ${code}`.trim()
     const times = count === 1 ? what : `${what}, ${count} times`
     const detail = why === '' ? times : `${times}: ${why}`

@@ -52,6 +52,25 @@ test('a refused access is recorded with the token, the path and the reason', asy
   )
 })
 
+test('refusals of some callers do not hide those of another', async (t) => {
+  const {locked, recorded} = await startRecording(t)
+  const flood = async (from: string) => {
+    const client = await locked.token('client', {name: from})
+    for (let at = 0; at < REFUSALS_MAX; at += 1)
+      await client.call(['GET', 'DELETE', 'POST'][at % 3]!, `/v1/jobs/${from}-${at}`)
+  }
+  await flood('one')
+  const team = await locked.token('client', {name: 'team-a'})
+  const attempt = () => team.call('POST', '/v1/jobs/team-b-x/revisions/1/restore')
+  await attempt()
+  const [first] = await recorded()
+  assert.equal(first, 'team-a 127.0.0.1 team-b-x POST 403 not_allowed')
+  for (let other = 0; other < 6; other += 1) await flood(`other-${other}`)
+  await attempt()
+  const [second] = await recorded()
+  assert.match(second!, /^team-a 127\.0\.0\.1 .* POST 403 not_allowed$/)
+})
+
 test('requests without a valid token are one entry, whatever their paths and tokens are', async (t) => {
   const {locked, recorded} = await startRecording(t)
   for (let guess = 0; guess < FAILURES_MAX + 20; guess += 1)
