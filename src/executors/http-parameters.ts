@@ -206,7 +206,11 @@ function readMethod(text: string, problems: string[]): Method {
 
 function readHeaders(text: string, secrets: StringMap, problems: string[]): HeaderPair[] {
   const pairs: HeaderPair[] = []
+  const named = secretsIn(text)
   for (const written of splitHeaders(text.trim())) {
+    // Escaped in JSON: the right to use it is decided by the text.
+    if (written !== null && secretsIn(written[1]).some((name) => !named.includes(name)))
+      problems.push('headers must name a secret without escapes, as ${secret:NAME}')
     const pair = written === null ? null : filled(written, secrets)
     const problem = pair === null ? 'headers must be "Name: value" texts' : headerProblem(pair)
     if (problem === null) pairs.push(pair!)

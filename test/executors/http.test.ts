@@ -304,6 +304,10 @@ describe('http', () => {
     const rows = [
       [{url: 'example.com'}, /^url must be/],
       [{url: 'http://a%@b/'}, /^url must percent-encode its user/],
+      [
+        {url: 'http://a/', headers: '{"X-A": "$\\u007bsecret:db}"}'},
+        /^headers must name a secret without escapes/,
+      ],
       [{method: 'BREW'}, /^method must be one of GET/],
       [{headers: '["nonsense"]'}, /^headers must be/],
       [{headers: '[1]'}, /^headers must be/],
