@@ -17,6 +17,10 @@ const C1_CONTROL = 0x9b
 const C1_END_OF_STRING = 0x9c
 /** 8-bit codes that start a string: DCS, SOS, OSC, PM, APC. */
 const C1_STRINGS = [0x90, 0x98, 0x9d, 0x9e, 0x9f]
+/** Change the order in which text is shown, so that it reads as another one. */
+const REORDERING = [
+  0x061c, 0x200e, 0x200f, 0x202a, 0x202b, 0x202c, 0x202d, 0x202e, 0x2066, 0x2067, 0x2068, 0x2069,
+]
 /** `P X ] ^ _` after an escape also start a string. */
 const STRING_LETTERS = [0x50, 0x58, 0x5d, 0x5e, 0x5f]
 
@@ -72,7 +76,7 @@ export class PlainText {
     else if (code === C1_CONTROL) this.#state = 'control'
     else if (C1_STRINGS.includes(code)) this.#state = 'string'
     const control = code < 0x20 || code === DELETE || (code >= C1_FIRST && code <= C1_LAST)
-    return !control || code === TAB
+    return (!control || code === TAB) && !REORDERING.includes(code)
   }
 }
 
@@ -87,4 +91,16 @@ function afterEscape(code: number): State {
 /** `text` as one line without control sequences, for a table. */
 export function oneLine(text: string): string {
   return new PlainText().push(text.replaceAll(/[\r\n\t]+/g, ' ')).trim()
+}
+
+/** JSON for people and programs: control and format characters, and line separators, are escaped. */
+export function plainJson(value: unknown, indent = 0): string {
+  return JSON.stringify(value, null, indent).replaceAll(
+    /(?!\n)[\p{C}\u2028\u2029]/gu,
+    (character) =>
+      character.replaceAll(
+        /[^]/g,
+        (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
+      ),
+  )
 }

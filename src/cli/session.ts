@@ -1,6 +1,7 @@
 /** Context of a client command, created from the global options and the environment. */
 import type {Clock} from '../ports/runtime.ts'
 import {Client} from './client.ts'
+import {plainJson} from './sanitize.ts'
 import type {Terminal} from './terminal.ts'
 import {chooseToken} from './token.ts'
 
@@ -45,7 +46,7 @@ function notEmpty(text: string | undefined): string | undefined {
 
 /** Prints the JSON of the API, indented. */
 export function printJson(session: Session, value: unknown): void {
-  session.terminal.out(`${JSON.stringify(value, null, 2)}\n`)
+  session.terminal.out(`${plainJson(value, 2)}\n`)
 }
 
 /** Prints warnings of the server to standard error, so they do not disturb scripts. */

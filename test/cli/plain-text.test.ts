@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import fc from 'fast-check'
-import {oneLine, PlainText} from '../../src/cli/sanitize.ts'
+import {oneLine, plainJson, PlainText} from '../../src/cli/sanitize.ts'
 
 /** Written text and shown text. */
 const ROWS: readonly (readonly [written: string, shown: string])[] = [
@@ -28,6 +28,7 @@ const ROWS: readonly (readonly [written: string, shown: string])[] = [
   ['\u001b\u001b[31mx', 'x'],
   ['\u001b[3\u001b[31mx', 'x'],
   ['\r\n', '\n'],
+  ['a\u202eb\u2066c\u200f', 'abc'],
 ]
 
 for (const [written, shown] of ROWS)
@@ -55,4 +56,15 @@ test('control characters other than newline and tab are removed', () => {
 
 test('a cell of a table is one line', () => {
   assert.equal(oneLine(' a\r\nb\tc\u001b[2J '), 'a b c')
+})
+
+test('JSON has no character that a terminal or a reader of lines takes for another', () => {
+  const value = {text: 'a\u202e\u009b31m\u2028\u2029\u200d\u{e0001}\n grüße 日本 🎉'}
+  for (const indent of [0, 2]) {
+    const shown = plainJson(value, indent)
+    assert.deepEqual(JSON.parse(shown), value)
+    assert.doesNotMatch(shown.replaceAll('\n', ''), /[\p{C}\u2028\u2029]/u)
+    assert.match(shown, / grüße 日本 🎉"/)
+    assert.match(shown, /a\\u202e\\u009b31m/)
+  }
 })

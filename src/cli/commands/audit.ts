@@ -12,7 +12,7 @@ import {isObject} from '../../wire/json.ts'
 import {path} from '../client.ts'
 import {UsageError} from '../errors.ts'
 import {type Column, table} from '../format.ts'
-import {oneLine} from '../sanitize.ts'
+import {oneLine, plainJson} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, revisionNumber, timeOf, whole} from '../values.ts'
@@ -167,7 +167,7 @@ function linesOf(
   return Object.entries(fields ?? {}).flatMap(([field, value]) => {
     const name = `${prefix}${field}`
     if (isObject(value)) return linesOf(sign, value, `${name}.`)
-    return [[name, oneLine(`${sign} ${name}: ${JSON.stringify(value)}`)] as const]
+    return [[name, oneLine(`${sign} ${name}: ${plainJson(value)}`)] as const]
   })
 }
 
