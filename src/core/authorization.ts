@@ -106,6 +106,11 @@ export class RuleSet {
     this.#lengths = [...lengths].toSorted((one, other) => other - one)
   }
 
+  /** Not only jobs: also the entries of tokens and policies in the audit log, for example. */
+  get readsAll(): boolean {
+    return this.#readsAll
+  }
+
   /** Jobs that may be read. */
   get jobs(): NameFilter {
     this.#jobs ??= this.#filter(JOB, ['read'])

@@ -1,6 +1,6 @@
 /** The audit log, and the history of jobs, which is in the same rows. */
 import type {Actor} from '../core/audit.ts'
-import {type Principal, readableJobs} from '../core/authorization.ts'
+import {type NameFilter, type Principal, readableJobs} from '../core/authorization.ts'
 import {requireStore} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
 import type {JobSpec} from '../core/job.ts'
@@ -31,10 +31,14 @@ export interface Diff {
   readonly after: JobSpec
 }
 
+const EVERY_JOB: NameFilter = [{pattern: '*', shown: true}]
+
 export function createAudit({store}: OperationsContext) {
   /** Newest first. A client token sees the entries of the jobs that it may read, and no others. */
   function audit(query: Omit<AuditQuery, 'names'>, caller: Principal): Promise<Page<AuditEntry>> {
-    return store.audit({...query, names: readableJobs(caller)})
+    const names = readableJobs(caller)
+    const seesOnlyJobs = caller.kind === 'client' && !caller.rules.readsAll
+    return store.audit({...query, names: seesOnlyJobs ? (names ?? EVERY_JOB) : names})
   }
 
   return {audit}

@@ -243,6 +243,18 @@ test('a client token sees the entries of the jobs that it may read', async (t) =
   assert.equal((await other.call('GET', '/v1/audit')).status, 403)
 })
 
+test('a client token that reads all jobs sees no changes of tokens and policies', async (t) => {
+  const {locked} = await startAudited(t)
+  const rules = {
+    path: {'/v1/jobs/**': {capabilities: ['read']}, '/v1/audit': {capabilities: ['list']}},
+  }
+  const reader = await locked.client('reader', rules)
+  await locked.job('any')
+  const seen = await reader.call('GET', '/v1/audit')
+  const shown = (seen.json as AuditEntryJson[]).map(({action, target}) => `${action} ${target}`)
+  assert.deepEqual(shown, ['job.create any'])
+})
+
 test('a client token sees no definition of an earlier job of the same name', async (t) => {
   const {locked} = await startAudited(t)
   const rules = {path: {...TEAM_A.path, '/v1/audit': {capabilities: ['list']}}}
