@@ -57,13 +57,13 @@ export function createTokens({store, random, clock, access, settings}: Operation
 
   /** Throws `token_unknown`. */
   async function token(accessor: string): Promise<TokenRecord> {
-    return requireToken(accessor, await store.token(accessor))
+    return requireToken(await store.token(accessor))
   }
 
   /** What the token is on this server: as a request with it would be. Throws `token_unknown`. */
   async function currentToken(accessor: string): Promise<Principal> {
     const principal = access.principal(accessor)
-    if (principal === null) throw tokenUnknown(accessor)
+    if (principal === null) throw tokenUnknown()
     return principal
   }
 
@@ -119,7 +119,7 @@ export function createTokens({store, random, clock, access, settings}: Operation
 
   /** Requests, streams and agents with it end within seconds on every server. Throws `token_unknown`. */
   async function revokeToken(accessor: string, actor: Actor): Promise<RevokedToken> {
-    const token = requireToken(accessor, await store.deleteToken(accessor, actor))
+    const token = requireToken(await store.deleteToken(accessor, actor))
     await access.changed()
     const mayLockOut = token.kind === 'management' && !access.hasConfiguredToken
     const isLast = mayLockOut && !isManaged(await store.tokens(), clock.now())
@@ -146,15 +146,16 @@ function grantWarnings(
     .map((name) => `policies: there is no policy ${name}, so it grants nothing`)
 }
 
-function requireToken(accessor: string, token: TokenRecord | null): TokenRecord {
-  if (token === null) throw tokenUnknown(accessor)
+function requireToken(token: TokenRecord | null): TokenRecord {
+  if (token === null) throw tokenUnknown()
   return token
 }
 
-function tokenUnknown(accessor: string): DomainError {
+/** Not repeated: it may be the secret of a token, sent by mistake. */
+function tokenUnknown(): DomainError {
   return new DomainError(
     'token_unknown',
-    `There is no token with the accessor ${JSON.stringify(accessor.slice(0, 100))}.`,
+    'There is no token with this accessor. See GET /v1/acl/tokens.',
   )
 }
 
