@@ -53,7 +53,8 @@ describe('agent process', {concurrency: 2}, () => {
     const slow = join(temporaryDirectory(t), 'go')
     await server.store({name: 'slow', ...onAgent, executor_config: shell(hold(slow))})
     await server.run('slow')
-    await server.execution('slow', isRunning)
+    // Claimed and not started, it would be released for another node.
+    await server.execution('slow', ({output}) => output.includes('started'))
     agent.program.signal('SIGTERM')
     await until('it is leaving', async () => (await member(server, 'agent-a')).Status === 2)
     writeFileSync(slow, '')
