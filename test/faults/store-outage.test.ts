@@ -56,6 +56,10 @@ describe('an unreachable store', {concurrency: true}, () => {
       await server.execution(name, isOver)
       assert.deepEqual(await statuses(name), ['succeeded'], name)
     }
+    // Each server notices by itself, with its next statement.
+    await until('the log says that the store is back', () =>
+      server.program.stderr().includes('the store answers again'),
+    )
     const log = server.program.stderr()
     const sentences =
       /the store is unavailable: (?!step)[^"]*; retrying until it answers|the store answers again/g
