@@ -27,14 +27,16 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
     return store.jobs({...query, names: readableJobs(caller)})
   }
 
-  /** Throws `job_unknown`, `precondition_failed`. */
-  async function toggle(name: string, match: RevisionMatch, actor: Actor): Promise<JobRecord> {
-    const result = await store.toggle(name, match, actor)
+  /** Without `disabled` it flips. Throws `job_unknown`, `precondition_failed`. */
+  async function toggle({name, match, actor, disabled}: ToggleCall): Promise<JobRecord> {
+    const result = await store.toggle(name, match, actor, disabled)
     switch (result.kind) {
       case 'unknown':
         throw jobUnknown(name)
       case 'precondition':
         throw preconditionFailed(result.revision)
+      case 'unchanged':
+        return result.job
       case 'toggled': {
         const {revision} = result.job
         wakeup.notify('launch')
@@ -69,6 +71,14 @@ export function createJobs({wakeup, events, store}: OperationsContext) {
   }
 
   return {job, jobs, toggle, deleteJob}
+}
+
+export interface ToggleCall {
+  readonly name: string
+  readonly match: RevisionMatch
+  readonly actor: Actor
+  /** Absent = the other value than now. */
+  readonly disabled?: boolean
 }
 
 export interface DeleteCall {

@@ -201,7 +201,8 @@ function ephemeralProblem(spec: JobSpec, parent: string, dependents: readonly st
 export function submissionsPaused(): DomainError {
   return new DomainError(
     'submissions_paused',
-    'Jobs cannot be created or changed: submissions are paused. Resume them with POST /v1/unpause.',
+    'Submissions are paused: no job can be created, replaced, restored or reverted. Jobs still run as ' +
+      'planned, and can be run, enabled, disabled and deleted. End the pause with POST /v1/unpause.',
   )
 }
 

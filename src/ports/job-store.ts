@@ -69,7 +69,7 @@ export type SubmitResult =
   | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
 
 export type ToggleResult =
-  | {readonly kind: 'toggled'; readonly job: JobRecord}
+  | {readonly kind: 'toggled' | 'unchanged'; readonly job: JobRecord}
   | {readonly kind: 'unknown'}
   | PreconditionFailed
 
@@ -173,8 +173,16 @@ export interface JobStore {
    * not launched.
    */
   restore(entries: readonly RestoreEntry[], options: RestoreOptions): Promise<RestoreResult>
-  /** Flips `disabled`. A due planned time without decision is recorded `missed` with reason `disabled`. */
-  toggle(name: string, ifMatch?: RevisionMatch, actor?: Actor): Promise<ToggleResult>
+  /**
+   * Sets `disabled`, or flips it when `disabled` is absent. A due planned time without decision is recorded
+   * `missed` with reason `disabled`.
+   */
+  toggle(
+    name: string,
+    ifMatch?: RevisionMatch,
+    actor?: Actor,
+    disabled?: boolean,
+  ): Promise<ToggleResult>
   /**
    * Soft delete: pending executions and requests are deleted, running executions are flagged for their nodes
    * to end.

@@ -17,7 +17,10 @@ export type StatusJson = Static<typeof Status>
 
 export const PauseStatus = Type.Object(
   {paused: Type.Boolean({description: 'True when submissions are paused.'})},
-  {$id: 'PauseStatus', description: 'Whether jobs can be created or changed.'},
+  {
+    $id: 'PauseStatus',
+    description: 'Whether jobs can be created, replaced, restored and reverted.',
+  },
 )
 export type PauseStatusJson = Static<typeof PauseStatus>
 

@@ -48,6 +48,14 @@ const ROUTES: Readonly<Record<string, Route>> = {
     call: (call) => call('POST', '/v1/jobs/x/revisions/1/restore'),
   },
   'POST /v1/jobs/{name}/toggle': {action: 'job.toggle', prepare: JOB},
+  'POST /v1/jobs/{name}/disable': {action: 'job.toggle', prepare: JOB},
+  'POST /v1/jobs/{name}/enable': {
+    action: 'job.toggle',
+    prepare: async (scene) => {
+      await JOB(scene)
+      await scene.admin.call('POST', '/v1/jobs/x/disable')
+    },
+  },
   'DELETE /v1/jobs/{name}': {action: 'job.delete', prepare: JOB},
   'DELETE /v1/jobs/{name}/executions': {action: 'job.reset', prepare: JOB},
   'POST /v1/jobs/{name}/executions/{execution}/cancel': {

@@ -35,6 +35,8 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'DELETE /v1/jobs/{name}': 'change',
   'POST /v1/jobs/{name}/run': 'change',
   'POST /v1/jobs/{name}/toggle': 'change',
+  'POST /v1/jobs/{name}/enable': 'change',
+  'POST /v1/jobs/{name}/disable': 'change',
   'GET /v1/jobs/{name}/next': 'read',
   'GET /v1/jobs/{name}/executions': 'read',
   'DELETE /v1/jobs/{name}/executions': 'change',

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {startApi} from './harness.ts'
+import {definition, upload} from './tokens.ts'
 
 const FIELDS = [
   'id',
@@ -309,16 +310,53 @@ test('parents, children, cycles and ephemeral jobs', async (t) => {
   assert.deepEqual(api.events.of('job_deleted'), [{job: 'b'}, {job: 'a'}])
 })
 
-test('toggle works while submissions are paused', async (t) => {
+test('a pause of submissions blocks definitions and nothing else', async (t) => {
   const api = await startApi(t)
+  await api.join()
   await api.job('t', {schedule: '@every 1m'})
+  await api.job('t', {schedule: '@every 2m'})
   await api.post('/v1/pause')
+  const blocked = [
+    await api.post('/v1/jobs', definition('new')),
+    await api.call('PATCH', '/v1/jobs', {body: definition('t', {retries: 1})}),
+    await api.call('PUT', '/v1/jobs/t', {body: definition('t', {retries: 1})}),
+    await api.post('/v1/jobs/t/revisions/1/restore'),
+    await api.call('POST', '/v1/restore', upload([definition('new')])),
+  ]
+  for (const {status, text} of blocked) {
+    assert.equal(status, 503, text)
+    assert.match(text, /Submissions are paused: no job can be created/)
+  }
   const off = await api.post('/v1/jobs/t/toggle')
   assert.equal(off.status, 200)
-  assert.deepEqual([off.json.disabled, off.json.next, off.headers.etag], [true, null, '"2"'])
-  const on = await api.post('/v1/jobs/t/toggle')
-  assert.deepEqual([on.json.disabled, on.headers.etag], [false, '"3"'])
-  assert.equal((await api.post('/v1/jobs/nobody/toggle')).status, 404)
+  assert.deepEqual([off.json.disabled, off.json.next, off.headers.etag], [true, null, '"3"'])
+  assert.equal((await api.post('/v1/jobs/t/enable')).json.disabled, false)
+  assert.equal((await api.post('/v1/jobs/t/disable')).json.disabled, true)
+  assert.equal((await api.post('/v1/jobs/t/run')).status, 202)
+  assert.equal((await api.delete('/v1/jobs/t/executions')).status, 200)
+  assert.equal((await api.delete('/v1/jobs/t')).status, 200)
+})
+
+test('enable and disable change a job once', async (t) => {
+  const api = await startApi(t)
+  await api.job('t', {schedule: '@every 1m'})
+  const call = async (verb: string, headers = {}) => {
+    const {
+      status,
+      json,
+      headers: replied,
+    } = await api.post(`/v1/jobs/t/${verb}`, undefined, headers)
+    return [status, json.disabled, replied.etag]
+  }
+  assert.deepEqual(await call('enable'), [200, false, '"1"'])
+  assert.deepEqual(await call('disable'), [200, true, '"2"'])
+  assert.deepEqual(await call('disable'), [200, true, '"2"'])
+  assert.deepEqual(await call('enable'), [200, false, '"3"'])
+  const stored = api.events.of('job_stored').length
+  assert.deepEqual(await call('enable', {'if-match': '"3"'}), [200, false, '"3"'])
+  assert.equal((await call('enable', {'if-match': '"2"'}))[0], 412)
+  assert.equal(api.events.of('job_stored').length, stored)
+  assert.equal((await api.post('/v1/jobs/nobody/enable')).status, 404)
 })
 
 test('If-Match and If-None-Match make writes conditional (412)', async (t) => {

@@ -40,6 +40,8 @@ const INTERFACE = `
   DELETE /v1/jobs/{name} 200
   POST /v1/jobs/{name}/run 202
   POST /v1/jobs/{name}/toggle 200
+  POST /v1/jobs/{name}/enable 200
+  POST /v1/jobs/{name}/disable 200
   GET /v1/jobs/{name}/next 200
   GET /v1/jobs/{name}/executions 200
   DELETE /v1/jobs/{name}/executions 200

@@ -31,7 +31,7 @@ export function addClusterCommands(program: Command, use: Use): void {
     .action(use(remove))
   program
     .command('pause')
-    .description('Pause submissions: jobs cannot be created or changed, existing jobs keep running')
+    .description('Pause submissions: no job can be created or replaced; jobs still run as planned')
     .action(use((session) => pause(session, 'pause')))
   program
     .command('unpause')
@@ -108,10 +108,14 @@ function printMembers(session: Session, value: readonly MemberJson[]): void {
   terminal.out(table(terminal, columns, value, 'No members.'))
 }
 
+const PAUSED = `submissions are paused: no job can be created, replaced, restored or reverted
+Jobs still run as planned, and can be run, enabled, disabled and deleted.
+`
+
 async function pause(session: Session, verb: 'pause' | 'unpause'): Promise<void> {
   const {value} = await session.client.call<PauseStatusJson>('POST', `/${verb}`)
   if (session.json) return printJson(session, value)
-  session.terminal.out(`submissions are ${value.paused ? 'paused' : 'not paused'}\n`)
+  session.terminal.out(value.paused ? PAUSED : 'submissions are not paused\n')
 }
 
 async function resume(session: Session): Promise<void> {

@@ -18,7 +18,9 @@ import {oneOf, plannedCount, whole} from '../values.ts'
 const LAUNCHES_SHOWN = 20
 
 export function addJobCommands(program: Command, use: Use): void {
-  const jobs = program.command('jobs').description('List, show, apply, run, toggle and delete jobs')
+  const jobs = program
+    .command('jobs')
+    .description('List, show, apply, run, enable, disable and delete jobs')
   jobs
     .command('list')
     .description('List jobs')
@@ -43,7 +45,18 @@ export function addJobCommands(program: Command, use: Use): void {
     .option('--force', 'Run even if concurrency is "forbid" and another launch is open')
     .option('--wait', 'Wait for the end; exit code 0 if all of its executions succeed, else 1')
     .action(use(run))
-  jobs.command('toggle <name>').description('Enable or disable a job').action(use(toggle))
+  jobs
+    .command('enable <names...>')
+    .description('Enable jobs; no change if they are')
+    .action(use((session, names: string[]) => switchJobs(session, names, 'enable')))
+  jobs
+    .command('disable <names...>')
+    .description('Disable jobs: they get no planned times, and can be run by hand')
+    .action(use((session, names: string[]) => switchJobs(session, names, 'disable')))
+  jobs
+    .command('toggle <name>')
+    .description('Enable a job that is disabled, disable one that is enabled')
+    .action(use(toggle))
   jobs.command('delete <name>').description('Delete a job and its history').action(use(remove))
   jobs
     .command('next <name>')
@@ -151,7 +164,34 @@ function named(name: unknown, error: unknown): never {
 async function toggle(session: Session, name: string): Promise<void> {
   const {value} = await session.client.call<JobJson>('POST', path('jobs', name, 'toggle'))
   if (session.json) return printJson(session, value)
-  session.terminal.out(`${value.name} is ${value.disabled ? 'disabled' : 'enabled'}\n`)
+  printSwitched(session, value)
+}
+
+/** An error about one job does not keep the others from their change. */
+async function switchJobs(
+  session: Session,
+  names: readonly string[],
+  verb: 'enable' | 'disable',
+): Promise<void> {
+  const switched: JobJson[] = []
+  const failures: string[] = []
+  for (const name of names) {
+    try {
+      const {value} = await session.client.call<JobJson>('POST', path('jobs', name, verb))
+      switched.push(value)
+      if (!session.json) printSwitched(session, value)
+    } catch (error) {
+      const message = messageOf(error)
+      if (message === null || names.length === 1) throw error
+      failures.push(`${oneLine(name)} was not ${verb}d: ${message}`)
+    }
+  }
+  if (session.json) printJson(session, switched)
+  if (failures.length > 0) throw new CommandFailed(failures.join('\n'))
+}
+
+function printSwitched({terminal}: Session, {name, disabled}: JobJson): void {
+  terminal.out(`${name} is ${disabled ? 'disabled' : 'enabled'}\n`)
 }
 
 async function remove(session: Session, name: string): Promise<void> {

@@ -155,7 +155,9 @@ function routePause(app: FastifyInstance, operations: Operations): void {
     config: {access: creates('/v1/pause')},
     schema: describeRoute({
       operationId: 'pause',
-      summary: 'Pause submissions: jobs cannot be created or changed',
+      summary: 'Pause submissions: jobs cannot be created, replaced, restored or reverted',
+      description:
+        'Jobs still run as planned, and can be run by hand, enabled, disabled and deleted.',
       tag: 'administration',
       reply: Refer(PauseStatus),
     }),

@@ -227,24 +227,35 @@ function routeRuns(app: FastifyInstance, operations: Operations): void {
   }
 }
 
+/** Who may toggle a job may also enable and disable it. */
+const TOGGLE_PATH = '/v1/jobs/:name/toggle'
+const SWITCHES = [
+  ['toggle', 'Enable a job that is disabled, disable one that is enabled', {}],
+  ['enable', 'Enable a job; no change if it is enabled', {disabled: false}],
+  ['disable', 'Disable a job: it gets no planned times; no change if it is', {disabled: true}],
+] as const
+
 function routeChanges(app: FastifyInstance, operations: Operations): void {
-  app.post('/jobs/:name/toggle', {
-    config: {access: creates('/v1/jobs/:name/toggle')},
-    schema: describeRoute({
-      operationId: 'toggleJob',
-      summary: 'Enable or disable a job',
-      tag: 'jobs',
-      params: NAME_PARAM,
-      headers: REVISION_HEADERS,
-      reply: Refer(Job),
-      refusals: {...UNKNOWN_JOB, 412: 'The precondition does not hold.'},
-    }),
-    handler: async (request: JobRequest, reply) => {
-      const match = readIfMatch(request.headers)
-      const job = await operations.toggle(request.params.name, match, actorOf(request))
-      return sendChangedJob(request, reply, 200, job)
-    },
-  })
+  for (const [verb, summary, wanted] of SWITCHES) {
+    app.post(`/jobs/:name/${verb}`, {
+      config: {access: creates(`/v1/jobs/:name/${verb}`, TOGGLE_PATH)},
+      schema: describeRoute({
+        operationId: `${verb}Job`,
+        summary,
+        tag: 'jobs',
+        params: NAME_PARAM,
+        headers: REVISION_HEADERS,
+        reply: Refer(Job),
+        refusals: {...UNKNOWN_JOB, 412: 'The precondition does not hold.'},
+      }),
+      handler: async (request: JobRequest, reply) => {
+        const {name} = request.params
+        const match = readIfMatch(request.headers)
+        const job = await operations.toggle({name, match, actor: actorOf(request), ...wanted})
+        return sendChangedJob(request, reply, 200, job)
+      },
+    })
+  }
   app.delete('/jobs/:name', {
     config: {access: deletes('/v1/jobs/:name')},
     schema: describeRoute({

@@ -27,11 +27,13 @@ export function* toggle(
   name: string,
   ifMatch: RevisionMatch = null,
   actor?: Actor,
+  disabled?: boolean,
 ): Query<ToggleResult> {
   const [existing, zone] = yield* together(lockJob(tx, name), timezone())
   if (existing === null) return {kind: 'unknown'}
   const refusal = checkRevision(ifMatch, existing)
   if (refusal !== null) return refusal
+  if (existing.spec.disabled === disabled) return {kind: 'unchanged', job: existing}
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
   const change = planDefinition(existing, spec, tx.now, zone, false)
   yield* applyChanges(tx, [{existing, spec, change}])

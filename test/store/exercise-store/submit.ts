@@ -87,6 +87,12 @@ export function submitCases(when: Case): void {
     assert.deepEqual([on.job.spec.disabled, on.job.revision], [false, 3])
     assert(on.job.nextAt! > scene.now)
     assert.deepEqual(await scene.store.toggle('b'), {kind: 'unknown'})
+    const same = await scene.store.toggle('a', null, undefined, false)
+    assert(same.kind === 'unchanged')
+    assert.equal(same.job.revision, 3)
+    const disabled = await scene.store.toggle('a', null, undefined, true)
+    assert(disabled.kind === 'toggled')
+    assert.deepEqual([disabled.job.spec.disabled, disabled.job.revision], [true, 4])
   })
 
   when('run on create stores a request, even if the definition is unchanged', async (scene) => {
