@@ -11,6 +11,7 @@ import type {AgentConfig} from './config/agent.ts'
 import type {Host} from './config/read.ts'
 import type {Config} from './config/server.ts'
 import {systemClock} from './platform/clock.ts'
+import {systemRandom} from './platform/random.ts'
 import {VERSION} from './platform/version.ts'
 
 const NODE_MAJOR_MIN = 26
@@ -51,6 +52,7 @@ async function main(argv: readonly string[]): Promise<number> {
     env: process.env,
     clock,
     version: VERSION,
+    newId: systemRandom().id,
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
     restoreBackup: async (backup, directory) =>

@@ -5,7 +5,7 @@ import {readFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {promisify} from 'node:util'
-import {readEvents} from '../src/cli/client.ts'
+import {readEvents} from '../src/cli/server-events.ts'
 import {aServer} from './support/server-process.ts'
 
 const ROOT = join(import.meta.dirname, '..')

@@ -1,8 +1,17 @@
 /**
- * HTTP client of the API: it adds the address and the token, and turns error responses into messages. Values
- * have the shapes of `wire/`. Also reads server-sent events.
+ * HTTP client of the API: it adds the address and the token, tries the next of several servers, and turns
+ * error responses into messages. Values have the shapes of `wire/`.
  */
-import {CallFailed, UsageError} from './errors.ts'
+import {CallFailed, codeOf, UsageError} from './errors.ts'
+import {
+  exchange,
+  ExchangeFailed,
+  type Outgoing,
+  speaksPlain,
+  speaksTls,
+  TIMEOUT,
+} from './exchange.ts'
+import {formatDuration} from '../lib/duration.ts'
 import {oneLine} from './sanitize.ts'
 import type {TokenChoice} from './token.ts'
 
@@ -12,6 +21,10 @@ export interface CallOptions {
   readonly body?: unknown
   readonly form?: FormData
   readonly headers?: Readonly<Record<string, string>>
+  /** Sends an `Idempotency-Key`: a lost request is repeated at the next server, and done once. */
+  readonly once?: true
+  /** Default `REPLY_TIMEOUT_MS`. */
+  readonly timeoutMs?: number
 }
 
 export interface Reply<Value> {
@@ -19,27 +32,48 @@ export interface Reply<Value> {
   readonly headers: Headers
 }
 
+export interface ClientOptions {
+  /** Replaces the time-outs of all calls; `null` = those of each call. */
+  readonly timeoutMs: number | null
+  /** Makes an `Idempotency-Key`. */
+  readonly newId: (() => string) | null
+}
+
+/** A server replies within 30 s, or says that its store is late: this is longer. */
+const REPLY_TIMEOUT_MS = 40_000
+/** Restores and backups: a server gives them ten minutes. */
+export const LONG_TIMEOUT_MS = 660_000
+/** Three keep-alives of a stream. */
+export const STREAM_TIMEOUT_MS = 45_000
+/** More servers than a cluster has. */
+const SERVERS_MAX = 20
 /** A longer error message is truncated. */
 const MESSAGE_LENGTH_MAX = 2_000
-/** Longer than any event of a server; the stream is something else then. */
-const EVENT_LENGTH_MAX = 4 * 2 ** 20
+const PLAIN_TO_TLS = ['ECONNRESET', 'EPIPE']
+const TLS_TO_PLAIN = ['EPROTO', 'ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']
+const UNTRUSTED = /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS_/
 
 export class Client {
-  readonly #base: string
+  readonly #servers: readonly string[]
   readonly #token: TokenChoice | null
+  readonly #options: ClientOptions
+  /** The server that replied last: the others were not reachable. */
+  #current = 0
 
   /**
-   * `server` is a URL such as `http://127.0.0.1:8080`. Its path (of a proxy) is kept; a trailing `/v1` is
-   * optional. Throws `UsageError`.
+   * `servers` is a URL such as `http://127.0.0.1:8080`, or several with commas. A path (of a proxy) is kept;
+   * a trailing `/v1` is optional. Throws `UsageError`.
    */
-  constructor(server: string, token: TokenChoice | null) {
-    const url = URL.parse(server)
-    if (url === null || !['http:', 'https:'].includes(url.protocol))
-      throw new UsageError(
-        `--server must be a URL such as http://127.0.0.1:8080, not ${JSON.stringify(server)}.`,
-      )
-    this.#base = `${url.origin}${url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '')}`
+  constructor(
+    servers: string,
+    token: TokenChoice | null,
+    options: ClientOptions = {timeoutMs: null, newId: null},
+  ) {
+    this.#servers = servers.split(',').map((server) => baseOf(server.trim()))
+    if (this.#servers.length > SERVERS_MAX)
+      throw new UsageError(`--server must have at most ${SERVERS_MAX} URLs.`)
     this.#token = token
+    this.#options = options
   }
 
   /** Calls `path` below `/v1` and reads JSON. Throws `CallFailed`. */
@@ -56,34 +90,59 @@ export class Client {
       throw new CallFailed(
         `The response of ${this.#base} is not JSON. Check that it is a Belfry server.`,
         response.status,
-        {cause: error},
+        {cause: error, code: 'response_invalid'},
       )
     }
   }
 
   /** As `call`, for a response that is streamed. */
   async open(method: string, path: string, options: CallOptions = {}): Promise<Response> {
-    const url = new URL(`${this.#base}/v1${path}`)
-    for (const [name, value] of Object.entries(options.query ?? {}))
-      if (value !== undefined) url.searchParams.set(name, String(value))
-    const headers = new Headers({accept: 'application/json, text/plain;q=0.9', ...options.headers})
-    if (this.#token !== null) headers.set('x-service-token', this.#token.text)
+    const headers: Record<string, string> = {
+      // The structured form of errors, where there is one.
+      accept: 'application/json, application/problem+json, text/plain;q=0.9',
+      ...options.headers,
+    }
+    if (this.#token !== null) headers['x-service-token'] = this.#token.text
+    const id = options.once === undefined ? undefined : this.#options.newId?.()
+    if (id !== undefined) headers['idempotency-key'] = id
     let body: FormData | string | null = options.form ?? null
     if (options.body !== undefined) {
-      headers.set('content-type', 'application/json')
+      headers['content-type'] = 'application/json'
       body = JSON.stringify(options.body)
     }
-    const response = await this.#send(url, {method, headers, body, redirect: 'error'})
+    const idleMs = this.#options.timeoutMs ?? options.timeoutMs ?? REPLY_TIMEOUT_MS
+    const response = await this.#send(path, options.query ?? {}, {method, headers, body, idleMs})
     if (!response.ok) throw await this.#errorOf(response)
     return response
   }
 
-  async #send(url: URL, request: RequestInit): Promise<Response> {
-    try {
-      return await fetch(url, request)
-    } catch (error) {
-      throw this.#unreachable(error)
+  get #base(): string {
+    return this.#servers[this.#current]!
+  }
+
+  /** Tries one server after the other. A request that may have been done is not repeated. */
+  async #send(
+    path: string,
+    query: Readonly<Record<string, string | number | undefined>>,
+    outgoing: Outgoing,
+  ): Promise<Response> {
+    const {method, headers} = outgoing
+    const mayRepeat = method === 'GET' || headers['idempotency-key'] !== undefined
+    const failures: Failure[] = []
+    for (const _ of this.#servers) {
+      const url = new URL(`${this.#base}/v1${path}`)
+      for (const [name, value] of Object.entries(query))
+        if (value !== undefined) url.searchParams.set(name, String(value))
+      try {
+        return await exchange(url, outgoing)
+      } catch (error) {
+        if (!(error instanceof ExchangeFailed)) throw error
+        failures.push({base: this.#base, url, error})
+        if (error.isSent && !mayRepeat) break
+        this.#current = (this.#current + 1) % this.#servers.length
+      }
     }
+    throw await failureOf(failures, outgoing)
   }
 
   async #read<Value>(response: Response, read: () => Promise<Value>): Promise<Value> {
@@ -93,27 +152,28 @@ export class Client {
       throw new CallFailed(
         `The connection to ${this.#base} was lost (${whyOf(error)}). Try again.`,
         response.status,
-        {cause: error},
+        {cause: error, code: 'connection_lost'},
       )
     }
   }
 
-  #unreachable(error: unknown): CallFailed {
-    return new CallFailed(
-      `Cannot connect to a server at ${this.#base} (${whyOf(error)}). ` +
-        'Start one with "belfry server", or set another URL with --server.',
-      null,
-      {cause: error},
-    )
-  }
-
   async #errorOf(response: Response): Promise<CallFailed> {
-    const text = await this.#read(response, () => response.text())
-    const detail = oneLine(detailOf(text).slice(0, MESSAGE_LENGTH_MAX))
     const {status} = response
-    if (status === 401) return new CallFailed(this.#unauthenticated(), status)
+    if (status >= 300 && status < 400) {
+      await response.body?.cancel()
+      const target = oneLine(response.headers.get('location') ?? 'another URL')
+      const message = `${this.#base} redirects to ${target}. Set the URL of the server with --server.`
+      return new CallFailed(message, status, {code: 'response_invalid'})
+    }
+    const text = await this.#read(response, () => response.text())
+    const problem = problemIn(text)
+    const {code, errors} = (problem ?? {}) as {code?: string; errors?: readonly unknown[]}
+    const more = {...(code === undefined ? {} : {code}), ...(errors === undefined ? {} : {errors})}
+    if (status === 401) return new CallFailed(this.#unauthenticated(), status, more)
+    const detail = inFlags(oneLine(detailOf(text).slice(0, MESSAGE_LENGTH_MAX)))
     const message = detail === '' ? `The server responded with ${status}.` : detail
-    return new CallFailed([withDelay(message, response), ...problemsOf(text)].join('\n'), status)
+    const lines = [withDelay(message, response), ...problemsOf(text)]
+    return new CallFailed(lines.join('\n'), status, more)
   }
 
   /** The server does not tell who has no valid token why. What was sent is known here. */
@@ -124,13 +184,100 @@ export class Client {
   }
 }
 
+/** `127.0.0.1:8080` is HTTP. Throws `UsageError`. */
+function baseOf(server: string): string {
+  const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(server) ? server : `http://${server}`)
+  const isBare = url !== null && url.username === '' && url.password === ''
+  if (!isBare || !['http:', 'https:'].includes(url.protocol)) {
+    // Text with an "@" may contain a password.
+    const found = server.includes('@') ? '' : `, not ${JSON.stringify(server)}`
+    throw new UsageError(`--server must be a URL such as http://127.0.0.1:8080${found}.`)
+  }
+  return `${url.origin}${url.pathname.replace(/\/+$/, '').replace(/\/v1$/, '')}`
+}
+
+interface Failure {
+  readonly base: string
+  readonly url: URL
+  readonly error: ExchangeFailed
+}
+
+async function failureOf(
+  failures: readonly Failure[],
+  {method, idleMs}: Outgoing,
+): Promise<CallFailed> {
+  const last = failures.at(-1)!
+  const {error: cause, base} = last
+  const doubt =
+    cause.isSent && method !== 'GET' ? ' It may be done: check before you repeat it.' : ''
+  if (failures.length > 1) {
+    const all = failures.map((failure) => `${failure.base} (${reasonOf(failure.error)})`)
+    const fix = ' Start one of them, or set another with --server.'
+    const message = `No server replies: ${all.join(', ')}.${doubt || fix}`
+    return new CallFailed(message, null, {cause, code: 'unreachable'})
+  }
+  if (!cause.isSent)
+    return new CallFailed(await unreachable(last), null, {cause, code: 'unreachable'})
+  if (last.url.protocol === 'http:' && isGarbled(cause) && (await speaksTls(last.url))) {
+    const message = `The server at ${base} answers only with TLS. Use ${otherScheme(base)}.`
+    return new CallFailed(message, null, {cause, code: 'unreachable'})
+  }
+  if (cause.code === TIMEOUT) {
+    const what = `The server at ${base} did not reply within ${formatDuration(idleMs)}.`
+    const message = `${what}${doubt || ' Try again, or set a longer --timeout.'}`
+    return new CallFailed(message, null, {cause, code: 'timeout'})
+  }
+  const what = `The connection to ${base} was lost (${cause.code}).`
+  return new CallFailed(`${what}${doubt || ' Try again.'}`, null, {cause, code: 'connection_lost'})
+}
+
+async function unreachable({base, url, error: {code, cause}}: Failure): Promise<string> {
+  if (TLS_TO_PLAIN.includes(code) && (await speaksPlain(url)))
+    return `The server at ${base} answers, but not with TLS. Use ${otherScheme(base)}.`
+  if (UNTRUSTED.test(code)) {
+    const why = cause instanceof Error ? `${cause.message}, ${code}` : code
+    const fix = 'If a private authority has signed it, set NODE_EXTRA_CA_CERTS to its file.'
+    return `The certificate of ${base} is not trusted (${why}). ${fix}`
+  }
+  return (
+    `Cannot connect to a server at ${base} (${reasonOf({code})}). ` +
+    'Start one with "belfry server", or set another URL with --server.'
+  )
+}
+
+function reasonOf({code}: Pick<ExchangeFailed, 'code'>): string {
+  return code === TIMEOUT ? 'it does not answer' : code
+}
+
+/** A server with TLS resets a plain connection, or replies with what is not HTTP. */
+function isGarbled({code}: ExchangeFailed): boolean {
+  return PLAIN_TO_TLS.includes(code) || code.startsWith('HPE_')
+}
+
+function otherScheme(base: string): string {
+  return base.startsWith('https:') ? `http:${base.slice(6)}` : `https:${base.slice(5)}`
+}
+
+/** What the API calls a parameter is a flag here. */
+const FLAGS: readonly (readonly [parameter: RegExp, flag: string])[] = [
+  [/\?force=true/g, '--force'],
+  [/^_end: /, '--limit: '],
+  [/^count: /, '--count: '],
+  [/\bwithout _end\b/g, 'without --limit'],
+  [/ with _start and _end\b/g, ' with --limit'],
+]
+
+function inFlags(message: string): string {
+  return FLAGS.reduce((text, [parameter, flag]) => text.replace(parameter, flag), message)
+}
+
 /** One line for each of several problems, as of a restored file. */
 function problemsOf(text: string): readonly string[] {
   const {errors = []} = (problemIn(text) ?? {}) as {errors?: readonly unknown[]}
   if (errors.length < 2) return []
   return errors.map((error) => {
-    const {name, problem: why} = error as {name: unknown; problem: unknown}
-    return `  ${oneLine(`${String(name)}: ${String(why)}`).slice(0, MESSAGE_LENGTH_MAX)}`
+    const {name, field, problem: why} = error as Readonly<Record<string, unknown>>
+    return `  ${oneLine(`${String(name ?? field)}: ${String(why)}`).slice(0, MESSAGE_LENGTH_MAX)}`
   })
 }
 
@@ -158,56 +305,13 @@ function problemIn(text: string): object | null {
   }
 }
 
-/** The cause of an error: `fetch` hides it behind "fetch failed". */
 function whyOf(error: unknown): string {
-  const cause = error instanceof Error ? error.cause : undefined
-  if (cause instanceof Error) return 'code' in cause ? String(cause.code) : cause.message
-  return error instanceof Error ? error.message : String(error)
+  if (error instanceof ExchangeFailed) return reasonOf(error)
+  return error instanceof Error ? codeOf(error) : String(error)
 }
 
 /** Builds a path; its parts may contain any characters. Throws `UsageError` for a name that is empty. */
 export function path(...parts: readonly string[]): string {
   if (parts.includes('')) throw new UsageError('A name on the command line must not be empty.')
   return parts.map((part) => `/${encodeURIComponent(part)}`).join('')
-}
-
-export interface ServerEvent {
-  readonly name: string
-  readonly data: string
-  /** `''` when the event has none. */
-  readonly id: string
-}
-
-/**
- * Reads server-sent events. Throws when the stream breaks or is not an event stream; ends with the stream.
- */
-export async function* readEvents(body: ReadableStream<Uint8Array>): AsyncGenerator<ServerEvent> {
-  let buffered = ''
-  const decoder = new TextDecoder()
-  for await (const bytes of body) {
-    buffered += decoder.decode(bytes, {stream: true})
-    const blocks = buffered.split('\n\n')
-    buffered = blocks.pop()!
-    if (buffered.length > EVENT_LENGTH_MAX) throw new Error('the event has no end')
-    for (const block of blocks) {
-      const event = parseBlock(block)
-      if (event !== null) yield event
-    }
-  }
-}
-
-/** `null` for a block that contains comments only. */
-function parseBlock(block: string): ServerEvent | null {
-  let name = ''
-  let id = ''
-  const data: string[] = []
-  for (const line of block.split('\n')) {
-    const colon = line.indexOf(':')
-    const field = colon === -1 ? line : line.slice(0, colon)
-    const value = line.slice(colon + 1).replace(/^ /, '')
-    if (field === 'event') name = value
-    else if (field === 'id') id = value
-    else if (field === 'data') data.push(value)
-  }
-  return name === '' && data.length === 0 ? null : {name, id, data: data.join('\n')}
 }

@@ -23,10 +23,20 @@ export class CallFailed extends Error {
   override readonly name = 'CallFailed'
   /** HTTP status; `null` when there was no response. */
   readonly status: number | null
+  /** The error code of the server, or of the connection. */
+  readonly code: string
+  /** Each problem of several, as the server sends them. */
+  readonly errors: readonly unknown[] | null
 
-  constructor(message: string, status: number | null, options: ErrorOptions = {}) {
+  constructor(
+    message: string,
+    status: number | null,
+    {code, errors, ...options}: ErrorOptions & {code?: string; errors?: readonly unknown[]} = {},
+  ) {
     super(message, options)
     this.status = status
+    this.code = code ?? 'refused'
+    this.errors = errors ?? null
   }
 }
 

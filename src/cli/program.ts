@@ -11,8 +11,16 @@ import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addRunCommands} from './commands/runs.ts'
-import {AnswerIsNo, EXIT_FAILED, EXIT_USAGE, messageOf, UsageError} from './errors.ts'
+import {
+  AnswerIsNo,
+  CallFailed,
+  CommandFailed,
+  EXIT_FAILED,
+  EXIT_USAGE,
+  UsageError,
+} from './errors.ts'
 import {addSecretCommands} from './commands/secrets.ts'
+import {plainJson} from './sanitize.ts'
 import {
   openSession,
   SERVER_FALLBACK,
@@ -21,12 +29,15 @@ import {
   type Use,
 } from './session.ts'
 import type {Terminal} from './terminal.ts'
+import {timeoutOf} from './values.ts'
 
 export interface CliContext {
   readonly terminal: Terminal
   readonly env: Readonly<Record<string, string | undefined>>
   readonly clock: Clock
   readonly version: string
+  /** Makes keys for requests that must not be done twice. */
+  readonly newId?: () => string
   /** For help only; `main.ts` runs these commands. */
   readonly serverCommand: Command
   readonly agentCommand?: Command
@@ -37,6 +48,7 @@ export interface CliContext {
 /** Runs one command and returns the exit code. Throws unexpected errors. */
 export async function runCli(argv: readonly string[], context: CliContext): Promise<number> {
   const program = buildProgram(context)
+  const {terminal} = context
   try {
     if (argv.length === 0) {
       program.outputHelp({error: true})
@@ -45,27 +57,59 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
     await program.parseAsync(argv, {from: 'user'})
     return 0
   } catch (error) {
-    if (error instanceof EndedByCommander) return endOf(error, context.terminal)
-    if (error instanceof UsageError) {
-      context.terminal.err(`belfry: ${error.message}\n`)
-      return EXIT_USAGE
-    }
     if (error instanceof AnswerIsNo) return EXIT_FAILED
-    const message = messageOf(error)
-    if (message === null) throw error
-    context.terminal.err(`belfry: ${message}\n`)
-    return EXIT_FAILED
+    if (error instanceof EndedByCommander && isHelp(error.ended)) return helpCodeOf(error.ended)
+    const failure = failureOf(error)
+    if (failure === null) throw error
+    const {exitCode, ...printed} = failure
+    // Options may not be parsed yet.
+    const isJson = program.opts<{json?: true}>().json === true || argv.includes('--json')
+    if (isJson) terminal.err(`${plainJson({error: printed})}\n`)
+    else terminal.err(`belfry: ${printed.message}\n`)
+    return exitCode
   }
 }
 
+interface Failure {
+  readonly exitCode: number
+  readonly code: string
+  readonly message: string
+  /** HTTP status; `null` = no reply of a server. */
+  readonly status: number | null
+  readonly errors?: readonly unknown[]
+}
+
+/** What is printed of an error; `null` = an unexpected one. */
+function failureOf(error: unknown): Failure | null {
+  if (error instanceof EndedByCommander) return usage(sentenceOf(error))
+  if (error instanceof UsageError) return usage(error.message)
+  if (error instanceof CommandFailed)
+    return {exitCode: EXIT_FAILED, code: 'failed', message: error.message, status: null}
+  if (!(error instanceof CallFailed)) return null
+  const {code, message, status, errors} = error
+  return {exitCode: EXIT_FAILED, code, message, status, ...(errors === null ? {} : {errors})}
+}
+
+function usage(message: string): Failure {
+  return {exitCode: EXIT_USAGE, code: 'usage', message, status: null}
+}
+
 function buildProgram(context: CliContext): Command {
-  const {terminal, env, clock} = context
+  const {terminal, env} = context
   const program = new Command('belfry')
     .description('A clustered job scheduler with a JSON API.')
-    .option('--server <url>', `URL of the server (or BELFRY_SERVER; default ${SERVER_FALLBACK})`)
+    .option(
+      '--server <url>',
+      `URL of a server, or several with commas (or BELFRY_SERVER; default ${SERVER_FALLBACK})`,
+    )
     .option('--token <text>', 'Token for the server (or BELFRY_TOKEN)')
     .option('--token-file <file>', 'File that contains the token (or BELFRY_TOKEN_FILE)')
-    .option('--json', 'Print JSON instead of tables')
+    .option(
+      '--timeout <duration>',
+      'Longest wait for a server, such as 10s (or BELFRY_TIMEOUT)',
+      timeoutOf('--timeout'),
+    )
+    .option('--json', 'Print JSON instead of tables, and errors as JSON')
     .version(context.version, '-V, --version', 'Print the version of this program')
     .helpCommand('help [command]', 'Show the help of a command')
     .configureHelp({showGlobalOptions: true})
@@ -76,7 +120,7 @@ function buildProgram(context: CliContext): Command {
     async (...args: unknown[]) => {
       const command = args.pop() as Command
       const options = command.optsWithGlobals<GlobalOptions>()
-      const session = await openSession(options, env, {terminal, clock})
+      const session = await openSession(options, env, context)
       await action(session, ...(args as readonly unknown[] as Arguments))
     }
   for (const command of [context.serverCommand, context.agentCommand]) {
@@ -131,15 +175,21 @@ class EndedByCommander extends Error {
   }
 }
 
-/** The exit code after help or an invalid command line; the latter is reported as one sentence. */
-function endOf({ended, command}: EndedByCommander, terminal: Terminal): number {
-  if (ended.exitCode === 0) return 0
-  // A group of commands was named without a command: commander has printed its help.
-  if (ended.code === 'commander.help') return EXIT_USAGE
+/** Help or the version, which commander has printed. */
+function isHelp({exitCode, code}: CommanderError): boolean {
+  return exitCode === 0 || code === 'commander.help'
+}
+
+/** Help that was not asked for: a group of commands was named without a command. */
+function helpCodeOf({exitCode}: CommanderError): number {
+  return exitCode === 0 ? 0 : EXIT_USAGE
+}
+
+/** An invalid command line as one sentence. */
+function sentenceOf({ended, command}: EndedByCommander): string {
   const words = ended.message.replace(/^error: |\.$/g, '').replaceAll('\n', ' ')
   const sentence = `${words.charAt(0).toUpperCase()}${words.slice(1)}`
-  terminal.err(`belfry: ${sentence}. See ${fullName(command)} --help.\n`)
-  return EXIT_USAGE
+  return `${sentence}. See ${fullName(command)} --help.`
 }
 
 /** Such as `belfry members remove`. */

@@ -4,6 +4,7 @@ import {Client} from './client.ts'
 import {plainJson} from './sanitize.ts'
 import type {Terminal} from './terminal.ts'
 import {chooseToken} from './token.ts'
+import {timeoutOf} from './values.ts'
 
 export const SERVER_FALLBACK = 'http://127.0.0.1:8080'
 
@@ -24,6 +25,7 @@ export interface GlobalOptions {
   readonly server?: string
   readonly token?: string
   readonly tokenFile?: string
+  readonly timeout?: number
   readonly json?: boolean
 }
 
@@ -33,10 +35,21 @@ type Environment = Readonly<Record<string, string | undefined>>
 export async function openSession(
   options: GlobalOptions,
   env: Environment,
-  context: {readonly terminal: Terminal; readonly clock: Clock},
+  {
+    newId,
+    ...context
+  }: {
+    readonly terminal: Terminal
+    readonly clock: Clock
+    readonly newId?: () => string
+  },
 ): Promise<Session> {
   const server = options.server ?? notEmpty(env['BELFRY_SERVER']) ?? SERVER_FALLBACK
-  const client = new Client(server, await chooseToken(options, env))
+  const fallback = notEmpty(env['BELFRY_TIMEOUT'])
+  const timeoutMs =
+    options.timeout ?? (fallback === undefined ? null : timeoutOf('BELFRY_TIMEOUT')(fallback))
+  const token = await chooseToken(options, env)
+  const client = new Client(server, token, {timeoutMs, newId: newId ?? null})
   return {...context, client, json: options.json ?? false}
 }
 

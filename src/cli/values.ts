@@ -43,6 +43,21 @@ export function timeOf(flag: string, text: string, now: number, sign: 1 | -1): s
   throw refused(flag, 'a duration such as 90d, or a time such as 2027-01-31T00:00:00Z', text)
 }
 
+/** Below it, no server could reply. */
+const TIMEOUT_MIN_MS = 100
+/** Timers of sockets take no more. */
+const TIMEOUT_MAX_MS = 24 * 3_600_000
+
+/** A reader of a time-out, in ms. */
+export function timeoutOf(flag: string): (text: string) => number {
+  return (text) => {
+    const lengthMs = parseLength(text)
+    if (lengthMs !== null && lengthMs >= TIMEOUT_MIN_MS && lengthMs <= TIMEOUT_MAX_MS)
+      return lengthMs
+    throw refused(flag, 'a duration from 100ms to 24h, such as 10s', text)
+  }
+}
+
 /** A reader of the number of planned times. */
 export const plannedCount = whole('--count', PLANNED_COUNT.minimum, PLANNED_COUNT.maximum)
 

@@ -537,7 +537,7 @@ test('an unreachable server, a foreign server and an invalid URL are explained',
     (await run(['busy'])).err,
     /^belfry: The response of http:\/\/\S+ is not JSON\. Check that it is a Belfry server\.\n$/,
   )
-  for (const server of ['ftp://x', 'nonsense']) {
+  for (const server of ['ftp://x', 'a b', 'http://u:p@x']) {
     const wrong = await run(['--server', server, 'status'])
     assert.deepEqual([wrong.code, wrong.out], [2, ''])
     assert.match(wrong.err, /^belfry: --server must be a URL such as/)
@@ -573,7 +573,7 @@ test('help and version go to standard output, usage errors to standard error wit
     [['bogus'], /^belfry: Unknown command 'bogus'\. See belfry --help\.\n$/],
     [['agent'], /^belfry: Unknown command 'agent'/],
     [
-      ['--json', 'server'],
+      ['--token', 'x', 'server'],
       /^belfry: Options of server must follow its name, as in belfry server --data DIR\. See/,
     ],
     [['jobs', 'bogus'], /^belfry: Unknown command 'bogus'\. See belfry jobs --help\.\n$/],

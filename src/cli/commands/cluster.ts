@@ -10,7 +10,7 @@ import type {
   PlannedTimesJson,
   StatusJson,
 } from '../../wire/cluster.ts'
-import {path} from '../client.ts'
+import {LONG_TIMEOUT_MS, path} from '../client.ts'
 import {type Column, fieldList, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, toned} from '../terminal.ts'
@@ -119,7 +119,9 @@ async function pause(session: Session, verb: 'pause' | 'unpause'): Promise<void>
 }
 
 async function resume(session: Session): Promise<void> {
-  const {value} = await session.client.call<FiringJson>('POST', '/resume')
+  const {value} = await session.client.call<FiringJson>('POST', '/resume', {
+    timeoutMs: LONG_TIMEOUT_MS,
+  })
   if (session.json) return printJson(session, value)
   session.terminal.out(
     value.resumed

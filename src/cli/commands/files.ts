@@ -2,6 +2,7 @@
 import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
+import {LONG_TIMEOUT_MS} from '../client.ts'
 import {codeOf, CommandFailed, readFailure} from '../errors.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
@@ -49,7 +50,11 @@ async function restore(session: Session, file: string, options: {disabled?: true
   const form = new FormData()
   form.set('file', await blobOf(file), 'jobs.json')
   const query = {disabled: options.disabled === undefined ? undefined : 'true'}
-  const {value, headers} = await session.client.call<string[]>('POST', '/restore', {form, query})
+  const {value, headers} = await session.client.call<string[]>('POST', '/restore', {
+    form,
+    query,
+    timeoutMs: LONG_TIMEOUT_MS,
+  })
   printWarnings(session, headers)
   if (session.json) return printJson(session, value)
   session.terminal.out(value.map((line) => `${line}\n`).join(''))
@@ -65,7 +70,10 @@ async function blobOf(file: string): Promise<Blob> {
 
 async function backup(session: Session, file: string | undefined): Promise<void> {
   const headers = {accept: 'application/octet-stream'}
-  const response = await session.client.open('GET', '/backup', {headers})
+  const response = await session.client.open('GET', '/backup', {
+    headers,
+    timeoutMs: LONG_TIMEOUT_MS,
+  })
   const {terminal} = session
   if (file === '-') {
     for await (const bytes of response.body!) await terminal.outBytes(bytes)

@@ -145,7 +145,7 @@ async function apply(session: Session, options: {file: string; run?: true}): Pro
   const stored: JobJson[] = []
   for (const job of await readJobFile(options.file, session.terminal)) {
     const query = {runoncreate: options.run === undefined ? undefined : 'true'}
-    const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query})
+    const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query, once: true})
     const {value, headers} = await call.catch((error: unknown) => named(job['name'], error))
     printWarnings(session, headers)
     stored.push(value)

@@ -17,7 +17,10 @@ export async function run(
 ): Promise<void> {
   const query = {force: options.force === undefined ? undefined : 'true'}
   const at = path('jobs', name, 'run')
-  const {value, headers} = await session.client.call<JobJson>('POST', at, {query})
+  const {value, headers} = await session.client.call<JobJson>('POST', at, {
+    query,
+    once: true,
+  })
   const group = headers.get('x-launch-id') ?? '?'
   const isQuiet = session.json
   if (isQuiet && options.wait === undefined)

@@ -3,10 +3,11 @@ import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
 import type {ExecutionJson} from '../../wire/execution.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
-import {path, readEvents, type ServerEvent} from '../client.ts'
+import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
 import {type Column, duration, fieldList, relative, table} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
+import {readEvents, type ServerEvent} from '../server-events.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, whole} from '../values.ts'
@@ -194,7 +195,7 @@ async function watch(
   const resume = position === '' ? {} : {'last-event-id': position}
   try {
     const headers = {accept: 'text/event-stream', ...resume}
-    const response = await session.client.open('GET', path, {headers})
+    const response = await session.client.open('GET', path, {headers, timeoutMs: STREAM_TIMEOUT_MS})
     for await (const event of readEvents(response.body!)) {
       if (event.name === 'output') onOutput(event)
       if (event.name === 'end') return JSON.parse(event.data) as End

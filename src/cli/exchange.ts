@@ -1,0 +1,129 @@
+/**
+ * One request to one server over a connection of its own. `fetch` has no bound for the connection and does
+ * not say whether a failed request was sent; a request that was not sent may go to another server.
+ */
+import {request as requestHttp, type ClientRequest, type IncomingMessage} from 'node:http'
+import {request as requestHttps} from 'node:https'
+import {Readable} from 'node:stream'
+import {connect as connectTls} from 'node:tls'
+import {codeOf} from './errors.ts'
+
+/** Longer than a handshake with a distant server; the next of several servers is tried soon. */
+const CONNECT_TIMEOUT_MS = 5_000
+
+export interface Outgoing {
+  readonly method: string
+  readonly headers: Readonly<Record<string, string>>
+  readonly body: string | FormData | null
+  /** Longest time without a byte in either direction. Keep-alives of a stream count as bytes. */
+  readonly idleMs: number
+}
+
+/** There is no response, or no complete one. `isSent`: the server may have the request. */
+export class ExchangeFailed extends Error {
+  override readonly name = 'ExchangeFailed'
+  /** Such as `ECONNREFUSED`; `TIMEOUT` = the server accepted the connection and was silent. */
+  readonly code: string
+  readonly isSent: boolean
+
+  constructor(code: string, isSent: boolean, options: ErrorOptions = {}) {
+    super(code, options)
+    this.code = code
+    this.isSent = isSent
+  }
+}
+
+export const TIMEOUT = 'TIMEOUT'
+
+/** Follows no redirect. Throws `ExchangeFailed`; so does reading the body. */
+export async function exchange(url: URL, outgoing: Outgoing): Promise<Response> {
+  const isTls = url.protocol === 'https:'
+  const {method, body, idleMs} = outgoing
+  const encoded = body === null ? null : new Response(body)
+  const headers = {...outgoing.headers}
+  const type = encoded?.headers.get('content-type')
+  if (type != null) headers['content-type'] ??= type
+  if (typeof body === 'string') headers['content-length'] = String(Buffer.byteLength(body))
+  const request = (isTls ? requestHttps : requestHttp)(url, {
+    method,
+    headers,
+    agent: false,
+    timeout: Math.min(CONNECT_TIMEOUT_MS, idleMs),
+  })
+  const replied = repliesOf(request, isTls, idleMs)
+  if (encoded?.body == null) request.end()
+  // A failure of the request is reported by `replied`.
+  else
+    Readable.fromWeb(encoded.body)
+      .on('error', (error) => request.destroy(error))
+      .pipe(request)
+  const incoming = await replied
+  return responseOf(incoming, idleMs)
+}
+
+function repliesOf(
+  request: ClientRequest,
+  isTls: boolean,
+  idleMs: number,
+): Promise<IncomingMessage> {
+  let isSent = false
+  request.once('socket', (socket) => {
+    socket.once(isTls ? 'secureConnect' : 'connect', () => {
+      isSent = true
+      socket.setTimeout(idleMs)
+    })
+  })
+  return new Promise((resolve, reject) => {
+    request.on('timeout', () => request.destroy(new ExchangeFailed(TIMEOUT, isSent)))
+    request.on('response', (incoming) => resolve(incoming))
+    request.on('error', (error) => {
+      if (error instanceof ExchangeFailed) reject(error)
+      else reject(new ExchangeFailed(codeOf(error), isSent, {cause: error}))
+    })
+  })
+}
+
+/** Statuses whose response has no body. */
+const BODILESS = [204, 205, 304]
+
+function responseOf(incoming: IncomingMessage, idleMs: number): Response {
+  incoming.socket.removeAllListeners('timeout')
+  incoming.socket.setTimeout(idleMs, () => incoming.destroy(new ExchangeFailed(TIMEOUT, true)))
+  const headers = new Headers()
+  for (let at = 0; at < incoming.rawHeaders.length; at += 2)
+    headers.append(incoming.rawHeaders[at]!, incoming.rawHeaders[at + 1]!)
+  const status = incoming.statusCode!
+  const body = Readable.toWeb(incoming) as ReadableStream<Uint8Array>
+  return new Response(BODILESS.includes(status) ? null : body, {status, headers})
+}
+
+/** Whether a server that does not understand HTTP speaks TLS. */
+export function speaksTls(url: URL): Promise<boolean> {
+  const port = Number(url.port === '' ? 80 : url.port)
+  const host = url.hostname.replace(/^\[|\]$/g, '')
+  return new Promise((resolve) => {
+    // Only asks for the protocol; nothing is sent over this connection.
+    const socket = connectTls({host, port, rejectUnauthorized: false})
+    const end = (isTls: boolean) => {
+      socket.destroy()
+      resolve(isTls)
+    }
+    socket.setTimeout(CONNECT_TIMEOUT_MS, () => end(false))
+    socket.once('secureConnect', () => end(true))
+    socket.once('error', () => end(false))
+  })
+}
+
+/** Whether a server that refuses TLS replies to plain HTTP. */
+export async function speaksPlain({host}: URL): Promise<boolean> {
+  // Only asks for the protocol; without the token.
+  const outgoing = {method: 'HEAD', headers: {}, body: null, idleMs: CONNECT_TIMEOUT_MS}
+  try {
+    const response = await exchange(new URL(`http://${host}/`), outgoing)
+    await response.body?.cancel()
+    return true
+  } catch (error) {
+    if (error instanceof ExchangeFailed) return false
+    throw error
+  }
+}
