@@ -40,8 +40,7 @@ export async function recoverNode(
   const {nodeId, incarnation} = node
   let releasedCount = 0
   for (const each of previous)
-    if (each.incarnation !== incarnation)
-      releasedCount += await releaseUnstarted(deps, nodeId, each)
+    if (each.incarnation !== incarnation) releasedCount += await releaseUnstarted(deps, node, each)
   await markNodeLost(deps, {
     term: null,
     nodeId,
@@ -54,11 +53,12 @@ export async function recoverNode(
 
 async function releaseUnstarted(
   {store, events, wakeup}: RecoverDeps,
-  nodeId: string,
+  node: {readonly nodeId: string; readonly incarnation: string},
   {incarnation, upTo, started}: PreviousIncarnation,
 ): Promise<number> {
   // A previous incarnation claims nothing new: its active claims can only become fewer.
-  const claims = await store.activeClaims({nodeId, incarnation})
+  const {nodeId, incarnation: asker} = node
+  const claims = await store.activeClaims({nodeId, incarnation, asker})
   const unstarted = claims.filter(({key}) => key.group > upTo && !started.has(executionId(key)))
   let count = 0
   for (let from = 0; from < unstarted.length; from += BATCH_MAX) {

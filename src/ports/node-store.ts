@@ -207,10 +207,14 @@ export type RemoveResult =
   | {readonly kind: 'unknown'}
 
 export interface MemberStore {
-  /** Running executions that this incarnation of the node has claimed. */
+  /**
+   * Running executions that this incarnation of the node has claimed. With `asker`, none once another
+   * incarnation than `asker` has joined: a late request must not find what that one runs.
+   */
   activeClaims(node: {
     readonly nodeId: string
     readonly incarnation: string
+    readonly asker?: string
   }): Promise<readonly ActiveClaim[]>
   /**
    * Releases claims of executions that were never started: those still running under these claims are pending

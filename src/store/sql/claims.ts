@@ -14,6 +14,7 @@ import type {
   ClaimResult,
   ClaimStatus,
   ActiveClaim,
+  MemberStore,
 } from '../../ports/node-store.ts'
 import type {FinishBatch} from '../../core/finish-batch.ts'
 import {loadFinishBatch} from './finish-rows.ts'
@@ -251,16 +252,18 @@ interface ClaimableRow extends ExecutionRow {
   readonly scheduled_at: number
 }
 
+const ASKER = ' AND EXISTS (SELECT 1 FROM members WHERE id = ? AND incarnation = ?)'
+
 /** Running executions of one incarnation of a node. */
 export function* activeClaims(
   tx: Transaction,
-  {nodeId, incarnation}: {readonly nodeId: string; readonly incarnation: string},
+  {nodeId, incarnation, asker}: Parameters<MemberStore['activeClaims']>[0],
 ): Query<readonly ActiveClaim[]> {
   const rows = yield* all<ExecutionRow & {readonly claim_token: string}>(
     `SELECT group_id, node_name, attempt, job_name, claim_token, started_at FROM executions
-      WHERE node_id = ? AND status = 'running' AND incarnation = ?
+      WHERE node_id = ? AND status = 'running' AND incarnation = ?${asker === undefined ? '' : ASKER}
       ORDER BY group_id, attempt, node_name`,
-    [nodeId, incarnation],
+    [nodeId, incarnation, ...(asker === undefined ? [] : [nodeId, asker])],
   )
   return rows.map((row) => ({
     key: keyOf(row),

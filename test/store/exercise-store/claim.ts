@@ -84,6 +84,10 @@ export function claimCases(when: Case): void {
     assert.deepEqual(await scene.store.activeClaims(life), standing)
     assert.deepEqual(await scene.store.activeClaims({...life, incarnation: 'other'}), [])
     assert.deepEqual(await scene.store.activeClaims({...life, nodeId: 'n2'}), [])
+    const asker = 'n1-life-1'
+    assert.deepEqual(await scene.store.activeClaims({...life, asker}), standing)
+    // A replaced incarnation must not release what its successor runs.
+    assert.deepEqual(await scene.store.activeClaims({...life, asker: 'n1-life-0'}), [])
     await scene.end(claimed[0]!, 'succeeded')
     assert.deepEqual(await scene.store.activeClaims(life), standing.slice(1))
   })
