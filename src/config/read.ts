@@ -6,6 +6,7 @@
 import {createRequire} from 'node:module'
 import {resolve} from 'node:path'
 import {CommanderError} from 'commander'
+import {nearest} from '../lib/nearest.ts'
 import {SERVER_COMMAND, type SettingsCommand, settingsCommand} from './commands.ts'
 import {CONFIG_OPTION, environmentName, type Option} from './options.ts'
 import {READERS, type Reading, type ValueOf} from './values.ts'
@@ -247,23 +248,4 @@ function textsOf(value: unknown, option: Option): readonly string[] | null {
   const pairs: readonly (readonly [string, unknown])[] = Object.entries(value)
   if (option.kind !== 'tag' || !pairs.every(([, text]) => typeof text === 'string')) return null
   return pairs.map(([key, text]) => `${key}=${String(text)}`)
-}
-
-/** The word with the smallest edit distance; `''` when there are no words. */
-export function nearest(text: string, words: readonly string[]): string {
-  return words.toSorted((one, other) => distance(text, one) - distance(text, other))[0] ?? ''
-}
-
-/** Levenshtein distance. */
-function distance(one: string, other: string): number {
-  let row = Array.from({length: other.length + 1}, (_, index) => index)
-  for (const [i, letter] of [...one].entries()) {
-    const next = [i + 1]
-    for (let j = 0; j < other.length; j++) {
-      const change = row[j]! + (letter === other[j] ? 0 : 1)
-      next.push(Math.min(change, row[j + 1]! + 1, next[j]! + 1))
-    }
-    row = next
-  }
-  return row[other.length]!
 }

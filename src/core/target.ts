@@ -3,14 +3,16 @@
  * the smallest count wins. Without a count every matching node runs it. Without tags one node does, or all,
  * by the cluster's setting.
  */
+import {plain, shown} from '../lib/shown.ts'
 import type {StringMap} from './job.ts'
+import type {Finding} from './findings.ts'
 import {type Candidate, ROLE} from './node.ts'
 
 export type DefaultTarget = 'one' | 'all'
 
 export type TagRule =
   | {readonly ok: true; readonly value: string; readonly count: number | null}
-  | {readonly ok: false; readonly problem: string}
+  | {readonly ok: false; readonly fault: Finding}
 
 /**
  * Splits a job's tag value into the value to match and the count. Only a trailing `:digits` is a count, so
@@ -18,15 +20,17 @@ export type TagRule =
  * are tags that no node can have: an empty name, or no value before the count.
  */
 export function parseTag(key: string, text: string): TagRule {
-  if (key === '') return {ok: false, problem: 'tags: the name of a tag must not be empty'}
+  const refused = (field: string, problem: string) =>
+    ({ok: false, fault: {field, problem}}) as const
+  if (key === '') return refused('tags', 'the name of a tag must not be empty')
+  const field = `tags.${plain(key)}`
   const match = /^(.*):(-?\d*(?:\.\d+)?)$/s.exec(text)
   if (match === null) return {ok: true, value: text, count: null}
-  if (match[1] === '')
-    return {ok: false, problem: `tags.${key}: needs a value before the count, as in "ssd:2"`}
+  if (match[1] === '') return refused(field, 'needs a value before the count, as in "ssd:2"')
   const count = /^\d+$/.test(match[2]!) ? Number(match[2]) : 0
   if (!Number.isSafeInteger(count) || count < 1) {
-    const problem = `tags.${key}: the count after the colon must be a positive integer, as in "${match[1]}:1"`
-    return {ok: false, problem}
+    const example = shown(`${match[1]}:1`)
+    return refused(field, `the count after the colon must be a positive integer, as in ${example}`)
   }
   return {ok: true, value: match[1]!, count}
 }

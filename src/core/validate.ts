@@ -3,6 +3,8 @@
  * and only the store knows the other jobs.
  */
 import {parseLength} from '../lib/duration.ts'
+import {shown} from '../lib/shown.ts'
+import {type Finding, type Findings, rootOf} from './findings.ts'
 import type {JobSpec} from './job.ts'
 import {parseSchedule, SCHEDULE_LENGTH_MAX} from './schedule/parse.ts'
 import {parseTag} from './target.ts'
@@ -21,87 +23,96 @@ export interface ValidationContext {
   readonly defaultTimezone: string
   /** ms since the epoch; affects only the phase of `@every`, never the result. */
   readonly now: number
-}
-
-/** Problems reject the job, warnings are shown. Each is a sentence that begins with the field's name. */
-export interface Findings {
-  readonly problems: readonly string[]
-  readonly warnings: readonly string[]
+  /** Fields that could not be decoded: their values in the definition are defaults, and not checked. */
+  readonly faulty: ReadonlySet<string>
+  /** Says that an unknown field may be this one, which is missing; `''` = there is none. */
+  readonly misspelt: (field: string) => string
 }
 
 /** The error in a job's name; `null` = valid. */
 export function nameProblem(name: string): string | null {
-  if (name === '') return 'name: is required'
+  if (name === '') return 'is required'
   const characters = [...name]
   if (characters.length > NAME_LENGTH_MAX)
-    return `name: is ${characters.length} characters long; at most ${NAME_LENGTH_MAX} are allowed`
+    return `is ${characters.length} characters long; at most ${NAME_LENGTH_MAX} are allowed`
   const bad = characters.findIndex((character) => !IS_NAME_CHARACTER.test(character))
   if (bad === -1) return null
   return (
-    `name: the character ${JSON.stringify(characters[bad])} at position ${bad + 1} is not allowed; ` +
+    `the character ${shown(characters[bad])} at position ${bad + 1} is not allowed; ` +
     'use lower-case letters, digits, "_" and "-"'
   )
 }
 
 /** Validates a decoded definition. */
 export function validateSpec(spec: JobSpec, context: ValidationContext): Findings {
-  const found: (string | null)[] = [
-    nameProblem(spec.name),
-    parentProblem(spec),
-    zoneProblem(spec),
-    windowProblem(spec),
-    latenessProblem(spec),
-    ...tagProblems(spec),
+  const found = [
+    at('name', nameProblem(spec.name)),
+    at('parent_job', parentProblem(spec)),
+    at('timezone', zoneProblem(spec)),
+    at('expires_at', windowProblem(spec)),
+    at('max_lateness', latenessProblem(spec)),
+    ...tagFaults(spec),
+    at('schedule', scheduleProblem(spec, context)),
   ]
-  if (!found.some((problem) => problem !== null)) found.push(scheduleProblem(spec, context))
-  return {problems: found.filter((problem) => problem !== null), warnings: warningsOf(spec)}
+  const faults = found.filter((fault) => fault !== null)
+  return {
+    faults: faults.filter((fault) => !context.faulty.has(rootOf(fault))),
+    warnings: warningsOf(spec),
+  }
+}
+
+function at(field: string, problem: string | null): Finding | null {
+  return problem === null ? null : {field, problem}
 }
 
 function parentProblem(spec: JobSpec): string | null {
-  if (spec.parentJob === '') return null
-  if (spec.parentJob === spec.name) return 'parent_job: a job cannot be its own parent'
-  return null
+  const isOwn = spec.parentJob !== '' && spec.parentJob === spec.name
+  return isOwn ? 'a job cannot be its own parent' : null
 }
 
 function zoneProblem(spec: JobSpec): string | null {
   if (spec.timezone === '' || isKnownZone(spec.timezone)) return null
   const advice = 'use an IANA name such as "Europe/Berlin" or "UTC"'
-  return `timezone: "${spec.timezone}" is not a known time zone; ${advice}`
+  return `${shown(spec.timezone)} is not a known time zone; ${advice}`
 }
 
 function windowProblem(spec: JobSpec): string | null {
   if (spec.startsAt === null || spec.expiresAt === null || spec.expiresAt > spec.startsAt)
     return null
-  return 'expires_at: must be later than starts_at'
+  return 'must be later than starts_at'
 }
 
 function latenessProblem(spec: JobSpec): string | null {
   const lengthMs = parseLength(spec.maxLateness)
   if (lengthMs !== null && lengthMs > 0) return null
-  return `max_lateness: "${spec.maxLateness}" is not a length of time; write it as "24h" or "90m"`
+  return `${shown(spec.maxLateness)} is not a length of time; write it as "24h" or "90m"`
 }
 
-function tagProblems(spec: JobSpec): string[] {
+function tagFaults(spec: JobSpec): Finding[] {
   return Object.entries(spec.tags)
     .map(([key, value]) => parseTag(key, value))
-    .flatMap((rule) => (rule.ok ? [] : [rule.problem]))
+    .flatMap((rule) => (rule.ok ? [] : [rule.fault]))
 }
 
 function scheduleProblem(spec: JobSpec, context: ValidationContext): string | null {
+  const {defaultTimezone, faulty, misspelt} = context
   if (spec.schedule === '') {
-    return spec.parentJob === '' ? 'schedule: is required unless parent_job is set' : null
+    if (spec.parentJob !== '' || faulty.has('parent_job')) return null
+    return `is required unless parent_job is set${misspelt('schedule')}`
   }
   if ([...spec.schedule].length > SCHEDULE_LENGTH_MAX)
-    return `schedule: is longer than ${SCHEDULE_LENGTH_MAX} characters`
+    return `is longer than ${SCHEDULE_LENGTH_MAX} characters`
+  // An unknown zone is a fault of its own field.
+  const timezone = spec.timezone !== '' && isKnownZone(spec.timezone) ? spec.timezone : ''
   const parsed = parseSchedule(spec.schedule, {
-    timezone: spec.timezone === '' ? context.defaultTimezone : spec.timezone,
+    timezone: timezone === '' ? defaultTimezone : timezone,
     name: spec.name,
     anchorAt: spec.startsAt ?? context.now,
   })
-  return parsed.ok ? null : `schedule: ${parsed.problem}`
+  return parsed.ok ? null : parsed.problem
 }
 
-function warningsOf(spec: JobSpec): string[] {
+function warningsOf(spec: JobSpec): Finding[] {
   if (spec.ownerEmail === '' || ADDRESS_LIKE.test(spec.ownerEmail)) return []
-  return ['owner_email: does not look like an e-mail address']
+  return [{field: 'owner_email', problem: 'does not look like an e-mail address'}]
 }

@@ -19,7 +19,6 @@ import {
   readHttp,
 } from './http-parameters.ts'
 import {AddressDenied, type NetworkGuard} from './network-guard.ts'
-import {unknownParameters} from './parameters.ts'
 
 export interface HttpOptions {
   readonly clock: Clock
@@ -41,7 +40,7 @@ const REDIRECTS = [301, 302, 303, 307, 308]
 /** Headers that a redirect to another origin keeps; any other header could be a credential. */
 const HARMLESS_HEADERS = ['accept', 'accept-language', 'user-agent']
 
-const NO_URL = 'url is missing: set executor_config.url'
+const NO_URL = 'url is missing, so every run fails'
 
 const ERROR_MESSAGES: Readonly<Record<string, string>> = {
   ENOTFOUND: 'the host name is unknown',
@@ -73,9 +72,8 @@ export function createHttpExecutor(options: HttpOptions): Executor {
 
 function check(config: StringMap): {problems: string[]; warnings: string[]} {
   const {plan, problems} = readHttp(config)
-  const warnings = unknownParameters(config, HTTP_PARAMETERS, 'http')
-  if (plan.url === null && problems.length === 0) warnings.push(NO_URL)
-  return {problems, warnings}
+  const isEmpty = plan.url === null && problems.length === 0
+  return {problems, warnings: isEmpty ? [NO_URL] : []}
 }
 
 function start(run: Run, output: OutputSink, options: HttpOptions): RunHandle {

@@ -134,7 +134,7 @@ function readEnvironment(
   problems: string[],
 ): Record<string, string> {
   const environment: Record<string, string> = {}
-  for (const part of text.split(/(?<!\\),/)) {
+  for (const [index, part] of text.split(/(?<!\\),/).entries()) {
     const pair = part.replaceAll('\\,', ',')
     if (pair.trim() === '') continue
     const equals = pair.indexOf('=')
@@ -145,7 +145,7 @@ function readEnvironment(
         isReference
           ? 'env can name a secret only in a value, as in NAME=${secret:x}'
           : `env must be comma-separated NAME=value pairs (a comma in a value is written "\\,"): ` +
-              `${JSON.stringify(pair)} is not one`,
+              `pair ${index + 1} is not one`,
       )
     } else if (name.startsWith('BELFRY_') || name === 'ENV_JOB_NAME') {
       problems.push(`env cannot set ${name}: Belfry sets it for every command`)

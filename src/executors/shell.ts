@@ -5,7 +5,6 @@
 import type {StringMap} from '../core/job.ts'
 import {unreachable} from '../lib/assert.ts'
 import type {Executor, OutputSink, Run, RunEnd, RunHandle} from '../ports/executor.ts'
-import {unknownParameters} from './parameters.ts'
 import {PROGRAM_PREFIX} from './process/orphans.ts'
 import type {CommandEnd, StartRequest} from './process/protocol.ts'
 import type {CommandHandle, ProcessHelper} from './process/supervisor.ts'
@@ -22,7 +21,7 @@ export interface ShellOptions extends ShellLimits {
   readonly run: (request: StartRequest, output: OutputSink) => CommandHandle
 }
 
-const NO_COMMAND = 'command is missing: set executor_config.command'
+const NO_COMMAND = 'command is missing, so every run fails'
 
 export function createShellExecutor(options: ShellOptions): Executor {
   return {
@@ -36,9 +35,8 @@ export function createShellExecutor(options: ShellOptions): Executor {
 
 function check(config: StringMap, limits: ShellLimits): {problems: string[]; warnings: string[]} {
   const {plan, problems} = readShell(config, limits)
-  const warnings = unknownParameters(config, SHELL_PARAMETERS, 'shell')
-  if (plan.argv.length === 0 && problems.length === 0) warnings.push(NO_COMMAND)
-  return {problems, warnings}
+  const isEmpty = plan.argv.length === 0 && problems.length === 0
+  return {problems, warnings: isEmpty ? [NO_COMMAND] : []}
 }
 
 function start(run: Run, output: OutputSink, options: ShellOptions): RunHandle {

@@ -1,9 +1,10 @@
 /**
- * Error replies: a problem document (RFC 9457), or one line of text for errors of a submit. An error that is
+ * Error replies: a problem document (RFC 9457), or lines of text for errors of a submit. An error that is
  * neither a `DomainError` nor the client's fault is internal: status 500 with an id, and no details.
  */
 import type {Socket} from 'node:net'
 import {DomainError, REFUSAL_TITLES, type RefusalCode} from '../core/errors.ts'
+import {type Finding, sentenceOf} from '../core/findings.ts'
 import type {ProblemJson} from '../wire/cluster.ts'
 import {QueryProblem} from '../wire/query.ts'
 import {endConnection} from './connections.ts'
@@ -111,10 +112,16 @@ export function errorReply(
   if (status === 401) headers['www-authenticate'] = isScript ? BEARER : `${BEARER}, ${BASIC}`
   if (status === 415) headers['accept-encoding'] = 'identity'
   if (asText && !isAlwaysProblem(status))
-    return {status, contentType: TEXT_TYPE, body: `${refusal.message}\n`, headers}
+    return {status, contentType: TEXT_TYPE, body: textOf(refusal), headers}
   const problem = problemOf(refusal.code, refusal.message, refusal.members)
   const body = JSON.stringify(problem, null, pretty ? 2 : undefined)
   return {status, contentType: PROBLEM_TYPE, body, headers}
+}
+
+/** The message, and a line for each further fault. */
+function textOf({message, members}: DomainError): string {
+  const {errors = []} = members as {errors?: readonly Finding[]}
+  return [message, ...errors.slice(1).map(sentenceOf)].map((line) => `${line}\n`).join('')
 }
 
 /** The reply to an internal error shows only the id, under which the log has the error. */

@@ -36,7 +36,14 @@ import {PathTable} from './paths.ts'
 import {isRefusedAccess} from './refusals.ts'
 import {sendInPieces} from './reply.ts'
 import {endWithAccess} from './revocation.ts'
-import {acceptsEvents, isPageScript, isPretty, readBody, withoutExtraSlashes} from './request.ts'
+import {
+  acceptsEvents,
+  isPageScript,
+  isPretty,
+  queryOf,
+  readBody,
+  withoutExtraSlashes,
+} from './request.ts'
 import {routeAudit} from './routes/audit.ts'
 import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
@@ -281,11 +288,18 @@ function sendError(
       code: refusal.code,
     })
   const {status, headers, contentType, body} = errorReply(refusal, {
-    asText: request.routeOptions.config?.submit === true,
+    asText: request.routeOptions.config?.submit === true && !wantsProblem(request),
     pretty: isPretty(request),
     isScript: isPageScript(request.headers),
   })
   return reply.code(status).headers(headers).header('content-type', contentType).send(body)
+}
+
+/** A submit that uses what the API contract does not have gets its errors as all others. */
+function wantsProblem(request: FastifyRequest): boolean {
+  const query = queryOf(request)
+  if (query.isSet('strict') || query.isSet('dry_run')) return true
+  return request.headers.accept?.toLowerCase().includes('application/problem+json') ?? false
 }
 
 function reportFault(error: unknown, request: FastifyRequest, options: HttpOptions): DomainError {

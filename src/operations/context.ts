@@ -29,7 +29,9 @@ export interface OperationsDependencies {
   readonly random: Random
   readonly wakeup: Wakeup
   readonly events: Events
-  readonly executors: Registry<Pick<Executor, 'name' | 'check' | 'secretParameters'>>
+  readonly executors: Registry<
+    Pick<Executor, 'name' | 'check' | 'secretParameters'> & Partial<Pick<Executor, 'parameters'>>
+  >
   readonly processors: Registry<Pick<Processor, 'name' | 'check'>>
   readonly node: {
     /** Its id in `members()`. */

@@ -6,6 +6,7 @@ import type {Actor} from '../core/audit.ts'
 import {type Principal, shownJobs, type TokenKind} from '../core/authorization.ts'
 import {decideStore, storeRefusal, storesJobs} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
+import {type Finding, sentenceOf} from '../core/findings.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {RestoreEntry, RestoreProblem} from '../ports/job-store.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
@@ -13,7 +14,7 @@ import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
 import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
 import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
-import {missingSecret} from './secrets.ts'
+import {missingSecrets} from './secrets.ts'
 import {nameIn, shownPath, submissionsPaused} from './submit.ts'
 import {
   openTagCheck,
@@ -32,6 +33,9 @@ const NAME_SHOWN_MAX = 200
 
 interface EntryProblem {
   readonly name: string
+  /** Absent = the problem is not one of a single field. */
+  readonly field?: string
+  /** A sentence, with the field. */
   readonly problem: string
 }
 
@@ -42,6 +46,8 @@ export interface RestoreCall {
   readonly openFile: () => Promise<AsyncIterable<Uint8Array>>
   /** Import every job disabled. */
   readonly disabled: boolean
+  /** An unknown field or parameter is a fault. */
+  readonly strict?: boolean
 }
 
 export interface RestoreReply {
@@ -80,7 +86,7 @@ export function createRestore(context: OperationsContext) {
   async function restoreFile(call: RestoreCall): Promise<RestoreReply> {
     const {caller, actor, disabled} = call
     const tagCheck = await openTagCheck(() => store.members())
-    const decoder = new RestoreDecoder(context, caller, tagCheck, await store.secrets())
+    const decoder = new RestoreDecoder(context, call, tagCheck, await store.secrets())
     await decodeFile(await call.openFile(), settings.jobBytesMax, decoder)
     const options = {disabled, defaultOwner: caller.name, actor}
     const result = await store.restore(decoder.entries, options)
@@ -127,6 +133,7 @@ class RestoreDecoder {
   readonly warnings = new Warnings()
   readonly #context: ValidationContext
   readonly #caller: Principal
+  readonly #strict: boolean
   readonly #names = new Set<string>()
   readonly #problems: EntryProblem[] = []
   readonly #forbidden: EntryProblem[] = []
@@ -136,12 +143,13 @@ class RestoreDecoder {
 
   constructor(
     context: ValidationContext,
-    caller: Principal,
+    {caller, strict = false}: Pick<RestoreCall, 'caller' | 'strict'>,
     tagCheck: TagCheck,
     secrets: readonly SecretRecord[],
   ) {
     this.#context = context
     this.#caller = caller
+    this.#strict = strict
     this.#tagCheck = tagCheck
     this.#secrets = secrets
   }
@@ -156,9 +164,10 @@ class RestoreDecoder {
         'payload_unparsable',
         `Unable to parse payload: element ${this.#count}: ${json.problem}`,
       )
-    const problem = json.kind === 'content' ? json.problem : this.#decode(json.value)
-    if (problem === null) return
-    this.#problems.push({name: nameOf(json) || `element ${this.#count}`, problem})
+    const faults = json.kind === 'content' ? [json.finding] : this.#decode(json.value)
+    const name = nameOf(json) || `element ${this.#count}`
+    for (const fault of faults)
+      this.#problems.push({name, field: fault.field, problem: sentenceOf(fault)})
     if (this.#problems.length >= PROBLEMS_MAX) this.finish()
   }
 
@@ -168,29 +177,31 @@ class RestoreDecoder {
     if (this.#problems.length > 0) throw restoreInvalid(this.#problems)
   }
 
-  /** Adds the job to `entries` and returns `null`, or returns its problem. */
-  #decode(value: unknown): string | null {
+  /** Adds the job to `entries`, or returns its faults. */
+  #decode(value: unknown): readonly Finding[] {
     const decoded = decodeJob(value)
+    const {spec} = decoded
     const name = nameIn(value)
-    const decision = decideStore(this.#caller, name, decoded.ok ? decoded.spec : null)
+    const isDecoded = decoded.faults.length === 0
+    const decision = decideStore(this.#caller, name, isDecoded ? spec : null)
     if (!decision.allowed) {
       this.#forbidden.push({name: name.slice(0, NAME_SHOWN_MAX), problem: decision.sentence})
       if (this.#forbidden.length >= PROBLEMS_MAX) this.finish()
-      return null
+      return []
     }
-    if (!decoded.ok) return decoded.problem
-    const {spec} = decoded
-    const {problems, warnings} = validateDefinition(this.#context, spec)
-    const problem = problems[0] ?? missingSecret(secretsOf(spec), this.#secrets)
-    if (problem !== null) return problem
-    if (this.#names.has(spec.name)) return 'name: appears more than once in the file'
+    const findings = validateDefinition(this.#context, decoded, this.#strict)
     const counters = decodeCounters(value)
-    if (!counters.ok) return counters.problem
+    const faults = [...findings.faults, ...counters.faults]
+    if (spec === null || !isDecoded) return faults
+    faults.push(...missingSecrets(secretsOf(spec), this.#secrets))
+    if (this.#names.has(spec.name))
+      faults.push({field: 'name', problem: 'appears more than once in the file'})
+    if (faults.length > 0) return faults
     this.#names.add(spec.name)
     this.entries.push({spec, counters: counters.counters, may: decision.may})
-    const all = [...decoded.warnings, ...warnings, ...this.#tagCheck(spec.tags)]
-    for (const warning of all) this.warnings.add(spec.name, warning)
-    return null
+    const warnings = [...findings.warnings, ...this.#tagCheck(spec.tags)]
+    for (const warning of warnings) this.warnings.add(spec.name, sentenceOf(warning))
+    return []
   }
 }
 
@@ -236,11 +247,12 @@ function shownProblem(
 function restoreInvalid(problems: readonly EntryProblem[]): DomainError {
   const shown = problems.slice(0, PROBLEMS_MAX)
   const [first] = shown
+  const jobs = new Set(shown.map(({name}) => name)).size
   const detail =
     first === undefined
       ? 'The file cannot be restored.'
-      : shown.length === 1
+      : jobs === 1
         ? `1 job cannot be restored: "${first.name}": ${first.problem}`
-        : `${shown.length} jobs cannot be restored; the first is "${first.name}": ${first.problem}`
+        : `${jobs} jobs cannot be restored; the first is "${first.name}": ${first.problem}`
   return new DomainError('restore_invalid', detail, {members: {errors: shown}})
 }

@@ -6,6 +6,7 @@
 import type {Actor} from '../core/audit.ts'
 import {check, type Principal, refusalSentence} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import type {Finding} from '../core/findings.ts'
 import {
   SECRET_BYTES_MAX,
   SECRET_LENGTH_MIN,
@@ -121,13 +122,15 @@ function invalid(problem: string): DomainError {
 }
 
 /** A problem of a definition that names these secrets; `null` = all of them are stored. */
-export function missingSecret(
+export function missingSecrets(
   names: readonly string[],
   stored: readonly SecretRecord[],
-): string | null {
-  const missing = names.find((name) => !stored.some((secret) => secret.name === name))
-  if (missing === undefined) return null
-  return `executor_config: there is no secret "${missing}"; set it with belfry secret set ${missing}`
+): readonly Finding[] {
+  const missing = names.filter((name) => !stored.some((secret) => secret.name === name))
+  return missing.map((name) => {
+    const problem = `there is no secret "${name}"; set it with belfry secret set ${name}`
+    return {field: 'executor_config', problem}
+  })
 }
 
 /**

@@ -8,13 +8,15 @@ import type {Actor} from '../core/audit.ts'
 import {type Principal, shownJobs} from '../core/authorization.ts'
 import {requireRun, requireStore, storeRefusal} from '../core/job-permission.ts'
 import {DomainError} from '../core/errors.ts'
+import {type Finding, sentenceOf} from '../core/findings.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
 import {decodeJob} from '../wire/decode-job.ts'
+import {shown} from '../lib/shown.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
-import {missingSecret} from './secrets.ts'
+import {missingSecrets} from './secrets.ts'
 import {openTagCheck, validateDefinition} from './validate.ts'
 
 export interface SubmitCall {
@@ -29,6 +31,8 @@ export interface SubmitCall {
   readonly createOnly: boolean
   readonly runOnCreate: boolean
   readonly idempotencyKey: string | null
+  /** An unknown field or parameter is a fault. */
+  readonly strict?: boolean
   /** The body is the definition of this revision. */
   readonly revertsTo?: number
 }
@@ -69,7 +73,7 @@ export function createSubmit(context: OperationsContext) {
         // A large definition is not kept with the reply to the first request: this one is the same.
         job: {...stored.job, spec: {...spec, owner: stored.job.spec.owner}},
         group: stored.group,
-        warnings: [...warnings, ...unmatched],
+        warnings: [...warnings, ...unmatched].map(sentenceOf),
         ignoredFields,
       }
     })
@@ -80,8 +84,8 @@ export function createSubmit(context: OperationsContext) {
     try {
       const decoded = await decodeAllowed(call, readBody(call))
       const names = secretsOf(decoded.spec)
-      const missing = isNew && names.length > 0 ? missingSecret(names, await store.secrets()) : null
-      if (missing !== null) throw jobInvalid(missing)
+      const missing = isNew && names.length > 0 ? missingSecrets(names, await store.secrets()) : []
+      if (missing.length > 0) throw jobInvalid(missing)
       return decoded
     } catch (error) {
       if (isNew && (await store.paused())) throw submissionsPaused()
@@ -90,12 +94,13 @@ export function createSubmit(context: OperationsContext) {
   }
 
   /** What is not allowed is reported before the problems of a definition, which may be of another's job. */
-  async function decodeAllowed({caller, pathName, runOnCreate}: SubmitCall, body: unknown) {
+  async function decodeAllowed(call: SubmitCall, body: unknown) {
+    const {caller, runOnCreate} = call
     const name = nameIn(body)
     const may = requireStore(caller, name, null)
     if (runOnCreate) requireRun(caller, name)
     try {
-      return decodeDefinition(context, caller, body, pathName)
+      return decodeDefinition(context, call, body)
     } catch (error) {
       if (may.create === may.update) throw error
       const capability = (await store.job(name)) === null ? 'create' : 'update'
@@ -114,7 +119,7 @@ function readBody({body, pathName}: SubmitCall): unknown {
   const json = readJsonBytes(body)
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
-  if (json.kind === 'content') throw jobInvalid(json.problem)
+  if (json.kind === 'content') throw jobInvalid([json.finding])
   return withPathName(json.value, pathName)
 }
 
@@ -125,20 +130,22 @@ export function nameIn(body: unknown): string {
 
 function decodeDefinition(
   context: OperationsContext,
-  caller: Principal,
+  {caller, pathName, strict = false}: SubmitCall,
   body: unknown,
-  pathName: string | null,
 ) {
   const decoded = decodeJob(body)
-  if (!decoded.ok) throw jobInvalid(decoded.problem)
   const {spec, ignoredFields} = decoded
+  const {faults, warnings} = validateDefinition(context, decoded, strict)
+  const isValid = spec !== null && decoded.faults.length === 0
+  if (!isValid) throw jobInvalid(faults)
   const may = requireStore(caller, spec.name, spec)
-  if (pathName !== null && spec.name !== pathName)
-    throw jobInvalid(`name: is "${spec.name}" in the body and "${pathName}" in the path`)
-  const findings = validateDefinition(context, spec)
-  const [problem] = findings.problems
-  if (problem !== undefined) throw jobInvalid(problem)
-  return {spec, may, warnings: [...decoded.warnings, ...findings.warnings], ignoredFields}
+  const misnamed =
+    pathName === null || spec.name === pathName
+      ? []
+      : [{field: 'name', problem: `is "${spec.name}" in the body and "${pathName}" in the path`}]
+  const all = [...misnamed, ...faults]
+  if (all.length > 0) throw jobInvalid(all)
+  return {spec, may, warnings, ignoredFields}
 }
 
 /** A body without a name gets the name in the path. */
@@ -156,11 +163,11 @@ function requireStored(caller: Principal, spec: JobSpec, result: SubmitResult): 
     case 'paused':
       throw submissionsPaused()
     case 'parent_unknown':
-      throw new DomainError('parent_unknown', 'specified parent job not found')
+      throw parentUnknown(result.parent)
     case 'cycle':
-      throw jobInvalid(`parent_job: makes a cycle, ${shownPath(caller, result.path)}`)
+      throw jobInvalid([cycleFault(caller, result.path)])
     case 'ephemeral_parent':
-      throw jobInvalid(ephemeralProblem(spec, result.parent, shownJobs(caller, result.dependents)))
+      throw jobInvalid([ephemeralFault(spec, result.parent, shownJobs(caller, result.dependents))])
     case 'precondition':
       throw preconditionFailed(result.revision)
     case 'idempotency_mismatch':
@@ -178,11 +185,24 @@ function announce({wakeup, events}: OperationsContext, stored: Stored): void {
   if (changed) events.emit('job_stored', {job: job.spec.name, revision: job.revision, created})
 }
 
-function jobInvalid(problem: string): DomainError {
+/** The message has the first fault, the member `errors` all of them. */
+function jobInvalid(faults: readonly Finding[]): DomainError {
+  const first = sentenceOf(faults[0]!)
   return new DomainError(
     'job_invalid',
-    `Job validation failed: the job definition is invalid: ${problem}`,
+    `Job validation failed: the job definition is invalid: ${first}`,
+    {members: {errors: faults}},
   )
+}
+
+function parentUnknown(parent: string): DomainError {
+  const fault = {field: 'parent_job', problem: `there is no job named ${shown(parent)}`}
+  const message = `specified parent job not found: ${sentenceOf(fault)}`
+  return new DomainError('parent_unknown', message, {members: {errors: [fault]}})
+}
+
+function cycleFault(caller: Principal, path: readonly string[]): Finding {
+  return {field: 'parent_job', problem: `makes a cycle, ${shownPath(caller, path)}`}
 }
 
 /** Jobs that the caller may not read are in it without their names. */
@@ -191,11 +211,13 @@ export function shownPath(caller: Principal, path: readonly string[]): string {
   return path.map((name) => (shown.has(name) ? name : '…')).join(' -> ')
 }
 
-function ephemeralProblem(spec: JobSpec, parent: string, dependents: readonly string[]): string {
+function ephemeralFault(spec: JobSpec, parent: string, dependents: readonly string[]): Finding {
+  if (parent !== spec.name) {
+    const problem = `${shown(parent)} is ephemeral, and an ephemeral job cannot have dependents`
+    return {field: 'parent_job', problem}
+  }
   const named = dependents.length === 0 ? '' : ` (${dependents.join(', ')})`
-  return parent === spec.name
-    ? `ephemeral: must be false: jobs depend on this one${named}`
-    : `parent_job: "${parent}" is ephemeral, and an ephemeral job cannot have dependents`
+  return {field: 'ephemeral', problem: `must be false: jobs depend on this one${named}`}
 }
 
 export function submissionsPaused(): DomainError {

@@ -13,7 +13,12 @@ import {
   SECRETS_PER_JOB_MAX,
 } from '../core/secret.ts'
 import {matchTargets} from '../core/target.ts'
-import {type Findings, validateSpec} from '../core/validate.ts'
+import {FAULTS_MAX, type Finding, type Findings, rootOf} from '../core/findings.ts'
+import {validateSpec} from '../core/validate.ts'
+import {didYouMean} from '../lib/nearest.ts'
+import {plain, shown} from '../lib/shown.ts'
+import type {Executor} from '../ports/executor.ts'
+import {type DecodedJob, misspelt, unknownField} from '../wire/decode-job.ts'
 import type {OperationsContext} from './context.ts'
 
 export type ValidationContext = Pick<
@@ -26,47 +31,88 @@ const EXECUTORS_ELSEWHERE: readonly string[] = ['gcppubsub', 'grpc', 'kafka', 'n
 const PROCESSORS_ELSEWHERE: readonly string[] = ['elasticsearch', 'email', 'fluent', 'slack']
 
 /**
- * Validates a definition for this server: the rules of the core, and the parameter checks of its executors
- * and processors. Problems and warnings are sentences that start with the field's name.
+ * All faults and warnings of a decoded definition: of its decoding, of the rules of the core, and of its
+ * executor and processors. With `strict`, an unknown field or parameter is a fault.
  */
-export function validateDefinition(context: ValidationContext, spec: JobSpec): Findings {
-  const rules = validateSpec(spec, {
-    defaultTimezone: context.settings.defaultTimezone(),
-    now: context.clock.now(),
-  })
-  const all = [
-    rules,
-    validateExecutor(context, spec),
-    ...Object.entries(spec.processors).map(([name, parameters]) =>
-      validateProcessor(context, name, parameters),
-    ),
-  ]
+export function validateDefinition(
+  context: ValidationContext,
+  {spec, faults, warnings, ignoredFields}: DecodedJob,
+  strict: boolean,
+): Findings {
+  const unknown = strict ? ignoredFields.map(unknownField) : []
+  const faulty = new Set(faults.map(rootOf))
+  const all = spec === null ? [] : findingsOf(context, spec, {faulty, ignoredFields, strict})
+  const found = [...faults, ...unknown, ...all.flatMap((each) => each.faults)]
   return {
-    problems: all.flatMap(({problems}) => problems),
-    warnings: all.flatMap(({warnings}) => warnings),
+    faults: found.slice(0, FAULTS_MAX),
+    warnings: [...warnings, ...all.flatMap((each) => each.warnings)],
   }
 }
 
-function validateExecutor({executors}: ValidationContext, spec: JobSpec): Findings {
-  if (spec.executor === '') return warns('executor: is not set, so every run of this job will fail')
-  const executor = executors.get(spec.executor)
+interface Decoding {
+  readonly faulty: ReadonlySet<string>
+  readonly ignoredFields: readonly string[]
+  readonly strict: boolean
+}
+
+function findingsOf(
+  context: ValidationContext,
+  spec: JobSpec,
+  {faulty, ignoredFields, strict}: Decoding,
+): Findings[] {
+  const rules = validateSpec(spec, {
+    defaultTimezone: context.settings.defaultTimezone(),
+    now: context.clock.now(),
+    faulty,
+    misspelt: (field) => misspelt(field, ignoredFields),
+  })
+  const executor = faulty.has('executor') ? [] : [validateExecutor(context, spec, strict)]
+  const processors = Object.entries(spec.processors).map(([name, parameters]) =>
+    validateProcessor(context, name, parameters),
+  )
+  return [rules, ...executor, ...processors]
+}
+
+function validateExecutor(
+  {executors}: ValidationContext,
+  spec: JobSpec,
+  strict: boolean,
+): Findings {
+  const {executor: name, executorConfig} = spec
+  if (name === '') return warns('executor', 'is not set, so every run of this job will fail')
+  const executor = executors.get(name)
   if (executor === null) {
-    const name = `executor: "${spec.executor}"`
-    const known = executors.names().join(', ')
-    return EXECUTORS_ELSEWHERE.includes(spec.executor)
-      ? warns(`${name} is on no node, so every run of this job will fail; known are ${known}`)
-      : rejects(`${name} is not known; known are ${known}`)
+    const known = executors.names()
+    const list = `known are ${known.join(', ')}`
+    return EXECUTORS_ELSEWHERE.includes(name)
+      ? warns('executor', `"${name}" is on no node, so every run of this job will fail; ${list}`)
+      : rejects('executor', `${shown(name)} is not known; ${list}${didYouMean(name, known)}`)
   }
-  const findings = executor.check(spec.executorConfig)
-  const withField = (sentence: string) => `executor_config: ${sentence}`
-  const problems = [
-    ...misplacedSecrets(spec, executor.secretParameters ?? []),
-    ...findings.problems,
-  ]
+  const field = 'executor_config'
+  const {problems, warnings} = executor.check(executorConfig)
+  const unknown = unknownParameters(executor, executorConfig)
+  const refused = [...misplacedSecrets(spec, executor.secretParameters ?? []), ...problems]
+  const doubtful = [...warnings, ...mistypedSecrets(spec)]
   return {
-    problems: problems.map(withField),
-    warnings: [...findings.warnings, ...mistypedSecrets(spec)].map(withField),
+    faults: [...refused.map((problem) => ({field, problem})), ...(strict ? unknown : [])],
+    warnings: [...doubtful.map((problem) => ({field, problem})), ...(strict ? [] : unknown)],
   }
+}
+
+/** An executor that declares no parameters checks their names itself. */
+function unknownParameters(
+  {name, parameters}: Pick<Executor, 'name'> & Partial<Pick<Executor, 'parameters'>>,
+  config: StringMap,
+): readonly Finding[] {
+  if (parameters === undefined) return []
+  const known = parameters.map((parameter) => parameter.name)
+  return Object.keys(config)
+    .filter((key) => !known.includes(key))
+    .map((key) => {
+      const meant = didYouMean(key, known) || `; its parameters are ${known.join(', ')}`
+      const problem = `is not used by the ${name} executor${meant}`
+      return {field: `executor_config.${plain(key)}`, problem}
+    })
 }
 
 /** What looks like a reference to a secret, and is passed on as it is. */
@@ -86,8 +132,9 @@ function misplacedSecrets(spec: JobSpec, allowed: readonly string[]): readonly s
     if (names.length === 0) return []
     if (!allowed.includes(parameter)) return `${parameter} cannot name a secret: ${places}`
     const wrong = names.find((name) => !SECRET_NAME.test(name))
-    const shown = JSON.stringify(wrong?.slice(0, 64))
-    return wrong === undefined ? [] : `${parameter} names a secret, and ${shown} is no name of one`
+    return wrong === undefined
+      ? []
+      : `${parameter} names a secret, and ${shown(wrong)} is no name of one`
   })
   if (secretsOf(spec).length > SECRETS_PER_JOB_MAX)
     problems.push(`a job can name at most ${SECRETS_PER_JOB_MAX} secrets`)
@@ -101,23 +148,25 @@ function validateProcessor(
 ): Findings {
   const processor = processors.get(name)
   if (processor === null) {
-    const known = processors.names().join(', ')
+    const known = processors.names()
+    const list = `known are ${known.join(', ')}`
     return PROCESSORS_ELSEWHERE.includes(name)
-      ? warns(`processors: "${name}" is on no node, so runs will skip it; known are ${known}`)
-      : rejects(`processors: "${name.slice(0, 64)}" is not known; known are ${known}`)
+      ? warns('processors', `"${name}" is on no node, so runs will skip it; ${list}`)
+      : rejects('processors', `${shown(name)} is not known; ${list}${didYouMean(name, known)}`)
   }
   const problems = [...processor.check(withoutType(parameters))]
   for (const [parameter, text] of Object.entries(parameters))
     if (hasReference(text)) problems.push(`${parameter} cannot name a secret: processors take none`)
-  return {problems: problems.map((sentence) => `processors.${name}: ${sentence}`), warnings: []}
+  const field = `processors.${name}`
+  return {faults: problems.map((problem) => ({field, problem})), warnings: []}
 }
 
-function warns(warning: string): Findings {
-  return {problems: [], warnings: [warning]}
+function warns(field: string, problem: string): Findings {
+  return {faults: [], warnings: [{field, problem}]}
 }
 
-function rejects(problem: string): Findings {
-  return {problems: [problem], warnings: []}
+function rejects(field: string, problem: string): Findings {
+  return {faults: [{field, problem}], warnings: []}
 }
 
 /** Some clients repeat the processor's name as the parameter `type`. It is stored and ignored. */
@@ -127,7 +176,7 @@ function withoutType(parameters: StringMap): StringMap {
 }
 
 /** Warnings about the tags of a definition. */
-export type TagCheck = (tags: StringMap) => readonly string[]
+export type TagCheck = (tags: StringMap) => readonly Finding[]
 
 /** Different tags that one check compares with the members. Bounds the time for a large restore. */
 const CHECKED_MAX = 1_000
@@ -141,15 +190,16 @@ export async function openTagCheck(members: ReadMembers): Promise<TagCheck> {
   const nodes = await nodesOf(members)
   const checked = new Map<string, boolean>()
   return (tags) => {
-    const shown = Object.entries(tags)
+    const wanted = Object.entries(tags)
       .map(([key, value]) => `${key}=${value}`)
       .join(', ')
-    if (shown === '' || nodes === null) return []
-    if (!checked.has(shown) && checked.size < CHECKED_MAX)
-      checked.set(shown, matchTargets(tags, nodes, 'one').nodes.length > 0)
-    if (checked.get(shown) !== false) return []
-    const missing = shown.slice(0, SHOWN_LENGTH_MAX)
-    return [`tags: no node has ${missing}, so runs wait for one and are then skipped`]
+    if (wanted === '' || nodes === null) return []
+    if (!checked.has(wanted) && checked.size < CHECKED_MAX)
+      checked.set(wanted, matchTargets(tags, nodes, 'one').nodes.length > 0)
+    if (checked.get(wanted) !== false) return []
+    const missing = wanted.slice(0, SHOWN_LENGTH_MAX)
+    const problem = `no node has ${missing}, so runs wait for one and are then skipped`
+    return [{field: 'tags', problem}]
   }
 }
 

@@ -40,21 +40,16 @@ export function createFilesProcessor(options: FilesOptions): Processor {
 }
 
 function check(config: StringMap, options: FilesOptions): string[] {
-  const problems = checkCommon('files', PARAMETERS, config)
+  const problems = checkCommon(PARAMETERS, config)
   const directory = config['log_dir'] ?? ''
   if (directory === '') return problems
-  if (directory.includes('\0'))
-    problems.push('processor files: log_dir must not contain a NUL character')
+  if (directory.includes('\0')) problems.push('log_dir must not contain a NUL character')
   else if (!isAbsolute(directory)) {
-    problems.push(
-      `processor files: log_dir must be an absolute path, not ${JSON.stringify(directory)}`,
-    )
+    problems.push(`log_dir must be an absolute path, not ${JSON.stringify(directory)}`)
   } else if (directory.split('/').includes('..')) {
-    problems.push('processor files: log_dir must not contain "..": write the resulting directory')
+    problems.push('log_dir must not contain "..": write the resulting directory')
   } else if (options.root !== null && !isUnder(directory, options.root)) {
-    problems.push(
-      `processor files: log_dir must be below ${options.root} on this node (--log-root)`,
-    )
+    problems.push(`log_dir must be below ${options.root} on this node (--log-root)`)
   }
   return problems
 }

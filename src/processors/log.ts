@@ -30,7 +30,7 @@ export function createLogProcessor(options: LogOptions): Processor {
   return {
     name: 'log',
     parameters: PARAMETERS,
-    check: (config) => checkCommon('log', PARAMETERS, config),
+    check: (config) => checkCommon(PARAMETERS, config),
     open: (request) => openLog(request, options),
   }
 }

@@ -1,5 +1,6 @@
 /** Parameters and checks shared by all processors. */
 import type {StringMap} from '../core/job.ts'
+import {shown} from '../lib/shown.ts'
 import type {Parameter} from '../ports/executor.ts'
 
 export const FORWARD: Parameter = {
@@ -14,24 +15,16 @@ export const FORWARD: Parameter = {
 const TOLERATED = 'type'
 
 /** Checks `forward` and reports unknown parameters. */
-export function checkCommon(
-  name: string,
-  known: readonly Parameter[],
-  config: StringMap,
-): string[] {
+export function checkCommon(known: readonly Parameter[], config: StringMap): string[] {
   const problems: string[] = []
   const names = known.map((parameter) => parameter.name)
   for (const key of Object.keys(config)) {
     if (key === TOLERATED || names.includes(key)) continue
-    problems.push(
-      `processor ${name} has no parameter ${JSON.stringify(key)}; its parameters are ${names.join(', ')}`,
-    )
+    problems.push(`has no parameter ${shown(key)}; its parameters are ${names.join(', ')}`)
   }
   const forward = config['forward'] ?? ''
   if (!['', 'true', 'false'].includes(forward.toLowerCase())) {
-    problems.push(
-      `processor ${name}: forward must be "true" or "false", not ${JSON.stringify(forward)}`,
-    )
+    problems.push(`forward must be "true" or "false", not ${shown(forward)}`)
   }
   return problems
 }

@@ -39,7 +39,7 @@ export function createSyslogProcessor(options: SyslogOptions): Processor {
   return {
     name: 'syslog',
     parameters: PARAMETERS,
-    check: (config) => checkCommon('syslog', PARAMETERS, config),
+    check: (config) => checkCommon(PARAMETERS, config),
     open: (request) =>
       options.syslogUrl === null ? openLocal(request, options) : openRemote(request, options),
   }

@@ -1,12 +1,15 @@
 /**
  * Decoder for job definitions from any client. It is lenient where the API promises it: `null`, empty
- * strings, older fields, whole objects posted back. Every other problem is one sentence that names the field.
- * Only types and sizes are checked here; `core/validate.ts` and the store check the meaning.
+ * strings, older fields, whole objects posted back. Every other problem is a fault of its field; all of them
+ * are collected. Only types and sizes are checked here; `core/validate.ts` and the store check the meaning.
  */
 import type {TSchema} from 'typebox'
 import type {JobCounters, JobSpec, StringMap} from '../core/job.ts'
 import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
+import {FaultList, type Finding} from '../core/findings.ts'
+import {didYouMean, meantBy} from '../lib/nearest.ts'
 import {parseTime} from '../lib/rfc3339.ts'
+import {plain, shown} from '../lib/shown.ts'
 import {type Check, checkOf} from './check.ts'
 import {
   CONFIG_ENTRIES_MAX,
@@ -20,23 +23,20 @@ import {isLongerThan, isObject} from './json.ts'
 import {describeSchema, MAP_KEY_LENGTH_MAX, MAP_VALUE_BYTES_MAX} from './shapes.ts'
 import {ZERO_TIME} from './time.ts'
 
-export type JobResult =
-  | {
-      readonly ok: true
-      readonly spec: JobSpec
-      readonly warnings: readonly string[]
-      /** Unknown fields, in the order sent. */
-      readonly ignoredFields: readonly string[]
-    }
-  | Problem
-
-interface Problem {
-  readonly ok: false
-  readonly problem: string
+/** A field with a fault has its default in `spec`, so that the others can be checked. */
+export interface DecodedJob {
+  /** `null` = the body is no object. To be stored only without faults. */
+  readonly spec: JobSpec | null
+  readonly faults: readonly Finding[]
+  readonly warnings: readonly Finding[]
+  /** Unknown fields, in the order sent. */
+  readonly ignoredFields: readonly string[]
 }
 
 const SHELL = 'shell'
-const SHOWN_LENGTH_MAX = 64
+
+/** A value of these is never shown: it may hold a password. */
+const HIDDEN_FIELDS: ReadonlySet<string> = new Set(['command', 'environment_variables'])
 
 /** Fields with a reader of their own: maps name the entry in the problem; names and times have own texts. */
 const CUSTOM_FIELDS: ReadonlySet<string> = new Set([
@@ -55,55 +55,47 @@ const CHECKS: readonly (readonly [string, TSchema, Check])[] = Object.entries(
   .filter(([field]) => !CUSTOM_FIELDS.has(field))
   .map(([field, schema]) => [field, schema, checkOf(schema)])
 
-/** Ends decoding with a problem. Only `problemOr` catches it. */
-class ParseError extends Error {}
-
 /** Decodes one definition. `body` is a value from `readJson`. */
-export function decodeJob(body: unknown): JobResult {
-  return problemOr(() => readJob(body))
+export function decodeJob(body: unknown): DecodedJob {
+  const faults = new FaultList()
+  if (isObject(body)) return readJob(body, faults)
+  const advice = Array.isArray(body)
+    ? '; for a list of jobs use POST /v1/restore, or belfry jobs apply'
+    : ''
+  faults.add('', `the body must be a JSON object${advice}`)
+  return {spec: null, faults: faults.all, warnings: [], ignoredFields: []}
 }
-
-export type CountersResult = {readonly ok: true; readonly counters: JobCounters} | Problem
 
 /** Decodes the counters of a job in a restore file. A missing counter is 0, a missing time `null`. */
-export function decodeCounters(body: unknown): CountersResult {
+export function decodeCounters(body: unknown): {
+  readonly counters: JobCounters
+  readonly faults: readonly Finding[]
+} {
   const fields = isObject(body) ? body : {}
-  return problemOr(() => {
-    const counters = {
-      successCount: readCount('success_count', fields.success_count),
-      errorCount: readCount('error_count', fields.error_count),
-      lastSuccess: readTime('last_success', fields.last_success),
-      lastError: readTime('last_error', fields.last_error),
-    }
-    return {ok: true as const, counters}
-  })
-}
-
-/** The result of `read`, or the problem of a `ParseError`. */
-function problemOr<Result>(read: () => Result): Result | Problem {
-  try {
-    return read()
-  } catch (error) {
-    if (error instanceof ParseError) return {ok: false, problem: error.message}
-    throw error
+  const faults = new FaultList()
+  const counters = {
+    successCount: readCount('success_count', fields.success_count, faults),
+    errorCount: readCount('error_count', fields.error_count, faults),
+    lastSuccess: readTime('last_success', fields.last_success, faults),
+    lastError: readTime('last_error', fields.last_error, faults),
   }
+  return {counters, faults: faults.all}
 }
 
-function readCount(field: string, value: unknown): number {
+function readCount(field: string, value: unknown, faults: FaultList): number {
   const count = value ?? 0
   if (Number.isSafeInteger(count) && Number(count) >= 0) return Number(count)
-  throw new ParseError(`${field}: must be an integer of at least 0`)
+  faults.add(field, `must be an integer of at least 0, not ${shown(value)}`)
+  return 0
 }
 
-function readJob(body: unknown): JobResult {
-  if (!isObject(body)) throw new ParseError('the body must be a JSON object')
-  const name = readName(body.name)
-  for (const [field, schema, isValid] of CHECKS) {
-    if (body[field] === undefined || isValid(body[field])) continue
-    throw new ParseError(`${field}: ${describeSchema(schema)}`)
-  }
-  const fields = body as JobDefinitionJson
-  const warnings: string[] = []
+function readJob(body: Readonly<Record<string, unknown>>, faults: FaultList): DecodedJob {
+  const ignoredFields = Object.keys(body).filter(
+    (field) => !READ_ONLY_FIELDS.has(field) && !(field in JobDefinition.properties),
+  )
+  const name = readName(body.name, ignoredFields, faults)
+  const fields = wellTyped(body, faults)
+  const warnings: Finding[] = []
   const spec: JobSpec = {
     name,
     displayname: fields.displayname ?? '',
@@ -112,80 +104,121 @@ function readJob(body: unknown): JobResult {
     owner: fields.owner ?? '',
     ownerEmail: fields.owner_email ?? '',
     disabled: fields.disabled ?? false,
-    tags: readMap('tags', body.tags, TAGS_MAX),
-    metadata: readMap('metadata', body.metadata, METADATA_MAX),
+    tags: readMap('tags', body.tags, TAGS_MAX, faults),
+    metadata: readMap('metadata', body.metadata, METADATA_MAX, faults),
     retries: fields.retries ?? 0,
     parentJob: fields.parent_job ?? '',
-    processors: readProcessors(body.processors, warnings),
+    processors: readProcessors(body.processors, warnings, faults),
     concurrency: fields.concurrency === 'forbid' ? 'forbid' : 'allow',
-    ...readExecutor(fields, warnings),
+    ...readExecutor(fields, warnings, faults),
     ephemeral: fields.ephemeral ?? false,
-    startsAt: readTime('starts_at', fields.starts_at),
-    expiresAt: readTime('expires_at', fields.expires_at),
+    startsAt: readTime('starts_at', body.starts_at, faults),
+    expiresAt: readTime('expires_at', body.expires_at, faults),
     catchUp: unlessEmpty(fields.catch_up) ?? 'latest',
     maxLateness: unlessEmpty(fields.max_lateness) ?? DEFAULT_MAX_LATENESS,
     onDisconnect: fields.on_disconnect ?? '',
   }
-  const ignoredFields = Object.keys(body).filter(
-    (field) => !READ_ONLY_FIELDS.has(field) && !(field in JobDefinition.properties),
-  )
-  return {ok: true, spec, warnings, ignoredFields}
+  return {spec, faults: faults.all, warnings, ignoredFields}
 }
 
-function readName(value: unknown): string {
-  if (value === undefined || value === null) throw new ParseError('name: is required')
-  if (typeof value !== 'string') throw new ParseError('name: must be a string')
-  const problem = nameProblem(value)
-  if (problem !== null) throw new ParseError(problem)
-  return value
+/** The fields without those of a wrong type, which are faults. */
+function wellTyped(
+  body: Readonly<Record<string, unknown>>,
+  faults: FaultList,
+): Partial<JobDefinitionJson> {
+  const wrong = new Set<string>()
+  for (const [field, schema, isValid] of CHECKS) {
+    const value = body[field]
+    if (value === undefined || isValid(value)) continue
+    wrong.add(field)
+    const sent = HIDDEN_FIELDS.has(field) ? '' : `, not ${shown(value)}`
+    faults.add(field, `${describeSchema(schema)}${sent}`)
+  }
+  return wrong.size === 0
+    ? body
+    : Object.fromEntries(Object.entries(body).filter(([field]) => !wrong.has(field)))
+}
+
+function readName(value: unknown, ignored: readonly string[], faults: FaultList): string {
+  if (value === undefined || value === null) {
+    faults.add('name', `is required${misspelt('name', ignored)}`)
+    return ''
+  }
+  const problem = typeof value === 'string' ? nameProblem(value) : 'must be a string'
+  if (problem !== null) faults.add('name', problem)
+  return typeof value === 'string' ? value : ''
+}
+
+const FIELDS: readonly string[] = Object.keys(JobDefinition.properties)
+
+/** Says that an unknown field may be a required one that is missing; `''` = there is none. */
+export function misspelt(field: string, ignoredFields: readonly string[]): string {
+  const found = ignoredFields.find((each) => meantBy(each, FIELDS) === field)
+  return found === undefined ? '' : `; the unknown field ${shown(found)} may be meant`
+}
+
+/** What an unknown field is: a fault of a strict request, otherwise a warning. */
+export function unknownField(field: string): Finding {
+  return {
+    field: plain(field.slice(0, MAP_KEY_LENGTH_MAX)),
+    problem: `is not a field of a job${didYouMean(field, FIELDS)}`,
+  }
 }
 
 /** Reads a map of strings. `field` names it in the problem, e.g. `tags` or `processors.files`. */
-function readMap(field: string, value: unknown, entriesMax: number): StringMap {
+function readMap(field: string, value: unknown, entriesMax: number, faults: FaultList): StringMap {
   if (value === undefined || value === null) return {}
-  if (!isObject(value)) throw new ParseError(`${field}: must be an object of names and strings`)
+  if (!isObject(value)) {
+    faults.add(field, 'must be an object of names and strings')
+    return {}
+  }
   const entries = Object.entries(value)
-  if (entries.length > entriesMax)
-    throw new ParseError(
-      `${field}: has ${entries.length} entries; at most ${entriesMax} are allowed`,
-    )
+  if (entries.length > entriesMax) {
+    faults.add(field, `has ${entries.length} entries; at most ${entriesMax} are allowed`)
+    return {}
+  }
   const map: Record<string, string> = {}
   for (const [key, inner] of entries) {
     if (key.length > MAP_KEY_LENGTH_MAX)
-      throw new ParseError(`${field}: a name is longer than ${MAP_KEY_LENGTH_MAX} characters`)
-    if (inner === null || inner === undefined) continue
-    if (typeof inner === 'object')
-      throw new ParseError(
-        `${field}.${key}: must be a string, a number or true/false, not a nested value`,
-      )
-    const text = String(inner)
-    if (isLongerThan(text, MAP_VALUE_BYTES_MAX))
-      throw new ParseError(`${field}.${key}: is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
-    map[key] = text
+      faults.add(field, `a name is longer than ${MAP_KEY_LENGTH_MAX} characters`)
+    else if (inner === null || inner === undefined) continue
+    else if (typeof inner === 'object')
+      faults.add(`${field}.${key}`, 'must be a string, a number or true/false, not a nested value')
+    else if (isLongerThan(String(inner), MAP_VALUE_BYTES_MAX))
+      faults.add(`${field}.${key}`, `is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
+    else map[key] = String(inner)
   }
   return map
 }
 
 /** Each processor has a map of parameters. The older form is a single string, the value of `forward`. */
-function readProcessors(value: unknown, warnings: string[]): Record<string, StringMap> {
+function readProcessors(
+  value: unknown,
+  warnings: Finding[],
+  faults: FaultList,
+): Record<string, StringMap> {
   if (value === undefined || value === null) return {}
-  if (!isObject(value)) throw new ParseError('processors: must be an object of processor names')
+  if (!isObject(value)) {
+    faults.add('processors', 'must be an object of processor names')
+    return {}
+  }
   const entries = Object.entries(value)
-  if (entries.length > PROCESSORS_MAX)
-    throw new ParseError(`processors: at most ${PROCESSORS_MAX} are allowed`)
+  if (entries.length > PROCESSORS_MAX) {
+    faults.add('processors', `at most ${PROCESSORS_MAX} are allowed`)
+    return {}
+  }
   const processors: Record<string, StringMap> = {}
   for (const [name, parameters] of entries) {
+    const field = `processors.${name}`
     if (parameters === null || isObject(parameters)) {
-      processors[name] = readMap(`processors.${name}`, parameters, CONFIG_ENTRIES_MAX)
+      processors[name] = readMap(field, parameters, CONFIG_ENTRIES_MAX, faults)
     } else if (Array.isArray(parameters)) {
-      throw new ParseError(`processors.${name}: must be an object of parameters`)
+      faults.add(field, 'must be an object of parameters')
     } else {
       const text = String(parameters)
       processors[name] = text === 'true' || text === 'false' ? {forward: text} : {}
       if (text !== '' && processors[name].forward === undefined)
-        warnings.push(
-          `processors.${name}: the value "${text.slice(0, SHOWN_LENGTH_MAX)}" is ignored: it is no parameter`,
-        )
+        warnings.push({field, problem: `the value ${shown(text)} is ignored: it is no parameter`})
     }
   }
   return processors
@@ -197,17 +230,18 @@ function readProcessors(value: unknown, warnings: string[]): Record<string, Stri
  * `executor_config` may be what the client had read before.
  */
 function readExecutor(
-  fields: JobDefinitionJson,
-  warnings: string[],
+  fields: Partial<JobDefinitionJson>,
+  warnings: Finding[],
+  faults: FaultList,
 ): {executor: string; executorConfig: StringMap} {
-  const config = readMap('executor_config', fields.executor_config, CONFIG_ENTRIES_MAX)
-  const older = readOlderParameters(fields)
+  const config = readMap('executor_config', fields.executor_config, CONFIG_ENTRIES_MAX, faults)
+  const older = readOlderParameters(fields, faults)
   let executor = fields.executor ?? ''
   if (executor === '' && (older.command ?? '') + (config.command ?? '') !== '') executor = SHELL
   if (executor === SHELL) return {executor, executorConfig: {...config, ...older}}
   for (const [parameter, field] of Object.entries(OLDER_FIELDS))
     if (parameter in older && parameter !== 'shell')
-      warnings.push(`${field}: is ignored: the executor is "${executor}", not "${SHELL}"`)
+      warnings.push({field, problem: `is ignored: the executor is "${executor}", not "${SHELL}"`})
   return {executor, executorConfig: config}
 }
 
@@ -215,16 +249,18 @@ function readExecutor(
 const OLDER_FIELDS = {command: 'command', shell: 'shell', env: 'environment_variables'} as const
 
 function readOlderParameters(
-  fields: JobDefinitionJson,
+  fields: Partial<JobDefinitionJson>,
+  faults: FaultList,
 ): Partial<Record<keyof typeof OLDER_FIELDS, string>> {
   const command = fields.command ?? ''
   const shell = String(fields.shell ?? '')
-  const env = (fields.environment_variables ?? []).map(escapeVariable).join(',')
-  for (const text of [command, env])
-    if (isLongerThan(text, MAP_VALUE_BYTES_MAX)) {
-      const field = text === env ? OLDER_FIELDS.env : OLDER_FIELDS.command
-      throw new ParseError(`${field}: is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
-    }
+  const variables = fields.environment_variables ?? []
+  const at = variables.findIndex((pair) => pair.endsWith('\\'))
+  if (at !== -1) faults.add(OLDER_FIELDS.env, `entry ${at + 1} must not end in a backslash`)
+  const env = variables.map((pair) => pair.replaceAll(',', '\\,')).join(',')
+  for (const parameter of ['command', 'env'] as const)
+    if (isLongerThan(parameter === 'env' ? env : command, MAP_VALUE_BYTES_MAX))
+      faults.add(OLDER_FIELDS[parameter], `is longer than ${MAP_VALUE_BYTES_MAX} bytes`)
   return {
     ...(command === '' ? {} : {command}),
     ...(shell === '' ? {} : {shell}),
@@ -232,21 +268,13 @@ function readOlderParameters(
   }
 }
 
-/** One `NAME=value` pair as a part of the parameter `env`, in which `\,` stands for a comma. */
-function escapeVariable(pair: string): string {
-  if (!pair.endsWith('\\')) return pair.replaceAll(',', '\\,')
-  const shown = JSON.stringify(pair.slice(0, SHOWN_LENGTH_MAX))
-  throw new ParseError(`environment_variables: ${shown} must not end in a backslash`)
-}
-
 /** Typed clients send the zero time for a time that is not set. */
-function readTime(field: string, value: unknown): number | null {
+function readTime(field: string, value: unknown, faults: FaultList): number | null {
   if (value === undefined || value === null || value === '' || value === ZERO_TIME) return null
   const at = typeof value === 'string' ? parseTime(value) : null
   if (at === null) {
-    const shown = JSON.stringify(value).slice(0, SHOWN_LENGTH_MAX)
     const advice = 'write it as "2026-05-01T08:30:00Z" or with an offset'
-    throw new ParseError(`${field}: ${shown} is not a time; ${advice}`)
+    faults.add(field, `${shown(value)} is not a time; ${advice}`)
   }
   return at
 }

@@ -4,6 +4,9 @@
  * browser; knows nothing about jobs.
  */
 
+import type {Finding} from '../core/findings.ts'
+import {plain} from '../lib/shown.ts'
+
 /** Deeper than any shape of this API. Bounds every later recursion. */
 export const JSON_DEPTH_MAX = 32
 
@@ -21,7 +24,7 @@ export type JsonResult =
   /** The text is not JSON. */
   | {readonly kind: 'syntax'; readonly problem: string}
   /** The text is JSON with content that is rejected. */
-  | {readonly kind: 'content'; readonly problem: string}
+  | {readonly kind: 'content'; readonly problem: string; readonly finding: Finding}
 
 /**
  * Parses JSON. Numbers below the first level of objects (values of maps) are returned as their source text,
@@ -32,14 +35,24 @@ export function readJson(text: string): JsonResult {
   try {
     value = JSON.parse(text)
   } catch (error) {
-    if (error instanceof SyntaxError) return {kind: 'syntax', problem: error.message}
+    if (error instanceof SyntaxError)
+      return {kind: 'syntax', problem: `${plain(error.message)}${otherFormat(text)}`}
     throw error
   }
   const check = new ContentCheck()
-  const problem = check.problemOf(value, 0)
-  if (problem !== null) return {kind: 'content', problem: withPath(problem)}
+  const found = check.problemOf(value, 0)
+  if (found !== null) return {kind: 'content', problem: sentenceOf(found), finding: found}
   const isExact = check.hasInnerNumbers && check.nodes <= EXACT_NODES_MAX
   return {kind: 'value', value: isExact ? withSourceNumbers(value, text) : value}
+}
+
+/** The end of a sentence about a text that is not JSON, if it looks like another format; else `''`. */
+export function otherFormat(text: string): string {
+  const [first = ''] = text.split(/\r?\n/).filter((line) => !/^\s*(#.*)?$/.test(line))
+  const isYaml = /^(---|- |\s*[\w-]+:(\s|$))/.test(first)
+  const isHcl = /^\s*[\w-]+(\s+"[^"]*")*\s*(\{|=\s)/.test(first)
+  if (!isYaml && !isHcl) return ''
+  return `; this looks like ${isYaml ? 'YAML' : 'HCL'}: convert it to JSON`
 }
 
 /** Decodes UTF-8 and parses it. Bytes that are not UTF-8 are a syntax problem. */
@@ -71,41 +84,46 @@ class ContentCheck {
   hasInnerNumbers = false
   nodes = 0
 
-  /** The first problem, prefixed with the path to it (`.tags.web: …`); `null` without one. */
-  problemOf(value: unknown, depth: number): string | null {
+  /** The first problem with the path to it, such as `tags.web`; `null` without one. */
+  problemOf(value: unknown, depth: number): Finding | null {
     this.nodes += 1
-    if (typeof value === 'string') {
-      const problem = textProblem(value)
-      return problem === null ? null : `: ${problem}`
-    }
+    if (typeof value === 'string') return at('', textProblem(value))
     if (typeof value !== 'object' || value === null) return null
-    if (depth >= JSON_DEPTH_MAX) return `: is nested deeper than ${JSON_DEPTH_MAX} levels`
+    if (depth >= JSON_DEPTH_MAX) return at('', `is nested deeper than ${JSON_DEPTH_MAX} levels`)
     return Array.isArray(value) ? this.#inArray(value, depth) : this.#inObject(value, depth)
   }
 
-  #inArray(values: readonly unknown[], depth: number): string | null {
+  #inArray(values: readonly unknown[], depth: number): Finding | null {
     for (let index = 0; index < values.length; index += 1) {
-      const problem = this.problemOf(values[index], depth + 1)
-      if (problem !== null) return `.${index}${problem}`
+      const found = this.problemOf(values[index], depth + 1)
+      if (found !== null) return below(String(index), found)
     }
     return null
   }
 
-  #inObject(fields: object, depth: number): string | null {
+  #inObject(fields: object, depth: number): Finding | null {
     for (const [key, value] of Object.entries(fields)) {
       const rejected = keyProblem(key)
-      if (rejected !== null) return `: ${rejected}`
+      if (rejected !== null) return at('', rejected)
       if (typeof value === 'number' && depth > 0) this.hasInnerNumbers = true
-      const problem = this.problemOf(value, depth + 1)
-      if (problem !== null) return `.${key}${problem}`
+      const found = this.problemOf(value, depth + 1)
+      if (found !== null) return below(key, found)
     }
     return null
   }
 }
 
-/** `.tags.web: is wrong` → `tags.web: is wrong`. Without a path the problem is about the body. */
-function withPath(problem: string): string {
-  return problem.startsWith('.') ? problem.slice(1) : `the body${problem}`
+function at(field: string, problem: string | null): Finding | null {
+  return problem === null ? null : {field, problem}
+}
+
+function below(key: string, {field, problem}: Finding): Finding {
+  return {field: field === '' ? key : `${key}.${field}`, problem}
+}
+
+/** Without a path the problem is about the body. */
+function sentenceOf({field, problem}: Finding): string {
+  return `${field === '' ? 'the body' : field}: ${problem}`
 }
 
 function keyProblem(key: string): string | null {

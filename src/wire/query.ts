@@ -99,6 +99,11 @@ function shortened(value: string): string {
   return value.length > SHOWN_LENGTH_MAX ? `${value.slice(0, SHOWN_LENGTH_MAX)}…` : value
 }
 
+/** Parameter of requests that define jobs. */
+export const Strict = Type.Optional(
+  Type.Boolean({description: 'An unknown field or parameter is an error, not ignored.'}),
+)
+
 const JOB_SORTS = [
   'name',
   'id',

@@ -1,6 +1,7 @@
 /** Target selection: tags with and without counts, no tags, and an even spread by load. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
+import {sentenceOf} from '../../src/core/findings.ts'
 import {matchTargets, parseTag, selectTargets} from '../../src/core/target.ts'
 import {aNode, type NodeFixture} from '../support/fixtures.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
@@ -31,7 +32,7 @@ describe('a tag value', () => {
     it(`${JSON.stringify(text)} is rejected with the tag and the fix`, () => {
       const rule = parseTag('role', text)
       assert.ok(!rule.ok)
-      assert.match(rule.problem, /^tags\.role: .*positive integer.*"web:1"/)
+      assert.match(sentenceOf(rule.fault), /^tags\.role: .*positive integer.*"web:1"/)
     })
   }
 })
@@ -44,7 +45,7 @@ describe('a tag that no node can have', () => {
     it(`${JSON.stringify({[key]: text})} is rejected`, () => {
       const rule = parseTag(key, text)
       assert.ok(!rule.ok)
-      assert.match(rule.problem, problem)
+      assert.match(sentenceOf(rule.fault), problem)
     })
 })
 

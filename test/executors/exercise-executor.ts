@@ -116,14 +116,6 @@ export function exerciseExecutor(
     assert.deepEqual([end.outcome, end.foot], ['failed', `${warnings[0]}\n`])
   })
 
-  test(`${name}: an unknown parameter causes a warning that names the known parameters`, () => {
-    const {problems, warnings} = subject.executor.check({...configs().succeeding, colour: 'red'})
-    assert.deepEqual(problems, [])
-    assert.match(warnings[0] ?? '', /"colour"/)
-    for (const parameter of subject.executor.parameters)
-      assert.ok(warnings[0]!.includes(parameter.name))
-  })
-
   test(`${name}: every parameter may be empty`, () => {
     const empty = Object.fromEntries(
       subject.executor.parameters.map((parameter) => [parameter.name, '']),

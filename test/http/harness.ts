@@ -14,6 +14,8 @@ import {LIMITS} from '../../src/config/limits.ts'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import type {StringMap} from '../../src/core/job.ts'
 import {matchTargets} from '../../src/core/target.ts'
+import {HTTP_PARAMETERS} from '../../src/executors/http-parameters.ts'
+import {SHELL_PARAMETERS} from '../../src/executors/shell-parameters.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
 import {
   CLOSE_TIMEOUT_MS,
@@ -398,7 +400,8 @@ function executorsOf(checks: Record<string, Check>): OperationsDependencies['exe
     get: (name) => {
       const check = checks[name]
       const secretParameters = name === 'shell' ? ['env'] : ['url', 'headers', 'body']
-      return check === undefined ? null : {name, check, secretParameters}
+      const parameters = name === 'shell' ? SHELL_PARAMETERS : HTTP_PARAMETERS
+      return check === undefined ? null : {name, check, secretParameters, parameters}
     },
   }
 }

@@ -229,6 +229,88 @@ test('an invalid definition is rejected with one sentence that names the field',
   assert.deepEqual((await api.get('/v1/jobs')).json, [])
 })
 
+const SEVERAL = {
+  name: 'wrong',
+  schedule: 'every day at 2',
+  timezone: 'Mars',
+  retries: -1,
+  concurrency: 'queue\u202e',
+  tags: {web: {}, disk: ':2'},
+  executor: 'shell',
+  executor_config: {command: 's3cret', timeout: 'soon'},
+  processors: {files: {magic: '1'}},
+}
+
+test('all faults of a definition are in the reply, by field, with the value sent', async (t) => {
+  const api = await startApi(t)
+  const text = await api.post('/v1/jobs', SEVERAL)
+  assert.equal(text.status, 400)
+  assert.match(text.headers['content-type'] ?? '', /^text\/plain/)
+  assert.equal(
+    text.text,
+    [
+      'Job validation failed: the job definition is invalid: ' +
+        'retries: must be an integer from 0 to 100, not -1',
+      'concurrency: must be "allow" or "forbid", not "queue\\u202e"',
+      'tags.web: must be a string, a number or true/false, not a nested value',
+      'timezone: "Mars" is not a known time zone; use an IANA name such as "Europe/Berlin" or "UTC"',
+      'schedule: "every day at 2" is not a cron expression: write one such as ' +
+        '0 0 2 * * * (every day at 2:00), @daily or @every 5m',
+      'executor_config: timeout: is not a length of time, write 30s',
+      'processors.files: magic: is not known',
+      '',
+    ].join('\n'),
+  )
+  const accept = {accept: 'application/problem+json'}
+  const {json, headers} = await api.post('/v1/jobs', SEVERAL, accept)
+  assert.match(headers['content-type'] ?? '', /^application\/problem\+json/)
+  assert.deepEqual([json.code, json.errors.length], ['job_invalid', 7])
+  const first = {field: 'retries', problem: 'must be an integer from 0 to 100, not -1'}
+  assert.deepEqual(json.errors[0], first)
+  assert.equal(json.detail.split('\n').length, 1)
+  const many = Object.fromEntries(Array.from({length: 60}, (_, i) => [`t${i}`, {}]))
+  const bounded = await api.post('/v1/jobs', {...SEVERAL, tags: many}, accept)
+  assert.equal(bounded.json.errors.length, 50)
+})
+
+test('strict makes unknown fields and parameters faults; otherwise a missing field names them', async (t) => {
+  const api = await startApi(t)
+  const body = {
+    name: 'typo',
+    schedule: '@manually',
+    retrys: 3,
+    odd: 1,
+    executor: 'shell',
+    executor_config: {comand: 'x', command: 'y'},
+  }
+  const {status, json} = await api.post('/v1/jobs?strict=true', body)
+  assert.equal(status, 400)
+  assert.deepEqual(json.errors, [
+    {field: 'retrys', problem: 'is not a field of a job; did you mean "retries"?'},
+    {field: 'odd', problem: 'is not a field of a job'},
+    {
+      field: 'executor_config.comand',
+      problem: 'is not used by the shell executor; did you mean "command"?',
+    },
+  ])
+  const lenient = await api.post('/v1/jobs?strict=false', body)
+  assert.equal(lenient.status, 201)
+  assert.equal(lenient.headers['x-ignored-fields'], 'retrys, odd')
+  assert.match(String(lenient.headers['x-warnings']), /executor_config\.comand: is not used/)
+  const missing = await api.post('/v1/jobs', {name: 'x', schedul: '@daily'})
+  assert.match(missing.text, /schedule: is required .*; the unknown field "schedul" may be meant/)
+})
+
+test('a body in another format or shape says what to send', async (t) => {
+  const api = await startApi(t)
+  for (const [body, expected] of [
+    ['name: x\nschedule: "@daily"\n', /^Unable to parse payload: .*; this looks like YAML/],
+    ['# comment\njob "x" {\n}\n', /^Unable to parse payload: .*; this looks like HCL/],
+    ['[{"name":"x"}]', /the body must be a JSON object; for a list of jobs use POST \/v1\/restore/],
+  ] as const)
+    assert.match((await api.post('/v1/jobs', body)).text, expected)
+})
+
 test('hostile JSON is rejected before decoding', async (t) => {
   const api = await startApi(t)
   const deep = '{"name":"x","tags":' + '['.repeat(40) + ']'.repeat(40) + '}'
@@ -265,7 +347,7 @@ test('submit checks in this order: paused, not JSON, invalid, unknown parent', a
   })
   assert.equal(parent.status, 404)
   assert.match(parent.headers['content-type'] ?? '', /^text\/plain/)
-  assert.match(parent.text, /^specified parent job not found/)
+  assert.match(parent.text, /^specified parent job not found: parent_job: .*"nobody"/)
   const invalid = await api.post('/v1/jobs', {name: 'child', parent_job: 'nobody', retries: -1})
   assert.match(invalid.text, /retries/)
   assert.deepEqual((await api.post('/v1/pause')).json, {paused: true})

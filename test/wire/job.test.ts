@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import * as fc from 'fast-check'
+import {sentenceOf} from '../../src/core/findings.ts'
 import type {JobRecord} from '../../src/core/job.ts'
 import {readShell} from '../../src/executors/shell-parameters.ts'
 import {decodeCounters, decodeJob} from '../../src/wire/decode-job.ts'
@@ -10,9 +11,10 @@ import {readJson} from '../../src/wire/json.ts'
 import {aJob} from '../support/fixtures.ts'
 
 function specOf(body: unknown) {
-  const result = decodeJob(body)
-  assert.ok(result.ok, result.ok ? '' : result.problem)
-  return result.spec
+  const {spec, faults} = decodeJob(body)
+  assert.deepEqual(faults, [])
+  assert.ok(spec !== null)
+  return spec
 }
 
 test('encoding and decoding a job returns the same definition', () => {
@@ -34,7 +36,7 @@ test('encoding and decoding a job returns the same definition', () => {
   for (const record of records) assert.deepEqual(specOf(encodeJob(record)), record.spec)
 })
 
-test('decoding returns a problem that names the field, and never throws', () => {
+test('decoding returns faults with their fields, and never throws', () => {
   const names = fc.constantFrom(...Object.keys(encodeJob(aJob().record)), 'command', 'shell', 'odd')
   const bodies = fc.dictionary(names, fc.jsonValue({maxDepth: 3}))
   const law = fc.property(bodies, fc.boolean(), (fields, named) => {
@@ -42,8 +44,9 @@ test('decoding returns a problem that names the field, and never throws', () => 
     const json = readJson(JSON.stringify(body))
     if (json.kind !== 'value') return
     const result = decodeJob(json.value)
-    if (!result.ok) assert.match(result.problem, /^[a-z_]+(\..*)?: |^the body /s)
-    else for (const value of Object.values(result.spec.tags)) assert.equal(typeof value, 'string')
+    for (const fault of result.faults)
+      assert.match(sentenceOf(fault), /^[a-z_]+(\..*)?: |^the body /s)
+    for (const value of Object.values(result.spec?.tags ?? {})) assert.equal(typeof value, 'string')
   })
   fc.assert(law, {numRuns: 500})
 })
@@ -88,9 +91,8 @@ test('top-level environment_variables become the parameter env', () => {
       executor_config: {command: 'env', ...config},
       environment_variables: variables,
     })
-    assert.ok(result.ok)
-    assert.deepEqual(result.ignoredFields, [])
-    return result.spec.executorConfig['env']
+    assert.deepEqual([result.faults, result.ignoredFields], [[], []])
+    return result.spec?.executorConfig['env']
   }
   assert.equal(env(['A=1', 'B=two words']), 'A=1,B=two words')
   const {plan} = readShell({env: env(['A=1,2', 'B=C:\\,\\d'])!}, {suAllowed: [], runsAsRoot: false})
@@ -101,14 +103,13 @@ test('top-level environment_variables become the parameter env', () => {
   assert.equal(env(['A=2'], {env: 'A=1'}), 'A=2')
   for (const unset of [null, []]) assert.equal(env(unset, {env: 'A=1'}), 'A=1')
   const foreign = decode({executor: 'http', environment_variables: ['A=1']})
-  assert.ok(foreign.ok)
-  assert.deepEqual(foreign.warnings, [
+  assert.deepEqual(foreign.faults, [])
+  assert.deepEqual(foreign.warnings.map(sentenceOf), [
     'environment_variables: is ignored: the executor is "http", not "shell"',
   ])
   for (const wrong of ['A=1', {A: '1'}, [1], ['A=\\']]) {
-    const result = decode({command: 'env', environment_variables: wrong})
-    assert.ok(!result.ok)
-    assert.match(result.problem, /^environment_variables: .*must/)
+    const [fault] = decode({command: 'env', environment_variables: wrong}).faults
+    assert.match(sentenceOf(fault!), /^environment_variables: (?!.*A=).*must/)
   }
 })
 
@@ -121,10 +122,10 @@ test('counters of a restore file are decoded, and invalid ones rejected by name'
       last_success: '2026-01-01T00:00:00Z',
       last_error: '0001-01-01T00:00:00Z',
     }),
-    {ok: true, counters: {...nothing, successCount: 3, lastSuccess: Date.UTC(2026, 0, 1)}},
+    {faults: [], counters: {...nothing, successCount: 3, lastSuccess: Date.UTC(2026, 0, 1)}},
   )
-  assert.deepEqual(decodeCounters(null), {ok: true, counters: nothing})
-  assert.deepEqual(decodeCounters({last_error: ''}), {ok: true, counters: nothing})
+  assert.deepEqual(decodeCounters(null), {faults: [], counters: nothing})
+  assert.deepEqual(decodeCounters({last_error: ''}), {faults: [], counters: nothing})
   for (const field of ['success_count', 'error_count'])
     for (const value of [-1, 1.5, '3', 1e300, {}]) assertRefused(field, value)
   for (const field of ['last_success', 'last_error'])
@@ -132,7 +133,7 @@ test('counters of a restore file are decoded, and invalid ones rejected by name'
 })
 
 function assertRefused(field: string, value: unknown): void {
-  const result = decodeCounters({[field]: value})
-  assert.ok(!result.ok, `${field}: ${JSON.stringify(value)}`)
-  assert.match(result.problem, new RegExp(`^${field}: .*(must be|is not a time)`))
+  const [fault] = decodeCounters({[field]: value}).faults
+  assert.ok(fault !== undefined, `${field}: ${JSON.stringify(value)}`)
+  assert.match(sentenceOf(fault), new RegExp(`^${field}: .*(must be|is not a time)`))
 }

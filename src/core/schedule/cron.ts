@@ -41,6 +41,8 @@ const SHAPES_IN_ORDER: readonly FieldShape[] = Object.values(FIELD_SHAPES)
  */
 export function compileExpression(text: string, zone: Zone, nameSum: number): ScheduleResult {
   const texts = text.split(/\s+/)
+  // No expression begins with a word: names are only in the last two fields.
+  if (/^[a-z]{2,}(\s|$)/i.test(text)) return {ok: false, problem: wordsProblem(text)}
   if (texts.length === SHAPES_IN_ORDER.length - 1) texts.unshift('0')
   if (texts.length !== SHAPES_IN_ORDER.length) return {ok: false, problem: countProblem(text)}
   const fields: Field[] = []
@@ -65,6 +67,11 @@ export function compileExpression(text: string, zone: Zone, nameSum: number): Sc
     bitSetOf(valuesOf(second)),
   )
   return {ok: true, schedule: new CronSchedule(walls, zone, !hour.wild)}
+}
+
+function wordsProblem(text: string): string {
+  const examples = '0 0 2 * * * (every day at 2:00), @daily or @every 5m'
+  return `${JSON.stringify(text)} is not a cron expression: write one such as ${examples}`
 }
 
 function countProblem(text: string): string {

@@ -7,6 +7,7 @@ import {Type} from 'typebox'
 import {DomainError} from '../../core/errors.ts'
 import type {BackupFile} from '../../operations/backup.ts'
 import type {Operations} from '../../operations/operations.ts'
+import {Strict} from '../../wire/query.ts'
 import {formatTime} from '../../wire/time.ts'
 import {tooLarge} from '../errors.ts'
 import {readsWhole} from '../access.ts'
@@ -47,6 +48,7 @@ export async function routeFiles(
       tag: 'administration',
       query: Type.Object({
         disabled: Type.Optional(Type.Boolean({description: 'Import every job disabled.'})),
+        strict: Strict,
       }),
       consumes: ['multipart/form-data'],
       body: Type.Object({
@@ -66,7 +68,9 @@ export async function routeFiles(
       const openFile = () => findFile(request, bytesMax)
       const caller = callerOf(request)
       const actor = actorOf(request)
-      const {lines, warnings} = await operations.restore({caller, actor, openFile, disabled})
+      const strict = queryOf(request).boolean('strict') ?? false
+      const call = {caller, actor, openFile, disabled, strict}
+      const {lines, warnings} = await operations.restore(call)
       setWarnings(reply, warnings)
       return sendJson(request, reply, 200, lines)
     },

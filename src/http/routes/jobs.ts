@@ -4,7 +4,13 @@ import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
 import {Job, JobDefinition} from '../../wire/job.ts'
-import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
+import {
+  JobListQuery,
+  PlannedCount,
+  readJobQuery,
+  readPlannedCount,
+  Strict,
+} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
@@ -44,10 +50,11 @@ export const IDEMPOTENCY_HEADERS = {
     Type.String({description: 'A repeated request with the same key takes effect once (24 h).'}),
   ),
 }
-const RunOnCreate = Type.Object({
+const SubmitQuery = Type.Object({
   runoncreate: Type.Optional(
     Type.String({description: 'Runs the job once after success. Any value counts.'}),
   ),
+  strict: Strict,
 })
 export const SUBMIT_REFUSALS = {
   400: 'The job is invalid, or the body is not JSON.',
@@ -135,6 +142,7 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
       createOnly: readCreateOnly(request.headers),
       runOnCreate: queryOf(request).has('runoncreate'),
       idempotencyKey: readIdempotencyKey(request.headers),
+      strict: queryOf(request).boolean('strict') ?? false,
     })
     setWarnings(reply, submitted.warnings)
     setIgnoredFields(reply, submitted.ignoredFields)
@@ -144,7 +152,7 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
   }
   const shared = {
     tag: 'jobs',
-    query: RunOnCreate,
+    query: SubmitQuery,
     headers: {
       ...REVISION_HEADERS,
       ...IDEMPOTENCY_HEADERS,

@@ -26,7 +26,8 @@ const TABLE: Readonly<Record<string, string>> = {
     * * * *                | five fields … six … has 4: add
     * * * * * * *          | five fields … six … has 7: remove
     0 0 0 1 1 * 2027       | has 7: remove
-    daily                  | has 1: add
+    daily                  | is not a cron expression … @daily
+    every day at 2         | is not a cron expression … 0 0 2 * * *
     2026-05-01T10:00:00Z   | is a date … @at 2030-01-31T08:00:00Z
     2026-05-01 10:00:00    | is a date … @at`,
 
