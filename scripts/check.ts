@@ -56,44 +56,53 @@ const isQuick = process.argv.includes('--quick')
 const chosenTests = process.argv.slice(2).filter((argument) => argument !== '--quick')
 const allTests = isQuick ? UNIT_TESTS : ['test/**/*.test.ts']
 
-const STEPS: readonly Step[] = [
-  // The servers of the tests run the build, which starts faster than the sources.
-  {name: 'build', command: ['node', 'scripts/build.js'], limitMs: TOOL_LIMIT_MS},
-  {name: 'types', command: ['tsc', '-p', 'tsconfig.json', ...TYPES_CACHE], limitMs: TOOL_LIMIT_MS},
-  {name: 'pure types', command: ['tsc', '-p', 'tsconfig.pure.json'], limitMs: TOOL_LIMIT_MS},
-  {
-    name: 'lint',
-    command: ['oxlint', '--type-aware', '--deny-warnings', ...FOLDERS],
-    limitMs: TOOL_LIMIT_MS,
-  },
-  {
-    name: 'format',
-    command: [
-      'prettier',
-      '--check',
-      '--ignore-unknown',
-      ...FORMAT_CACHE,
-      ...(isQuick ? changedFiles() : ['.']),
-    ],
-    limitMs: TOOL_LIMIT_MS,
-  },
-  {
-    name: 'tests',
-    command: [
-      'node',
-      '--import',
-      LIGHT_HARNESS,
-      '--test',
-      `--test-concurrency=${TEST_FILES_AT_ONCE}`,
-      `--test-timeout=${ONE_TEST_LIMIT_MS}`,
-      '--test-reporter=dot',
-      '--test-reporter-destination=stdout',
-      `--test-reporter=${LIGHT_HARNESS}`,
-      '--test-reporter-destination=stderr',
-      ...(chosenTests.length > 0 ? chosenTests : allTests),
-    ],
-    limitMs: TESTS_LIMIT_MS,
-  },
+/** Steps that run one after the other. Those in one list run at once: alone, most use one core only. */
+const STEPS: readonly (readonly Step[])[] = [
+  [
+    // The servers of the tests run the build, which starts faster than the sources.
+    {name: 'build', command: ['node', 'scripts/build.js'], limitMs: TOOL_LIMIT_MS},
+    {
+      name: 'types',
+      command: ['tsc', '-p', 'tsconfig.json', ...TYPES_CACHE],
+      limitMs: TOOL_LIMIT_MS,
+    },
+    {name: 'pure types', command: ['tsc', '-p', 'tsconfig.pure.json'], limitMs: TOOL_LIMIT_MS},
+    {
+      name: 'lint',
+      command: ['oxlint', '--type-aware', '--deny-warnings', ...FOLDERS],
+      limitMs: TOOL_LIMIT_MS,
+    },
+    {
+      name: 'format',
+      command: [
+        'prettier',
+        '--check',
+        '--ignore-unknown',
+        ...FORMAT_CACHE,
+        ...(isQuick ? changedFiles() : ['.']),
+      ],
+      limitMs: TOOL_LIMIT_MS,
+    },
+  ],
+  [
+    {
+      name: 'tests',
+      command: [
+        'node',
+        '--import',
+        LIGHT_HARNESS,
+        '--test',
+        `--test-concurrency=${TEST_FILES_AT_ONCE}`,
+        `--test-timeout=${ONE_TEST_LIMIT_MS}`,
+        '--test-reporter=dot',
+        '--test-reporter-destination=stdout',
+        `--test-reporter=${LIGHT_HARNESS}`,
+        '--test-reporter-destination=stderr',
+        ...(chosenTests.length > 0 ? chosenTests : allTests),
+      ],
+      limitMs: TESTS_LIMIT_MS,
+    },
+  ],
 ]
 
 /** Files changed since the last commit, and new ones; at least one, because prettier needs an argument. */
@@ -147,12 +156,16 @@ function run(step: Step): Promise<string | null> {
 
 const started = performance.now()
 const failed: string[] = []
-for (const step of STEPS) {
-  console.log(`\n▶ ${step.name}`)
-  const problem = await run(step)
-  if (problem !== null) failed.push(`${step.name} (${problem})`)
+for (const steps of STEPS) {
+  console.log(`\n▶ ${steps.map(({name}) => name).join(', ')}`)
+  await Promise.all(
+    steps.map(async (step) => {
+      const problem = await run(step)
+      if (problem !== null) failed.push(`${step.name} (${problem})`)
+    }),
+  )
 }
 const seconds = Math.round((performance.now() - started) / SECOND_MS)
-if (failed.length === 0) console.log(`\nPASSED: all ${STEPS.length} steps, ${seconds} s`)
+if (failed.length === 0) console.log(`\nPASSED: all ${STEPS.flat().length} steps, ${seconds} s`)
 else console.log(`\nFAILED: ${failed.join(', ')}; ${seconds} s`)
 process.exitCode = failed.length === 0 ? 0 : 1

@@ -4,11 +4,16 @@
 import {it} from 'node:test'
 import {Scene, type OpenStore} from './scene.ts'
 
-export type Case = (name: string, play: (scene: Scene) => Promise<void>) => void
+type Declare = (name: string, play: (scene: Scene) => Promise<void>) => void
 
-/** Declares cases that each get a fresh store from `open`. */
-export function caseWith(open: OpenStore): Case {
-  return (name, play) => {
+export interface Case extends Declare {
+  /** A case with many rows: it takes long, and has no statements that others do not have. */
+  readonly withManyRows: Declare
+}
+
+/** Declares cases that each get a fresh store from `open`; those with many rows only if `hasManyRows`. */
+export function caseWith(open: OpenStore, hasManyRows: boolean): Case {
+  const declare: Declare = (name, play) => {
     it(name, async () => {
       const scene = await Scene.open(open)
       try {
@@ -18,4 +23,5 @@ export function caseWith(open: OpenStore): Case {
       }
     })
   }
+  return Object.assign(declare, {withManyRows: hasManyRows ? declare : () => undefined})
 }

@@ -30,21 +30,24 @@ interface Model {
 
 export function countersCases(when: Case): void {
   for (const seed of SEEDS) {
-    when(`counters and statistics match a random history (seed ${seed})`, async (scene) => {
-      const roll = rollsOf(seed)
-      const model: Model = {held: [], uncounted: new Map(JOBS.map((name) => [name, new Set()]))}
-      await scene.join('n2')
-      await scene.submit('a', {retries: 2})
-      await scene.submit('b', {retries: 0})
-      await scene.submit('c', {retries: 1, parentJob: 'a', schedule: ''})
-      for (let index = 0; index < MOVES; index += 1) {
-        await move(scene, model, roll)
-        if (index % 10 === 0) await check(scene, model)
-      }
-      await check(scene, model)
-      await scene.opened.store.finish(model.held.map((each) => anEnd(each, 'succeeded')))
-      await check(scene, model)
-    })
+    when.withManyRows(
+      `counters and statistics match a random history (seed ${seed})`,
+      async (scene) => {
+        const roll = rollsOf(seed)
+        const model: Model = {held: [], uncounted: new Map(JOBS.map((name) => [name, new Set()]))}
+        await scene.join('n2')
+        await scene.submit('a', {retries: 2})
+        await scene.submit('b', {retries: 0})
+        await scene.submit('c', {retries: 1, parentJob: 'a', schedule: ''})
+        for (let index = 0; index < MOVES; index += 1) {
+          await move(scene, model, roll)
+          if (index % 10 === 0) await check(scene, model)
+        }
+        await check(scene, model)
+        await scene.opened.store.finish(model.held.map((each) => anEnd(each, 'succeeded')))
+        await check(scene, model)
+      },
+    )
   }
 }
 

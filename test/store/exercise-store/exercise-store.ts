@@ -64,9 +64,10 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['sessions', sessionsCases],
 ]
 
-/** Runs every case on a fresh store from `open`. */
-export function exerciseStore(name: string, open: OpenStore): void {
+/** Runs every case on a fresh store from `open`, also those with many rows unless `hasManyRows` is false. */
+export function exerciseStore(name: string, open: OpenStore, hasManyRows = true): void {
   describe(name, () => {
-    for (const [subject, cases] of SUBJECTS) describe(subject, () => cases(caseWith(open)))
+    for (const [subject, cases] of SUBJECTS)
+      describe(subject, () => cases(caseWith(open, hasManyRows)))
   })
 }

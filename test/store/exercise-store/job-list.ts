@@ -98,7 +98,7 @@ export function jobListCases(when: Case): void {
     assert.deepEqual(page.rows[0], job)
   })
 
-  when('a long list is complete and from one snapshot', async (scene) => {
+  when.withManyRows('a long list is complete and from one snapshot', async (scene) => {
     const many = Array.from({length: 1_200}, (_, index) => `job-${String(index).padStart(4, '0')}`)
     await Promise.all(many.map((name) => scene.submit(name, {schedule: '@manually'})))
     const list = scene.store.jobs(ALL_JOBS)

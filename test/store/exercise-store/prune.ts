@@ -123,23 +123,26 @@ export function pruneCases(when: Case): void {
     assert.deepEqual(await launchesOf(scene, 'c'), [open])
   })
 
-  when('retention by age finds any number of old launches behind open ones', async (scene) => {
-    await scene.submit('a')
-    const open: number[] = []
-    for (let index = 0; index < 60; index += 1) open.push(await scene.run('a'))
-    for (let index = 0; index < 60; index += 1) await scene.run('a')
-    const claimed = (await scene.claim('n1', 120)).filter(({execution}) => {
-      return execution.group > open.at(-1)!
-    })
-    for (const one of claimed) await scene.end(one, 'succeeded')
-    scene.advance(3 * DAY)
-    const old = {keepMs: DAY, keepLaunches: 1_000}
-    const first = await prune(scene, old)
-    assert.deepEqual([first.rowsDeleted, first.more], [100, true])
-    const rest = await prune(scene, old)
-    assert.deepEqual([rest.rowsDeleted, rest.more], [20, false])
-    assert.deepEqual(await launchesOf(scene, 'a'), open)
-  })
+  when.withManyRows(
+    'retention by age finds any number of old launches behind open ones',
+    async (scene) => {
+      await scene.submit('a')
+      const open: number[] = []
+      for (let index = 0; index < 60; index += 1) open.push(await scene.run('a'))
+      for (let index = 0; index < 60; index += 1) await scene.run('a')
+      const claimed = (await scene.claim('n1', 120)).filter(({execution}) => {
+        return execution.group > open.at(-1)!
+      })
+      for (const one of claimed) await scene.end(one, 'succeeded')
+      scene.advance(3 * DAY)
+      const old = {keepMs: DAY, keepLaunches: 1_000}
+      const first = await prune(scene, old)
+      assert.deepEqual([first.rowsDeleted, first.more], [100, true])
+      const rest = await prune(scene, old)
+      assert.deepEqual([rest.rowsDeleted, rest.more], [20, false])
+      assert.deepEqual(await launchesOf(scene, 'a'), open)
+    },
+  )
 
   when('a launch with more rows than the limit is still deleted', async (scene) => {
     await scene.join('n2')
@@ -209,25 +212,28 @@ export function pruneCases(when: Case): void {
     },
   )
 
-  when('many deleted jobs are removed in bounded calls, with all their launches', async (scene) => {
-    for (const name of ['a', 'b', 'c']) {
-      await scene.submit(name)
-      for (let index = 0; index < 60; index += 1) await scene.run(name)
-      const ends = (await scene.claim('n1', 100)).map((each) => anEnd(each, 'succeeded'))
-      await scene.store.finish(ends)
-      await scene.store.deleteJob(name)
-    }
-    let calls = 0
-    let rows = 0
-    for (let more = true; more; calls += 1) {
-      const result = await pruneOther(scene, {rowLimit: 100})
-      assert(result.rowsDeleted <= 100 + 3, `${result.rowsDeleted} rows`)
-      rows += result.rowsDeleted
-      more = result.more
-    }
-    assert.deepEqual([rows, calls > 3], [3 * (60 * 2 + 1), true])
-    assert.equal((await pruneOther(scene)).rowsDeleted, 0)
-  })
+  when.withManyRows(
+    'many deleted jobs are removed in bounded calls, with all their launches',
+    async (scene) => {
+      for (const name of ['a', 'b', 'c']) {
+        await scene.submit(name)
+        for (let index = 0; index < 60; index += 1) await scene.run(name)
+        const ends = (await scene.claim('n1', 100)).map((each) => anEnd(each, 'succeeded'))
+        await scene.store.finish(ends)
+        await scene.store.deleteJob(name)
+      }
+      let calls = 0
+      let rows = 0
+      for (let more = true; more; calls += 1) {
+        const result = await pruneOther(scene, {rowLimit: 100})
+        assert(result.rowsDeleted <= 100 + 3, `${result.rowsDeleted} rows`)
+        rows += result.rowsDeleted
+        more = result.more
+      }
+      assert.deepEqual([rows, calls > 3], [3 * (60 * 2 + 1), true])
+      assert.equal((await pruneOther(scene)).rowsDeleted, 0)
+    },
+  )
 
   when('a round over jobs leaves rows of no job to their own round', async (scene) => {
     await scene.submit('a')

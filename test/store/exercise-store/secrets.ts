@@ -81,7 +81,7 @@ export function secretsCases(when: Case): void {
     )
   })
 
-  when('the number of secrets is limited', async ({store}) => {
+  when.withManyRows('the number of secrets is limited', async ({store}) => {
     const names = Array.from({length: SECRETS_MAX}, (_, index) => `s${index}`)
     await Promise.all(names.map((name) => store.putSecret(aSecret(name))))
     assert.deepEqual(await store.putSecret(aSecret('one more')), {kind: 'full'})

@@ -153,7 +153,7 @@ export function sessionsCases(when: Case): void {
     assert.equal(created.kind, 'created')
   })
 
-  when('of many sessions the least recently used end', async (scene) => {
+  when.withManyRows('of many sessions the least recently used end', async (scene) => {
     const {store} = scene
     await aToken(scene, 'mine')
     await store.createSession(aSession('other'))
