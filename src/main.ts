@@ -52,6 +52,7 @@ async function main(argv: readonly string[]): Promise<number> {
     env: process.env,
     clock,
     version: VERSION,
+    timezone: await knownZone(),
     newId: systemRandom().id,
     serverCommand: serverCommand(),
     agentCommand: agentCommand(),
@@ -199,8 +200,24 @@ function host(): Host {
   }
 }
 
+/** Undefined or without a name if `TZ` is none that this runtime knows; then UTC. */
+async function knownZone(
+  name: string | undefined = Intl.DateTimeFormat().resolvedOptions().timeZone,
+): Promise<string> {
+  const {findZone} = await import('./core/schedule/zone.ts')
+  return (name === undefined ? null : findZone(name)?.name) ?? 'UTC'
+}
+
+/** `COLUMNS` is for terminals that do not tell their width. */
+function widthOf({columns}: {readonly columns: number}): number | undefined {
+  const set = Number(process.env['COLUMNS'])
+  const width = set > 0 ? set : columns
+  return width > 0 ? width : undefined
+}
+
 function terminal(): Terminal {
   const {stdout, stderr, stdin} = process
+  const columns = stdout.isTTY ? widthOf(stdout) : undefined
   // A reader such as `head` may close the pipe early, which is no error.
   stdout.on(
     'error',
@@ -215,6 +232,7 @@ function terminal(): Terminal {
     err: (text) => stderr.write(text),
     input: () => stdin,
     ...(stdin.isTTY ? {askSecret} : {}),
+    ...(columns === undefined ? {} : {columns}),
     colours: stdout.isTTY && process.env['NO_COLOR'] === undefined,
     progress: stderr.isTTY,
   }

@@ -1,8 +1,7 @@
 /**
- * Formats tables, field lists and times for people. Columns are as wide as their widest cell, nothing is
- * truncated, and colours have no width.
+ * Formats tables, field lists and times for people. Columns are as wide as their widest cell. On a terminal,
+ * cells are cut until a row fits; in a pipe, nothing is.
  */
-import {stripVTControlCharacters} from 'node:util'
 import {ZERO_TIME} from '../wire/time.ts'
 import {oneLine} from './sanitize.ts'
 import {type Terminal, toned} from './terminal.ts'
@@ -13,30 +12,68 @@ export interface Column<Row> {
   readonly text: (row: Row) => string
   /** Adds colours to the text, nothing else. */
   readonly shown?: (text: string) => string
+  /** Cut after all others, as a name is. So is the first column. */
+  readonly isName?: true
 }
 
 const GAP = '  '
+/** Fewer characters of a cell tell nothing. */
+const CELL_MIN = 6
+const NAME_MIN = 16
 
 /** A table with a line of titles, ending in a newline; `empty` when there are no rows. */
 export function table<Row>(
-  terminal: Pick<Terminal, 'colours'>,
+  terminal: Pick<Terminal, 'colours' | 'columns'>,
   columns: readonly Column<Row>[],
   rows: readonly Row[],
   empty: string,
 ): string {
   if (rows.length === 0) return `${empty}\n`
-  const titles = columns.map((column) => toned(terminal, 'faint', column.title))
-  const cells = rows.map((row) =>
-    columns.map((column) => {
-      const text = oneLine(column.text(row))
-      return column.shown === undefined ? text : column.shown(text)
-    }),
+  const cells = rows.map((row) => columns.map((column) => oneLine(column.text(row))))
+  const natural = columns.map(({title}, index) =>
+    cells.reduce((widest, line) => Math.max(widest, lengthOf(line[index]!)), title.length),
   )
-  const lines = [titles, ...cells]
-  const widths = columns.map((_, index) =>
-    lines.reduce((widest, line) => Math.max(widest, widthOf(line[index]!)), 0),
-  )
-  return lines.map((line) => `${aligned(line, widths)}\n`).join('')
+  const widths = fitted(natural, columns, terminal.columns)
+  const line = (texts: readonly string[], shown: (text: string, index: number) => string) => {
+    const parts = texts.map((text, index) => {
+      const cut = cutTo(text, widths[index]!)
+      return shown(cut, index) + ' '.repeat(widths[index]! - lengthOf(cut))
+    })
+    return `${parts.join(GAP).trimEnd()}\n`
+  }
+  const titles = columns.map(({title}) => title)
+  return [
+    line(titles, (text) => toned(terminal, 'faint', text)),
+    ...cells.map((texts) => line(texts, (text, index) => columns[index]!.shown?.(text) ?? text)),
+  ].join('')
+}
+
+/** Widths with which a row fits into `total`, as far as the minimum of each column allows. */
+function fitted<Row>(
+  natural: readonly number[],
+  columns: readonly Column<Row>[],
+  total = Infinity,
+): readonly number[] {
+  const widths = [...natural]
+  const minimum = (index: number, least: number) => Math.max(least, columns[index]!.title.length)
+  let excess =
+    natural.reduce((sum, width) => sum + width, GAP.length * (natural.length - 1)) - total
+  for (const isName of [false, true])
+    while (excess > 0) {
+      const cuttable = widths
+        .map((width, index) => ({width, index}))
+        .filter(({index}) => (index === 0 || columns[index]!.isName === true) === isName)
+        .filter(({width, index}) => width > minimum(index, isName ? NAME_MIN : CELL_MIN))
+      const widest = cuttable.toSorted((one, other) => other.width - one.width)[0]
+      if (widest === undefined) break
+      widths[widest.index] = widest.width - 1
+      excess -= 1
+    }
+  return widths
+}
+
+function cutTo(text: string, width: number): string {
+  return lengthOf(text) <= width ? text : `${[...text].slice(0, width - 1).join('')}…`
 }
 
 /** One field per line, ending in a newline. */
@@ -51,16 +88,27 @@ export function fieldList(
     .join('')
 }
 
-function aligned(cells: readonly string[], widths: readonly number[]): string {
-  return cells
-    .map((cell, index) => cell + ' '.repeat(widths[index]! - widthOf(cell)))
-    .join(GAP)
-    .trimEnd()
+/** Counts characters; wide East Asian characters count as one. */
+function lengthOf(text: string): number {
+  return [...text].length
 }
 
-/** Counts characters; wide East Asian characters count as one. */
-function widthOf(cell: string): number {
-  return [...stripVTControlCharacters(cell)].length
+/**
+ * An instant of the API in a zone: `2026-11-22 17:55:00 +01:00`, and `2026-11-22 16:55:00Z` for `UTC`; `-`
+ * when it is not set.
+ */
+export function shownTime(time: string | null, zone: string): string {
+  const at = instantOf(time)
+  if (at === null || Number.isNaN(at)) return time === null || at === null ? '-' : oneLine(time)
+  const local = Temporal.Instant.fromEpochMilliseconds(at).toZonedDateTimeISO(zone)
+  const wall = local.toPlainDateTime().toString({smallestUnit: 'second'}).replace('T', ' ')
+  return zone === 'UTC' ? `${wall}Z` : `${wall} ${local.offset}`
+}
+
+/** As in `2026-11-22 17:55:00 +01:00 (3d ago)`; `-` when it is not set. */
+export function timeAndAge(time: string | null, zone: string, now: number): string {
+  const away = relative(time, now)
+  return away === '-' ? '-' : `${shownTime(time, zone)} (${away})`
 }
 
 const SECOND_MS = 1000

@@ -36,6 +36,8 @@ export interface CliContext {
   readonly env: Readonly<Record<string, string | undefined>>
   readonly clock: Clock
   readonly version: string
+  /** IANA name of the zone in which times are shown; default `UTC`. */
+  readonly timezone?: string
   /** Makes keys for requests that must not be done twice. */
   readonly newId?: () => string
   /** For help only; `main.ts` runs these commands. */
@@ -44,6 +46,9 @@ export interface CliContext {
   readonly restoreBackup: RestoreBackup
   readonly migrateStore: MigrateStore
 }
+
+/** In a pipe, where nothing has a width. */
+const HELP_WIDTH = 80
 
 /** Runs one command and returns the exit code. Throws unexpected errors. */
 export async function runCli(argv: readonly string[], context: CliContext): Promise<number> {
@@ -109,6 +114,7 @@ function buildProgram(context: CliContext): Command {
       'Longest wait for a server, such as 10s (or BELFRY_TIMEOUT)',
       timeoutOf('--timeout'),
     )
+    .option('--utc', 'Show times in UTC instead of the time zone of this terminal (TZ)')
     .option('--json', 'Print JSON instead of tables, and errors as JSON')
     .version(context.version, '-V, --version', 'Print the version of this program')
     .helpCommand('help [command]', 'Show the help of a command')
@@ -152,6 +158,8 @@ function buildProgram(context: CliContext): Command {
       .configureOutput({
         writeOut: (text) => terminal.out(text),
         writeErr: (text) => terminal.err(text),
+        getOutHelpWidth: () => terminal.columns ?? HELP_WIDTH,
+        getErrHelpWidth: () => terminal.columns ?? HELP_WIDTH,
         outputError: () => {},
       })
   }

@@ -14,6 +14,10 @@ export interface Session {
   readonly clock: Clock
   /** Print the JSON of the API. */
   readonly json: boolean
+  /** IANA name; times are shown in it. */
+  readonly zone: string
+  /** `--utc`: the zones of jobs do not count either. */
+  readonly utc: boolean
 }
 
 /** Turns an action with a session into an action of commander, which passes arguments, then options. */
@@ -26,6 +30,7 @@ export interface GlobalOptions {
   readonly token?: string
   readonly tokenFile?: string
   readonly timeout?: number
+  readonly utc?: boolean
   readonly json?: boolean
 }
 
@@ -35,13 +40,11 @@ type Environment = Readonly<Record<string, string | undefined>>
 export async function openSession(
   options: GlobalOptions,
   env: Environment,
-  {
-    newId,
-    ...context
-  }: {
+  context: {
     readonly terminal: Terminal
     readonly clock: Clock
     readonly newId?: () => string
+    readonly timezone?: string
   },
 ): Promise<Session> {
   const server = options.server ?? notEmpty(env['BELFRY_SERVER']) ?? SERVER_FALLBACK
@@ -49,8 +52,11 @@ export async function openSession(
   const timeoutMs =
     options.timeout ?? (fallback === undefined ? null : timeoutOf('BELFRY_TIMEOUT')(fallback))
   const token = await chooseToken(options, env)
-  const client = new Client(server, token, {timeoutMs, newId: newId ?? null})
-  return {...context, client, json: options.json ?? false}
+  const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null})
+  const {terminal, clock, timezone = 'UTC'} = context
+  const utc = options.utc ?? false
+  const zone = utc ? 'UTC' : timezone
+  return {terminal, clock, client, json: options.json ?? false, zone, utc}
 }
 
 function notEmpty(text: string | undefined): string | undefined {

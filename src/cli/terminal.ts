@@ -19,6 +19,8 @@ export interface Terminal {
   askSecret?(prompt: string): Promise<string>
   /** Standard output is a terminal, and colours are not disabled. */
   readonly colours: boolean
+  /** Width of the terminal; absent if standard output is none. */
+  readonly columns?: number
   /** Standard error is a terminal, so progress can be redrawn. */
   readonly progress: boolean
 }

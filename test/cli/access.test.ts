@@ -211,8 +211,8 @@ test('the history of a job shows who changed what, and leads back', async (t) =>
   await run('jobs', 'toggle', 'report')
   const history = (await run('jobs', 'history', 'report', '--limit', '2')).out.split('\n')
   assert.match(history[0]!, /^REVISION +TIME +ACTOR +ACTION +DETAIL$/)
-  assert.match(history[1]!, /^3 +\S+Z +local +job\.toggle +disabled$/)
-  assert.match(history[2]!, /^2 +\S+Z +local +job\.update$/)
+  assert.match(history[1]!, /^3 +\S+ \S+Z +local +job\.toggle +disabled$/)
+  assert.match(history[2]!, /^2 +\S+ \S+Z +local +job\.update$/)
   assert.equal((await run('jobs', 'diff', 'report')).out, '- disabled: false\n+ disabled: true\n')
   const second = '- metadata.b: "2"\n+ metadata.b: "3"\n- retries: 1\n+ retries: 2\n'
   assert.equal((await run('jobs', 'diff', 'report', '2')).out, second)

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {stripVTControlCharacters} from 'node:util'
 import {parentsFirst} from '../../src/cli/commands/jobs.ts'
-import {duration, fieldList, relative, table} from '../../src/cli/format.ts'
+import {duration, fieldList, relative, shownTime, table} from '../../src/cli/format.ts'
 import {status} from '../../src/cli/terminal.ts'
 
 const PLAIN = {colours: false}
@@ -49,6 +49,33 @@ test('untrusted text cannot leave its table cell', () => {
   const columns = [{title: 'T', text: (row: string) => row}]
   assert.equal(table(PLAIN, columns, ['one\ntwo\u001b[2J'], ''), 'T\none two\n')
 })
+
+test('on a terminal a row fits: names are cut last, titles never', () => {
+  const columns = [
+    {title: 'NAME', text: (row: string[]) => row[0]!},
+    {title: 'SCHEDULE', text: (row: string[]) => row[1]!},
+    {title: 'OK', text: (row: string[]) => row[2]!},
+  ]
+  const rows = [['n'.repeat(30), 's'.repeat(40), '1234567']]
+  const shown = (width?: number) =>
+    table(width === undefined ? PLAIN : {...PLAIN, columns: width}, columns, rows, '').split('\n')
+  assert.equal(shown()[1], `${rows[0]![0]}  ${rows[0]![1]}  1234567`, 'nothing is cut in a pipe')
+  assert.equal(shown(60)[1], `${'n'.repeat(30)}  ${'s'.repeat(18)}…  1234567`)
+  assert.equal(shown(40)[1], `${'n'.repeat(21)}…  ${'s'.repeat(7)}…  12345…  `.trim())
+  assert.match(shown(10)[0]!, /^NAME +SCHEDULE {2}OK$/)
+})
+
+const BERLIN: readonly (readonly [time: string | null, zone: string, expected: string])[] = [
+  ['2026-11-22T16:55:00.999Z', 'Europe/Berlin', '2026-11-22 17:55:00 +01:00'],
+  ['2026-07-01T22:30:00Z', 'Europe/Berlin', '2026-07-02 00:30:00 +02:00'],
+  ['2026-11-22T17:55:00+01:00', 'UTC', '2026-11-22 16:55:00Z'],
+  ['0001-01-01T00:00:00Z', 'UTC', '-'],
+  [null, 'UTC', '-'],
+]
+
+for (const [time, zone, expected] of BERLIN)
+  test(`${time} is shown as ${expected} in ${zone}`, () =>
+    assert.equal(shownTime(time, zone), expected))
 
 const NOW = Date.parse('2026-03-01T12:00:00Z')
 const TIMES: readonly (readonly [time: string | null, expected: string])[] = [

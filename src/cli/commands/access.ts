@@ -7,7 +7,7 @@ import type {PolicyJson} from '../../wire/cluster.ts'
 import type {AccessAnswerJson, CreatedTokenJson, SessionJson, TokenJson} from '../../wire/token.ts'
 import {path} from '../client.ts'
 import {AnswerIsNo, CommandFailed, UsageError} from '../errors.ts'
-import {type Column, fieldList, relative, table} from '../format.ts'
+import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
@@ -222,15 +222,16 @@ function ambiguous(named: string, tokens: readonly TokenJson[]): CommandFailed {
   )
 }
 
-function fields({terminal}: Session, token: TokenJson): string {
+function fields({terminal, zone, clock}: Session, token: TokenJson): string {
+  const when = (time: string | null) => timeAndAge(time, zone, clock.now())
   return fieldList(terminal, [
     ['name', toned(terminal, 'strong', oneLine(token.name))],
     ['type', token.type],
     ['policies', token.policies.join(', ')],
     ['accessor', token.accessor],
-    ['created', token.created_at],
-    ['expires', token.expires_at ?? '-'],
-    ['last used', token.last_used_at ?? '-'],
+    ['created', when(token.created_at)],
+    ['expires', when(token.expires_at)],
+    ['last used', when(token.last_used_at)],
     ...(token.type === 'agent' || token.type === 'join' ? agentFields(token) : []),
   ])
 }

@@ -11,7 +11,7 @@ import type {JobJson} from '../../wire/job.ts'
 import {isObject} from '../../wire/json.ts'
 import {path} from '../client.ts'
 import {UsageError} from '../errors.ts'
-import {type Column, table} from '../format.ts'
+import {type Column, shownTime, table} from '../format.ts'
 import {oneLine, plainJson} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
@@ -70,7 +70,7 @@ async function audit(session: Session, options: AuditOptions): Promise<void> {
   if (session.json) return printJson(session, value)
   const {terminal} = session
   const columns: readonly Column<AuditEntryJson>[] = [
-    {title: 'TIME', text: ({at}) => at},
+    {title: 'TIME', text: ({at}) => shownTime(at, session.zone), isName: true},
     {title: 'ACTOR', text: ({actor}) => actor || '-'},
     {title: 'ADDRESS', text: ({address}) => address || '-'},
     {
@@ -123,7 +123,7 @@ async function history(session: Session, name: string, options: {limit: number})
       text: ({revision}) => String(revision),
       shown: (text) => toned(terminal, 'strong', text),
     },
-    {title: 'TIME', text: (revision) => revision.at ?? '-'},
+    {title: 'TIME', text: ({at}) => shownTime(at, session.zone), isName: true},
     {title: 'ACTOR', text: ({actor}) => actor || '-'},
     {title: 'ACTION', text: ({action}) => action || '-'},
     {title: 'DETAIL', text: ({detail}) => detail},

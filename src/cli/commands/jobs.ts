@@ -1,5 +1,7 @@
 /** `belfry jobs …`: show jobs and change them. */
 import type {Command} from 'commander'
+import {zoneOf} from '../../core/schedule/parse.ts'
+import {findZone} from '../../core/schedule/zone.ts'
 import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
@@ -8,7 +10,7 @@ import {addHistoryCommands} from './audit.ts'
 import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
-import {type Column, fieldList, relative, table} from '../format.ts'
+import {type Column, fieldList, relative, shownTime, table, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
@@ -107,7 +109,7 @@ async function show(session: Session, name: string): Promise<void> {
   if (session.json) return printJson(session, job)
   const {terminal} = session
   const now = session.clock.now()
-  const when = (time: string | null) => (time === null ? '-' : `${time} (${relative(time, now)})`)
+  const when = (time: string | null) => timeAndAge(time, session.zone, now)
   const map = (values: Readonly<Record<string, string>>) =>
     Object.entries(values).map(([key, value]) => oneLine(`${key}=${value}`))
   const optional: readonly (readonly [string, string])[] = [
@@ -125,7 +127,7 @@ async function show(session: Session, name: string): Promise<void> {
     fieldList(terminal, [
       ['name', toned(terminal, 'strong', job.name)],
       ['schedule', oneLine(scheduleOf(job))],
-      ['next', job.disabled ? 'disabled' : when(job.next)],
+      ['next', job.disabled ? 'disabled' : nextOf(job, session)],
       ['status', status(terminal, job.status === '' ? 'never finished' : job.status)],
       ['succeeded', `${job.success_count}, last ${when(job.last_success)}`],
       ['failed', `${job.error_count}, last ${when(job.last_error)}`],
@@ -139,6 +141,14 @@ async function show(session: Session, name: string): Promise<void> {
       ...optional.filter(([, text]) => text !== ''),
     ]),
   )
+}
+
+/** In the zone of the schedule, with its name if that is not the zone of all other times. */
+function nextOf(job: JobJson, {zone, utc, clock}: Session): string {
+  const own = utc ? '' : zoneOf(job.schedule, job.timezone)
+  const isOther = own !== '' && own !== zone && findZone(own) !== null
+  const time = timeAndAge(job.next, isOther ? own : zone, clock.now())
+  return isOther ? time.replace(' (', ` ${own} (`) : time
 }
 
 async function apply(session: Session, options: {file: string; run?: true}): Promise<void> {
@@ -223,7 +233,11 @@ async function launches(session: Session, name: string, options: {limit: number}
   const {terminal} = session
   const columns: readonly Column<LaunchJson>[] = [
     {title: 'LAUNCH', text: (launch) => String(launch.group)},
-    {title: 'PLANNED', text: (launch) => launch.scheduled_at},
+    {
+      title: 'PLANNED',
+      text: (launch) => shownTime(launch.scheduled_at, session.zone),
+      isName: true,
+    },
     {title: 'CAUSE', text: (launch) => launch.cause},
     {
       title: 'DECISION',

@@ -5,7 +5,7 @@ import type {ExecutionJson} from '../../wire/execution.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
-import {type Column, duration, fieldList, relative, table} from '../format.ts'
+import {type Column, duration, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
 import {readEvents, type ServerEvent} from '../server-events.ts'
 import {printJson, type Session, type Use} from '../session.ts'
@@ -48,6 +48,7 @@ function executionColumns(terminal: Terminal, now: number): readonly Column<Exec
   return [
     {
       title: 'EXECUTION',
+      isName: true,
       text: (execution) => execution.id,
       shown: (text) => toned(terminal, 'strong', text),
     },
@@ -104,10 +105,7 @@ async function show(session: Session, job: string, execution: string): Promise<v
   if (session.json) return printJson(session, value)
   const {terminal} = session
   const now = session.clock.now()
-  const when = (time: string) => {
-    const away = relative(time, now)
-    return away === '-' ? '-' : `${time} (${away})`
-  }
+  const when = (time: string) => timeAndAge(time, session.zone, now)
   terminal.out(
     fieldList(terminal, [
       ['execution', toned(terminal, 'strong', value.id)],
