@@ -137,7 +137,7 @@ test('configuration.md has the row of every limit, and every limit is used', () 
 test('metrics.md lists every metric with its type and labels', async () => {
   const metrics = openMetrics({
     events: localEvents(systemClock()),
-    totals: () => Promise.resolve({jobs: 0, running: 0, pending: 0, undecided: 0}),
+    totals: () => Promise.resolve({jobs: 0, running: 0, pending: 0, undecided: 0, firingPaused: 0}),
     version: '0',
   })
   try {

@@ -275,7 +275,6 @@ const ZONE_DATA = process.versions.tz ?? process.version
 /** Services of a leader's term, in the order they start. */
 export function leaderServices(
   {config, ...ports}: ServerParts,
-  defaultZone: string,
   term: number,
   onTermOver: () => void,
   clockGuard: ClockGuard = createClockGuard(config),
@@ -289,7 +288,6 @@ export function leaderServices(
       clockConfirmMs: limits.clockConfirmMs,
       clockStepMs: limits.clockStepMs,
       zoneData: ZONE_DATA,
-      defaultZone,
       defaultTarget,
       lateAfterMs: config.lateAfterMs,
       targetWaitMs,

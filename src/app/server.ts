@@ -339,8 +339,7 @@ class Server implements RunningServer {
       closedMs: limits.leaseClosedMs,
       trustMarginMs: limits.leaseMarginMs,
       onStoreTime: (now) => void clockGuard.believed(now, clock.monotonicMs()),
-      services: (term, onTermOver) =>
-        leaderServices(parts, this.#zone, term, onTermOver, clockGuard),
+      services: (term, onTermOver) => leaderServices(parts, term, onTermOver, clockGuard),
     })
     this.#undo.push(() => leadership.stop())
     this.#leadership = leadership

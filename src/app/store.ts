@@ -10,6 +10,7 @@ import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import type {Log} from '../telemetry/log.ts'
+import {formatOptionalTime} from '../wire/time.ts'
 import {openVault} from './secrets.ts'
 import {StartRefused} from './start-refused.ts'
 
@@ -64,6 +65,11 @@ async function logState(store: Store, parts: StoreParts): Promise<void> {
   for (const warning of warnings) parts.log.logger.warn(warning)
   const paused = await store.firingPaused()
   if (paused !== null) parts.log.logger.warn({reason: paused}, FIRING_PAUSED)
+  for (const {jobs, until, reason} of await store.firingPauses())
+    parts.log.logger.warn(
+      {jobs, until: formatOptionalTime(until) ?? '', reason},
+      'planned times of these jobs are skipped: firing is paused. To end it, run belfry unpause --firing',
+    )
 }
 
 type Opened = Omit<OpenedStore, 'vault'>

@@ -7,6 +7,7 @@ import type {Clock} from '../ports/runtime.ts'
 import {addAccessCommands} from './commands/access.ts'
 import {addAuditCommand} from './commands/audit.ts'
 import {addClusterCommands} from './commands/cluster.ts'
+import {addFiringCommands} from './commands/firing.ts'
 import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
@@ -139,6 +140,7 @@ function buildProgram(context: CliContext): Command {
   addJobCommands(program, use)
   addRunCommands(program, use)
   addClusterCommands(program, use)
+  addFiringCommands(program, use)
   addAccessCommands(program, use)
   addSecretCommands(program, use)
   addAuditCommand(program, use)

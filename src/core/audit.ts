@@ -39,6 +39,7 @@ export const AUDIT_ACTIONS = [
   'member.leave',
   'submissions.pause',
   'submissions.resume',
+  'firing.pause',
   'firing.resume',
   'policy.set',
   'policy.delete',

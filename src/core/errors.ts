@@ -47,6 +47,7 @@ export const REFUSAL_TITLES = {
   too_many_tokens: 'There are as many tokens or policies as can be',
   secret_key_unusable: 'This server has no key for secrets, or another one',
   too_many_secrets: 'There are as many secrets as can be',
+  too_many_pauses: 'There are as many pauses of firing as can be',
   backup_running: 'A backup is already being made',
   restore_running: 'A restore is already in progress',
   idempotency_in_progress: 'The first request with this key is in progress',

@@ -32,6 +32,8 @@ export const REASONS = [
   'catch_up_latest',
   /** `catch_up` is `all`, and only the newest missed times up to the cap are launched. */
   'catch_up_cap',
+  /** Firing of the job was paused. */
+  'firing_paused',
   /** A change of the definition moved `next` past a due, undecided time. */
   'edited',
   /** The store was restored from a backup; past times never run. */

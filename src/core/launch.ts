@@ -4,6 +4,7 @@
  * step per missed second.
  */
 import {assert} from '../lib/assert.ts'
+import {type FiringPause, pausedUntil, splitPaused} from './firing.ts'
 import {type JobRecord, type JobSpec, maxLatenessMs, type PlannedJob} from './job.ts'
 import {
   type DueDecision,
@@ -57,10 +58,13 @@ export function decideDue(
     const nextAt = nextPlanned(spec, job.anchorAt, job.decidedUntil, context.defaultZone)
     return {...common, nextAt, rows: []}
   }
-  const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, from, context)
-  const nextAt =
-    undecidedAt ?? nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
-  const rows: StoredLaunch[] = [...missed]
+  const afterDue = () =>
+    nextPlanned(spec, job.anchorAt, Math.max(context.now, from), context.defaultZone)
+  const {paused, firesFrom} = splitPaused(schedule, spec, from, context)
+  if (firesFrom === null) return {...common, nextAt: afterDue(), rows: paused}
+  const {missed, catchUp, late, undecidedAt} = sortDueTimes(schedule, spec, firesFrom, context)
+  const nextAt = undecidedAt ?? afterDue()
+  const rows: StoredLaunch[] = [...paused, ...missed]
   if (queued >= context.queuedMax) {
     const behind = behindRow([...catchUp, ...late])
     return {...common, nextAt, rows: behind === null ? rows : [...rows, behind]}
@@ -282,7 +286,14 @@ function supersededReason(
 }
 
 /** The reason why a pending row can no longer run on any node; `null` when it can. */
-function skipReason(launch: LaunchRecord, spec: JobSpec, {now}: PassContext): SkipReason | null {
+function skipReason(
+  launch: LaunchRecord,
+  spec: JobSpec,
+  {now, pauses}: PassContext,
+): SkipReason | null {
+  const follows = launch.cause === 'schedule' || launch.cause === 'parent'
+  if (follows && !spec.disabled && pausedUntil(pauses, spec.name) > now)
+    return {decision: 'skipped', reason: 'firing_paused'}
   if (launch.cause === 'schedule') {
     if (spec.disabled) return {decision: 'skipped', reason: 'disabled'}
     if (now - launch.scheduledAt > maxLatenessMs(spec))
@@ -318,6 +329,7 @@ export interface PassContext {
   /** The store's clock. */
   readonly now: number
   readonly defaultZone: string
+  readonly pauses: readonly FiringPause[]
   readonly defaultTarget: DefaultTarget
   /** Decided within this of its planned time, a launch is late but not missed. */
   readonly lateAfterMs: number

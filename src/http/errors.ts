@@ -59,6 +59,7 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   too_many_tokens: 409,
   secret_key_unusable: 409,
   too_many_secrets: 409,
+  too_many_pauses: 409,
   backup_running: 409,
   restore_running: 409,
   idempotency_in_progress: 409,

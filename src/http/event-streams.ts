@@ -28,7 +28,12 @@ const KEEP_ALIVE = Buffer.from(': \n\n')
 /** Too frequent for a stream, and only of interest as metrics. */
 const NOT_STREAMED: ReadonlySet<EventName> = new Set(['store_committed', 'launch_pass_done'])
 /** Its text may name anything. */
-const INTERNAL: ReadonlySet<EventName> = new Set(['step_failed', 'reload_failed'])
+const INTERNAL: ReadonlySet<EventName> = new Set([
+  'step_failed',
+  'reload_failed',
+  'firing_paused',
+  'firing_resumed',
+])
 
 /** `GET /v1/events`: the events of this server. Each event is encoded once, for all clients. */
 export class EventStreams {

@@ -8,6 +8,7 @@ import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
 import * as auditSchemas from '../wire/audit.ts'
 import * as clusterSchemas from '../wire/cluster.ts'
 import * as executionSchemas from '../wire/execution.ts'
+import * as firingSchemas from '../wire/firing.ts'
 import * as jobSchemas from '../wire/job.ts'
 import {isObject} from '../wire/json.ts'
 import * as secretSchemas from '../wire/secret.ts'
@@ -127,6 +128,7 @@ function namedSchemas(): readonly object[] {
     clusterSchemas,
     tokenSchemas,
     secretSchemas,
+    firingSchemas,
     auditSchemas,
   ]
   const values: readonly unknown[] = modules.flatMap((module) => Object.values<unknown>(module))

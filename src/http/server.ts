@@ -51,6 +51,7 @@ import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routeOidc} from './routes/oidc.ts'
 import {routePolicies} from './routes/policies.ts'
+import {routeFiring} from './routes/firing.ts'
 import {routeSecrets} from './routes/secrets.ts'
 import {routeSession} from './routes/session.ts'
 import {routeTokens} from './routes/tokens.ts'
@@ -123,6 +124,7 @@ async function routeV1(
   routeCluster(v1, operations, options, new EventStreams(options, streams))
   routePolicies(v1, operations, paths)
   routeTokens(v1, operations, paths)
+  routeFiring(v1, operations)
   routeSecrets(v1, operations)
   routeSession(v1, operations, options)
   routeAudit(v1, operations, shared)

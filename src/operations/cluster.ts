@@ -1,13 +1,10 @@
 /** Cluster: members, the leader, leaving, removing members, the status, and the pause switch. */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
+import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
-import {
-  encodeMember,
-  type FiringJson,
-  type PauseStatusJson,
-  type StatusJson,
-} from '../wire/cluster.ts'
+import type {FiringPaused} from '../ports/job-store.ts'
+import {encodeMember, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 
@@ -109,13 +106,14 @@ export function createStatus(context: OperationsContext) {
   const {node, settings, store} = context
 
   async function status(): Promise<StatusJson> {
-    const [members, lease, info, totals, paused, firingPaused] = await Promise.all([
+    const [members, lease, info, totals, paused, putBack, pauses] = await Promise.all([
       store.members(),
       store.leader(),
       store.info(),
       store.totals(),
       store.paused(),
       store.firingPaused(),
+      store.firingPauses(),
     ])
     const leader = members.find((member) => member.id === lease?.nodeId)
     const own = members.find((member) => member.id === node.id)
@@ -141,7 +139,7 @@ export function createStatus(context: OperationsContext) {
       pending: String(totals.pending),
       undecided: String(totals.undecided),
       paused: String(paused),
-      firing: firingPaused === null ? 'active' : `paused (${firingPaused})`,
+      firing: firingText(putBack, pauses),
       default_timezone: settings.defaultTimezone(),
     }
     return {
@@ -167,6 +165,19 @@ export function createStatus(context: OperationsContext) {
   return {status}
 }
 
+/** Pauses that are named in the status. */
+const PAUSES_SHOWN = 3
+
+function firingText(putBack: FiringPaused | null, pauses: readonly FiringPause[]): string {
+  if (putBack !== null) return `paused (${putBack})`
+  if (pauses.length === 0) return 'active'
+  const shown = pauses.slice(0, PAUSES_SHOWN).map(({jobs, until}) => {
+    return `${jobs === ALL_JOBS ? 'all jobs' : jobs}${until === null ? '' : ` until ${formatTime(until)}`}`
+  })
+  const others = pauses.length - shown.length
+  return `paused (${shown.join(', ')}${others === 0 ? '' : `, and ${others} more`})`
+}
+
 /** The pause switch: stops creating and changing jobs, in the whole cluster. Scheduling continues. */
 export function createPause({events, store}: OperationsContext) {
   async function paused(): Promise<PauseStatusJson> {
@@ -181,24 +192,4 @@ export function createPause({events, store}: OperationsContext) {
   }
 
   return {paused, setPaused}
-}
-
-/** Jobs planned in one transaction. */
-const RESUME_BATCH_MAX = 500
-
-/** Firing, which begins paused in a store that was put back from a backup. */
-export function createFiring({store, wakeup}: OperationsContext) {
-  /**
-   * Plans all jobs from now on. A crash between two batches leaves firing paused; a repeated call
-   * continues.
-   */
-  async function resumeFiring(actor: Actor): Promise<FiringJson> {
-    const was = await store.firingPaused()
-    for (let after: number | null = 0; after !== null;)
-      after = await store.resumeFiring({after, limit: RESUME_BATCH_MAX, actor})
-    wakeup.notify('launch')
-    return {resumed: was !== null}
-  }
-
-  return {resumeFiring}
 }

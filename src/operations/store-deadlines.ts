@@ -35,6 +35,9 @@ const DEADLINES = {
   setPaused: write(),
   firingPaused: read(),
   resumeFiring: write(LONG_WRITE_MS),
+  firingPauses: read(),
+  pauseFiring: write(),
+  endFiringPause: write(),
 
   executions: list((_name, query) => query),
   execution: read(),

@@ -39,6 +39,10 @@ export interface EventPayloads {
   execution_abandoned: {job: string; execution: string; reason: 'cut_off' | 'not_ours'}
   execution_changed: {job: string; execution: string; status: ExecutionStatus}
   submissions_paused: {paused: boolean}
+  /** `jobs`: glob over names. `until`: RFC 3339, or `''` = until it is ended. */
+  firing_paused: {jobs: string; until: string; reason: string}
+  /** `by`: a caller, or the end of the pause. */
+  firing_resumed: {jobs: string; by: 'request' | 'until'}
   term_began: {term: number; node: string}
   term_ended: {term: number; node: string; reason: string}
   member_changed: {node: string; status: string}

@@ -86,5 +86,7 @@ export interface HistoryStore {
     readonly running: number
     readonly pending: number
     readonly undecided: number
+    /** 1 if planned times of some jobs do not run, else 0. */
+    readonly firingPaused: number
   }>
 }

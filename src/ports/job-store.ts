@@ -1,6 +1,7 @@
 /** Job definitions: submitting, changing, restoring and reading jobs, and requesting runs. */
 import type {Actor} from '../core/audit.ts'
 import type {NameFilter} from '../core/authorization.ts'
+import type {FiringPause} from '../core/firing.ts'
 import type {StorePermission} from '../core/job-permission.ts'
 import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
@@ -213,7 +214,31 @@ export interface JobStore {
     readonly limit: number
     readonly actor?: Actor
   }): Promise<number | null>
+  /** The pauses in force, sorted by glob. */
+  firingPauses(): Promise<readonly FiringPause[]>
+  /**
+   * From the commit on no planned time of a matching job fires, on no server. Replaces a pause of the same
+   * glob.
+   */
+  pauseFiring(request: PauseRequest): Promise<PauseResult>
+  /** Ends the pause of this glob; its planned times until now stay skipped. `null` = there is none. */
+  endFiringPause(jobs: string, actor?: Actor): Promise<FiringPause | null>
 }
+
+export interface PauseRequest {
+  readonly jobs: string
+  readonly reason: string
+  /** An instant, or a length from now by the store's clock; `null` = until it is ended. */
+  readonly until: {readonly at: number} | {readonly afterMs: number} | null
+  readonly actor?: Actor
+}
+
+export type PauseResult =
+  | {readonly kind: 'paused'; readonly pause: FiringPause}
+  /** `until` has passed. */
+  | {readonly kind: 'past'; readonly now: number}
+  /** There are `PAUSES_MAX`. */
+  | {readonly kind: 'full'}
 
 /**
  * `restored`: from a backup by `restore-store`. `put_back`: its file was copied, or its database restored.

@@ -3,6 +3,7 @@
  * as fencing token and throws `TermOver` if another leader has a newer one.
  */
 import type {ExecutionKey} from '../core/execution.ts'
+import type {FiringPause, LaunchSettings} from '../core/firing.ts'
 import type {PlannedJob} from '../core/job.ts'
 import type {DueDecision, JobFault, LaunchRecord, RequestDecision} from '../core/launch-record.ts'
 import type {PendingWork} from '../core/launch.ts'
@@ -45,6 +46,7 @@ export interface DuePosition {
 export interface DueWork {
   /** The store's clock; decisions refer to this instant. */
   readonly now: number
+  readonly settings: LaunchSettings
   readonly jobs: readonly DueJob[]
   /** Due jobs whose stored definition is damaged. */
   readonly damaged: readonly {
@@ -157,13 +159,18 @@ export interface LeaderStore {
     readonly limit: number
     /** For `newerMissed`; absent = it is not counted. */
     readonly catchUp?: {readonly lateAfterMs: number; readonly catchUpMax: number}
-  }): Promise<{readonly now: number; readonly requests: readonly PendingWork[]}>
+  }): Promise<{
+    readonly now: number
+    readonly settings: LaunchSettings
+    readonly requests: readonly PendingWork[]
+  }>
   /** Alive nodes that run jobs, with their load. */
   candidates(): Promise<readonly Candidate[]>
   /**
    * Writes decisions in one transaction. Compare-and-set: a decision applies only if the job still has its
    * revision and `next` (a request: is still pending, and its job has that revision); others are `conflict`
-   * and change nothing. Advances `next`, writes launch and execution rows, merges adjacent rows that did
+   * and change nothing. All are, if the settings have changed since: no job fires after an acknowledged
+   * pause. Advances `next`, writes launch and execution rows, merges adjacent rows that did
    * not launch. Throws `TermOver`.
    */
   applyLaunches(request: {
@@ -171,6 +178,8 @@ export interface LeaderStore {
     readonly dues: readonly DueDecision[]
     readonly requests: readonly RequestDecision[]
     readonly faults?: readonly JobFault[]
+    /** Revision of the settings that the decisions depend on; absent = not compared. */
+    readonly settings?: number
   }): Promise<{
     readonly now: number
     readonly dues: readonly Applied[]
@@ -195,6 +204,11 @@ export interface LeaderStore {
    * launches wait from now on. Returns the number of rows. Throws `TermOver`.
    */
   endFutureWaits(request: {readonly term: number}): Promise<number>
+  /**
+   * Deletes the pauses that have ended, once all planned times before their end are decided. Returns those
+   * that ended by themselves. Throws `TermOver`.
+   */
+  removeEndedPauses(request: {readonly term: number}): Promise<readonly FiringPause[]>
   /** Pending executions that are due for longer than `unclaimedMs`, or whose node is not alive. */
   loadStuck(request: {
     readonly unclaimedMs: number

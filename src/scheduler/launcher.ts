@@ -10,6 +10,7 @@
  * lost: polling finds the work. Events are emitted at most once: never if the commit's reply is lost.
  */
 import type {ClockGuard} from '../core/clock-guard.ts'
+import type {LaunchSettings} from '../core/firing.ts'
 import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext, type PendingWork} from '../core/launch.ts'
 import type {DefaultTarget} from '../core/target.ts'
@@ -22,6 +23,7 @@ import type {
   LeaderStore,
 } from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
+import {EndedPauses} from './ended-pauses.ts'
 import {type Isolated, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 import {type RequestPage, RequestRounds} from './request-rounds.ts'
@@ -29,7 +31,13 @@ import {type RequestPage, RequestRounds} from './request-rounds.ts'
 export interface LauncherOptions extends TermOptions {
   readonly store: Pick<
     LeaderStore,
-    'loadDue' | 'loadRequests' | 'candidates' | 'applyLaunches' | 'replan' | 'endFutureWaits'
+    | 'loadDue'
+    | 'loadRequests'
+    | 'candidates'
+    | 'applyLaunches'
+    | 'replan'
+    | 'endFutureWaits'
+    | 'removeEndedPauses'
   >
   readonly random: Random
   readonly wakeup: Wakeup
@@ -41,7 +49,6 @@ export interface LauncherOptions extends TermOptions {
   readonly clockStepMs: number
   /** Version of this process's time zone data. */
   readonly zoneData: string
-  readonly defaultZone: string
   readonly defaultTarget: DefaultTarget
   readonly lateAfterMs: number
   readonly targetWaitMs: number
@@ -81,6 +88,7 @@ export class Launcher implements Service {
   readonly #loop: Loop
   readonly #faults: JobFaults
   readonly #rounds: RequestRounds
+  readonly #endedPauses: EndedPauses
   #unsubscribe: () => void = () => {}
   /** Cursor of planning again with this process's time zone data; `null` = done. */
   #replanAfter: number | null = 0
@@ -110,6 +118,7 @@ export class Launcher implements Service {
   constructor(options: LauncherOptions) {
     this.#options = options
     this.#faults = new JobFaults(options)
+    this.#endedPauses = new EndedPauses(options)
     this.#rounds = new RequestRounds({
       clock: options.clock,
       pollMs: options.pollMs,
@@ -178,10 +187,10 @@ export class Launcher implements Service {
   async #decidePage(afterGroup: number): Promise<RequestPage> {
     const {store, clock, clockGuard, batchMax, lateAfterMs, catchUpMax} = this.#options
     const request = {afterGroup, limit: batchMax, catchUp: {lateAfterMs, catchUpMax}}
-    const {now, requests} = await store.loadRequests(request)
+    const {now, settings, requests} = await store.loadRequests(request)
     if (requests.length === 0) return {rows: 0, count: 0, last: afterGroup, next: null}
     const last = requests.at(-1)!.launch.group
-    const context = await this.#context(clockGuard.believed(now, clock.monotonicMs()))
+    const context = await this.#context(clockGuard.believed(now, clock.monotonicMs()), settings)
     const isolated = new Map(requests.map((each) => [each.launch.group, isolatedRequest(each)]))
     const decisions = this.#faults
       .decideEach(requests, isolatedRequest, (each) => {
@@ -193,7 +202,7 @@ export class Launcher implements Service {
       await this.#faults.applyEach(
         decisions,
         ({group}) => isolated.get(group)!,
-        (some) => this.#apply([], some),
+        (some) => this.#apply([], some, settings),
       )
     const next = requests.length < batchMax ? null : last
     return {rows: requests.length, count: decisions.length, last, next}
@@ -214,9 +223,10 @@ export class Launcher implements Service {
     if (this.#dueAfter !== null) this.#ahead = this.#load()
     // A burst lasts until all of its pages are recorded.
     this.#isBurst = loaded.isBurst || (this.#isBurst && this.#dueAfter !== null)
-    const decisions = await this.#decideJobs(jobs, now)
+    const decisions = await this.#decideJobs(jobs, now, loaded.settings)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
+    await this.#endedPauses.remove(loaded)
     // The pass took time: the times it stored as `next` may be due already, and `nextDueAt` is older.
     const soonest = Math.min(
       held,
@@ -253,8 +263,12 @@ export class Launcher implements Service {
   }
 
   /** Decides the jobs of a page, and begins to write the decisions. Waits for the last page of a round. */
-  async #decideJobs(jobs: readonly DueJob[], now: number): Promise<readonly DueDecision[]> {
-    const context = jobs.length === 0 ? null : await this.#context(now)
+  async #decideJobs(
+    jobs: readonly DueJob[],
+    now: number,
+    settings: LaunchSettings,
+  ): Promise<readonly DueDecision[]> {
+    const context = jobs.length === 0 ? null : await this.#context(now, settings)
     const decisions =
       context === null
         ? []
@@ -262,7 +276,7 @@ export class Launcher implements Service {
             decideDue(job, openGroup, context, queued),
           )
     await this.#written()
-    if (context !== null && decisions.length > 0) this.#write(jobs, decisions, context)
+    if (context !== null && decisions.length > 0) this.#write(jobs, decisions, context, settings)
     if (this.#dueAfter === null) await this.#written()
     return decisions
   }
@@ -278,6 +292,7 @@ export class Launcher implements Service {
     jobs: readonly DueJob[],
     decisions: readonly DueDecision[],
     {candidates, loads}: PassContext,
+    settings: LaunchSettings,
   ): void {
     const isolated = new Map(jobs.map((due) => [due.job.id, isolatedJob(due)]))
     const loadBefore = new Map(candidates.map(({id, load}) => [id, load]))
@@ -286,7 +301,7 @@ export class Launcher implements Service {
       .applyEach(
         decisions,
         ({jobId}) => isolated.get(jobId)!,
-        (some) => this.#apply(some, []),
+        (some) => this.#apply(some, [], settings),
       )
       .finally(() => (this.#placed = new Map()))
     void Promise.allSettled([this.#writing])
@@ -305,8 +320,8 @@ export class Launcher implements Service {
     return believed
   }
 
-  async #context(now: number): Promise<PassContext> {
-    const {store, random, defaultZone, defaultTarget} = this.#options
+  async #context(now: number, {defaultZone, pauses}: LaunchSettings): Promise<PassContext> {
+    const {store, random, defaultTarget} = this.#options
     const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
     const placed = this.#placed
     const stored = await store.candidates()
@@ -318,6 +333,7 @@ export class Launcher implements Service {
     return {
       now,
       defaultZone,
+      pauses,
       defaultTarget,
       lateAfterMs,
       targetWaitMs,
@@ -330,10 +346,14 @@ export class Launcher implements Service {
     }
   }
 
-  async #apply(dues: readonly DueDecision[], requests: readonly RequestDecision[]): Promise<void> {
+  async #apply(
+    dues: readonly DueDecision[],
+    requests: readonly RequestDecision[],
+    {revision}: LaunchSettings,
+  ): Promise<void> {
     const {store, term, wakeup} = this.#options
-    const applied = await store.applyLaunches({term, dues, requests})
-    // A conflict is a job that was edited or launched by hand since it was loaded: the next pass decides it
+    const applied = await store.applyLaunches({term, dues, requests, settings: revision})
+    // A conflict is a job that was edited, launched or paused since it was loaded: the next pass decides it
     // again. Or it is this decision, stored by an attempt whose reply was lost: so nodes are notified, once.
     const conflicted = applied.dues.includes('conflict') || applied.requests.includes('conflict')
     if (conflicted) {

@@ -27,6 +27,8 @@ export interface StoreTotals {
   readonly running: number
   readonly pending: number
   readonly undecided: number
+  /** 1 if planned times of some jobs do not run, else 0. */
+  readonly firingPaused: number
 }
 
 export interface MetricsOptions {
@@ -229,6 +231,10 @@ function storeGauges(registry: Registry, totals: () => Promise<StoreTotals>): ()
     running: gauge('belfry_executions_running', 'Executions running in the whole cluster'),
     pending: gauge('belfry_executions_waiting', 'Executions that wait for a slot or a backoff'),
     undecided: gauge('belfry_launches_undecided', 'Requests and planned times without a decision'),
+    firingPaused: gauge(
+      'belfry_firing_paused',
+      '1 if firing of some or all jobs is paused, else 0',
+    ),
   }
   return async () => {
     const read = await totals().catch(() => null)

@@ -37,7 +37,7 @@ async function aLeader(argv: readonly string[]) {
   }
   const lease = await store.acquireLease({holder: 'h', nodeId: 'leader', ttlMs: 60 * MINUTE})
   const ports = {store, clock, random, wakeup: new TestWakeup(), events: new RecordedEvents()}
-  const services = leaderServices({config: loaded.config, ...ports}, 'UTC', lease!.term, () =>
+  const services = leaderServices({config: loaded.config, ...ports}, lease!.term, () =>
     assert.fail('the term is not over'),
   )
   const forgetting = services.find((service) => service instanceof MemberRetention)!

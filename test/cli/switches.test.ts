@@ -3,6 +3,36 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {commands} from './real-api.ts'
 
+test('pause --firing says what is paused, and unpause --firing what still is', async (t) => {
+  const {api, run} = await commands(t)
+  await api.job('backup-a')
+  const paused = await run('pause', '--firing', '--jobs', 'backup-**', '--until', '2h')
+  assert.match(
+    paused.out,
+    /^firing of backup-\* is paused until \S+Z \(in 2h\)\nTheir planned times/,
+  )
+  assert.equal(paused.err, '')
+  const typo = await run('pause', '--firing', '--jobs', 'bakcup-*', '--reason', 'disk')
+  assert.equal(typo.err, 'warning: no job matches "bakcup-*" now\n')
+  assert.match((await run('status')).out, /firing +paused \(backup-\* until \S+Z, bakcup-\*\)/)
+  const other = await run('unpause', '--firing')
+  assert.match(other.out, /^firing of all jobs was not paused\nOther pauses are still in force:/)
+  assert.match(other.out, /^bakcup-\* +when ended +now +local +disk$/m)
+  const ended = await run('unpause', '--firing', '--jobs', 'bakcup-*')
+  assert.match(ended.out, /^firing of bakcup-\* continues/)
+  const {pauses} = (await api.get('/v1/firing')).json
+  assert.equal(pauses.length, 1)
+  assert.deepEqual(api.events.of('firing_resumed'), [{jobs: 'bakcup-*', by: 'request'}])
+  for (const wrong of [
+    ['--until', '1h'],
+    ['--firing', '--until', 'soon'],
+    ['--firing', '--jobs', 'A'],
+  ])
+    assert.notEqual((await run('pause', ...wrong)).code, 0)
+  const {json} = await api.post('/v1/firing/pause', {jbos: 'backup-a'})
+  assert.match(json.detail, /jbos: is no field here\. Use jobs, until, reason/)
+})
+
 test('jobs enable and disable take several names, and an error ends none of the others', async (t) => {
   const {api, run} = await commands(t)
   await api.job('a')

@@ -85,6 +85,11 @@ const ROUTES: Readonly<Record<string, Route>> = {
     action: 'submissions.resume',
     prepare: ({admin}) => admin.call('POST', '/v1/pause'),
   },
+  'POST /v1/firing/pause': {action: 'firing.pause'},
+  'POST /v1/firing/resume': {
+    action: 'firing.resume',
+    prepare: ({admin}) => admin.call('POST', '/v1/firing/pause'),
+  },
   'POST /v1/restore': {
     action: 'job.restore',
     call: (call) => call('POST', '/v1/restore', [definition('x')]),

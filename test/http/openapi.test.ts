@@ -62,6 +62,9 @@ const INTERFACE = `
   GET /v1/pause 200
   POST /v1/pause 200
   POST /v1/unpause 200
+  GET /v1/firing 200
+  POST /v1/firing/pause 200
+  POST /v1/firing/resume 200
   POST /v1/resume 200
   POST /v1/restore 200
   GET /v1/backup 200

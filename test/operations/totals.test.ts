@@ -17,7 +17,7 @@ function aStore() {
       state.now += state.tookMs
       refuseIfDown()
       state.counts += 1
-      return {jobs: state.counts, running: 0, pending: 0, undecided: 0}
+      return {jobs: state.counts, running: 0, pending: 0, undecided: 0, firingPaused: 0}
     },
     paused: async () => {
       refuseIfDown()

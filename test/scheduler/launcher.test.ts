@@ -517,8 +517,8 @@ describe('the launcher', () => {
     await world.clock.advance(10 * SECOND)
     const hidden = new Set<string>(['early'])
     node.store.loadRequests = async (request) => {
-      const {now, requests} = await loadRequests(request)
-      return {now, requests: requests.filter(({job}) => !hidden.has(job.spec.name))}
+      const {requests, ...loaded} = await loadRequests(request)
+      return {...loaded, requests: requests.filter(({job}) => !hidden.has(job.spec.name))}
     }
     await world.runByHand('early')
     await world.runByHand('late')

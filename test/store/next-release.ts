@@ -30,6 +30,7 @@ const TABLES = [
   'idempotency',
   'tokens',
   'secrets',
+  'firing_pauses',
 ]
 
 /** A nullable and a defaulted column for every table, a table, and indexes on old and new columns. */

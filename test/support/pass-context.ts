@@ -11,6 +11,7 @@ export function aPass(
   return {
     now: NOON,
     defaultZone: 'UTC',
+    pauses: [],
     defaultTarget: 'one',
     lateAfterMs: 30_000,
     targetWaitMs: 600_000,

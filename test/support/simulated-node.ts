@@ -176,7 +176,6 @@ export class SimulatedNode {
         clockConfirmMs: 180_000,
         clockStepMs: 60_000,
         zoneData: this.settings.zoneData,
-        defaultZone: 'UTC',
         defaultTarget: 'one',
         lateAfterMs,
         targetWaitMs,

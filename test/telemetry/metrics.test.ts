@@ -9,7 +9,7 @@ afterEach(() => opened.splice(0).forEach((metrics) => metrics.stop()))
 
 function open(
   totals: () => Promise<StoreTotals> = () =>
-    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 0}),
+    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 0, firingPaused: 0}),
 ) {
   const events = localEvents(clock)
   const metrics = openMetrics({events, totals, version: '1.2.3'})
@@ -107,7 +107,7 @@ test('requests are counted by route pattern; unknown routes and methods add no s
 
 test('store gauges are read at the scrape, and absent while the store is down', async () => {
   let answer: () => Promise<StoreTotals> = () =>
-    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 5})
+    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 5, firingPaused: 1})
   const {samples} = open(() => answer())
   assert.deepEqual(await samples('belfry_store_up'), ['1'])
   assert.deepEqual(await samples('belfry_executions_running'), ['2'])

@@ -162,14 +162,14 @@ export class FlowNode {
       runProgram: null,
     })
     const run: Runner = createRunner(parts, NODE, executors, processors)
-    const services = [membership, run, ...leaderServices(parts, 'UTC', term, over, TRUSTING)]
+    const services = [membership, run, ...leaderServices(parts, term, over, TRUSTING)]
     for (const service of services) service.start()
     this.#running.push(...services)
   }
 
   /** Starts only the launcher; a node to launch on exists, but runs nothing. */
   async startLaunching(): Promise<void> {
-    const [launching] = leaderServices(this.#parts(), 'UTC', await this.lead(), over, TRUSTING)
+    const [launching] = leaderServices(this.#parts(), await this.lead(), over, TRUSTING)
     launching!.start()
     this.#running.push(launching!)
   }

@@ -1,16 +1,7 @@
-/**
- * Commands for the service itself: status, members, pause, unpause, resume, leave, and previews of
- * schedules.
- */
+/** Commands for the service itself: status, members, leave, and previews of schedules. */
 import type {Command} from 'commander'
-import type {
-  FiringJson,
-  MemberJson,
-  PauseStatusJson,
-  PlannedTimesJson,
-  StatusJson,
-} from '../../wire/cluster.ts'
-import {LONG_TIMEOUT_MS, path} from '../client.ts'
+import type {MemberJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
+import {path} from '../client.ts'
 import {type Column, fieldList, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, toned} from '../terminal.ts'
@@ -29,18 +20,6 @@ export function addClusterCommands(program: Command, use: Use): void {
     .command('remove <member>')
     .description('Remove a member that has left or failed, by its name or id')
     .action(use(remove))
-  program
-    .command('pause')
-    .description('Pause submissions: no job can be created or replaced; jobs still run as planned')
-    .action(use((session) => pause(session, 'pause')))
-  program
-    .command('unpause')
-    .description('Resume submissions')
-    .action(use((session) => pause(session, 'unpause')))
-  program
-    .command('resume')
-    .description('Resume firing in a store that was put back from a backup')
-    .action(use(resume))
   program
     .command('leave')
     .description('Shut the server down gracefully: it leaves the cluster')
@@ -106,28 +85,6 @@ function printMembers(session: Session, value: readonly MemberJson[]): void {
     },
   ]
   terminal.out(table(terminal, columns, value, 'No members.'))
-}
-
-const PAUSED = `submissions are paused: no job can be created, replaced, restored or reverted
-Jobs still run as planned, and can be run, enabled, disabled and deleted.
-`
-
-async function pause(session: Session, verb: 'pause' | 'unpause'): Promise<void> {
-  const {value} = await session.client.call<PauseStatusJson>('POST', `/${verb}`)
-  if (session.json) return printJson(session, value)
-  session.terminal.out(value.paused ? PAUSED : 'submissions are not paused\n')
-}
-
-async function resume(session: Session): Promise<void> {
-  const {value} = await session.client.call<FiringJson>('POST', '/resume', {
-    timeoutMs: LONG_TIMEOUT_MS,
-  })
-  if (session.json) return printJson(session, value)
-  session.terminal.out(
-    value.resumed
-      ? 'firing is resumed: all jobs are planned from now on\n'
-      : 'firing was not paused\n',
-  )
 }
 
 async function leave(session: Session): Promise<void> {

@@ -2,14 +2,7 @@
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
-import {
-  encodeMember,
-  Firing,
-  Member,
-  PauseStatus,
-  PlannedTimes,
-  Status,
-} from '../../wire/cluster.ts'
+import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
 import {PageQuery, PlannedCount, readPlannedCount, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import type {EventStreams} from '../event-streams.ts'
@@ -172,18 +165,6 @@ function routePause(app: FastifyInstance, operations: Operations): void {
       reply: Refer(PauseStatus),
     }),
     handler: setPaused(false),
-  })
-  app.post('/resume', {
-    config: {access: creates('/v1/resume')},
-    schema: describeRoute({
-      operationId: 'resumeFiring',
-      summary: 'Resume firing in a store that was put back from a backup',
-      description: 'All jobs are planned from now on. Times before now are recorded as missed.',
-      tag: 'administration',
-      reply: Refer(Firing),
-    }),
-    handler: async (request, reply) =>
-      sendJson(request, reply, 200, await operations.resumeFiring(actorOf(request))),
   })
 }
 

@@ -30,6 +30,7 @@ import {
   launchOf,
   type LaunchRow,
 } from './rows.ts'
+import {FIRING_PAUSED} from './settings.ts'
 
 export function* executions(
   tx: Transaction,
@@ -135,16 +136,27 @@ export function* statistics(tx: Transaction, days: number): Query<readonly DaySt
   })
 }
 
-export function* totals(_tx: Transaction): Query<Awaited<ReturnType<HistoryStore['totals']>>> {
-  const row = yield* one<{jobs: number; running: number; pending: number; undecided: number}>(
+/** Stands for a pause without an end; no instant is as late. */
+const FOREVER = Number.MAX_SAFE_INTEGER
+
+export function* totals(tx: Transaction): Query<Awaited<ReturnType<HistoryStore['totals']>>> {
+  const row = yield* one<
+    Record<'jobs' | 'running' | 'pending' | 'undecided' | 'put_back', number> & {
+      readonly paused_until: number | null
+    }
+  >(
     `SELECT (SELECT count(*) FROM jobs WHERE deleted_at IS NULL) AS jobs,
       (SELECT count(*) FROM executions e JOIN jobs j ON j.id = e.job_id
         WHERE e.status = 'running' AND j.deleted_at IS NULL) AS running,
       (SELECT count(*) FROM executions WHERE status = 'pending') AS pending,
-      (SELECT count(*) FROM launches WHERE decision = 'pending') AS undecided`,
+      (SELECT count(*) FROM launches WHERE decision = 'pending') AS undecided,
+      (SELECT max(COALESCE(paused_until, ${FOREVER})) FROM firing_pauses) AS paused_until,
+      (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back`,
   )
-  const {jobs, running, pending, undecided} = row!
-  return {jobs, running, pending, undecided}
+  const {jobs, running, pending, undecided, paused_until: until, put_back: putBack} = row!
+  // The time is known only after the reply: as a value, it would take a round trip of its own.
+  const isPaused = putBack > 0 || (until ?? 0) > tx.now
+  return {jobs, running, pending, undecided, firingPaused: isPaused ? 1 : 0}
 }
 
 interface Owner {

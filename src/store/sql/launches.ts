@@ -23,6 +23,7 @@ import {
   writePlanned,
   type WrittenRow,
 } from './launch-rows.ts'
+import {settingsRevision} from './firing.ts'
 import {fence} from './lease.ts'
 import {recordFaults} from './planning.ts'
 import {all, one, oneEach, type Query, send, sendEach, together, type Transaction} from './query.ts'
@@ -83,8 +84,10 @@ type Request = Parameters<LeaderStore['applyLaunches']>[0]
 type Result = Awaited<ReturnType<LeaderStore['applyLaunches']>>
 
 export function* applyLaunches(tx: Transaction, request: Request): Query<Result> {
-  const [, dueJobs, pending, pendingJobs] = yield* together(
+  const [, revision, dueJobs, pending, pendingJobs] = yield* together(
     fence(tx, request.term),
+    // After the fence, which waits for a pause that is being stored.
+    settingsRevision(),
     lockJobsIfFree(
       tx,
       request.dues.map(({jobId}) => jobId),
@@ -92,6 +95,8 @@ export function* applyLaunches(tx: Transaction, request: Request): Query<Result>
     lockPending(tx, request.requests),
     lockJobsOf(tx, request.requests),
   )
+  if (request.settings !== undefined && request.settings !== revision)
+    return allConflicts(tx, request)
   const dues = yield* applyDues(tx, request.term, request.dues, dueJobs)
   const requests = yield* applyRequests(tx, request.term, request.requests, pending, pendingJobs)
   yield* recordFaults(tx, request.term, request.faults ?? [])
@@ -101,6 +106,11 @@ export function* applyLaunches(tx: Transaction, request: Request): Query<Result>
     requests: requests.applied,
     decided: [...dues.decided, ...requests.decided],
   }
+}
+
+function allConflicts(tx: Transaction, {dues, requests}: Request): Result {
+  const conflict = () => 'conflict' as const
+  return {now: tx.now, dues: dues.map(conflict), requests: requests.map(conflict), decided: []}
 }
 
 interface Outcome {

@@ -20,6 +20,7 @@ import {
   statistics,
   totals,
 } from './history.ts'
+import {endFiringPause, firingPauses, pauseFiring, removeEndedPauses} from './firing.ts'
 import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
 import {toggle} from './jobs.ts'
@@ -104,6 +105,10 @@ export const METHODS = {
   setPaused: write(setPaused, {queue: 'jobs'}),
   firingPaused: read(firingPaused),
   resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true}),
+  firingPauses: read(firingPauses),
+  pauseFiring: write(pauseFiring, {queue: 'other'}),
+  // Repeated, it would answer that there is no such pause.
+  endFiringPause: write(endFiringPause, {queue: 'other', isRepeatable: never}),
 
   executions: longRead(executions, (_name, query) => query.end === null),
   execution: read(execution),
@@ -125,6 +130,7 @@ export const METHODS = {
   applyLaunches: write(applyLaunches, {queue: 'launch'}),
   replan: write(replan, {queue: 'launch'}),
   endFutureWaits: write(endFutureWaits, {queue: 'launch', isLong: true}),
+  removeEndedPauses: write(removeEndedPauses, {queue: 'launch'}),
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),
   endStuck: write(endStuck, {queue: 'upkeep'}),

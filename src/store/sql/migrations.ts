@@ -34,7 +34,12 @@ const access: Migration = {
   ],
 }
 
-export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access]
+const operations: Migration = {
+  version: 4,
+  statements: (dialect) => [...pauseTables(dialect)],
+}
+
+export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access, operations]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */
@@ -283,6 +288,20 @@ function secretTables({columns: {integer, text}, keyOrganised}: Dialect): string
       ciphertext ${text} NOT NULL,
       set_at ${integer} NOT NULL,
       set_by ${text} NOT NULL
+    )${keyOrganised}`,
+  ]
+}
+
+/** Pauses of firing, one a glob. A server of schema 3 does not know them, and fires. */
+function pauseTables({columns: {integer, text}, keyOrganised}: Dialect): string[] {
+  return [
+    `CREATE TABLE firing_pauses (
+      jobs_glob ${text} PRIMARY KEY,
+      pause_reason ${text} NOT NULL,
+      paused_at ${integer} NOT NULL,
+      paused_by ${text} NOT NULL,
+      paused_until ${integer},
+      ended_at ${integer}
     )${keyOrganised}`,
   ]
 }

@@ -16,6 +16,7 @@ import {
   readableJobs,
   SELECT_PLANNED_JOB,
 } from './rows.ts'
+import {launchSettings} from './firing.ts'
 import {FIRING_PAUSED} from './settings.ts'
 
 const BEFORE_ALL = {nextAt: Number.MIN_SAFE_INTEGER, id: 0}
@@ -43,7 +44,8 @@ export function* loadDue(
   {limit, after, queuedMax = 0, burstMin = null}: Parameters<LeaderStore['loadDue']>[0],
 ): Query<DueWork> {
   const {nextAt, id} = after ?? BEFORE_ALL
-  const [rows, isMany, next] = yield* together(
+  const [settings, rows, isMany, next] = yield* together(
+    launchSettings(),
     all<PlannedJobRow>(DUE, [tx.now, nextAt, id, limit]),
     isManyDue([tx.now, nextAt, id], burstMin),
     one<{next_at: number | null}>(`SELECT min(next_at) AS next_at FROM jobs WHERE next_at > ?`, [
@@ -63,6 +65,7 @@ export function* loadDue(
   const last = rows.length === limit ? rows.at(-1) : undefined
   return {
     now: tx.now,
+    settings,
     jobs: jobs.map((job) => {
       const {id} = job
       return {job, openGroup: openById.get(id) ?? null, queued: queuedById.get(id) ?? 0}
@@ -94,7 +97,10 @@ export function* loadRequests(
   tx: Transaction,
   {afterGroup, limit, catchUp}: Parameters<LeaderStore['loadRequests']>[0],
 ): Query<Awaited<ReturnType<LeaderStore['loadRequests']>>> {
-  const rows = yield* all<LaunchRow>(PENDING_AFTER, [afterGroup, limit])
+  const [settings, rows] = yield* together(
+    launchSettings(),
+    all<LaunchRow>(PENDING_AFTER, [afterGroup, limit]),
+  )
   const launches = rows.map(launchOf)
   const [jobs, open] = yield* together(
     loadJobs(launches.map(({jobId}) => jobId)),
@@ -116,5 +122,5 @@ export function* loadRequests(
     const newerMissed = newerByGroup.get(launch.group) ?? 0
     return job === null ? [] : [{launch, job, openGroup: open[index] ?? null, newerMissed}]
   })
-  return {now: tx.now, requests}
+  return {now: tx.now, settings, requests}
 }

@@ -44,7 +44,13 @@ export function deleteCases(when: Case): void {
     assert.deepEqual(await scene.claim('n1'), [])
     assert.deepEqual(await scene.claim('n2'), [])
     assert.equal(await scene.launchRequest(waiting), null)
-    assert.deepEqual(await store.totals(), {jobs: 1, running: 0, pending: 0, undecided: 0})
+    assert.deepEqual(await store.totals(), {
+      jobs: 1,
+      running: 0,
+      pending: 0,
+      undecided: 0,
+      firingPaused: 0,
+    })
     const toEnd = await store.cancelled('n1')
     assert.deepEqual(toEnd, [{group: running, node: 'node-1', attempt: 1}])
     assert.deepEqual(await store.appendOutput([{...held(claimed!), offset: 0, bytes: bytes()}]), [

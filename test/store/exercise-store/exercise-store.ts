@@ -10,6 +10,7 @@ import {deleteCases} from './delete.ts'
 import {ephemeralCases} from './ephemeral.ts'
 import {fanOutCases} from './fan-out.ts'
 import {finishCases} from './finish.ts'
+import {firingCases} from './firing.ts'
 import {memberRetentionCases} from './member-retention.ts'
 import {releaseClaimsCases} from './release-claims.ts'
 import {historyCases} from './history.ts'
@@ -40,6 +41,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['lease', leaseCases],
   ['launch', launchCases],
   ['planning', planningCases],
+  ['firing', firingCases],
   ['reassign', reassignCases],
   ['claim', claimCases],
   ['concurrency', concurrencyCases],

@@ -85,7 +85,6 @@ describe('a request with a smaller number than one committed before', () => {
         clockConfirmMs: MINUTE,
         clockStepMs: MINUTE,
         zoneData: '2026a',
-        defaultZone: 'UTC',
         defaultTarget: 'all',
         lateAfterMs: MINUTE,
         targetWaitMs: MINUTE,

@@ -1,0 +1,95 @@
+/**
+ * Pauses of firing: which planned times of which jobs do not run. Pure. A pause applies to jobs whose name
+ * matches its glob, until a time or until it is ended. Its planned times are skipped, and never caught up.
+ */
+import {matchesText} from './glob.ts'
+import type {JobSpec} from './job.ts'
+import type {StoredLaunch} from './launch-record.ts'
+import {dueUntil, undecidedTimes} from './next-time.ts'
+import type {Schedule} from './schedule/parse.ts'
+import {IS_NAME_CHARACTER} from './validate.ts'
+
+/** Each pass of the leader reads all of them. */
+export const PAUSES_MAX = 100
+/** A name of a job, and some `*`. */
+export const PAUSE_GLOB_LENGTH_MAX = 300
+export const PAUSE_REASON_LENGTH_MAX = 300
+/** The glob of all jobs. */
+export const ALL_JOBS = '*'
+
+export interface FiringPause {
+  /** Glob over names of jobs: `*` is any text. One pause a glob. */
+  readonly jobs: string
+  readonly reason: string
+  readonly pausedAt: number
+  /** Name of the token. */
+  readonly pausedBy: string
+  /** Exclusive, by the store's clock; `null` = until it is ended. */
+  readonly until: number | null
+}
+
+/** What decisions about planned times depend on, besides the job. */
+export interface LaunchSettings {
+  /** Increases with every change of the others. */
+  readonly revision: number
+  /** Zone of jobs that name none. */
+  readonly defaultZone: string
+  /**
+   * Also those that have ended, until all planned times before their end are decided: a leader that was away
+   * must not catch up what was paused.
+   */
+  readonly pauses: readonly FiringPause[]
+}
+
+/** Why a text is no glob over names of jobs, as the end of a sentence; `null` = it is one. */
+export function jobsGlobProblem(text: string): string | null {
+  if (text === '') return 'must name jobs, such as "backup-*", or "*" for all'
+  if (text.length > PAUSE_GLOB_LENGTH_MAX)
+    return `must have at most ${PAUSE_GLOB_LENGTH_MAX} characters`
+  const isGlob = [...text].every(
+    (character) => character === '*' || IS_NAME_CHARACTER.test(character),
+  )
+  return isGlob ? null : 'must be a name of a job, in which * is any text, such as "backup-*"'
+}
+
+/** One spelling: `**` is `*`. */
+export function normalGlob(text: string): string {
+  return text.replaceAll(/\*+/g, '*')
+}
+
+export function isInForce({until}: Pick<FiringPause, 'until'>, now: number): boolean {
+  return until === null || until > now
+}
+
+/** Undecided planned times of the job before this are paused; `-Infinity` = none is. */
+export function pausedUntil(pauses: readonly FiringPause[], name: string): number {
+  let latest = -Infinity
+  for (const {jobs, until} of pauses)
+    if (matchesText(jobs, name)) latest = Math.max(latest, until ?? Infinity)
+  return latest
+}
+
+/**
+ * Separates the due times that a pause of firing covers, as one row, from the others. `firesFrom`: the first
+ * of the others; `null` = none.
+ */
+export function splitPaused(
+  schedule: Schedule,
+  spec: JobSpec,
+  from: number,
+  {now, pauses}: {readonly now: number; readonly pauses: readonly FiringPause[]},
+): {readonly paused: readonly StoredLaunch[]; readonly firesFrom: number | null} {
+  const until = pausedUntil(pauses, spec.name)
+  if (until <= from) return {paused: [], firesFrom: from}
+  const end = dueUntil(spec, from, now)
+  const pauseEnd = Math.min(until, end)
+  const times = undecidedTimes(schedule, from)
+  const scheduledUntil = times.previous(pauseEnd) ?? from
+  const count = times.count(from, pauseEnd)
+  const covered = {scheduledAt: from, scheduledUntil, count, targets: []}
+  const next = times.next(scheduledUntil)
+  return {
+    paused: [{...covered, decision: 'skipped', reason: 'firing_paused'}],
+    firesFrom: next !== null && next < end ? next : null,
+  }
+}

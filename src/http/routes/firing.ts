@@ -1,0 +1,97 @@
+/** Routes of firing: pauses of planned times, and resuming a store that was put back. */
+import type {FastifyInstance} from 'fastify'
+import {Type} from 'typebox'
+import type {Firing} from '../../operations/firing.ts'
+import type {Operations} from '../../operations/operations.ts'
+import {Firing as Resumed} from '../../wire/cluster.ts'
+import {
+  encodePause,
+  FiringStatus,
+  type FiringStatusJson,
+  NewPause,
+  PausedJobs,
+} from '../../wire/firing.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {creates, reads} from '../access.ts'
+import {describeRoute} from '../openapi.ts'
+import {sendJson, setWarnings} from '../reply.ts'
+import {actorOf, bodyOf} from '../request.ts'
+
+const BODY_REFUSALS = {
+  400: 'The body is invalid.',
+  413: 'The body is too large.',
+  415: 'The body is compressed.',
+}
+
+export function routeFiring(app: FastifyInstance, operations: Operations): void {
+  app.get('/firing', {
+    config: {access: reads('/v1/firing')},
+    schema: describeRoute({
+      operationId: 'getFiring',
+      summary: 'Whether planned times are launched, and the pauses of firing',
+      tag: 'administration',
+      reply: Refer(FiringStatus),
+    }),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, encodeFiring(await operations.firing())),
+  })
+  app.post('/firing/pause', {
+    config: {access: creates('/v1/firing/pause')},
+    schema: describeRoute({
+      operationId: 'pauseFiring',
+      summary: 'Pause firing: planned times of the jobs are skipped',
+      description:
+        'After the reply no planned time of these jobs runs, on any server, and none is caught up later. ' +
+        'Dependents among these jobs do not run either. Manual runs, retries and what is running continue. ' +
+        'A pause of the same `jobs` is replaced.',
+      tag: 'administration',
+      body: Refer(NewPause),
+      reply: Refer(FiringStatus),
+      refusals: {...BODY_REFUSALS, 409: 'There are too many pauses.'},
+    }),
+    handler: async (request, reply) => {
+      const {firing, warnings} = await operations.pauseFiring(bodyOf(request), actorOf(request))
+      setWarnings(reply, warnings)
+      return sendJson(request, reply, 200, encodeFiring(firing))
+    },
+  })
+  app.post('/firing/resume', {
+    config: {access: creates('/v1/firing/resume')},
+    schema: describeRoute({
+      operationId: 'endPause',
+      summary: 'End a pause of firing',
+      description: 'The jobs run at their next planned times. What was skipped stays skipped.',
+      tag: 'administration',
+      body: Refer(PausedJobs),
+      reply: Type.Object({
+        ended: Type.Boolean({description: 'False when there was no such pause.'}),
+        firing: Refer(FiringStatus),
+      }),
+      refusals: BODY_REFUSALS,
+    }),
+    handler: async (request, reply) => {
+      const {ended, firing} = await operations.endPause(bodyOf(request), actorOf(request))
+      return sendJson(request, reply, 200, {ended, firing: encodeFiring(firing)})
+    },
+  })
+  app.post('/resume', {
+    config: {access: creates('/v1/resume')},
+    schema: describeRoute({
+      operationId: 'resumeFiring',
+      summary: 'Resume firing in a store that was put back from a backup',
+      description: 'All jobs are planned from now on. Times before now are recorded as missed.',
+      tag: 'administration',
+      reply: Refer(Resumed),
+    }),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, await operations.resumeFiring(actorOf(request))),
+  })
+}
+
+function encodeFiring({store, pauses}: Firing): FiringStatusJson {
+  return {
+    paused: store !== null || pauses.length > 0,
+    store: store ?? '',
+    pauses: pauses.map(encodePause),
+  }
+}

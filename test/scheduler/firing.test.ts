@@ -1,0 +1,112 @@
+/** Pauses of firing over the real store: no planned time of a paused job runs, and the others continue. */
+import assert from 'node:assert/strict'
+import {describe, it} from 'node:test'
+import {jobsGlobProblem} from '../../src/core/firing.ts'
+import {aJob} from '../support/fixtures.ts'
+import {World} from '../support/world.ts'
+
+const SECOND = 1_000
+const MINUTE = 60 * SECOND
+
+async function pause(world: World, jobs: string, afterMs: number | null = null): Promise<void> {
+  const until = afterMs === null ? null : {afterMs}
+  const {kind} = await world.store.pauseFiring({jobs, reason: '', until})
+  assert.equal(kind, 'paused')
+  world.notify('launch')
+}
+
+const minutely = (name: string) => aJob(name).scheduled('0 * * * * *')
+
+describe('a pause of firing', () => {
+  it('skips planned times of matching jobs in one row, until it is ended', async () => {
+    const world = new World()
+    await world.start()
+    await world.submit(minutely('backup-a'))
+    await world.submit(minutely('report'))
+    await world.clock.advance(MINUTE)
+    await pause(world, 'backup-*')
+    await world.clock.advance(3 * MINUTE)
+    await world.store.endFiringPause('backup-*')
+    world.notify('launch')
+    await world.clock.advance(MINUTE)
+    assert.deepEqual(await world.launchLines('backup-a'), [
+      '12:01:00 launched',
+      '12:02:00..12:04:00 ×3 skipped firing_paused',
+      '12:05:00 launched',
+    ])
+    assert.equal((await world.launchLines('report')).length, 5)
+    await world.check(['backup-a', 'report'])
+  })
+
+  it('ends by itself at its time, on a leader that was away meanwhile', async () => {
+    const world = new World()
+    const first = await world.start()
+    await world.submit(minutely('a').with({catchUp: 'all'}))
+    await pause(world, '*', 3 * MINUTE)
+    await world.clock.advance(MINUTE)
+    first.crash()
+    await world.clock.advance(3 * MINUTE)
+    const second = await world.start({name: 'node-b'})
+    await world.clock.advance(20 * SECOND)
+    assert.deepEqual(await world.launchLines('a'), [
+      '12:01:00..12:02:00 ×2 skipped firing_paused',
+      '12:03:00 launched',
+      '12:04:00 launched',
+    ])
+    assert.deepEqual(second.events.of('firing_resumed'), [{jobs: '*', by: 'until'}])
+    await world.clock.advance(MINUTE)
+    assert.equal(second.calls.get('removeEndedPauses'), 1)
+    await world.check(['a'])
+  })
+
+  it('skips what waits, and dependents; manual runs, retries and running work continue', async () => {
+    const world = new World()
+    const node = await world.start({
+      scripts: {slow: {ms: 90 * SECOND}, flaky: {outcome: 'failed', ms: SECOND}},
+    })
+    await world.submit(minutely('slow').with({concurrency: 'forbid', catchUp: 'all'}))
+    await world.submit(minutely('away').with({tags: {rack: 'none'}}))
+    await world.submit(aJob('flaky').manual().retrying(1))
+    await world.submit(aJob('parent').manual())
+    await world.submit(aJob('child').with({parentJob: 'parent', schedule: ''}))
+    await world.clock.advance(MINUTE)
+    await world.runByHand('flaky')
+    assert.deepEqual(await world.launchLines('away'), ['12:01:00 pending waits_for_node'])
+    await pause(world, '*')
+    await world.runByHand('parent')
+    await world.clock.advance(100 * SECOND)
+    assert.deepEqual(await world.launchLines('away'), [
+      '12:01:00..12:02:00 ×2 skipped firing_paused',
+    ])
+    assert.deepEqual(await world.statuses('slow'), ['succeeded'])
+    assert.deepEqual(await world.statuses('flaky'), ['failed', 'failed'])
+    assert.deepEqual(await world.statuses('parent'), ['succeeded'])
+    const [child] = await world.launches('child')
+    assert.deepEqual([child!.decision, child!.reason], ['skipped', 'firing_paused'])
+    assert.equal(node.executor.of('child').length, 0)
+  })
+
+  it('costs no write and no further read while nothing is paused', async () => {
+    const world = new World()
+    const node = await world.start()
+    await world.submit(minutely('a'))
+    await world.clock.advance(5 * MINUTE)
+    assert.equal(node.calls.get('removeEndedPauses'), undefined)
+  })
+})
+
+describe('a glob of jobs', () => {
+  for (const [glob, isValid] of [
+    ['*', true],
+    ['backup-*', true],
+    ['größe_1', true],
+    ['', false],
+    ['A', false],
+    ['a b', false],
+    ['a?', false],
+    ['x'.repeat(400), false],
+  ] as const)
+    it(`${JSON.stringify(glob.slice(0, 20))} is ${isValid ? 'accepted' : 'refused'}`, () => {
+      assert.equal(jobsGlobProblem(glob) === null, isValid)
+    })
+})
