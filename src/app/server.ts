@@ -108,6 +108,7 @@ class Server implements RunningServer {
   #membership: Membership | null = null
   #runner: Runner | null = null
   #clockWatch: ClockWatch | null = null
+  readonly #clockGuard: ReturnType<typeof createClockGuard>
   #leadership: Leadership | null = null
   #stopping: Promise<void> | null = null
   #exitCode = 0
@@ -117,6 +118,7 @@ class Server implements RunningServer {
 
   constructor(config: Config) {
     this.#config = config
+    this.#clockGuard = createClockGuard(config)
     this.#log = openNodeLog(config, this.#loggedEvents())
     this.#base = {
       config,
@@ -314,6 +316,7 @@ class Server implements RunningServer {
       events,
       stepMinMs: clockStepMs,
       intervalMs: clockLookMs,
+      storeOffsetMs: () => this.#clockGuard.storeOffsetMs,
     })
     this.#undo.push(() => watch.stop())
     this.#clockWatch = watch
@@ -324,7 +327,6 @@ class Server implements RunningServer {
     const {limits, nodeName} = this.#config
     const parts = this.#parts
     const {store, wakeup, clock, events} = parts
-    const clockGuard = createClockGuard(this.#config)
     const leadership = new Leadership({
       store,
       wakeup,
@@ -339,7 +341,7 @@ class Server implements RunningServer {
       closedMs: limits.leaseClosedMs,
       trustMarginMs: limits.leaseMarginMs,
       onStoreTime: (now) => void clockGuard.believed(now, clock.monotonicMs()),
-      services: (term, onTermOver) => leaderServices(parts, term, onTermOver, clockGuard),
+      services: (term, onTermOver) => leaderServices(parts, term, onTermOver, this.#clockGuard),
     })
     this.#undo.push(() => leadership.stop())
     this.#leadership = leadership

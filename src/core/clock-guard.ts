@@ -18,6 +18,7 @@ export class ClockGuard {
   readonly #limits: ClockGuardLimits
   /** Store's clock minus monotonic clock, as believed. `null` = not observed yet. */
   #offsetMs: number | null = null
+  #newestOffsetMs: number | null = null
   /** The offset after a step ahead, and the monotonic instant it was first seen. */
   #step: {readonly offsetMs: number; readonly since: number} | null = null
 
@@ -30,10 +31,16 @@ export class ClockGuard {
     return this.#step === null ? 0 : this.#step.offsetMs - this.#offsetMs!
   }
 
+  /** Store's clock minus monotonic clock, as last seen, believed or not; `null` = not seen yet. */
+  get storeOffsetMs(): number | null {
+    return this.#newestOffsetMs
+  }
+
   /** The believed time, given the store's clock and the monotonic clock of this process. */
   believed(now: number, monotonicMs: number): number {
     const {farMs, confirmMs} = this.#limits
     const offsetMs = now - monotonicMs
+    this.#newestOffsetMs = offsetMs
     if (this.#offsetMs === null || offsetMs - this.#offsetMs <= farMs) {
       this.#step = null
       this.#offsetMs = offsetMs

@@ -1,7 +1,7 @@
 /**
- * Detects steps of the wall clock by comparing it with the monotonic clock, which never jumps. It only
- * reports them: the store's clock decides which jobs are due. A step forward works like an outage, and after
- * a step back `next` is still the first undecided time.
+ * Detects steps of the wall clock by comparing it with the monotonic clock, which never jumps, and a wrong
+ * clock by comparing it with the store's. It only reports them: the store's clock decides which jobs are due.
+ * A step forward works like an outage, and after a step back `next` is still the first undecided time.
  */
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Events} from '../ports/events.ts'
@@ -14,12 +14,16 @@ export interface ClockWatchOptions {
   /** Smaller differences are normal corrections by a time service. */
   readonly stepMinMs: number
   readonly intervalMs: number
+  /** Clock of the store minus monotonic clock; `null` = not seen yet. */
+  readonly storeOffsetMs: () => number | null
 }
 
 export class ClockWatch implements Service {
   readonly #options: ClockWatchOptions
   readonly #loop: Loop
   #offsetMs: number
+  /** How often in a row the clocks differed. A process that stood still compares an old time once. */
+  #differences = 0
 
   constructor(options: ClockWatchOptions) {
     this.#options = options
@@ -47,6 +51,14 @@ export class ClockWatch implements Service {
     const byMs = Math.round(offsetMs - this.#offsetMs)
     if (Math.abs(byMs) > stepMinMs) events.emit('clock_stepped', {by_ms: byMs})
     this.#offsetMs = offsetMs
+    this.#compareWithStore(offsetMs)
     return intervalMs
+  }
+
+  #compareWithStore(offsetMs: number): void {
+    const {events, stepMinMs, storeOffsetMs} = this.#options
+    const byMs = Math.round(offsetMs - (storeOffsetMs() ?? offsetMs))
+    this.#differences = Math.abs(byMs) > stepMinMs ? this.#differences + 1 : 0
+    if (this.#differences === 2) events.emit('clock_differs', {by_ms: byMs})
   }
 }

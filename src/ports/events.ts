@@ -47,6 +47,8 @@ export interface EventPayloads {
   term_ended: {term: number; node: string; reason: string}
   member_changed: {node: string; status: string}
   clock_stepped: {by_ms: number}
+  /** How far the clock of this machine is ahead of the store's; negative = behind. */
+  clock_differs: {by_ms: number}
   /** The leader decides nothing beyond the time before a step of the store's clock, for this long. */
   clock_held: {by_ms: number; for_ms: number}
   launch_pass_done: {due: number; requests: number; duration_ms: number}

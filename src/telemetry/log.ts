@@ -99,6 +99,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   term_ended: () => 'info',
   member_changed: () => 'info',
   clock_stepped: () => 'warn',
+  clock_differs: () => 'warn',
   clock_held: () => 'warn',
   launch_pass_done: () => null,
   store_committed: () => null,

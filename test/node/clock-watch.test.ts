@@ -22,7 +22,13 @@ for (const [name, byMs, reported] of [
       after: (delayMs, callback) => virtual.after(delayMs, callback),
     }
     const events = new RecordedEvents()
-    const watch = new ClockWatch({clock, events, stepMinMs: 60_000, intervalMs: 5_000})
+    const watch = new ClockWatch({
+      clock,
+      events,
+      stepMinMs: 60_000,
+      intervalMs: 5_000,
+      storeOffsetMs: () => null,
+    })
     watch.start()
     await virtual.advance(20_000)
     setByMs = byMs
@@ -33,3 +39,28 @@ for (const [name, byMs, reported] of [
     assert.equal(virtual.waiting, 0)
   })
 }
+
+test('a clock that differs from that of the store is reported once, until it is right again', async () => {
+  const clock = new VirtualClock()
+  const events = new RecordedEvents()
+  const local = clock.now() - clock.monotonicMs()
+  let aheadMs = 0
+  const storeOffsetMs = () => local - aheadMs
+  const watch = new ClockWatch({clock, events, stepMinMs: 60_000, intervalMs: 5_000, storeOffsetMs})
+  watch.start()
+  // The second is what a process sees once that stood still.
+  for (const [differenceMs, forMs] of [
+    [30_000, 20_000],
+    [70_000, 5_000],
+    [0, 5_000],
+    [HOUR_MS, 20_000],
+    [0, 5_000],
+    [-HOUR_MS, 20_000],
+  ] as const) {
+    aheadMs = differenceMs
+    await clock.advance(forMs)
+  }
+  await watch.stop()
+  const differences = events.of('clock_differs').map((data) => data.by_ms)
+  assert.deepEqual(differences, [HOUR_MS, -HOUR_MS])
+})
