@@ -20,6 +20,7 @@ import {openMetrics} from '../src/telemetry/metrics.ts'
 import {systemClock} from '../src/platform/clock.ts'
 import {limitRow, settingRow} from './docs/rows.ts'
 import {aServer} from './support/server-process.ts'
+import {CLUSTER} from './telemetry/cluster-state.ts'
 import {dotted, isNode, parseSource, readSources, walk} from './tidy/source.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -137,8 +138,8 @@ test('configuration.md has the row of every limit, and every limit is used', () 
 test('metrics.md lists every metric with its type and labels', async () => {
   const metrics = openMetrics({
     events: localEvents(systemClock()),
-    totals: () => Promise.resolve({jobs: 0, running: 0, pending: 0, undecided: 0, firingPaused: 0}),
     version: '0',
+    server: {cluster: () => Promise.resolve(CLUSTER), agentsConnected: () => 0},
   })
   try {
     metrics.answered({method: 'GET', route: '/', status: 200, durationMs: 1})

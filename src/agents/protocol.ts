@@ -14,6 +14,7 @@
  * `lives`/`begun`/`givenBack` = previous incarnations/started/released.
  */
 import {Type} from 'typebox'
+import {FINAL_STATUSES} from '../core/execution.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
 import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
@@ -50,7 +51,7 @@ const Id = Type.String({pattern: '^[A-Za-z0-9._:-]{1,256}$'})
 const NodeName = Type.String({pattern: `^${NODE_NAME_PATTERN}$`})
 const TagText = Type.String({maxLength: 1024})
 const MemberStatus = Type.Enum(['alive', 'leaving', 'left', 'failed'])
-const FinalStatus = Type.Enum(['succeeded', 'failed', 'timed_out', 'cancelled', 'lost'])
+const FinalStatus = Type.Enum([...FINAL_STATUSES])
 
 const Key = Type.Object({
   group: Type.Integer({minimum: 1, maximum: Number.MAX_SAFE_INTEGER}),

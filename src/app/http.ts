@@ -20,13 +20,14 @@ import {announceFinished} from '../node/finisher.ts'
 import {recoverNode} from '../node/recover.ts'
 import {AccessTable} from '../operations/access.ts'
 import {createOperations} from '../operations/operations.ts'
-import {boundedTotals} from '../operations/totals.ts'
+import {boundedCount} from '../operations/totals.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
+import type {ClusterState} from '../telemetry/cluster-metrics.ts'
 import {openMetrics} from '../telemetry/metrics.ts'
 import {StartRefused} from './start-refused.ts'
 import type {Log} from '../telemetry/log.ts'
@@ -59,9 +60,12 @@ export interface Listener {
 
 /** Throws `StartRefused` if it cannot listen on the address. */
 export async function listen(parts: ListenerParts): Promise<Listener> {
-  const {config, clock, random, events, log, store} = parts
-  const totals = boundedTotals(parts.forClients, clock)
-  const metrics = openMetrics({events, totals, version: VERSION})
+  const {config, clock, random, events, log, store, forClients} = parts
+  const totals = boundedCount(forClients, clock, () => forClients.totals())
+  let hub: AgentHub | null = null
+  const agentsConnected = () => hub?.agentCount ?? 0
+  const cluster = clusterStateOf(parts, totals)
+  const metrics = openMetrics({events, version: VERSION, server: {cluster, agentsConnected}})
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
   const people = config.oidc === null ? undefined : new OidcSignIn(config.oidc, random)
   const access = new AccessTable({...parts, token: config.token, people: people?.owners})
@@ -69,8 +73,9 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   warnOfStoredToken(access, log)
   const refusals = new RefusalLog({store, clock, events})
   const agents = await startAgentHub(parts, access, refusals)
+  hub = agents
   const http = createHttpServer(
-    operationsOf({...parts, forClients: {...parts.forClients, totals}}, access),
+    operationsOf({...parts, forClients: {...forClients, totals}}, access),
     {
       nodeName: config.nodeName,
       version: VERSION,
@@ -294,6 +299,23 @@ export class Readiness {
 function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
   if (ok) logger.info(details, 'ready again')
   else logger.warn(details, 'not ready')
+}
+
+/** What a scrape of the metrics reads from the store. */
+function clusterStateOf(
+  {forClients: store, clock, config: {metricsJobs, limits}}: ListenerParts,
+  totals: () => ReturnType<Store['totals']>,
+): () => Promise<ClusterState> {
+  const request = {
+    nodesMax: limits.metricsNodesMax,
+    jobPatterns: metricsJobs,
+    jobsMax: limits.metricsJobsMax,
+  }
+  const usage = boundedCount(store, clock, () => store.usage(request))
+  return async () => {
+    const [counts, used, isPaused] = await Promise.all([totals(), usage(), store.paused()])
+    return {...counts, ...used, isPaused}
+  }
 }
 
 /** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */

@@ -3,7 +3,8 @@
  * commands show them too, so this file does not import the readers of settings.
  */
 import {Command, Option as Flag} from 'commander'
-import {CONFIG_OPTION, type Option, option, type OptionName, OPTIONS} from './options.ts'
+import {type Option, option} from './option.ts'
+import {CONFIG_OPTION, type OptionName, OPTIONS} from './options.ts'
 
 /** A command with settings from flags, environment and file. */
 export interface SettingsCommand {

@@ -147,6 +147,14 @@ export const LIMITS = {
     value: 180_000,
     reason: 'a time service corrects a wrong clock sooner; a machine that slept waits this long',
   },
+  metricsNodesMax: {
+    value: 1_000,
+    reason: 'three series each; a larger cluster is watched through the metrics of its agents',
+  },
+  metricsJobsMax: {
+    value: 1_000,
+    reason: 'three series each on every server; few jobs need an alert of their own',
+  },
   clockLookMs: {value: 5_000, reason: 'a step of the clock is reported soon after'},
   leaseTtlMs: {value: 6_000, reason: 'a leader that stands still is replaced within eight seconds'},
   leaseRenewMs: {value: 1_000, reason: 'the lease survives four lost renewals'},

@@ -1,7 +1,7 @@
 /** Settings that servers and agents share, read in the same way. */
 import {resolve} from 'node:path'
 import {checkedLimits, type Limits} from './limits.ts'
-import type {Option} from './options.ts'
+import type {Option} from './option.ts'
 import {type Host, ParseError, type RawSetting, readSettingFile, type Values} from './read.ts'
 import {type LogLevel, NODE_NAME_LENGTH_MAX, readToken, type Tag} from './values.ts'
 

@@ -8,7 +8,8 @@ import {resolve} from 'node:path'
 import {CommanderError} from 'commander'
 import {nearest} from '../lib/nearest.ts'
 import {SERVER_COMMAND, type SettingsCommand, settingsCommand} from './commands.ts'
-import {CONFIG_OPTION, environmentName, type Option} from './options.ts'
+import type {Option} from './option.ts'
+import {CONFIG_OPTION, environmentName} from './options.ts'
 import {READERS, type Reading, type ValueOf} from './values.ts'
 
 /** Facts about the machine, and its files. */

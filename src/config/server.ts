@@ -49,6 +49,8 @@ export interface Config extends NodeConfig {
   readonly defaultTarget: 'one' | 'all'
   /** Run requests of one token for one job. */
   readonly runsPerMinute: number
+  /** Patterns of the jobs with series of their own. */
+  readonly metricsJobs: readonly string[]
   readonly keepLaunches: number
   /** `null` = no limit by age. */
   readonly keepMs: number | null
@@ -126,6 +128,7 @@ function build(
     targetWaitMs: values.one('target-wait')!,
     defaultTarget: values.one('default-target')!,
     runsPerMinute: values.one('run-rate')!,
+    metricsJobs: values.many('metrics-jobs'),
     keepLaunches: values.one('keep-launches')!,
     keepMs: days === undefined ? null : days * DAY_MS,
     keepOutputBytes: values.one('keep-output-bytes')!,

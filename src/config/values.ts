@@ -4,7 +4,7 @@
  */
 import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
-import type {OptionKind} from './options.ts'
+import type {OptionKind} from './option.ts'
 import {NODE_NAME_PATTERN, SYSTEM_TAGS} from '../core/node.ts'
 import type {GroupGrant} from '../core/person.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
@@ -88,6 +88,10 @@ export const READERS = {
   serverUrl: readServerUrl,
   issuer: readIssuer,
   groupGrant: readGroupGrant,
+  jobPattern: (text: string) =>
+    /^[\p{Ll}0-9_*-]{1,128}$/u.test(text)
+      ? good(text)
+      : mustBe('the name of a job, in which "*" stands for any text', text),
   text: (text: string) =>
     /^[\x20-\x7e]{1,256}$/.test(text) && text.trim() === text
       ? good(text)

@@ -1,7 +1,8 @@
 /** The execution: one attempt of one launch on one node. Types and identity only. */
 import {NODE_NAME_PATTERN} from './node.ts'
 
-export type FinalStatus = 'succeeded' | 'failed' | 'timed_out' | 'cancelled' | 'lost'
+export const FINAL_STATUSES = ['succeeded', 'failed', 'timed_out', 'cancelled', 'lost'] as const
+export type FinalStatus = (typeof FINAL_STATUSES)[number]
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
 
 /** Limit on the stored output of one execution: its last bytes are kept. */

@@ -8,7 +8,7 @@
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Loop, Service} from '../lib/loop.ts'
-import type {Events} from '../ports/events.ts'
+import type {Events, Step} from '../ports/events.ts'
 import type {NodeStore} from '../ports/node-store.ts'
 import type {Clock, Random, Timer, Wakeup} from '../ports/runtime.ts'
 import {ClaimPace, type ClaimPaceOptions} from './claim-pace.ts'
@@ -111,8 +111,7 @@ export class Runner implements Service {
     this.#slots = new Slots(slots)
     this.#pace = new ClaimPace(options)
     this.#verifiedAt = clock.monotonicMs()
-    const loop = (name: string, step: () => Promise<number>) =>
-      stepLoop(name, {clock, events, step})
+    const loop = (name: Step, step: () => Promise<number>) => stepLoop(name, {clock, events, step})
     this.#claims = loop('claim', () => this.#claim())
     this.#cancels = loop('cancel', () => this.#cancel())
     this.#releases = loop('release', () => this.#release())

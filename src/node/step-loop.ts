@@ -3,7 +3,7 @@
  * with exponential backoff. Every recurring step of a node and of the leader runs in one.
  */
 import {Loop} from '../lib/loop.ts'
-import type {Events} from '../ports/events.ts'
+import type {Events, Step} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 
 export interface StepLoopOptions {
@@ -18,7 +18,7 @@ export interface StepLoopOptions {
 }
 
 /** `name` is the value of `step` in `step_failed`, and a label value of the metrics. */
-export function stepLoop(name: string, {events, onFailure, ...options}: StepLoopOptions): Loop {
+export function stepLoop(name: Step, {events, onFailure, ...options}: StepLoopOptions): Loop {
   return new Loop({
     ...options,
     failed: (error) => {

@@ -47,6 +47,7 @@ const DEADLINES = {
   launch: read(),
   statistics: read(),
   totals: read(),
+  usage: read(),
   leader: read(),
 
   members: read(),

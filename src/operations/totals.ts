@@ -1,11 +1,9 @@
 /**
- * Totals of the store for status and metrics. They count whole tables: with very many jobs that is slow, and
+ * Counts of the store for status and metrics. They count whole tables: with very many jobs that is slow, and
  * scrapes would load the database and fail. A count that was slow is used for a while.
  */
 import type {Clock} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
-
-export type Totals = Awaited<ReturnType<Store['totals']>>
 
 /** A count that took longer is slow. */
 const SLOW_MS = 250
@@ -13,18 +11,19 @@ const SLOW_MS = 250
 const USED_FACTOR = 20
 
 /** Returns a function that throws if the store does not reply, even while it need not count. */
-export function boundedTotals(
-  store: Pick<Store, 'totals' | 'paused'>,
+export function boundedCount<Counts>(
+  store: Pick<Store, 'paused'>,
   clock: Pick<Clock, 'monotonicMs'>,
-): () => Promise<Totals> {
-  let last: Totals | null = null
+  read: () => Promise<Counts>,
+): () => Promise<Counts> {
+  let last: Counts | null = null
   let usedUntil = -Infinity
-  let counting: Promise<Totals> | null = null
+  let counting: Promise<Counts> | null = null
 
-  async function count(): Promise<Totals> {
+  async function count(): Promise<Counts> {
     const beganAt = clock.monotonicMs()
     try {
-      last = await store.totals()
+      last = await read()
     } finally {
       const endedAt = clock.monotonicMs()
       const tookMs = endedAt - beganAt

@@ -6,6 +6,51 @@
 import type {ExecutionStatus, FinalStatus} from '../core/execution.ts'
 import type {LaunchCause, LaunchDecision} from '../core/launch-record.ts'
 
+/** Steps of every node that fail and are retried. */
+const NODE_STEPS = [
+  'heartbeat',
+  'claim',
+  'release',
+  'verify',
+  'output',
+  'finish',
+  'cancel',
+  'disconnected',
+  'clock_watch',
+] as const
+
+export const AGENT_STEPS = [...NODE_STEPS, 'keep_result'] as const
+
+export const SERVER_STEPS = [
+  ...NODE_STEPS,
+  'launch',
+  'leadership',
+  'resign',
+  'failure_detector',
+  'mark_failed',
+  'mark_lost',
+  'reassign',
+  'member_retention',
+  'history_retention',
+  'audit_retention',
+  'access',
+  'record_refusals',
+  'agent_hello',
+  'agent_notify',
+  'agent_sweep',
+  // Replies to the requests of agents, by their kind.
+  'agent_claim',
+  'agent_verify',
+  'agent_release',
+  'agent_append',
+  'agent_finish',
+  'agent_cancelled',
+  'agent_beat',
+  'agent_earlier_over',
+] as const
+
+export type Step = (typeof AGENT_STEPS)[number] | (typeof SERVER_STEPS)[number]
+
 export interface EventPayloads {
   job_stored: {job: string; revision: number; created: boolean}
   job_deleted: {job: string}
@@ -57,7 +102,7 @@ export interface EventPayloads {
   settings_reloaded: {changed: string}
   /** The settings stay as they are. */
   reload_failed: {message: string}
-  step_failed: {step: string; message: string}
+  step_failed: {step: Step; message: string}
 }
 
 export type EventName = keyof EventPayloads

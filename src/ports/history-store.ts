@@ -2,6 +2,7 @@
 import type {NameFilter} from '../core/authorization.ts'
 import type {ExecutionKey, ExecutionRecord, ExecutionStatus} from '../core/execution.ts'
 import type {LaunchDecision, LaunchRecord} from '../core/launch-record.ts'
+import type {MemberStatus} from '../core/node.ts'
 import type {Order, Page, Slice} from './page.ts'
 
 /** An execution with the requested number of last output bytes. */
@@ -54,6 +55,44 @@ export interface DayStatistics {
   readonly failedCount: number
 }
 
+export interface UsageRequest {
+  readonly nodesMax: number
+  /** Names of jobs, in which `*` stands for any text. Empty = no job. */
+  readonly jobPatterns: readonly string[]
+  readonly jobsMax: number
+}
+
+/** What metrics show of the store besides its totals. Lists are sorted by name. */
+export interface Usage {
+  readonly disabled: number
+  readonly outputBytes: number
+  /** Of the database file, or of all files of a PostgreSQL database. */
+  readonly storeBytes: number
+  readonly members: Readonly<Record<MemberStatus, number>>
+  /** Members that run jobs and are alive or leaving. */
+  readonly nodes: readonly {
+    readonly name: string
+    readonly slots: number
+    readonly running: number
+    readonly pending: number
+  }[]
+  /** Further ones, beyond `nodesMax`. */
+  readonly nodesOmitted: number
+  /** Enabled jobs. */
+  readonly listedJobs: readonly JobUsage[]
+  /** Further ones, beyond `jobsMax`. */
+  readonly jobsOmitted: number
+}
+
+export interface JobUsage {
+  readonly name: string
+  readonly lastSuccessAt: number | null
+  /** Of its last launch that ended: from the first start to the last end. `null` = unknown. */
+  readonly lastDurationMs: number | null
+  /** Of the same launch; `null` = none has ended. */
+  readonly hasSucceeded: boolean | null
+}
+
 export interface HistoryStore {
   /** Newest first by default (sort `id`, order `desc`). `null` = no such job. */
   executions(name: string, query: ExecutionQuery): Promise<Page<ExecutionView> | null>
@@ -89,4 +128,6 @@ export interface HistoryStore {
     /** 1 if planned times of some jobs do not run, else 0. */
     readonly firingPaused: number
   }>
+  /** Sizes, load by node, and the last runs of the jobs that match a pattern. For metrics. */
+  usage(request: UsageRequest): Promise<Usage>
 }

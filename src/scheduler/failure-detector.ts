@@ -8,6 +8,7 @@ import type {MemberRecord} from '../core/node.ts'
 import {AssertionFailed} from '../lib/assert.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {type MarkLostDeps, markNodeLost} from '../node/recover.ts'
+import type {Step} from '../ports/events.ts'
 import type {MemberStore} from '../ports/node-store.ts'
 import {TermOver} from '../ports/store-errors.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
@@ -89,7 +90,7 @@ export class FailureDetectorService implements Service {
 
 export interface NodeFailureHandlerOptions extends Omit<TermOptions, 'term'> {
   /** Value of `step` in `step_failed`. */
-  readonly step: string
+  readonly step: Step
   /** Idempotent. Changes nothing if the node has sent a heartbeat or rejoined since it was observed. */
   readonly handle: (member: MemberRecord) => Promise<unknown>
   readonly retryMs: number

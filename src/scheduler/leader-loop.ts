@@ -4,7 +4,7 @@
  */
 import type {Loop} from '../lib/loop.ts'
 import {stepLoop, type StepLoopOptions} from '../node/step-loop.ts'
-import type {Events} from '../ports/events.ts'
+import type {Events, Step} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {TermOver} from '../ports/store-errors.ts'
 
@@ -19,7 +19,7 @@ export interface TermOptions {
 }
 
 export function leaderLoop(
-  name: string,
+  name: Step,
   {clock, events, onTermOver}: Omit<TermOptions, 'term'>,
   {onFailure, ...options}: Omit<StepLoopOptions, 'clock' | 'events'>,
 ): Loop {

@@ -1,10 +1,22 @@
 /**
  * Metrics for Prometheus, from the catalogue of events and from gauges read at each scrape. Label values come
- * from fixed sets (decisions, statuses, routes) and never from job names: a hundred thousand jobs must not
- * create a hundred thousand series. docs/reference/metrics.md lists every metric.
+ * from fixed sets (decisions, statuses, routes) and never from events: a hundred thousand jobs must not
+ * create a hundred thousand series. Series of fixed labels exist from the start with 0, because a counter
+ * that appears with its first event hides this event from `increase()`. docs/reference/metrics.md lists every
+ * metric.
  */
 import {Counter, Gauge, Histogram, Registry} from 'prom-client'
-import type {BelfryEvent, EventPayloads, Events} from '../ports/events.ts'
+import {FINAL_STATUSES} from '../core/execution.ts'
+import {type LaunchCause, type LaunchDecision, type Reason, REASONS} from '../core/launch-record.ts'
+import {
+  AGENT_STEPS,
+  type BelfryEvent,
+  type EventPayloads,
+  type Events,
+  SERVER_STEPS,
+  type Step,
+} from '../ports/events.ts'
+import {type ClusterState, registerClusterMetrics} from './cluster-metrics.ts'
 import {registerProcessMetrics} from './process-metrics.ts'
 
 const MS_PER_SECOND = 1000
@@ -21,21 +33,42 @@ const HTTP_BUCKETS = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5]
 
 const METHODS = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS'])
 
-/** Totals that the store can read cheaply. */
-export interface StoreTotals {
-  readonly jobs: number
-  readonly running: number
-  readonly pending: number
-  readonly undecided: number
-  /** 1 if planned times of some jobs do not run, else 0. */
-  readonly firingPaused: number
-}
+/** Status classes of replies that have a series with the first reply of a route. */
+const STATUS_CLASSES = ['2xx', '4xx', '5xx']
+
+/** The decisions that a leader makes, by cause: those reasons have a series from the start. */
+const DECISIONS: readonly (readonly [
+  LaunchDecision,
+  readonly LaunchCause[],
+  readonly (Reason | '')[],
+])[] = [
+  ['launched', ['schedule', 'manual', 'create', 'parent'], ['']],
+  ['skipped', ['schedule', 'manual', 'create', 'parent'], ['forbid', 'no_target']],
+  ['skipped', ['schedule', 'parent'], ['disabled']],
+  ['skipped', ['schedule'], ['behind', 'firing_paused']],
+  ['skipped', ['parent'], ['outside_window']],
+  ['missed', ['schedule'], ['max_lateness', 'catch_up_skip', 'catch_up_latest', 'catch_up_cap']],
+]
 
 export interface MetricsOptions {
   readonly events: Events
-  /** Called at every scrape. If it rejects, `belfry_store_up` is 0 and the gauges of totals are absent. */
-  readonly totals: () => Promise<StoreTotals>
   readonly version: string
+  /** Of a server. */
+  readonly server?: {
+    /** Called at every scrape. If it rejects, `belfry_store_up` is 0 and the gauges of the store absent. */
+    readonly cluster: () => Promise<ClusterState>
+    readonly agentsConnected: () => number
+  }
+  /** Of an agent; called at every scrape. */
+  readonly agent?: () => AgentState
+}
+
+export interface AgentState {
+  readonly isConnected: boolean
+  readonly slots: number
+  readonly running: number
+  /** Results that no server has acknowledged yet. */
+  readonly resultsWaiting: number
 }
 
 /** `route` is the pattern from the route table, `''` when none matched. */
@@ -58,15 +91,24 @@ export interface Metrics {
 
 export function openMetrics(options: MetricsOptions): Metrics {
   const registry = new Registry()
-  const unsubscribe = options.events.listen(countEvents(registry))
-  const stopProcessMetrics = registerProcessMetrics(registry, options.version)
-  const readTotals = storeGauges(registry, options.totals)
-  const answered = countRequests(registry)
+  const {events, version, server, agent} = options
+  const unsubscribe = events.listen(countEvents(registry, server !== undefined))
+  const stopProcessMetrics = registerProcessMetrics(registry, version)
+  const readCluster = server && registerClusterMetrics(registry, server.cluster)
+  if (server !== undefined)
+    gaugeOf(
+      registry,
+      'belfry_agents_connected',
+      'Agents connected to this server',
+      server.agentsConnected,
+    )
+  if (agent !== undefined) registerAgentMetrics(registry, agent)
+  const answered = server === undefined ? () => undefined : countRequests(registry)
   return {
     contentType: registry.contentType,
     text: async () => {
-      await readTotals()
-      return registry.metrics()
+      await readCluster?.()
+      return await registry.metrics()
     },
     names: () => registry.getMetricsAsArray().map((metric) => metric.name),
     answered,
@@ -81,12 +123,15 @@ type Handlers = {
   readonly [Name in keyof EventPayloads]?: (data: EventPayloads[Name]) => void
 }
 
-function countEvents(registry: Registry): (event: BelfryEvent) => void {
+function countEvents(registry: Registry, isServer: boolean): (event: BelfryEvent) => void {
   const handlers: Handlers = {
-    ...launchHandlers(registry),
     ...executionHandlers(registry),
-    ...leaderHandlers(registry),
-    ...storeHandlers(registry),
+    ...stepHandlers(registry, isServer ? SERVER_STEPS : AGENT_STEPS),
+    ...(isServer && {
+      ...launchHandlers(registry),
+      ...leaderHandlers(registry),
+      ...storeHandlers(registry),
+    }),
   }
   return (event) => {
     const handler = handlers[event.name] as ((data: BelfryEvent['data']) => void) | undefined
@@ -97,10 +142,13 @@ function countEvents(registry: Registry): (event: BelfryEvent) => void {
 function launchHandlers(registry: Registry): Handlers {
   const launches = new Counter({
     name: 'belfry_launches_total',
-    help: 'Decisions by decision and cause; missed times that are decided together count as one',
-    labelNames: ['decision', 'cause'],
+    help: 'Decisions by decision, cause and reason; missed times that are decided together count as one',
+    labelNames: ['decision', 'cause', 'reason'],
     registers: [registry],
   })
+  for (const [decision, causes, reasons] of DECISIONS)
+    for (const cause of causes)
+      for (const reason of reasons) launches.inc({decision, cause, reason}, 0)
   const lag = new Histogram({
     name: 'belfry_start_lag_seconds',
     help: 'From the planned time to the commit of its launch, for launches by schedule',
@@ -123,8 +171,9 @@ function launchHandlers(registry: Registry): Handlers {
       // A pending launch is counted when it is decided, so it does not count twice.
       if (data.decision === 'pending') return
       // Not by `count`: a growing row is emitted again with its total count.
-      launches.inc({decision: data.decision, cause: data.cause})
-      if (data.reason === 'behind') behind.inc()
+      const reason = codeOf(data.reason)
+      launches.inc({decision: data.decision, cause: data.cause, reason})
+      if (reason === 'behind') behind.inc()
       if (data.decision === 'launched' && data.cause === 'schedule')
         lag.observe(Math.max(0, data.decided_at - data.scheduled_at) / MS_PER_SECOND)
     },
@@ -132,6 +181,12 @@ function launchHandlers(registry: Registry): Handlers {
       if (data.due + data.requests > 0) pass.observe(data.duration_ms / MS_PER_SECOND)
     },
   }
+}
+
+/** The code of a stored reason, which may have a sentence. A row of another release may have another code. */
+function codeOf(reason: string): Reason | '' | 'other' {
+  const [code = ''] = reason.split(':')
+  return code === '' ? '' : (REASONS.find((known) => known === code) ?? 'other')
 }
 
 function executionHandlers(registry: Registry): Handlers {
@@ -158,6 +213,10 @@ function executionHandlers(registry: Registry): Handlers {
     buckets: DURATION_BUCKETS,
     registers: [registry],
   })
+  for (const status of FINAL_STATUSES) {
+    finished.inc({status}, 0)
+    duration.zero({status})
+  }
   return {
     execution_started: () => started.inc(),
     execution_finished: (data) => {
@@ -179,24 +238,30 @@ function leaderHandlers(registry: Registry): Handlers {
     help: 'The newest term that this node led; 0 if it never led',
     registers: [registry],
   })
-  const steps = new Counter({
-    name: 'belfry_steps_failed_total',
-    help: 'Steps of the flow that failed and will be retried, by step',
-    labelNames: ['step'],
-    registers: [registry],
-  })
-  const clockSteps = new Counter({
-    name: 'belfry_clock_steps_total',
-    help: 'Steps of the wall clock against the monotonic clock',
-    registers: [registry],
-  })
   return {
     term_began: (data) => {
       leader.set(1)
       term.set(data.term)
     },
     term_ended: () => leader.set(0),
-    step_failed: (data) => steps.inc({step: data.step}),
+  }
+}
+
+function stepHandlers(registry: Registry, steps: readonly Step[]): Handlers {
+  const failed = new Counter({
+    name: 'belfry_steps_failed_total',
+    help: 'Steps of the flow that failed and will be retried, by step',
+    labelNames: ['step'],
+    registers: [registry],
+  })
+  for (const step of steps) failed.inc({step}, 0)
+  const clockSteps = new Counter({
+    name: 'belfry_clock_steps_total',
+    help: 'Steps of the wall clock against the monotonic clock',
+    registers: [registry],
+  })
+  return {
+    step_failed: ({step}) => failed.inc({step}),
     clock_stepped: () => clockSteps.inc(),
   }
 }
@@ -222,29 +287,31 @@ function storeHandlers(registry: Registry): Handlers {
   }
 }
 
-/** Gauges read from the store. Returns the function that updates them. */
-function storeGauges(registry: Registry, totals: () => Promise<StoreTotals>): () => Promise<void> {
-  const gauge = (name: string, help: string) => new Gauge({name, help, registers: [registry]})
-  const up = gauge('belfry_store_up', '1 if the store replied to this scrape, else 0')
-  const gauges: Readonly<Record<keyof StoreTotals, Gauge>> = {
-    jobs: gauge('belfry_jobs', 'Jobs stored'),
-    running: gauge('belfry_executions_running', 'Executions running in the whole cluster'),
-    pending: gauge('belfry_executions_waiting', 'Executions that wait for a slot or a backoff'),
-    undecided: gauge('belfry_launches_undecided', 'Requests and planned times without a decision'),
-    firingPaused: gauge(
-      'belfry_firing_paused',
-      '1 if firing of some or all jobs is paused, else 0',
-    ),
-  }
-  return async () => {
-    const read = await totals().catch(() => null)
-    up.set(read === null ? 0 : 1)
-    for (const key of Object.keys(gauges) as (keyof StoreTotals)[]) {
-      // An absent series is better than a stale value: it can trigger an alert.
-      if (read === null) gauges[key].remove()
-      else gauges[key].set(read[key])
-    }
-  }
+function registerAgentMetrics(registry: Registry, read: () => AgentState): void {
+  const gauge = (name: string, help: string, valueOf: (state: AgentState) => number) =>
+    gaugeOf(registry, name, help, () => valueOf(read()))
+  gauge('belfry_agent_connected', '1 while a server has this agent connected, else 0', (state) =>
+    Number(state.isConnected),
+  )
+  gauge('belfry_agent_slots', 'Slots of this agent', ({slots}) => slots)
+  gauge('belfry_agent_slots_used', 'Executions running on this agent', ({running}) => running)
+  gauge(
+    'belfry_agent_results_waiting',
+    'Results on this agent that no server has acknowledged',
+    ({resultsWaiting}) => resultsWaiting,
+  )
+}
+
+/** A gauge that is read at each scrape. */
+function gaugeOf(registry: Registry, name: string, help: string, read: () => number): void {
+  new Gauge({
+    name,
+    help,
+    registers: [registry],
+    collect() {
+      this.set(read())
+    },
+  })
 }
 
 function countRequests(registry: Registry): (request: AnsweredRequest) => void {
@@ -267,6 +334,7 @@ function countRequests(registry: Registry): (request: AnsweredRequest) => void {
       // Clients can send any method, but must not create series.
       method: METHODS.has(method) ? method : 'other',
     }
+    for (const known of STATUS_CLASSES) requests.inc({...labels, status: known}, 0)
     requests.inc({...labels, status: `${Math.floor(status / 100)}xx`})
     seconds.observe(labels, durationMs / MS_PER_SECOND)
   }

@@ -2,6 +2,7 @@
  * Metrics of the process: memory, processor time and event loop lag, read at each scrape. Names follow the
  * conventions of Prometheus clients where there are any.
  */
+import {readdirSync, readFileSync} from 'node:fs'
 import {monitorEventLoopDelay} from 'node:perf_hooks'
 import {Counter, Gauge, type Registry} from 'prom-client'
 
@@ -25,6 +26,7 @@ export function registerProcessMetrics(registry: Registry, version: string): () 
     registers: [registry],
   }).set(performance.timeOrigin / MS_PER_SECOND)
   memoryGauges(registry)
+  descriptorGauges(registry)
   processorCounter(registry)
   return watchEventLoop(registry)
 }
@@ -46,6 +48,46 @@ function memoryGauges(registry: Registry): void {
     'Memory of buffers outside the heap',
     () => process.memoryUsage().external,
   )
+}
+
+/** Linux only, like the names: elsewhere there is no cheap way to count. */
+function descriptorGauges(registry: Registry): void {
+  const limit = descriptorLimit()
+  if (limit === null) return
+  new Gauge({
+    name: 'process_open_fds',
+    help: 'Open file descriptors',
+    registers: [registry],
+    collect() {
+      this.set(openDescriptors() ?? limit)
+    },
+  })
+  new Gauge({
+    name: 'process_max_fds',
+    help: 'Limit of open file descriptors',
+    registers: [registry],
+  }).set(limit)
+}
+
+/** `null` = the limit is reached: the folder itself takes one. */
+function openDescriptors(): number | null {
+  try {
+    return readdirSync('/proc/self/fd').length
+  } catch {
+    return null
+  }
+}
+
+/** The soft limit; `null` = there is no /proc. */
+function descriptorLimit(): number | null {
+  try {
+    const limit = /^Max open files +(\d+|unlimited)/m.exec(
+      readFileSync('/proc/self/limits', 'utf8'),
+    )
+    return limit === null ? null : limit[1] === 'unlimited' ? Infinity : Number(limit[1])
+  } catch {
+    return null // not Linux, or /proc is hidden
+  }
 }
 
 function processorCounter(registry: Registry): void {

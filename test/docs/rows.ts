@@ -1,5 +1,6 @@
 /** Rows of the tables of settings and limits in docs/reference, generated from the tables in the code. */
-import {environmentName, type Option} from '../../src/config/options.ts'
+import type {Option} from '../../src/config/option.ts'
+import {environmentName} from '../../src/config/options.ts'
 import {formatDuration} from '../../src/lib/duration.ts'
 
 /** Defaults that come from the machine. */

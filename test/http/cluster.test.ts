@@ -305,7 +305,8 @@ test('a client that does not read the event stream is disconnected, not buffered
   const closed = stream.end()
   // More than socket and queue hold together. The client reads nothing during this loop.
   const message = 'x'.repeat(1024 * 1024)
-  for (let count = 0; count < 64; count += 1) api.events.emit('step_failed', {step: 's', message})
+  for (let count = 0; count < 64; count += 1)
+    api.events.emit('step_failed', {step: 'claim', message})
   await closed
   assert.ok(stream.text.length < 64 * message.length)
 })
@@ -324,7 +325,7 @@ test('event streams are limited in number, and end at shutdown', async (t) => {
 test('an event is encoded once for all streams, and not at all without streams', async (t) => {
   const api = await startApi(t)
   let encoded = 0
-  const data = {step: 's', message: 'm'}
+  const data = {step: 'claim' as const, message: 'm'}
   Object.defineProperty(data, 'message', {enumerable: true, get: () => `m${(encoded += 1)}`})
   api.events.emit('step_failed', data)
   assert.equal(encoded, 0)

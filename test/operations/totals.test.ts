@@ -1,7 +1,7 @@
 /** Totals that are slow to count: the database is not kept busy by scrapes. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
-import {boundedTotals, type Totals} from '../../src/operations/totals.ts'
+import {boundedCount} from '../../src/operations/totals.ts'
 import {StoreUnavailable} from '../../src/ports/store-errors.ts'
 
 const SECOND = 1_000
@@ -13,18 +13,18 @@ function aStore() {
     if (!state.isUp) throw new StoreUnavailable('the store is not available')
   }
   const store = {
-    totals: async (): Promise<Totals> => {
+    totals: async () => {
       state.now += state.tookMs
       refuseIfDown()
       state.counts += 1
-      return {jobs: state.counts, running: 0, pending: 0, undecided: 0, firingPaused: 0}
+      return {jobs: state.counts}
     },
     paused: async () => {
       refuseIfDown()
       return false
     },
   }
-  return {state, totals: boundedTotals(store, {monotonicMs: () => state.now})}
+  return {state, totals: boundedCount(store, {monotonicMs: () => state.now}, store.totals)}
 }
 
 describe('totals of the store', () => {

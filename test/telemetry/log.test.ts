@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
+import type {Step} from '../../src/ports/events.ts'
 import {localEvents} from '../../src/telemetry/event-bus.ts'
 import type {LogLevel} from '../../src/config/values.ts'
 import {logEvents, openLog} from '../../src/telemetry/log.ts'
@@ -89,7 +90,7 @@ test('a repeatedly failing step logs one line every ten seconds with the number 
   let now = 0
   const events = localEvents({...clock, now: () => now})
   logEvents(events, log.logger)
-  const fails = (step: string, times: number) => {
+  const fails = (step: Step, times: number) => {
     const from = lines.length
     for (let time = 0; time < times; time += 1)
       events.emit('step_failed', {step, message: `time ${time}`})
@@ -99,7 +100,7 @@ test('a repeatedly failing step logs one line every ten seconds with the number 
     })
   }
   assert.deepEqual(fails('launch', 50), [['time 0', undefined]])
-  assert.deepEqual(fails('judge', 2), [['time 0', undefined]], 'each step for itself')
+  assert.deepEqual(fails('mark_lost', 2), [['time 0', undefined]], 'each step for itself')
   now = 9_999
   assert.deepEqual(fails('launch', 1), [])
   now = 10_000

@@ -1,18 +1,20 @@
 import assert from 'node:assert/strict'
 import {afterEach, test} from 'node:test'
 import {localEvents} from '../../src/telemetry/event-bus.ts'
-import {openMetrics, type Metrics, type StoreTotals} from '../../src/telemetry/metrics.ts'
+import {openMetrics, type Metrics} from '../../src/telemetry/metrics.ts'
+import {CLUSTER} from './cluster-state.ts'
 
 const clock = {now: () => 0, monotonicMs: () => 0, after: () => ({cancel: () => {}})}
 const opened: Metrics[] = []
 afterEach(() => opened.splice(0).forEach((metrics) => metrics.stop()))
 
-function open(
-  totals: () => Promise<StoreTotals> = () =>
-    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 0, firingPaused: 0}),
-) {
+function open(cluster = () => Promise.resolve(CLUSTER)) {
   const events = localEvents(clock)
-  const metrics = openMetrics({events, totals, version: '1.2.3'})
+  const metrics = openMetrics({
+    events,
+    version: '1.2.3',
+    server: {cluster, agentsConnected: () => 4},
+  })
   opened.push(metrics)
   /** The samples of one metric as `labels value` lines. */
   const samples = async (name: string) =>
@@ -34,17 +36,23 @@ const launch = {
   count: 1,
 } as const
 
-test('launches are counted by decision; lag is observed for scheduled launches only', async () => {
+test('launches are counted by cause and reason; lag is observed for scheduled ones only', async () => {
   const {events, samples} = open()
+  const missed = {decision: 'missed', reason: 'max_lateness', decided_at: 99_000} as const
   events.emit('launch_decided', launch)
   events.emit('launch_decided', {...launch, cause: 'manual', decided_at: 99_000})
-  events.emit('launch_decided', {...launch, decision: 'missed', count: 60, decided_at: 99_000})
-  events.emit('launch_decided', {...launch, decision: 'missed', count: 61, decided_at: 99_000})
+  events.emit('launch_decided', {...launch, ...missed, count: 60})
+  events.emit('launch_decided', {...launch, ...missed, count: 61})
   events.emit('launch_decided', {...launch, decision: 'pending'})
-  assert.deepEqual(await samples('belfry_launches_total'), [
-    '{decision="launched",cause="schedule"} 1',
-    '{decision="launched",cause="manual"} 1',
-    '{decision="missed",cause="schedule"} 2',
+  events.emit('launch_decided', {...launch, decision: 'skipped', reason: 'forbid: 7 is open'})
+  events.emit('launch_decided', {...launch, decision: 'skipped', reason: 'of a later release'})
+  const counted = (await samples('belfry_launches_total')).filter((line) => !line.endsWith(' 0'))
+  assert.deepEqual(counted.toSorted(), [
+    '{decision="launched",cause="manual",reason=""} 1',
+    '{decision="launched",cause="schedule",reason=""} 1',
+    '{decision="missed",cause="schedule",reason="max_lateness"} 2',
+    '{decision="skipped",cause="schedule",reason="forbid"} 1',
+    '{decision="skipped",cause="schedule",reason="other"} 1',
   ])
   assert.deepEqual(await samples('belfry_start_lag_seconds_count'), ['1'])
   assert.deepEqual(await samples('belfry_start_lag_seconds_sum'), ['0.04'])
@@ -55,9 +63,6 @@ test('planned times of a job that is behind are counted apart', async () => {
   events.emit('launch_decided', {...launch, decision: 'skipped', reason: 'forbid'})
   events.emit('launch_decided', {...launch, decision: 'skipped', reason: 'behind'})
   assert.deepEqual(await samples('belfry_launches_behind_total'), ['1'])
-  assert.deepEqual(await samples('belfry_launches_total'), [
-    '{decision="skipped",cause="schedule"} 2',
-  ])
 })
 
 test('executions are counted by status, with duration and retries', async () => {
@@ -68,14 +73,15 @@ test('executions are counted by status, with duration and retries', async () => 
   events.emit('execution_finished', {...end, status: 'succeeded', retried: false})
   assert.deepEqual(await samples('belfry_executions_started_total'), ['1'])
   assert.deepEqual(await samples('belfry_executions_total'), [
-    '{status="failed"} 1',
     '{status="succeeded"} 1',
+    '{status="failed"} 1',
+    '{status="timed_out"} 0',
+    '{status="cancelled"} 0',
+    '{status="lost"} 0',
   ])
   assert.deepEqual(await samples('belfry_executions_retried_total'), ['1'])
-  assert.deepEqual(await samples('belfry_execution_duration_seconds_sum'), [
-    '{status="failed"} 1.5',
-    '{status="succeeded"} 1.5',
-  ])
+  const sums = await samples('belfry_execution_duration_seconds_sum')
+  assert.deepEqual(sums.slice(0, 2), ['{status="succeeded"} 1.5', '{status="failed"} 1.5'])
 })
 
 test('commits, terms, failed steps and clock steps are counted', async () => {
@@ -90,7 +96,8 @@ test('commits, terms, failed steps and clock steps are counted', async () => {
   assert.deepEqual(await samples('belfry_store_commit_seconds_sum'), ['0.003'])
   assert.deepEqual(await samples('belfry_leader'), ['0'])
   assert.deepEqual(await samples('belfry_term'), ['7'])
-  assert.deepEqual(await samples('belfry_steps_failed_total'), ['{step="history_retention"} 1'])
+  const failed = await samples('belfry_steps_failed_total')
+  assert.ok(failed.includes('{step="history_retention"} 1') && failed.includes('{step="claim"} 0'))
   assert.deepEqual(await samples('belfry_clock_steps_total'), ['1'])
 })
 
@@ -101,21 +108,45 @@ test('requests are counted by route pattern; unknown routes and methods add no s
     metrics.answered({method: `BREW${i}`, route: '', status: 404, durationMs: 1})
   assert.deepEqual(await samples('belfry_http_requests_total'), [
     '{route="/v1/jobs/:name",method="GET",status="2xx"} 1',
+    '{route="/v1/jobs/:name",method="GET",status="4xx"} 0',
+    '{route="/v1/jobs/:name",method="GET",status="5xx"} 0',
+    '{route="unmatched",method="other",status="2xx"} 0',
     '{route="unmatched",method="other",status="4xx"} 100',
+    '{route="unmatched",method="other",status="5xx"} 0',
   ])
 })
 
-test('store gauges are read at the scrape, and absent while the store is down', async () => {
-  let answer: () => Promise<StoreTotals> = () =>
-    Promise.resolve({jobs: 3, running: 2, pending: 1, undecided: 5, firingPaused: 1})
+test('gauges of the store are read at the scrape, and absent while the store is down', async () => {
+  let answer = () => Promise.resolve(CLUSTER)
   const {samples} = open(() => answer())
   assert.deepEqual(await samples('belfry_store_up'), ['1'])
   assert.deepEqual(await samples('belfry_executions_running'), ['2'])
   assert.deepEqual(await samples('belfry_executions_waiting'), ['1'])
   assert.deepEqual(await samples('belfry_launches_undecided'), ['5'])
+  assert.deepEqual(await samples('belfry_agents_connected'), ['4'])
+  assert.deepEqual(await samples('belfry_members'), [
+    '{status="alive"} 2',
+    '{status="leaving"} 0',
+    '{status="left"} 0',
+    '{status="failed"} 1',
+  ])
+  assert.deepEqual(await samples('belfry_node_slots_used'), ['{node="a"} 2', '{node="b"} 0'])
+  answer = () => Promise.resolve({...CLUSTER, nodes: CLUSTER.nodes.slice(1)})
+  assert.deepEqual(await samples('belfry_node_slots_used'), ['{node="b"} 0'])
   answer = () => Promise.reject(new Error('disk full'))
   assert.deepEqual(await samples('belfry_store_up'), ['0'])
   assert.deepEqual(await samples('belfry_jobs'), [])
+  assert.deepEqual(await samples('belfry_members'), [])
+})
+
+test('listed jobs have series of their last run, in seconds; what is unknown is absent', async () => {
+  const {samples} = open()
+  assert.deepEqual(await samples('belfry_job_last_success_timestamp_seconds'), [
+    '{job_name="nightly"} 1795366790.5',
+  ])
+  assert.deepEqual(await samples('belfry_job_last_duration_seconds'), ['{job_name="nightly"} 1.5'])
+  assert.deepEqual(await samples('belfry_job_last_succeeded'), ['{job_name="nightly"} 0'])
+  assert.deepEqual(await samples('belfry_series_omitted'), ['{of="nodes"} 0', '{of="jobs"} 7'])
 })
 
 test('process metrics report version, resource usage and event loop lag', async () => {
@@ -126,6 +157,10 @@ test('process metrics report version, resource usage and event loop lag', async 
   const [resident] = await samples('process_resident_memory_bytes')
   assert.ok(Number(resident) > 10_000_000)
   assert.ok(Number((await samples('process_cpu_seconds_total'))[0]) > 0)
+  if (process.platform === 'linux') {
+    const [open, most] = [await samples('process_open_fds'), await samples('process_max_fds')]
+    assert.ok(Number(open[0]) > 2 && Number(open[0]) < Number(most[0]))
+  }
   const lag = await samples('belfry_event_loop_lag_seconds')
   assert.deepEqual(
     lag.map((line) => line.split(' ')[0]),

@@ -143,7 +143,13 @@ export class FlowNode {
     const parts = this.#parts()
     const term = await this.lead()
     const {store, clock, events, config} = this
-    this.#metrics = openMetrics({events, totals: () => store.totals(), version: 'bench'})
+    // Counts events as a server does, and is never scraped.
+    const cluster = () => Promise.reject(new Error('no scrapes'))
+    this.#metrics = openMetrics({
+      events,
+      version: 'bench',
+      server: {cluster, agentsConnected: () => 0},
+    })
     const membership = new Membership({
       store,
       clock,

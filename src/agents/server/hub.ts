@@ -6,7 +6,7 @@
 import {AssertionFailed} from '../../lib/assert.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {Loop, type Service} from '../../lib/loop.ts'
-import type {Events} from '../../ports/events.ts'
+import type {Events, Step} from '../../ports/events.ts'
 import type {
   BeatReply,
   FinishOutcome,
@@ -121,7 +121,7 @@ export class AgentHub implements Service {
   constructor(options: AgentHubOptions) {
     this.#options = options
     const {clock, events, store} = options
-    const failed = (step: string) => (error: unknown) =>
+    const failed = (step: Step) => (error: unknown) =>
       events.emit('step_failed', {step, message: String(error)})
     this.#heartbeats = new Batcher({
       clock,

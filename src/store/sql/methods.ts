@@ -50,6 +50,7 @@ import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.
 import {createSession, sessions} from './sessions.ts'
 import * as access from './tokens.ts'
 import {loadDue, loadRequests} from './undecided.ts'
+import {usage} from './usage.ts'
 
 export const METHODS = {
   submit: write(submit, {
@@ -118,6 +119,7 @@ export const METHODS = {
   launch: read(launch),
   statistics: read(statistics),
   totals: read(totals),
+  usage: read(usage),
 
   acquireLease: write(acquireLease, {queue: 'lease'}),
   renewLease: write(renewLease, {queue: 'lease'}),

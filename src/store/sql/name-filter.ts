@@ -22,7 +22,7 @@ export function isShownName(column: string, filter: NameFilter): Condition {
 }
 
 /** Text for LIKE with `\` as its escape; every other character than `*` stands for itself. */
-function likePattern(pattern: string): string {
+export function likePattern(pattern: string): string {
   return escapeLike(pattern).replaceAll('*', '%')
 }
 

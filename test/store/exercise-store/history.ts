@@ -118,4 +118,39 @@ export function historyCases(when: Case): void {
     const totals = await scene.store.totals()
     assert.deepEqual(totals, {jobs: 1, running: 1, pending: 1, undecided: 1, firingPaused: 0})
   })
+
+  when('usage lists members, their load, and the last run of jobs by pattern', async (scene) => {
+    const request = {nodesMax: 1, jobPatterns: ['nightly-*', 'other'], jobsMax: 2}
+    for (const name of ['nightly-c', 'nightly-a', 'nightly-b', 'other', 'nightly_x', 'no'])
+      await scene.submit(name)
+    await scene.submit('nightly-off', {disabled: true})
+    await scene.run('nightly-a')
+    const first = await scene.claimOne()
+    await scene.end(first, 'succeeded', {output: 'four', durationMs: 1_500})
+    await scene.run('nightly-b')
+    await scene.end(await scene.claimOne(), 'failed')
+    await scene.run('no')
+    await scene.claimOne()
+    await scene.run('no')
+    const usage = await scene.store.usage(request)
+    const {listedJobs, nodes, members, storeBytes} = usage
+    assert.deepEqual(
+      listedJobs.map(({name, hasSucceeded}) => [name, hasSucceeded]),
+      [
+        ['nightly-a', true],
+        ['nightly-b', false],
+      ],
+    )
+    const {counters} = await scene.job('nightly-a')
+    assert.equal(listedJobs[0]!.lastSuccessAt, counters.lastSuccess)
+    assert.equal(listedJobs[0]!.lastDurationMs, 1_500)
+    assert.equal(usage.jobsOmitted, 2)
+    assert.deepEqual([usage.disabled, usage.outputBytes], [1, 4])
+    assert.ok(storeBytes > 4_096)
+    assert.equal(members.failed, 0)
+    assert.equal(nodes.length + usage.nodesOmitted, members.alive)
+    assert.deepEqual([nodes[0]!.running, nodes[0]!.pending], [1, 1])
+    const none = await scene.store.usage({...request, jobPatterns: []})
+    assert.deepEqual([none.listedJobs, none.jobsOmitted], [[], 0])
+  })
 }

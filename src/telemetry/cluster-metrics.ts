@@ -1,0 +1,199 @@
+/**
+ * Gauges of the cluster that a server reads from the store at each scrape. Every server exports the same
+ * values, so that a scrape of any of them is enough; queries take the maximum over the servers. The numbers
+ * of nodes and of jobs with series are limited.
+ */
+import {Gauge, type Registry} from 'prom-client'
+
+const MS_PER_SECOND = 1000
+/** Said in the help of each of these metrics. */
+const SAME = '; the same on every server: use max()'
+
+/** What the store says at a scrape. Lists are complete but for those counted in `…Omitted`. */
+export interface ClusterState {
+  readonly jobs: number
+  readonly running: number
+  readonly pending: number
+  readonly undecided: number
+  readonly disabled: number
+  readonly outputBytes: number
+  readonly storeBytes: number
+  readonly isPaused: boolean
+  /** 1 if planned times of some jobs do not run, else 0. */
+  readonly firingPaused: number
+  readonly members: Readonly<Record<'alive' | 'leaving' | 'left' | 'failed', number>>
+  readonly nodes: readonly {
+    readonly name: string
+    readonly slots: number
+    readonly running: number
+    readonly pending: number
+  }[]
+  readonly nodesOmitted: number
+  /** Those with series of their own. */
+  readonly listedJobs: readonly {
+    readonly name: string
+    readonly lastSuccessAt: number | null
+    readonly lastDurationMs: number | null
+    /** Of its last launch that ended; `null` = none has. */
+    readonly hasSucceeded: boolean | null
+  }[]
+  readonly jobsOmitted: number
+}
+
+type Update = (state: ClusterState | null) => void
+
+/** Registers the gauges. Returns the function that updates them. */
+export function registerClusterMetrics(
+  registry: Registry,
+  read: () => Promise<ClusterState>,
+): () => Promise<void> {
+  const up = new Gauge({
+    name: 'belfry_store_up',
+    help: '1 if the store replied to this scrape, else 0',
+    registers: [registry],
+  })
+  const updates = [
+    ...totals(registry),
+    ...loads(registry),
+    ...lastRuns(registry),
+    series(registry, 'belfry_series_omitted', OMITTED_HELP, 'of', (state) => [
+      ['nodes', state.nodesOmitted],
+      ['jobs', state.jobsOmitted],
+    ]),
+  ]
+  return async () => {
+    const state = await read().catch(() => null)
+    up.set(state === null ? 0 : 1)
+    for (const update of updates) update(state)
+  }
+}
+
+const OMITTED_HELP = 'Nodes and jobs without series of their own, because there are too many'
+
+function totals(registry: Registry): Update[] {
+  const gauge = (name: string, help: string, valueOf: (state: ClusterState) => number) =>
+    total(registry, name, help, valueOf)
+  return [
+    gauge('belfry_jobs', 'Jobs stored', ({jobs}) => jobs),
+    gauge('belfry_jobs_disabled', 'Stored jobs that are disabled', ({disabled}) => disabled),
+    gauge(
+      'belfry_executions_running',
+      'Executions running in the whole cluster',
+      ({running}) => running,
+    ),
+    gauge(
+      'belfry_executions_waiting',
+      'Executions that wait for a slot or a backoff',
+      ({pending}) => pending,
+    ),
+    gauge(
+      'belfry_launches_undecided',
+      'Requests and planned times without a decision',
+      ({undecided}) => undecided,
+    ),
+    gauge('belfry_submissions_paused', '1 while submissions are paused, else 0', ({isPaused}) =>
+      Number(isPaused),
+    ),
+    gauge(
+      'belfry_firing_paused',
+      '1 while firing of some or all jobs is paused, else 0',
+      ({firingPaused}) => firingPaused,
+    ),
+    gauge(
+      'belfry_store_size_bytes',
+      'Size of the database, without its write-ahead log',
+      ({storeBytes}) => storeBytes,
+    ),
+    gauge('belfry_output_size_bytes', 'Stored output of all jobs', ({outputBytes}) => outputBytes),
+  ]
+}
+
+/** Members, and the load of those that run jobs. */
+function loads(registry: Registry): Update[] {
+  const ofNodes = (
+    name: string,
+    help: string,
+    valueOf: (node: ClusterState['nodes'][number]) => number,
+  ) =>
+    series(registry, name, help, 'node', ({nodes}) =>
+      nodes.map((node) => [node.name, valueOf(node)]),
+    )
+  return [
+    series(registry, 'belfry_members', 'Members by status', 'status', ({members}) =>
+      Object.entries(members),
+    ),
+    ofNodes('belfry_node_slots', 'Slots of each node that runs jobs', ({slots}) => slots),
+    ofNodes('belfry_node_slots_used', 'Executions running on each node', ({running}) => running),
+    ofNodes(
+      'belfry_node_queue',
+      'Executions that wait for a slot or a backoff, by node',
+      ({pending}) => pending,
+    ),
+  ]
+}
+
+type ListedJob = ClusterState['listedJobs'][number]
+
+/** Of enabled jobs that match `--metrics-jobs`. The label is not `job`, which Prometheus sets itself. */
+function lastRuns(registry: Registry): Update[] {
+  const ofJobs = (name: string, help: string, valueOf: (job: ListedJob) => number | null) =>
+    series(registry, name, help, 'job_name', ({listedJobs}) =>
+      listedJobs.flatMap((job) => {
+        const value = valueOf(job)
+        return value === null ? [] : [[job.name, value] as const]
+      }),
+    )
+  const seconds = (ms: number | null) => (ms === null ? null : ms / MS_PER_SECOND)
+  return [
+    ofJobs(
+      'belfry_job_last_success_timestamp_seconds',
+      'End of the last successful execution of a job',
+      ({lastSuccessAt}) => seconds(lastSuccessAt),
+    ),
+    ofJobs(
+      'belfry_job_last_duration_seconds',
+      'Duration of the last launch of a job that ended, with its retries',
+      ({lastDurationMs}) => seconds(lastDurationMs),
+    ),
+    ofJobs(
+      'belfry_job_last_succeeded',
+      '1 if the last launch of a job that ended succeeded, else 0',
+      ({hasSucceeded}) => (hasSucceeded === null ? null : Number(hasSucceeded)),
+    ),
+  ]
+}
+
+/** A gauge without labels. While the store is down it is absent, which can trigger an alert: 0 would not. */
+function total(
+  registry: Registry,
+  name: string,
+  help: string,
+  valueOf: (state: ClusterState) => number,
+): Update {
+  const gauge = new Gauge({name, help: `${help}${SAME}`, registers: [registry]})
+  return (state) => {
+    if (state === null) gauge.remove()
+    else gauge.set(valueOf(state))
+  }
+}
+
+/** A gauge with one label. */
+function series(
+  registry: Registry,
+  name: string,
+  help: string,
+  label: string,
+  valuesOf: (state: ClusterState) => readonly (readonly [string, number])[],
+): Update {
+  const gauge = new Gauge({
+    name,
+    help: `${help}${SAME}`,
+    labelNames: [label],
+    registers: [registry],
+  })
+  return (state) => {
+    gauge.reset()
+    if (state === null) return
+    for (const [value, number] of valuesOf(state)) gauge.set({[label]: value}, number)
+  }
+}
