@@ -13,6 +13,7 @@ import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {AUDIT_ACTIONS} from '../src/core/audit.ts'
 import {SYSTEM_TAGS} from '../src/core/node.ts'
+import {reasonSentence} from '../src/core/launch-reasons.ts'
 import {REASONS} from '../src/core/launch-record.ts'
 import {REFUSAL_STATUSES} from '../src/http/errors.ts'
 import {localEvents} from '../src/telemetry/event-bus.ts'
@@ -72,12 +73,19 @@ test('errors.md lists every error code with its status', () => {
   )
 })
 
+/** Without code marks and targets of links. */
+function unmarked(text: string): string {
+  return text.replaceAll('`', '').replaceAll(/\[([^\]]*)\]\([^)]*\)/g, '$1')
+}
+
 test('jobs.md lists every reason of a launch', () => {
   const rows = rowsOf(read('docs/reference/jobs.md'), '## Launch history')
   sameSet(
     rows.map(([code]) => code!),
     REASONS.map((reason) => `\`${reason}\``),
   )
+  for (const [code, sentence] of rows)
+    assert.equal(unmarked(sentence!), reasonSentence(unmarked(code!)))
 })
 
 /** Names and fields of all events. They exist only as a type, so they are parsed from the source. */

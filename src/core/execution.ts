@@ -42,9 +42,14 @@ const LOST_BECAUSE: Readonly<Record<string, string>> = {
   cut_off: 'the node was cut off from the cluster, and ended it',
 }
 
+/** Why an execution is lost, as a clause; an unknown code stays as it is. */
+export function lostBecause(reason: string): string {
+  return LOST_BECAUSE[reason] ?? reason
+}
+
 /** The line that Belfry appends to the output of a lost execution, with its newline. */
 export function lostLine(reason: string): string {
-  return `lost: ${LOST_BECAUSE[reason] ?? reason}\n`
+  return `lost: ${lostBecause(reason)}\n`
 }
 
 /** A stored execution without its output. Instants in ms since the epoch, by the store's clock. */

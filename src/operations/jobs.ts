@@ -1,17 +1,13 @@
 /**
- * Jobs and their runs: reading, toggling, deleting, run requests and cancellations. A run request and a
- * cancellation are stored for the leader and the node; no process is started or stopped here. `submit.ts`
- * creates and replaces jobs.
+ * Jobs and their runs: reading, toggling, deleting and run requests. A run request is stored for the leader;
+ * no process is started here. `submit.ts` creates and replaces jobs.
  */
 import type {Actor} from '../core/audit.ts'
 import {type Principal, readableJobs, shownJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import {parseExecutionId} from '../core/execution.ts'
 import type {JobRecord} from '../core/job.ts'
-import type {ExecutionView} from '../ports/history-store.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
-import {LISTED_OUTPUT_BYTES} from '../wire/execution.ts'
 import type {OperationsContext} from './context.ts'
 import type {StoreWithDeadlines} from './store-deadlines.ts'
 import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
@@ -98,7 +94,7 @@ export interface RunCall {
 }
 
 export function createRuns(context: OperationsContext) {
-  const {wakeup, events, store, access, hasTarget, announce, runLimit} = context
+  const {wakeup, store, access, hasTarget, runLimit} = context
   const idempotency = new IdempotencyGuard()
 
   /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `too_many_runs`, … */
@@ -133,30 +129,7 @@ export function createRuns(context: OperationsContext) {
     }
   }
 
-  /**
-   * Requests the end of a pending or running execution. Throws `job_unknown`, `execution_unknown`,
-   * `execution_over`.
-   */
-  async function cancel(name: string, id: string, actor: Actor): Promise<ExecutionView> {
-    const key = parseExecutionId(id)
-    if (key === null) throw await executionUnknown(store, name, id)
-    const result = await store.cancelExecution(name, key, actor)
-    if (result.kind === 'unknown') throw await executionUnknown(store, name, id)
-    if (result.kind === 'over')
-      throw new DomainError(
-        'execution_over',
-        `The execution cannot be cancelled: it has ended as ${result.status}.`,
-        {members: {execution_status: result.status}},
-      )
-    wakeup.notify('cancel')
-    const {status} = result.execution
-    events.emit('execution_changed', {job: name, execution: id, status})
-    announce(result.ended)
-    const view = await store.execution(name, key, LISTED_OUTPUT_BYTES)
-    return view ?? {...result.execution, output: new Uint8Array(), outputTruncated: false}
-  }
-
-  return {run, cancel}
+  return {run}
 }
 
 export function jobUnknown(name: string): DomainError {

@@ -5,6 +5,7 @@
 import type {StringMap} from '../core/job.ts'
 import {createAudit, createRevisions} from './audit.ts'
 import {createBackup} from './backup.ts'
+import {createCancellations} from './cancel.ts'
 import {createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsContext, OperationsDependencies} from './context.ts'
 import {createHistory, createLaunches} from './executions.ts'
@@ -36,6 +37,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createRevisions(context, submits.submit),
     ...createJobs(context),
     ...createRuns(context),
+    ...createCancellations(context),
     ...createHistory(context),
     ...createLaunches(context),
     ...createFollow(context),

@@ -16,6 +16,10 @@ export const EXECUTION_STATUSES = [
   'lost',
 ] as const
 
+const ExitCode = Type.Union([Type.Integer(), Type.Null()], {
+  description: 'Exit code of its command; null before the end, and if there is none.',
+})
+
 const Status = Type.Enum([...EXECUTION_STATUSES], {description: 'State of the execution.'})
 
 export const Execution = Type.Object(
@@ -34,10 +38,23 @@ export const Execution = Type.Object(
     late_result: Type.String({
       description: 'The result that arrived after the execution was `lost`; empty without one.',
     }),
+    reason: Type.String({description: 'A code that says more than the status; may be empty.'}),
+    exit_code: ExitCode,
   },
   {$id: 'Execution', description: 'One attempt of one launch on one node.'},
 )
 export type ExecutionJson = Static<typeof Execution>
+
+export const Cancelled = Type.Object(
+  {
+    cancelled: Type.Array(Type.String(), {
+      description: 'Ids of the executions whose end was requested.',
+    }),
+    more: Type.Boolean({description: 'Whether there are more than one request cancels.'}),
+  },
+  {$id: 'Cancelled', description: 'Executions of a job that end.'},
+)
+export type CancelledJson = Static<typeof Cancelled>
 
 /** An execution inside of a launch, without its output. */
 export const LaunchExecution = Type.Object(
@@ -50,6 +67,7 @@ export const LaunchExecution = Type.Object(
     started_at: Time('Zero time while pending.'),
     finished_at: Time('Zero time until it ends.'),
     reason: Type.String({description: 'A code that says more than the status; may be empty.'}),
+    exit_code: ExitCode,
   },
   {$id: 'LaunchExecution', description: 'An execution of a launch, without its output.'},
 )
@@ -87,6 +105,8 @@ export function encodeExecution(
     status: view.status,
     output_truncated: view.outputTruncated || cut,
     late_result: view.lateResult,
+    reason: view.reason,
+    exit_code: view.exitCode,
   }
 }
 
@@ -100,6 +120,7 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
     started_at: timeOrZero(record.startedAt),
     finished_at: timeOrZero(record.finishedAt),
     reason: record.reason,
+    exit_code: record.exitCode,
   }
 }
 

@@ -263,7 +263,7 @@ test('jobs launches shows why a planned time did not run', async () => {
   }
   answers([row, {...row, decision: 'launched', reason: '', executions: [EXECUTION]}])
   const {out} = await run(['jobs', 'launches', 'backup'])
-  assert.match(out, /^3 +S +schedule +missed +4 +max_lateness$/m)
+  assert.match(out, /^3 +S +schedule +missed +4 +It was older than max_lateness$/m)
   assert.match(out, /^3 +S +schedule +launched +4 +12-tower-1 running$/m)
 })
 
@@ -331,7 +331,7 @@ test('--follow resumes a lost connection at its position and prints the final st
   }
   const ran = await run(['runs', 'output', 'backup', '12-tower-1', '--follow'])
   assert.deepEqual(ran, {
-    code: 0,
+    code: 1,
     out: 'onetwo\ntimed out\n',
     err: 'exit status 3\n12-tower-1 failed\n',
   })

@@ -44,6 +44,7 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'GET /v1/jobs/{name}/executions/{execution}': 'read',
   'GET /v1/jobs/{name}/executions/{execution}/output': 'read',
   'POST /v1/jobs/{name}/executions/{execution}/cancel': 'change',
+  'POST /v1/jobs/{name}/executions/cancel': 'change',
   'GET /v1/jobs/{name}/launches': 'read',
   'GET /v1/jobs/{name}/launches/{group}': 'read',
   'GET /v1/schedules/preview': 'cluster read',

@@ -49,6 +49,7 @@ const INTERFACE = `
   GET /v1/jobs/{name}/executions/{execution} 200
   GET /v1/jobs/{name}/executions/{execution}/output 200
   POST /v1/jobs/{name}/executions/{execution}/cancel 202
+  POST /v1/jobs/{name}/executions/cancel 202
   GET /v1/jobs/{name}/launches 200
   GET /v1/jobs/{name}/launches/{group} 200
   GET /v1/schedules/preview 200

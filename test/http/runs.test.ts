@@ -17,6 +17,8 @@ const EXECUTION_FIELDS = [
   'status',
   'output_truncated',
   'late_result',
+  'reason',
+  'exit_code',
 ]
 
 test('a run request is accepted at once, with the launch in Location', async (t) => {
@@ -281,6 +283,26 @@ test('a cancellation is stored; an ended execution cannot be cancelled', async (
   assert.deepEqual([over.json.code, over.json.execution_status], ['execution_over', 'cancelled'])
   for (const path of ['/v1/jobs/c/executions/9-x-1/cancel', '/v1/jobs/c/executions/x/cancel'])
     assert.equal((await api.post(path)).json.code, 'execution_unknown')
+})
+
+test('all open executions of a job, or of one launch, are cancelled at once', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('c')
+  const first = await api.running('c')
+  const second = await api.running('c')
+  const {group} = second.execution
+  const at = '/v1/jobs/c/executions/cancel'
+  const one = await api.post(`${at}?launch=${group}`)
+  assert.equal(one.status, 202)
+  assert.deepEqual(one.json, {cancelled: [`${group}-node-a-1`], more: false})
+  const other = `${first.execution.group}-node-a-1`
+  assert.deepEqual((await api.post(at)).json, {cancelled: [other], more: false})
+  // The node has not ended them yet.
+  assert.deepEqual((await api.post(at)).json, {cancelled: [], more: false})
+  assert.equal((await api.store.cancelled('id-of-node-a')).length, 2)
+  assert.equal((await api.post(`${at}?launch=999`)).json.code, 'launch_unknown')
+  assert.equal((await api.post('/v1/jobs/x/executions/cancel')).json.code, 'job_unknown')
 })
 
 test('a cancellation emits a finish event for every execution it ends, waiting retries too', async (t) => {

@@ -3,21 +3,19 @@ import type {Command} from 'commander'
 import {zoneOf} from '../../core/schedule/parse.ts'
 import {findZone} from '../../core/schedule/zone.ts'
 import type {PlannedTimesJson} from '../../wire/cluster.ts'
-import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {JOB_STATUSES} from '../../wire/query.ts'
 import {addHistoryCommands} from './audit.ts'
+import {addLaunchesCommand} from './launches.ts'
 import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
-import {type Column, fieldList, relative, shownTime, table, timeAndAge} from '../format.ts'
+import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, printWarnings, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, plannedCount, whole} from '../values.ts'
-
-const LAUNCHES_SHOWN = 20
 
 export function addJobCommands(program: Command, use: Use): void {
   const jobs = program
@@ -65,11 +63,7 @@ export function addJobCommands(program: Command, use: Use): void {
     .description('Show the next planned times of a job')
     .option('--count <n>', 'Number of times', plannedCount)
     .action(use(next))
-  jobs
-    .command('launches <name>')
-    .description('List the launches of a job, and why planned times did not run; newest first')
-    .option('--limit <n>', 'Maximum number of launches', whole('--limit'), LAUNCHES_SHOWN)
-    .action(use(launches))
+  addLaunchesCommand(jobs, use)
   addHistoryCommands(jobs, use)
 }
 
@@ -223,40 +217,6 @@ export function printPlanned(session: Session, planned: PlannedTimesJson): void 
   const now = session.clock.now()
   const lines = planned.next.map((time) => `${time}  ${relative(time, now)}\n`)
   session.terminal.out(lines.length === 0 ? 'Nothing is planned.\n' : lines.join(''))
-}
-
-async function launches(session: Session, name: string, options: {limit: number}): Promise<void> {
-  const {value} = await session.client.call<LaunchJson[]>('GET', path('jobs', name, 'launches'), {
-    query: {_end: options.limit},
-  })
-  if (session.json) return printJson(session, value)
-  const {terminal} = session
-  const columns: readonly Column<LaunchJson>[] = [
-    {title: 'LAUNCH', text: (launch) => String(launch.group)},
-    {
-      title: 'PLANNED',
-      text: (launch) => shownTime(launch.scheduled_at, session.zone),
-      isName: true,
-    },
-    {title: 'CAUSE', text: (launch) => launch.cause},
-    {
-      title: 'DECISION',
-      text: (launch) => launch.decision,
-      shown: (text) => status(terminal, text),
-    },
-    {title: 'TIMES', text: (launch) => String(launch.count)},
-    {
-      title: 'EXECUTIONS',
-      text: ({executions}) => executions.map(endOf).join(', '),
-    },
-    {title: 'REASON', text: (launch) => launch.reason},
-  ]
-  terminal.out(table(terminal, columns, value, 'No launches.'))
-}
-
-/** An older server sends no reason. */
-function endOf({id, status: end, reason}: LaunchJson['executions'][number]): string {
-  return reason ? `${id} ${end} (${reason})` : `${id} ${end}`
 }
 
 /** A job as in the file; the server validates it. */

@@ -1,10 +1,11 @@
 /** `belfry runs …` and `belfry busy`: list executions, show and follow their output, cancel them. */
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
-import type {ExecutionJson} from '../../wire/execution.ts'
+import type {CancelledJson, ExecutionJson} from '../../wire/execution.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
+import {endReason} from './launches.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
-import {CallFailed, CommandFailed} from '../errors.ts'
+import {AnswerIsNo, CallFailed, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, duration, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {PlainText} from '../sanitize.ts'
 import {readEvents, type ServerEvent} from '../server-events.ts'
@@ -25,7 +26,7 @@ export function addRunCommands(program: Command, use: Use): void {
     .description('List the executions of a job, newest first')
     .option(
       '--status <status>',
-      'Only executions with this status, such as failed; all = also pending',
+      `Only executions with this status: ${EXECUTION_FILTERS.join(', ')}; all = also pending`,
       oneOf('--status', EXECUTION_FILTERS),
     )
     .option('--limit <n>', 'Maximum number of executions', whole('--limit'), RUNS_SHOWN)
@@ -34,12 +35,17 @@ export function addRunCommands(program: Command, use: Use): void {
   runs
     .command('output <job> <execution>')
     .description('Print the output of an execution, without terminal control sequences')
-    .option('-f, --follow', 'Print new output until the execution ends')
+    .option(
+      '-f, --follow',
+      'Print new output until the execution ends; exit code 0 if it succeeds, else 1',
+    )
     .option('--raw', 'Keep terminal control sequences')
     .action(use(output))
   runs
-    .command('cancel <job> <execution>')
-    .description('Cancel a pending or running execution')
+    .command('cancel [job] [execution]')
+    .description('Cancel a pending or running execution, or with --job all of a job')
+    .option('--job <name>', 'All pending and running executions of this job')
+    .option('--launch <number>', 'With --job: only those of this launch', whole('--launch'))
     .action(use(cancel))
   program.command('busy').description('List the running executions on all nodes').action(use(busy))
 }
@@ -64,11 +70,11 @@ function executionColumns(terminal: Terminal, now: number): readonly Column<Exec
   ]
 }
 
-/** Shown only if an execution has a late result. */
-const LATE_RESULT: Column<ExecutionJson> = {
-  title: 'LATE RESULT',
-  text: (execution) => execution.late_result,
-}
+/** Shown only if an execution has one. */
+const OPTIONAL: readonly Column<ExecutionJson>[] = [
+  {title: 'WHY', text: endReason},
+  {title: 'LATE RESULT', text: (execution) => execution.late_result},
+]
 
 async function list(
   session: Session,
@@ -80,10 +86,9 @@ async function list(
   const {value} = await session.client.call<ExecutionJson[]>('GET', at, {query})
   if (session.json) return printJson(session, value)
   const {terminal} = session
-  const isLate = value.some((execution) => LATE_RESULT.text(execution) !== '')
   const columns = [
     ...executionColumns(terminal, session.clock.now()),
-    ...(isLate ? [LATE_RESULT] : []),
+    ...OPTIONAL.filter(({text}) => value.some((execution) => text(execution) !== '')),
   ]
   terminal.out(table(terminal, columns, value, 'No executions.'))
 }
@@ -111,6 +116,7 @@ async function show(session: Session, job: string, execution: string): Promise<v
       ['execution', toned(terminal, 'strong', value.id)],
       ['job', value.job_name],
       ['status', status(terminal, value.status)],
+      ...(endReason(value) === '' ? [] : [['why', endReason(value)] as const]),
       ['started', when(value.started_at)],
       ['finished', when(value.finished_at)],
       ['took', duration(value.started_at, value.finished_at)],
@@ -138,13 +144,43 @@ async function output(
   print(await response.text())
 }
 
-async function cancel(session: Session, job: string, execution: string): Promise<void> {
+async function cancel(
+  session: Session,
+  job: string | undefined,
+  execution: string | undefined,
+  options: {job?: string; launch?: number},
+): Promise<void> {
+  if (options.job !== undefined) {
+    if (job !== undefined)
+      throw new UsageError('runs cancel takes --job, or a job and an execution, not both.')
+    return cancelAll(session, options.job, options.launch)
+  }
+  if (job === undefined || execution === undefined || options.launch !== undefined)
+    throw new UsageError('runs cancel needs a job and an execution, or --job for all of a job.')
   const at = path('jobs', job, 'executions', execution, 'cancel')
   const {value} = await session.client.call<ExecutionJson>('POST', at)
   if (session.json) return printJson(session, value)
   session.terminal.out(
     `${value.id} is ${value.status === 'running' ? 'being cancelled' : value.status}\n`,
   )
+}
+
+async function cancelAll(session: Session, job: string, launch?: number): Promise<void> {
+  const at = path('jobs', job, 'executions', 'cancel')
+  const cancelled: string[] = []
+  // A server cancels a bounded number; those that it has asked to end may be named again.
+  for (let isMore = true, before = -1; isMore && cancelled.length !== before;) {
+    before = cancelled.length
+    const {value} = await session.client.call<CancelledJson>('POST', at, {query: {launch}})
+    for (const id of value.cancelled) if (!cancelled.includes(id)) cancelled.push(id)
+    isMore = value.more
+  }
+  if (session.json) return printJson(session, {cancelled})
+  const {terminal} = session
+  const what = cancelled.length === 1 ? '1 execution' : `${cancelled.length} executions`
+  terminal.out(`${what} of ${job} ${cancelled.length === 1 ? 'is' : 'are'} being cancelled\n`)
+  if (launch === undefined)
+    terminal.err(`New launches may start. To prevent them: belfry jobs disable ${job}\n`)
 }
 
 function endLine(text: string): string {
@@ -215,6 +251,7 @@ function printEnd(session: Session, end: End, print: (text: string) => void): vo
   print(end.foot)
   const {terminal} = session
   terminal.err(`${end.head}${end.id} ${status(terminal, end.status)}\n`)
+  if (end.status !== 'succeeded') throw new AnswerIsNo()
 }
 
 function pause(clock: Clock): Promise<void> {

@@ -7,6 +7,7 @@ import type {LaunchView} from '../../ports/history-store.ts'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
 import {
+  Cancelled,
   decodeOutput,
   encodeExecution,
   encodeLaunch,
@@ -134,6 +135,28 @@ function routeExecution(app: FastifyInstance, operations: Operations): void {
       const path = `${jobPath(name)}/executions/${segmentOf(execution)}`
       const isReadable = decide(callerOf(request), 'read', path).allowed
       return sendJson(request, reply, 202, encodeExecution(view, isReadable ? null : 0))
+    },
+  })
+  app.post('/jobs/:name/executions/cancel', {
+    config: {access: creates('/v1/jobs/:name/executions/cancel')},
+    schema: describeRoute({
+      operationId: 'cancelExecutions',
+      summary: 'Cancel all pending and running executions of a job',
+      description: 'At most 1,000 in one request. New launches may start meanwhile.',
+      tag: 'history',
+      params: NAME_PARAM,
+      query: Type.Object({
+        launch: Type.Optional(Type.Integer({description: 'Only executions of this launch.'})),
+      }),
+      status: 202,
+      reply: Refer(Cancelled),
+      refusals: {404: 'There is no such job or launch.'},
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const {name} = request.params
+      const launch = queryOf(request).text('launch')
+      const cancelled = await operations.cancelOpen(name, launch, actorOf(request))
+      return sendJson(request, reply, 202, cancelled)
     },
   })
 }

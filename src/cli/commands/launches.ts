@@ -1,0 +1,94 @@
+/** `belfry jobs launches`: what became of planned times and requests. */
+import type {Command} from 'commander'
+import {lostBecause} from '../../core/execution.ts'
+import {reasonSentence} from '../../core/launch-reasons.ts'
+import type {ExecutionJson, LaunchJson} from '../../wire/execution.ts'
+import {path} from '../client.ts'
+import {type Column, duration, shownTime, table} from '../format.ts'
+import {printJson, type Session, type Use} from '../session.ts'
+import {status} from '../terminal.ts'
+import {whole} from '../values.ts'
+
+const LAUNCHES_SHOWN = 20
+/** A leader decides most times within it; later is worth a look. */
+const LATE_MIN_MS = 1_000
+
+/** Below `belfry jobs`. */
+export function addLaunchesCommand(jobs: Command, use: Use): void {
+  jobs
+    .command('launches <name>')
+    .description('List the launches of a job, and why planned times did not run; newest first')
+    .option('--limit <n>', 'Maximum number of launches', whole('--limit'), LAUNCHES_SHOWN)
+    .action(use(launches))
+}
+
+async function launches(session: Session, name: string, options: {limit: number}): Promise<void> {
+  const {value} = await session.client.call<LaunchJson[]>('GET', path('jobs', name, 'launches'), {
+    query: {_end: options.limit},
+  })
+  if (session.json) return printJson(session, value)
+  const {terminal, zone} = session
+  const columns: readonly Column<LaunchJson>[] = [
+    {title: 'LAUNCH', text: ({group}) => String(group)},
+    {title: 'PLANNED', text: ({scheduled_at: at}) => shownTime(at, zone), isName: true},
+    ...shownIf(value, {title: 'LATE', text: lateness}),
+    {title: 'CAUSE', text: ({cause}) => cause, isName: true},
+    {
+      title: 'DECISION',
+      text: ({decision}) => decision,
+      shown: (text) => status(terminal, text),
+      isName: true,
+    },
+    ...shownIf(value, {title: 'TIMES', text: ({count}) => (count === 1 ? '' : `${count}`)}),
+    {title: 'RESULT', text: resultOf},
+  ]
+  terminal.out(table(terminal, columns, value, 'No launches.'))
+}
+
+/** Only if it says something in a row. */
+function shownIf(
+  rows: readonly LaunchJson[],
+  column: Column<LaunchJson>,
+): readonly Column<LaunchJson>[] {
+  return rows.some((row) => column.text(row) !== '') ? [column] : []
+}
+
+/** How long after its planned time it was launched. */
+function lateness({
+  cause,
+  decision,
+  scheduled_at: planned,
+  decided_at: decided,
+}: LaunchJson): string {
+  if (cause !== 'schedule' || decision !== 'launched' || decided === null) return ''
+  return Date.parse(decided) - Date.parse(planned) < LATE_MIN_MS ? '' : duration(planned, decided)
+}
+
+/** The execution, or how many ended how; why, if there is none. */
+export function resultOf({executions, reason}: LaunchJson): string {
+  const [one] = executions
+  if (one === undefined) return reasonSentence(reason)
+  if (executions.length === 1) return `${one.id} ${one.status}${inBrackets(endReason(one))}`
+  const counts = new Map<string, number>()
+  for (const {status: end} of executions) counts.set(end, (counts.get(end) ?? 0) + 1)
+  return [...counts].map(([end, count]) => `${count} ${end}`).join(', ')
+}
+
+function inBrackets(text: string): string {
+  return text === '' ? '' : ` (${text})`
+}
+
+const END_REASONS: Readonly<Record<string, string>> = {
+  no_executor: 'the node has no such executor',
+  no_secret: 'a secret of the job was deleted',
+}
+
+/** The exit code of a failure, or why it is lost; `''` = the status says all. Older servers send neither. */
+export function endReason(
+  end: Pick<ExecutionJson, 'status'> & Partial<Pick<ExecutionJson, 'exit_code' | 'reason'>>,
+): string {
+  const {reason = '', exit_code: exitCode = null} = end
+  if (end.status === 'lost') return lostBecause(reason)
+  if (reason !== '') return END_REASONS[reason] ?? reason
+  return exitCode === null || exitCode === 0 ? '' : `exit code ${exitCode}`
+}
