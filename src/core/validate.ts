@@ -6,7 +6,8 @@ import {parseLength} from '../lib/duration.ts'
 import {shown} from '../lib/shown.ts'
 import {type Finding, type Findings, rootOf} from './findings.ts'
 import type {JobSpec} from './job.ts'
-import {parseSchedule, SCHEDULE_LENGTH_MAX} from './schedule/parse.ts'
+import {nextPlanned, scheduleOf} from './next-time.ts'
+import {parseSchedule, type Schedule, SCHEDULE_LENGTH_MAX} from './schedule/parse.ts'
 import {parseTag} from './target.ts'
 import {isKnownZone} from './schedule/zone.ts'
 
@@ -57,7 +58,7 @@ export function validateSpec(spec: JobSpec, context: ValidationContext): Finding
   const faults = found.filter((fault) => fault !== null)
   return {
     faults: faults.filter((fault) => !context.faulty.has(rootOf(fault))),
-    warnings: warningsOf(spec),
+    warnings: [...addressWarnings(spec), ...(faults.length > 0 ? [] : planWarnings(spec, context))],
   }
 }
 
@@ -112,7 +113,43 @@ function scheduleProblem(spec: JobSpec, context: ValidationContext): string | nu
   return parsed.ok ? null : parsed.problem
 }
 
-function warningsOf(spec: JobSpec): Finding[] {
+function addressWarnings(spec: JobSpec): Finding[] {
   if (spec.ownerEmail === '' || ADDRESS_LIKE.test(spec.ownerEmail)) return []
   return [{field: 'owner_email', problem: 'does not look like an e-mail address'}]
+}
+
+const YEAR_MS = 366 * 24 * 3_600_000
+
+/** A schedule that plans nothing, or not for long, and fields that have no effect on it. */
+function planWarnings(spec: JobSpec, {defaultTimezone, now, faulty}: ValidationContext): Finding[] {
+  if (spec.disabled || ['schedule', 'parent_job'].some((field) => faulty.has(field))) return []
+  const anchorAt = spec.startsAt ?? now
+  const schedule = scheduleOf({...spec, parentJob: ''}, anchorAt, defaultTimezone)
+  if (schedule === null || schedule.kind === 'manual') return []
+  if (spec.parentJob !== '') {
+    const parent = shown(spec.parentJob)
+    return [
+      {field: 'schedule', problem: `has no effect: the success of ${parent} launches this job`},
+    ]
+  }
+  const next = nextPlanned(spec, anchorAt, now, defaultTimezone)
+  if (next === null) return neverFires(spec, schedule, now)
+  if (next - now <= YEAR_MS) return []
+  const problem = `fires next at ${new Date(next).toISOString()}, in more than a year`
+  return [{field: 'schedule', problem}]
+}
+
+function neverFires(spec: JobSpec, schedule: Schedule, now: number): Finding[] {
+  if (spec.expiresAt !== null && spec.expiresAt <= now)
+    return [{field: 'expires_at', problem: 'is in the past, so nothing is planned'}]
+  if (schedule.kind !== 'at')
+    return [
+      {field: 'schedule', problem: 'has no planned time before expires_at, so it never fires'},
+    ]
+  // A new job catches up with a time that is not older than this.
+  const at = schedule.previous(now + 1)
+  const isCaughtUp = at !== null && now - at <= (parseLength(spec.maxLateness) ?? 0)
+  if (isCaughtUp && spec.catchUp !== 'skip') return []
+  const problem = at === null ? 'is not between starts_at and expires_at' : 'is in the past'
+  return [{field: 'schedule', problem: `${problem}, so it never fires`}]
 }

@@ -7,7 +7,9 @@ import type {StringMap} from '../core/job.ts'
 import {fillSecrets, hasReference} from '../core/secret.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
+import {shown} from '../lib/shown.ts'
 import type {Parameter} from '../ports/executor.ts'
+import {shellSyntaxIn, splitWords} from './shell-words.ts'
 
 export const SHELL_PARAMETERS: readonly Parameter[] = [
   {name: 'command', summary: 'The command to run.', required: true, fallback: ''},
@@ -105,6 +107,30 @@ export function readShell(
     memoryBytesMax: readSize(config['mem_limit'] ?? '', problems),
   }
   return {plan, problems}
+}
+
+/** What a valid command probably does not mean. */
+export function shellWarnings(config: StringMap): string[] {
+  const {command = '', shell = ''} = config
+  const word = shell.toLowerCase()
+  const warnings: string[] = []
+  if (!['', 'true', 'false'].includes(word)) {
+    const isTrue = TRUE_WORDS.includes(word)
+    warnings.push(`shell: ${shown(shell)} is read as ${isTrue}; write "${isTrue}"`)
+  }
+  const syntax = shellSyntaxIn(command)
+  if (!TRUE_WORDS.includes(word)) {
+    if (syntax.length > 0)
+      warnings.push(
+        `command has ${syntax.join(' ')} and no shell that interprets it: it is passed on as text. ` +
+          'Set shell to "true", or put it into single quotes',
+      )
+  } else if (syntax.includes('|') && !command.includes('pipefail'))
+    warnings.push(
+      'command has a pipe, of which only the exit status of the last command counts. To fail if any of ' +
+        "them fails, run it in bash: bash -o pipefail -c '…'",
+    )
+  return warnings
 }
 
 function readCommand(command: string, shell: string, problems: string[]): string[] {
@@ -205,64 +231,4 @@ function readSize(text: string, problems: string[]): number {
     `mem_limit must be a size like 512MB, 1.5GiB or 200000000, not ${JSON.stringify(text)}`,
   )
   return 0
-}
-
-/** In double quotes, a backslash escapes these characters only. */
-const ESCAPABLE_IN_DOUBLE = '"\\$`\n'
-
-/**
- * Splits a command line into words by the quoting rules of a POSIX shell. Nothing else is interpreted: no
- * variables, wildcards or pipes. `problem` has no final period.
- */
-export function splitWords(text: string): {words: string[]} | {problem: string} {
-  const words: string[] = []
-  let word: string | null = null
-  let at = 0
-  while (at < text.length) {
-    const character = text[at]!
-    if (/\s/.test(character)) {
-      if (word !== null) words.push(word)
-      word = null
-      at += 1
-      continue
-    }
-    word ??= ''
-    if (character === "'" || character === '"') {
-      const quoted = readQuoted(text, at)
-      if (quoted === null)
-        return {problem: `the quote ${character} at character ${at + 1} is never closed`}
-      word += quoted.text
-      at = quoted.end
-    } else if (character === '\\') {
-      if (at + 1 === text.length) return {problem: 'it ends in a backslash with nothing after it'}
-      if (text[at + 1] !== '\n') word += text[at + 1]
-      at += 2
-    } else {
-      word += character
-      at += 1
-    }
-  }
-  if (word !== null) words.push(word)
-  return {words}
-}
-
-/** Reads from the quote at `start`. `end` is the index after the closing quote; `null` = not closed. */
-function readQuoted(text: string, start: number): {text: string; end: number} | null {
-  const quote = text[start]!
-  let content = ''
-  for (let at = start + 1; at < text.length; at++) {
-    const character = text[at]!
-    if (character === quote) return {text: content, end: at + 1}
-    const next = text[at + 1]
-    if (
-      quote === '"' &&
-      character === '\\' &&
-      next !== undefined &&
-      ESCAPABLE_IN_DOUBLE.includes(next)
-    ) {
-      if (next !== '\n') content += next
-      at += 1
-    } else content += character
-  }
-  return null
 }

@@ -14,6 +14,7 @@ import {
   SHELL_SECRETS,
   type ShellLimits,
   type ShellPlan,
+  shellWarnings,
 } from './shell-parameters.ts'
 
 export interface ShellOptions extends ShellLimits {
@@ -36,7 +37,7 @@ export function createShellExecutor(options: ShellOptions): Executor {
 function check(config: StringMap, limits: ShellLimits): {problems: string[]; warnings: string[]} {
   const {plan, problems} = readShell(config, limits)
   const isEmpty = plan.argv.length === 0 && problems.length === 0
-  return {problems, warnings: isEmpty ? [NO_COMMAND] : []}
+  return {problems, warnings: isEmpty ? [NO_COMMAND] : shellWarnings(config)}
 }
 
 function start(run: Run, output: OutputSink, options: ShellOptions): RunHandle {

@@ -40,15 +40,17 @@ export function encodeJobFor(request: FastifyRequest, job: JobRecord): JobJson {
   return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})
 }
 
-/** The job, with its revision as `ETag`. */
+/** The job, with its revision as `ETag`. `more` is after its fields. */
 export function sendJob(
   request: FastifyRequest,
   reply: FastifyReply,
   status: number,
   job: JobRecord,
+  more: {readonly warnings?: readonly string[]} = {},
 ): FastifyReply {
   const etag = `"${job.revision}"`
-  return sendJson(request, reply.header('etag', etag), status, encodeJobFor(request, job))
+  const body = {...encodeJobFor(request, job), ...more}
+  return sendJson(request, reply.header('etag', etag), status, body)
 }
 
 /**
@@ -83,9 +85,10 @@ export function sendChangedJob(
   reply: FastifyReply,
   status: number,
   job: JobRecord,
+  more: {readonly warnings?: readonly string[]} = {},
 ): FastifyReply {
   const isReadable = decide(callerOf(request), 'read', jobPath(job.spec.name)).allowed
-  return sendJob(request, reply, status, isReadable ? job : withoutDetails(job))
+  return sendJob(request, reply, status, isReadable ? job : withoutDetails(job), more)
 }
 
 function withoutDetails(job: JobRecord): JobRecord {

@@ -199,7 +199,8 @@ class RestoreDecoder {
     if (faults.length > 0) return faults
     this.#names.add(spec.name)
     this.entries.push({spec, counters: counters.counters, may: decision.may})
-    const warnings = [...findings.warnings, ...this.#tagCheck(spec.tags)]
+    const {warnings: found, ignored} = findings
+    const warnings = [...found, ...ignored, ...this.#tagCheck(spec.tags)]
     for (const warning of warnings) this.warnings.add(spec.name, sentenceOf(warning))
     return []
   }

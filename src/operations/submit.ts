@@ -42,6 +42,8 @@ export interface SubmitReply {
   /** Launch number of the run on create; `null` without one. */
   readonly group: number | null
   readonly warnings: readonly string[]
+  /** Sentences about `ignoredFields`. */
+  readonly ignored: readonly string[]
   readonly ignoredFields: readonly string[]
 }
 
@@ -57,7 +59,7 @@ export function createSubmit(context: OperationsContext) {
       // A repeated request gets the first reply, even if submissions are paused since.
       const earlier = identity === null ? null : await store.earlierSubmit(identity)
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
-      const {spec, may, warnings, ignoredFields} = await decode(call, earlier === null)
+      const {spec, may, warnings, ignored, ignoredFields} = await decode(call, earlier === null)
       const reverted = call.revertsTo === undefined ? {} : {revertsTo: call.revertsTo}
       const options = {ifMatch, createOnly, runOnCreate, ...reverted}
       const request = {spec, may, ...options, idempotency: identity}
@@ -74,6 +76,7 @@ export function createSubmit(context: OperationsContext) {
         job: {...stored.job, spec: {...spec, owner: stored.job.spec.owner}},
         group: stored.group,
         warnings: [...warnings, ...unmatched].map(sentenceOf),
+        ignored: ignored.map(sentenceOf),
         ignoredFields,
       }
     })
@@ -135,7 +138,7 @@ function decodeDefinition(
 ) {
   const decoded = decodeJob(body)
   const {spec, ignoredFields} = decoded
-  const {faults, warnings} = validateDefinition(context, decoded, strict)
+  const {faults, warnings, ignored} = validateDefinition(context, decoded, strict)
   const isValid = spec !== null && decoded.faults.length === 0
   if (!isValid) throw jobInvalid(faults)
   const may = requireStore(caller, spec.name, spec)
@@ -145,7 +148,7 @@ function decodeDefinition(
       : [{field: 'name', problem: `is "${spec.name}" in the body and "${pathName}" in the path`}]
   const all = [...misnamed, ...faults]
   if (all.length > 0) throw jobInvalid(all)
-  return {spec, may, warnings, ignoredFields}
+  return {spec, may, warnings, ignored, ignoredFields}
 }
 
 /** A body without a name gets the name in the path. */

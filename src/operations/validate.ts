@@ -30,6 +30,11 @@ export type ValidationContext = Pick<
 const EXECUTORS_ELSEWHERE: readonly string[] = ['gcppubsub', 'grpc', 'kafka', 'nats', 'rabbitmq']
 const PROCESSORS_ELSEWHERE: readonly string[] = ['elasticsearch', 'email', 'fluent', 'slack']
 
+export interface DefinitionFindings extends Findings {
+  /** Unknown fields, which are ignored. A header names them; they are no warnings there. */
+  readonly ignored: readonly Finding[]
+}
+
 /**
  * All faults and warnings of a decoded definition: of its decoding, of the rules of the core, and of its
  * executor and processors. With `strict`, an unknown field or parameter is a fault.
@@ -38,14 +43,15 @@ export function validateDefinition(
   context: ValidationContext,
   {spec, faults, warnings, ignoredFields}: DecodedJob,
   strict: boolean,
-): Findings {
-  const unknown = strict ? ignoredFields.map(unknownField) : []
+): DefinitionFindings {
+  const unknown = ignoredFields.map(unknownField)
   const faulty = new Set(faults.map(rootOf))
   const all = spec === null ? [] : findingsOf(context, spec, {faulty, ignoredFields, strict})
-  const found = [...faults, ...unknown, ...all.flatMap((each) => each.faults)]
+  const found = [...faults, ...(strict ? unknown : []), ...all.flatMap((each) => each.faults)]
   return {
     faults: found.slice(0, FAULTS_MAX),
     warnings: [...warnings, ...all.flatMap((each) => each.warnings)],
+    ignored: strict ? [] : unknown,
   }
 }
 
@@ -70,7 +76,17 @@ function findingsOf(
   const processors = Object.entries(spec.processors).map(([name, parameters]) =>
     validateProcessor(context, name, parameters),
   )
-  return [rules, ...executor, ...processors]
+  return [rules, ...executor, ...processors, withoutOutput(context, spec)]
+}
+
+/** A processor that does not forward ends the chain: those after it get nothing. */
+function withoutOutput({processors}: ValidationContext, spec: JobSpec): Findings {
+  const names = Object.keys(spec.processors).filter((name) => processors.get(name) !== null)
+  const isLast = (name: string) => spec.processors[name]!['forward']?.toLowerCase() !== 'true'
+  const end = names.findIndex(isLast)
+  const after = end === -1 ? [] : names.slice(end + 1)
+  const problem = `gets no output: set forward of ${names[end]} to "true"`
+  return {faults: [], warnings: after.map((name) => ({field: `processors.${name}`, problem}))}
 }
 
 function validateExecutor(

@@ -1,7 +1,8 @@
 /** Parameters of shell jobs as a table. No process is started. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {readShell, splitWords} from '../../src/executors/shell-parameters.ts'
+import {readShell, shellWarnings} from '../../src/executors/shell-parameters.ts'
+import {shellSyntaxIn, splitWords} from '../../src/executors/shell-words.ts'
 
 const LIMITS = {suAllowed: ['deploy', 'deploy:www'], runsAsRoot: true}
 
@@ -27,6 +28,50 @@ test('words are split by quoting rules only', () => {
       assert.match('problem' in split ? split.problem : '', expected, text)
     else assert.deepEqual('words' in split ? split.words : split.problem, expected, text)
   }
+})
+
+test('what only a shell interprets is found outside of quotes, and nothing else', () => {
+  const rows: readonly (readonly [string, readonly string[]])[] = [
+    ['echo a | wc -c > out.txt', ['|', '>']],
+    ['a && b || c; d', ['&&', '||', ';']],
+    ['a>>b 2>&1 &', ['>>', '>', '&']],
+    ['echo $HOME ${X} $(id) `id`', ['$HOME', '${', '$(', '`']],
+    ['echo "$HOME is home" "\\$X"', ['$HOME']],
+    ['rm -f *.log ~/x', ['*', '~']],
+    ['PASSWORD=s3cret pg_dump db', ['PASSWORD=']],
+    [`bash -o pipefail -c 'a | b > c; echo $X *'`, []],
+    [`grep "a|b" 'c;d' e\\;f "2 > 1"`, []],
+    ['find . -name "*.log" -exec rm {} \\;', []],
+    ['curl http://host/path?a=b&c=d https://x/*', []],
+    ['rsync --exclude=*.tmp a b', []],
+    ['cost 5$ a~b ~x $5 100%', []],
+    ['echo "never | closed', []],
+    ['', []],
+  ]
+  for (const [text, expected] of rows) assert.deepEqual(shellSyntaxIn(text), expected, text)
+  const long = '*'.repeat(60_000) + '='.repeat(60_000)
+  assert.deepEqual(shellSyntaxIn(`a ${long}`), ['*'])
+})
+
+test('a command that probably means something else is stored with a warning', () => {
+  const rows = [
+    [
+      {command: 'a | b'},
+      /^command has \| and no shell .* Set shell to "true", or put it into single quotes$/,
+    ],
+    [{command: 'a | b', shell: 'true'}, /^command has a pipe, .* bash -o pipefail -c '…'$/],
+    [{command: 'a', shell: 'yes'}, /^shell: "yes" is read as true; write "true"$/],
+    [{command: 'a', shell: '0'}, /^shell: "0" is read as false; write "false"$/],
+  ] as const
+  for (const [config, expected] of rows) {
+    const warnings = shellWarnings(config)
+    assert.equal(warnings.length, 1)
+    assert.match(warnings[0]!, expected)
+  }
+  const fine = ['a', `a '|' b`]
+  for (const command of fine) assert.deepEqual(shellWarnings({command, shell: 'False'}), [])
+  for (const command of ['a || b', 'set -o pipefail; a | b', 'a > b'])
+    assert.deepEqual(shellWarnings({command, shell: 'true'}), [])
 })
 
 test('each valid parameter is read', () => {

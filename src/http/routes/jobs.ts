@@ -55,6 +55,9 @@ const SubmitQuery = Type.Object({
     Type.String({description: 'Runs the job once after success. Any value counts.'}),
   ),
   strict: Strict,
+  warnings: Type.Optional(
+    Type.Boolean({description: 'The reply has the warnings also in its body, as `warnings`.'}),
+  ),
 })
 export const SUBMIT_REFUSALS = {
   400: 'The job is invalid, or the body is not JSON.',
@@ -148,7 +151,9 @@ function routeSubmits(app: FastifyInstance, operations: Operations): void {
     setIgnoredFields(reply, submitted.ignoredFields)
     if (submitted.group !== null) reply.header('x-launch-id', String(submitted.group))
     reply.header('location', jobPath(submitted.job.spec.name))
-    return sendChangedJob(request, reply, 201, submitted.job)
+    const {job, warnings, ignored} = submitted
+    const more = queryOf(request).boolean('warnings') ? {warnings: [...warnings, ...ignored]} : {}
+    return sendChangedJob(request, reply, 201, job, more)
   }
   const shared = {
     tag: 'jobs',
