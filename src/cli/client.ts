@@ -37,6 +37,8 @@ export interface ClientOptions {
   readonly timeoutMs: number | null
   /** Makes an `Idempotency-Key`. */
   readonly newId: (() => string) | null
+  /** Receives the headers of every success. */
+  readonly onReply?: (headers: Headers) => void
 }
 
 /** A server replies within 30 s, or says that its store is late: this is longer. */
@@ -113,6 +115,7 @@ export class Client {
     const idleMs = this.#options.timeoutMs ?? options.timeoutMs ?? REPLY_TIMEOUT_MS
     const response = await this.#send(path, options.query ?? {}, {method, headers, body, idleMs})
     if (!response.ok) throw await this.#errorOf(response)
+    this.#options.onReply?.(response.headers)
     return response
   }
 

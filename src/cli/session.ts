@@ -52,8 +52,9 @@ export async function openSession(
   const timeoutMs =
     options.timeout ?? (fallback === undefined ? null : timeoutOf('BELFRY_TIMEOUT')(fallback))
   const token = await chooseToken(options, env)
-  const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null})
   const {terminal, clock, timezone = 'UTC'} = context
+  const onReply = (headers: Headers) => printWarnings(terminal, headers)
+  const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null, onReply})
   const utc = options.utc ?? false
   const zone = utc ? 'UTC' : timezone
   return {terminal, clock, client, json: options.json ?? false, zone, utc}
@@ -69,11 +70,11 @@ export function printJson(session: Session, value: unknown): void {
 }
 
 /** Prints warnings of the server to standard error, so they do not disturb scripts. */
-export function printWarnings(session: Session, headers: Headers): void {
+function printWarnings(terminal: Terminal, headers: Headers): void {
   const warnings = headers.get('x-warnings')
   const ignored = headers.get('x-ignored-fields')
-  if (warnings !== null) session.terminal.err(`warning: ${decode(warnings)}\n`)
-  if (ignored !== null) session.terminal.err(`warning: ignored fields: ${decode(ignored)}\n`)
+  if (warnings !== null) terminal.err(`warning: ${decode(warnings)}\n`)
+  if (ignored !== null) terminal.err(`warning: ignored fields: ${decode(ignored)}\n`)
 }
 
 /** Headers percent-encode other characters than ASCII, and may be truncated within a code. */

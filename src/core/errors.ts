@@ -13,6 +13,7 @@ export const REFUSAL_TITLES = {
   job_invalid: 'The job definition is invalid',
   body_invalid: 'The body does not hold what this operation needs',
   query_invalid: 'A query parameter is invalid',
+  parameter_unknown: 'The route has no such query parameter',
   schedule_invalid: 'The schedule is invalid',
   policy_invalid: 'The policy is invalid',
   token_invalid: 'The token cannot be created as described',

@@ -25,6 +25,7 @@ export const REFUSAL_STATUSES: Readonly<Record<RefusalCode, number>> = {
   job_invalid: 400,
   body_invalid: 400,
   query_invalid: 400,
+  parameter_unknown: 400,
   schedule_invalid: 400,
   policy_invalid: 400,
   token_invalid: 400,

@@ -175,10 +175,13 @@ export function setIgnoredFields(reply: FastifyReply, names: readonly string[]):
   reply.header('x-ignored-fields', shown.join(', '))
 }
 
-/** `X-Warnings`: sentences for people. Characters that a header cannot carry are percent-encoded. */
+/** Adds to `X-Warnings`: sentences for people. Characters that a header cannot carry are percent-encoded. */
 export function setWarnings(reply: FastifyReply, warnings: readonly string[]): void {
   if (warnings.length === 0) return
-  reply.header('x-warnings', headerText(warnings.join('; ')).slice(0, WARNINGS_LENGTH_MAX))
+  const before = reply.getHeader('x-warnings')
+  const text = headerText(warnings.join('; '))
+  const whole = before === undefined ? text : `${String(before)}; ${text}`
+  reply.header('x-warnings', whole.slice(0, WARNINGS_LENGTH_MAX))
 }
 
 function headerText(text: string): string {

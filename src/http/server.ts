@@ -33,6 +33,7 @@ import {LongLists} from './long-lists.ts'
 import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
 import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
 import {PathTable} from './paths.ts'
+import {checkParameters} from './query-parameters.ts'
 import {isRefusedAccess} from './refusals.ts'
 import {sendInPieces} from './reply.ts'
 import {endWithAccess} from './revocation.ts'
@@ -82,6 +83,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     if (error !== null && error !== undefined) throw error
     const authenticator = new Authenticator(options)
     authenticate(app, authenticator, options)
+    checkParameters(app)
     compressReplies(app)
     sendInPieces(app)
     reportReplies(app, options)

@@ -10,7 +10,7 @@ import {AnswerIsNo, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine, PlainText} from '../sanitize.ts'
-import {printJson, printWarnings, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, timeOf, whole} from '../values.ts'
 
@@ -120,11 +120,7 @@ function tagsOf(tags: readonly string[] | undefined): Record<string, string[]> |
   return allowed
 }
 
-function printCreated(
-  session: Session,
-  {value, headers}: {readonly value: CreatedTokenJson; readonly headers: Headers},
-): void {
-  printWarnings(session, headers)
+function printCreated(session: Session, {value}: {readonly value: CreatedTokenJson}): void {
   if (session.json) return printJson(session, value)
   const {secret, ...token} = value
   // Only the secret is on standard output, so that a script can take it.
@@ -165,8 +161,7 @@ async function revoke(session: Session, named: string, options: {yes?: true}): P
   const token = await find(session, named)
   if (options.yes !== true) await refuseLast(session, token)
   const at = path('acl', 'tokens', token.accessor)
-  const {value, headers} = await session.client.call<TokenJson>('DELETE', at)
-  printWarnings(session, headers)
+  const {value} = await session.client.call<TokenJson>('DELETE', at)
   if (session.json) return printJson(session, value)
   const what = token.isSession ? 'ended a session of' : 'revoked'
   session.terminal.out(`${what} ${oneLine(value.name)} (${value.accessor})\n`)
@@ -260,8 +255,7 @@ async function apply(session: Session, name: string, options: {file: string}): P
     )
   const body = {Name: name, Rules: rules.trim()}
   const at = path('acl', 'policies', name)
-  const {value, headers} = await session.client.call<PolicyJson>('POST', at, {body})
-  printWarnings(session, headers)
+  const {value} = await session.client.call<PolicyJson>('POST', at, {body})
   if (session.json) return printJson(session, value)
   session.terminal.out(`applied ${value.Name}\n`)
 }
@@ -298,8 +292,7 @@ function globsOf(rules: string): string {
 
 async function deletePolicy(session: Session, name: string): Promise<void> {
   const at = path('acl', 'policies', name)
-  const {value, headers} = await session.client.call<PolicyJson>('DELETE', at)
-  printWarnings(session, headers)
+  const {value} = await session.client.call<PolicyJson>('DELETE', at)
   if (session.json) return printJson(session, value)
   session.terminal.out(`deleted ${value.Name}\n`)
 }

@@ -13,7 +13,7 @@ import {path} from '../client.ts'
 import {UsageError} from '../errors.ts'
 import {type Column, shownTime, table} from '../format.ts'
 import {oneLine, plainJson} from '../sanitize.ts'
-import {printJson, printWarnings, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {oneOf, revisionNumber, timeOf, whole} from '../values.ts'
 
@@ -174,8 +174,7 @@ function linesOf(
 async function revert(session: Session, name: string, revision: string): Promise<void> {
   revisionNumber(revision)
   const at = path('jobs', name, 'revisions', revision, 'restore')
-  const {value, headers} = await session.client.call<JobJson>('POST', at)
-  printWarnings(session, headers)
+  const {value} = await session.client.call<JobJson>('POST', at)
   if (session.json) return printJson(session, value)
   session.terminal.out(`${value.name} is as it was in revision ${oneLine(revision)}\n`)
 }

@@ -4,7 +4,7 @@ import {link, open, rm, type FileHandle} from 'node:fs/promises'
 import type {Command} from 'commander'
 import {LONG_TIMEOUT_MS} from '../client.ts'
 import {codeOf, CommandFailed, readFailure} from '../errors.ts'
-import {printJson, printWarnings, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import type {Terminal} from '../terminal.ts'
 
@@ -50,12 +50,11 @@ async function restore(session: Session, file: string, options: {disabled?: true
   const form = new FormData()
   form.set('file', await blobOf(file), 'jobs.json')
   const query = {disabled: options.disabled === undefined ? undefined : 'true'}
-  const {value, headers} = await session.client.call<string[]>('POST', '/restore', {
+  const {value} = await session.client.call<string[]>('POST', '/restore', {
     form,
     query,
     timeoutMs: LONG_TIMEOUT_MS,
   })
-  printWarnings(session, headers)
   if (session.json) return printJson(session, value)
   session.terminal.out(value.map((line) => `${line}\n`).join(''))
 }

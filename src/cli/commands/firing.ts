@@ -6,7 +6,7 @@ import {LONG_TIMEOUT_MS} from '../client.ts'
 import {UsageError} from '../errors.ts'
 import {type Column, relative, table} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, printWarnings, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 
 interface PauseOptions {
   readonly firing?: true
@@ -77,10 +77,9 @@ async function pauseFiring(
   {jobs, until: end, reason}: PauseOptions,
 ): Promise<void> {
   const body = {jobs, until: end, reason}
-  const {value, headers} = await session.client.call<FiringStatusJson>('POST', '/firing/pause', {
+  const {value} = await session.client.call<FiringStatusJson>('POST', '/firing/pause', {
     body,
   })
-  printWarnings(session, headers)
   if (session.json) return printJson(session, value)
   const set = value.pauses.find((pause) => pause.jobs === normal(jobs))
   const until = set === undefined ? null : set.until

@@ -13,7 +13,7 @@ import {CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
-import {printJson, printWarnings, type Session, type Use} from '../session.ts'
+import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
 import {oneOf, plannedCount, whole} from '../values.ts'
 
@@ -150,8 +150,7 @@ async function apply(session: Session, options: {file: string; run?: true}): Pro
   for (const job of await readJobFile(options.file, session.terminal)) {
     const query = {runoncreate: options.run === undefined ? undefined : 'true'}
     const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query, once: true})
-    const {value, headers} = await call.catch((error: unknown) => named(job['name'], error))
-    printWarnings(session, headers)
+    const {value} = await call.catch((error: unknown) => named(job['name'], error))
     stored.push(value)
     if (!session.json) session.terminal.out(`applied ${value.name}\n`)
   }
