@@ -149,14 +149,19 @@ test('metrics.md lists every metric with its type and labels', async () => {
     version: '0',
     server: {cluster: () => Promise.resolve(CLUSTER), agentsConnected: () => 0},
   })
+  const ofAgent = openMetrics({
+    events: localEvents(systemClock()),
+    version: '0',
+    agent: () => ({isConnected: true, slots: 1, running: 0, resultsWaiting: 0}),
+  })
   try {
     metrics.answered({method: 'GET', route: '/', status: 200, durationMs: 1})
-    const text = await metrics.text()
+    const text = [await metrics.text(), await ofAgent.text()].join('\n')
     const types = [...text.matchAll(/^# TYPE (\S+) (\S+)$/gm)]
     const rows = rowsOf(read('docs/reference/metrics.md'), '## All metrics')
     sameSet(
       rows.map(([name, type]) => `${name} ${type}`),
-      types.map(([, name, type]) => `\`${name}\` ${type}`),
+      [...new Set(types.map(([, name, type]) => `\`${name}\` ${type}`))],
     )
     for (const [name, , labels] of rows) {
       const plain = quoted(name!)[0]!
@@ -167,6 +172,7 @@ test('metrics.md lists every metric with its type and labels', async () => {
     }
   } finally {
     metrics.stop()
+    ofAgent.stop()
   }
 })
 

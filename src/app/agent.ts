@@ -31,6 +31,7 @@ import {
   recoverPreviousIncarnations,
   warnIfRoot,
 } from './node.ts'
+import {type AgentMetrics, openAgentMetrics} from './agent-metrics.ts'
 import {createReload} from './reload.ts'
 import {StartRefused} from './start-refused.ts'
 
@@ -73,6 +74,7 @@ class Agent implements RunningAgent {
   readonly reload: (loaded: LoadedAgentConfig) => void
   /** Used for each new connection. */
   #credentials: Pick<AgentConfig, 'token' | 'ca'>
+  #metrics: AgentMetrics | null = null
   /** Closes what was opened, newest last; called in reverse. */
   readonly #closers: (() => unknown)[] = []
   #identity!: Identity
@@ -96,8 +98,11 @@ class Agent implements RunningAgent {
       config,
       log: this.#log,
       events: this.#events,
-      fields: ['token', 'ca'],
-      apply: ({token, ca}) => (this.#credentials = {token, ca}),
+      fields: ['token', 'ca', 'metricsToken', 'metricsTls'],
+      apply: (next) => {
+        this.#metrics?.configure(next)
+        this.#credentials = {token: next.token, ca: next.ca}
+      },
     })
   }
 
@@ -121,6 +126,7 @@ class Agent implements RunningAgent {
     for (const warning of this.#config.warnings) this.#log.logger.warn(warning)
     await this.#openDirectory()
     const undelivered = await this.#openResultLog()
+    await this.#openMetrics() // also before it has joined: health checks see that it waits
     await this.#openExecutors() // ends processes of a previous incarnation
     const url = await this.#join()
     await this.#deliver(undelivered) // before the rest of that incarnation ends as lost
@@ -193,6 +199,22 @@ class Agent implements RunningAgent {
         {cause: error},
       )
     }
+  }
+
+  async #openMetrics(): Promise<void> {
+    this.#metrics = await openAgentMetrics({
+      config: this.#config,
+      clock: this.#clock,
+      events: this.#events,
+      log: this.#log,
+      state: () => ({
+        isConnected: this.#link?.isConnected === true,
+        slots: this.#config.slots,
+        running: this.#runner?.runningCount ?? 0,
+        resultsWaiting: this.#results.waitingCount,
+      }),
+    })
+    this.#closers.push(() => this.#metrics?.close())
   }
 
   async #openExecutors(): Promise<void> {

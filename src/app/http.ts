@@ -2,16 +2,12 @@
  * HTTP side of a server: wires operations, routes, metrics, readiness and the agents' connections, then
  * listens on the configured address.
  */
-import {lookup} from 'node:dns/promises'
-import type {AddressInfo} from 'node:net'
 import {Server as TlsServer} from 'node:tls'
-import type {FastifyInstance} from 'fastify'
 import {AGENT_PATH} from '../agents/protocol.ts'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
 import {matchTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
-import {listenAlso} from '../http/connections.ts'
 import {OidcSignIn, type SignInFailed} from '../http/oidc.ts'
 import type {ReadyState} from '../http/options.ts'
 import {RefusalLog} from '../http/refusals.ts'
@@ -29,7 +25,7 @@ import type {Store} from '../ports/store.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
 import type {ClusterState} from '../telemetry/cluster-metrics.ts'
 import {openMetrics} from '../telemetry/metrics.ts'
-import {StartRefused} from './start-refused.ts'
+import {bind, type Bound} from './bind.ts'
 import type {Log} from '../telemetry/log.ts'
 import type {ServerParts} from './node.ts'
 
@@ -48,10 +44,7 @@ export interface ListenerParts extends ServerParts {
   readonly forClients: Store
 }
 
-export interface Listener {
-  readonly url: string
-  readonly address: string
-  readonly port: number
+export interface Listener extends Bound {
   /** Puts another certificate and token into effect, for new connections and for every request. */
   reload(config: Pick<Config, 'tls' | 'token'>): void
   /** Resolves when no request is in progress. */
@@ -62,8 +55,8 @@ export interface Listener {
 export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store, forClients} = parts
   const totals = boundedCount(forClients, clock, () => forClients.totals())
-  let hub: AgentHub | null = null
-  const agentsConnected = () => hub?.agentCount ?? 0
+  // Scraped only when the server listens.
+  const agentsConnected = () => agents.agentCount
   const cluster = clusterStateOf(parts, totals)
   const metrics = openMetrics({events, version: VERSION, server: {cluster, agentsConnected}})
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
@@ -73,7 +66,6 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   warnOfStoredToken(access, log)
   const refusals = new RefusalLog({store, clock, events})
   const agents = await startAgentHub(parts, access, refusals)
-  hub = agents
   const http = createHttpServer(
     operationsOf({...parts, forClients: {...forClients, totals}}, access),
     {
@@ -133,7 +125,8 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     metrics.stop()
   }
   try {
-    return {...(await bind(http, config)), reload, close}
+    const listen = () => http.listen({...config.http})
+    return {...(await bind(http.server, config.http, '--http', listen)), reload, close}
   } catch (error) {
     await close()
     throw error
@@ -171,46 +164,6 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
     announce: (outcomes) => announceFinished(outcomes, parts),
     leave: parts.leave,
   })
-}
-
-async function bind(
-  http: FastifyInstance,
-  config: Config,
-): Promise<{url: string; address: string; port: number}> {
-  const requested = config.http
-  try {
-    await http.listen({host: requested.host, port: requested.port})
-  } catch (error) {
-    throw new StartRefused(listenProblem(error, requested), {cause: error})
-  }
-  const {address, port} = http.server.address() as AddressInfo
-  if (requested.host === 'localhost') await listenOnOtherLoopback(http, address, port)
-  const host = requested.host.includes(':') ? `[${requested.host}]` : requested.host
-  const scheme = config.tls === null ? 'http' : 'https'
-  return {url: `${scheme}://${host}:${port}`, address, port}
-}
-
-/** Clients resolve `localhost` to any of its addresses. Best effort: there may be only one of them. */
-async function listenOnOtherLoopback(
-  {server}: FastifyInstance,
-  first: string,
-  port: number,
-): Promise<void> {
-  const found = await lookup('localhost', {all: true})
-  const host = found.find(({address}) => address !== first)?.address
-  if (host !== undefined) await listenAlso(server, {host, port})
-}
-
-function listenProblem(error: unknown, {host, port}: {host: string; port: number}): string {
-  const code = error instanceof Error && 'code' in error ? String(error.code) : ''
-  const problem = `The server cannot listen on ${host}:${port}`
-  if (code === 'EADDRINUSE')
-    return `${problem}: the port is in use. Stop the process that uses it, or choose another --http.`
-  if (code === 'EACCES')
-    return `${problem}: this user may not use the port. Choose a port above 1023 with --http.`
-  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND')
-    return `${problem}: ${host} is not an address of this machine. Choose another --http.`
-  return `${problem}: ${code || String(error)}. Choose another --http.`
 }
 
 /** A flood of connections must not become a flood of log lines. */

@@ -6,7 +6,8 @@ import {isIP} from 'node:net'
 import {createSecureContext} from 'node:tls'
 import ipaddr from 'ipaddr.js'
 import {AGENT_COMMAND, type AGENT_OPTIONS} from './commands.ts'
-import {nodeConfig, type NodeConfig} from './node.ts'
+import {readTls, rejectExposed, type TlsTexts} from './listen.ts'
+import {nodeConfig, type NodeConfig, readTokenFile} from './node.ts'
 import {environmentName, OPTIONS} from './options.ts'
 import {
   deepFreeze,
@@ -18,12 +19,18 @@ import {
   unknownVariables,
   type Values,
 } from './read.ts'
+import type {Address} from './values.ts'
 
 export interface AgentConfig extends NodeConfig {
   /** Origins such as `https://host:8080`; not empty. */
   readonly servers: readonly string[]
   /** PEM text; `null` = the CAs that the machine trusts. */
   readonly ca: string | null
+  /** Address of metrics and health; `null` = no port is opened. */
+  readonly metrics: Address | null
+  /** `null` = only this machine may read the metrics, and needs none. */
+  readonly metricsToken: string | null
+  readonly metricsTls: TlsTexts | null
 }
 
 export type LoadedAgentConfig =
@@ -67,6 +74,7 @@ function build(
     ...node,
     servers,
     ca: authorityOf(values, host),
+    ...metricsOf(values, host),
     warnings: [
       ...node.warnings,
       ...unencrypted.map(
@@ -74,6 +82,29 @@ function build(
       ),
     ],
   }
+}
+
+const METRICS_FLAGS = {
+  address: '--metrics',
+  token: '--metrics-token-file',
+  cert: '--metrics-tls-cert',
+  key: '--metrics-tls-key',
+  insecure: '--metrics-insecure',
+}
+
+/** The rules for the address are those of a server. */
+function metricsOf(
+  values: Values<typeof AGENT_OPTIONS>,
+  host: Host,
+): Pick<AgentConfig, 'metrics' | 'metricsToken' | 'metricsTls'> {
+  const address = values.one('metrics') ?? null
+  const [certFile, keyFile] = [values.raw('metrics-tls-cert'), values.raw('metrics-tls-key')]
+  const tokenFile = values.raw('metrics-token-file')
+  const token = tokenFile === undefined ? null : readTokenFile(tokenFile, host)
+  const tls = readTls(certFile, keyFile, METRICS_FLAGS, host)
+  const insecure = values.one('metrics-insecure') ?? false
+  if (address !== null) rejectExposed({address, token, tls, insecure}, METRICS_FLAGS)
+  return {metrics: address, metricsToken: token, metricsTls: tls}
 }
 
 function authorityOf(values: Values<typeof AGENT_OPTIONS>, host: Host): string | null {

@@ -68,6 +68,40 @@ export const AGENT_OPTIONS = [
   shared('net-deny'),
   shared('su-allow'),
   shared('executor-allow'),
+  option(
+    'metrics',
+    'address',
+    'Address of `/metrics`, `/livez` and `/readyz` of this agent, such as `127.0.0.1:9464`.',
+    'Not set: an agent opens no port.',
+    {placeholder: 'host:port'},
+  ),
+  option(
+    'metrics-token-file',
+    'file',
+    'File that holds the token that `/metrics` requires: 16 characters or more.',
+    'Not set: only this machine may read the metrics.',
+    {placeholder: 'file'},
+  ),
+  option(
+    'metrics-tls-cert',
+    'file',
+    'Certificate chain (PEM) for HTTPS at `metrics`; requires `metrics-tls-key`.',
+    'Plain HTTP is enough on one machine.',
+    {placeholder: 'file'},
+  ),
+  option(
+    'metrics-tls-key',
+    'file',
+    'Private key (PEM) of the certificate.',
+    'See `metrics-tls-cert`.',
+    {placeholder: 'file'},
+  ),
+  option(
+    'metrics-insecure',
+    'switch',
+    'Serve the metrics as plain HTTP to other machines.',
+    'Plain HTTP reveals the token on the network. A private network may be safe enough.',
+  ),
   shared('log-level'),
 ] as const
 

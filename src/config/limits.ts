@@ -27,6 +27,10 @@ export const LIMITS = {
     value: 10_000,
     reason: 'all agents and clients of a large cluster; idle, they use some hundred megabytes',
   },
+  agentConnectionsMax: {
+    value: 100,
+    reason: 'several scrapers and health checks of one agent, each with a few connections',
+  },
   replyStalledMs: {
     value: 30_000,
     reason: 'a client that reads nothing for this long is gone; its reply is held in memory',

@@ -95,6 +95,11 @@ function tokenOf(values: NodeValues, host: Host): string | null {
   if (file === undefined) return values.one('token') ?? null
   if (values.raw('token') !== undefined)
     throw new ParseError('--token and --token-file cannot both be set. Remove one of them.')
+  return readTokenFile(file, host)
+}
+
+/** The token in a file, without its last line break. Throws `ParseError`. */
+export function readTokenFile(file: RawSetting, host: Host): string {
   const reading = readToken(readSettingFile(file, host).replace(/\r?\n$/, ''))
   if (!reading.ok) throw new ParseError(`The token in ${file.texts[0]} ${reading.problem}.`)
   return reading.value

@@ -3,13 +3,12 @@
  * file or socket is opened, and each error says what to do. Later code reads no environment and no command
  * line.
  */
-import {createPrivateKey, X509Certificate} from 'node:crypto'
 import {resolve} from 'node:path'
-import {createSecureContext} from 'node:tls'
 import {isKnownZone} from '../core/schedule/zone.ts'
 import {formatDuration} from '../lib/duration.ts'
 import {SERVER_COMMAND} from './commands.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
+import {readTls, rejectExposed, type TlsTexts} from './listen.ts'
 import {nodeConfig, type NodeConfig} from './node.ts'
 import {OPTIONS} from './options.ts'
 import {oidcConfig, type OidcConfig} from './oidc.ts'
@@ -17,7 +16,6 @@ import {
   deepFreeze,
   type Host,
   ParseError,
-  readSettingFile,
   readSettings,
   resultOf,
   unknownVariables,
@@ -30,7 +28,7 @@ export interface Config extends NodeConfig {
   readonly http: Address
   readonly store: StoreChoice
   /** PEM texts; `null` = plain HTTP. */
-  readonly tls: {readonly cert: string; readonly key: string} | null
+  readonly tls: TlsTexts | null
   readonly insecure: boolean
   /** Absolute path; `null` = not set. */
   readonly secretKeyFile: string | null
@@ -76,6 +74,13 @@ const OTHER_VARIABLES = [
   'NODE',
 ].map((name) => `BELFRY_${name}`)
 
+const FLAGS = {
+  address: '--http',
+  token: '--token',
+  cert: '--tls-cert',
+  key: '--tls-key',
+  insecure: '--insecure',
+}
 const LATE_AFTER_MIN_MS = 1_000
 const SESSION_IDLE_MIN_MS = 300_000
 const DAY_MS = 86_400_000
@@ -112,7 +117,7 @@ function build(
     ...nodeConfig(values, host, unknown),
     http: values.one('http')!,
     store: storeOf(values, readAddress),
-    tls: tlsOf(values, host),
+    tls: readTls(values.raw('tls-cert'), values.raw('tls-key'), FLAGS, host),
     insecure: values.one('insecure') ?? false,
     secretKeyFile: secretKeyFileOf(values, host),
     discardSecrets: values.one('discard-secrets') ?? false,
@@ -167,20 +172,7 @@ function rejectUnsafe(config: Config): void {
     const most = formatDuration(config.sessionMaxMs)
     throw new ParseError(`--session-idle must not exceed --session-max (${most}).`)
   }
-  const {http} = config
-  if (http.loopback) return
-  const address = `${http.host.includes(':') ? `[${http.host}]` : http.host}:${http.port}`
-  const fix =
-    'To serve other machines, set --token and either --tls-cert and --tls-key, ' +
-    'or --insecure if a proxy terminates TLS.'
-  if (config.token === null)
-    throw new ParseError(
-      `--http ${address} requires a token: other machines can reach this address. ${fix}`,
-    )
-  if (config.tls === null && !config.insecure)
-    throw new ParseError(
-      `--http ${address} requires TLS: the token would be sent in clear text. ${fix}`,
-    )
+  rejectExposed({...config, address: config.http}, FLAGS)
 }
 
 /** Browsers would send the cookie of a session in clear text. Throws `ParseError`. */
@@ -207,28 +199,4 @@ function storeOf(values: Values, readAddress: AddressReader): StoreChoice {
 function secretKeyFileOf(values: Values, host: Host): string | null {
   const file = values.one('secret-key-file')
   return file === undefined ? null : resolve(host.directory, file)
-}
-
-function tlsOf(values: Values, host: Host): Config['tls'] {
-  const certFile = values.raw('tls-cert')
-  const keyFile = values.raw('tls-key')
-  if (certFile === undefined && keyFile === undefined) return null
-  if (certFile === undefined) throw new ParseError('--tls-key requires --tls-cert.')
-  if (keyFile === undefined) throw new ParseError('--tls-cert requires --tls-key.')
-  const cert = readSettingFile(certFile, host)
-  const key = readSettingFile(keyFile, host)
-  try {
-    createSecureContext({cert, key})
-    // It accepts empty texts.
-    if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
-      throw new Error('they do not belong together')
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error)
-    throw new ParseError(
-      `The certificate in ${certFile.texts[0]} and the key in ${keyFile.texts[0]} cannot be used: ${why}. ` +
-        'Set --tls-cert and --tls-key to PEM files that belong together.',
-      {cause: error},
-    )
-  }
-  return {cert, key}
 }

@@ -44,8 +44,8 @@ const DECISIONS: readonly (readonly [
 ])[] = [
   ['launched', ['schedule', 'manual', 'create', 'parent'], ['']],
   ['skipped', ['schedule', 'manual', 'create', 'parent'], ['forbid', 'no_target']],
-  ['skipped', ['schedule', 'parent'], ['disabled']],
-  ['skipped', ['schedule'], ['behind', 'firing_paused']],
+  ['skipped', ['schedule', 'parent'], ['disabled', 'firing_paused']],
+  ['skipped', ['schedule'], ['behind']],
   ['skipped', ['parent'], ['outside_window']],
   ['missed', ['schedule'], ['max_lateness', 'catch_up_skip', 'catch_up_latest', 'catch_up_cap']],
 ]
@@ -125,7 +125,7 @@ type Handlers = {
 
 function countEvents(registry: Registry, isServer: boolean): (event: BelfryEvent) => void {
   const handlers: Handlers = {
-    ...executionHandlers(registry),
+    ...executionHandlers(registry, isServer),
     ...stepHandlers(registry, isServer ? SERVER_STEPS : AGENT_STEPS),
     ...(isServer && {
       ...launchHandlers(registry),
@@ -189,25 +189,32 @@ function codeOf(reason: string): Reason | '' | 'other' {
   return code === '' ? '' : (REASONS.find((known) => known === code) ?? 'other')
 }
 
-function executionHandlers(registry: Registry): Handlers {
+/**
+ * An end is counted by the server that stored it and by the agent that reported it: under different names, so
+ * that a sum over all processes counts it once.
+ */
+function executionHandlers(registry: Registry, isServer: boolean): Handlers {
+  const prefix = isServer ? 'belfry_' : 'belfry_agent_'
   const started = new Counter({
     name: 'belfry_executions_started_total',
     help: 'Executions started on this node',
     registers: [registry],
   })
   const finished = new Counter({
-    name: 'belfry_executions_total',
+    name: `${prefix}executions_total`,
     help: 'Executions that ended, by final status',
     labelNames: ['status'],
     registers: [registry],
   })
-  const retried = new Counter({
-    name: 'belfry_executions_retried_total',
-    help: 'Ended executions that are followed by another attempt',
-    registers: [registry],
-  })
+  const retried = isServer
+    ? new Counter({
+        name: 'belfry_executions_retried_total',
+        help: 'Ended executions that are followed by another attempt',
+        registers: [registry],
+      })
+    : null
   const duration = new Histogram({
-    name: 'belfry_execution_duration_seconds',
+    name: `${prefix}execution_duration_seconds`,
     help: 'From claim to end, by final status',
     labelNames: ['status'],
     buckets: DURATION_BUCKETS,
@@ -222,7 +229,7 @@ function executionHandlers(registry: Registry): Handlers {
     execution_finished: (data) => {
       finished.inc({status: data.status})
       duration.observe({status: data.status}, data.duration_ms / MS_PER_SECOND)
-      if (data.retried) retried.inc()
+      if (data.retried) retried?.inc()
     },
   }
 }

@@ -18,6 +18,7 @@ const HOST: Host = {
   timezone: 'UTC',
   directory: '/srv',
   readFile: (path) => {
+    if (path === '/srv/scraper') return 'a-token-of-the-tests\n'
     if (path === '/srv/agent.yaml') return 'server: [http://a:1, http://b:2]\ntag: {place: far}\n'
     throw Object.assign(new Error(path), {code: 'ENOENT'})
   },
@@ -43,6 +44,7 @@ test('an agent without settings joins the server of this machine', () => {
   assert.deepEqual([config.nodeName, config.slots], ['press-room', 256])
   assert.deepEqual([config.token, config.dataDirectory], [null, '/srv/belfry-agent-data'])
   assert.deepEqual(config.warnings, [])
+  assert.equal(config.metrics, null)
 })
 
 test('flags beat the environment, which beats the file', () => {
@@ -52,6 +54,13 @@ test('flags beat the environment, which beats the file', () => {
   const env = {BELFRY_SERVER: 'http://c:3, https://d:4/v1/', BELFRY_HTTP: '0.0.0.0:1'}
   assert.deepEqual(loaded(file, env).servers, ['http://c:3', 'https://d:4'])
   assert.deepEqual(loaded([...file, '--server', 'http://e:5'], env).servers, ['http://e:5'])
+})
+
+test('metrics of an agent are for this machine, or for those with a token', () => {
+  const local = loaded(['--metrics', '127.0.0.1:9464'])
+  assert.deepEqual([local.metrics?.port, local.metricsToken], [9464, null])
+  const token = ['--metrics-token-file', 'scraper', '--metrics-insecure']
+  assert.equal(loaded(['--metrics', '0.0.0.0:9464', ...token]).metricsToken, 'a-token-of-the-tests')
 })
 
 const REFUSED: readonly (readonly [readonly string[], RegExp])[] = [
@@ -65,6 +74,15 @@ const REFUSED: readonly (readonly [readonly string[], RegExp])[] = [
   [['--slots', '5000'], /^--slots of an agent must be at most 4000/],
   [['--tls-ca', 'gone.pem'], /^--tls-ca cannot be read: gone\.pem does not exist/],
   [['--http', '1:2'], /See belfry agent --help\.$/],
+  [
+    ['--metrics', '0.0.0.0:9464'],
+    /^--metrics 0\.0\.0\.0:9464 requires a token: .* set --metrics-token-file and either --metrics-tls-cert/,
+  ],
+  [
+    ['--metrics', '0.0.0.0:9464', '--metrics-token-file', 'scraper'],
+    /^--metrics 0\.0\.0\.0:9464 requires TLS: .* or --metrics-insecure if a proxy terminates TLS\.$/,
+  ],
+  [['--metrics-tls-cert', 'a.pem'], /^--metrics-tls-cert requires --metrics-tls-key\.$/],
 ]
 for (const [argv, sentence] of REFUSED)
   test(`${argv.join(' ')} is refused`, () => {

@@ -188,3 +188,16 @@ test('two registries in one process are independent', async () => {
   assert.deepEqual(await one.samples('belfry_clock_steps_total'), ['1'])
   assert.deepEqual(await other.samples('belfry_clock_steps_total'), ['0'])
 })
+
+test('an agent counts ends under another name than the server that stores them', async () => {
+  const events = localEvents(clock)
+  const state = {isConnected: true, slots: 8, running: 2, resultsWaiting: 3}
+  const metrics = openMetrics({events, version: '1.2.3', agent: () => state})
+  opened.push(metrics)
+  const end = {job: 'a', execution: '1-n-1', node: 'n', attempt: 1, duration_ms: 1500}
+  events.emit('execution_finished', {...end, status: 'failed', retried: true})
+  const text = await metrics.text()
+  assert.match(text, /^belfry_agent_executions_total\{status="failed"\} 1$/m)
+  assert.match(text, /^belfry_agent_results_waiting 3$/m)
+  assert.doesNotMatch(text, /^belfry_(executions_total|launches_total|leader|jobs)\b/m)
+})

@@ -1,0 +1,151 @@
+/**
+ * The HTTP server of an agent: metrics and health, and nothing else. Requests are authenticated as on a
+ * server; the only token is that of the configuration.
+ */
+import type {IncomingMessage, Server, ServerResponse} from 'node:http'
+import type {Socket} from 'node:net'
+import {Server as TlsServer} from 'node:tls'
+import {DomainError} from '../core/errors.ts'
+import {digestOf, LOCAL} from '../operations/access.ts'
+import type {Clock} from '../ports/runtime.ts'
+import {type Access, Authenticator, authRequestOf} from './auth.ts'
+import {Connections} from './connections.ts'
+import {BARE_HEADERS, errorReply, replyToMalformedRequest} from './errors.ts'
+import {JSON_TYPE} from './reply.ts'
+
+export interface AgentServerSettings {
+  /** `null` = requests from this machine need none. */
+  readonly token: string | null
+  /** PEM texts; `null` = plain HTTP. */
+  readonly tls: {readonly cert: string; readonly key: string} | null
+}
+
+export interface AgentServerOptions extends AgentServerSettings {
+  readonly nodeName: string
+  readonly clock: Clock
+  readonly connectionsMax: number
+  readonly replyStalledMs: number
+  readonly metrics: () => Promise<{readonly contentType: string; readonly body: string}>
+  /** Whether the agent is a member of its cluster and has a connection to it. */
+  readonly isReady: () => boolean
+  readonly onFault: (error: unknown) => void
+}
+
+export interface AgentServer {
+  /** It does not listen yet. */
+  readonly server: Server
+  /** Puts another certificate and token into effect. */
+  configure(settings: AgentServerSettings): void
+  close(): Promise<void>
+}
+
+interface Reply {
+  readonly status: number
+  readonly contentType: string
+  readonly body: string
+  readonly headers?: Readonly<Record<string, string>>
+}
+
+interface Page {
+  readonly access: Access
+  readonly reply: () => Reply | Promise<Reply>
+}
+
+export function createAgentServer(options: AgentServerOptions): AgentServer {
+  const connections = new Connections({...options, isUpgrade: () => false})
+  let token = options.token === null ? null : digestOf(options.token)
+  const authenticator = new Authenticator({
+    ...options,
+    allowHosts: [],
+    corsOrigins: [],
+    access: {
+      find: (digest) => (digest === token ? LOCAL : null),
+      findSession: () => null,
+      get isLocked() {
+        return token !== null
+      },
+      refresh: async () => undefined,
+    },
+  })
+  const pages = pagesOf(options)
+  const server = connections.createServer((request, response) => {
+    void answer(request, pages, authenticator).then(
+      (reply) => send(response, request.method === 'HEAD', reply),
+      (error: unknown) => {
+        options.onFault(error)
+        response.destroy()
+      },
+    )
+  })
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    if (!connections.mayReplyToMalformed(socket)) socket.destroy()
+    else replyToMalformedRequest(error, socket, options.nodeName)
+  })
+  return {
+    server,
+    configure: (settings) => {
+      token = settings.token === null ? null : digestOf(settings.token)
+      if (settings.tls !== null && server instanceof TlsServer)
+        server.setSecureContext(settings.tls)
+    },
+    close: async () => {
+      server.close()
+      await connections.close()
+    },
+  }
+}
+
+function pagesOf({metrics, isReady}: AgentServerOptions): ReadonlyMap<string, Page> {
+  const health = (status: number, value: object): Reply => {
+    return {status, contentType: JSON_TYPE, body: JSON.stringify(value)}
+  }
+  return new Map<string, Page>([
+    ['/livez', {access: 'public', reply: () => health(200, {status: 'alive'})}],
+    [
+      '/readyz',
+      {
+        access: 'public',
+        reply: () =>
+          isReady()
+            ? health(200, {status: 'ready', checks: {server: 'ok'}})
+            : health(503, {status: 'not_ready', checks: {server: 'no server is connected'}}),
+      },
+    ],
+    ['/metrics', {access: 'protected', reply: async () => ({status: 200, ...(await metrics())})}],
+  ])
+}
+
+async function answer(
+  request: IncomingMessage,
+  pages: ReadonlyMap<string, Page>,
+  authenticator: Authenticator,
+): Promise<Reply> {
+  const [path = ''] = (request.url ?? '').split('?')
+  const page = pages.get(path)
+  const {refusal} = await authenticator.authenticate(
+    authRequestOf(request, page?.access ?? 'protected', false, false),
+  )
+  if (refusal !== null) return refused(refusal)
+  if (page === undefined) {
+    const known = [...pages.keys()].join(', ')
+    return refused(new DomainError('route_unknown', `An agent has only these pages: ${known}.`))
+  }
+  if (request.method === 'GET' || request.method === 'HEAD') return await page.reply()
+  const reply = refused(new DomainError('method_not_allowed', `${path} takes only GET and HEAD.`))
+  return {...reply, headers: {...reply.headers, allow: 'GET, HEAD'}}
+}
+
+function refused(refusal: DomainError): Reply {
+  return errorReply(refusal, {asText: false, pretty: false, isScript: false})
+}
+
+function send(response: ServerResponse, isHead: boolean, reply: Reply): void {
+  const {status, contentType, body, headers} = reply
+  response.writeHead(status, {
+    ...BARE_HEADERS,
+    ...headers,
+    'content-type': contentType,
+    'content-length': Buffer.byteLength(body),
+  })
+  response.end(isHead ? undefined : body)
+}
