@@ -240,6 +240,8 @@ const Replies = {
     waiting: Type.Integer({minimum: 0}),
     nextDueInMs: nullable(Type.Number({minimum: 0})),
     newest: Type.Optional(Type.String({maxLength: 256})),
+    /** As `ClaimResult.isCordoned`. */
+    cordoned: Type.Optional(Type.Boolean()),
     /** As `ClaimResult.secrets`. */
     secrets: Type.Optional(Texts),
   }),

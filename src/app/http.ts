@@ -6,7 +6,7 @@ import {Server as TlsServer} from 'node:tls'
 import {AGENT_PATH} from '../agents/protocol.ts'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Config} from '../config/server.ts'
-import {matchTargets} from '../core/target.ts'
+import {countTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {OidcSignIn, type SignInFailed} from '../http/oidc.ts'
 import type {ReadyState} from '../http/options.ts'
@@ -151,13 +151,15 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
       runsPerMinute: config.runsPerMinute,
       sessionIdleMs: config.sessionIdleMs,
       sessionMaxMs: config.sessionMaxMs,
+      drainDeadlineMs: config.limits.drainDeadlineMs,
+      drainDeadlineMaxMs: config.limits.drainDeadlineMaxMs,
       get tokenConfigured() {
         return access.isLocked
       },
       runsAsRoot: process.geteuid?.() === 0,
     },
-    hasTarget: async (tags) =>
-      matchTargets(tags, await store.candidates(), config.defaultTarget).nodes.length > 0,
+    countTargets: async (tags) =>
+      countTargets(tags, await store.candidates(), config.defaultTarget),
     isLeader: parts.isLeader,
     vault: parts.vault,
     access,

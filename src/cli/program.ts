@@ -11,6 +11,7 @@ import {addFiringCommands} from './commands/firing.ts'
 import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
+import {addNodeCommands} from './commands/nodes.ts'
 import {addRunCommands} from './commands/runs.ts'
 import {
   AnswerIsNo,
@@ -141,6 +142,7 @@ function buildProgram(context: CliContext): Command {
   addRunCommands(program, use)
   addClusterCommands(program, use)
   addFiringCommands(program, use)
+  addNodeCommands(program, use)
   addAccessCommands(program, use)
   addSecretCommands(program, use)
   addAuditCommand(program, use)

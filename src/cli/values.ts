@@ -58,6 +58,12 @@ export function timeoutOf(flag: string): (text: string) => number {
   }
 }
 
+/** A duration, as the API reads it. */
+export function durationText(flag: string, text: string): string {
+  if (parseLength(text) !== null) return text
+  throw refused(flag, 'a duration such as 10m or 1h30m', text)
+}
+
 /** A reader of the number of planned times. */
 export const plannedCount = whole('--count', PLANNED_COUNT.minimum, PLANNED_COUNT.maximum)
 

@@ -229,6 +229,14 @@ export const LIMITS = {
     value: 3_000,
     reason: 'time for the last output of killed commands and one write to the store, and no longer',
   },
+  drainDeadlineMs: {
+    value: 600_000,
+    reason: 'of a drain without a deadline: most jobs end by then, and maintenance can begin',
+  },
+  drainDeadlineMaxMs: {
+    value: 7 * 86_400_000,
+    reason: 'the longest jobs of a week; a drain is for maintenance, and not for ever',
+  },
   drainMs: {
     value: 2_000,
     reason: 'limits the wait for output of an ended command that a grandchild holds open',
@@ -292,6 +300,10 @@ export function assertLimits(limits: Limits): void {
     [limits.drainMs < limits.forceStopTimeoutMs, 'a forced stop waits for the last output'],
     [limits.forceStopTimeoutMs < limits.drainTimeoutMs, 'a forced stop is the faster one'],
     [limits.killAfterMs < limits.drainTimeoutMs, 'a stop waits for the commands it ends'],
+    [
+      limits.drainDeadlineMs < limits.drainDeadlineMaxMs,
+      'the default deadline of a drain is allowed',
+    ],
     [limits.commitWaitMs < limits.pollMs, 'a commit waits less than the poll interval'],
     [limits.commitWaitMs <= limits.commitPauseMs, 'commits are larger under load'],
     [limits.claimPauseMs < limits.claimAheadMs, 'a claim precedes the release of claims ahead'],

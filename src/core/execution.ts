@@ -34,6 +34,7 @@ export function parseExecutionId(text: string): ExecutionKey | null {
 
 const LOST_BECAUSE: Readonly<Record<string, string>> = {
   node_stopped: 'the node was stopped before it ended',
+  node_drained: 'the node was drained, and the deadline of the drain was over',
   node_restarted: 'the node went down while it ran, and has started again',
   node_outage: 'the node went down together with other nodes',
   node_lost: 'the node stopped sending heartbeats',

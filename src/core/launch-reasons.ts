@@ -3,7 +3,7 @@ import type {Reason} from './launch-record.ts'
 
 export const REASON_SENTENCES: Readonly<Record<Reason, string>> = {
   forbid: 'Another launch of the job was open, and its concurrency is forbid',
-  no_target: 'No alive node matched the tags before the wait ended',
+  no_target: 'No alive node that takes work matched the tags before the wait ended',
   disabled: 'The job was disabled before the time was decided, or when the parent succeeded',
   outside_window: 'The parent succeeded before starts_at or after expires_at',
   max_lateness: 'It was older than max_lateness',

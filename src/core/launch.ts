@@ -18,7 +18,7 @@ import {
 import {dueUntil, nextPlanned, scheduleOf, undecidedTimes} from './next-time.ts'
 import type {Candidate} from './node.ts'
 import type {Schedule} from './schedule/parse.ts'
-import {type DefaultTarget, matchTargets, selectTargets} from './target.ts'
+import {cordonedSentence, type DefaultTarget, matchTargets, selectTargets} from './target.ts'
 
 /** Launches decided per job and pass. The rest stays due for the next pass. Bounds one transaction. */
 const LAUNCHES_PER_JOB_MAX = 1_000
@@ -257,8 +257,12 @@ export function decideRequest(
     case 'no_node':
       return context.now - launch.storedAt < context.targetWaitMs
         ? {...common, kind: 'stay', reason: 'waits_for_node'}
-        : {...common, kind: 'skip', decision: 'skipped', reason: 'no_target'}
+        : {...common, kind: 'skip', decision: 'skipped', reason: noTargetReason(spec, context)}
   }
+}
+
+function noTargetReason(spec: JobSpec, {cordoned = [], defaultTarget}: PassContext): string {
+  return reasonText('no_target', cordonedSentence(spec.tags, cordoned, defaultTarget))
 }
 
 interface SkipReason {
@@ -340,6 +344,8 @@ export interface PassContext {
   /** A job with this many launches that have not started gets no further ones. */
   readonly queuedMax: number
   readonly candidates: readonly Candidate[]
+  /** Alive nodes that take no new work, for the reason of a skip; absent = none. */
+  readonly cordoned?: readonly Candidate[]
   /** Load by node id, updated by every selection of the pass. */
   readonly loads: Map<string, number>
   /** Launches opened earlier in this pass, by job name: `forbid` checks them besides the store. */

@@ -24,6 +24,29 @@ export interface MemberRecord {
   readonly status: MemberStatus
   readonly startedAt: number
   readonly heartbeatAt: number
+  /** Since when it takes no new work; `null` = it takes work. Survives restarts and a leave. */
+  readonly cordonedAt: number | null
+  /**
+   * While it is cordoned: when what still runs is stopped; `null` = no drain. One that is over stays after an
+   * uncordon.
+   */
+  readonly drainUntil: number | null
+}
+
+/** What a node does not report about itself when it joins. */
+export type StoredOnly = 'heartbeatAt' | 'status' | 'startedAt' | 'cordonedAt' | 'drainUntil'
+
+/** Whether a node takes work. `drained`: it was drained, and none of its executions runs any more. */
+export type Scheduling = 'active' | 'cordoned' | 'draining' | 'drained'
+
+/** `running`: its running executions in the store. */
+export function schedulingOf(
+  {cordonedAt, drainUntil}: Pick<MemberRecord, 'cordonedAt' | 'drainUntil'>,
+  running: number,
+): Scheduling {
+  if (cordonedAt === null) return 'active'
+  if (drainUntil === null) return 'cordoned'
+  return running > 0 ? 'draining' : 'drained'
 }
 
 /** Tags that Belfry sets on every node. */
@@ -70,4 +93,16 @@ export interface Candidate {
   readonly slots: number
   /** Number of its pending and running executions. */
   readonly load: number
+  /** It takes no new work; absent = false. */
+  readonly isCordoned?: boolean
+}
+
+/** Splits the nodes that take new work from the cordoned ones. */
+export function splitCordoned<Node extends Pick<Candidate, 'isCordoned'>>(
+  nodes: readonly Node[],
+): {readonly candidates: readonly Node[]; readonly cordoned: readonly Node[]} {
+  return {
+    candidates: nodes.filter(({isCordoned}) => isCordoned !== true),
+    cordoned: nodes.filter(({isCordoned}) => isCordoned === true),
+  }
 }

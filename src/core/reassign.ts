@@ -8,12 +8,12 @@ import type {LaunchCause, Target} from './launch-record.ts'
 import type {Candidate, MemberRecord} from './node.ts'
 import {matchTargets, selectTargets, type DefaultTarget} from './target.ts'
 
-/** A pending execution that its node has not claimed, or whose node is gone. */
+/** A pending execution that its node has not claimed, or whose node is gone or cordoned. */
 export interface StuckExecution {
   readonly execution: ExecutionRecord
   readonly nodeId: string
   /** Its node; `null` = removed. */
-  readonly member: Pick<MemberRecord, 'status' | 'runs' | 'heartbeatAt'> | null
+  readonly member: Pick<MemberRecord, 'status' | 'runs' | 'heartbeatAt' | 'cordonedAt'> | null
   readonly job: JobRecord
   readonly cause: LaunchCause
   readonly scheduledAt: number
@@ -28,8 +28,9 @@ export interface ReassignContext {
   /** Time since which the leader checks for the node's return, by the store's clock. */
   readonly lookedSince: number
   readonly defaultTarget: DefaultTarget
-  /** How long an execution waits for a node that is gone. */
+  /** How long an execution waits for a node that is gone or cordoned. */
   readonly targetWaitMs: number
+  /** Without the cordoned ones. */
   readonly candidates: readonly Candidate[]
   /** Load by node id, updated by every selection of the pass. */
   readonly loads: Map<string, number>
@@ -53,8 +54,8 @@ export function decideReassignment(
 
 /**
  * A matching alive node that the launch does not use yet; `null` = none. It needs a free slot, unless the
- * execution's own node is gone: then the execution waits in the other node's queue. A new identity with the
- * name of the old node also takes its place in the launch.
+ * execution's own node is gone or cordoned: then the execution waits in the other node's queue. A new
+ * identity with the name of the old node also takes its place in the launch.
  */
 function otherNode(
   {job, nodeId, usedNodes, execution}: StuckExecution,
@@ -75,7 +76,7 @@ function otherNode(
  * True when the wait for a node that is gone is over. It lasts `targetWaitMs` from the node's last heartbeat;
  * for a planned time it ends at the job's `max_lateness`. For a removed node it is over at once if other
  * nodes match; if none matches, another node with its tags may still join. A leaving node still works: its
- * wait begins when it has left.
+ * wait begins when it has left. The wait for a cordoned node begins when it was cordoned.
  */
 function isTimedOut(
   {execution, nodeId, member, job, cause, scheduledAt}: StuckExecution,
@@ -86,7 +87,7 @@ function isTimedOut(
   if (member === null && nodes.length > 0) return true
   if (member?.status === 'leaving') return false
   // A server restarted with --no-run sends heartbeats, but claims nothing.
-  const heartbeatAt = member?.runs === true ? member.heartbeatAt : 0
+  const heartbeatAt = member?.cordonedAt ?? (member?.runs === true ? member.heartbeatAt : 0)
   if (now - Math.max(execution.notBefore, heartbeatAt, lookedSince) >= targetWaitMs) return true
   if (cause !== 'schedule' || execution.attempt > 1) return false
   return now - scheduledAt > maxLatenessMs(job.spec)

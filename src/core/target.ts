@@ -6,7 +6,7 @@
 import {plain, shown} from '../lib/shown.ts'
 import type {StringMap} from './job.ts'
 import type {Finding} from './findings.ts'
-import {type Candidate, ROLE} from './node.ts'
+import {type Candidate, ROLE, splitCordoned} from './node.ts'
 
 export type DefaultTarget = 'one' | 'all'
 
@@ -78,6 +78,27 @@ export function selectTargets(
     count === null || count >= nodes.length ? nodes : leastLoaded(nodes, count, loads, random)
   for (const node of chosen) loads.set(node.id, (loads.get(node.id) ?? node.load) + 1)
   return chosen
+}
+
+/** How many nodes match: those that take work, and cordoned ones. */
+export function countTargets(
+  tags: StringMap,
+  nodes: readonly Candidate[],
+  defaultTarget: DefaultTarget,
+): {readonly matching: number; readonly cordoned: number} {
+  const {candidates, cordoned} = splitCordoned(matchTargets(tags, nodes, defaultTarget).nodes)
+  return {matching: candidates.length, cordoned: cordoned.length}
+}
+
+/** Says how many of the cordoned nodes match; `''` = none. For the reason of work that finds no node. */
+export function cordonedSentence(
+  tags: StringMap,
+  cordoned: readonly Pick<Candidate, 'tags'>[],
+  defaultTarget: DefaultTarget,
+): string {
+  const count = matchTargets(tags, cordoned, defaultTarget).nodes.length
+  if (count === 0) return ''
+  return count === 1 ? '1 matching node is cordoned' : `${count} matching nodes are cordoned`
 }
 
 function leastLoaded(

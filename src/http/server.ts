@@ -51,6 +51,7 @@ import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
 import {routeOidc} from './routes/oidc.ts'
+import {routeNodes} from './routes/nodes.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeFiring} from './routes/firing.ts'
 import {routeSecrets} from './routes/secrets.ts'
@@ -124,6 +125,7 @@ async function routeV1(
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
   routeCluster(v1, operations, options, new EventStreams(options, streams))
+  routeNodes(v1, operations)
   routePolicies(v1, operations, paths)
   routeTokens(v1, operations, paths)
   routeFiring(v1, operations)

@@ -102,6 +102,8 @@ export class Runner implements Service {
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
   #verifiedAt: number
+  /** By the last reply to a claim: nothing is started. */
+  #isCordoned = false
   /** The disconnection has lasted for longer than its limit. */
   #isCutOff = false
 
@@ -193,8 +195,10 @@ export class Runner implements Service {
     const {claimed, secrets} = result!
     const runs = claimed.map((each) => new ExecutionRun(each, sentAt, this.#options, secrets))
     if (this.#stopSignal !== null) for (const run of runs) run.stop(this.#stopSignal)
+    this.#isCordoned = result!.isCordoned === true
     this.#slots.add(runs)
     this.#fillSlots()
+    if (this.#isCordoned) this.#releases.wake()
     const isMoreDue = result!.waiting > 0
     this.#pace.replied(isMoreDue)
     // At once, or after a pause.
@@ -220,9 +224,13 @@ export class Runner implements Service {
     this.#fillFreeSlots()
   }
 
+  /** A node that stops or is cordoned releases what it has not started, if it can. */
+  get #releasesAll(): boolean {
+    return this.#isDraining || this.#isCordoned
+  }
+
   #fillFreeSlots(): void {
-    // A node that drains releases what it has not started, if it can.
-    if (this.#isDraining && this.#canRelease) return
+    if (this.#releasesAll && this.#canRelease) return
     for (const run of this.#slots.occupyFree()) void this.#runToFinish(run)
   }
 
@@ -257,15 +265,15 @@ export class Runner implements Service {
   }
 
   /**
-   * Releases what has waited too long for a slot, so that another node can run it; while draining, everything
-   * that waits.
+   * Releases what has waited too long for a slot, so that another node can run it; while the node stops or is
+   * cordoned, everything that waits.
    */
   async #release(): Promise<number> {
     const {clock, release, aheadMaxMs} = this.#options
     if (release === undefined) return Infinity
     if (!this.#canRelease) return aheadMaxMs
     const now = clock.monotonicMs()
-    const runs = this.#slots.takeAhead(this.#isDraining ? now : now - aheadMaxMs)
+    const runs = this.#slots.takeAhead(this.#releasesAll ? now : now - aheadMaxMs)
     if (runs.length === 0) return aheadMaxMs
     this.#releasingCount += runs.length
     try {

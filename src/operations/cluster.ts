@@ -4,28 +4,22 @@ import {DomainError} from '../core/errors.ts'
 import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
 import type {FiringPaused} from '../ports/job-store.ts'
-import {encodeMember, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
+import {encodeTags, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
 import {formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
+import {ambiguousMember, loadMembers, memberView, type MemberView, unknownMember} from './nodes.ts'
 
 /** Executions of a removed member that end in one transaction. */
 const REMOVE_BATCH_MAX = 256
-/** Ids in the error for an ambiguous name. */
-const AMBIGUOUS_IDS_MAX = 10
 
 export function createMembers(context: OperationsContext) {
   const {node, store} = context
 
-  /** Sorted by name. */
-  async function members(): Promise<readonly MemberRecord[]> {
-    const all = await store.members()
-    return all.toSorted((one, other) => (one.name < other.name ? -1 : 1))
-  }
+  const members = () => loadMembers(context)
 
   /** Throws `no_leader`. */
-  async function leader(): Promise<MemberRecord> {
-    const lease = await store.leader()
-    const leading = (await members()).find((member) => member.id === lease?.nodeId)
+  async function leader(): Promise<MemberView> {
+    const leading = (await members()).find(({isLeader}) => isLeader)
     if (leading === undefined)
       throw new DomainError('no_leader', 'No server leads at the moment. Retry shortly.', {
         retryAfterSeconds: 1,
@@ -37,7 +31,7 @@ export function createMembers(context: OperationsContext) {
    * Starts leaving. Returns the members, with this node as `leaving` while executions run on it, otherwise as
    * `left`.
    */
-  async function leave(actor: Actor): Promise<readonly MemberRecord[]> {
+  async function leave(actor: Actor): Promise<readonly MemberView[]> {
     const all = await members()
     const running = await store.busy({start: 0, end: null, outputBytes: 0})
     const isBusy = running.rows.some((execution) => execution.node === node.name)
@@ -55,8 +49,8 @@ export function createMembers(context: OperationsContext) {
    * between two batches leaves a member with fewer executions; a repeated call continues. Throws
    * `member_unknown`, `member_present`, `member_ambiguous`.
    */
-  async function removeMember(idOrName: string, actor: Actor): Promise<MemberRecord> {
-    const {id} = memberToRemove(await members(), idOrName)
+  async function removeMember(idOrName: string, actor: Actor): Promise<MemberView> {
+    const {id} = memberToRemove(await store.members(), idOrName)
     for (;;) {
       const jitter = context.random.fraction()
       const removal = await store.removeMember({nodeId: id, limit: REMOVE_BATCH_MAX, jitter, actor})
@@ -66,7 +60,7 @@ export function createMembers(context: OperationsContext) {
       if (removal.kind === 'ending') continue
       const {member} = removal
       context.events.emit('member_changed', {node: member.name, status: 'removed'})
-      return member
+      return memberView(member, undefined, undefined)
     }
   }
 
@@ -79,19 +73,10 @@ function memberToRemove(all: readonly MemberRecord[], idOrName: string): MemberR
   if (exact !== undefined) return exact
   const named = all.filter(({name}) => name === idOrName)
   const removable = named.filter(({status}) => status === 'left' || status === 'failed')
-  if (removable.length > 1) {
-    const ids = removable.slice(0, AMBIGUOUS_IDS_MAX).map(({id}) => id)
-    const cause = `${removable.length} members called ${idOrName} have left or failed`
-    const sentence = `The member is ambiguous: ${cause}. Use an id, such as ${ids.join(' or ')}.`
-    throw new DomainError('member_ambiguous', sentence, {members: {ids}})
-  }
+  if (removable.length > 1) throw ambiguousMember(idOrName, removable)
   const [member] = [...removable, ...named]
   if (member === undefined) throw unknownMember(idOrName)
   return member
-}
-
-function unknownMember(idOrName: string): DomainError {
-  return new DomainError('member_unknown', `There is no member ${JSON.stringify(idOrName)}.`)
 }
 
 function presentMember({name, status}: MemberRecord): DomainError {
@@ -158,7 +143,7 @@ export function createStatus(context: OperationsContext) {
       },
       gossip,
       serf: {...gossip},
-      tags: own === undefined ? {...node.tags} : encodeMember(own).Tags,
+      tags: own === undefined ? {...node.tags} : encodeTags(own),
     }
   }
 

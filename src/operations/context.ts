@@ -55,12 +55,17 @@ export interface OperationsDependencies {
     /** Of browsers. */
     readonly sessionIdleMs: number
     readonly sessionMaxMs: number
+    /** Of a drain without one, and the longest. */
+    readonly drainDeadlineMs: number
+    readonly drainDeadlineMaxMs: number
     /** There is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
   }
-  /** Whether an alive node that runs jobs matches the tags now. */
-  readonly hasTarget: (tags: StringMap) => Promise<boolean>
+  /** Alive nodes that run jobs and match the tags now: those that take work, and cordoned ones. */
+  readonly countTargets: (
+    tags: StringMap,
+  ) => Promise<{readonly matching: number; readonly cordoned: number}>
   readonly isLeader: () => boolean
   /** Encrypts secrets. */
   readonly vault: Pick<SecretVault, 'seal'>

@@ -94,7 +94,7 @@ export interface RunCall {
 }
 
 export function createRuns(context: OperationsContext) {
-  const {wakeup, store, access, hasTarget, runLimit} = context
+  const {wakeup, store, access, countTargets, runLimit} = context
   const idempotency = new IdempotencyGuard()
 
   /** Returns as soon as the request is stored. Throws `job_unknown`, `no_target`, `too_many_runs`, … */
@@ -111,7 +111,8 @@ export function createRuns(context: OperationsContext) {
         const earlier = identity === null ? null : await store.earlierRun(identity)
         if (earlier !== null) return earlier
         const job = requireJob(name, await store.job(name))
-        if (!(await hasTarget(job.spec.tags))) throw noTarget(job)
+        const {matching, cordoned} = await countTargets(job.spec.tags)
+        if (matching === 0) throw noTarget(job, cordoned)
         runLimit.take(access.holderOf(caller), name)
         return store.requestRun({name, forced, idempotency: identity, actor})
       },
@@ -156,7 +157,13 @@ export async function executionUnknown(
   )
 }
 
-function noTarget(job: JobRecord): DomainError {
+/** `cordoned`: how many cordoned nodes match. */
+function noTarget(job: JobRecord, cordoned: number): DomainError {
+  if (cordoned > 0) {
+    const cause = cordoned === 1 ? 'the node that matches is' : `all ${cordoned} matching nodes are`
+    const sentence = `The job cannot run: ${cause} cordoned. Nothing was started.`
+    throw new DomainError('no_target', `${sentence} Uncordon a node, or add one.`)
+  }
   const tags = Object.entries(job.spec.tags).map(([key, value]) => `${key}=${value}`)
   const cause =
     tags.length === 0

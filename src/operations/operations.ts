@@ -12,6 +12,7 @@ import {createHistory, createLaunches} from './executions.ts'
 import {createFiring} from './firing.ts'
 import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
+import {createNodes} from './nodes.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
 import {RunLimit} from './run-limit.ts'
@@ -29,7 +30,8 @@ export function createOperations(dependencies: OperationsDependencies) {
     store: withDeadlines(dependencies.store, clock),
     runLimit: new RunLimit(clock, settings.runsPerMinute),
     // Reads the store as well.
-    hasTarget: (tags: StringMap) => readWithDeadline(clock, () => dependencies.hasTarget(tags)),
+    countTargets: (tags: StringMap) =>
+      readWithDeadline(clock, () => dependencies.countTargets(tags)),
   }
   const submits = createSubmit(context)
   return {
@@ -42,6 +44,7 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createLaunches(context),
     ...createFollow(context),
     ...createMembers(context),
+    ...createNodes(context),
     ...createPolicies(context),
     ...createTokens(context),
     ...createSecrets(context),

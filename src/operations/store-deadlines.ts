@@ -51,6 +51,8 @@ const DEADLINES = {
   leader: read(),
 
   members: read(),
+  nodeLoads: read(),
+  setScheduling: write(),
   removeMember: write(),
   cancelExecution: write(),
 

@@ -5,6 +5,7 @@
  */
 import type {ExecutionStatus, FinalStatus} from '../core/execution.ts'
 import type {LaunchCause, LaunchDecision} from '../core/launch-record.ts'
+import type {Scheduling} from '../core/node.ts'
 
 /** Steps of every node that fail and are retried. */
 const NODE_STEPS = [
@@ -91,6 +92,8 @@ export interface EventPayloads {
   term_began: {term: number; node: string}
   term_ended: {term: number; node: string; reason: string}
   member_changed: {node: string; status: string}
+  /** A caller has cordoned, drained or uncordoned a node. */
+  scheduling_changed: {node: string; scheduling: Scheduling}
   clock_stepped: {by_ms: number}
   /** How far the clock of this machine is ahead of the store's; negative = behind. */
   clock_differs: {by_ms: number}

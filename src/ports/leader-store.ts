@@ -164,7 +164,7 @@ export interface LeaderStore {
     readonly settings: LaunchSettings
     readonly requests: readonly PendingWork[]
   }>
-  /** Alive nodes that run jobs, with their load. */
+  /** Alive nodes that run jobs, with their load; cordoned ones too. */
   candidates(): Promise<readonly Candidate[]>
   /**
    * Writes decisions in one transaction. Compare-and-set: a decision applies only if the job still has its
@@ -209,7 +209,9 @@ export interface LeaderStore {
    * that ended by themselves. Throws `TermOver`.
    */
   removeEndedPauses(request: {readonly term: number}): Promise<readonly FiringPause[]>
-  /** Pending executions that are due for longer than `unclaimedMs`, or whose node is not alive. */
+  /**
+   * Pending executions that are due for longer than `unclaimedMs`, or whose node is cordoned or not alive.
+   */
   loadStuck(request: {
     readonly unclaimedMs: number
     /** False = without those of alive members that run jobs; absent = true. */
@@ -217,7 +219,7 @@ export interface LeaderStore {
     /** Cursor: `next` of the previous page; `null` = first page. */
     readonly after: StuckPosition | null
     readonly limit: number
-    /** Only those of members that are not alive; absent = all. */
+    /** Only those of members that are cordoned or not alive; absent = all. */
     readonly of?: 'gone_nodes' | 'all'
   }): Promise<{
     readonly now: number
@@ -235,8 +237,8 @@ export interface LeaderStore {
   }): Promise<readonly Applied[]>
   /**
    * Ends pending executions as `lost` for lack of a node, by the rules of `finish`: those still pending for
-   * the given node, if it takes no work (not a member, not alive, or runs no jobs). Returns the ended ones.
-   * Idempotent. Throws `TermOver`.
+   * the given node, if it takes no work (not a member, not alive, cordoned, or runs no jobs). Returns the
+   * ended ones. Idempotent. Throws `TermOver`.
    */
   endStuck(request: {
     readonly term: number

@@ -4,11 +4,11 @@ import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution
 import type {FinishedExecution} from '../core/finish-batch.ts'
 import type {JobSpec, StringMap} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
-import type {MemberRecord, MemberStatus} from '../core/node.ts'
+import type {MemberRecord, MemberStatus, StoredOnly} from '../core/node.ts'
 import type {TokenRefusal, TokenUse} from './token-store.ts'
 
 export interface JoinRequest {
-  readonly member: Omit<MemberRecord, 'heartbeatAt' | 'status' | 'startedAt'>
+  readonly member: Omit<MemberRecord, StoredOnly>
   /**
    * Incarnations of this node that have ended. If the member has another one and sends heartbeats, the reply
    * is `alive`. Absent = not compared: no other process can have this node's identity.
@@ -58,6 +58,8 @@ export interface ClaimResult {
   readonly waiting: number
   /** Time until the next pending execution of this node is due; `null` = none. */
   readonly nextDueInMs: number | null
+  /** The node is cordoned: it claims nothing new, and releases what it has not started. Absent = false. */
+  readonly isCordoned?: boolean
   /**
    * Values of the secrets that the claimed definitions name, by name. A name without a value is a secret
    * that was deleted, or that cannot be decrypted. For memory only. Absent = none is named.
@@ -158,7 +160,10 @@ export interface NodeStore {
   appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]>
   /** Applied in order; a refused item does not affect the others. Idempotent. */
   finish(items: readonly FinishItem[]): Promise<readonly FinishOutcome[]>
-  /** Running executions of this node that it must stop: cancelled, or their job is deleted. */
+  /**
+   * Running executions of this node that it must stop: cancelled, their job is deleted, or the deadline of a
+   * drain of the node is over.
+   */
   cancelled(nodeId: string): Promise<readonly ExecutionKey[]>
   beat(heartbeats: readonly Heartbeat[]): Promise<readonly BeatReply[]>
 }
@@ -191,6 +196,18 @@ export interface PreviousIncarnation {
   readonly upTo: number
   /** Ids of executions. */
   readonly started: ReadonlySet<string>
+}
+
+/** Whether a node takes work. `deadlineMs`: time for what runs, after which it is stopped. */
+export type SchedulingChange =
+  {readonly kind: 'cordon' | 'uncordon'} | {readonly kind: 'drain'; readonly deadlineMs: number}
+
+/** What the executions of a node take up. */
+export interface NodeLoad {
+  readonly nodeId: string
+  readonly running: number
+  /** Pending executions of this node, counted up to 1,000. */
+  readonly waiting: number
 }
 
 export type RemoveResult =
@@ -229,6 +246,18 @@ export interface MemberStore {
   /** A heartbeat is fresh while it is at most `freshMs` old. */
   join(request: JoinRequest, freshMs: number): Promise<JoinResult>
   members(): Promise<readonly MemberRecord[]>
+  /** One entry for each member. */
+  nodeLoads(): Promise<readonly NodeLoad[]>
+  /**
+   * Cordons, drains or uncordons a node. A claim that commits afterwards takes nothing for a cordoned node.
+   * Idempotent, but for the deadline of a drain, which begins anew. Returns the member after the change;
+   * `null` = there is none.
+   */
+  setScheduling(request: {
+    readonly nodeId: string
+    readonly change: SchedulingChange
+    readonly actor?: Actor
+  }): Promise<MemberRecord | null>
   /**
    * Marks a node as `failed`, for the leader's failure detector. Compare-and-set: false, and nothing changed,
    * if its heartbeat or incarnation is not `observed` any more, or it has left. Throws `TermOver`.

@@ -13,6 +13,7 @@ import type {ClockGuard} from '../core/clock-guard.ts'
 import type {LaunchSettings} from '../core/firing.ts'
 import type {DueDecision, RequestDecision} from '../core/launch-record.ts'
 import {decideDue, decideRequest, type PassContext, type PendingWork} from '../core/launch.ts'
+import {splitCordoned} from '../core/node.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {
@@ -324,12 +325,9 @@ export class Launcher implements Service {
     const {store, random, defaultTarget} = this.#options
     const {lateAfterMs, targetWaitMs, catchUpMax, queuedMax} = this.#options
     const placed = this.#placed
-    const stored = await store.candidates()
-    const candidates = stored.map((node) => ({
-      ...node,
-      load: node.load + (placed.get(node.id) ?? 0),
-    }))
-    this.#isSaturated = candidates.some(({load, slots}) => load >= slots)
+    const {candidates: free, cordoned} = splitCordoned(await store.candidates())
+    const nodes = free.map((node) => ({...node, load: node.load + (placed.get(node.id) ?? 0)}))
+    this.#isSaturated = nodes.some(({load, slots}) => load >= slots)
     return {
       now,
       defaultZone,
@@ -339,7 +337,8 @@ export class Launcher implements Service {
       targetWaitMs,
       catchUpMax,
       queuedMax,
-      candidates,
+      candidates: nodes,
+      cordoned,
       loads: new Map(),
       opened: new Map(),
       random: () => random.fraction(),

@@ -7,6 +7,7 @@
  */
 import type {ClockGuard} from '../core/clock-guard.ts'
 import {decideReassignment, type StuckExecution} from '../core/reassign.ts'
+import {splitCordoned} from '../core/node.ts'
 import type {DefaultTarget} from '../core/target.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import {Bursts} from '../node/bursts.ts'
@@ -55,7 +56,7 @@ export class Reassigner implements Service {
   readonly #loop: Loop
   readonly #faults: JobFaults
   readonly #bursts: Bursts
-  /** Executions of gone nodes first: they run nowhere. */
+  /** Executions of gone and cordoned nodes first: they run nowhere. */
   readonly #gone: Round = {of: 'gone_nodes', after: null, dueAt: -Infinity}
   /** Then those that their node does not claim. */
   readonly #all: Round = {of: 'all', after: null, dueAt: -Infinity}
@@ -100,7 +101,7 @@ export class Reassigner implements Service {
 
   async #decidePage(round: Round): Promise<void> {
     const {store, clock, clockGuard, unclaimedMs} = this.#options
-    const candidates = await store.candidates()
+    const {candidates} = splitCordoned(await store.candidates())
     // Without a free slot, what a node that works has not claimed cannot move: under load that is much.
     const canMove = candidates.some(({load, slots}) => load < slots)
     const request = {unclaimedMs, canMove, after: round.after, limit: BATCH_MAX, of: round.of}
@@ -118,7 +119,7 @@ export class Reassigner implements Service {
       lookedSince,
       defaultTarget,
       targetWaitMs,
-      candidates: await store.candidates(),
+      candidates: splitCordoned(await store.candidates()).candidates,
       loads: new Map<string, number>(),
       random: () => random.fraction(),
     }

@@ -121,5 +121,7 @@ export class RequestRounds {
 
 /** The properties that decide which launches a node can take. */
 function describe(candidates: readonly Candidate[]): string {
-  return JSON.stringify(candidates.map(({id, name, tags}) => [id, name, tags]))
+  return JSON.stringify(
+    candidates.map(({id, name, tags, isCordoned}) => [id, name, tags, isCordoned]),
+  )
 }

@@ -98,6 +98,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   term_began: () => 'info',
   term_ended: () => 'info',
   member_changed: () => 'info',
+  scheduling_changed: () => 'info',
   clock_stepped: () => 'warn',
   clock_differs: () => 'warn',
   clock_held: () => 'warn',

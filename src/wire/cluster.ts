@@ -1,8 +1,8 @@
 /** Cluster and service in JSON: status, members, pause, policies, statistics, planned times, health. */
 import {Type, type Static} from 'typebox'
-import {type MemberRecord, type MemberStatus, systemTags} from '../core/node.ts'
-import {Refer, TextMap, Time} from './shapes.ts'
-import {formatTime} from './time.ts'
+import {type MemberRecord, type MemberStatus, type Scheduling, systemTags} from '../core/node.ts'
+import {OptionalTime, Refer, TextMap, Time} from './shapes.ts'
+import {formatOptionalTime, formatTime} from './time.ts'
 
 export const Status = Type.Object(
   {
@@ -149,18 +149,41 @@ export const Member = Type.Object(
     statusText: Type.Enum(['alive', 'leaving', 'left', 'failed'], {
       description: '`Status` as a word.',
     }),
+    leader: Type.Boolean({description: 'Whether it leads the cluster.'}),
+    scheduling: Type.Enum(['active', 'cordoned', 'draining', 'drained'], {
+      description: 'Whether it takes work. `drained`: nothing runs on it any more.',
+    }),
+    cordonedAt: OptionalTime('Since when it takes no new work.'),
+    drainUntil: OptionalTime('When what still runs on it is stopped, while it drains.'),
+    slots: Type.Integer({description: 'Executions it runs at once. 0 = it runs none.'}),
+    running: Type.Integer({description: 'Its running executions, by the store.'}),
+    waiting: Type.Integer({
+      description: 'Pending executions that wait for it, counted up to 1000.',
+    }),
   },
   {$id: 'Member', description: 'A node of the cluster.'},
 )
 export type MemberJson = Static<typeof Member>
 
-export function encodeMember(member: MemberRecord): MemberJson {
+/** What the API shows of a member besides its record. */
+export interface MemberExtras {
+  readonly isLeader: boolean
+  readonly scheduling: Scheduling
+  readonly running: number
+  readonly waiting: number
+}
+
+/** A record of an older version may lack system tags; tags in the record take precedence. */
+export function encodeTags(member: MemberRecord): Record<string, string> {
+  return {...systemTags(member), ...member.tags}
+}
+
+export function encodeMember(member: MemberRecord & MemberExtras): MemberJson {
   return {
     Name: member.name,
     Addr: member.address,
     Port: member.port,
-    // A record of an older version may lack system tags; tags in the record take precedence.
-    Tags: {...systemTags(member), ...member.tags},
+    Tags: encodeTags(member),
     Status: MEMBER_STATUS_CODES[member.status],
     ProtocolMin: PROTOCOL_MIN,
     ProtocolMax: PROTOCOL_MAX,
@@ -170,5 +193,12 @@ export function encodeMember(member: MemberRecord): MemberJson {
     DelegateCur: PROTOCOL_MAX,
     id: member.id,
     statusText: member.status,
+    leader: member.isLeader,
+    scheduling: member.scheduling,
+    cordonedAt: formatOptionalTime(member.cordonedAt),
+    drainUntil: formatOptionalTime(member.cordonedAt === null ? null : member.drainUntil),
+    slots: member.runs ? member.slots : 0,
+    running: member.running,
+    waiting: member.waiting,
   }
 }

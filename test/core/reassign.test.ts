@@ -16,7 +16,7 @@ function decide(changes: Partial<StuckExecution>, context: Partial<ReassignConte
   const stuck: StuckExecution = {
     execution: anExecution().record,
     nodeId: 'id-of-one',
-    member: {status: 'failed', runs: true, heartbeatAt: NOON + 10 * MINUTE},
+    member: {...FAILED, heartbeatAt: NOON + 10 * MINUTE},
     job: aJob().tagged(web).record,
     cause: 'schedule',
     scheduledAt: NOON,
@@ -28,7 +28,7 @@ function decide(changes: Partial<StuckExecution>, context: Partial<ReassignConte
   return decideReassignment(stuck, {...fixed, ...atTwenty, ...context})
 }
 
-const FAILED = {status: 'failed', runs: true} as const
+const FAILED = {status: 'failed', runs: true, cordonedAt: null} as const
 const one = aNode('one').with({id: 'id-of-one', tags: web}).candidate
 const two = aNode('two').with({tags: web}).candidate
 
@@ -84,12 +84,12 @@ describe('an execution whose node is gone and that no other node can run', () =>
     [
       'ends when the node was restarted with --no-run',
       'end',
-      {member: {status: 'alive', runs: false, heartbeatAt: NOON + 20 * MINUTE}},
+      {member: {status: 'alive', runs: false, cordonedAt: null, heartbeatAt: NOON + 20 * MINUTE}},
     ],
     [
       'stays when the node sent a heartbeat a minute ago',
       'stay',
-      {member: {status: 'alive', runs: true, heartbeatAt: NOON + 19 * MINUTE}},
+      {member: {status: 'alive', runs: true, cordonedAt: null, heartbeatAt: NOON + 19 * MINUTE}},
     ],
   ]
   for (const [what, kind, changes, context] of rows)

@@ -13,7 +13,7 @@ import type {FastifyInstance} from 'fastify'
 import {LIMITS} from '../../src/config/limits.ts'
 import type {FinalStatus} from '../../src/core/execution.ts'
 import type {StringMap} from '../../src/core/job.ts'
-import {matchTargets} from '../../src/core/target.ts'
+import {countTargets} from '../../src/core/target.ts'
 import {HTTP_PARAMETERS} from '../../src/executors/http-parameters.ts'
 import {SHELL_PARAMETERS} from '../../src/executors/shell-parameters.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
@@ -145,13 +145,15 @@ export class Api {
         runsPerMinute: RUNS_PER_MINUTE,
         sessionIdleMs: SESSION_IDLE_MS,
         sessionMaxMs: SESSION_MAX_MS,
+        drainDeadlineMs: LIMITS.drainDeadlineMs.value,
+        drainDeadlineMaxMs: LIMITS.drainDeadlineMaxMs.value,
         get tokenConfigured() {
           return access.isLocked
         },
         runsAsRoot: false,
       },
-      hasTarget: async (tags: StringMap) =>
-        matchTargets(tags, await this.store.candidates(), 'one').nodes.length > 0,
+      countTargets: async (tags: StringMap) =>
+        countTargets(tags, await this.store.candidates(), 'one'),
       isLeader: () => this.isLeader,
       vault: this.vault,
       access,

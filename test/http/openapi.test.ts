@@ -57,6 +57,9 @@ const INTERFACE = `
   GET /v1/stats 200
   GET /v1/members 200
   DELETE /v1/members/{member} 200
+  POST /v1/members/{member}/cordon 200
+  POST /v1/members/{member}/uncordon 200
+  POST /v1/members/{member}/drain 200
   GET /v1/leader 200
   GET /v1/isleader 200
   POST /v1/leave 200

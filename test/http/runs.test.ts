@@ -57,14 +57,15 @@ test('a run repeated with its key gets the first reply, even after the job is de
 })
 
 test('a run repeated with its key gets the first reply, even without a matching node', async (t) => {
-  let hasTarget = true
-  const api = await startApi(t, {dependencies: {hasTarget: async () => hasTarget}})
+  let matching = 1
+  const countTargets = async () => ({matching, cordoned: 0})
+  const api = await startApi(t, {dependencies: {countTargets}})
   await api.job('k')
   const run = (key: string, query = '') =>
     api.post(`/v1/jobs/k/run${query}`, undefined, {'idempotency-key': key})
   const first = await run('once')
   assert.equal(first.status, 202)
-  hasTarget = false
+  matching = 0
   const again = await run('once')
   assert.deepEqual([again.status, again.json], [202, first.json])
   assert.equal(again.headers.location, first.headers.location)

@@ -22,6 +22,8 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     runsPerMinute: 1,
     sessionIdleMs: 1,
     sessionMaxMs: 1,
+    drainDeadlineMs: 1,
+    drainDeadlineMaxMs: 1,
     tokenConfigured: false,
     runsAsRoot: false,
   }

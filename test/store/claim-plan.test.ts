@@ -21,7 +21,7 @@ function taking(tx: Transaction): RunAll {
   const step = claim(tx, [request])
   // The statements for the member, its newest claim and its due work.
   const found: StatementResult = [
-    [{incarnation: 'i', status: 'alive', token: '', is_due: 1, next_at: null}],
+    [{incarnation: 'i', status: 'alive', cordoned_at: null, token: '', is_due: 1, next_at: null}],
   ]
   let next = step.next()
   while (next.done !== true) {

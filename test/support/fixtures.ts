@@ -289,6 +289,8 @@ const PLAIN_MEMBER: MemberRecord = {
   status: 'alive',
   startedAt: NOON,
   heartbeatAt: NOON,
+  cordonedAt: null,
+  drainUntil: null,
 }
 
 export class NodeFixture {
@@ -301,8 +303,8 @@ export class NodeFixture {
   }
 
   get candidate(): Candidate {
-    const {id, name, tags, slots} = this.record
-    return {id, name, tags, slots, load: this.#load}
+    const {id, name, tags, slots, cordonedAt} = this.record
+    return {id, name, tags, slots, load: this.#load, isCordoned: cordonedAt !== null}
   }
 
   with(changes: Partial<MemberRecord>): NodeFixture {

@@ -50,11 +50,18 @@ export class RemoteNodeStore implements NodeStore {
     const after = this.#claims.newest
     const more = {most: CLAIMED_MAX, secrets: true, ...(after === null ? {} : {after})}
     const reply = await this.#rpc.request('claim', {token, room, ...more})
-    const {claimed, waiting, nextDueInMs, newest, secrets = {}} = reply
+    const {
+      claimed,
+      waiting,
+      nextDueInMs,
+      newest,
+      cordoned: isCordoned = false,
+      secrets = {},
+    } = reply
     this.#claims.add(claimed)
     this.#claims.newest = newest ?? null
     this.#claims.pendingToken = null
-    return [{claimed, waiting, nextDueInMs, secrets}]
+    return [{claimed, waiting, nextDueInMs, isCordoned, secrets}]
   }
 
   /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */

@@ -213,14 +213,16 @@ export class AgentSession {
       const {node: name, attempt} = execution
       events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
     }
-    const {waiting, nextDueInMs, newest, secrets: values} = result!
+    const {waiting, nextDueInMs, newest, isCordoned, secrets: values} = result!
     const known = newest === undefined ? {} : {newest}
+    const standing = isCordoned === true ? {cordoned: true} : {}
     const used = secrets === true && values !== undefined ? {secrets: values} : {}
     return mutable<ReplyOf<'claim'>>({
       claimed: [...claimed],
       waiting,
       nextDueInMs,
       ...known,
+      ...standing,
       ...used,
     })
   }

@@ -1,10 +1,9 @@
-/** Commands for the service itself: status, members, leave, and previews of schedules. */
+/** Commands for the service itself: status, leave, and previews of schedules. */
 import type {Command} from 'commander'
 import type {MemberJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
-import {path} from '../client.ts'
-import {type Column, fieldList, table} from '../format.ts'
+import {fieldList} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
-import {status, toned} from '../terminal.ts'
+import {toned} from '../terminal.ts'
 import {plannedCount} from '../values.ts'
 import {printPlanned} from './jobs.ts'
 
@@ -13,13 +12,6 @@ export function addClusterCommands(program: Command, use: Use): void {
     .command('status')
     .description('Show the status of the server and its cluster')
     .action(use(show))
-  program
-    .command('members')
-    .description('List the members of the cluster')
-    .action(use(members))
-    .command('remove <member>')
-    .description('Remove a member that has left or failed, by its name or id')
-    .action(use(remove))
   program
     .command('leave')
     .description('Shut the server down gracefully: it leaves the cluster')
@@ -50,46 +42,11 @@ async function show(session: Session): Promise<void> {
   }
 }
 
-async function members(session: Session): Promise<void> {
-  const {value} = await session.client.call<MemberJson[]>('GET', '/members')
-  printMembers(session, value)
-}
-
-async function remove(session: Session, member: string): Promise<void> {
-  const {value} = await session.client.call<MemberJson>('DELETE', path('members', member))
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`removed ${value.Name} (status was ${value.statusText})\n`)
-}
-
-function printMembers(session: Session, value: readonly MemberJson[]): void {
-  if (session.json) return printJson(session, value)
-  const {terminal} = session
-  const columns: readonly Column<MemberJson>[] = [
-    {
-      title: 'NAME',
-      text: (member) => member.Name,
-      shown: (text) => toned(terminal, 'strong', text),
-    },
-    {title: 'STATUS', text: (member) => member.statusText, shown: (text) => status(terminal, text)},
-    {
-      title: 'ADDRESS',
-      text: (member) => member.Tags['rpc_addr'] ?? `${member.Addr}:${member.Port}`,
-    },
-    {title: 'VERSION', text: (member) => member.Tags['version'] ?? ''},
-    {
-      title: 'TAGS',
-      text: ({Tags}) =>
-        Object.entries(Tags)
-          .map(([key, text]) => `${key}=${text}`)
-          .join(' '),
-    },
-  ]
-  terminal.out(table(terminal, columns, value, 'No members.'))
-}
-
 async function leave(session: Session): Promise<void> {
+  const {value: here} = await session.client.call<StatusJson>('GET', '/')
   const {value} = await session.client.call<MemberJson[]>('POST', '/leave')
-  printMembers(session, value)
+  if (session.json) return printJson(session, value)
+  session.terminal.out(`${here.agent['name']} is stopping: it finishes its work and leaves\n`)
 }
 
 async function preview(

@@ -7,7 +7,6 @@
 import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
 import {endsWhenDisconnected, type JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/launch-record.ts'
-import type {MemberStatus} from '../../core/node.ts'
 import type {
   ClaimedExecution,
   ClaimRequest,
@@ -36,6 +35,7 @@ import {
   type ExecutionRow,
   keyOf,
   keyValues,
+  type MemberRow,
 } from './rows.ts'
 
 type Claim = Pick<ActiveClaim, 'key' | 'token'>
@@ -82,18 +82,20 @@ export function* claim(
   const results: ClaimResult[] = []
   for (const [index, request] of requests.entries()) {
     const member = incarnations[index] ?? null
+    const isCordoned = member !== null && member.cordoned_at !== null
+    const standing = isCordoned ? {isCordoned} : {}
     const last = newest.get(request.nodeId)!
     const outlook = outlooks[index]!
     if (member?.incarnation !== request.incarnation) {
       results.push({claimed: [], waiting: 0, nextDueInMs: null})
     } else if (outlook.is_due === 1 || request.token === last) {
-      const isGone = member.status === 'failed' || member.status === 'left'
+      const isGone = isCordoned || member.status === 'failed' || member.status === 'left'
       const result = yield* claimDue(tx, request, last, isGone)
       newest.set(request.nodeId, result.newest)
-      results.push(result)
+      results.push({...result, ...standing})
     } else {
       const nextDueInMs = outlook.next_at === null ? null : outlook.next_at - tx.now
-      results.push({claimed: [], newest: last, waiting: 0, nextDueInMs})
+      results.push({claimed: [], newest: last, waiting: 0, nextDueInMs, ...standing})
     }
   }
   return results
@@ -113,15 +115,15 @@ const OUTLOOK = `SELECT
 
 /**
  * The incarnation of each member; a claim of a node that is no member takes nothing. The lock covers the key
- * (identity), not the heartbeat. A new incarnation, a takeover of the name, and the removal of the member
- * wait for this transaction and then see its claims.
+ * (identity), not the heartbeat. A new incarnation, a takeover of the name, a cordon, and the removal of the
+ * member wait for this transaction and then see its claims.
  */
 function* lockIncarnations(
   tx: Transaction,
   ids: readonly Values[],
-): Query<({readonly incarnation: string; readonly status: MemberStatus} | null)[]> {
+): Query<(Pick<MemberRow, 'incarnation' | 'status' | 'cordoned_at'> | null)[]> {
   return yield* oneEach(
-    `SELECT incarnation, status FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
+    `SELECT incarnation, status, cordoned_at FROM members WHERE id = ?${tx.dialect.forKeyShare}`,
     ids,
   )
 }
@@ -312,13 +314,18 @@ function* continuing(lost: readonly Claim[]): Query<ReadonlySet<Claim>> {
   )
 }
 
-/** Running executions with a cancel request; the deletion of a job requests it too. */
-export function* cancelled(_tx: Transaction, nodeId: string): Query<readonly ExecutionKey[]> {
+/**
+ * Running executions with a cancel request; the deletion of a job requests it too. All of them after the
+ * deadline of a drain.
+ */
+export function* cancelled(tx: Transaction, nodeId: string): Query<readonly ExecutionKey[]> {
   const rows = yield* all<ExecutionRow>(
     `SELECT group_id, node_name, attempt FROM executions
-      WHERE node_id = ? AND status = 'running' AND cancel_requested_at IS NOT NULL
+      WHERE node_id = ? AND status = 'running' AND (cancel_requested_at IS NOT NULL
+        OR EXISTS (SELECT 1 FROM members m
+          WHERE m.id = ? AND m.cordoned_at IS NOT NULL AND m.drain_until <= ?))
       ORDER BY group_id, attempt, node_name`,
-    [nodeId],
+    [nodeId, nodeId, tx.now],
   )
   return rows.map(keyOf)
 }

@@ -20,7 +20,7 @@ import {recordChange} from './audit.ts'
 import {loadFinishBatch, writeFinishBatch} from './finish-rows.ts'
 import {fence} from './lease.ts'
 import {dropOutput, extendOutput, type Stretch} from './output.ts'
-import {all, one, type Query, type Transaction} from './query.ts'
+import {all, one, oneEach, type Query, type Transaction} from './query.ts'
 import {BY_KEY, type ExecutionRow, keyOf, keyValues, type MemberRow} from './rows.ts'
 
 export function* finish(
@@ -28,11 +28,12 @@ export function* finish(
   items: readonly FinishItem[],
 ): Query<readonly FinishOutcome[]> {
   const batch = yield* loadFinishBatch(tx, items)
+  const drains = yield* drainDeadlines(batch, items)
   const stretches: Stretch[] = []
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
     const knownBytes = batch.find(item.key)?.record.outputBytes ?? 0
-    const outcome = finishOne(batch, item, tx.now)
+    const outcome = finishOne(batch, item, tx.now, drains)
     if (outcome.kind === 'finished') {
       if (item.dropOutput) dropped.push(item.key)
       else stretches.push({key: item.key, knownBytes, ...item.output})
@@ -60,7 +61,43 @@ function* withPending(outcomes: readonly FinishOutcome[]): Query<readonly Finish
 /** The clock of an agent and that of the store may drift apart by this much in a long execution. */
 const REPORTED_SLACK_MS = 60_000
 
-function finishOne(batch: FinishBatch, item: FinishItem, now: number): FinishOutcome {
+/**
+ * Deadlines of drains, by node, of the nodes that stopped an execution without a cancel request. A deadline
+ * that is over is kept after an uncordon.
+ */
+function* drainDeadlines(
+  batch: FinishBatch,
+  items: readonly FinishItem[],
+): Query<ReadonlyMap<string, number>> {
+  const nodes = items.flatMap(({key, status}) => {
+    const entry = status === 'cancelled' ? batch.find(key) : null
+    return entry === null || entry.record.cancelRequestedAt !== null ? [] : entry.nodeId
+  })
+  const rows = yield* oneEach<{id: string; drain_until: number}>(
+    `SELECT id, drain_until FROM members WHERE id = ? AND drain_until IS NOT NULL`,
+    [...new Set(nodes)].map((id) => [id]),
+  )
+  return new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row.drain_until]])))
+}
+
+/** Whether a node has stopped this execution because the deadline of its drain was over. */
+function isDrained(
+  {record, nodeId}: BatchExecution,
+  status: FinalStatus,
+  now: number,
+  drains: ReadonlyMap<string, number>,
+): boolean {
+  if (status !== 'cancelled' || record.cancelRequestedAt !== null) return false
+  const deadline = drains.get(nodeId) ?? Infinity
+  return deadline <= now && (record.startedAt ?? now) <= deadline
+}
+
+function finishOne(
+  batch: FinishBatch,
+  item: FinishItem,
+  now: number,
+  drains: ReadonlyMap<string, number>,
+): FinishOutcome {
   const {key, token, status, reporter} = item
   const entry = batch.find(key)
   if (entry === null || entry.token === '' || entry.token !== token) return {kind: 'unknown', key}
@@ -78,16 +115,18 @@ function finishOne(batch: FinishBatch, item: FinishItem, now: number): FinishOut
   const longestMs = reporter === undefined ? Infinity : now + REPORTED_SLACK_MS - claimedAt
   const durationMs = Math.max(0, Math.min(Math.round(item.durationMs), longestMs))
   const startedAfterMs = Math.round(item.startedAfterMs ?? 0)
+  // It is retried elsewhere.
+  const drained = isDrained(entry, status, now, drains)
   return batch.end(entry, {
-    status,
-    reason: item.reason,
+    status: drained ? 'lost' : status,
+    reason: drained ? 'node_drained' : item.reason,
     finishedAt: claimedAt + durationMs,
     jitter: item.jitter,
     with: {
       startedAt: claimedAt + Math.min(durationMs, Math.max(0, startedAfterMs)),
       exitCode: item.exitCode,
       outputHead: item.outputHead,
-      outputFoot: item.outputFoot,
+      outputFoot: drained ? `${item.outputFoot}${lostLine('node_drained')}` : item.outputFoot,
       outputBytes: Math.max(record.outputBytes, item.output.totalBytes),
     },
   })

@@ -58,25 +58,30 @@ interface CandidateRow {
   readonly tags: string
   readonly slots: number
   readonly load: number
+  readonly cordoned_at: number | null
 }
 
 /**
  * Limit for counting a node's pending executions. Each pass counts; at 100,000 pending the count took a sixth
  * of the launch time. Nodes beyond the limit count as equally loaded.
  */
-const WAITING_COUNTED_MAX = 1_000
+export const WAITING_COUNTED_MAX = 1_000
+
+/** Counts for a row `m` of members. */
+export const WAITING = `(SELECT count(*) FROM (SELECT 1 AS found FROM executions e
+  WHERE e.node_id = m.id AND e.status = 'pending' LIMIT ${WAITING_COUNTED_MAX}) AS waiting)`
+export const RUNNING = `(SELECT count(*) FROM executions e
+  WHERE e.node_id = m.id AND e.status = 'running')`
 
 /** Alive nodes that run jobs, with their load. */
 export function* candidates(_tx: Transaction): Query<readonly Candidate[]> {
   const rows = yield* all<CandidateRow>(
-    `SELECT m.id, m.name, m.tags, m.slots,
-      (SELECT count(*) FROM (SELECT 1 AS found FROM executions e
-        WHERE e.node_id = m.id AND e.status = 'pending' LIMIT ${WAITING_COUNTED_MAX}) AS waiting)
-      + (SELECT count(*) FROM executions e WHERE e.node_id = m.id AND e.status = 'running') AS load
+    `SELECT m.id, m.name, m.tags, m.slots, m.cordoned_at, ${WAITING} + ${RUNNING} AS load
       FROM members m WHERE m.status = 'alive' AND m.runs = 1 ORDER BY m.name, m.id`,
   )
-  return rows.map(({id, name, tags, slots, load}) => {
-    return {id, name, slots, load, tags: JSON.parse(tags) as Record<string, string>}
+  return rows.map(({id, name, tags, slots, load, cordoned_at: cordonedAt}) => {
+    const node = {id, name, slots, load, tags: JSON.parse(tags) as Record<string, string>}
+    return cordonedAt === null ? node : {...node, isCordoned: true}
   })
 }
 

@@ -3,22 +3,28 @@
  * executions have ended: an execution of a node that is no member would never be ended.
  */
 import type {MemberRecord} from '../../core/node.ts'
+import {formatDuration} from '../../lib/duration.ts'
 import type {
   BeatReply,
   JoinRequest,
   JoinResult,
   MemberStore,
   Heartbeat,
+  NodeLoad,
   RemoveResult,
 } from '../../ports/node-store.ts'
 import {recordChange} from './audit.ts'
 import {endAll} from './finish.ts'
+import {RUNNING, WAITING} from './launches.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf, memberOf, type MemberRow} from './rows.ts'
 import {bindToken, tokenRefusal} from './agent-tokens.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
+  status, started_at, heartbeat_at, cordoned_at, drain_until`
+/** What a join writes. Cordon and drain stay as they are. */
+const JOINED_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
   status, started_at, heartbeat_at`
 
 /** Condition for a present member. */
@@ -58,7 +64,7 @@ export function* join(
     member.id,
   ])
   yield* all(
-    `INSERT INTO members (${MEMBER_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
+    `INSERT INTO members (${JOINED_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'alive', ?, ?)
       ON CONFLICT (id) DO UPDATE SET name = excluded.name, incarnation = excluded.incarnation,
       address = excluded.address, port = excluded.port, tags = excluded.tags,
       server = excluded.server, runs = excluded.runs, version = excluded.version,
@@ -167,6 +173,44 @@ function* lockName(tx: Transaction, name: string): Query<void> {
 export function* members(_tx: Transaction): Query<readonly MemberRecord[]> {
   const rows = yield* all<MemberRow>(`SELECT ${MEMBER_COLUMNS} FROM members ORDER BY name, id`)
   return rows.map(memberOf)
+}
+
+export function* nodeLoads(_tx: Transaction): Query<readonly NodeLoad[]> {
+  const rows = yield* all<{id: string; running: number; waiting: number}>(
+    `SELECT m.id, ${RUNNING} AS running, ${WAITING} AS waiting FROM members m`,
+  )
+  return rows.map(({id, running, waiting}) => ({nodeId: id, running, waiting}))
+}
+
+/**
+ * The lock on the whole row waits for claims of the node in progress, which lock its key. A crash after the
+ * commit loses only the notifications: everything else follows from these two columns.
+ */
+export function* setScheduling(
+  tx: Transaction,
+  {nodeId, change, actor}: Parameters<MemberStore['setScheduling']>[0],
+): Query<MemberRecord | null> {
+  const row = yield* one<MemberRow>(
+    `SELECT ${MEMBER_COLUMNS} FROM members WHERE id = ?${tx.dialect.forUpdate}`,
+    [nodeId],
+  )
+  if (row === null) return null
+  const before = memberOf(row)
+  const cordonedAt = change.kind === 'uncordon' ? null : (before.cordonedAt ?? tx.now)
+  // One that is over stays: what it stopped may not have ended yet.
+  const isOver = before.drainUntil !== null && before.drainUntil <= tx.now
+  const earlier = isOver ? before.drainUntil : null
+  const drainUntil = change.kind === 'drain' ? tx.now + change.deadlineMs : earlier
+  if (cordonedAt === before.cordonedAt && drainUntil === before.drainUntil) return before
+  yield* all(`UPDATE members SET cordoned_at = ?, drain_until = ? WHERE id = ?`, [
+    cordonedAt,
+    drainUntil,
+    nodeId,
+  ])
+  const deadline = change.kind === 'drain' ? `, deadline ${formatDuration(change.deadlineMs)}` : ''
+  const what = {action: `member.${change.kind}`, on: 'member', target: before.name} as const
+  yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}${deadline}`})
+  return {...before, cordonedAt, drainUntil}
 }
 
 export function* failMember(

@@ -28,7 +28,16 @@ import {applyLaunches, candidates, requestRun} from './launches.ts'
 import {acquireLease, heldLease, leader, renewLease, resignLease} from './lease.ts'
 import {endFutureWaits, replan, resumeFiring} from './planning.ts'
 import {pruneAudit} from './audit-prune.ts'
-import {beat, failMember, join, members, pruneMembers, removeMember} from './members.ts'
+import {
+  beat,
+  failMember,
+  join,
+  members,
+  nodeLoads,
+  pruneMembers,
+  removeMember,
+  setScheduling,
+} from './members.ts'
 import {appendOutput} from './output.ts'
 import {prune} from './prune.ts'
 import {
@@ -149,6 +158,8 @@ export const METHODS = {
 
   join: write(join, {queue: 'members', locksNames: true}),
   members: read(members),
+  nodeLoads: read(nodeLoads),
+  setScheduling: write(setScheduling, {queue: 'other'}),
   activeClaims: nodeRead(activeClaims),
   releaseClaims: write(releaseClaims, {queue: 'upkeep'}),
   failMember: write(failMember, {queue: 'members'}),

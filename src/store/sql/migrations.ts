@@ -36,7 +36,7 @@ const access: Migration = {
 
 const operations: Migration = {
   version: 4,
-  statements: (dialect) => [...pauseTables(dialect)],
+  statements: (dialect) => [...pauseTables(dialect), ...memberColumns(dialect)],
 }
 
 export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access, operations]
@@ -225,6 +225,14 @@ function otherTables({columns: {integer, text}, keyOrganised}: Dialect): string[
       PRIMARY KEY (scope, key)
     )`,
     `CREATE INDEX idempotency_age ON idempotency (created_at)`,
+  ]
+}
+
+/** Servers of schema 3 ignore them: they give work to a cordoned node. */
+function memberColumns({columns: {integer}}: Dialect): string[] {
+  return [
+    `ALTER TABLE members ADD COLUMN cordoned_at ${integer}`,
+    `ALTER TABLE members ADD COLUMN drain_until ${integer}`,
   ]
 }
 

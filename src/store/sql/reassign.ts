@@ -25,10 +25,13 @@ interface StuckRow extends ExecutionRow {
   readonly member_status: MemberStatus | null
   readonly member_runs: number | null
   readonly member_heartbeat_at: number | null
+  readonly member_cordoned_at: number | null
 }
 
 const STUCK_COLUMNS = `${EXECUTION_COLUMNS_E}, m.status AS member_status, m.runs AS member_runs,
-  m.heartbeat_at AS member_heartbeat_at`
+  m.heartbeat_at AS member_heartbeat_at, m.cordoned_at AS member_cordoned_at`
+/** Condition for a member that claims nothing new. */
+const IS_GONE = `(m.status <> 'alive' OR m.cordoned_at IS NOT NULL)`
 const POSITION = '(e.group_id, e.slot, e.attempt)'
 const IN_ORDER = `ORDER BY e.group_id, e.slot, e.attempt`
 const AFTER = `e.status = 'pending' AND ${POSITION} > (?, ?, ?)`
@@ -38,9 +41,9 @@ const PAGE_END = `SELECT e.group_id, e.slot, e.attempt FROM executions e WHERE $
 const OF_PAGE = `SELECT ${STUCK_COLUMNS} FROM executions e LEFT JOIN members m ON m.id = e.node_id
   WHERE ${AFTER} AND ${POSITION} <= (?, ?, ?)
   AND (m.runs = 1 AND e.not_before <= ? OR m.runs = 0 AND e.not_before <= ?
-    OR m.status IS NULL OR m.status <> 'alive') ${IN_ORDER} LIMIT ?`
+    OR m.status IS NULL OR ${IS_GONE}) ${IN_ORDER} LIMIT ?`
 const OF_GONE_NODES = `SELECT ${STUCK_COLUMNS} FROM members m
-  JOIN executions e ON e.node_id = m.id WHERE m.status <> 'alive' AND ${AFTER} ${IN_ORDER} LIMIT ?`
+  JOIN executions e ON e.node_id = m.id WHERE ${IS_GONE} AND ${AFTER} ${IN_ORDER} LIMIT ?`
 
 /** Pending executions read for one page: some milliseconds. */
 const VISITED_MAX = 2_000
@@ -86,7 +89,7 @@ export function* loadStuck(
 
 /** Read first: to find none of their executions, PostgreSQL could read all that is pending. */
 function* hasWorkOfGoneNodes(): Query<boolean> {
-  const gone = yield* all<{id: string}>(`SELECT id FROM members WHERE status <> 'alive'`)
+  const gone = yield* all<{id: string}>(`SELECT m.id FROM members m WHERE ${IS_GONE}`)
   const found = yield* oneEach(
     `SELECT 1 AS found FROM executions WHERE node_id = ? AND status = 'pending' LIMIT 1`,
     gone.map(({id}) => [id]),
@@ -126,7 +129,7 @@ function positionOf(
 function memberOf(row: StuckRow): StuckExecution['member'] {
   const {member_status: status, member_runs: runs, member_heartbeat_at: heartbeatAt} = row
   if (status === null || heartbeatAt === null) return null
-  return {status, runs: runs === 1, heartbeatAt}
+  return {status, runs: runs === 1, heartbeatAt, cordonedAt: row.member_cordoned_at}
 }
 
 type ReassignmentsRequest = Parameters<LeaderStore['applyReassignments']>[0]
@@ -212,7 +215,8 @@ export function* endStuck(
 function* nodesThatRun(tx: Transaction, nodeIds: readonly string[]): Query<ReadonlySet<string>> {
   const sorted = [...new Set(nodeIds)].toSorted()
   const rows = yield* oneEach<{id: string; status: MemberStatus; runs: number}>(
-    `SELECT id, status, runs FROM members WHERE id = ?${tx.dialect.forUpdate}`,
+    `SELECT id, status, runs FROM members
+      WHERE id = ? AND cordoned_at IS NULL${tx.dialect.forUpdate}`,
     sorted.map((id) => [id]),
   )
   const taking = rows.filter((row) => {

@@ -301,6 +301,8 @@ export interface MemberRow {
   readonly status: MemberStatus
   readonly started_at: number
   readonly heartbeat_at: number
+  readonly cordoned_at: number | null
+  readonly drain_until: number | null
 }
 
 export function memberOf(row: MemberRow): MemberRecord {
@@ -318,5 +320,7 @@ export function memberOf(row: MemberRow): MemberRecord {
     status: row.status,
     startedAt: row.started_at,
     heartbeatAt: row.heartbeat_at,
+    cordonedAt: row.cordoned_at,
+    drainUntil: row.drain_until,
   }
 }

@@ -27,6 +27,7 @@ import {restoreCases} from './restore.ts'
 import {reassignCases} from './reassign.ts'
 import {submitCases} from './submit.ts'
 import {concurrencyCases} from './concurrency.ts'
+import {schedulingCases} from './scheduling.ts'
 import {sessionsCases} from './sessions.ts'
 import {settingsCases} from './settings.ts'
 import {secretsCases} from './secrets.ts'
@@ -59,6 +60,7 @@ const SUBJECTS: readonly (readonly [string, (when: Case) => void])[] = [
   ['job list', jobListCases],
   ['member', memberCases],
   ['member retention', memberRetentionCases],
+  ['scheduling', schedulingCases],
   ['settings', settingsCases],
   ['tokens', tokensCases],
   ['audit', auditCases],

@@ -24,6 +24,8 @@ export function memberCases(when: Case): void {
       status: 'alive',
       startedAt: scene.now,
       heartbeatAt: scene.now,
+      cordonedAt: null,
+      drainUntil: null,
     })
   })
 

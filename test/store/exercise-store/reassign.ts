@@ -136,9 +136,19 @@ function movingCases(when: Case): void {
       )
       const [unclaimed, ofNonMember, ofFailed] = [executions[0]!, executions[1]!, executions[2]!]
       const heartbeatAt = scene.opened.startedAt
-      assert.deepEqual(unclaimed.member, {status: 'alive', runs: true, heartbeatAt})
+      assert.deepEqual(unclaimed.member, {
+        status: 'alive',
+        runs: true,
+        cordonedAt: null,
+        heartbeatAt,
+      })
       assert.deepEqual(ofNonMember.member, null)
-      assert.deepEqual(ofFailed.member, {status: 'failed', runs: true, heartbeatAt})
+      assert.deepEqual(ofFailed.member, {
+        status: 'failed',
+        runs: true,
+        cordonedAt: null,
+        heartbeatAt,
+      })
       assert.deepEqual(
         [unclaimed.nodeId, unclaimed.cause, unclaimed.execution.group],
         ['n1', 'manual', group],

@@ -1,0 +1,82 @@
+/** Routes that take work from a node, and give it back: cordon, uncordon, drain. */
+import type {FastifyInstance, FastifyRequest} from 'fastify'
+import {Type} from 'typebox'
+import {parseLength} from '../../lib/duration.ts'
+import type {Operations} from '../../operations/operations.ts'
+import {encodeMember, Member} from '../../wire/cluster.ts'
+import {type Query, QueryProblem} from '../../wire/query.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {creates} from '../access.ts'
+import {describeRoute} from '../openapi.ts'
+import {sendJson} from '../reply.ts'
+import {actorOf, queryOf} from '../request.ts'
+
+const DRAIN_QUERY = Type.Object({
+  deadline: Type.Optional(
+    Type.String({
+      description:
+        'A duration: what still runs then is stopped, and is `lost`. 10 minutes unless set, at most 7 days.',
+    }),
+  ),
+})
+
+const VERBS = [
+  {
+    verb: 'cordon',
+    summary: 'Cordon a node: it takes no new work, and its running work continues',
+    description:
+      'What waits for it moves to other matching nodes. Before the deadline of a drain, it ends the drain.',
+  },
+  {
+    verb: 'uncordon',
+    summary: 'Uncordon a node: it takes work again',
+    description: 'Ends a cordon or a drain.',
+  },
+  {
+    verb: 'drain',
+    summary: 'Drain a node: cordon it, and stop what still runs at a deadline',
+    description:
+      '`scheduling` of the member is `draining`, and `drained` when nothing runs on it. Repeated, it ' +
+      'sets a new deadline.',
+    query: DRAIN_QUERY,
+  },
+] as const
+
+export function routeNodes(app: FastifyInstance, operations: Operations): void {
+  for (const {verb, ...described} of VERBS)
+    app.post(`/members/:member/${verb}`, {
+      config: {access: creates(`/v1/members/:member/${verb}`)},
+      schema: describeRoute({
+        operationId: `${verb}Member`,
+        tag: 'cluster',
+        params: {
+          member:
+            'Id of the member, or its name if it is present or only one member has that name.',
+        },
+        ...described,
+        reply: Refer(Member),
+        refusals: {
+          ...(verb === 'drain' ? {400: 'The deadline is invalid.'} : {}),
+          404: 'There is no such member.',
+          409: 'Several members of this name have left or failed.',
+        },
+      }),
+      handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
+        const deadlineMs = verb === 'drain' ? readDeadline(queryOf(request)) : null
+        const change = {kind: verb, deadlineMs}
+        const {member} = request.params
+        const changed = await operations.setScheduling(member, change, actorOf(request))
+        return sendJson(request, reply, 200, encodeMember(changed))
+      },
+    })
+}
+
+/** `null` = the default. */
+function readDeadline(query: Query): number | null {
+  const text = query.text('deadline')
+  if (text === null) return null
+  const ms = parseLength(text)
+  if (ms !== null) return ms
+  const shown = JSON.stringify(text.slice(0, 64))
+  throw new QueryProblem(`deadline: must be a duration such as 10m or 1h30m, not ${shown}`)
+}
