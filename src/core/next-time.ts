@@ -113,7 +113,7 @@ export interface DefinitionChange {
 }
 
 /** Decided times further ahead than this show that the clock was wrong; smaller steps are corrections. */
-const CLOCK_WRONG_MS = 60_000
+export const CLOCK_WRONG_MS = 60_000
 
 /** Deep equality of two specs as stored. The key order of processors counts: they run in it. */
 export function sameSpec(one: JobSpec, other: JobSpec): boolean {

@@ -99,6 +99,8 @@ export interface EventPayloads {
   clock_differs: {by_ms: number}
   /** The leader decides nothing beyond the time before a step of the store's clock, for this long. */
   clock_held: {by_ms: number; for_ms: number}
+  /** At the start of a term: `jobs` do not fire before `until`, or an earlier time in the future. */
+  clock_was_wrong: {jobs: number; until: number}
   launch_pass_done: {due: number; requests: number; duration_ms: number}
   store_committed: {items: number; duration_ms: number}
   /** `changed`: names of the settings, separated by commas. */

@@ -109,6 +109,18 @@ export interface PruneResult {
   readonly more: boolean
 }
 
+export interface FutureWaits {
+  /** Waits that were ended. */
+  readonly ended: number
+  /**
+   * Of the jobs whose `next` is latest, a thousand at most: those whose planned times are decided up to an
+   * instant in the future. They do not fire before it.
+   */
+  readonly aheadJobs: number
+  /** That instant, the latest of them; `null` = there is none. */
+  readonly aheadUntil: number | null
+}
+
 export interface LeaderStore {
   /**
    * Acquires the lease, with a new, larger term, if it is free, expired, or still equal to `unchanged`.
@@ -201,9 +213,9 @@ export interface LeaderStore {
   }): Promise<number | null>
   /**
    * Ends waits that a wrong clock began in the future: pending executions may be claimed, and pending
-   * launches wait from now on. Returns the number of rows. Throws `TermOver`.
+   * launches wait from now on. Throws `TermOver`.
    */
-  endFutureWaits(request: {readonly term: number}): Promise<number>
+  endFutureWaits(request: {readonly term: number}): Promise<FutureWaits>
   /**
    * Deletes the pauses that have ended, once all planned times before their end are decided. Returns those
    * that ended by themselves. Throws `TermOver`.

@@ -2,8 +2,7 @@
  * Launch step, leader only. Loads every due job and every waiting request, lets `core/launch` decide each,
  * and writes the decisions in one transaction a batch.
  *
- * With many due jobs, the next page is loaded and decided while the one before is written: the leader and the
- * database work at the same time.
+ * With many due jobs, the next page is loaded and decided while the database writes the one before.
  *
  * Crash points: before the apply nothing has happened and the next pass finds the same work; after it the
  * rows are durable and the pending executions wait for their nodes. Notifications after the commit may be
@@ -172,14 +171,15 @@ export class Launcher implements Service {
 
   /** Nothing is decided before all jobs are planned with the same time zone data. False = not done yet. */
   async #prepare(): Promise<boolean> {
-    const {store, term, zoneData, batchMax} = this.#options
+    const {store, term, zoneData, batchMax, events} = this.#options
     if (this.#replanAfter !== null) {
       const after = this.#replanAfter
       this.#replanAfter = await store.replan({term, zoneData, after, limit: batchMax})
       if (this.#replanAfter !== null) return false
     }
     if (this.#mayHaveFutureWaits) {
-      await store.endFutureWaits({term})
+      const {aheadJobs: jobs, aheadUntil} = await store.endFutureWaits({term})
+      if (aheadUntil !== null) events.emit('clock_was_wrong', {jobs, until: aheadUntil})
       this.#mayHaveFutureWaits = false
     }
     return true

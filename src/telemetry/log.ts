@@ -102,6 +102,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   clock_stepped: () => 'warn',
   clock_differs: () => 'warn',
   clock_held: () => 'warn',
+  clock_was_wrong: () => 'warn',
   launch_pass_done: () => null,
   store_committed: () => null,
   settings_reloaded: () => 'info',

@@ -99,7 +99,7 @@ describe('a clock that is suddenly far ahead', () => {
 
   it('leaves no job behind that an edit of its schedule does not bring back', async () => {
     const world = new World()
-    await world.start()
+    const leader = await world.start()
     await world.submit(minutely)
     await world.clock.advance(90 * SECOND)
     world.clock.stepWall(DAY)
@@ -107,6 +107,8 @@ describe('a clock that is suddenly far ahead', () => {
     world.clock.stepWall(-DAY)
     await world.clock.advance(10 * SECOND)
     assert.ok((await world.job('job')).nextAt! > NOON + DAY)
+    const until = (await world.job('job')).decidedUntil
+    assert.deepEqual(leader.events.of('clock_was_wrong'), [{jobs: 1, until}])
     await world.submit(minutely.scheduled('0 */2 * * * *'))
     assert.equal((await world.job('job')).nextAt, NOON + 6 * MINUTE)
     const taken = await world.launches('job')

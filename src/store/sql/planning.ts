@@ -3,9 +3,9 @@
  * that a wrong clock began in the future, and records jobs that cannot be decided.
  */
 import type {JobFault} from '../../core/launch-record.ts'
-import {dueRow, nextPlanned, replanned} from '../../core/next-time.ts'
+import {CLOCK_WRONG_MS, dueRow, nextPlanned, replanned} from '../../core/next-time.ts'
 import type {JobStore} from '../../ports/job-store.ts'
-import type {LeaderStore} from '../../ports/leader-store.ts'
+import type {FutureWaits, LeaderStore} from '../../ports/leader-store.ts'
 import {recordChange} from './audit.ts'
 import {recordMissed} from './jobs.ts'
 import {newLaunch} from './launch-rows.ts'
@@ -83,13 +83,15 @@ export function* resumeFiring(
   return null
 }
 
+/** As many as an index of `next` finds at once. A wrong clock moves nearly all jobs. */
+const AHEAD_MAX = 1_000
 /** No wait of an execution is longer: the backoff of a retry ends after 6 minutes. */
 const WAIT_MAX_MS = 15 * 60_000
 
 export function* endFutureWaits(
   tx: Transaction,
   {term}: Parameters<LeaderStore['endFutureWaits']>[0],
-): Query<number> {
+): Query<FutureWaits> {
   yield* fence(tx, term)
   const executions = yield* all(
     `UPDATE executions SET not_before = ? WHERE status = 'pending' AND not_before > ?
@@ -101,7 +103,15 @@ export function* endFutureWaits(
       RETURNING group_id`,
     [tx.now, tx.now + WAIT_MAX_MS],
   )
-  return executions.length + launches.length
+  const ahead = yield* one<{jobs: number; until: number | null}>(
+    `SELECT count(*) AS jobs, max(decided_until) AS until FROM (
+      SELECT decided_until FROM jobs WHERE next_at > ? AND deleted_at IS NULL AND disabled = 0
+        ORDER BY next_at DESC LIMIT ${AHEAD_MAX}) AS latest
+      WHERE decided_until > ?`,
+    [tx.now, tx.now + CLOCK_WRONG_MS],
+  )
+  const ended = executions.length + launches.length
+  return {ended, aheadJobs: ahead!.jobs, aheadUntil: ahead!.until}
 }
 
 /** One row a fault, unless the newest row of the job says the same. It covers no planned time. */

@@ -96,14 +96,27 @@ export function planningCases(when: Case): void {
     )
   })
 
+  when('jobs that were decided up to the future are found', async (scene) => {
+    const job = await scene.submit('a', {schedule: '0 0 * * * *'})
+    await scene.submit('other', {schedule: '0 0 0 1 1 *'})
+    const until = job.nextAt! + 10 * DAY
+    const missed = aRow(job.nextAt!, 'missed', {scheduledUntil: until, count: 241})
+    await scene.decide(job, [missed], until + 3_600_000)
+    const {aheadJobs, aheadUntil} = await scene.store.endFutureWaits({term: scene.term})
+    assert.deepEqual([aheadJobs, aheadUntil], [1, until])
+    scene.advance(11 * DAY)
+    assert.equal((await scene.store.endFutureWaits({term: scene.term})).aheadJobs, 0)
+  })
+
   when('waits that began in the future end', async (scene) => {
     await scene.submit('a')
     scene.advance(DAY)
     const group = await scene.run('a')
     scene.advance(-DAY)
     assert.equal((await scene.claim()).length, 0)
-    assert.equal(await scene.store.endFutureWaits({term: scene.term}), 1)
+    const {ended, aheadJobs} = await scene.store.endFutureWaits({term: scene.term})
+    assert.deepEqual([ended, aheadJobs], [1, 0])
     assert.equal((await scene.claimOne()).execution.group, group)
-    assert.equal(await scene.store.endFutureWaits({term: scene.term}), 0)
+    assert.equal((await scene.store.endFutureWaits({term: scene.term})).ended, 0)
   })
 }
