@@ -286,8 +286,9 @@ async function realCommands(path: readonly string[]): Promise<readonly string[]>
   for (const name of names) {
     if (name === 'help') continue
     const below = await realCommands([...path, name])
-    // `members` lists the nodes itself, beside having a command of its own.
-    if (below.length === 0 || name === 'members') found.push(['belfry', ...path, name].join(' '))
+    // These do something themselves, beside having a command of their own.
+    if (below.length === 0 || ['members', 'settings'].includes(name))
+      found.push(['belfry', ...path, name].join(' '))
     found.push(...below)
   }
   return found

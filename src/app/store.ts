@@ -140,7 +140,8 @@ export async function agreeZone(store: Store, {config, log}: StoreParts): Promis
   if (agreed !== own) {
     log.logger.warn(
       {own, agreed},
-      'the default time zone of this server is ignored: the cluster already has another one',
+      'the default time zone of this server is ignored: the cluster already has another one. To change ' +
+        'that, run belfry settings set timezone with this zone',
     )
   }
   return agreed

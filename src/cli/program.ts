@@ -8,6 +8,7 @@ import {addAccessCommands} from './commands/access.ts'
 import {addAuditCommand} from './commands/audit.ts'
 import {addClusterCommands} from './commands/cluster.ts'
 import {addFiringCommands} from './commands/firing.ts'
+import {addSettingsCommands} from './commands/settings.ts'
 import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
@@ -143,6 +144,7 @@ function buildProgram(context: CliContext): Command {
   addClusterCommands(program, use)
   addFiringCommands(program, use)
   addNodeCommands(program, use)
+  addSettingsCommands(program, use)
   addAccessCommands(program, use)
   addSecretCommands(program, use)
   addAuditCommand(program, use)

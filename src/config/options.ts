@@ -162,7 +162,7 @@ export const OPTIONS = [
   option(
     'timezone',
     'timezone',
-    'IANA time zone for jobs that set none. Stored at the first start and unchanged afterwards.',
+    'IANA time zone for jobs that set none. Stored at the first start; then `belfry settings` changes it.',
     'The zone of the host, as in cron.',
     {placeholder: 'zone'},
   ),

@@ -42,6 +42,7 @@ export const AUDIT_ACTIONS = [
   'member.drain',
   'submissions.pause',
   'submissions.resume',
+  'settings.update',
   'firing.pause',
   'firing.resume',
   'policy.set',

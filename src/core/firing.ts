@@ -34,6 +34,8 @@ export interface LaunchSettings {
   readonly revision: number
   /** Zone of jobs that name none. */
   readonly defaultZone: string
+  /** False: jobs are still to be planned with a new default zone, before any due one is decided. */
+  readonly isPlanned: boolean
   /**
    * Also those that have ended, until all planned times before their end are decided: a leader that was away
    * must not catch up what was paused.

@@ -12,6 +12,7 @@ import * as firingSchemas from '../wire/firing.ts'
 import * as jobSchemas from '../wire/job.ts'
 import {isObject} from '../wire/json.ts'
 import * as secretSchemas from '../wire/secret.ts'
+import * as settingsSchemas from '../wire/settings.ts'
 import * as tokenSchemas from '../wire/token.ts'
 import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
@@ -129,6 +130,7 @@ function namedSchemas(): readonly object[] {
     tokenSchemas,
     secretSchemas,
     firingSchemas,
+    settingsSchemas,
     auditSchemas,
   ]
   const values: readonly unknown[] = modules.flatMap((module) => Object.values<unknown>(module))

@@ -54,6 +54,7 @@ import {routeOidc} from './routes/oidc.ts'
 import {routeNodes} from './routes/nodes.ts'
 import {routePolicies} from './routes/policies.ts'
 import {routeFiring} from './routes/firing.ts'
+import {routeSettings} from './routes/settings.ts'
 import {routeSecrets} from './routes/secrets.ts'
 import {routeSession} from './routes/session.ts'
 import {routeTokens} from './routes/tokens.ts'
@@ -129,6 +130,7 @@ async function routeV1(
   routePolicies(v1, operations, paths)
   routeTokens(v1, operations, paths)
   routeFiring(v1, operations)
+  routeSettings(v1, operations)
   routeSecrets(v1, operations)
   routeSession(v1, operations, options)
   routeAudit(v1, operations, shared)

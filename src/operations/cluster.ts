@@ -91,7 +91,7 @@ export function createStatus(context: OperationsContext) {
   const {node, settings, store} = context
 
   async function status(): Promise<StatusJson> {
-    const [members, lease, info, totals, paused, putBack, pauses] = await Promise.all([
+    const [members, lease, info, totals, paused, putBack, pauses, zone] = await Promise.all([
       store.members(),
       store.leader(),
       store.info(),
@@ -99,6 +99,7 @@ export function createStatus(context: OperationsContext) {
       store.paused(),
       store.firingPaused(),
       store.firingPauses(),
+      store.defaultTimezone(),
     ])
     const leader = members.find((member) => member.id === lease?.nodeId)
     const own = members.find((member) => member.id === node.id)
@@ -125,7 +126,7 @@ export function createStatus(context: OperationsContext) {
       undecided: String(totals.undecided),
       paused: String(paused),
       firing: firingText(putBack, pauses),
-      default_timezone: settings.defaultTimezone(),
+      default_timezone: zone,
     }
     return {
       agent: {

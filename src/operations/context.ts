@@ -44,7 +44,7 @@ export interface OperationsDependencies {
     readonly tags: StringMap
   }
   readonly settings: {
-    /** The time zone of jobs that name none. */
+    /** The time zone of jobs that name none, at the start: faults of a schedule do not depend on it. */
     defaultTimezone(): string
     /** Absolute path. Backup files are written here while they are sent. */
     readonly dataDirectory: string

@@ -20,6 +20,7 @@ import {createSchedules} from './schedules.ts'
 import {createSecrets} from './secrets.ts'
 import {createSessions} from './sessions.ts'
 import {readWithDeadline, withDeadlines} from './store-deadlines.ts'
+import {createSettings} from './settings.ts'
 import {createSubmit} from './submit.ts'
 import {createTokens} from './tokens.ts'
 
@@ -34,6 +35,7 @@ export function createOperations(dependencies: OperationsDependencies) {
       readWithDeadline(clock, () => dependencies.countTargets(tags)),
   }
   const submits = createSubmit(context)
+  const firing = createFiring(context)
   return {
     ...submits,
     ...createRevisions(context, submits.submit),
@@ -52,7 +54,8 @@ export function createOperations(dependencies: OperationsDependencies) {
     ...createAudit(context),
     ...createSchedules(context),
     ...createPause(context),
-    ...createFiring(context),
+    ...firing,
+    ...createSettings(context, firing.firing),
     ...createRestore(context),
     ...createBackup(context),
     ...createStatus(context),

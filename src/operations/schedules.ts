@@ -21,10 +21,10 @@ export interface PreviewCall {
   readonly count: number
 }
 
-export function createSchedules({clock, settings, store}: OperationsContext) {
+export function createSchedules({clock, store}: OperationsContext) {
   /** Throws `schedule_invalid`. */
-  function preview(call: PreviewCall): PlannedTimesJson {
-    const timezone = call.timezone === '' ? settings.defaultTimezone() : call.timezone
+  async function preview(call: PreviewCall): Promise<PlannedTimesJson> {
+    const timezone = call.timezone === '' ? await store.defaultTimezone() : call.timezone
     if (!isKnownZone(timezone))
       throw new DomainError(
         'schedule_invalid',
@@ -51,9 +51,9 @@ export function createSchedules({clock, settings, store}: OperationsContext) {
 
   /** The undecided planned times of a stored job. Throws `job_unknown`. */
   async function next(name: string, count: number): Promise<PlannedTimesJson> {
-    const job = requireJob(name, await store.job(name))
+    const [found, zone] = await Promise.all([store.job(name), store.defaultTimezone()])
+    const job = requireJob(name, found)
     const {spec, anchorAt, nextAt} = job
-    const zone = settings.defaultTimezone()
     const following = (after: number) => nextPlanned(spec, anchorAt, after, zone)
     return {
       schedule: spec.schedule,

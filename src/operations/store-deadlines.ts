@@ -35,6 +35,8 @@ const DEADLINES = {
   setPaused: write(),
   firingPaused: read(),
   resumeFiring: write(LONG_WRITE_MS),
+  defaultTimezone: read(),
+  setTimezone: write(),
   firingPauses: read(),
   pauseFiring: write(),
   endFiringPause: write(),

@@ -85,6 +85,7 @@ export interface EventPayloads {
   execution_abandoned: {job: string; execution: string; reason: 'cut_off' | 'not_ours'}
   execution_changed: {job: string; execution: string; status: ExecutionStatus}
   submissions_paused: {paused: boolean}
+  timezone_changed: {timezone: string; was: string}
   /** `jobs`: glob over names. `until`: RFC 3339, or `''` = until it is ended. */
   firing_paused: {jobs: string; until: string; reason: string}
   /** `by`: a caller, or the end of the pause. */

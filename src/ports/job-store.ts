@@ -214,6 +214,10 @@ export interface JobStore {
     readonly limit: number
     readonly actor?: Actor
   }): Promise<number | null>
+  /** The zone of jobs that name none. */
+  defaultTimezone(): Promise<string>
+  /** Returns the zone before. The leader plans the jobs that name none, before it decides further ones. */
+  setTimezone(zone: string, actor?: Actor): Promise<string>
   /** The pauses in force, sorted by glob. */
   firingPauses(): Promise<readonly FiringPause[]>
   /**

@@ -212,6 +212,11 @@ export interface LeaderStore {
     readonly limit: number
   }): Promise<number | null>
   /**
+   * Plans a page of the jobs without a zone of their own, after a change of the default zone. True: none is
+   * left. Throws `TermOver`.
+   */
+  planZone(request: {readonly term: number; readonly limit: number}): Promise<boolean>
+  /**
    * Ends waits that a wrong clock began in the future: pending executions may be claimed, and pending
    * launches wait from now on. Throws `TermOver`.
    */

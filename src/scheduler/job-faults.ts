@@ -7,8 +7,9 @@
  * Failed assertions are isolated too: every leader in turn would end on the same job.
  */
 import {type JobFault, reasonText} from '../core/launch-record.ts'
-import {UnreadableSchedule} from '../core/launch.ts'
+import {type PendingWork, UnreadableSchedule} from '../core/launch.ts'
 import type {Events} from '../ports/events.ts'
+import type {DueJob} from '../ports/leader-store.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable, TermOver} from '../ports/store-errors.ts'
 
@@ -115,4 +116,12 @@ function isPassing(error: unknown): boolean {
     error instanceof StoreUnavailable ||
     error instanceof OutcomeUnknown
   )
+}
+
+export function isolatedJob({job}: DueJob): Isolated {
+  return {jobId: job.id, job: job.spec.name, revision: job.revision, group: null}
+}
+
+export function isolatedRequest({launch: {group}, job}: PendingWork): Isolated {
+  return {jobId: job.id, job: job.spec.name, revision: job.revision, group}
 }

@@ -23,10 +23,10 @@ import type {
   LeaderStore,
 } from '../ports/leader-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
-import {EndedPauses} from './ended-pauses.ts'
-import {type Isolated, JobFaults} from './job-faults.ts'
+import {isolatedJob, isolatedRequest, JobFaults} from './job-faults.ts'
 import {leaderLoop, type TermOptions} from './leader-loop.ts'
 import {type RequestPage, RequestRounds} from './request-rounds.ts'
+import {SettingsUpkeep} from './settings-upkeep.ts'
 
 export interface LauncherOptions extends TermOptions {
   readonly store: Pick<
@@ -36,6 +36,7 @@ export interface LauncherOptions extends TermOptions {
     | 'candidates'
     | 'applyLaunches'
     | 'replan'
+    | 'planZone'
     | 'endFutureWaits'
     | 'removeEndedPauses'
   >
@@ -88,7 +89,7 @@ export class Launcher implements Service {
   readonly #loop: Loop
   readonly #faults: JobFaults
   readonly #rounds: RequestRounds
-  readonly #endedPauses: EndedPauses
+  readonly #upkeep: SettingsUpkeep
   #unsubscribe: () => void = () => {}
   /** Cursor of planning again with this process's time zone data; `null` = done. */
   #replanAfter: number | null = 0
@@ -118,7 +119,7 @@ export class Launcher implements Service {
   constructor(options: LauncherOptions) {
     this.#options = options
     this.#faults = new JobFaults(options)
-    this.#endedPauses = new EndedPauses(options)
+    this.#upkeep = new SettingsUpkeep(options)
     this.#rounds = new RequestRounds({
       clock: options.clock,
       pollMs: options.pollMs,
@@ -213,6 +214,11 @@ export class Launcher implements Service {
     const {clock, pollMs} = this.#options
     const {page, loadedAt} = this.#takeAhead() ?? this.#load()
     const loaded = await page
+    if (!loaded.settings.isPlanned) {
+      this.#dueAfter = null
+      await this.#upkeep.planZone()
+      return {count: 0, nextInMs: 0}
+    }
     const {nextDueAt} = loaded
     const now = this.#believed(loaded.now)
     for (const {id, name, problem} of loaded.damaged)
@@ -227,7 +233,7 @@ export class Launcher implements Service {
     const decisions = await this.#decideJobs(jobs, now, loaded.settings)
     const more = this.#dueAfter !== null || decisions.some(({nextAt}) => (nextAt ?? now + 1) <= now)
     if (more) return {count: jobs.length, nextInMs: 0}
-    await this.#endedPauses.remove(loaded)
+    await this.#upkeep.removeEndedPauses(loaded)
     // The pass took time: the times it stored as `next` may be due already, and `nextDueAt` is older.
     const soonest = Math.min(
       held,
@@ -384,14 +390,6 @@ export class Launcher implements Service {
       count: launch.count,
     })
   }
-}
-
-function isolatedJob({job}: DueJob): Isolated {
-  return {jobId: job.id, job: job.spec.name, revision: job.revision, group: null}
-}
-
-function isolatedRequest({launch: {group}, job}: PendingWork): Isolated {
-  return {jobId: job.id, job: job.spec.name, revision: job.revision, group}
 }
 
 function isChange(decision: RequestDecision, {launch}: PendingWork): boolean {

@@ -93,6 +93,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   execution_abandoned: () => 'warn',
   execution_changed: () => null,
   submissions_paused: () => 'info',
+  timezone_changed: () => 'info',
   firing_paused: () => 'info',
   firing_resumed: () => 'info',
   term_began: () => 'info',

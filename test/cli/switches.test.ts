@@ -33,6 +33,28 @@ test('pause --firing says what is paused, and unpause --firing what still is', a
   assert.match(json.detail, /jbos: is no field here\. Use jobs, until, reason/)
 })
 
+test('settings shows what is stored, and changes the time zone', async (t) => {
+  const {run} = await commands(t)
+  assert.equal(
+    (await run('settings')).out,
+    'timezone     UTC\nsubmissions  not paused\nfiring       not paused\n',
+  )
+  const set = await run('settings', 'set', 'timezone', 'Europe/Berlin')
+  assert.match(set.out, /^timezone is Europe\/Berlin \(was UTC\)\nJobs without/)
+  const again = await run('settings', 'set', 'timezone', 'Europe/Berlin')
+  assert.equal(again.out, 'timezone is Europe/Berlin already\n')
+  assert.match((await run('status')).out, /default_timezone +Europe\/Berlin/)
+  const preview = await run('--json', 'schedule', 'preview', '0 0 9 * * *')
+  assert.match(preview.out, /"timezone": "Europe\/Berlin"/)
+  const unknown = await run('settings', 'set', 'timezone', 'Mars')
+  assert.deepEqual([unknown.code, unknown.out], [1, ''])
+  assert.match(unknown.err, /timezone: must be an IANA name such as .*; "Mars" is not known/)
+  assert.equal((await run('settings', 'set', 'zone', 'UTC')).code, 2)
+  await run('pause', '--firing', '--jobs', 'a')
+  const paused = await run('settings')
+  assert.match(paused.out, /^firing +paused for these jobs:\nPAUSED JOBS.*\na +when ended/m)
+})
+
 test('jobs enable and disable take several names, and an error ends none of the others', async (t) => {
   const {api, run} = await commands(t)
   await api.job('a')

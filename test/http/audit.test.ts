@@ -85,6 +85,10 @@ const ROUTES: Readonly<Record<string, Route>> = {
     action: 'submissions.resume',
     prepare: ({admin}) => admin.call('POST', '/v1/pause'),
   },
+  'PATCH /v1/settings': {
+    action: 'settings.update',
+    call: (call) => call('PATCH', '/v1/settings', {timezone: 'Europe/Berlin'}),
+  },
   'POST /v1/firing/pause': {action: 'firing.pause'},
   'POST /v1/firing/resume': {
     action: 'firing.resume',

@@ -63,6 +63,8 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'POST /v1/unpause': 'cluster change',
   'POST /v1/resume': 'cluster change',
   'GET /v1/firing': 'cluster read',
+  'GET /v1/settings': 'cluster read',
+  'PATCH /v1/settings': 'management',
   'POST /v1/firing/pause': 'cluster change',
   'POST /v1/firing/resume': 'cluster change',
   'POST /v1/restore': 'store',

@@ -67,6 +67,8 @@ const INTERFACE = `
   POST /v1/pause 200
   POST /v1/unpause 200
   GET /v1/firing 200
+  GET /v1/settings 200
+  PATCH /v1/settings 200
   POST /v1/firing/pause 200
   POST /v1/firing/resume 200
   POST /v1/resume 200

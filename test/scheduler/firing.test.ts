@@ -1,4 +1,4 @@
-/** Pauses of firing over the real store: no planned time of a paused job runs, and the others continue. */
+/** Pauses of firing, and a new default time zone, over the real store: which planned times run. */
 import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import {jobsGlobProblem} from '../../src/core/firing.ts'
@@ -92,6 +92,27 @@ describe('a pause of firing', () => {
     await world.submit(minutely('a'))
     await world.clock.advance(5 * MINUTE)
     assert.equal(node.calls.get('removeEndedPauses'), undefined)
+  })
+})
+
+describe('a change of the default time zone', () => {
+  it('is finished by the next leader, and no time runs twice or late', async () => {
+    const world = new World()
+    const names = Array.from({length: 12}, (_, index) => `job-${index}`)
+    const first = await world.start({launchBatchMax: 5})
+    for (const name of names)
+      await world.submit(aJob(name).scheduled('0 2 * * * *').with({timezone: ''}))
+    await world.submit(aJob('own').scheduled('0 2 * * * *').with({timezone: 'UTC'}))
+    await world.clock.advance(MINUTE)
+    await world.store.setTimezone('Asia/Kathmandu') // +05:45
+    first.crash()
+    const term = (await world.store.leader())!.term
+    assert.equal(await world.store.planZone({term, limit: 5}), false)
+    await world.clock.advance(20 * SECOND)
+    await world.start({name: 'node-b', launchBatchMax: 5})
+    await world.clock.advance(17 * MINUTE)
+    for (const name of names) assert.deepEqual(await world.launchLines(name), ['12:17:00 launched'])
+    assert.deepEqual(await world.launchLines('own'), ['12:02:00 launched'])
   })
 })
 

@@ -184,9 +184,9 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
       reply: Refer(PlannedTimes),
       refusals: {400: 'The schedule or a parameter is invalid.'},
     }),
-    handler: (request, reply) => {
+    handler: async (request, reply) => {
       const query = queryOf(request)
-      const planned = operations.preview({
+      const planned = await operations.preview({
         schedule: query.first('schedule') ?? '',
         timezone: query.first('timezone') ?? '',
         name: query.first('name') ?? '',

@@ -17,7 +17,7 @@ import {describeRoute} from '../openapi.ts'
 import {sendJson, setWarnings} from '../reply.ts'
 import {actorOf, bodyOf} from '../request.ts'
 
-const BODY_REFUSALS = {
+export const BODY_REFUSALS = {
   400: 'The body is invalid.',
   413: 'The body is too large.',
   415: 'The body is compressed.',
@@ -88,7 +88,7 @@ export function routeFiring(app: FastifyInstance, operations: Operations): void 
   })
 }
 
-function encodeFiring({store, pauses}: Firing): FiringStatusJson {
+export function encodeFiring({store, pauses}: Firing): FiringStatusJson {
   return {
     paused: store !== null || pauses.length > 0,
     store: store ?? '',

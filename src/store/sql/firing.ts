@@ -11,7 +11,7 @@ import type {PauseRequest, PauseResult} from '../../ports/job-store.ts'
 import {recordChange} from './audit.ts'
 import {fence} from './lease.ts'
 import {all, one, type Query, send, together, type Transaction} from './query.ts'
-import {metaValue, timezone} from './settings.ts'
+import {metaValue, ZONE_CHANGE, ZONE_UNLESS_AGREED} from './settings.ts'
 
 /** Counts the changes of pauses and of the default time zone. */
 const REVISION = 'launch_settings'
@@ -38,12 +38,19 @@ function pauseOf(row: PauseRow): FiringPause {
 }
 
 export function* launchSettings(): Query<LaunchSettings> {
-  const [revision, defaultZone, rows] = yield* together(
-    settingsRevision(),
-    timezone(),
+  const [stored, rows] = yield* together(
+    all<{key: string; value: string}>(
+      `SELECT key, value FROM meta WHERE key IN ('${REVISION}', 'timezone', '${ZONE_CHANGE}')`,
+    ),
     all<PauseRow>(SELECT_PAUSES),
   )
-  return {revision, defaultZone, pauses: rows.map(pauseOf)}
+  const settings = new Map(stored.map(({key, value}) => [key, value]))
+  return {
+    revision: Number(settings.get(REVISION) ?? 0),
+    defaultZone: settings.get('timezone') ?? ZONE_UNLESS_AGREED,
+    isPlanned: !settings.has(ZONE_CHANGE),
+    pauses: rows.map(pauseOf),
+  }
 }
 
 export function* settingsRevision(): Query<number> {

@@ -57,6 +57,7 @@ import * as stored from './secrets.ts'
 import {isIndependent, submit, submitAll} from './submit.ts'
 import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
 import {createSession, sessions} from './sessions.ts'
+import {defaultTimezone, planZone, setTimezone} from './timezone.ts'
 import * as access from './tokens.ts'
 import {loadDue, loadRequests} from './undecided.ts'
 import {usage} from './usage.ts'
@@ -115,6 +116,9 @@ export const METHODS = {
   setPaused: write(setPaused, {queue: 'jobs'}),
   firingPaused: read(firingPaused),
   resumeFiring: write(resumeFiring, {queue: 'jobs', isLong: true}),
+  defaultTimezone: read(defaultTimezone),
+  // Exclusive: no job is planned with the old zone at the same time.
+  setTimezone: write(setTimezone, {queue: 'jobs'}),
   firingPauses: read(firingPauses),
   pauseFiring: write(pauseFiring, {queue: 'other'}),
   // Repeated, it would answer that there is no such pause.
@@ -141,6 +145,7 @@ export const METHODS = {
   applyLaunches: write(applyLaunches, {queue: 'launch'}),
   replan: write(replan, {queue: 'launch'}),
   endFutureWaits: write(endFutureWaits, {queue: 'launch', isLong: true}),
+  planZone: write(planZone, {queue: 'launch', isLong: true}),
   removeEndedPauses: write(removeEndedPauses, {queue: 'launch'}),
   loadStuck: read(loadStuck),
   applyReassignments: write(applyReassignments, {queue: 'upkeep'}),

@@ -10,6 +10,9 @@ import {all, one, type Query, together, type Transaction} from './query.ts'
  */
 export const FIRING_PAUSED = 'firing_paused'
 
+/** Key of what is left to do after a change of the default time zone; absent = nothing. */
+export const ZONE_CHANGE = 'zone_change'
+
 export function* firingPaused(_tx: Transaction): Query<FiringPaused | null> {
   return (yield* metaValue(FIRING_PAUSED)) as FiringPaused | null
 }
@@ -63,7 +66,7 @@ export function* agreeTimezone(_tx: Transaction, zone: string): Query<string> {
 }
 
 /** Used until a first server has stored a zone: only in tests and tools. */
-const ZONE_UNLESS_AGREED = 'UTC'
+export const ZONE_UNLESS_AGREED = 'UTC'
 
 /** The cluster's default zone. */
 export function* timezone(): Query<string> {

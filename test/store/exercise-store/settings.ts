@@ -17,6 +17,46 @@ export function settingsCases(when: Case): void {
     assert.equal(await scene.store.agreeTimezone('Europe/Berlin'), 'UTC')
   })
 
+  when(
+    'a change of the time zone plans jobs without one of their own, page by page',
+    async (scene) => {
+      const {store, term} = scene
+      const daily = {schedule: '0 0 15 * * *'}
+      await scene.submit('own', {...daily, timezone: 'UTC'})
+      await scene.submit('every', {schedule: '@every 1h'})
+      const first = await scene.submit('first', daily)
+      await scene.submit('last', daily)
+      await scene.submit('off', {...daily, disabled: true})
+      const {settings} = await store.loadDue({limit: 1})
+      assert.deepEqual([settings.defaultZone, settings.isPlanned], ['UTC', true])
+      scene.advance(first.nextAt! - scene.now)
+      assert.equal(await store.setTimezone('Asia/Tokyo'), 'UTC')
+      assert.equal(await store.defaultTimezone(), 'Asia/Tokyo')
+      const changed = (await store.loadDue({limit: 1})).settings
+      assert.deepEqual([changed.defaultZone, changed.isPlanned], ['Asia/Tokyo', false])
+      assert.notEqual(changed.revision, settings.revision)
+      let pages = 1
+      while (!(await store.planZone({term, limit: 2}))) pages += 1
+      assert.equal(pages, 3)
+      assert.equal((await store.loadDue({limit: 1})).settings.isPlanned, true)
+      const next = async (name: string) => new Date((await scene.job(name)).nextAt!).toISOString()
+      assert.equal(await next('own'), '2026-01-15T15:00:00.000Z')
+      assert.equal(await next('every'), '2026-01-15T13:00:00.000Z')
+      for (const name of ['first', 'last']) {
+        assert.equal(await next(name), '2026-01-16T06:00:00.000Z')
+        const {rows} = (await store.launches(name, {start: 0, end: 9, decision: null}))!
+        assert.deepEqual(
+          rows.map(({decision, reason, scheduledAt}) => [decision, reason, scheduledAt]),
+          [['missed', 'edited', first.nextAt]],
+        )
+      }
+      assert.equal((await scene.job('off')).nextAt, null)
+      assert.equal(await store.planZone({term, limit: 2}), true)
+      assert.equal(await store.setTimezone('Asia/Tokyo'), 'Asia/Tokyo')
+      assert.equal((await store.loadDue({limit: 1})).settings.isPlanned, true)
+    },
+  )
+
   when('the readiness probe writes and reads', async (scene) => {
     await scene.store.probe()
   })

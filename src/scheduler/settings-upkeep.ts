@@ -1,7 +1,9 @@
 /**
- * Removes pauses of firing whose end has come, once the planned times before it are decided. Until then a
- * leader that was away finds them, and catches up nothing that was paused. A crash in between leaves them to
- * the next look.
+ * What a change of the settings leaves to the leader. A crash leaves it to the next look.
+ *
+ * - Jobs without a zone of their own are planned with a new default zone.
+ * - Pauses of firing whose end has come are removed, once the planned times before it are decided. Until then
+ *   a leader that was away finds them, and catches up nothing that was paused.
  */
 import {isInForce} from '../core/firing.ts'
 import type {Clock} from '../ports/runtime.ts'
@@ -11,24 +13,32 @@ import type {DueWork, LeaderStore} from '../ports/leader-store.ts'
 /** A job that cannot be decided keeps an ended pause: this often is enough to look. */
 const EVERY_MS = 10_000
 
-interface EndedPausesParts {
-  readonly store: Pick<LeaderStore, 'removeEndedPauses'>
+interface SettingsUpkeepParts {
+  readonly store: Pick<LeaderStore, 'removeEndedPauses' | 'planZone'>
   readonly term: number
+  /** Jobs planned in one transaction. */
+  readonly batchMax: number
   readonly clock: Pick<Clock, 'monotonicMs'>
   readonly events: Events
 }
 
-export class EndedPauses {
-  readonly #parts: EndedPausesParts
+export class SettingsUpkeep {
+  readonly #parts: SettingsUpkeepParts
   /** Monotonic. */
   #nextLookAt = -Infinity
 
-  constructor(parts: EndedPausesParts) {
+  constructor(parts: SettingsUpkeepParts) {
     this.#parts = parts
   }
 
+  /** Plans a page of jobs. */
+  async planZone(): Promise<void> {
+    const {store, term, batchMax} = this.#parts
+    await store.planZone({term, limit: batchMax})
+  }
+
   /** To be called when nothing is due. Costs nothing while no pause has ended. */
-  async remove({now, settings}: Pick<DueWork, 'now' | 'settings'>): Promise<void> {
+  async removeEndedPauses({now, settings}: Pick<DueWork, 'now' | 'settings'>): Promise<void> {
     const {store, term, clock, events} = this.#parts
     if (settings.pauses.every((pause) => isInForce(pause, now))) return
     if (clock.monotonicMs() < this.#nextLookAt) return

@@ -1,0 +1,47 @@
+/** Routes of the settings that are stored in the cluster. */
+import type {FastifyInstance} from 'fastify'
+import type {Operations} from '../../operations/operations.ts'
+import type {Settings as StoredSettings} from '../../operations/settings.ts'
+import {NewSettings, Settings, type SettingsJson} from '../../wire/settings.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {reads} from '../access.ts'
+import {describeRoute} from '../openapi.ts'
+import {sendJson} from '../reply.ts'
+import {actorOf, bodyOf} from '../request.ts'
+import {BODY_REFUSALS, encodeFiring} from './firing.ts'
+
+export function routeSettings(app: FastifyInstance, operations: Operations): void {
+  app.get('/settings', {
+    config: {access: reads('/v1/settings')},
+    schema: describeRoute({
+      operationId: 'getSettings',
+      summary: 'The settings that are stored in the cluster',
+      tag: 'administration',
+      reply: Refer(Settings),
+    }),
+    handler: async (request, reply) =>
+      sendJson(request, reply, 200, encodeSettings(await operations.settings())),
+  })
+  app.patch('/settings', {
+    config: {access: 'management'},
+    schema: describeRoute({
+      operationId: 'changeSettings',
+      summary: 'Change the default time zone',
+      description:
+        'Jobs without a time zone of their own are planned anew from now on. Planned times ' +
+        'that have passed do not run.',
+      tag: 'administration',
+      body: Refer(NewSettings),
+      reply: Refer(Settings),
+      refusals: BODY_REFUSALS,
+    }),
+    handler: async (request, reply) => {
+      const changed = await operations.changeSettings(bodyOf(request), actorOf(request))
+      return sendJson(request, reply, 200, encodeSettings(changed))
+    },
+  })
+}
+
+function encodeSettings({timezone, submissionsPaused, firing}: StoredSettings): SettingsJson {
+  return {timezone, submissions_paused: submissionsPaused, firing: encodeFiring(firing)}
+}

@@ -1,0 +1,21 @@
+/** Settings of the cluster in JSON. */
+import {type Static, Type} from 'typebox'
+import {FiringStatus} from './firing.ts'
+import {Refer} from './shapes.ts'
+
+export const Settings = Type.Object(
+  {
+    timezone: Type.String({description: 'The default time zone: that of jobs that name none.'}),
+    submissions_paused: Type.Boolean({
+      description: 'True when no job can be created, replaced, restored or reverted.',
+    }),
+    firing: Refer(FiringStatus),
+  },
+  {$id: 'Settings', description: 'Settings that are stored in the cluster, for all servers.'},
+)
+export type SettingsJson = Static<typeof Settings>
+
+export const NewSettings = Type.Object(
+  {timezone: Type.String({description: 'IANA name of a time zone, such as `Europe/Berlin`.'})},
+  {$id: 'NewSettings', description: 'Settings to change.'},
+)
