@@ -153,7 +153,7 @@ export const LIMITS = {
   },
   metricsNodesMax: {
     value: 1_000,
-    reason: 'three series each; a larger cluster is watched through the metrics of its agents',
+    reason: 'four series each; a larger cluster is watched through the metrics of its agents',
   },
   metricsJobsMax: {
     value: 1_000,

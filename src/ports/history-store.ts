@@ -73,6 +73,7 @@ export interface Usage {
   readonly nodes: readonly {
     readonly name: string
     readonly slots: number
+    readonly isCordoned: boolean
     readonly running: number
     readonly pending: number
   }[]

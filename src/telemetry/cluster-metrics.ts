@@ -25,6 +25,7 @@ export interface ClusterState {
   readonly nodes: readonly {
     readonly name: string
     readonly slots: number
+    readonly isCordoned: boolean
     readonly running: number
     readonly pending: number
   }[]
@@ -124,6 +125,11 @@ function loads(registry: Registry): Update[] {
     ),
     ofNodes('belfry_node_slots', 'Slots of each node that runs jobs', ({slots}) => slots),
     ofNodes('belfry_node_slots_used', 'Executions running on each node', ({running}) => running),
+    ofNodes(
+      'belfry_node_cordoned',
+      '1 for each node that takes no new work, else 0',
+      ({isCordoned}) => Number(isCordoned),
+    ),
     ofNodes(
       'belfry_node_queue',
       'Executions that wait for a slot or a backoff, by node',

@@ -13,8 +13,8 @@ export const CLUSTER: ClusterState = {
   firingPaused: 0,
   members: {alive: 2, leaving: 0, left: 0, failed: 1},
   nodes: [
-    {name: 'a', slots: 8, running: 2, pending: 1},
-    {name: 'b', slots: 8, running: 0, pending: 0},
+    {name: 'a', slots: 8, isCordoned: false, running: 2, pending: 1},
+    {name: 'b', slots: 8, isCordoned: true, running: 0, pending: 0},
   ],
   nodesOmitted: 0,
   listedJobs: [

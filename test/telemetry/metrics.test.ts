@@ -131,6 +131,7 @@ test('gauges of the store are read at the scrape, and absent while the store is 
     '{status="failed"} 1',
   ])
   assert.deepEqual(await samples('belfry_node_slots_used'), ['{node="a"} 2', '{node="b"} 0'])
+  assert.deepEqual(await samples('belfry_node_cordoned'), ['{node="a"} 0', '{node="b"} 1'])
   answer = () => Promise.resolve({...CLUSTER, nodes: CLUSTER.nodes.slice(1)})
   assert.deepEqual(await samples('belfry_node_slots_used'), ['{node="b"} 0'])
   answer = () => Promise.reject(new Error('disk full'))

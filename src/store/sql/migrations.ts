@@ -36,7 +36,12 @@ const access: Migration = {
 
 const operations: Migration = {
   version: 4,
-  statements: (dialect) => [...pauseTables(dialect), ...memberColumns(dialect)],
+  statements: (dialect) => [
+    ...pauseTables(dialect),
+    ...memberColumns(dialect),
+    // Metrics count disabled jobs at every scrape. Enabled jobs, which launches update, are not in it.
+    `CREATE INDEX jobs_disabled ON jobs (id) WHERE disabled = 1 AND deleted_at IS NULL`,
+  ],
 }
 
 export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access, operations]

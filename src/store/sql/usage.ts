@@ -20,7 +20,9 @@ export function* usage(tx: Transaction, request: UsageRequest): Query<Usage> {
         (SELECT CAST(coalesce(sum(bytes), 0) AS BIGINT) FROM output_sizes) AS output_bytes,
         ${STORE_BYTES[tx.dialect.engine]} AS store_bytes`,
     ),
-    all<MemberRow>(`SELECT id, name, status, runs, slots FROM members ORDER BY name, id`),
+    all<MemberRow>(
+      `SELECT id, name, status, runs, slots, cordoned_at FROM members ORDER BY name, id`,
+    ),
     // Each half reads its own partial index.
     all<{node_id: string; status: 'pending' | 'running'; count: number}>(
       `SELECT node_id, status, count(*) AS count FROM executions WHERE status = 'pending'
@@ -49,6 +51,7 @@ interface MemberRow {
   readonly status: MemberStatus
   readonly runs: number
   readonly slots: number
+  readonly cordoned_at: number | null
 }
 
 /** Nodes that run jobs and are present. */
@@ -62,9 +65,10 @@ function nodesOf(
   )
   const count = new Map(loads.map((load) => [`${load.status} ${load.node_id}`, load.count]))
   return {
-    nodes: present.slice(0, nodesMax).map(({id, name, slots}) => ({
+    nodes: present.slice(0, nodesMax).map(({id, name, slots, cordoned_at: cordonedAt}) => ({
       name,
       slots,
+      isCordoned: cordonedAt !== null,
       running: count.get(`running ${id}`) ?? 0,
       pending: count.get(`pending ${id}`) ?? 0,
     })),

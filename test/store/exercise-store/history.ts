@@ -149,7 +149,7 @@ export function historyCases(when: Case): void {
     assert.ok(storeBytes > 4_096)
     assert.equal(members.failed, 0)
     assert.equal(nodes.length + usage.nodesOmitted, members.alive)
-    assert.deepEqual([nodes[0]!.running, nodes[0]!.pending], [1, 1])
+    assert.deepEqual([nodes[0]!.running, nodes[0]!.pending, nodes[0]!.isCordoned], [1, 1, false])
     const none = await scene.store.usage({...request, jobPatterns: []})
     assert.deepEqual([none.listedJobs, none.jobsOmitted], [[], 0])
   })
