@@ -69,6 +69,22 @@ export function isCompatible(protocol: number): boolean {
   return Math.abs(protocol - PROTOCOL) <= 1
 }
 
+interface Bytes<Value> {
+  readonly bytes: Value
+  readonly start?: Value
+}
+
+/** The bytes of an output, and its start if it has one. */
+export function encodeBytes({bytes, start}: Bytes<Uint8Array>): Bytes<string> {
+  return {bytes: bytes.toBase64(), ...(start === undefined ? {} : {start: start.toBase64()})}
+}
+
+export function decodeBytes({bytes, start}: Bytes<string>): Bytes<Uint8Array> {
+  const decoded = Uint8Array.fromBase64(bytes)
+  if (start === undefined) return {bytes: decoded}
+  return {bytes: decoded, start: Uint8Array.fromBase64(start)}
+}
+
 /** A finish as it travels, and as it is kept on the agent's disk until a server has it. */
 export function encodeFinish({key, token, jitter, output, ...item}: FinishItem): FinishJson {
   const {status, durationMs, startedAfterMs = 0, exitCode} = item
@@ -83,14 +99,15 @@ export function encodeFinish({key, token, jitter, output, ...item}: FinishItem):
     outputHead: outputHead.slice(0, ADDED_TEXT_MAX),
     // The end of the foot says how the run ended.
     outputFoot: outputFoot.slice(-ADDED_TEXT_MAX),
-    output: {...output, bytes: output.bytes.toBase64()},
+    output: {offset: output.offset, totalBytes: output.totalBytes, ...encodeBytes(output)},
     dropOutput,
     dice: jitter,
   }
 }
 
 export function decodeFinish({dice: jitter, output, ...json}: FinishJson): FinishItem {
-  return {...json, jitter, output: {...output, bytes: Uint8Array.fromBase64(output.bytes)}}
+  const {offset, totalBytes} = output
+  return {...json, jitter, output: {offset, totalBytes, ...decodeBytes(output)}}
 }
 
 /** The claim alone, of an object that may have more fields. */

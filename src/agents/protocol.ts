@@ -15,6 +15,7 @@
  */
 import {Type} from 'typebox'
 import {FINAL_STATUSES} from '../core/execution.ts'
+import {OUTPUT_START_BYTES} from '../core/execution.ts'
 import {NODE_NAME_PATTERN} from '../core/node.ts'
 import {INCARNATIONS_KEPT_MAX} from '../node/incarnations.ts'
 import {MAP_KEY_LENGTH_MAX} from '../wire/shapes.ts'
@@ -122,12 +123,18 @@ const Bytes = Type.String({
   pattern: '^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$',
 })
 
+/** The first bytes of a long output as base64; servers of the previous release ignore it. */
+const Start = Type.Optional(
+  Type.String({...Bytes, maxLength: Math.ceil(OUTPUT_START_BYTES / 3) * 4}),
+)
+
 const Append = Type.Object({
   ...Claim.properties,
   /** Name of the job, for servers of the previous release. Later ones take it from the store. */
   job: Type.String({maxLength: 512}),
   offset: Amount,
   bytes: Bytes,
+  start: Start,
 })
 
 export const Finish = Type.Object({
@@ -139,7 +146,7 @@ export const Finish = Type.Object({
   reason: Type.String({maxLength: REASON_MAX}),
   outputHead: Type.String({maxLength: ADDED_TEXT_MAX}),
   outputFoot: Type.String({maxLength: ADDED_TEXT_MAX}),
-  output: Type.Object({offset: Amount, bytes: Bytes, totalBytes: Amount}),
+  output: Type.Object({offset: Amount, bytes: Bytes, totalBytes: Amount, start: Start}),
   dropOutput: Type.Boolean(),
   dice: Type.Number({minimum: 0, exclusiveMaximum: 1}),
 })

@@ -248,6 +248,7 @@ export function createRunner(
     drainTimeoutMs: limits.drainTimeoutMs,
     forceStopTimeoutMs: limits.forceStopTimeoutMs,
     keepOutputBytes: limits.outputTailBytes,
+    startBytes: limits.outputStartBytes,
     flushBytes: limits.outputFlushBytes,
     flushMs: limits.outputFlushMs,
     flushPauseMs: limits.outputPauseMs,

@@ -2,7 +2,7 @@
  * Fixed bounds, in one table: each has its unit in its name and the reason for its size. Relations between
  * bounds are asserted at every start.
  */
-import {OUTPUT_KEPT_BYTES} from '../core/execution.ts'
+import {OUTPUT_KEPT_BYTES, OUTPUT_START_BYTES} from '../core/execution.ts'
 import {assert} from '../lib/assert.ts'
 
 const KIB = 1024
@@ -58,6 +58,10 @@ export const LIMITS = {
   outputTailBytes: {
     value: OUTPUT_KEPT_BYTES,
     reason: 'a long stack trace with its context, for each of a hundred launches of a job',
+  },
+  outputStartBytes: {
+    value: OUTPUT_START_BYTES,
+    reason: 'the first lines of a long output say what ran and with what; the first error is there',
   },
   outputFlushBytes: {value: 64 * KIB, reason: 'a crash loses at most this much of the output'},
   outputFlushMs: {
@@ -289,6 +293,10 @@ export function assertLimits(limits: Limits): void {
     [limits.killAfterMs < limits.lostAfterMs, 'work can be ended before it is declared lost'],
     [limits.outputPauseMs <= limits.outputFlushMs, 'the pause is not longer than the interval'],
     [limits.outputFlushBytes <= limits.outputTailBytes, 'one write fits into the output kept'],
+    [
+      limits.outputStartBytes <= limits.outputFlushBytes,
+      'the start of an output fits into one write',
+    ],
     [limits.heartbeatMs < limits.agentTimeoutMs, 'a link times out after more than one heartbeat'],
     [limits.agentTimeoutMs * 2 < limits.failedAfterMs, 'an agent finds another server in time'],
     [limits.agentPollMs < limits.claimRepickMs, 'an agent polls before its work is reassigned'],

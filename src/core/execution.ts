@@ -5,8 +5,10 @@ export const FINAL_STATUSES = ['succeeded', 'failed', 'timed_out', 'cancelled', 
 export type FinalStatus = (typeof FINAL_STATUSES)[number]
 export type ExecutionStatus = 'pending' | 'running' | FinalStatus
 
-/** Limit on the stored output of one execution: its last bytes are kept. */
+/** Limits on the stored output of one execution: its last bytes are kept, */
 export const OUTPUT_KEPT_BYTES = 256 * 1024
+/** and, of a longer output, also its first bytes. */
+export const OUTPUT_START_BYTES = 16 * 1024
 
 /** Identity of an execution: unique by all three. */
 export interface ExecutionKey {

@@ -166,16 +166,20 @@ async function* encodeOutput(
   for await (const item of followed) {
     switch (item.kind) {
       case 'output':
-        yield eventText('output', {offset: item.from, text: item.text}, String(item.next))
+        yield eventText('output', outputOf(item), String(item.next))
         break
       case 'idle':
         yield KEEP_ALIVE
         break
       case 'end': {
         const view = {...item.execution, output: new Uint8Array(), outputTruncated: false}
-        const {output: _output, output_truncated: _truncated, ...fields} = encodeExecution(view, 0)
+        const fields = encodeExecution(view, 0)
         yield eventText('end', {
           ...fields,
+          // The events before have it.
+          output: undefined,
+          output_truncated: undefined,
+          output_omitted: undefined,
           head: item.execution.outputHead,
           foot: item.execution.outputFoot,
         })
@@ -183,6 +187,11 @@ async function* encodeOutput(
       }
     }
   }
+}
+
+/** `omitted` is absent when nothing before this text is missing, as it is in nearly all events. */
+function outputOf({from, text, omitted}: Followed & {readonly kind: 'output'}): object {
+  return omitted === 0 ? {offset: from, text} : {offset: from, text, omitted}
 }
 
 /** One server-sent event. `data` is encoded as JSON, which has no line breaks. */

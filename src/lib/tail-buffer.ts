@@ -1,11 +1,42 @@
 /**
- * The last bytes of a stream. Bytes are copied into one circular buffer that grows up to the limit. Many tiny
- * chunks, or small views of large read buffers, thus cost only the memory of their bytes.
+ * The first and the last bytes of a stream. Bytes are copied: the last ones into one circular buffer that
+ * grows up to the limit. Many tiny chunks, or small views of large read buffers, thus cost only the memory of
+ * their bytes.
  */
 
 /** First size of the buffer: most commands print little. */
 const FIRST_BUFFER_BYTES = 1024
 const EMPTY = new Uint8Array(0)
+
+/** The first bytes of a stream. */
+export class StartBuffer {
+  readonly #limit: number
+  #buffer: Uint8Array = EMPTY
+  #size = 0
+
+  constructor(limit: number) {
+    this.#limit = limit
+  }
+
+  /** Copies what fits and ignores the rest. */
+  push(bytes: Uint8Array): void {
+    const kept = bytes.subarray(0, this.#limit - this.#size)
+    if (kept.length === 0) return
+    const size = this.#size + kept.length
+    if (size > this.#buffer.length) {
+      const doubled = Math.max(FIRST_BUFFER_BYTES, size, this.#buffer.length * 2)
+      const larger = new Uint8Array(Math.min(this.#limit, doubled))
+      larger.set(this.bytes)
+      this.#buffer = larger
+    }
+    this.#buffer.set(kept, this.#size)
+    this.#size = size
+  }
+
+  get bytes(): Uint8Array {
+    return this.#buffer.subarray(0, this.#size)
+  }
+}
 
 export class TailBuffer {
   readonly #limit: number

@@ -32,6 +32,7 @@ export interface ExecutionRunOptions {
   readonly finish: (item: FinishItem) => Promise<unknown>
   readonly append: (item: OutputAppend) => Promise<boolean>
   readonly keepOutputBytes: number
+  readonly startBytes: number
   readonly flushBytes: number
   readonly flushMs: number
   readonly flushPauseMs: number
@@ -88,6 +89,7 @@ export class ExecutionRun {
       jobName: execution.jobName,
       ...this.claim,
       keepBytes: options.keepOutputBytes,
+      startBytes: options.startBytes,
       flushBytes: options.flushBytes,
       flushMs: options.flushMs,
       pauseMs: options.flushPauseMs,

@@ -1,13 +1,14 @@
 /**
- * Output buffer of one running execution, flushed to the store at a limited rate. Only the last bytes of the
- * output are kept, so the unflushed bytes are a tail buffer of that length. Older bytes are dropped: memory
- * is bounded without backpressure on the command.
+ * Output buffer of one running execution, flushed to the store at a limited rate. Only the first and the last
+ * bytes of the output are kept, so the unflushed bytes are a tail buffer of that length. Older bytes are
+ * dropped: memory is bounded without backpressure on the command. The first bytes stay in memory until the
+ * store has them; they are sent by themselves only if the tail buffer has dropped them.
  */
 import {executionId, type ExecutionKey} from '../core/execution.ts'
 import type {Clock, Timer} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
-import type {OutputAppend} from '../ports/node-store.ts'
-import {TailBuffer} from '../lib/tail-buffer.ts'
+import type {FinishItem, OutputAppend} from '../ports/node-store.ts'
+import {StartBuffer, TailBuffer} from '../lib/tail-buffer.ts'
 
 export interface OutputBufferOptions {
   readonly clock: Clock
@@ -16,6 +17,8 @@ export interface OutputBufferOptions {
   readonly key: ExecutionKey
   readonly token: string
   readonly keepBytes: number
+  /** First bytes kept of a longer output; at most `keepBytes`. */
+  readonly startBytes: number
   /** Flushed when this many bytes are new, */
   readonly flushBytes: number
   /** or after this time, */
@@ -31,6 +34,10 @@ const NEWLINE = 0x0a
 export class OutputBuffer {
   readonly #options: OutputBufferOptions
   readonly #tail: TailBuffer
+  /** `null` = the store has the first bytes. */
+  #start: StartBuffer | null
+  /** The store has all bytes before this position, as far as this node knows. */
+  #storedTo = 0
   #timer: {timer: Timer; dueAt: number} | null = null
   /** Bytes of the append in flight. */
   #flushing: Uint8Array | null = null
@@ -43,11 +50,13 @@ export class OutputBuffer {
   constructor(options: OutputBufferOptions) {
     this.#options = options
     this.#tail = new TailBuffer(options.keepBytes)
+    this.#start = new StartBuffer(Math.min(options.startBytes, options.keepBytes))
   }
 
   write(bytes: Uint8Array): void {
     if (this.#closed || bytes.length === 0) return
     this.#tail.push(bytes)
+    this.#start?.push(bytes)
     this.#endsLine = bytes.at(-1) === NEWLINE
     this.#scheduleFlush()
   }
@@ -61,11 +70,24 @@ export class OutputBuffer {
    * Stops flushing and returns the unflushed bytes for the finish. Does not wait for a flush in flight, which
    * may take as long as an outage of the store. Its bytes are returned too; the store keeps them once.
    */
-  close(): {readonly offset: number; readonly bytes: Uint8Array; readonly totalBytes: number} {
+  close(): FinishItem['output'] {
     this.#closed = true
     this.#timer?.timer.cancel()
     if (this.#flushing !== null) this.#putBack(this.#flushing)
-    return {...this.#tail.take(), totalBytes: this.#tail.totalBytes}
+    return {...this.#take(), totalBytes: this.#tail.totalBytes}
+  }
+
+  /** The unflushed bytes, with the first bytes of the output if the store would never get them. */
+  #take(): Pick<OutputAppend, 'offset' | 'bytes' | 'start'> {
+    const chunk = this.#tail.take()
+    if (this.#start === null || chunk.offset <= this.#storedTo) return chunk
+    return {...chunk, start: this.#start.bytes}
+  }
+
+  #noteStored({offset, bytes, start}: Pick<OutputAppend, 'offset' | 'bytes' | 'start'>): void {
+    if (offset <= this.#storedTo) this.#storedTo = offset + bytes.length
+    const {startBytes, keepBytes} = this.#options
+    if (start !== undefined || this.#storedTo >= Math.min(startBytes, keepBytes)) this.#start = null
   }
 
   #scheduleFlush(): void {
@@ -88,11 +110,12 @@ export class OutputBuffer {
 
   async #flush(): Promise<void> {
     const {clock, events, append, key, token, jobName} = this.#options
-    const chunk = this.#tail.take()
+    const chunk = this.#take()
     this.#flushing = chunk.bytes
     const totalBytes = this.#tail.totalBytes
     try {
       if (await append({key, token, ...chunk})) {
+        this.#noteStored(chunk)
         events.emit('execution_output', {
           job: jobName,
           execution: executionId(key),

@@ -18,7 +18,14 @@ const IDLE_POLLS = 15
 
 export type Followed =
   /** `from` = absolute position of the first byte; `next` = position after the last one, to resume from. */
-  | {readonly kind: 'output'; readonly from: number; readonly next: number; readonly text: string}
+  | {
+      readonly kind: 'output'
+      readonly from: number
+      readonly next: number
+      readonly text: string
+      /** Bytes before `from` that are not kept. */
+      readonly omitted: number
+    }
   /** No output for a while. Sent to keep the connection alive. */
   | {readonly kind: 'idle'}
   | {readonly kind: 'end'; readonly execution: ExecutionRecord}
@@ -56,7 +63,8 @@ export function createFollow({clock, events, store}: OperationsContext) {
         const bytes = chunk.bytes.subarray(0, chunk.bytes.length - incomplete)
         if (bytes.length > 0) {
           const next = chunk.offset + bytes.length
-          yield {kind: 'output', from: chunk.offset, next, text: decodeOutput(bytes)}
+          const omitted = Math.max(0, chunk.offset - position)
+          yield {kind: 'output', from: chunk.offset, next, text: decodeOutput(bytes), omitted}
           position = next
           idlePolls = 0
           continue

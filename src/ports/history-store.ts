@@ -9,7 +9,9 @@ import type {Order, Page, Slice} from './page.ts'
 export interface ExecutionView extends ExecutionRecord {
   /** Last bytes that the command wrote, without head and foot. A cut is at the start of a UTF-8 character. */
   readonly output: Uint8Array
-  /** True: the command wrote more than `output` contains. */
+  /** First bytes of an output of which the middle is not kept. Absent = it is, or only the end was read. */
+  readonly outputStart?: Uint8Array
+  /** True: the command wrote more than `output` and `outputStart` contain. */
   readonly outputTruncated: boolean
 }
 

@@ -75,6 +75,8 @@ export interface OutputAppend {
   /** Absolute position of `bytes[0]` in the command's output. A repeated append changes nothing. */
   readonly offset: number
   readonly bytes: Uint8Array
+  /** First bytes of the output. Sent when bytes before `offset` are missing in the store. */
+  readonly start?: Uint8Array
 }
 
 export interface FinishItem {
@@ -97,6 +99,8 @@ export interface FinishItem {
     readonly offset: number
     readonly bytes: Uint8Array
     readonly totalBytes: number
+    /** As in `OutputAppend`. */
+    readonly start?: Uint8Array
   }
   /** Processors stored the output elsewhere: delete appended output, keep only head and foot. */
   readonly dropOutput: boolean

@@ -29,12 +29,18 @@ export const Execution = Type.Object(
     started_at: Time('Time of the claim; `0001-01-01T00:00:00Z` while pending.'),
     finished_at: Time('Time of its end; `0001-01-01T00:00:00Z` until then.'),
     success: Type.Boolean({description: 'Whether it succeeded.'}),
-    output: Type.String({description: 'The last part of its output.'}),
+    output: Type.String({
+      description:
+        'Its output: in lists the last part; of one execution the start, a line that tells how much is ' +
+        'not kept, and the last part.',
+    }),
     node_name: Type.String({description: 'Name of the node that runs it.'}),
     group: Type.Integer({description: 'Number of its launch.'}),
     attempt: Type.Integer({description: 'Starts at 1; grows with each retry.'}),
     status: Status,
     output_truncated: Type.Boolean({description: 'The execution wrote more than `output` shows.'}),
+    output_size: Type.Integer({description: 'Bytes that its command wrote, also those not kept.'}),
+    output_omitted: Type.Integer({description: 'Bytes of these that `output` does not show.'}),
     late_result: Type.String({
       description: 'The result that arrived after the execution was `lost`; empty without one.',
     }),
@@ -76,7 +82,27 @@ export type LaunchExecutionJson = Static<typeof LaunchExecution>
 /** A record with the stored tail of its output. The store's `ExecutionView` has this shape. */
 export interface ExecutionWithOutput extends ExecutionRecord {
   readonly output: Uint8Array
+  readonly outputStart?: Uint8Array
   readonly outputTruncated: boolean
+}
+
+/** Stands for bytes that are not kept, on a line of its own. `before` is the text in front of it. */
+export function omittedLine(bytes: number, before: string): string {
+  return `${before === '' || before.endsWith('\n') ? '' : '\n'}… ${bytes} bytes not kept …\n`
+}
+
+/** All text of a view: what Belfry adds, the start, a line for the bytes that are missing, and the end. */
+export function outputText(view: ExecutionWithOutput): string {
+  const {outputHead, outputStart, output, outputFoot} = view
+  const tail = decodeOutput(output) + outputFoot
+  if (outputStart === undefined || output.length === 0) return outputHead + tail
+  const start = outputHead + decodeOutput(outputStart)
+  return start + omittedLine(omittedBytes(view), start) + tail
+}
+
+/** Bytes of the command's output that the view does not have. */
+function omittedBytes({outputBytes, output, outputStart}: ExecutionWithOutput): number {
+  return Math.max(0, outputBytes - output.length - (outputStart?.length ?? 0))
 }
 
 /**
@@ -88,9 +114,9 @@ export function encodeExecution(
   outputBytesMax: number | null,
 ): ExecutionJson {
   const written = decodeOutput(view.output) + view.outputFoot
-  const {text, cut} =
+  const {text, cutBytes} =
     outputBytesMax === null
-      ? {text: view.outputHead + written, cut: false}
+      ? {text: outputText(view), cutBytes: 0}
       : lastBytes(view.outputTruncated ? written : view.outputHead + written, outputBytesMax)
   return {
     id: executionId(view),
@@ -103,7 +129,9 @@ export function encodeExecution(
     group: view.group,
     attempt: view.attempt,
     status: view.status,
-    output_truncated: view.outputTruncated || cut,
+    output_truncated: view.outputTruncated || cutBytes > 0,
+    output_size: view.outputBytes,
+    output_omitted: Math.min(view.outputBytes, omittedBytes(view) + cutBytes),
     late_result: view.lateResult,
     reason: view.reason,
     exit_code: view.exitCode,
@@ -193,13 +221,13 @@ export function decodeOutput(bytes: Uint8Array): string {
 }
 
 /** The last characters of `text` that fit into `bytesMax` bytes of UTF-8. */
-export function lastBytes(text: string, bytesMax: number): {text: string; cut: boolean} {
-  if (text.length * 3 <= bytesMax) return {text, cut: false}
+export function lastBytes(text: string, bytesMax: number): {text: string; cutBytes: number} {
+  if (text.length * 3 <= bytesMax) return {text, cutBytes: 0}
   const bytes = new TextEncoder().encode(text)
-  if (bytes.length <= bytesMax) return {text, cut: false}
+  if (bytes.length <= bytesMax) return {text, cutBytes: 0}
   let from = bytes.length - bytesMax
   while (from < bytes.length && (bytes[from]! & CONTINUATION_MASK) === CONTINUATION) from += 1
-  return {text: decodeOutput(bytes.subarray(from)), cut: true}
+  return {text: decodeOutput(bytes.subarray(from)), cutBytes: from}
 }
 
 /** Number of bytes at the end that start an incomplete character: 0 to 3. */

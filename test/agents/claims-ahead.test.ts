@@ -54,6 +54,7 @@ function runnerOf({clock, random}: World, {store, link}: TestAgent, executor: Sc
     drainTimeoutMs: 20_000,
     forceStopTimeoutMs: 3_000,
     keepOutputBytes: 1_000,
+    startBytes: 100,
     flushBytes: 1_000,
     flushMs: 1_000,
     flushPauseMs: 250,

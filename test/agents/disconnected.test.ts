@@ -64,6 +64,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     drainTimeoutMs: 20_000,
     forceStopTimeoutMs: 3_000,
     keepOutputBytes: 1_000,
+    startBytes: 100,
     flushBytes: 1_000,
     flushMs: 1_000,
     flushPauseMs: 250,

@@ -14,6 +14,7 @@ import {until} from '../support/waiting.ts'
 
 const MIB = 2 ** 20
 const KEPT_BYTES = 256 * 1024
+const START_BYTES = 16 * 1024
 const FLOOD_BYTES = 250_000_000
 /** Memory that ten times the output may add to a process. */
 const GROWTH_BYTES_MAX = 64 * MIB
@@ -46,7 +47,10 @@ describe('output', () => {
     assert.equal(json.status, 'succeeded')
     assert.equal(json.output_truncated, true)
     const end = 'the very end'
-    assert.equal(json.output, 'y'.repeat(KEPT_BYTES - end.length) + end)
+    const omitted = FLOOD_BYTES + end.length - START_BYTES - KEPT_BYTES
+    const kept = ['y'.repeat(START_BYTES), 'y'.repeat(KEPT_BYTES - end.length) + end]
+    assert.equal(json.output, kept.join(`\n… ${omitted} bytes not kept …\n`))
+    assert.deepEqual([json.output_size, json.output_omitted], [FLOOD_BYTES + end.length, omitted])
     for (const [index, pid] of processes.entries()) {
       const grown = peakResidentBytes(pid) - before[index]!
       t.diagnostic(`${index === 0 ? 'server' : 'helper'}: + ${Math.round(grown / MIB)} MiB`)
@@ -77,17 +81,22 @@ describe('output', () => {
     assert.deepEqual([silent.output, silent.success], ['', true])
     const missing = await printed(server, 'missing', 'exec /no/such/program')
     assert.match(missing.output, /^exit status 127\n.*no\/such\/program/s)
-    // Output of exactly the limit is not truncated; one byte more is.
+    // Start and tail together are the limit: up to that, nothing is missing.
     for (const [name, bytes] of [
-      ['full', KEPT_BYTES],
-      ['over', KEPT_BYTES + 1],
+      ['full', START_BYTES + KEPT_BYTES],
+      ['over', START_BYTES + KEPT_BYTES + 1],
     ] as const) {
       const {output, output_truncated} = await printed(
         server,
         name,
         `head -c ${bytes} /dev/zero | tr '\\0' x`,
       )
-      assert.deepEqual([output.length, output_truncated], [KEPT_BYTES, bytes > KEPT_BYTES])
+      const isOver = name === 'over'
+      assert.deepEqual(
+        [output.includes('\n… 1 bytes not kept …\n'), output_truncated],
+        [isOver, isOver],
+      )
+      assert.equal(output.replaceAll(/[^x]/g, '').length, START_BYTES + KEPT_BYTES)
     }
     // A daemon that keeps the output open does not delay the end.
     const daemon = await printed(server, 'daemon', 'echo started; setsid sleep 30 & exit 0')

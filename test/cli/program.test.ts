@@ -54,6 +54,8 @@ const EXECUTION = {
   attempt: 1,
   status: 'running',
   output_truncated: false,
+  output_size: 10,
+  output_omitted: 0,
   late_result: '',
 }
 

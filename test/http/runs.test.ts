@@ -16,6 +16,8 @@ const EXECUTION_FIELDS = [
   'attempt',
   'status',
   'output_truncated',
+  'output_size',
+  'output_omitted',
   'late_result',
   'reason',
   'exit_code',

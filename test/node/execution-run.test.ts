@@ -57,6 +57,7 @@ function anExecutionRun(
         return world.isActive
       },
       keepOutputBytes: 1_000,
+      startBytes: 100,
       flushBytes: 100,
       flushMs: 1_000,
       flushPauseMs: 250,

@@ -13,6 +13,7 @@ import {World} from '../support/world.ts'
 
 const SECOND = 1_000
 const KEEP = 1_000
+const START = 100
 
 /** Bytes whose value encodes their absolute position. */
 function chunk(from: number, length: number): Uint8Array {
@@ -47,6 +48,7 @@ function aBuffer(append: (item: OutputAppend) => Promise<boolean>) {
     key: {group: 1, node: 'node-a', attempt: 1},
     token: 'token',
     keepBytes: KEEP,
+    startBytes: START,
     flushBytes: 300,
     flushMs: 1_000,
     pauseMs: 250,
@@ -116,6 +118,27 @@ describe('an output buffer', () => {
       await clock.advance(10 * SECOND)
       assert.equal(clock.waiting, 0)
     }
+  })
+
+  it('sends the first bytes only if the tail has dropped some of them, and only once', async () => {
+    const starts = async (writes: readonly number[]) => {
+      const appends: OutputAppend[] = []
+      const {clock, buffer} = aBuffer(async (item) => appends.push(item) > 0)
+      let written = 0
+      for (const size of writes) {
+        for (let at = 0; at < size; at += 50)
+          buffer.write(chunk(written + at, Math.min(50, size - at)))
+        written += size
+        await clock.advance(2 * SECOND)
+      }
+      buffer.write(chunk(written, 2 * KEEP))
+      return [...appends, buffer.close()].map(({start}) => start)
+    }
+    const start = chunk(0, START)
+    assert.deepEqual(await starts([]), [start])
+    assert.deepEqual(await starts([10]), [undefined, start])
+    assert.deepEqual(await starts([60, 60]), [undefined, undefined, undefined])
+    assert.deepEqual(await starts([10, 3 * KEEP, 20]), [undefined, start, undefined, undefined])
   })
 
   it('flushes nothing more after the store refused the claim', async () => {

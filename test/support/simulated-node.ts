@@ -260,6 +260,7 @@ export class SimulatedNode {
       verifyEveryMs: 5_000,
       pollMs: 1_000,
       keepOutputBytes: this.settings.keepOutputBytes,
+      startBytes: 16 * 1024,
       flushBytes: 64 * 1024,
       flushMs: 1_000,
       drainTimeoutMs: 20_000,

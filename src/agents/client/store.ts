@@ -18,7 +18,7 @@ import type {
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
 import {OutcomeUnknown} from '../../ports/store-errors.ts'
-import {encodeClaim, encodeFinish, encodeIncarnations} from '../codec.ts'
+import {encodeBytes, encodeClaim, encodeFinish, encodeIncarnations} from '../codec.ts'
 import {type ActiveClaimsJson, CLAIMED_MAX, ITEMS_MAX} from '../protocol.ts'
 import type {RpcClient} from './rpc.ts'
 
@@ -88,13 +88,13 @@ export class RemoteNodeStore implements NodeStore {
 
   async appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]> {
     const accepted: boolean[] = []
-    for (const part of split(items, ({bytes}) => bytes.length)) {
+    for (const part of split(items, outputBytes)) {
       const {taken} = await this.#rpc.request('append', {
         items: part.map((item) => ({
           ...encodeClaim(item),
           job: this.#claims.get(item.key)?.job ?? '',
           offset: item.offset,
-          bytes: item.bytes.toBase64(),
+          ...encodeBytes(item),
         })),
       })
       accepted.push(...part.map((_item, index) => taken[index] === true))
@@ -152,8 +152,12 @@ export class RemoteNodeStore implements NodeStore {
   }
 }
 
+function outputBytes({bytes, start}: Pick<OutputAppend, 'bytes' | 'start'>): number {
+  return bytes.length + (start?.length ?? 0)
+}
+
 function finishBytes({output, outputHead, outputFoot}: FinishItem): number {
-  return output.bytes.length + outputHead.length + outputFoot.length
+  return outputBytes(output) + outputHead.length + outputFoot.length
 }
 
 /** In order, each part small enough for one request. */

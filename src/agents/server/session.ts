@@ -20,7 +20,7 @@ import {releaseClaims} from '../../node/recover.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Store} from '../../ports/store.ts'
-import {decodeFinish, decodeIncarnations} from '../codec.ts'
+import {decodeBytes, decodeFinish, decodeIncarnations} from '../codec.ts'
 import {
   type ActiveClaimsJson,
   type BodyOf,
@@ -241,7 +241,9 @@ export class AgentSession {
 
   async #append({items}: RequestOf<'append'>) {
     const {store, events} = this.#options
-    const decoded = items.map((item) => ({...item, bytes: Uint8Array.fromBase64(item.bytes)}))
+    const decoded = items.map(({key, token, offset, ...item}) => {
+      return {key, token, offset, ...decodeBytes(item)}
+    })
     const taken = await store.appendOutput(decoded)
     decoded.forEach(({key, offset, bytes}, index) => {
       const job = this.#jobs.get(executionId(key))

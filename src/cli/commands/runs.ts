@@ -1,7 +1,7 @@
 /** `belfry runs …` and `belfry busy`: list executions, show and follow their output, cancel them. */
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
-import type {CancelledJson, ExecutionJson} from '../../wire/execution.ts'
+import {type CancelledJson, type ExecutionJson, omittedLine} from '../../wire/execution.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {endReason} from './launches.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
@@ -123,10 +123,21 @@ async function show(session: Session, job: string, execution: string): Promise<v
       ['node', value.node_name],
       ['launch', String(value.group)],
       ['attempt', String(value.attempt)],
+      ...(value.output_truncated ? [['output', outputSize(value)] as const] : []),
       ...(value.late_result === '' ? [] : [['late result', value.late_result] as const]),
     ]),
   )
   if (value.output !== '') terminal.out(`\n${endLine(new PlainText().push(value.output))}`)
+}
+
+/** A server of the previous release does not tell sizes. */
+function outputSize({output_size: size, output_omitted: omitted}: Partial<ExecutionJson>): string {
+  if (size === undefined || omitted === undefined) return 'only its last part is kept'
+  return `${bytesText(size)} bytes, ${bytesText(omitted)} of them not kept`
+}
+
+function bytesText(bytes: number): string {
+  return bytes.toLocaleString('en-US')
 }
 
 async function output(
@@ -203,11 +214,14 @@ async function followOutput(
   print: (text: string) => void,
 ): Promise<void> {
   let position = ''
+  let last = ''
   for (let attempts = 0; attempts < ATTEMPTS_MAX; attempts += 1) {
     const before = position
     const end = await watch(session, path, position, (event) => {
       position = event.id
-      print((JSON.parse(event.data) as {text: string}).text)
+      const {text, omitted = 0} = JSON.parse(event.data) as {text: string; omitted?: number}
+      print(omitted === 0 ? text : omittedLine(omitted, last) + text)
+      last = text
     })
     if (end !== null) return printEnd(session, end, print)
     if (position !== before) attempts = 0

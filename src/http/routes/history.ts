@@ -8,12 +8,12 @@ import type {Operations} from '../../operations/operations.ts'
 import {encodeStatistics, ExecutionStats} from '../../wire/cluster.ts'
 import {
   Cancelled,
-  decodeOutput,
   encodeExecution,
   encodeLaunch,
   Execution,
   Launch,
   LAUNCH_DECISIONS,
+  outputText,
 } from '../../wire/execution.ts'
 import {Job} from '../../wire/job.ts'
 import {
@@ -168,7 +168,8 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
       operationId: 'getOutput',
       summary: 'Read or follow the output of an execution',
       description:
-        'All stored output as plain text. `Accept: text/event-stream` follows the output to its end.',
+        'All stored output as plain text; a line tells how much of its middle is not kept. ' +
+        '`Accept: text/event-stream` follows the output to its end.',
       tag: 'history',
       params: EXECUTION_PARAMS,
       query: Type.Object({
@@ -188,8 +189,7 @@ function routeOutput(app: FastifyInstance, operations: Operations, streams: Outp
         const file = `${executionId(view)}.txt`
         reply.header('content-disposition', `attachment; filename="${file}"`)
       }
-      const text = view.outputHead + decodeOutput(view.output) + view.outputFoot
-      return reply.header('content-type', TEXT_TYPE).send(text)
+      return reply.header('content-type', TEXT_TYPE).send(outputText(view))
     },
   })
 }

@@ -59,7 +59,8 @@ export function* execution(
 ): Query<ExecutionView | null> {
   const found = yield* ownedExecution(tx, name, key)
   if (found === null) return null
-  const [view] = yield* withOutput(tx, [found], outputBytes)
+  const isWhole = outputBytes >= tx.limits.outputKeptBytes
+  const [view] = yield* withOutput(tx, [found], outputBytes, isWhole)
   return view!
 }
 

@@ -1,9 +1,12 @@
 /**
  * Command output: appending while a command runs, reading the kept part, deleting. Kept output is a list of
  * contiguous chunks at absolute byte positions, always the tail of the command's output. Appending is
- * idempotent. A gap makes the older chunks useless, so they are deleted.
+ * idempotent. A gap makes the older chunks useless, so they are deleted. Of an output that is longer than the
+ * tail, the start is kept too: one chunk that ends at position 0. So it is never part of the tail, also for
+ * servers of the previous release, which neither read nor write it.
  */
-import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
+import {type ExecutionKey, type ExecutionRecord, OUTPUT_START_BYTES} from '../../core/execution.ts'
+import {unfinishedBytes} from '../../wire/execution.ts'
 import type {ExecutionView} from '../../ports/history-store.ts'
 import type {OutputAppend} from '../../ports/node-store.ts'
 import {
@@ -15,7 +18,6 @@ import {
   send,
   sendEach,
   type Transaction,
-  type Value,
   type Values,
 } from './query.ts'
 import {BY_KEY, keyText, keyValues} from './rows.ts'
@@ -32,8 +34,8 @@ export function* appendOutput(
   const known = new Map<string, number>()
   rows.forEach((row, i) => row !== null && known.set(keyText(items[i]!.key), row.output_bytes))
   for (const round of rounds(items.filter((_item, index) => rows[index] !== null))) {
-    const stretches = round.map(({key, offset, bytes}) => {
-      return {key, offset, bytes, knownBytes: known.get(keyText(key))!}
+    const stretches = round.map((item) => {
+      return {...item, knownBytes: known.get(keyText(item.key))!}
     })
     const ends = yield* extendOutput(tx, stretches)
     round.forEach(({key}, index) => known.set(keyText(key), ends[index]!))
@@ -90,8 +92,11 @@ function rounds(items: readonly OutputAppend[]): OutputAppend[][] {
   return result
 }
 
-/** A last chunk smaller than this is joined with the next bytes: small writes must not become many rows. */
-const CHUNK_JOINED_BYTES = 16 * 1024
+/**
+ * A last chunk smaller than this is joined with the next bytes: small writes must not become many rows. So
+ * the first chunk holds the whole start of an output that has more.
+ */
+const CHUNK_JOINED_BYTES = OUTPUT_START_BYTES
 
 export interface Stretch {
   readonly key: ExecutionKey
@@ -99,6 +104,8 @@ export interface Stretch {
   readonly knownBytes: number
   readonly offset: number
   readonly bytes: Uint8Array
+  /** First bytes of the output, if `offset` leaves a gap. */
+  readonly start?: Uint8Array
 }
 
 const LAST_SMALL_CHUNK = `SELECT at_byte, bytes FROM output
@@ -106,8 +113,12 @@ const LAST_SMALL_CHUNK = `SELECT at_byte, bytes FROM output
 const PUT_CHUNK = `INSERT INTO output (group_id, node_name, attempt, at_byte, bytes)
   VALUES (?, ?, ?, ?, ?)
   ON CONFLICT (group_id, node_name, attempt, at_byte) DO UPDATE SET bytes = excluded.bytes`
-const DROP_BEFORE = `DELETE FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) <= ?
-  RETURNING length(bytes) AS size`
+const PUT_START = `INSERT INTO output (group_id, node_name, attempt, at_byte, bytes)
+  VALUES (?, ?, ?, ?, ?)
+  ON CONFLICT (group_id, node_name, attempt, at_byte) DO NOTHING RETURNING length(bytes) AS size`
+const DROP_BEFORE = `DELETE FROM output
+  WHERE ${BY_KEY} AND at_byte >= 0 AND at_byte + length(bytes) <= ?
+  RETURNING length(bytes) AS size, CASE WHEN at_byte = 0 THEN bytes END AS start`
 
 /**
  * Appends one stretch to each of several executions. Returns the bytes each has written in all; the caller
@@ -123,22 +134,39 @@ export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Q
   )
   const lastByKey = new Map(following.map(({key}, index) => [keyText(key), lasts[index] ?? null]))
   const puts: Values[] = []
-  const drops: Value[][] = []
+  const drops: {key: ExecutionKey; start: Uint8Array | undefined; from: number}[] = []
+  const starts: Values[] = []
   let grownBytes = 0
-  for (const {key, knownBytes, offset, bytes} of growing) {
+  for (const {key, knownBytes, offset, bytes, start} of growing) {
     const last = lastByKey.get(keyText(key)) ?? null
     puts.push([...keyValues(key), last?.at_byte ?? offset, joined(last, bytes)])
     grownBytes += bytes.length
     const oldest = offset + bytes.length - tx.limits.outputKeptBytes
     const from = offset > knownBytes ? offset : oldest
-    if (from > 0 && knownBytes > 0) drops.push([...keyValues(key), from])
+    if (start !== undefined) starts.push(startValues(key, start))
+    if (from > 0 && knownBytes > 0) drops.push({key, start, from})
   }
   yield* sendEach(PUT_CHUNK, puts)
-  const dropped = yield* each<{size: number}>(DROP_BEFORE, drops)
-  yield* noteSize(grownBytes - sizeOf(dropped))
+  const dropped = yield* each<{size: number; start: Uint8Array | null}>(
+    DROP_BEFORE,
+    drops.map(({key, from}) => [...keyValues(key), from]),
+  )
+  drops.forEach(({key, start: sent}, index) => {
+    const stored = dropped[index]?.find(({start}) => start !== null)?.start ?? null
+    if (sent === undefined && stored !== null) starts.push(startValues(key, stored))
+  })
+  const kept = yield* each<{size: number}>(PUT_START, starts)
+  yield* noteSize(grownBytes + sizeOf(kept) - sizeOf(dropped))
   return fresh.map(({knownBytes, offset, bytes}) =>
     bytes.length === 0 ? knownBytes : offset + bytes.length,
   )
+}
+
+/** The chunk of an output's start. It ends with a whole character, as a reader may stop there. */
+function startValues(key: ExecutionKey, bytes: Uint8Array): Values {
+  const limited = bytes.subarray(0, OUTPUT_START_BYTES)
+  const start = limited.subarray(0, limited.length - unfinishedBytes(limited))
+  return [...keyValues(key), -start.length, start]
 }
 
 /** The stretch without the bytes that are stored already. */
@@ -164,19 +192,35 @@ export interface KeptBytes {
 
 /** At most `limit` kept bytes from position `from` on; later bytes if those were deleted. */
 export function* readOutput(key: ExecutionKey, from: number, limit: number): Query<KeptBytes> {
-  const [chunks = []] = yield* chunksFrom([{key, from}])
-  return keptIn(chunks, from, limit)
+  const [chunks = []] = yield* chunksFrom([{key, from}], from < OUTPUT_START_BYTES)
+  const {start, tail} = partsOf(chunks)
+  const startEnd = Math.min(start.length, from + limit, tail[0]?.at_byte ?? Infinity)
+  if (from < startEnd) return {offset: from, bytes: start.subarray(from, startEnd)}
+  return keptIn(tail, from, limit)
+}
+
+/** The start is stored before position 0. */
+function partsOf(chunks: readonly ChunkRow[]): {start: Uint8Array; tail: readonly ChunkRow[]} {
+  const [first] = chunks
+  if (first === undefined || first.at_byte >= 0) return {start: NO_BYTES, tail: chunks}
+  return {start: first.bytes, tail: chunks.slice(1)}
 }
 
 /** Limits for one read statement: executions, and approximate bytes of output. */
 const READ_ROWS_MAX = 500
 const READ_BYTES_MAX = 8 * 2 ** 20
 
-/** Adds the last `outputBytes` bytes of kept output to each execution. */
+const NO_BYTES = new Uint8Array(0)
+
+/**
+ * Adds the last `outputBytes` bytes of kept output to each execution, and the start of the output if all is
+ * read `whole`.
+ */
 export function* withOutput(
   tx: Transaction,
   executions: readonly ExecutionRecord[],
   outputBytes: number,
+  whole = false,
 ): Query<ExecutionView[]> {
   const wanted = Math.min(outputBytes, tx.limits.outputKeptBytes)
   const rowsMax = Math.max(1, Math.min(READ_ROWS_MAX, Math.floor(READ_BYTES_MAX / (wanted + 1))))
@@ -186,21 +230,33 @@ export function* withOutput(
     const ends = piece
       .filter((execution) => wanted > 0 && execution.outputBytes > 0)
       .map((key) => ({key, from: Math.max(0, key.outputBytes - wanted)}))
-    const found = yield* chunksFrom(ends)
+    const found = yield* chunksFrom(ends, whole)
     const kept = new Map(
-      ends.map(({key, from}, index) => [key, keptIn(found[index] ?? [], from, wanted)]),
+      ends.map(({key, from}, index) => {
+        const {start, tail} = partsOf(found[index] ?? [])
+        return [key, {...keptIn(tail, from, wanted), start}]
+      }),
     )
-    for (const execution of piece) views.push(viewOf(execution, kept.get(execution) ?? null))
+    for (const execution of piece) views.push(viewOf(execution, kept.get(execution) ?? null, whole))
     yield* yieldToEventLoop()
   }
   return views
 }
 
-function viewOf(execution: ExecutionRecord, kept: KeptBytes | null): ExecutionView {
+function viewOf(
+  execution: ExecutionRecord,
+  kept: (KeptBytes & {readonly start: Uint8Array}) | null,
+  whole: boolean,
+): ExecutionView {
   const written = execution.outputBytes
-  if (kept === null) return {...execution, output: new Uint8Array(0), outputTruncated: written > 0}
-  const output = kept.offset === 0 ? kept.bytes : fromCharacter(kept.bytes)
-  return {...execution, output, outputTruncated: output.length < written}
+  if (kept === null) return {...execution, output: NO_BYTES, outputTruncated: written > 0}
+  const {offset, start, bytes} = kept
+  if (start.length >= offset) {
+    const output = offset === 0 ? bytes : Buffer.concat([start.subarray(0, offset), bytes])
+    return {...execution, output, outputTruncated: output.length < written}
+  }
+  const view = {...execution, output: fromCharacter(bytes), outputTruncated: true}
+  return whole ? {...view, outputStart: start} : view
 }
 
 /** UTF-8 has at most three continuation bytes a character; a longer run is not UTF-8 and is not cut. */
@@ -213,7 +269,7 @@ function fromCharacter(bytes: Uint8Array): Uint8Array {
   return bytes.subarray(start)
 }
 
-export interface ChunkRow {
+interface ChunkRow {
   readonly at_byte: number
   readonly bytes: Uint8Array
 }
@@ -234,12 +290,15 @@ function keptIn(chunks: readonly ChunkRow[], from: number, limit: number): KeptB
   return {offset, bytes}
 }
 
-/** For each execution, its chunks with bytes from position `from` on, in order. */
-export function* chunksFrom(
+/** For each execution, its chunks with bytes from position `from` on, in order. The start comes first. */
+function* chunksFrom(
   wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
+  withStart: boolean,
 ): Query<ChunkRow[][]> {
+  const orStart = withStart ? 'OR at_byte < 0' : ''
   return yield* each<ChunkRow>(
-    `SELECT at_byte, bytes FROM output WHERE ${BY_KEY} AND at_byte + length(bytes) > ?
+    `SELECT at_byte, bytes FROM output
+      WHERE ${BY_KEY} AND (at_byte + length(bytes) > ? ${orStart})
       ORDER BY at_byte`,
     wanted.map(({key, from}) => [...keyValues(key), from]),
   )

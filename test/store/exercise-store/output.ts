@@ -5,6 +5,7 @@ import type {Case} from './case.ts'
 import {textOf, type Scene} from './scene.ts'
 
 const KEPT_BYTES = 256 * 1024
+const START_BYTES = 16 * 1024
 
 async function start(scene: Scene): Promise<ClaimedExecution> {
   await scene.submit('a')
@@ -79,6 +80,50 @@ export function outputCases(when: Case): void {
     await scene.end(claimed, 'failed', {offset: 5_000, output: 'end', totalBytes: 5_003})
     assert.deepEqual(await view(scene, claimed), {text: 'end', truncated: true, written: 5_003})
   })
+
+  when(
+    'of a long output the start is kept too, whatever reached the store first',
+    async (scene) => {
+      const letters = (from: number, length: number) =>
+        Array.from({length}, (_, at) => String.fromCharCode(97 + ((from + at) % 26))).join('')
+      const parts = async (claimed: ClaimedExecution) => {
+        const found = await scene.store.execution('a', keyOf(claimed), KEPT_BYTES)
+        const {outputStart = new Uint8Array(), output, outputTruncated} = found!
+        return [textOf(outputStart), textOf(output), outputTruncated] as const
+      }
+      const total = 600_000
+      const tail = letters(total - KEPT_BYTES, KEPT_BYTES)
+      // In pieces: the first chunk becomes the start when it is deleted.
+      const pieces = await start(scene)
+      for (let at = 0; at < total; at += 10_000)
+        await append(scene, pieces, at, letters(at, 10_000))
+      assert.deepEqual(await parts(pieces), [letters(0, START_BYTES), tail, true])
+      // After a gap: the node sends the start.
+      await scene.end(pieces, 'succeeded', {offset: total})
+      const flood = await start(scene)
+      await append(scene, flood, 0, letters(0, 5))
+      const sent = new TextEncoder().encode(`${letters(0, START_BYTES - 1)}é`).subarray(0, -1)
+      const key = keyOf(flood)
+      const bytes = new TextEncoder().encode(tail)
+      const item = {key, token: flood.token, offset: total - KEPT_BYTES, bytes, start: sent}
+      for (const _ of ['sent', 'repeated'])
+        assert.deepEqual(await scene.store.appendOutput([item]), [true])
+      await append(scene, flood, total, letters(total, 10))
+      const {text} = await view(scene, flood, 10)
+      assert.equal(text, letters(total, 10))
+      assert.deepEqual(await parts(flood), [
+        letters(0, START_BYTES - 1),
+        letters(total + 10 - KEPT_BYTES, KEPT_BYTES),
+        true,
+      ])
+      const since = async (from: number) => {
+        const found = await scene.store.outputSince('a', key, from, 20_000)
+        return [found!.offset, found!.bytes.length]
+      }
+      assert.deepEqual(await since(100), [100, START_BYTES - 1 - 100])
+      assert.deepEqual(await since(START_BYTES - 1), [total - KEPT_BYTES, 20_000])
+    },
+  )
 
   when('exactly the last bytes are kept', async (scene) => {
     const claimed = await start(scene)
