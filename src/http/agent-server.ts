@@ -8,7 +8,7 @@ import {Server as TlsServer} from 'node:tls'
 import {DomainError} from '../core/errors.ts'
 import {digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
-import {type Access, Authenticator, authRequestOf} from './auth.ts'
+import {Authenticator, authRequestOf} from './auth.ts'
 import {Connections} from './connections.ts'
 import {BARE_HEADERS, errorReply, replyToMalformedRequest} from './errors.ts'
 import {JSON_TYPE} from './reply.ts'
@@ -47,7 +47,7 @@ interface Reply {
 }
 
 interface Page {
-  readonly access: Access
+  readonly isPublic: boolean
   readonly reply: () => Reply | Promise<Reply>
 }
 
@@ -100,18 +100,18 @@ function pagesOf({metrics, isReady}: AgentServerOptions): ReadonlyMap<string, Pa
     return {status, contentType: JSON_TYPE, body: JSON.stringify(value)}
   }
   return new Map<string, Page>([
-    ['/livez', {access: 'public', reply: () => health(200, {status: 'alive'})}],
+    ['/livez', {isPublic: true, reply: () => health(200, {status: 'alive'})}],
     [
       '/readyz',
       {
-        access: 'public',
+        isPublic: true,
         reply: () =>
           isReady()
             ? health(200, {status: 'ready', checks: {server: 'ok'}})
             : health(503, {status: 'not_ready', checks: {server: 'no server is connected'}}),
       },
     ],
-    ['/metrics', {access: 'protected', reply: async () => ({status: 200, ...(await metrics())})}],
+    ['/metrics', {isPublic: false, reply: async () => ({status: 200, ...(await metrics())})}],
   ])
 }
 
@@ -122,10 +122,13 @@ async function answer(
 ): Promise<Reply> {
   const [path = ''] = (request.url ?? '').split('?')
   const page = pages.get(path)
-  const {refusal} = await authenticator.authenticate(
-    authRequestOf(request, page?.access ?? 'protected', false, false),
-  )
-  if (refusal !== null) return refused(refusal)
+  // Health reveals nothing, and probes may use any host name.
+  if (page?.isPublic !== true) {
+    const {refusal} = await authenticator.authenticate(
+      authRequestOf(request, 'protected', false, false),
+    )
+    if (refusal !== null) return refused(refusal.code === 'host_not_served' ? otherHost() : refusal)
+  }
   if (page === undefined) {
     const known = [...pages.keys()].join(', ')
     return refused(new DomainError('route_unknown', `An agent has only these pages: ${known}.`))
@@ -133,6 +136,15 @@ async function answer(
   if (request.method === 'GET' || request.method === 'HEAD') return await page.reply()
   const reply = refused(new DomainError('method_not_allowed', `${path} takes only GET and HEAD.`))
   return {...reply, headers: {...reply.headers, allow: 'GET, HEAD'}}
+}
+
+/** An agent has no list of host names that it serves. */
+function otherHost(): DomainError {
+  return new DomainError(
+    'host_not_served',
+    'The host name of the request is not allowed. Use an IP address, localhost or the node name, or set ' +
+      '--metrics-token-file.',
+  )
 }
 
 function refused(refusal: DomainError): Reply {

@@ -47,7 +47,8 @@ test('an agent shows metrics and health to its own machine', async (t) => {
   assert.match((await ask('/v1/jobs'))[1], /An agent has only these pages: \/livez, /)
   assert.equal((await ask('/metrics', {}, 'POST'))[0], 405)
   // DNS rebinding, and a proxy that would make every client one of this machine.
-  assert.equal((await ask('/metrics', {host: 'evil.example'}))[0], 421)
+  assert.match((await ask('/metrics', {host: 'evil.example'}))[1], /set --metrics-token-file/)
+  assert.equal((await ask('/livez', {host: 'probe.example'}))[0], 200)
   assert.equal((await ask('/metrics', {'x-forwarded-for': '10.0.0.9'}))[0], 403)
 })
 
