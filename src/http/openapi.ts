@@ -7,6 +7,7 @@ import fastify, {type FastifyInstance, type RouteOptions} from 'fastify'
 import {Type, type TObject, type TProperties, type TSchema} from 'typebox'
 import * as auditSchemas from '../wire/audit.ts'
 import * as clusterSchemas from '../wire/cluster.ts'
+import * as dryRunSchemas from '../wire/dry-run.ts'
 import * as executionSchemas from '../wire/execution.ts'
 import * as firingSchemas from '../wire/firing.ts'
 import * as jobSchemas from '../wire/job.ts'
@@ -121,10 +122,11 @@ function completed(part: unknown): unknown {
   return result
 }
 
-/** Every named schema exported by these four files of `wire/`. A new file needs an import here. */
+/** Every named schema exported by these files of `wire/`. A new file needs an import here. */
 function namedSchemas(): readonly object[] {
   const modules = [
     jobSchemas,
+    dryRunSchemas,
     executionSchemas,
     clusterSchemas,
     tokenSchemas,

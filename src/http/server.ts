@@ -50,6 +50,7 @@ import {routeCluster} from './routes/cluster.ts'
 import {routeFiles} from './routes/files.ts'
 import {routeHistory} from './routes/history.ts'
 import {routeJobs} from './routes/jobs.ts'
+import {routeSubmits} from './routes/submits.ts'
 import {routeOidc} from './routes/oidc.ts'
 import {routeNodes} from './routes/nodes.ts'
 import {routePolicies} from './routes/policies.ts'
@@ -123,6 +124,7 @@ async function routeV1(
 ): Promise<void> {
   const lists = new LongLists(options.clock, options.longListsMax)
   const shared = {...options, lists}
+  routeSubmits(v1, operations)
   routeJobs(v1, operations, shared)
   routeHistory(v1, operations, shared, new OutputStreams(operations, streams))
   routeCluster(v1, operations, options, new EventStreams(options, streams))

@@ -9,10 +9,12 @@ import {createCancellations} from './cancel.ts'
 import {createMembers, createPause, createStatus} from './cluster.ts'
 import type {OperationsContext, OperationsDependencies} from './context.ts'
 import {createHistory, createLaunches} from './executions.ts'
+import {createDryRun} from './dry-run.ts'
 import {createFiring} from './firing.ts'
 import {createFollow} from './follow.ts'
 import {createJobs, createRuns} from './jobs.ts'
 import {createNodes} from './nodes.ts'
+import {createPatch} from './patch.ts'
 import {createPolicies} from './policies.ts'
 import {createRestore} from './restore.ts'
 import {RunLimit} from './run-limit.ts'
@@ -36,8 +38,11 @@ export function createOperations(dependencies: OperationsDependencies) {
   }
   const submits = createSubmit(context)
   const firing = createFiring(context)
+  const dryRuns = createDryRun(context)
   return {
     ...submits,
+    ...dryRuns,
+    ...createPatch(context, submits.submit, dryRuns.dryRun),
     ...createRevisions(context, submits.submit),
     ...createJobs(context),
     ...createRuns(context),

@@ -22,6 +22,7 @@ const RETRY_AFTER_SECONDS = 1
 /** Store methods that operations call, each with its deadline. A new one is a line here. */
 const DEADLINES = {
   submit: write(),
+  previewSubmit: read(),
   earlierSubmit: read(),
   restore: write(LONG_WRITE_MS),
   toggle: write(),

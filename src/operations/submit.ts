@@ -37,8 +37,12 @@ export interface SubmitCall {
   readonly revertsTo?: number
 }
 
+/** What a submit does; a definition equal to the stored one leaves it unchanged. */
+export type SubmitAction = 'create' | 'update' | 'unchanged'
+
 export interface SubmitReply {
   readonly job: JobRecord
+  readonly action: SubmitAction
   /** Launch number of the run on create; `null` without one. */
   readonly group: number | null
   readonly warnings: readonly string[]
@@ -74,6 +78,7 @@ export function createSubmit(context: OperationsContext) {
       return {
         // A large definition is not kept with the reply to the first request: this one is the same.
         job: {...stored.job, spec: {...spec, owner: stored.job.spec.owner}},
+        action: actionOf(stored),
         group: stored.group,
         warnings: [...warnings, ...unmatched].map(sentenceOf),
         ignored: ignored.map(sentenceOf),
@@ -118,7 +123,8 @@ export function createSubmit(context: OperationsContext) {
   return {submit}
 }
 
-function readBody({body, pathName}: SubmitCall): unknown {
+/** Throws `payload_unparsable`, `job_invalid`. */
+export function readBody({body, pathName}: Pick<SubmitCall, 'body' | 'pathName'>): unknown {
   const json = readJsonBytes(body)
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
@@ -142,13 +148,15 @@ function decodeDefinition(
   const isValid = spec !== null && decoded.faults.length === 0
   if (!isValid) throw jobInvalid(faults)
   const may = requireStore(caller, spec.name, spec)
-  const misnamed =
-    pathName === null || spec.name === pathName
-      ? []
-      : [{field: 'name', problem: `is "${spec.name}" in the body and "${pathName}" in the path`}]
+  const misnamed = misnamedFaults(spec, pathName)
   const all = [...misnamed, ...faults]
   if (all.length > 0) throw jobInvalid(all)
   return {spec, may, warnings, ignored, ignoredFields}
+}
+
+export function misnamedFaults({name}: JobSpec, pathName: string | null): readonly Finding[] {
+  if (pathName === null || name === pathName) return []
+  return [{field: 'name', problem: `is "${name}" in the body and "${pathName}" in the path`}]
 }
 
 /** A body without a name gets the name in the path. */
@@ -157,27 +165,41 @@ function withPathName(body: unknown, pathName: string | null): unknown {
   return (body.name ?? null) === null ? {...body, name: pathName} : body
 }
 
+export function actionOf({created, changed}: Pick<Stored, 'created' | 'changed'>): SubmitAction {
+  if (created) return 'create'
+  return changed ? 'update' : 'unchanged'
+}
+
 type Stored = Extract<SubmitResult, {kind: 'stored'}>
 
 function requireStored(caller: Principal, spec: JobSpec, result: SubmitResult): Stored {
+  if (result.kind === 'stored') return result
+  throw refusalOf(caller, spec, result)
+}
+
+export function refusalOf(
+  caller: Principal,
+  spec: JobSpec,
+  result: Exclude<SubmitResult, Stored>,
+): DomainError {
   switch (result.kind) {
-    case 'stored':
-      return result
     case 'paused':
-      throw submissionsPaused()
+      return submissionsPaused()
     case 'parent_unknown':
-      throw parentUnknown(result.parent)
+      return parentUnknown(result.parent)
     case 'cycle':
-      throw jobInvalid([cycleFault(caller, result.path)])
-    case 'ephemeral_parent':
-      throw jobInvalid([ephemeralFault(spec, result.parent, shownJobs(caller, result.dependents))])
+      return jobInvalid([cycleFault(caller, result.path)])
+    case 'ephemeral_parent': {
+      const dependents = shownJobs(caller, result.dependents)
+      return jobInvalid([ephemeralFault(spec, result.parent, dependents)])
+    }
     case 'precondition':
-      throw preconditionFailed(result.revision)
+      return preconditionFailed(result.revision)
     case 'idempotency_mismatch':
-      throw idempotencyMismatch()
+      return idempotencyMismatch()
     case 'not_allowed': {
       const sentence = storeRefusal(caller, result.capability, spec.name, spec)
-      throw new DomainError('not_allowed', sentence, {job: spec.name})
+      return new DomainError('not_allowed', sentence, {job: spec.name})
     }
   }
 }

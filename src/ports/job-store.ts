@@ -69,6 +69,21 @@ export type SubmitResult =
   /** The caller may not do what this takes. */
   | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
 
+/** What a submit would do now. Nothing is stored. */
+export interface SubmitPreview {
+  readonly paused: boolean
+  readonly created: boolean
+  readonly changed: boolean
+  /** Of the definition, if it was stored now. */
+  readonly anchorAt: number
+  readonly nextAt: number | null
+  /** Why it would not be stored; `null` = it would. */
+  readonly refusal: Exclude<
+    SubmitResult,
+    {readonly kind: 'stored' | 'paused' | 'idempotency_mismatch'}
+  > | null
+}
+
 export type ToggleResult =
   | {readonly kind: 'toggled' | 'unchanged'; readonly job: JobRecord}
   | {readonly kind: 'unknown'}
@@ -167,6 +182,8 @@ export interface JobQuery extends Slice {
 
 export interface JobStore {
   submit(request: SubmitRequest): Promise<SubmitResult>
+  /** What `submit` would do with this request. */
+  previewSubmit(request: SubmitRequest): Promise<SubmitPreview>
   /** Result of the submit that used this key in the last 24 h, or a mismatch; `null` = the key is new. */
   earlierSubmit(idempotency: Idempotency): Promise<SubmitResult | null>
   /**

@@ -31,6 +31,7 @@ const ROUTES: Readonly<Record<string, Need>> = {
   'PATCH /v1/jobs': 'store',
   'GET /v1/jobs/{name}': 'read',
   'PUT /v1/jobs/{name}': 'store',
+  'PATCH /v1/jobs/{name}': 'store',
   'POST /v1/jobs/{name}': 'change',
   'DELETE /v1/jobs/{name}': 'change',
   'POST /v1/jobs/{name}/run': 'change',

@@ -125,3 +125,142 @@ test('a body in another format or shape says what to send', async (t) => {
   ] as const)
     assert.match((await api.post('/v1/jobs', body)).text, expected)
 })
+
+test('a dry run says what a submit would do, and stores nothing', async (t) => {
+  const api = await startApi(t)
+  await api.join({disk: 'ssd'})
+  await api.job('parent')
+  const before = (await api.get('/v1/audit')).json.length
+  const dry = async (method: string, path: string, body: unknown) => {
+    const reply = await api.call(method, path, {body, headers: {'idempotency-key': 'k'}})
+    assert.equal(reply.status, 200, reply.text)
+    return reply.json
+  }
+  const job = {
+    name: 'child',
+    schedule: '0 0 2 * * *',
+    timezone: 'Europe/Berlin',
+    tags: {disk: 'ssd'},
+    command: 'true',
+    odd: 1,
+  }
+  const path = '/v1/jobs?dry_run=true&runoncreate'
+  assert.deepEqual(await dry('POST', path, job), {
+    valid: true,
+    action: 'create',
+    errors: [],
+    warnings: ['odd: is not a field of a job'],
+    timezone: 'Europe/Berlin',
+    next: [2, 3, 4, 5, 6].map((day) => `2026-03-0${day}T02:00:00+01:00`),
+    nodes: ['node-a'],
+    nodes_total: 1,
+  })
+  const strict = await dry('PUT', '/v1/jobs/other?dry_run=true&strict=true', {
+    ...job,
+    parent_job: 'nobody',
+    retries: -1,
+    executor_config: {env: 'A=${secret:missing}'},
+    tags: {disk: 'hdd'},
+  })
+  assert.deepEqual([strict.valid, strict.action, strict.nodes_total], [false, null, 0])
+  assert.deepEqual(
+    strict.errors.map(({field}: {field: string}) => field),
+    ['name', 'retries', 'odd', 'parent_job', 'executor_config'],
+  )
+  assert.match(strict.warnings.join(), /tags: no node has disk=hdd/)
+  const cycle = {name: 'parent', schedule: '@manually', parent_job: 'parent'}
+  assert.match((await dry('PATCH', path, cycle)).errors[0].problem, /its own parent/)
+  assert.deepEqual((await dry('POST', path, '[]')).errors[0].field, '')
+  assert.equal((await api.post('/v1/jobs?dry_run=true', '{')).status, 400)
+  const unmet = {'if-match': '"9"'}
+  assert.equal((await api.post('/v1/jobs?dry_run=true', job, unmet)).status, 412)
+  await api.post('/v1/pause')
+  const paused = await dry('POST', path, job)
+  assert.match(paused.warnings.join(), /submissions are paused/)
+  await api.post('/v1/unpause')
+  assert.equal((await api.get('/v1/jobs/child')).status, 404)
+  assert.equal((await api.get('/v1/audit')).json.length, before + 2)
+  const stored = await api.post('/v1/jobs', job, {'idempotency-key': 'k'})
+  assert.deepEqual([stored.status, stored.headers['x-action']], [201, 'create'])
+  assert.equal((await dry('POST', path, job)).action, 'unchanged')
+  assert.equal((await dry('POST', path, {...job, retries: 1})).action, 'update')
+  assert.equal((await api.post('/v1/jobs', job)).headers['x-action'], 'unchanged')
+})
+
+test('a merge patch changes what it names, and concurrent ones all take effect', async (t) => {
+  // Holds the reads of patches until there are as many, so that all merge with the same revision.
+  const held: (() => void)[] = []
+  let together = 0
+  const api = await startApi(t, {
+    wrapStore: (store) => ({
+      ...store,
+      job: async (name: string) => {
+        const job = await store.job(name)
+        if (held.length + 1 === together) together = 0
+        else if (together > 0) await new Promise<void>((resolve) => held.push(resolve))
+        if (together === 0) for (const release of held.splice(0)) release()
+        return job
+      },
+    }),
+  })
+  const fields = {
+    schedule: '@daily',
+    metadata: {team: 'a', old: '1'},
+    executor_config: {command: 'true', timeout: '1m'},
+    retries: 2,
+  }
+  await api.job('merged', fields)
+  const headers = {'content-type': 'application/merge-patch+json'}
+  const patch = (body: unknown, more = {}, query = '') =>
+    api.call('PATCH', `/v1/jobs/merged${query}`, {body, headers: {...headers, ...more}})
+  const changes = {metadata: {old: null, new: 2}, executor_config: {timeout: null}, retries: null}
+  const first = await patch(JSON.stringify(changes))
+  assert.deepEqual(
+    [first.status, first.headers.etag, first.headers['x-action']],
+    [200, '"2"', 'update'],
+  )
+  const {metadata, executor_config, retries, schedule} = first.json
+  assert.deepEqual(
+    {metadata, executor_config, retries, schedule},
+    {
+      metadata: {team: 'a', new: '2'},
+      executor_config: {command: 'true'},
+      retries: 0,
+      schedule: '@daily',
+    },
+  )
+  assert.equal((await api.get('/v1/audit')).json[0].action, 'job.update')
+  const names = ['a', 'b', 'c', 'd', 'e']
+  together = names.length
+  const all = await Promise.all(
+    names.map((name) => patch(JSON.stringify({metadata: {[name]: '1'}}))),
+  )
+  assert.deepEqual(
+    all.map(({status}) => status),
+    [200, 200, 200, 200, 200],
+  )
+  assert.deepEqual(Object.keys((await api.get('/v1/jobs/merged')).json.metadata).toSorted(), [
+    'a',
+    'b',
+    'c',
+    'd',
+    'e',
+    'new',
+    'team',
+  ])
+  const statusOf = async (...call: Parameters<typeof patch>) => (await patch(...call)).status
+  assert.equal(await statusOf('{"retries":1}', {'if-match': '"1"'}), 412)
+  assert.equal(await statusOf('{"retries":1}', {'if-match': '"7"'}), 200)
+  assert.equal((await patch('{"retries":1}')).headers['x-action'], 'unchanged')
+  const wrong = await patch('{"retries":-1,"retrys":1}', {}, '?strict=true')
+  assert.deepEqual([wrong.status, wrong.json.errors.length], [400, 2])
+  const dry = await patch('{"retries":3,"disabled":true}', {}, '?dry_run=true')
+  assert.deepEqual([dry.json.valid, dry.json.action, dry.json.next], [true, 'update', []])
+  for (const body of ['[]', '"x"', '{"name":"other"}']) assert.equal(await statusOf(body), 400)
+  assert.equal(await statusOf('{'), 400)
+  const unknown = await api.call('PATCH', '/v1/jobs/nobody', {body: '{}'})
+  assert.deepEqual([unknown.status, unknown.json.code], [404, 'job_unknown'])
+  await api.post('/v1/pause')
+  assert.equal(await statusOf('{"retries":5}'), 503)
+  assert.equal((await api.get('/v1/jobs/merged')).json.retries, 1)
+})

@@ -34,6 +34,7 @@ const INTERFACE = `
   GET /v1/jobs 200
   POST /v1/jobs 201
   PATCH /v1/jobs 201
+  PATCH /v1/jobs/{name} 200
   GET /v1/jobs/{name} 200
   PUT /v1/jobs/{name} 201
   POST /v1/jobs/{name} 202

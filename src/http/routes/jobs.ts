@@ -1,16 +1,10 @@
-/** Routes of jobs: submit, read, run, toggle, delete. */
+/** Routes of jobs: read, run, toggle, delete. `submits.ts` has those that define them. */
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
-import {Job, JobDefinition} from '../../wire/job.ts'
-import {
-  JobListQuery,
-  PlannedCount,
-  readJobQuery,
-  readPlannedCount,
-  Strict,
-} from '../../wire/query.ts'
+import {Job} from '../../wire/job.ts'
+import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
@@ -21,18 +15,8 @@ import {
   sendJob,
   sendJson,
   sendList,
-  setIgnoredFields,
-  setWarnings,
 } from '../reply.ts'
-import {
-  actorOf,
-  bodyOf,
-  callerOf,
-  queryOf,
-  readCreateOnly,
-  readIdempotencyKey,
-  readIfMatch,
-} from '../request.ts'
+import {actorOf, callerOf, queryOf, readIdempotencyKey, readIfMatch} from '../request.ts'
 
 export type JobRequest = FastifyRequest<{Params: {name: string}}>
 
@@ -50,15 +34,6 @@ export const IDEMPOTENCY_HEADERS = {
     Type.String({description: 'A repeated request with the same key takes effect once (24 h).'}),
   ),
 }
-const SubmitQuery = Type.Object({
-  runoncreate: Type.Optional(
-    Type.String({description: 'Runs the job once after success. Any value counts.'}),
-  ),
-  strict: Strict,
-  warnings: Type.Optional(
-    Type.Boolean({description: 'The reply has the warnings also in its body, as `warnings`.'}),
-  ),
-})
 export const SUBMIT_REFUSALS = {
   400: 'The job is invalid, or the body is not JSON.',
   404: 'The parent job does not exist.',
@@ -70,12 +45,11 @@ export const SUBMIT_REFUSALS = {
   503: 'Submissions are paused, or the store does not answer.',
 }
 
-function jobPath(name: string): string {
+export function jobPath(name: string): string {
   return `/v1/jobs/${encodeURIComponent(name)}`
 }
 
 export function routeJobs(app: FastifyInstance, operations: Operations, parts: ListParts): void {
-  routeSubmits(app, operations)
   routeRuns(app, operations)
   routeChanges(app, operations)
   routeReads(app, operations, parts)
@@ -131,68 +105,6 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       const count = readPlannedCount(queryOf(request))
       return sendJson(request, reply, 200, await operations.next(request.params.name, count))
     },
-  })
-}
-
-function routeSubmits(app: FastifyInstance, operations: Operations): void {
-  const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
-    const submitted = await operations.submit({
-      caller: callerOf(request),
-      actor: actorOf(request),
-      body: bodyOf(request),
-      pathName,
-      ifMatch: readIfMatch(request.headers),
-      createOnly: readCreateOnly(request.headers),
-      runOnCreate: queryOf(request).has('runoncreate'),
-      idempotencyKey: readIdempotencyKey(request.headers),
-      strict: queryOf(request).boolean('strict') ?? false,
-    })
-    setWarnings(reply, submitted.warnings)
-    setIgnoredFields(reply, submitted.ignoredFields)
-    if (submitted.group !== null) reply.header('x-launch-id', String(submitted.group))
-    reply.header('location', jobPath(submitted.job.spec.name))
-    const {job, warnings, ignored} = submitted
-    const more = queryOf(request).boolean('warnings') ? {warnings: [...warnings, ...ignored]} : {}
-    return sendChangedJob(request, reply, 201, job, more)
-  }
-  const shared = {
-    tag: 'jobs',
-    query: SubmitQuery,
-    headers: {
-      ...REVISION_HEADERS,
-      ...IDEMPOTENCY_HEADERS,
-      'if-none-match': Type.Optional(
-        Type.String({description: '`*`: create only, never replace.'}),
-      ),
-    },
-    body: Refer(JobDefinition),
-    status: 201,
-    reply: Refer(Job),
-    refusals: SUBMIT_REFUSALS,
-    textRefusals: true,
-  } as const
-  const config = {access: 'body', submit: true} as const
-  for (const [method, operationId] of [
-    ['POST', 'submitJob'],
-    ['PATCH', 'patchJob'],
-  ] as const) {
-    app.route({
-      method,
-      url: '/jobs',
-      config,
-      schema: describeRoute({...shared, operationId, summary: 'Create or replace a job'}),
-      handler: (request, reply) => submit(request, reply, null),
-    })
-  }
-  app.put('/jobs/:name', {
-    config,
-    schema: describeRoute({
-      ...shared,
-      operationId: 'putJob',
-      summary: 'Create or replace the job of this name',
-      params: NAME_PARAM,
-    }),
-    handler: (request: JobRequest, reply) => submit(request, reply, request.params.name),
   })
 }
 

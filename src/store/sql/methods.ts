@@ -54,7 +54,7 @@ import type {Query, Transaction} from './query.ts'
 import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
 import * as stored from './secrets.ts'
-import {isIndependent, submit, submitAll} from './submit.ts'
+import {isIndependent, previewSubmit, submit, submitAll} from './submit.ts'
 import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
 import {createSession, sessions} from './sessions.ts'
 import {defaultTimezone, planZone, setTimezone} from './timezone.ts'
@@ -72,6 +72,7 @@ export const METHODS = {
     definitionLock: ({spec}) => (isIndependent(spec) ? 'shared' : 'exclusive'),
     keyLock: keyLockOf,
   }),
+  previewSubmit: read(previewSubmit),
   earlierSubmit: read(earlierSubmit),
   restore: write(restore, {
     queue: 'jobs',

@@ -7,7 +7,12 @@ import type {JobRecord, JobSpec} from '../../core/job.ts'
 import {planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
 import type {Change} from '../../ports/audit-store.ts'
-import type {PreconditionFailed, SubmitRequest, SubmitResult} from '../../ports/job-store.ts'
+import type {
+  PreconditionFailed,
+  SubmitPreview,
+  SubmitRequest,
+  SubmitResult,
+} from '../../ports/job-store.ts'
 import {recordChanges, replacedBy} from './audit.ts'
 import {findReplies, keyOf, storeReplies} from './idempotency.ts'
 import {
@@ -15,6 +20,7 @@ import {
   checkRevision,
   dependentsOf,
   insertJobs,
+  loadJob,
   loadJobs,
   lockJobs,
   type NewJob,
@@ -148,6 +154,21 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     stored.map(({index}) => ({idempotency: requests[index]!.idempotency, reply: answers[index]!})),
   )
   return [...answers]
+}
+
+/** What `submit` would do. Reads only, so that what it finds may have changed by the submit. */
+export function* previewSubmit(tx: Transaction, request: SubmitRequest): Query<SubmitPreview> {
+  const [known, isPausedNow, zone, [parent = null]] = yield* together(
+    loadJob(request.spec.name),
+    isPaused(),
+    timezone(),
+    parentProblems([request]),
+  )
+  const spec = withOwner(request.spec, known, request.defaultOwner)
+  const {changed, anchorAt, nextAt} = planDefinition(known, spec, tx.now, zone, true)
+  const refusal =
+    checkPermission(request.may, known) ?? checkPreconditions(request, known) ?? parent
+  return {paused: isPausedNow, created: known === null, changed, anchorAt, nextAt, refusal}
 }
 
 /** What to record of a submit; `null` = nothing. `revision` `null`: the definition is unchanged. */

@@ -26,6 +26,33 @@ export function submitCases(when: Case): void {
     assert.deepEqual(await scene.store.job('backup'), result.job)
   })
 
+  when('a preview of a submit says what it would do, and stores nothing', async (scene) => {
+    const request = (name: string, changes = {}) => {
+      const fixed = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
+      return {...fixed, spec: aSpec(name, changes)}
+    }
+    const preview = (name: string, changes = {}) =>
+      scene.store.previewSubmit(request(name, changes))
+    const {created, changed, nextAt, refusal} = await preview('new')
+    assert.deepEqual([created, changed, nextAt, refusal], [true, true, scene.now + MINUTE, null])
+    assert.equal(await scene.store.job('new'), null)
+    const stored = await scene.submit('a')
+    const same = await preview('a')
+    assert.deepEqual([same.created, same.changed, same.nextAt], [false, false, stored.nextAt])
+    assert.equal((await preview('a', {retries: 9})).changed, true)
+    assert.deepEqual((await preview('b', {parentJob: 'nobody'})).refusal, {
+      kind: 'parent_unknown',
+      parent: 'nobody',
+    })
+    await scene.submit('child', {parentJob: 'a'})
+    assert.equal((await preview('a', {parentJob: 'child'})).refusal?.kind, 'cycle')
+    const conditional = {...request('a'), ifMatch: [7]}
+    const unmet = await scene.store.previewSubmit(conditional)
+    assert.deepEqual(unmet.refusal, {kind: 'precondition', revision: 1})
+    await scene.store.setPaused(true)
+    assert.equal((await preview('a')).paused, true)
+  })
+
   when('submitting the same definition again changes nothing', async (scene) => {
     const first = await scene.submit('a', {processors: {x: {}, y: {}}})
     await scene.complete('a', 'failed')

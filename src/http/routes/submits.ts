@@ -1,0 +1,166 @@
+/** Routes that define jobs: submit, merge patch, and their dry runs. */
+import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
+import {Type} from 'typebox'
+import type {Operations} from '../../operations/operations.ts'
+import type {SubmitReply} from '../../operations/submit.ts'
+import {Job, JobDefinition, JobPatch} from '../../wire/job.ts'
+import {Strict} from '../../wire/query.ts'
+import {Refer} from '../../wire/shapes.ts'
+import {describeRoute} from '../openapi.ts'
+import {sendChangedJob, sendJson, setIgnoredFields, setWarnings} from '../reply.ts'
+import {
+  actorOf,
+  bodyOf,
+  callerOf,
+  queryOf,
+  readCreateOnly,
+  readIdempotencyKey,
+  readIfMatch,
+} from '../request.ts'
+import {
+  IDEMPOTENCY_HEADERS,
+  jobPath,
+  type JobRequest,
+  NAME_PARAM,
+  REVISION_HEADERS,
+  SUBMIT_REFUSALS,
+  UNKNOWN_JOB,
+} from './jobs.ts'
+
+const CheckQuery = Type.Object({
+  strict: Strict,
+  warnings: Type.Optional(
+    Type.Boolean({description: 'The reply has the warnings also in its body, as `warnings`.'}),
+  ),
+  dry_run: Type.Optional(
+    Type.Boolean({
+      description:
+        'Store nothing. The reply is 200 and a `DryRun`: whether the definition is valid, what would be ' +
+        'done, all errors and warnings, the next planned times and the nodes.',
+    }),
+  ),
+})
+const SubmitQuery = Type.Object({
+  runoncreate: Type.Optional(
+    Type.String({description: 'Runs the job once after success. Any value counts.'}),
+  ),
+  ...CheckQuery.properties,
+})
+
+export function routeSubmits(app: FastifyInstance, operations: Operations): void {
+  const submit = async (request: FastifyRequest, reply: FastifyReply, pathName: string | null) => {
+    const call = {
+      ...readCall(request),
+      pathName,
+      createOnly: readCreateOnly(request.headers),
+      runOnCreate: queryOf(request).has('runoncreate'),
+      idempotencyKey: readIdempotencyKey(request.headers),
+    }
+    if (isDryRun(request)) return sendJson(request, reply, 200, await operations.dryRun(call))
+    return sendSubmitted(request, reply, 201, await operations.submit(call))
+  }
+  const shared = {
+    tag: 'jobs',
+    query: SubmitQuery,
+    headers: {
+      ...REVISION_HEADERS,
+      ...IDEMPOTENCY_HEADERS,
+      'if-none-match': Type.Optional(
+        Type.String({description: '`*`: create only, never replace.'}),
+      ),
+    },
+    body: Refer(JobDefinition),
+    status: 201,
+    reply: Refer(Job),
+    refusals: SUBMIT_REFUSALS,
+    textRefusals: true,
+  } as const
+  const config = {access: 'body', submit: true} as const
+  for (const [method, operationId] of [
+    ['POST', 'submitJob'],
+    ['PATCH', 'patchJob'],
+  ] as const) {
+    app.route({
+      method,
+      url: '/jobs',
+      config,
+      schema: describeRoute({...shared, operationId, summary: 'Create or replace a whole job'}),
+      handler: (request, reply) => submit(request, reply, null),
+    })
+  }
+  app.put('/jobs/:name', {
+    config,
+    schema: describeRoute({
+      ...shared,
+      operationId: 'putJob',
+      summary: 'Create or replace the job of this name',
+      params: NAME_PARAM,
+    }),
+    handler: (request: JobRequest, reply) => submit(request, reply, request.params.name),
+  })
+  routePatch(app, operations)
+}
+
+function routePatch(app: FastifyInstance, operations: Operations): void {
+  app.patch('/jobs/:name', {
+    config: {access: 'body'},
+    schema: describeRoute({
+      operationId: 'mergeJob',
+      summary: 'Change fields of a job',
+      description:
+        'A JSON merge patch (RFC 7396): fields that are not sent stay, members of objects are merged, ' +
+        '`null` removes. Of two patches at the same moment both take effect.',
+      tag: 'jobs',
+      params: NAME_PARAM,
+      query: CheckQuery,
+      headers: REVISION_HEADERS,
+      consumes: ['application/merge-patch+json', 'application/json'],
+      body: Refer(JobPatch),
+      reply: Refer(Job),
+      refusals: {
+        400: SUBMIT_REFUSALS[400],
+        404: `${UNKNOWN_JOB[404]} Or: ${SUBMIT_REFUSALS[404]}`,
+        412: SUBMIT_REFUSALS[412],
+        413: SUBMIT_REFUSALS[413],
+        415: SUBMIT_REFUSALS[415],
+        503: SUBMIT_REFUSALS[503],
+      },
+    }),
+    handler: async (request: JobRequest, reply) => {
+      const call = {...readCall(request), name: request.params.name}
+      if (isDryRun(request))
+        return sendJson(request, reply, 200, await operations.patchDryRun(call))
+      return sendSubmitted(request, reply, 200, await operations.patch(call))
+    },
+  })
+}
+
+function readCall(request: FastifyRequest) {
+  return {
+    caller: callerOf(request),
+    actor: actorOf(request),
+    body: bodyOf(request),
+    ifMatch: readIfMatch(request.headers),
+    strict: queryOf(request).boolean('strict') ?? false,
+  }
+}
+
+function isDryRun(request: FastifyRequest): boolean {
+  return queryOf(request).boolean('dry_run') ?? false
+}
+
+function sendSubmitted(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  status: number,
+  {job, action, group, warnings, ignored, ignoredFields}: SubmitReply,
+): FastifyReply {
+  setWarnings(reply, warnings)
+  setIgnoredFields(reply, ignoredFields)
+  reply.header('x-action', action)
+  if (group !== null) reply.header('x-launch-id', String(group))
+  reply.header('location', jobPath(job.spec.name))
+  const inBody = queryOf(request).boolean('warnings') ?? false
+  const more = inBody ? {warnings: [...warnings, ...ignored]} : {}
+  return sendChangedJob(request, reply, status, job, more)
+}

@@ -1,0 +1,175 @@
+/**
+ * A dry run of a submit: what it would do and what is wrong with it, with the rights of the submit. Nothing
+ * is stored, so it also works while submissions are paused. The job may change before the submit.
+ */
+import {check, type Principal} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import {FAULTS_MAX, type Finding, rootOf, sentenceOf} from '../core/findings.ts'
+import type {JobSpec} from '../core/job.ts'
+import {decideStore, requireRun, requireStore, storeChecks} from '../core/job-permission.ts'
+import {nextPlanned} from '../core/next-time.ts'
+import {systemTags} from '../core/node.ts'
+import {zoneOf} from '../core/schedule/parse.ts'
+import {findZone} from '../core/schedule/zone.ts'
+import {secretsOf} from '../core/secret.ts'
+import {matchTargets} from '../core/target.ts'
+import type {SubmitPreview} from '../ports/job-store.ts'
+import {decodeJob} from '../wire/decode-job.ts'
+import type {DryRunJson} from '../wire/dry-run.ts'
+import {formatInZone} from '../wire/time.ts'
+import type {OperationsContext} from './context.ts'
+import {missingSecrets} from './secrets.ts'
+import {actionOf, misnamedFaults, nameIn, readBody, refusalOf, type SubmitCall} from './submit.ts'
+import {openTagCheck, validateDefinition} from './validate.ts'
+
+/** Planned times in one reply. */
+const NEXT_SHOWN = 5
+/** Names of nodes in one reply; `nodes_total` counts all. */
+const NODES_SHOWN = 20
+/** Of a definition that cannot be looked up, because its name is wrong. */
+const UNCHECKED: Partial<SubmitPreview> = {}
+
+export function createDryRun(context: OperationsContext) {
+  const {store} = context
+
+  /** Throws `payload_unparsable`, `not_allowed`, `precondition_failed`. */
+  async function dryRun(call: SubmitCall): Promise<DryRunJson> {
+    const {caller, pathName, runOnCreate, strict = false} = call
+    const body = bodyOrFaults(call)
+    if ('faults' in body) return replyOf(context, body)
+    const name = nameIn(body.value)
+    requireStore(caller, name, null)
+    if (runOnCreate) requireRun(caller, name)
+    const decoded = decodeJob(body.value)
+    const {spec} = decoded
+    const isDecoded = decoded.faults.length === 0
+    if (spec !== null && isDecoded) requireStore(caller, name, spec)
+    const found = validateDefinition(context, decoded, strict)
+    const warnings = [...found.warnings, ...found.ignored]
+    if (spec === null) return replyOf(context, {faults: found.faults, warnings})
+    const isNamed = !found.faults.some((fault) => rootOf(fault) === 'name')
+    const faults = [...misnamedFaults(spec, pathName), ...found.faults]
+    const preview = isNamed ? await previewOf(call, spec) : UNCHECKED
+    faults.push(...refusedFaults(caller, spec, preview), ...(await secretFaults(caller, spec)))
+    if (preview.paused === true)
+      warnings.push({field: '', problem: 'submissions are paused, so it cannot be stored now'})
+    const tagCheck = await openTagCheck(() => store.members())
+    warnings.push(...tagCheck(spec.tags))
+    return replyOf(context, {faults, warnings, spec, preview, ...(await nodesOf(caller, spec))})
+  }
+
+  /** Whether the parent exists is for callers that may name it. */
+  async function previewOf(call: SubmitCall, spec: JobSpec): Promise<SubmitPreview> {
+    const {caller, ifMatch, createOnly} = call
+    const isAllowed = decideStore(caller, spec.name, spec).allowed
+    const [create, update] = storeChecks(caller, spec.name, isAllowed ? spec : null)
+    return store.previewSubmit({
+      spec: isAllowed ? spec : {...spec, parentJob: ''},
+      may: {create: create.allowed, update: update.allowed},
+      ifMatch,
+      createOnly,
+      runOnCreate: false,
+      idempotency: null,
+      defaultOwner: caller.name,
+    })
+  }
+
+  /** Which secrets exist is for callers that may use them. */
+  async function secretFaults(caller: Principal, spec: JobSpec): Promise<readonly Finding[]> {
+    const names = secretsOf(spec)
+    if (names.length === 0 || !decideStore(caller, spec.name, spec).allowed) return []
+    return missingSecrets(names, await store.secrets())
+  }
+
+  /** Alive nodes that match and are not cordoned. Callers that may not list members get only their number. */
+  async function nodesOf(caller: Principal, {tags}: JobSpec): Promise<MatchingNodes> {
+    const alive = (await store.members()).filter(
+      ({status, runs, cordonedAt}) => status === 'alive' && runs && cordonedAt === null,
+    )
+    const nodes = alive.map((member) => {
+      return {name: member.name, tags: {...systemTags(member), ...member.tags}}
+    })
+    const names = matchTargets(tags, nodes, 'all').nodes.map((node) => node.name)
+    const isShown = check(caller, 'list', '/v1/members').allowed
+    const shown = isShown ? names.toSorted().slice(0, NODES_SHOWN) : []
+    return {nodes: shown, nodesTotal: names.length}
+  }
+
+  return {dryRun}
+}
+
+interface MatchingNodes {
+  readonly nodes: readonly string[]
+  readonly nodesTotal: number
+}
+
+interface DryRun extends Partial<MatchingNodes> {
+  readonly faults: readonly Finding[]
+  readonly warnings?: readonly Finding[]
+  readonly spec?: JobSpec
+  readonly preview?: Partial<SubmitPreview>
+}
+
+/** The faults of a body that is JSON and no definition. Throws `payload_unparsable`. */
+function bodyOrFaults(call: SubmitCall): {value: unknown} | {faults: readonly Finding[]} {
+  try {
+    return {value: readBody(call)}
+  } catch (error) {
+    return {faults: faultsOf(error)}
+  }
+}
+
+/** Throws what is no fault of the definition. */
+function faultsOf(error: unknown): readonly Finding[] {
+  const isFault =
+    error instanceof DomainError && ['job_invalid', 'parent_unknown'].includes(error.code)
+  if (!isFault) throw error
+  return error.members['errors'] as readonly Finding[]
+}
+
+function refusedFaults(
+  caller: Principal,
+  spec: JobSpec,
+  {refusal = null}: Partial<SubmitPreview>,
+): readonly Finding[] {
+  return refusal === null ? [] : faultsOf(refusalOf(caller, spec, refusal))
+}
+
+function replyOf(
+  context: OperationsContext,
+  {faults, warnings = [], spec, preview = {}, nodes = [], nodesTotal = 0}: DryRun,
+): DryRunJson {
+  const valid = faults.length === 0
+  const {created = false, changed = false} = preview
+  const isPlanned = !faults.some((fault) => ['schedule', 'timezone'].includes(rootOf(fault)))
+  const plan = spec !== undefined && isPlanned ? planOf(context, spec, preview) : NO_PLAN
+  return {
+    valid,
+    action: valid ? actionOf({created, changed}) : null,
+    errors: faults.slice(0, FAULTS_MAX).map(({field, problem}) => ({field, problem})),
+    warnings: warnings.map(sentenceOf),
+    ...plan,
+    nodes: [...nodes],
+    nodes_total: nodesTotal,
+  }
+}
+
+const NO_PLAN = {timezone: null, next: []}
+
+/** In the zone of the schedule, with its offset. */
+function planOf(
+  {clock, settings}: OperationsContext,
+  spec: JobSpec,
+  preview: Partial<SubmitPreview>,
+): Pick<DryRunJson, 'timezone' | 'next'> {
+  const fallback = settings.defaultTimezone()
+  const timezone = zoneOf(spec.schedule, spec.timezone === '' ? fallback : spec.timezone)
+  if (findZone(timezone) === null) return NO_PLAN
+  const {anchorAt = spec.startsAt ?? clock.now()} = preview
+  const following = (after: number) => nextPlanned(spec, anchorAt, after, fallback)
+  const next: string[] = []
+  let at = preview.nextAt === undefined ? following(clock.now()) : preview.nextAt
+  for (; at !== null && next.length < NEXT_SHOWN; at = following(at))
+    next.push(formatInZone(at, timezone))
+  return {timezone, next}
+}

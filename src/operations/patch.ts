@@ -1,0 +1,109 @@
+/**
+ * Changes fields of a job by a JSON merge patch (RFC 7396): reads the definition, merges, and submits the
+ * result for the revision that was read. If another change comes between, it starts again, so that both take
+ * effect.
+ */
+import {check, jobPath, type Principal, refusalSentence} from '../core/authorization.ts'
+import {DomainError} from '../core/errors.ts'
+import {requireStore} from '../core/job-permission.ts'
+import type {JobRecord} from '../core/job.ts'
+import type {RevisionMatch} from '../ports/job-store.ts'
+import type {DryRunJson} from '../wire/dry-run.ts'
+import {encodeDefinition} from '../wire/job.ts'
+import {isObject} from '../wire/json.ts'
+import type {OperationsContext} from './context.ts'
+import {requireJob} from './jobs.ts'
+import {
+  preconditionFailed,
+  readBody,
+  type SubmitCall,
+  type SubmitReply,
+  submissionsPaused,
+} from './submit.ts'
+
+/** More changes of one job at the same moment than clients make: bounds the work of one request. */
+const ATTEMPTS_MAX = 20
+
+export interface PatchCall extends Omit<
+  SubmitCall,
+  'pathName' | 'createOnly' | 'runOnCreate' | 'idempotencyKey' | 'revertsTo'
+> {
+  readonly name: string
+}
+
+type Submit<Reply> = (call: SubmitCall) => Promise<Reply>
+
+export function createPatch(
+  {store}: OperationsContext,
+  submit: Submit<SubmitReply>,
+  dryRun: Submit<DryRunJson>,
+) {
+  /** Throws `job_unknown`, and as `submit`. */
+  async function patch(call: PatchCall): Promise<SubmitReply> {
+    requireChange(call)
+    if (await store.paused()) throw submissionsPaused()
+    for (let attempt = 1; ; attempt += 1) {
+      const merged = await merge(call)
+      try {
+        return await submit(merged)
+      } catch (error) {
+        const isStale = error instanceof DomainError && error.code === 'precondition_failed'
+        if (!isStale || attempt === ATTEMPTS_MAX) throw error
+      }
+    }
+  }
+
+  /** Throws `job_unknown`, and as `dryRun`. */
+  async function patchDryRun(call: PatchCall): Promise<DryRunJson> {
+    requireChange(call)
+    return dryRun(await merge(call))
+  }
+
+  /** The submit of the merged definition, for the revision that it was merged with. */
+  async function merge({name, ...call}: PatchCall): Promise<SubmitCall> {
+    const changes = readBody({body: call.body, pathName: null})
+    const job = requireJob(name, await store.job(name))
+    const {revision} = requireMatch(job, call.ifMatch)
+    const definition = encodeDefinition(job.spec)
+    return {
+      ...call,
+      body: Buffer.from(JSON.stringify(mergePatch(definition, changes))),
+      pathName: name,
+      ifMatch: [revision],
+      createOnly: false,
+      runOnCreate: false,
+      idempotencyKey: null,
+    }
+  }
+
+  return {patch, patchDryRun}
+}
+
+/** What is merged is shown in faults and warnings, so the caller must be allowed to read it. */
+function requireChange({caller, name}: PatchCall): void {
+  requireRead(caller, name)
+  requireStore(caller, name, null)
+}
+
+function requireRead(caller: Principal, name: string): void {
+  const wanted = check(caller, 'read', jobPath(name))
+  if (!wanted.allowed)
+    throw new DomainError('not_allowed', refusalSentence(caller, wanted), {job: name})
+}
+
+/** Throws `precondition_failed`. */
+function requireMatch(job: JobRecord, ifMatch: RevisionMatch): JobRecord {
+  const isMet = ifMatch === null || ifMatch === '*' || ifMatch.includes(job.revision)
+  if (!isMet) throw preconditionFailed(job.revision)
+  return job
+}
+
+/** RFC 7396: objects are merged, `null` removes, everything else replaces. Bounded by the depth of JSON. */
+function mergePatch(target: unknown, changes: unknown): unknown {
+  if (!isObject(changes)) return changes
+  const merged: Record<string, unknown> = isObject(target) ? {...target} : {}
+  for (const [key, value] of Object.entries(changes))
+    if (value === null) delete merged[key]
+    else merged[key] = mergePatch(merged[key], value)
+  return merged
+}
