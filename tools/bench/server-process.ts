@@ -33,8 +33,6 @@ export interface ServerChoice {
 export interface ServerFigures {
   /** Executions launched but not started. */
   readonly waiting: number
-  /** Scheduled launches since the start. */
-  readonly launched: number
   /** Since the previous reading. */
   readonly loopLagP99Ms: number
   readonly loopLagMaxMs: number
@@ -139,19 +137,15 @@ export class ServerProcess {
   async figures(): Promise<ServerFigures> {
     const text = await (await this.get('/metrics')).text()
     const lines = text.split('\n')
-    const find = (series: string) => lines.find((line) => line.startsWith(`${series} `))
     const value = (series: string) => {
-      const line = find(series)
+      const line = lines.find((each) => each.startsWith(`${series} `))
       if (line === undefined) throw new Error(`/metrics has no ${series}`)
       return Number(line.slice(series.length + 1))
     }
-    const launched = 'belfry_launches_total{decision="launched",cause="schedule"}'
     const lag = (stat: string) =>
       value(`belfry_event_loop_lag_seconds{stat="${stat}"}`) * MS_PER_SECOND
     return {
       waiting: value('belfry_executions_waiting'),
-      // The series does not exist before the first launch.
-      launched: find(launched) === undefined ? 0 : value(launched),
       loopLagP99Ms: lag('p99'),
       loopLagMaxMs: lag('max'),
       residentMiB: value('process_resident_memory_bytes') / MIB,
