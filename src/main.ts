@@ -231,11 +231,16 @@ function terminal(): Terminal {
       }),
     err: (text) => stderr.write(text),
     input: () => stdin,
-    ...(stdin.isTTY ? {askSecret} : {}),
+    ...(stdin.isTTY ? {ask, askSecret} : {}),
     ...(columns === undefined ? {} : {columns}),
     colours: stdout.isTTY && process.env['NO_COLOR'] === undefined,
     progress: stderr.isTTY,
   }
+}
+
+async function ask(prompt: string): Promise<string> {
+  const {askLine} = await import('./cli/input.ts')
+  return askLine(process.stdin, process.stderr, prompt)
 }
 
 async function askSecret(prompt: string): Promise<string> {

@@ -23,6 +23,8 @@ export interface CallOptions {
   readonly headers?: Readonly<Record<string, string>>
   /** Sends an `Idempotency-Key`: a lost request is repeated at the next server, and done once. */
   readonly once?: true
+  /** Of several servers, only the one that replied last. */
+  readonly sameServer?: true
   /** Default `REPLY_TIMEOUT_MS`. */
   readonly timeoutMs?: number
 }
@@ -113,7 +115,9 @@ export class Client {
       body = JSON.stringify(options.body)
     }
     const idleMs = this.#options.timeoutMs ?? options.timeoutMs ?? REPLY_TIMEOUT_MS
-    const response = await this.#send(path, options.query ?? {}, {method, headers, body, idleMs})
+    const outgoing = {method, headers, body, idleMs}
+    const count = options.sameServer === true ? 1 : this.#servers.length
+    const response = await this.#send(path, options.query ?? {}, outgoing, count)
     if (!response.ok) throw await this.#errorOf(response)
     this.#options.onReply?.(response.headers)
     return response
@@ -123,16 +127,17 @@ export class Client {
     return this.#servers[this.#current]!
   }
 
-  /** Tries one server after the other. A request that may have been done is not repeated. */
+  /** Tries up to `count` servers, one after the other. A request that may have been done is not repeated. */
   async #send(
     path: string,
     query: Readonly<Record<string, string | number | undefined>>,
     outgoing: Outgoing,
+    count: number,
   ): Promise<Response> {
     const {method, headers} = outgoing
     const mayRepeat = method === 'GET' || headers['idempotency-key'] !== undefined
     const failures: Failure[] = []
-    for (const _ of this.#servers) {
+    for (const _ of this.#servers.slice(0, count)) {
       const url = new URL(`${this.#base}/v1${path}`)
       for (const [name, value] of Object.entries(query))
         if (value !== undefined) url.searchParams.set(name, String(value))

@@ -1,7 +1,7 @@
 /** What client commands read: files, standard input, and a secret that a person types. */
 import {readFile} from 'node:fs/promises'
 import {createInterface} from 'node:readline'
-import {PassThrough, type Readable} from 'node:stream'
+import {PassThrough, type Readable, type Writable} from 'node:stream'
 import {buffer} from 'node:stream/consumers'
 import {CommandFailed, readFailure} from './errors.ts'
 import type {Terminal} from './terminal.ts'
@@ -43,6 +43,34 @@ async function readBytes(file: string): Promise<Buffer> {
   } catch (error) {
     throw new CommandFailed(`${file} cannot be read: ${readFailure(error)}.`, {cause: error})
   }
+}
+
+/**
+ * Asks a person to confirm. A script, whose standard input is no terminal, is not asked. Throws
+ * `CommandFailed` without a yes.
+ */
+export async function confirm(
+  {ask}: Pick<Terminal, 'ask'>,
+  question: string,
+  options: {readonly yes?: true},
+): Promise<void> {
+  if (options.yes === true || ask === undefined) return
+  const answer = await ask(`${question} [y/N] `)
+  if (!/^y(es)?$/i.test(answer.trim())) throw new CommandFailed('Nothing was changed.')
+}
+
+/** Reads one line from a terminal; `''` on Ctrl-C and Ctrl-D. */
+export async function askLine(input: Readable, output: Writable, prompt: string): Promise<string> {
+  const reader = createInterface({input, output, terminal: true})
+  const line = await new Promise<string>((resolve) => {
+    reader.question(prompt, resolve)
+    reader.once('close', () => {
+      output.write('\n')
+      resolve('')
+    })
+  })
+  reader.removeAllListeners('close').close()
+  return line
 }
 
 /**

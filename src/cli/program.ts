@@ -23,6 +23,7 @@ import {
   UsageError,
 } from './errors.ts'
 import {addSecretCommands} from './commands/secrets.ts'
+import {addStatusCommand} from './commands/status.ts'
 import {plainJson} from './sanitize.ts'
 import {
   openSession,
@@ -141,6 +142,7 @@ function buildProgram(context: CliContext): Command {
   }
   addJobCommands(program, use)
   addRunCommands(program, use)
+  addStatusCommand(program, use)
   addClusterCommands(program, use)
   addFiringCommands(program, use)
   addNodeCommands(program, use)

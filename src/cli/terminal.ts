@@ -17,6 +17,8 @@ export interface Terminal {
   input(): Readable
   /** Asks a person for a secret, which is not shown. Absent if standard input is not a terminal. */
   askSecret?(prompt: string): Promise<string>
+  /** Asks a person a question; `''` = no answer. Absent if standard input is not a terminal. */
+  ask?(prompt: string): Promise<string>
   /** Standard output is a terminal, and colours are not disabled. */
   readonly colours: boolean
   /** Width of the terminal; absent if standard output is none. */

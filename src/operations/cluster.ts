@@ -2,6 +2,7 @@
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
+import {decideHealth} from '../core/health.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
 import type {FiringPaused} from '../ports/job-store.ts'
 import {encodeTags, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
@@ -91,6 +92,7 @@ export function createStatus(context: OperationsContext) {
   const {node, settings, store} = context
 
   async function status(): Promise<StatusJson> {
+    const askedAt = context.clock.monotonicMs()
     const [members, lease, info, totals, paused, putBack, pauses, zone] = await Promise.all([
       store.members(),
       store.leader(),
@@ -101,15 +103,28 @@ export function createStatus(context: OperationsContext) {
       store.firingPauses(),
       store.defaultTimezone(),
     ])
+    const storeMs = context.clock.monotonicMs() - askedAt
     const leader = members.find((member) => member.id === lease?.nodeId)
+    const firing = firingText(putBack, pauses)
+    const {status: health, sentence} = decideHealth({
+      members,
+      leader: lease === null || leader === undefined ? null : {name: leader.name, term: lease.term},
+      firing,
+      areSubmissionsPaused: paused,
+      ...totals,
+      storeMs,
+    })
     const own = members.find((member) => member.id === node.id)
     const counts = STATUSES.map((name): [string, string] => [
       name,
       String(members.filter((member) => member.status === name).length),
     ])
     const gossip: Record<string, string> = {
+      health,
+      health_sentence: sentence,
       members: String(members.length),
       ...Object.fromEntries(counts),
+      ...nodeTotals(members),
       leader: leader?.name ?? '',
       term: lease === null ? '' : String(lease.term),
       store: info.engine,
@@ -119,13 +134,14 @@ export function createStatus(context: OperationsContext) {
       ...Object.fromEntries(
         Object.entries(info.durability).map(([key, value]) => [`store_${key}`, value]),
       ),
+      store_read_ms: String(Math.round(storeMs)),
       store_warnings: info.warnings.join(' '),
       jobs: String(totals.jobs),
       running: String(totals.running),
       pending: String(totals.pending),
       undecided: String(totals.undecided),
       paused: String(paused),
-      firing: firingText(putBack, pauses),
+      firing,
       default_timezone: zone,
     }
     return {
@@ -149,6 +165,15 @@ export function createStatus(context: OperationsContext) {
   }
 
   return {status}
+}
+
+function nodeTotals(members: readonly MemberRecord[]) {
+  const present = members.filter(({status}) => status === 'alive' || status === 'leaving')
+  const running = present.filter(({runs}) => runs)
+  return {
+    cordoned: String(present.filter(({cordonedAt}) => cordonedAt !== null).length),
+    slots: String(running.reduce((sum, {slots}) => sum + slots, 0)),
+  }
 }
 
 /** Pauses that are named in the status. */

@@ -130,6 +130,8 @@ export interface HistoryStore {
     readonly undecided: number
     /** 1 if planned times of some jobs do not run, else 0. */
     readonly firingPaused: number
+    /** How late the oldest undecided planned time is; 0 = none is due. */
+    readonly lateMs: number
   }>
   /** Sizes, load by node, and the last runs of the jobs that match a pattern. For metrics. */
   usage(request: UsageRequest): Promise<Usage>

@@ -19,16 +19,23 @@ export async function commands(t: TestContext) {
   const api = await startApi(t)
   const directory = await mkdtemp(join(tmpdir(), 'belfry-cli-access-'))
   t.after(() => rm(directory, {recursive: true, force: true}))
-  const state: {token: string; input: string | Uint8Array} = {token: '', input: ''}
+  /** `answer`: what a person types; `null` = no terminal. */
+  const state = {token: '', input: '' as string | Uint8Array, answer: null as string | null}
   const run = async (...argv: string[]): Promise<Ran> => {
     let out = ''
     let err = ''
+    const {answer} = state
+    const ask = async (prompt: string) => {
+      err += prompt
+      return answer ?? ''
+    }
     const code = await runCli(['--server', api.url, ...argv], {
       terminal: {
         out: (text) => void (out += text),
         outBytes: async () => {},
         err: (text) => void (err += text),
         input: () => Readable.from([state.input]),
+        ...(answer === null ? {} : {ask}),
         colours: false,
         progress: false,
       },

@@ -43,7 +43,7 @@ test('settings shows what is stored, and changes the time zone', async (t) => {
   assert.match(set.out, /^timezone is Europe\/Berlin \(was UTC\)\nJobs without/)
   const again = await run('settings', 'set', 'timezone', 'Europe/Berlin')
   assert.equal(again.out, 'timezone is Europe/Berlin already\n')
-  assert.match((await run('status')).out, /default_timezone +Europe\/Berlin/)
+  assert.match((await run('status', '--all')).out, /default_timezone +Europe\/Berlin/)
   const preview = await run('--json', 'schedule', 'preview', '0 0 9 * * *')
   assert.match(preview.out, /"timezone": "Europe\/Berlin"/)
   const unknown = await run('settings', 'set', 'timezone', 'Mars')

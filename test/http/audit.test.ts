@@ -79,6 +79,19 @@ const ROUTES: Readonly<Record<string, Route>> = {
       await api.store.beat([{nodeId: 'gone', incarnation: 'i', status: 'left'}])
     },
   },
+  'POST /v1/members/{member}/cordon': {
+    action: 'member.cordon',
+    call: (call) => call('POST', '/v1/members/node-a/cordon'),
+  },
+  'POST /v1/members/{member}/drain': {
+    action: 'member.drain',
+    call: (call) => call('POST', '/v1/members/node-a/drain'),
+  },
+  'POST /v1/members/{member}/uncordon': {
+    action: 'member.uncordon',
+    prepare: ({admin}) => admin.call('POST', '/v1/members/node-a/cordon'),
+    call: (call) => call('POST', '/v1/members/node-a/uncordon'),
+  },
   'POST /v1/leave': {action: 'member.leave'},
   'POST /v1/pause': {action: 'submissions.pause'},
   'POST /v1/unpause': {

@@ -17,6 +17,15 @@ test('all values of the status are strings, and serf equals gossip', async (t) =
   assert.deepEqual([json.agent.server, json.agent.leader], ['true', 'true'])
   assert.deepEqual([json.gossip.leader, json.gossip.alive, json.gossip.term], ['node-a', '1', '1'])
   assert.equal(json.tags.role, 'belfry')
+  const {health, health_sentence: sentence} = json.gossip
+  assert.deepEqual(
+    [health, sentence],
+    ['healthy', 'leader node-a (term 1), 1 of 1 node alive, nothing waits'],
+  )
+  await api.job('late', {schedule: '@every 10s'})
+  await api.clock.advance(60_000)
+  const late = (await api.get('/v1/')).json.gossip
+  assert.deepEqual([late.health, late.health_sentence], ['degraded', 'a planned time is 50s late'])
 })
 
 test('members and leader; 503 without a leader, 404 from /isleader on a follower', async (t) => {
@@ -50,6 +59,13 @@ test('members and leader; 503 without a leader, 404 from /isleader on a follower
       DelegateCur: 1,
       id: 'id-of-node-a',
       statusText: 'alive',
+      leader: true,
+      scheduling: 'active',
+      cordonedAt: null,
+      drainUntil: null,
+      slots: 16,
+      running: 0,
+      waiting: 0,
     },
   ])
   assert.deepEqual((await api.get('/v1/leader')).json, members.json[0])

@@ -1,20 +1,17 @@
-/** Commands for the service itself: status, leave, and previews of schedules. */
+/** Commands for the service itself: leave, and previews of schedules. */
 import type {Command} from 'commander'
 import type {MemberJson, PlannedTimesJson, StatusJson} from '../../wire/cluster.ts'
-import {fieldList} from '../format.ts'
+import {confirm} from '../input.ts'
+import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
-import {toned} from '../terminal.ts'
 import {plannedCount} from '../values.ts'
 import {printPlanned} from './jobs.ts'
 
 export function addClusterCommands(program: Command, use: Use): void {
   program
-    .command('status')
-    .description('Show the status of the server and its cluster')
-    .action(use(show))
-  program
     .command('leave')
     .description('Shut the server down gracefully: it leaves the cluster')
+    .option('--yes', 'Do not ask')
     .action(use(leave))
   program
     .command('schedule')
@@ -27,26 +24,15 @@ export function addClusterCommands(program: Command, use: Use): void {
     .action(use(preview))
 }
 
-async function show(session: Session): Promise<void> {
-  const {value} = await session.client.call<StatusJson>('GET', '/')
-  if (session.json) return printJson(session, value)
-  const {terminal} = session
-  for (const section of ['agent', 'gossip', 'tags'] as const) {
-    terminal.out(`${toned(terminal, 'strong', section)}\n`)
-    terminal.out(
-      fieldList(
-        terminal,
-        Object.entries(value[section]).map(([key, text]) => [`  ${key}`, text]),
-      ),
-    )
-  }
-}
-
-async function leave(session: Session): Promise<void> {
+/** Stops the server that has told its name, also if several are set. */
+async function leave(session: Session, options: {yes?: true}): Promise<void> {
   const {value: here} = await session.client.call<StatusJson>('GET', '/')
-  const {value} = await session.client.call<MemberJson[]>('POST', '/leave')
+  const name = oneLine(here.agent['name'] ?? '')
+  await confirm(session.terminal, `Stop the server ${name}?`, options)
+  const call = {sameServer: true} as const
+  const {value} = await session.client.call<MemberJson[]>('POST', '/leave', call)
   if (session.json) return printJson(session, value)
-  session.terminal.out(`${here.agent['name']} is stopping: it finishes its work and leaves\n`)
+  session.terminal.out(`${name} is stopping: it finishes its work and leaves\n`)
 }
 
 async function preview(

@@ -11,7 +11,7 @@ import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
-import {readInput} from '../input.ts'
+import {confirm, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
@@ -57,7 +57,11 @@ export function addJobCommands(program: Command, use: Use): void {
     .command('toggle <name>')
     .description('Enable a job that is disabled, disable one that is enabled')
     .action(use(toggle))
-  jobs.command('delete <name>').description('Delete a job and its history').action(use(remove))
+  jobs
+    .command('delete <name>')
+    .description('Delete a job and its history')
+    .option('--yes', 'Do not ask')
+    .action(use(remove))
   jobs
     .command('next <name>')
     .description('Show the next planned times of a job')
@@ -197,7 +201,8 @@ function printSwitched({terminal}: Session, {name, disabled}: JobJson): void {
   terminal.out(`${name} is ${disabled ? 'disabled' : 'enabled'}\n`)
 }
 
-async function remove(session: Session, name: string): Promise<void> {
+async function remove(session: Session, name: string, options: {yes?: true}): Promise<void> {
+  await confirm(session.terminal, `Delete the job ${oneLine(name)} and its history?`, options)
   const {value} = await session.client.call<JobJson>('DELETE', path('jobs', name))
   if (session.json) return printJson(session, value)
   session.terminal.out(`deleted ${value.name}\n`)

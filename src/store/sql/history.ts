@@ -144,6 +144,7 @@ export function* totals(tx: Transaction): Query<Awaited<ReturnType<HistoryStore[
   const row = yield* one<
     Record<'jobs' | 'running' | 'pending' | 'undecided' | 'put_back', number> & {
       readonly paused_until: number | null
+      readonly oldest_next: number | null
     }
   >(
     `SELECT (SELECT count(*) FROM jobs WHERE deleted_at IS NULL) AS jobs,
@@ -151,13 +152,15 @@ export function* totals(tx: Transaction): Query<Awaited<ReturnType<HistoryStore[
         WHERE e.status = 'running' AND j.deleted_at IS NULL) AS running,
       (SELECT count(*) FROM executions WHERE status = 'pending') AS pending,
       (SELECT count(*) FROM launches WHERE decision = 'pending') AS undecided,
+      (SELECT min(next_at) FROM jobs WHERE next_at IS NOT NULL) AS oldest_next,
       (SELECT max(COALESCE(paused_until, ${FOREVER})) FROM firing_pauses) AS paused_until,
       (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back`,
   )
   const {jobs, running, pending, undecided, paused_until: until, put_back: putBack} = row!
   // The time is known only after the reply: as a value, it would take a round trip of its own.
   const isPaused = putBack > 0 || (until ?? 0) > tx.now
-  return {jobs, running, pending, undecided, firingPaused: isPaused ? 1 : 0}
+  const lateMs = Math.max(0, tx.now - (row!.oldest_next ?? tx.now))
+  return {jobs, running, pending, undecided, firingPaused: isPaused ? 1 : 0, lateMs}
 }
 
 interface Owner {
