@@ -44,8 +44,8 @@ export interface LinkOptions {
   readonly onNotify: (topic: AgentTopic) => void
   readonly onJoined: (url: string) => void
   /**
-   * Receives a sentence for the log: why there is no connection. Once until the next join, and once a minute
-   * for a reason that only an operator can remove, such as a wrong token.
+   * Receives a sentence for the log: why there is no connection. At once, then once a minute until the next
+   * join.
    */
   readonly onDisconnected: (sentence: string) => void
   /** A permanent refusal; `fenced` = another incarnation of this node replaced it. */
@@ -56,8 +56,8 @@ export interface LinkOptions {
 const HANDSHAKE_MS = 5_000
 /** Longer than the deadline of the server's store: a slow store means a late reply. */
 const REPLY_TIMEOUT_MS = 30_000
-/** Interval between reports of a permanent refusal. */
-const REFUSAL_REPORT_MS = 60_000
+/** Interval between reports while there is no connection. */
+const REPORT_EVERY_MS = 60_000
 /** How long a request waits for a connection. */
 const CONNECTION_WAIT_MS = 5_000
 
@@ -78,7 +78,9 @@ export class AgentLink implements RpcClient {
   #reconnectTimer: Timer | null = null
   #waiting = new Set<(connection: Connection | null) => void>()
   #hasJoined = false
-  #isReported = false
+  /** Since when there is no connection; `null` = not reported yet. */
+  #lostAt: number | null = null
+  #reportedAt = -Infinity
   #refusalReportedAt = -Infinity
   #takesReleases = false
   #isStopped = false
@@ -242,7 +244,8 @@ export class AgentLink implements RpcClient {
     connection.isWelcomed = true
     this.#takesReleases = welcome.releases === true
     this.#hasJoined = true
-    this.#isReported = false
+    this.#lostAt = null
+    this.#reportedAt = -Infinity
     this.#refusalReportedAt = -Infinity
     this.#acknowledge(connection.helloAt)
     this.#reconnect.reset()
@@ -283,11 +286,12 @@ export class AgentLink implements RpcClient {
       return onRefused(sentence, 'other')
     }
     const now = clock.monotonicMs()
-    if (now - this.#refusalReportedAt >= REFUSAL_REPORT_MS) {
+    if (now - this.#refusalReportedAt >= REPORT_EVERY_MS) {
       this.#refusalReportedAt = now
       onDisconnected(`${sentence} This agent retries all servers.`)
     }
-    this.#isReported = true
+    this.#lostAt ??= now
+    this.#reportedAt = now
     this.#leave(connection, sentence)
   }
 
@@ -319,14 +323,21 @@ export class AgentLink implements RpcClient {
   #leave(connection: Connection, why: string): void {
     if (this.#connection !== connection) return
     this.#drop(connection)
-    if (!this.#isReported) {
-      this.#isReported = true
-      const what = connection.isWelcomed ? 'lost the connection to' : 'cannot join through'
-      this.#options.onDisconnected(`${what} ${connection.url}: ${why}; retrying all servers`)
-    }
+    this.#reportLost(connection, why)
     if (this.#isStopped) return
     this.#reconnectTimer?.cancel()
     this.#reconnectTimer = this.#options.clock.after(this.#reconnect.failedMs(), () => this.#dial())
+  }
+
+  #reportLost({isWelcomed, url}: Connection, why: string): void {
+    const {clock, onDisconnected} = this.#options
+    const now = clock.monotonicMs()
+    if (now - this.#reportedAt < REPORT_EVERY_MS) return
+    const what = isWelcomed ? 'lost the connection to' : 'cannot join through'
+    const minutes = Math.round((now - (this.#lostAt ??= now)) / 60_000)
+    const since = minutes === 0 ? '' : `, for ${minutes} min now`
+    onDisconnected(`${what} ${url}: ${why}; retrying all servers${since}`)
+    this.#reportedAt = now
   }
 
   #drop(connection: Connection): void {

@@ -18,7 +18,7 @@ import {
   send,
   type Value,
 } from '../sql/query.ts'
-import {ConnectionLost, PasswordMissing, sqlState, textOf} from './errors.ts'
+import {ConnectionLost, PasswordMissing, sqlState, textOf, TlsMissing} from './errors.ts'
 import type {Address, Host} from './url.ts'
 
 /** A reachable server accepts within milliseconds; an unreachable host must not delay the others. */
@@ -103,7 +103,7 @@ export class Session {
     })
   }
 
-  /** Throws `ConnectionLost`, `PasswordMissing`, or the server's error. */
+  /** Throws `ConnectionLost`, `PasswordMissing`, `TlsMissing`, or the server's error. */
   static async connect(
     address: Address,
     host: Host,
@@ -126,18 +126,18 @@ export class Session {
       stream: () => socket,
     })
     const session = new Session(host, client, socket, clock)
-    let isPasswordMissing = false
+    let missing: Error | null = null
     try {
       await session.#within(CONNECT_LIMIT_MS, async () => {
         try {
           await client.connect()
         } catch (error) {
-          isPasswordMissing = lacksPassword(client, socket, error)
+          missing = missingPart(address, client, socket, error)
           throw error
         }
       })
     } catch (error) {
-      throw isPasswordMissing ? new PasswordMissing('no password is given', {cause: error}) : error
+      throw missing ?? error
     }
     return session
   }
@@ -280,6 +280,21 @@ export async function beginTransaction(
     throw new ConnectionLost(`${session.host.host}:${session.host.port} is a standby now`)
   }
   return time(row.now)
+}
+
+/** What the connection lacks, if that is why it failed. */
+function missingPart(
+  address: Address,
+  client: Client,
+  socket: Socket,
+  cause: unknown,
+): PasswordMissing | TlsMissing | null {
+  const isNetworkError = cause instanceof Error && 'code' in cause
+  // A server without TLS replies to the request for it with one byte.
+  if (address.tls !== null && socket.bytesRead === 1 && !isNetworkError)
+    return new TlsMissing('the server has no TLS', {cause})
+  if (!lacksPassword(client, socket, cause)) return null
+  return new PasswordMissing('no password is given', {cause})
 }
 
 /**

@@ -16,6 +16,11 @@ export class PasswordMissing extends Error {
   override readonly name = 'PasswordMissing'
 }
 
+/** The server has no TLS, and the connection string requires it. */
+export class TlsMissing extends Error {
+  override readonly name = 'TlsMissing'
+}
+
 /** None of the hosts is a primary that takes writes. */
 export class NoPrimary extends Error {
   override readonly name = 'NoPrimary'
@@ -96,6 +101,11 @@ export function reasonOf(error: unknown, host: Host, address: Address): string {
     return (
       `${where} requires a password of ${role} and none is given; ` +
       'put it into the connection string, PGPASSWORD or a password file'
+    )
+  if (error instanceof TlsMissing)
+    return (
+      `${where} has no TLS, and the sslmode of the connection string requires it; ` +
+      'set ssl = on in postgresql.conf, or use sslmode=disable if the network is safe'
     )
   if (error instanceof DatabaseError) return `${where} ${refusal(error, role, address)}`
   return unreached(error, where)

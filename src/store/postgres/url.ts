@@ -5,6 +5,7 @@
  */
 import {readFileSync} from 'node:fs'
 import type {ConnectionOptions} from 'node:tls'
+import {meantBy} from '../../lib/nearest.ts'
 
 export interface Host {
   readonly host: string
@@ -113,6 +114,15 @@ function hostsOf(list: string): Host[] {
   })
 }
 
+/** Names the parameter only if it looks like a known one: other text may be part of a password. */
+function unknownParameter(name: string): string {
+  const known = [...PARAMETERS]
+  const meant = meantBy(name, known)
+  if (meant !== '')
+    return `has the parameter "${name}", which is not known; the nearest name is "${meant}"`
+  return `has a parameter that is not known; there are ${known.join(', ')}`
+}
+
 const PARAMETERS: ReadonlySet<string> = new Set([
   'schema',
   'sslmode',
@@ -125,8 +135,7 @@ function parametersOf(query: string): URLSearchParams {
   const parameters = new URLSearchParams(query)
   for (const name of parameters.keys())
     if (!PARAMETERS.has(name)) {
-      const known = [...PARAMETERS].join(', ')
-      throw new ParseError(`has a parameter that is not known; there are ${known}`)
+      throw new ParseError(unknownParameter(name))
     }
   return parameters
 }

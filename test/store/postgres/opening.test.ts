@@ -88,6 +88,7 @@ describe('opening', () => {
         /^The store postgres:\/\/127\.0\.0\.1:\d+\/\w+ cannot be opened: .+\.$/,
       )
       assert.doesNotMatch(opened.problem, /:secret/)
+      if (url.includes('sslmode')) assert.match(opened.problem, /has no TLS, .* sslmode=disable/)
     }
   })
 })

@@ -72,6 +72,7 @@ describe('a connection string that is refused', () => {
     ['postgres://me:secret%ZZ@db/jobs', /has a "%"/],
     ['postgres://me:secret@db/jobs?sslmode=prefer', /sslmode/],
     ['postgres://me:secret@db/jobs?sslmode=require&sslcert=a', /needs sslcert and sslkey together/],
+    ['postgres://me@db/jobs?sslmod=require', /"sslmod", .*; the nearest name is "sslmode"/],
     ['postgres://me:secret@db/jobs?secret=1', /parameter that is not known; there are schema,/],
     ['postgres://me:secret@db/jobs?schema=A-b', /names a schema/],
     [
