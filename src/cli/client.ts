@@ -270,7 +270,7 @@ function otherScheme(base: string): string {
 const FLAGS: readonly (readonly [parameter: RegExp, flag: string])[] = [
   [/\?force=true/g, '--force'],
   [/^_end: /, '--limit: '],
-  [/^count: /, '--count: '],
+  [/^(count|from|to): /, '--$1: '],
   [/\bwithout _end\b/g, 'without --limit'],
   [/ with _start and _end\b/g, ' with --limit'],
 ]

@@ -13,6 +13,7 @@ import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addNodeCommands} from './commands/nodes.ts'
+import {addScheduleCommand} from './commands/planned.ts'
 import {addRunCommands} from './commands/runs.ts'
 import {
   AnswerIsNo,
@@ -143,6 +144,7 @@ function buildProgram(context: CliContext): Command {
   addJobCommands(program, use)
   addRunCommands(program, use)
   addStatusCommand(program, use)
+  addScheduleCommand(program, use)
   addClusterCommands(program, use)
   addFiringCommands(program, use)
   addNodeCommands(program, use)

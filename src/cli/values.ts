@@ -67,6 +67,27 @@ export function durationText(flag: string, text: string): string {
 /** A reader of the number of planned times. */
 export const plannedCount = whole('--count', PLANNED_COUNT.minimum, PLANNED_COUNT.maximum)
 
+const BOUND = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?) ?(Z|[+-]\d\d:\d\d)?)?$/
+
+/**
+ * A bound of planned times, as the API takes it. A date or time without offset stays: it is in the zone of
+ * the schedule, which the server knows.
+ */
+export function plannedBound(
+  flag: string,
+  text: string | undefined,
+  now: number,
+): string | undefined {
+  if (text === undefined) return undefined
+  const lengthMs = parseLength(text)
+  if (lengthMs !== null) return formatTime(now + lengthMs)
+  const [, date, time, offset = ''] = BOUND.exec(text) ?? []
+  const bound = time === undefined ? date : `${date}T${time}${offset}`
+  if (bound !== undefined && parseTime(time === undefined ? `${bound}T00:00` : bound) !== null)
+    return bound
+  throw refused(flag, 'a date, a time such as 2027-03-28T02:00, or a duration such as 30d', text)
+}
+
 /** A reader of the number of a revision. */
 export const revisionNumber = whole('The revision')
 

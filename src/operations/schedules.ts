@@ -1,10 +1,18 @@
 /** Next planned times, of a stored job or of a schedule that is not stored. */
 import {DomainError} from '../core/errors.ts'
-import type {JobSpec} from '../core/job.ts'
 import {nextPlanned, scheduleOf} from '../core/next-time.ts'
-import {parseSchedule, SCHEDULE_LENGTH_MAX, zoneOf} from '../core/schedule/parse.ts'
+import {clockChanges, localTimes} from '../core/schedule/clock-changes.ts'
+import {
+  parseSchedule,
+  type Schedule,
+  SCHEDULE_LENGTH_MAX,
+  type ScheduleContext,
+  zoneOf,
+} from '../core/schedule/parse.ts'
 import {isKnownZone} from '../core/schedule/zone.ts'
+import {parseTime} from '../lib/rfc3339.ts'
 import type {PlannedTimesJson} from '../wire/cluster.ts'
+import {PLANNED_COUNT, type PlannedRange, QueryProblem} from '../wire/query.ts'
 import {formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 import {requireJob} from './jobs.ts'
@@ -18,7 +26,7 @@ export interface PreviewCall {
   readonly timezone: string
   /** Job name: the seed of `~`. */
   readonly name: string
-  readonly count: number
+  readonly range: PlannedRange
 }
 
 export function createSchedules({clock, store}: OperationsContext) {
@@ -42,37 +50,139 @@ export function createSchedules({clock, store}: OperationsContext) {
     const parsed = parseSchedule(text, {timezone, name: call.name, anchorAt})
     if (!parsed.ok) throw new DomainError('schedule_invalid', `schedule: ${parsed.problem}`)
     const {schedule} = parsed
-    return {
-      schedule: text,
-      timezone: zoneOf(text, timezone),
-      next: take(call.count, now, (after) => schedule.next(after)),
-    }
+    const zone = zoneOf(text, timezone)
+    const span = spanOf(call.range, zone, now)
+    const times = take(span, (after) => schedule.next(after))
+    return encode({
+      text,
+      zone,
+      span,
+      times,
+      schedule,
+      context: {timezone, name: call.name, anchorAt},
+    })
   }
 
   /** The undecided planned times of a stored job. Throws `job_unknown`. */
-  async function next(name: string, count: number): Promise<PlannedTimesJson> {
-    const [found, zone] = await Promise.all([store.job(name), store.defaultTimezone()])
-    const job = requireJob(name, found)
-    const {spec, anchorAt, nextAt} = job
-    const following = (after: number) => nextPlanned(spec, anchorAt, after, zone)
-    return {
-      schedule: spec.schedule,
-      timezone: zoneOf(spec.schedule, spec.timezone === '' ? zone : spec.timezone),
-      next:
-        nextAt === null || !fires(spec, anchorAt, zone) ? [] : take(count, nextAt - 1, following),
-    }
+  async function next(name: string, range: PlannedRange): Promise<PlannedTimesJson> {
+    const [found, fallback] = await Promise.all([store.job(name), store.defaultTimezone()])
+    const {spec, anchorAt, nextAt} = requireJob(name, found)
+    const timezone = spec.timezone === '' ? fallback : spec.timezone
+    const zone = zoneOf(spec.schedule, timezone)
+    const schedule = spec.disabled ? null : scheduleOf(spec, anchorAt, fallback)
+    const context = {timezone, name, anchorAt}
+    const asked = spanOf(range, isKnownZone(zone) ? zone : 'UTC', clock.now())
+    // A due time is not decided yet, and the first one.
+    const first = (nextAt ?? 0) - 1
+    const after = range.from === null ? first : Math.max(asked.after, first)
+    const span = {...asked, after}
+    const following = (at: number) => nextPlanned(spec, anchorAt, at, fallback)
+    const times = nextAt === null || schedule === null ? NO_TIMES : take(span, following)
+    return encode({text: spec.schedule, zone, span, times, schedule, context})
   }
 
   return {preview, next}
 }
 
-function fires(spec: JobSpec, anchorAt: number, zone: string): boolean {
-  return !spec.disabled && scheduleOf(spec, anchorAt, zone) !== null
+interface Span {
+  /** Planned times are later. */
+  readonly after: number
+  /** Exclusive. */
+  readonly until: number
+  readonly count: number
 }
 
-function take(count: number, from: number, next: (after: number) => number | null): string[] {
-  const times: string[] = []
-  for (let after = next(from); after !== null && times.length < count; after = next(after))
-    times.push(formatTime(after))
-  return times
+/** Throws `query_invalid`. */
+function spanOf({count, from, to}: PlannedRange, zone: string, now: number): Span {
+  const after = from === null ? now : instantIn('from', from, zone) - 1
+  const until = to === null ? Infinity : instantIn('to', to, zone)
+  if (from !== null && until <= after + 1)
+    throw new QueryProblem('to: must be later than from; nothing is between them')
+  return {after: from === null ? now : after, until, count}
+}
+
+const DATE = /^\d{4}-\d\d-\d\d$/
+const WALL = /^\d{4}-\d\d-\d\dT\d\d:\d\d(:\d\d)?$/
+
+/** Without offset, in the zone. A wall time in a gap is the instant after it; of two, the first. */
+function instantIn(name: string, text: string, zone: string): number {
+  const wall = DATE.test(text) ? `${text}T00:00` : text
+  const at = parseTime(wall)
+  if (at === null)
+    throw new QueryProblem(
+      `${name}: "${text.slice(0, 64)}" is no time; use 2027-03-28, 2027-03-28T02:00 or ` +
+        '2027-03-28T02:00:00+01:00',
+    )
+  if (!WALL.test(wall)) return at
+  return Temporal.PlainDateTime.from(wall).toZonedDateTime(zone).epochMilliseconds
+}
+
+interface Taken {
+  readonly at: readonly number[]
+  readonly more: boolean
+}
+
+const NO_TIMES: Taken = {at: [], more: false}
+
+function take({after, until, count}: Span, next: (after: number) => number | null): Taken {
+  const at: number[] = []
+  let planned = next(after)
+  while (planned !== null && planned < until && at.length < count) {
+    at.push(planned)
+    planned = next(planned)
+  }
+  return {at, more: planned !== null && planned < until}
+}
+
+interface Planned {
+  readonly text: string
+  readonly zone: string
+  readonly span: Span
+  readonly times: Taken
+  readonly schedule: Schedule | null
+  readonly context: ScheduleContext
+}
+
+function encode({
+  text,
+  zone,
+  span,
+  times: {at, more},
+  schedule,
+  context,
+}: Planned): PlannedTimesJson {
+  const last = at.at(-1)
+  const known = {schedule: text, timezone: zone, next: at.map(formatTime), more}
+  // A stored zone may be unknown to this version; then nothing is planned.
+  if (last === undefined || schedule === null) return {...known, planned: [], clock_changes: []}
+  const changes = clockChanges(zone, Math.min(span.after, at[0]!), last, PLANNED_COUNT.maximum)
+  return {
+    ...known,
+    planned: localTimes(at, text, schedule, context, zone).map((time) => ({
+      at: formatTime(time.at),
+      local: localText(time.at, time.offsetMs),
+      shift: time.shift,
+      moved_from: time.plannedWall === null ? '' : wallText(time.plannedWall),
+    })),
+    clock_changes: changes.map((change) => ({
+      at: formatTime(change.at),
+      before: offsetText(change.offsetBeforeMs),
+      after: offsetText(change.offsetAfterMs),
+    })),
+  }
+}
+
+function localText(at: number, offsetMs: number): string {
+  return `${wallText(at + offsetMs)}${offsetText(offsetMs)}`
+}
+
+function wallText(wall: number): string {
+  return new Date(wall).toISOString().slice(0, 19)
+}
+
+/** RFC 3339 has no seconds in offsets, which some zones had long ago. */
+function offsetText(offsetMs: number): string {
+  const minutes = Math.round(Math.abs(offsetMs) / 60_000)
+  const two = (value: number) => String(value).padStart(2, '0')
+  return `${offsetMs < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`
 }

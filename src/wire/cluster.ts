@@ -83,6 +83,28 @@ export const PlannedTimes = Type.Object(
     next: Type.Array(Time('A planned time.'), {
       description: 'The next planned times, soonest first.',
     }),
+    planned: Type.Array(
+      Type.Object({
+        at: Time('The planned time, as in `next`.'),
+        local: Type.String({description: 'The same in the time zone, with its offset.'}),
+        shift: Type.Enum(['', 'moved', 'first_pass', 'second_pass'], {
+          description:
+            'What daylight saving does to it. `moved`: its wall time does not exist on that day. ' +
+            '`first_pass`, `second_pass`: its wall time is shown twice.',
+        }),
+        moved_from: Type.String({description: 'Of `moved`: that wall time. Else empty.'}),
+      }),
+      {description: 'The same times, as the wall clock shows them.'},
+    ),
+    clock_changes: Type.Array(
+      Type.Object({
+        at: Time('The change.'),
+        before: Type.String({description: 'Offset before it, such as `+01:00`.'}),
+        after: Type.String({description: 'Offset after it.'}),
+      }),
+      {description: 'Changes of the wall clock up to the last of these times.'},
+    ),
+    more: Type.Boolean({description: 'Whether more planned times follow, before `to`.'}),
   },
   {$id: 'PlannedTimes', description: 'The next planned times of a schedule.'},
 )

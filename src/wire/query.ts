@@ -188,15 +188,40 @@ export const ExecutionListQuery = Type.Object({
 
 export const PLANNED_COUNT = {minimum: 1, maximum: 100, default: 10}
 
-export const PlannedCount = Type.Optional(
-  Type.Integer({...PLANNED_COUNT, description: 'Number of planned times.'}),
-)
+const PLANNED_BOUND =
+  'A time with offset; a date, or a date and time without offset, is in the time zone of the schedule.'
+
+/** Which planned times. */
+export const PlannedQuery = {
+  count: Type.Optional(
+    Type.Integer({
+      ...PLANNED_COUNT,
+      description: `Number of planned times; with \`to\` the default is ${PLANNED_COUNT.maximum}.`,
+    }),
+  ),
+  from: Type.Optional(
+    Type.String({
+      description: `First planned time, if there is one. Default: now. ${PLANNED_BOUND}`,
+    }),
+  ),
+  to: Type.Optional(Type.String({description: `Planned times before it. ${PLANNED_BOUND}`})),
+}
+
+export interface PlannedRange {
+  readonly count: number
+  /** As written; `null` = now. */
+  readonly from: string | null
+  /** As written; `null` = no end. */
+  readonly to: string | null
+}
 
 export const PageQuery = Type.Object({_start: Start, _end: End})
 
-/** `count` of planned times. */
-export function readPlannedCount(query: Query): number {
-  return query.integer('count', PLANNED_COUNT.default, PLANNED_COUNT)
+/** `count`, `from` and `to` of planned times. */
+export function readPlannedRange(query: Query): PlannedRange {
+  const to = query.text('to')
+  const preset = to === null ? PLANNED_COUNT.default : PLANNED_COUNT.maximum
+  return {count: query.integer('count', preset, PLANNED_COUNT), from: query.text('from'), to}
 }
 
 /** `_start` and `_end`, clamped; at most `rowsMax` rows unless it is `null`. */

@@ -238,14 +238,14 @@ test('planned times are printed one per line', async () => {
   answers({schedule: '@hourly', timezone: 'UTC', next: ['2026-03-01T13:00:00.000Z']})
   assert.equal(
     (await run(['jobs', 'next', 'backup', '--count', '1'])).out,
-    '2026-03-01T13:00:00.000Z  in 1h\n',
+    'Sun 2026-03-01 13:00:00Z  in 1h\n',
   )
-  await run(['schedule', 'preview', '0 ~ * * * *', '--name', 'a', '--timezone', 'UTC'])
+  await run(['schedule', 'preview', '0 ~ * * * *', '--name', 'a', '--to', '2026-04-01 12:00'])
   answers({schedule: '@manually', timezone: 'UTC', next: []})
   assert.equal((await run(['jobs', 'next', 'backup'])).out, 'Nothing is planned.\n')
   assert.deepEqual(lines().slice(0, 2), [
     'GET /v1/jobs/backup/next?count=1',
-    'GET /v1/schedules/preview?schedule=0+%7E+*+*+*+*&name=a&timezone=UTC',
+    'GET /v1/schedules/preview?schedule=0+%7E+*+*+*+*&name=a&to=2026-04-01T12%3A00',
   ])
 })
 

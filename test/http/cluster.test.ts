@@ -263,27 +263,52 @@ test('a backup is a database file that is removed after sending; only one at a t
 test('next planned times, of a stored job and of a schedule preview', async (t) => {
   const api = await startApi(t)
   await api.job('n', {schedule: '0 30 2 * * *', timezone: 'Europe/Berlin'})
-  const next = await api.get('/v1/jobs/n/next?count=2')
+  const next = await api.get('/v1/jobs/n/next?count=1')
   assert.deepEqual(next.json, {
     schedule: '0 30 2 * * *',
     timezone: 'Europe/Berlin',
-    next: ['2026-03-02T01:30:00.000Z', '2026-03-03T01:30:00.000Z'],
+    next: ['2026-03-02T01:30:00.000Z'],
+    planned: [
+      {
+        at: '2026-03-02T01:30:00.000Z',
+        local: '2026-03-02T02:30:00+01:00',
+        shift: '',
+        moved_from: '',
+      },
+    ],
+    clock_changes: [],
+    more: true,
   })
+  // Its own times begin with the first that is not decided.
+  const times = async (path: string) => (await api.get(path)).json.next as string[]
+  assert.deepEqual(await times('/v1/jobs/n/next?from=2020-01-01&to=2026-03-03'), next.json.next)
   await api.post('/v1/jobs/n/toggle')
   assert.deepEqual((await api.get('/v1/jobs/n/next')).json.next, [])
-  const preview = await api.get('/v1/schedules/preview?schedule=@every%201h&count=2')
-  assert.deepEqual(preview.json, {
-    schedule: '@every 1h',
-    timezone: 'UTC',
-    next: ['2026-03-01T13:00:00.000Z', '2026-03-01T14:00:00.000Z'],
-  })
+  const hourly = '/v1/schedules/preview?schedule=@every%201h&count=2'
+  assert.deepEqual(await times(hourly), ['2026-03-01T13:00:00.000Z', '2026-03-01T14:00:00.000Z'])
   // A zone in the schedule takes precedence, and is the one in the reply.
   const tokyo = 'TZ=Asia/Tokyo 0 9 * * *'
   await api.job('t', {schedule: tokyo, timezone: 'Europe/Berlin'})
-  const expected = {schedule: tokyo, timezone: 'Asia/Tokyo', next: ['2026-03-02T00:00:00.000Z']}
-  assert.deepEqual((await api.get('/v1/jobs/t/next?count=1')).json, expected)
   const query = `schedule=${encodeURIComponent(tokyo)}&timezone=Europe/Berlin&count=1`
-  assert.deepEqual((await api.get(`/v1/schedules/preview?${query}`)).json, expected)
+  for (const path of ['/v1/jobs/t/next?count=1', `/v1/schedules/preview?${query}`]) {
+    const {json} = await api.get(path)
+    assert.deepEqual([json.schedule, json.timezone], [tokyo, 'Asia/Tokyo'])
+    assert.deepEqual(json.next, ['2026-03-02T00:00:00.000Z'])
+  }
+  const berlin = '/v1/schedules/preview?timezone=Europe/Berlin&schedule=0%2030%202%20*%20*%20*'
+  const spring = (await api.get(`${berlin}&from=2026-03-28&to=2026-03-30T00:00`)).json
+  assert.deepEqual(spring.clock_changes, [
+    {at: '2026-03-29T01:00:00.000Z', before: '+01:00', after: '+02:00'},
+  ])
+  assert.deepEqual(spring.planned[1], {
+    at: '2026-03-29T01:00:00.000Z',
+    local: '2026-03-29T03:00:00+02:00',
+    shift: 'moved',
+    moved_from: '2026-03-29T02:30:00',
+  })
+  assert.deepEqual([spring.planned.length, spring.more], [2, false])
+  for (const wrong of ['from=x', 'to=2026-02-30', 'from=2026-03-02&to=2026-03-02'])
+    assert.equal((await api.get(`${berlin}&${wrong}`)).json.code, 'query_invalid', wrong)
   assert.equal((await api.get('/v1/schedules/preview?schedule=@daily')).json.next.length, 10)
   assert.deepEqual((await api.get('/v1/schedules/preview?schedule=@manually')).json.next, [])
   for (const query of [

@@ -2,11 +2,11 @@
 import type {Command} from 'commander'
 import {zoneOf} from '../../core/schedule/parse.ts'
 import {findZone} from '../../core/schedule/zone.ts'
-import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {JOB_STATUSES} from '../../wire/query.ts'
 import {addHistoryCommands} from './audit.ts'
 import {addLaunchesCommand} from './launches.ts'
+import {addNextCommand} from './planned.ts'
 import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
@@ -15,7 +15,7 @@ import {confirm, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
-import {oneOf, plannedCount, whole} from '../values.ts'
+import {oneOf, whole} from '../values.ts'
 
 export function addJobCommands(program: Command, use: Use): void {
   const jobs = program
@@ -62,11 +62,7 @@ export function addJobCommands(program: Command, use: Use): void {
     .description('Delete a job and its history')
     .option('--yes', 'Do not ask')
     .action(use(remove))
-  jobs
-    .command('next <name>')
-    .description('Show the next planned times of a job')
-    .option('--count <n>', 'Number of times', plannedCount)
-    .action(use(next))
+  addNextCommand(jobs, use)
   addLaunchesCommand(jobs, use)
   addHistoryCommands(jobs, use)
 }
@@ -206,21 +202,6 @@ async function remove(session: Session, name: string, options: {yes?: true}): Pr
   const {value} = await session.client.call<JobJson>('DELETE', path('jobs', name))
   if (session.json) return printJson(session, value)
   session.terminal.out(`deleted ${value.name}\n`)
-}
-
-async function next(session: Session, name: string, options: {count?: number}): Promise<void> {
-  const {value} = await session.client.call<PlannedTimesJson>('GET', path('jobs', name, 'next'), {
-    query: {count: options.count},
-  })
-  printPlanned(session, value)
-}
-
-/** One planned time per line. */
-export function printPlanned(session: Session, planned: PlannedTimesJson): void {
-  if (session.json) return printJson(session, planned)
-  const now = session.clock.now()
-  const lines = planned.next.map((time) => `${time}  ${relative(time, now)}\n`)
-  session.terminal.out(lines.length === 0 ? 'Nothing is planned.\n' : lines.join(''))
 }
 
 /** A job as in the file; the server validates it. */

@@ -72,6 +72,13 @@ export function zoneOf(text: string, timezone: string): string {
   return ZONE_PREFIX.exec(text)?.[2] ?? timezone
 }
 
+/** The wall times that the schedule `text` matches, on a clock that never changes; `null` = invalid. */
+export function wallSchedule(text: string, context: ScheduleContext): Schedule | null {
+  const body = ZONE_PREFIX.exec(text)?.[3] ?? text
+  const parsed = parseSchedule(body, {...context, timezone: 'UTC'})
+  return parsed.ok ? parsed.schedule : null
+}
+
 function parseUncached(text: string, context: ScheduleContext, nameSum: number): ScheduleResult {
   const prefix = ZONE_PREFIX.exec(text)
   const zoneName = prefix === null ? context.timezone : prefix[2]!

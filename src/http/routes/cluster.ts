@@ -3,7 +3,7 @@ import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {encodeMember, Member, PauseStatus, PlannedTimes, Status} from '../../wire/cluster.ts'
-import {PageQuery, PlannedCount, readPlannedCount, readSlice} from '../../wire/query.ts'
+import {PageQuery, PlannedQuery, readPlannedRange, readSlice} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import type {EventStreams} from '../event-streams.ts'
 import {creates, deletes, lists, reads} from '../access.ts'
@@ -179,7 +179,7 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
         schedule: Type.String({description: 'The schedule.', minLength: 1}),
         timezone: Type.Optional(Type.String({description: 'IANA time zone; empty = the default.'})),
         name: Type.Optional(Type.String({description: 'Job name, the seed of `~`.'})),
-        count: PlannedCount,
+        ...PlannedQuery,
       }),
       reply: Refer(PlannedTimes),
       refusals: {400: 'The schedule or a parameter is invalid.'},
@@ -190,7 +190,7 @@ function routePreview(app: FastifyInstance, operations: Operations): void {
         schedule: query.first('schedule') ?? '',
         timezone: query.first('timezone') ?? '',
         name: query.first('name') ?? '',
-        count: readPlannedCount(query),
+        range: readPlannedRange(query),
       })
       return sendJson(request, reply, 200, planned)
     },

@@ -4,7 +4,7 @@ import {Type} from 'typebox'
 import type {Operations} from '../../operations/operations.ts'
 import {PlannedTimes} from '../../wire/cluster.ts'
 import {Job} from '../../wire/job.ts'
-import {JobListQuery, PlannedCount, readJobQuery, readPlannedCount} from '../../wire/query.ts'
+import {JobListQuery, PlannedQuery, readJobQuery, readPlannedRange} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {creates, deletes, lists, reads} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
@@ -95,15 +95,13 @@ function routeReads(app: FastifyInstance, operations: Operations, parts: ListPar
       summary: 'The next planned times of a job',
       tag: 'jobs',
       params: NAME_PARAM,
-      query: Type.Object({
-        count: PlannedCount,
-      }),
+      query: Type.Object(PlannedQuery),
       reply: Refer(PlannedTimes),
       refusals: {400: 'A parameter is invalid.', ...UNKNOWN_JOB},
     }),
     handler: async (request: JobRequest, reply) => {
-      const count = readPlannedCount(queryOf(request))
-      return sendJson(request, reply, 200, await operations.next(request.params.name, count))
+      const range = readPlannedRange(queryOf(request))
+      return sendJson(request, reply, 200, await operations.next(request.params.name, range))
     },
   })
 }
