@@ -294,11 +294,19 @@ const Issued = Type.Object({kind: Type.Literal('issued')})
 const Goodbye = Type.Object({kind: Type.Literal('goodbye')})
 
 /**
- * Why a hello is refused; the first six are permanent. `alive`: another process has the node id. `token`: its
- * token does not allow this agent.
+ * Why a hello is refused; all but the last two are permanent. `alive`: another process has the node id.
+ * `token`: its token does not allow this agent. `server`: its data directory is that of a server.
  */
 export type RefusalKind =
-  'protocol' | 'cluster' | 'name_taken' | 'fenced' | 'alive' | 'token' | 'unavailable' | 'malformed'
+  | 'protocol'
+  | 'cluster'
+  | 'name_taken'
+  | 'fenced'
+  | 'alive'
+  | 'token'
+  | 'server'
+  | 'unavailable'
+  | 'malformed'
 
 export type RequestKind = keyof typeof Requests
 export type RequestOf<Kind extends RequestKind> = Type.Static<(typeof Requests)[Kind]>

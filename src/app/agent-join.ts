@@ -13,7 +13,7 @@ import {recordIncarnation} from '../node/incarnations.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Log} from '../telemetry/log.ts'
-import {StartRefused} from './start-refused.ts'
+import {SettingRefused, StartRefused} from './start-refused.ts'
 
 export interface JoiningParts {
   readonly config: AgentConfig
@@ -86,6 +86,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
     onDisconnected: (sentence) => log.logger.warn(sentence),
     onRefused: (sentence, kind) => {
       if (kind === 'fenced' && hasJoined) parts.onReplaced(sentence)
+      else if (kind === 'setting') first.reject(new SettingRefused(sentence))
       else first.reject(new StartRefused(sentence))
     },
   })

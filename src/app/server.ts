@@ -209,7 +209,7 @@ class Server implements RunningServer {
   }
 
   async #openStore(lock: HeldLock): Promise<void> {
-    this.#opened = await openStore(this.#base, lock)
+    this.#opened = await openStore(this.#base, lock, this.#identity.id)
     this.#undo.push(() => this.#opened.close())
     this.#zone = await agreeZone(this.#opened.store, this.#base)
   }

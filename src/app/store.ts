@@ -8,11 +8,13 @@ import {localWakeup} from '../platform/wakeup.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock, Random, Wakeup} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
+import {describeAddress, parseAddress} from '../store/postgres/url.ts'
 import {migratedTo, migratedProblem} from '../store/sqlite/files.ts'
 import type {Log} from '../telemetry/log.ts'
 import {formatOptionalTime} from '../wire/time.ts'
 import {openVault} from './secrets.ts'
 import {StartRefused} from './start-refused.ts'
+import {checkPostgresChoice, checkSqliteChoice} from './store-choice.ts'
 
 export interface StoreParts {
   readonly config: Config
@@ -44,11 +46,18 @@ const FIRING_PAUSED =
  * Imports only the configured engine. `lock` is that of the data directory: it is released with the store,
  * also when the store cannot be opened. Throws `StartRefused`.
  */
-export async function openStore(parts: StoreParts, lock: HeldLock): Promise<OpenedStore> {
+export async function openStore(
+  parts: StoreParts,
+  lock: HeldLock,
+  nodeId: string,
+): Promise<OpenedStore> {
   const {engine} = parts.config.store
   const open = engine === 'postgres' ? openPostgres : openSqlite
   const opened = await open(parts, lock)
   try {
+    const {store} = parts.config
+    if (store.engine === 'postgres')
+      await checkPostgresChoice(parts.config, opened.store, nodeId, shownAddress(store.url))
     const vault = await openVault(parts.config, opened.store, (sentence) =>
       parts.log.logger.warn(sentence),
     )
@@ -72,10 +81,22 @@ async function logState(store: Store, parts: StoreParts): Promise<void> {
     )
 }
 
+/** Without user and password. */
+function shownAddress(url: string): string {
+  const parsed = parseAddress(url)
+  return parsed.ok ? describeAddress(parsed.address) : 'PostgreSQL'
+}
+
 type Opened = Omit<OpenedStore, 'vault'>
 
 async function openSqlite(parts: StoreParts, lock: HeldLock): Promise<Opened> {
   const {config, clock, random, events, log, onDamage} = parts
+  try {
+    checkSqliteChoice(config)
+  } catch (error) {
+    lock.release()
+    throw error
+  }
   const {openSqliteStore} = await import('../store/sqlite/store.ts')
   const opened = await openSqliteStore({
     dataDir: config.dataDirectory,

@@ -30,6 +30,12 @@ export const OPTIONS = [
     {placeholder: 'url', fallback: 'sqlite'},
   ),
   option(
+    'new-store',
+    'switch',
+    'Start on another store than the one that the data directory had so far.',
+    'A start without `store` by mistake would begin without any jobs.',
+  ),
+  option(
     'name',
     'nodeName',
     'Name of this node: 1 to 63 letters, digits, `.`, `_`, `-`.',

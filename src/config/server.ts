@@ -33,6 +33,8 @@ export interface Config extends NodeConfig {
   /** Absolute path; `null` = not set. */
   readonly secretKeyFile: string | null
   readonly discardSecrets: boolean
+  /** Also if the data directory has had another store. */
+  readonly newStore: boolean
   readonly allowHosts: readonly string[]
   readonly corsOrigins: readonly string[]
   /** `null` = people sign in with tokens only. */
@@ -120,6 +122,7 @@ function build(
     tls: readTls(values.raw('tls-cert'), values.raw('tls-key'), FLAGS, host),
     insecure: values.one('insecure') ?? false,
     secretKeyFile: secretKeyFileOf(values, host),
+    newStore: values.one('new-store') ?? false,
     discardSecrets: values.one('discard-secrets') ?? false,
     allowHosts: allowedHosts(values),
     corsOrigins: values.many('cors-origin'),

@@ -373,7 +373,7 @@ test('a server of another cluster is refused', async () => {
   const elsewhere = await agent({clusterId: 'another-cluster', name: 'agent-b'})
   assert.match(
     elsewhere.refusals.join(),
-    /^other: The server one cannot be joined: it belongs to another cluster/,
+    /^setting: The server one cannot be joined: it belongs to another cluster/,
   )
   assert.equal(servers.one.hub.agentCount, 0)
 })

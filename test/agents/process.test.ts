@@ -1,6 +1,6 @@
 /** Agent and server processes: join, run, crash on either side, leave. */
 import assert from 'node:assert/strict'
-import {statSync, writeFileSync} from 'node:fs'
+import {cpSync, mkdirSync, statSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
@@ -150,10 +150,15 @@ describe('agent process', {concurrency: 2}, () => {
     const server = await aServer(t, {flags})
     const withToken = {flags: [...far.flags, ...flags]}
     const agent = await anAgent(t, [server.url], withToken)
-    const refused = async (urls: readonly string[], options: object, sentence: RegExp) => {
+    const refused = async (
+      urls: readonly string[],
+      options: object,
+      sentence: RegExp,
+      expected = 1,
+    ) => {
       const {program} = startedAgent(t, urls, options)
       const {code} = await within(program.exit, 'it is refused', 15_000)
-      assert.equal(code, 1)
+      assert.equal(code, expected)
       assert.match(program.stderr().trimEnd(), sentence)
       assert.equal(program.stdout(), '')
     }
@@ -179,6 +184,16 @@ describe('agent process', {concurrency: 2}, () => {
       [other.url],
       {data: agent.data},
       /^belfry: The server \S+ cannot be joined: it belongs to another cluster/,
+      2,
+    )
+    const data = join(temporaryDirectory(t), 'copy')
+    mkdirSync(data)
+    cpSync(join(other.data, 'node-id'), join(data, 'node-id'))
+    await refused(
+      [other.url],
+      {name: 'b', data},
+      /^belfry: The agent b cannot join: a server of the cluster has its node id\. Set its own --data\.$/,
+      2,
     )
   })
 

@@ -317,4 +317,33 @@ describe('a migration', () => {
     assert.match(without.stderr(), /--to <url>/)
     assert.deepEqual(await postgres.run(`SELECT 1 FROM pg_namespace WHERE nspname = 'refused'`), [])
   })
+
+  test('is advised where another store than before would be empty', async (t) => {
+    const start = ['--http', '127.0.0.1:0']
+    const server = await aServer(t)
+    const {data} = server
+    await server.store({name: 'a', ...byHand, executor_config: shell('true')})
+    await server.stop()
+    const url = `${postgres.url()}?schema=chosen`
+    const lost = await refusedStart(t, [...start, '--data', data, '--store', url])
+    assert.equal(lost.code, 2)
+    assert.match(lost.stderr, /^belfry: .* SQLite with jobs, .*belfry migrate, or add --new-store/)
+    assert.equal((await migrated(t, data, url)).code, 0)
+    const moved = await aServer(t, {data, flags: ['--store', url]})
+    assert.equal((await moved.get('/jobs/a')).status, 200)
+    await moved.stop()
+    rmSync(join(data, 'belfry.moved'))
+    const back = await refusedStart(t, [...start, '--data', data])
+    assert.equal(back.code, 2)
+    assert.ok(back.stderr.includes(`${data} belongs to a server on postgres://`), back.stderr)
+    assert.match(back.stderr, /start with --store and its URL\. .*add --new-store\.$/m)
+    const chosen = await aServer(t, {data, flags: ['--new-store']})
+    assert.equal((await chosen.get('/')).json.gossip.store, 'sqlite')
+    await chosen.stop()
+    const other = await aServer(t, {
+      data,
+      flags: ['--new-store', '--store', `${postgres.url()}?schema=other_choice`],
+    })
+    assert.equal((await other.get('/jobs/a')).status, 404)
+  })
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {
   copyFileSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -395,6 +396,22 @@ describe('images', () => {
     clock.advance(10 * MINUTE)
     assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     await store.close()
+  })
+
+  it('a copy of an open store pauses firing, and the store itself does not', async (context) => {
+    const dataDir = folder(context)
+    const clock = new TurnedClock()
+    clock.advance(Date.now() - clock.now())
+    const played = await scene(dataDir, clock)
+    await played.submit('a')
+    const copied = folder(context)
+    cpSync(dataDir, copied, {recursive: true})
+    const copy = await open(copied, clock)
+    const [ofCopy, ofOriginal] = [copy.store, played.store].map((each) => each.firingPaused())
+    await Promise.allSettled([ofCopy, ofOriginal])
+    await copy.store.close()
+    await played.store.close()
+    assert.deepEqual([await ofCopy, await ofOriginal], ['put_back', null])
   })
 
   it('a store in memory gives images too', async (context) => {

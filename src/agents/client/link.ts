@@ -49,7 +49,7 @@ export interface LinkOptions {
    */
   readonly onDisconnected: (sentence: string) => void
   /** A permanent refusal; `fenced` = another incarnation of this node replaced it. */
-  readonly onRefused: (sentence: string, kind: 'fenced' | 'other') => void
+  readonly onRefused: (sentence: string, kind: 'fenced' | 'setting' | 'other') => void
 }
 
 /** From dialling until the server has replied to the hello. */
@@ -230,7 +230,7 @@ export class AgentLink implements RpcClient {
       return this.#refuse(connection, cannotJoin(connection.url, why))
     }
     if (this.#clusterId !== null && this.#clusterId !== clusterId)
-      return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER))
+      return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER), 'setting')
     if (this.#clusterId === null) {
       try {
         await saveClusterId(clusterId)
@@ -273,17 +273,18 @@ export class AgentLink implements RpcClient {
       return this.#options.onRefused(message, 'fenced')
     }
     if (code === 'cluster')
-      return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER))
+      return this.#refuse(connection, cannotJoin(connection.url, OTHER_CLUSTER), 'setting')
+    if (code === 'server') return this.#refuse(connection, message, 'setting')
     if (code === 'protocol' || code === 'token' || isTaken) return this.#refuse(connection, message)
     this.#leave(connection, message)
   }
 
   /** Before the first join it is an operator's mistake, so it ends. Later another server may work. */
-  #refuse(connection: Connection, sentence: string): void {
+  #refuse(connection: Connection, sentence: string, kind: 'setting' | 'other' = 'other'): void {
     const {clock, onDisconnected, onRefused} = this.#options
     if (!this.#hasJoined) {
       this.stop()
-      return onRefused(sentence, 'other')
+      return onRefused(sentence, kind)
     }
     const now = clock.monotonicMs()
     if (now - this.#refusalReportedAt >= REPORT_EVERY_MS) {

@@ -108,7 +108,7 @@ export class Admission {
     const members = await store.members()
     if (members.some(({id, server}) => server && id === node.id)) {
       const why = 'a server of the cluster has its node id. Set its own --data'
-      return {code: 'malformed', message: `The agent ${node.name} cannot join: ${why}.`}
+      return {code: 'server', message: `The agent ${node.name} cannot join: ${why}.`}
     }
     const token = useOf(origin, node.name)
     const member = memberOf(node, origin)

@@ -104,7 +104,10 @@ async function migrate(
     null,
   )
   const id = typeof table?.['id'] === 'string' ? table['id'] : null
-  await statements.run(session, noticePlace({engine: 'postgres', id, changedAt: null}))
+  await statements.run(
+    session,
+    noticePlace({engine: 'postgres', id, changedAt: null, bornAt: null}),
+  )
   await session.run('COMMIT', MIGRATION_LIMIT_MS)
   return {ok: true}
 }

@@ -24,22 +24,28 @@ export interface Place {
   readonly id: string | null
   /** The store was changed from outside at this time, or not at all: then it is no copy. */
   readonly changedAt: number | null
+  /** When its file came into being; `null` = unknown. One that is younger than what wrote it is a copy. */
+  readonly bornAt: number | null
 }
 
 /** Heartbeats are stored every 2 s. Files change a little later than the clock was read. */
 const LAST_SIGN_MS = 10_000
 
 /** Pauses firing if the store is in another place than before: the times since the copy may have run. */
-export function* noticePlace({engine, id, changedAt}: Place): Query<void> {
+export function* noticePlace({engine, id, changedAt, bornAt}: Place): Query<void> {
   if (id === null) return
   const key = `place_${engine}`
   const before = yield* metaValue(key)
   if (before === id) return
   yield* putMeta(key, id)
   if (before === null) return
-  const last = yield* one<{at: number | null}>(`SELECT max(heartbeat_at) AS at FROM members`)
+  const last = yield* one<{at: number | null; started_at: number | null}>(
+    `SELECT max(heartbeat_at) AS at, max(started_at) AS started_at FROM members`,
+  )
   const isUnchanged = changedAt !== null && changedAt <= (last?.at ?? 0) + LAST_SIGN_MS
-  if (!isUnchanged) yield* putMeta(FIRING_PAUSED, 'put_back' satisfies FiringPaused)
+  // A copy of a store that is open was last written a moment before.
+  const isYounger = bornAt !== null && bornAt > (last?.started_at ?? Infinity)
+  if (!isUnchanged || isYounger) yield* putMeta(FIRING_PAUSED, 'put_back' satisfies FiringPaused)
 }
 
 export function* setPaused(tx: Transaction, value: boolean, actor?: Actor): Query<void> {

@@ -69,8 +69,11 @@ export function prepareSchema(
 function placeOf({database}: Connection): Place {
   const path = database.location()
   const found = path === null ? undefined : statSync(path, {throwIfNoEntry: false})
-  if (found === undefined) return {engine: 'sqlite', id: null, changedAt: null}
-  return {engine: 'sqlite', id: String(found.ino), changedAt: found.ctimeMs}
+  if (found === undefined) return {engine: 'sqlite', id: null, changedAt: null, bornAt: null}
+  const {ino, ctimeMs: changedAt, birthtimeMs} = found
+  // 0 = the file system does not know it.
+  const bornAt = birthtimeMs <= 0 ? null : birthtimeMs
+  return {engine: 'sqlite', id: String(ino), changedAt, bornAt}
 }
 
 export function versionOf(connection: Connection): number {
