@@ -11,6 +11,7 @@ npm install --silent --global --prefix "$TREE" --no-audit --no-fund "$TREE"/belf
 # Of the Node.js package only the program is needed.
 find "$TREE"/lib/node_modules/belfry/node_modules -path '*/node-*/*' -type d \( -name include -o -name share \) -prune \
   -exec rm -rf {} +
+for shell in bash zsh fish; do node bin/belfry.js completion "$shell" > "$TREE/completion.$shell"; done
 VERSION=$(node -p 'require("./package.json").version')
 case $(uname -m) in aarch64 | arm64) ARCH=arm64 ;; *) ARCH=amd64 ;; esac
 export TREE VERSION ARCH

@@ -3,6 +3,7 @@
  * is one message on standard error and an exit code.
  */
 import {Command, type CommanderError} from 'commander'
+import {meantBy} from '../lib/nearest.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {addAccessCommands} from './commands/access.ts'
 import {addAuditCommand} from './commands/audit.ts'
@@ -13,6 +14,7 @@ import {addFileCommands, type RestoreBackup} from './commands/files.ts'
 import {addJobCommands} from './commands/jobs.ts'
 import {addMigrateCommand, type MigrateStore} from './commands/migrate.ts'
 import {addNodeCommands} from './commands/nodes.ts'
+import {addCompletionCommands} from './completion.ts'
 import {addScheduleCommand} from './commands/planned.ts'
 import {addRunCommands} from './commands/runs.ts'
 import {
@@ -52,6 +54,22 @@ export interface CliContext {
   readonly migrateStore: MigrateStore
 }
 
+const PREFIX = 'BELFRY_'
+/** Of client commands, without the prefix. */
+const VARIABLES = ['server', 'token', 'token_file', 'timeout']
+
+/** Variables of the environment that are nearly one of client commands, and are none of Belfry's. */
+function misspelt({env, serverCommand, agentCommand}: CliContext): readonly string[] {
+  const settings = [serverCommand, agentCommand].flatMap((command) => command?.options ?? [])
+  const known = new Set(settings.map(({long}) => long!.slice(2).replaceAll('-', '_')))
+  return Object.keys(env).flatMap((name) => {
+    const word = name.startsWith(PREFIX) ? name.slice(PREFIX.length).toLowerCase() : ''
+    const meant = VARIABLES.includes(word) || known.has(word) ? '' : meantBy(word, VARIABLES)
+    if (meant === '') return []
+    return [`${name} has no effect. Did you mean ${PREFIX}${meant.toUpperCase()}?`]
+  })
+}
+
 /** In a pipe, where nothing has a width. */
 const HELP_WIDTH = 80
 
@@ -64,6 +82,7 @@ export async function runCli(argv: readonly string[], context: CliContext): Prom
       program.outputHelp({error: true})
       return EXIT_USAGE
     }
+    checkHelp(program, argv)
     await program.parseAsync(argv, {from: 'user'})
     return 0
   } catch (error) {
@@ -131,6 +150,7 @@ function buildProgram(context: CliContext): Command {
     async (...args: unknown[]) => {
       const command = args.pop() as Command
       const options = command.optsWithGlobals<GlobalOptions>()
+      for (const warning of misspelt(context)) terminal.err(`warning: ${warning}\n`)
       const session = await openSession(options, env, context)
       await action(session, ...(args as readonly unknown[] as Arguments))
     }
@@ -154,6 +174,11 @@ function buildProgram(context: CliContext): Command {
   addAuditCommand(program, use)
   addFileCommands(program, use, context)
   addMigrateCommand(program, context)
+  addCompletionCommands(
+    program,
+    (text) => terminal.out(text),
+    (options) => openSession(options, env, context),
+  )
   program
     .command('version')
     .description('Print the version of this program')
@@ -174,6 +199,25 @@ function buildProgram(context: CliContext): Command {
       })
   }
   return program
+}
+
+/** `belfry help nope` would print the help of all commands and not say why. Throws `UsageError`. */
+function checkHelp(program: Command, [word, ...path]: readonly string[]): void {
+  if (word !== 'help') return
+  let command = program
+  for (const name of path) {
+    const below = command.commands.find((one) => one.name() === name)
+    if (below === undefined) {
+      const names = command.createHelp().visibleCommands(command)
+      const near = meantBy(
+        name,
+        names.map((one) => one.name()),
+      )
+      const hint = near === '' ? '' : ` Did you mean ${near}?`
+      throw new UsageError(`Unknown command '${name}'.${hint} See ${fullName(command)} --help.`)
+    }
+    command = below
+  }
 }
 
 function allCommands(command: Command): readonly Command[] {

@@ -68,6 +68,7 @@ export type LoadedConfig =
 /** Variables with Belfry's prefix and other purposes: for clients, for agents, and those set for jobs. */
 const OTHER_VARIABLES = [
   'SERVER',
+  'TIMEOUT',
   'TLS_CA',
   'JOB',
   'EXECUTION',

@@ -20,7 +20,7 @@ import {oneOf, whole} from '../values.ts'
 export function addJobCommands(program: Command, use: Use): void {
   const jobs = program
     .command('jobs')
-    .description('List, show, apply, run, enable, disable and delete jobs')
+    .description('Show jobs, their launches and their history, change and run them')
   jobs
     .command('list')
     .description('List jobs')
