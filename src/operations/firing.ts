@@ -74,7 +74,8 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
     const {total} = await store.jobs({...ANY_JOB, names})
     return {
       firing: await firing(),
-      warnings: total === 0 ? [`no job matches ${JSON.stringify(jobs)} now`] : [],
+      warnings:
+        total === 0 && jobs !== ALL_JOBS ? [`no job matches ${JSON.stringify(jobs)} now`] : [],
     }
   }
 

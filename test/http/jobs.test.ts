@@ -320,6 +320,7 @@ test('a pause of submissions blocks definitions and nothing else', async (t) => 
     await api.post('/v1/jobs', definition('new')),
     await api.call('PATCH', '/v1/jobs', {body: definition('t', {retries: 1})}),
     await api.call('PUT', '/v1/jobs/t', {body: definition('t', {retries: 1})}),
+    await api.call('PATCH', '/v1/jobs/t', {body: {retries: 1}}),
     await api.post('/v1/jobs/t/revisions/1/restore'),
     await api.call('POST', '/v1/restore', upload([definition('new')])),
   ]
