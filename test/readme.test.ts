@@ -82,7 +82,7 @@ test('the commands of the tutorial work', async (t) => {
   const [create, manual, lists, output, next, flaky, retried, remove] = blocks
   const {url} = await aServer(t)
   const finished = await subscribe(t, url)
-  assert.equal(await run(create!, url), 'applied report\n')
+  assert.equal(await run(create!, url), 'created report\n')
   await run(manual!, url)
   await finished('report')
   assert.match(await run(lists!, url), / manual +launched [^]* succeeded /)

@@ -146,7 +146,7 @@ function replyOf(
   return {
     valid,
     action: valid ? actionOf({created, changed}) : null,
-    errors: faults.slice(0, FAULTS_MAX).map(({field, problem}) => ({field, problem})),
+    errors: faults.slice(0, FAULTS_MAX),
     warnings: warnings.map(sentenceOf),
     ...plan,
     nodes: [...nodes],

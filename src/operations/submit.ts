@@ -221,7 +221,8 @@ function jobInvalid(faults: readonly Finding[]): DomainError {
 }
 
 function parentUnknown(parent: string): DomainError {
-  const fault = {field: 'parent_job', problem: `there is no job named ${shown(parent)}`}
+  const problem = `there is no job named ${shown(parent)}`
+  const fault: Finding = {field: 'parent_job', problem, code: 'parent_unknown'}
   const message = `specified parent job not found: ${sentenceOf(fault)}`
   return new DomainError('parent_unknown', message, {members: {errors: [fault]}})
 }

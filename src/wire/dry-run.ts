@@ -5,6 +5,9 @@ export const Fault = Type.Object(
   {
     field: Type.String({description: 'Field such as `retries` or `tags.web`; empty = the body.'}),
     problem: Type.String({description: 'What is wrong with it, without the field.'}),
+    code: Type.Optional(
+      Type.Enum(['parent_unknown'], {description: 'The error code of this fault alone.'}),
+    ),
   },
   {$id: 'Fault', description: 'What is wrong with a field of a definition.'},
 )

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {stripVTControlCharacters} from 'node:util'
-import {parentsFirst} from '../../src/cli/commands/jobs.ts'
+import {parentsFirst} from '../../src/cli/commands/apply.ts'
 import {duration, fieldList, relative, shownTime, table} from '../../src/cli/format.ts'
 import {status} from '../../src/cli/terminal.ts'
 

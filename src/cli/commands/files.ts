@@ -6,6 +6,7 @@ import {LONG_TIMEOUT_MS} from '../client.ts'
 import {codeOf, CommandFailed, readFailure} from '../errors.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
+import {otherFormat} from '../../wire/json.ts'
 import type {Terminal} from '../terminal.ts'
 
 /** Creates a store from a backup in a data directory. */
@@ -27,6 +28,7 @@ export function addFileCommands(
     .command('restore <file>')
     .description('Create or replace the jobs in a JSON file, all or none')
     .option('--disabled', 'Import all jobs as disabled')
+    .option('--lenient', 'Accept unknown fields and parameters, which are ignored')
     .action(use(restore))
   program
     .command('backup [file]')
@@ -46,10 +48,17 @@ export function addFileCommands(
     })
 }
 
-async function restore(session: Session, file: string, options: {disabled?: true}): Promise<void> {
+async function restore(
+  session: Session,
+  file: string,
+  options: {disabled?: true; lenient?: true},
+): Promise<void> {
   const form = new FormData()
-  form.set('file', await blobOf(file), 'jobs.json')
-  const query = {disabled: options.disabled === undefined ? undefined : 'true'}
+  form.set('file', await jobsBlobOf(file), 'jobs.json')
+  const query = {
+    disabled: options.disabled === undefined ? undefined : 'true',
+    strict: options.lenient === undefined ? 'true' : undefined,
+  }
   const {value} = await session.client.call<string[]>('POST', '/restore', {
     form,
     query,
@@ -57,6 +66,24 @@ async function restore(session: Session, file: string, options: {disabled?: true
   })
   if (session.json) return printJson(session, value)
   session.terminal.out(value.map((line) => `${line}\n`).join(''))
+}
+
+/** First bytes of a backup, which is a database. */
+const BACKUP_MAGIC = 'SQLite format 3\0'
+/** Enough to recognise another format. */
+const START_BYTES = 4096
+
+/** A file of jobs. Throws `CommandFailed` for a backup of a store, and for text in another format. */
+async function jobsBlobOf(file: string): Promise<Blob> {
+  const blob = await blobOf(file)
+  const start = await blob.slice(0, START_BYTES).text()
+  if (start.startsWith(BACKUP_MAGIC))
+    throw new CommandFailed(
+      `${file} is a backup of a store, not a file of jobs. Use belfry restore-store ${file} --data DIR.`,
+    )
+  const other = otherFormat(start)
+  if (other !== '') throw new CommandFailed(`${file} must be JSON${other}.`)
+  return blob
 }
 
 async function blobOf(file: string): Promise<Blob> {

@@ -4,6 +4,7 @@ import {zoneOf} from '../../core/schedule/parse.ts'
 import {findZone} from '../../core/schedule/zone.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {JOB_STATUSES} from '../../wire/query.ts'
+import {addApplyCommands} from './apply.ts'
 import {addHistoryCommands} from './audit.ts'
 import {addLaunchesCommand} from './launches.ts'
 import {addNextCommand} from './planned.ts'
@@ -11,7 +12,7 @@ import {run} from './run.ts'
 import {path} from '../client.ts'
 import {CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
-import {confirm, readInput} from '../input.ts'
+import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status, type Terminal, toned} from '../terminal.ts'
@@ -33,12 +34,7 @@ export function addJobCommands(program: Command, use: Use): void {
     .option('--limit <n>', 'Maximum number of jobs', whole('--limit'))
     .action(use(list))
   jobs.command('show <name>').description('Show one job').action(use(show))
-  jobs
-    .command('apply')
-    .description('Create or replace the job, or the list of jobs, in a JSON file')
-    .requiredOption('-f, --file <file>', 'JSON file; - means standard input')
-    .option('--run', 'Also run each job once, immediately')
-    .action(use(apply))
+  addApplyCommands(jobs, use)
   jobs
     .command('run <name>')
     .description('Run a job now')
@@ -145,25 +141,6 @@ function nextOf(job: JobJson, {zone, utc, clock}: Session): string {
   return isOther ? time.replace(' (', ` ${own} (`) : time
 }
 
-async function apply(session: Session, options: {file: string; run?: true}): Promise<void> {
-  const stored: JobJson[] = []
-  for (const job of await readJobFile(options.file, session.terminal)) {
-    const query = {runoncreate: options.run === undefined ? undefined : 'true'}
-    const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query, once: true})
-    const {value} = await call.catch((error: unknown) => named(job['name'], error))
-    stored.push(value)
-    if (!session.json) session.terminal.out(`applied ${value.name}\n`)
-  }
-  if (session.json) printJson(session, stored)
-}
-
-/** Adds the job's name to an error of the server, which names the field only. */
-function named(name: unknown, error: unknown): never {
-  const message = messageOf(error)
-  if (message === null || typeof name !== 'string') throw error
-  throw new CommandFailed(`${oneLine(name)}: ${message}`, {cause: error})
-}
-
 async function toggle(session: Session, name: string): Promise<void> {
   const {value} = await session.client.call<JobJson>('POST', path('jobs', name, 'toggle'))
   if (session.json) return printJson(session, value)
@@ -202,45 +179,4 @@ async function remove(session: Session, name: string, options: {yes?: true}): Pr
   const {value} = await session.client.call<JobJson>('DELETE', path('jobs', name))
   if (session.json) return printJson(session, value)
   session.terminal.out(`deleted ${value.name}\n`)
-}
-
-/** A job as in the file; the server validates it. */
-type Definition = Readonly<Record<string, unknown>>
-
-/** The job or the jobs in `file` (`-` = standard input), parents first. Throws `CommandFailed`. */
-async function readJobFile(
-  file: string,
-  terminal: Pick<Terminal, 'input'>,
-): Promise<readonly Definition[]> {
-  const text = await readInput(terminal, file)
-  const where = file === '-' ? 'Standard input' : file
-  let content: unknown
-  try {
-    content = JSON.parse(text)
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error
-    throw new CommandFailed(`${where} must be JSON: ${error.message}.`, {cause: error})
-  }
-  const list: readonly unknown[] = Array.isArray(content) ? content : [content]
-  if (!list.every(isDefinition))
-    throw new CommandFailed(`${where} must contain a job, or a list of jobs, as JSON objects.`)
-  return parentsFirst(list)
-}
-
-function isDefinition(value: unknown): value is Definition {
-  return typeof value === 'object' && value !== null && !Array.isArray(value)
-}
-
-/** Sorts parents before their dependents, otherwise stably. Cycles come last; the server rejects them. */
-export function parentsFirst(jobs: readonly Definition[]): readonly Definition[] {
-  const ordered: Definition[] = []
-  let remaining = jobs
-  while (remaining.length > 0) {
-    const names = new Set(remaining.map((job) => job['name']))
-    const ready = remaining.filter((job) => !names.has(job['parent_job']))
-    if (ready.length === 0) return [...ordered, ...remaining]
-    ordered.push(...ready)
-    remaining = remaining.filter((job) => names.has(job['parent_job']))
-  }
-  return ordered
 }
