@@ -9,7 +9,7 @@ import type {Config} from '../config/server.ts'
 import {countTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
 import {OidcSignIn, type SignInFailed} from '../http/oidc.ts'
-import type {ReadyState} from '../http/options.ts'
+import type {ReadyState, SentReply} from '../http/options.ts'
 import {RefusalLog} from '../http/refusals.ts'
 import {createHttpServer} from '../http/server.ts'
 import {announceFinished} from '../node/finisher.ts'
@@ -92,7 +92,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       metrics: async () => ({contentType: metrics.contentType, body: await metrics.text()}),
       onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
       onRefused: (refused) => refusals.record(refused),
-      onReply: (reply) => metrics.answered(reply),
+      onReply: replyReporter(metrics, log),
       onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
         const {connectionsMax} = config.limits
         log.logger.warn(
@@ -311,6 +311,19 @@ async function startAgentHub(
 }
 
 /** Revoking such a token does not end its use as that of the configuration. */
+/** Counts replies, and logs who changed what: the audit log has the details. */
+function replyReporter(metrics: {answered(reply: SentReply): void}, {logger}: Log) {
+  return (reply: SentReply) => {
+    metrics.answered(reply)
+    const {method, status, change} = reply
+    if (change === undefined) return
+    const {actor, path, location} = change
+    const fields = {by: actor.name, address: actor.address, method, path, status, location}
+    const what = location === undefined ? '' : `, now ${location}`
+    logger.info(fields, `changed by ${actor.name}: ${method} ${path}${what}`)
+  }
+}
+
 function warnOfStoredToken(access: AccessTable, log: Log): void {
   if (access.isConfiguredTokenStored)
     log.logger.warn(

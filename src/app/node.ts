@@ -67,11 +67,12 @@ export async function openDataDirectory({
 
 /** Opens the log of a node and logs these events. */
 export function openNodeLog(
-  {logLevel, nodeName}: Pick<Config, 'logLevel' | 'nodeName'>,
+  {logLevel, logFormat, nodeName}: Pick<Config, 'logLevel' | 'logFormat' | 'nodeName'>,
   events: Events,
 ): Log {
   const isTerminal = process.stderr.isTTY
-  const log = openLog({level: logLevel, pretty: isTerminal, colours: isTerminal, node: nodeName})
+  const pretty = logFormat === 'auto' ? isTerminal : logFormat === 'pretty'
+  const log = openLog({level: logLevel, pretty, colours: isTerminal, node: nodeName})
   logEvents(events, log.logger)
   return log
 }

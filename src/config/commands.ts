@@ -103,6 +103,7 @@ export const AGENT_OPTIONS = [
     'Plain HTTP reveals the token on the network. A private network may be safe enough.',
   ),
   shared('log-level'),
+  shared('log-format'),
 ] as const
 
 export const AGENT_COMMAND = {

@@ -3,7 +3,7 @@ import {resolve} from 'node:path'
 import {checkedLimits, type Limits} from './limits.ts'
 import type {Option} from './option.ts'
 import {type Host, ParseError, type RawSetting, readSettingFile, type Values} from './read.ts'
-import {type LogLevel, NODE_NAME_LENGTH_MAX, readToken, type Tag} from './values.ts'
+import {type LogFormat, type LogLevel, NODE_NAME_LENGTH_MAX, readToken, type Tag} from './values.ts'
 
 /** Durations in ms; paths absolute. */
 export interface NodeConfig {
@@ -25,6 +25,7 @@ export interface NodeConfig {
   /** Empty = all. */
   readonly executorAllow: readonly string[]
   readonly logLevel: LogLevel
+  readonly logFormat: LogFormat
   readonly limits: Limits
   /** Log messages about accepted settings that are probably mistakes. */
   readonly warnings: readonly string[]
@@ -42,6 +43,7 @@ interface NodeValues {
   one(name: 'name' | 'token' | 'data' | 'syslog' | 'log-root'): string | undefined
   one(name: 'slots' | 'grace'): number | undefined
   one(name: 'log-level'): LogLevel | undefined
+  one(name: 'log-format'): LogFormat | undefined
   many(name: 'tag'): readonly Tag[]
   many(name: 'net-allow' | 'net-deny' | 'su-allow' | 'executor-allow'): readonly string[]
   raw(name: 'token' | 'token-file'): RawSetting | undefined
@@ -70,6 +72,7 @@ export function nodeConfig<Options extends readonly Option[]>(
     suAllow: values.many('su-allow'),
     executorAllow: values.many('executor-allow'),
     logLevel: values.one('log-level')!,
+    logFormat: values.one('log-format')!,
     limits: checkedLimits(),
     warnings: unknown.map((name) => `${name} is set, but Belfry has no such setting.`),
   }

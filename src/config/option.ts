@@ -24,6 +24,7 @@ export type OptionKind =
   | 'network'
   | 'account'
   | 'logLevel'
+  | 'logFormat'
   | 'serverUrl'
   | 'issuer'
   | 'groupGrant'

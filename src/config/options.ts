@@ -339,6 +339,13 @@ export const OPTIONS = [
     'Events that an operator may look for later. Successful runs are in the history.',
     {placeholder: 'level', fallback: 'info'},
   ),
+  option(
+    'log-format',
+    'logFormat',
+    'Form of the service log: `json`, `pretty` (text for people), or `auto`.',
+    '`auto` is text on a terminal, and JSON where a program collects the log.',
+    {placeholder: 'form', fallback: 'auto'},
+  ),
 ] as const
 
 export type OptionName = (typeof OPTIONS)[number]['name']

@@ -29,6 +29,10 @@ export type Tag = readonly [key: string, value: string]
 
 export type LogLevel = 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'silent'
 
+/** `auto`: text on a terminal, JSON elsewhere. */
+export const LOG_FORMATS = ['auto', 'json', 'pretty'] as const
+export type LogFormat = (typeof LOG_FORMATS)[number]
+
 export const NODE_NAME_LENGTH_MAX = 63
 const NODE_NAME = new RegExp(`^${NODE_NAME_PATTERN}$`)
 const HOST_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/
@@ -84,6 +88,10 @@ export const READERS = {
   logLevel: (text: string) => {
     const level = LOG_LEVELS.find((known) => known === text)
     return level === undefined ? mustBe(`one of ${LOG_LEVELS.join(', ')}`, text) : good(level)
+  },
+  logFormat: (text: string) => {
+    const format = LOG_FORMATS.find((known) => known === text)
+    return format === undefined ? mustBe(`one of ${LOG_FORMATS.join(', ')}`, text) : good(format)
   },
   serverUrl: readServerUrl,
   issuer: readIssuer,

@@ -17,6 +17,7 @@ import * as settingsSchemas from '../wire/settings.ts'
 import * as tokenSchemas from '../wire/token.ts'
 import {Pretty} from '../wire/query.ts'
 import {Refer} from '../wire/shapes.ts'
+import type {Actor} from '../core/audit.ts'
 import type {Principal} from '../core/authorization.ts'
 import type {RouteAccess} from './access.ts'
 import {isAlwaysProblem} from './errors.ts'
@@ -38,6 +39,8 @@ declare module 'fastify' {
   interface FastifyRequest {
     /** Not `null` in the handler of a route that is not public. */
     principal: Principal | null
+    /** Set where the audit log names who made a change. */
+    actor: Actor | null
   }
 }
 

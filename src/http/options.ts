@@ -3,6 +3,7 @@ import type {Events} from '../ports/events.ts'
 import type {Clock, Random} from '../ports/runtime.ts'
 import type {AgentHub} from '../agents/server/hub.ts'
 import type {OidcSignIn, SignInFailed} from './oidc.ts'
+import type {Actor} from '../core/audit.ts'
 import type {Principal} from '../core/authorization.ts'
 import type {RefusalCode} from '../core/errors.ts'
 import type {AccessTable} from '../operations/access.ts'
@@ -100,6 +101,13 @@ export interface SentReply {
   readonly route: string
   readonly status: number
   readonly durationMs: number
+  /** What a caller has changed; absent = the request changes nothing, or was refused. */
+  readonly change?: {
+    readonly actor: Actor
+    readonly path: string
+    /** Path of the job or launch that the request made. */
+    readonly location?: string
+  }
 }
 
 /** Bytes read and dropped beyond a body limit, so that a client that is still sending reads the reply. */

@@ -37,7 +37,9 @@ export function callerOf({principal}: FastifyRequest): Principal {
 /** The caller as the audit log names it. */
 export function actorOf(request: FastifyRequest): Actor {
   const caller = callerOf(request)
-  return actorFrom(caller, caller === LOCAL, request.socket.remoteAddress)
+  const actor = actorFrom(caller, caller === LOCAL, request.socket.remoteAddress)
+  request.actor = actor
+  return actor
 }
 
 export function queryOf(request: FastifyRequest): Query {

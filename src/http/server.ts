@@ -31,7 +31,7 @@ import {
 import {EventStreams, OpenStreams, OutputStreams} from './event-streams.ts'
 import {LongLists} from './long-lists.ts'
 import {collectRoutes, type DescribedRoutes, routeOpenApi} from './openapi.ts'
-import {type HttpOptions, PARAMETER_LENGTH_MAX} from './options.ts'
+import {type HttpOptions, PARAMETER_LENGTH_MAX, type SentReply} from './options.ts'
 import {PathTable} from './paths.ts'
 import {checkParameters} from './query-parameters.ts'
 import {isRefusedAccess} from './refusals.ts'
@@ -222,6 +222,7 @@ function authenticate(
 ): void {
   const cors = new Cors(options.corsOrigins)
   app.decorateRequest('principal', null)
+  app.decorateRequest('actor', null)
   app.addHook('onRequest', async (request, reply) => {
     const {config} = request.routeOptions
     const {method, headers, raw, params} = request
@@ -263,8 +264,16 @@ function reportReplies(app: FastifyInstance, {onReply}: HttpOptions): void {
       route: request.routeOptions.url ?? '',
       status: reply.statusCode,
       durationMs: reply.elapsedTime,
+      ...changeOf(request, reply),
     })
   })
+}
+
+function changeOf({actor, url}: FastifyRequest, reply: FastifyReply): Pick<SentReply, 'change'> {
+  if (actor === null || reply.statusCode >= 400) return {}
+  const location = reply.getHeader('location')
+  const path = url.split('?', 1)[0]!
+  return {change: {actor, path, ...(typeof location === 'string' ? {location} : {})}}
 }
 
 function handleErrors(app: FastifyInstance, options: HttpOptions, paths: PathTable): void {

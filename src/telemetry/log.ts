@@ -6,7 +6,9 @@
 import {createRequire} from 'node:module'
 import {pino, type DestinationStream, type Logger} from 'pino'
 import type {LogLevel} from '../config/values.ts'
-import type {BelfryEvent, EventName, Events} from '../ports/events.ts'
+import type {BelfryEvent, EventName, EventPayloads, Events} from '../ports/events.ts'
+import {formatTime} from '../wire/time.ts'
+import {LaunchLines} from './launch-lines.ts'
 
 const STANDARD_ERROR = 2
 /** If the reader of standard error stalls, lines beyond this are dropped: a minute of a very busy server. */
@@ -76,7 +78,7 @@ function prettyOver(destination: DestinationStream, colorize: boolean): Destinat
   return {write: (line) => destination.write(pretty(line))}
 }
 
-type Level = Exclude<LogLevel, 'silent' | 'trace'>
+export type Level = Exclude<LogLevel, 'silent' | 'trace'>
 
 /** debug: normal operation. info: events that an operator may look for later. warn: may need intervention. */
 const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> = {
@@ -84,8 +86,8 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   job_deleted: () => 'info',
   job_disabled: () => 'warn',
   job_undecided: () => 'error',
-  launch_decided: (event) =>
-    event.name === 'launch_decided' && event.data.decision === 'missed' ? 'info' : 'debug',
+  // `LaunchLines` raises some to info.
+  launch_decided: () => 'debug',
   execution_started: () => 'debug',
   execution_output: () => null,
   execution_finished: (event) =>
@@ -120,10 +122,13 @@ const STEP_FAILED_EVERY_MS = 10_000
  */
 export function logEvents(events: Events, logger: Logger): () => void {
   const rateLimit = stepRateLimit()
+  const launches = new LaunchLines()
   return events.listen((event) => {
+    const line = event.name === 'launch_decided' ? launches.lineOf(event.data) : null
+    if (line !== null) return logger.info({...fieldsOf(event), ...line.fields}, line.message)
     const level = LEVELS[event.name](event)
     if (level === null || !logger.isLevelEnabled(level)) return
-    if (event.name !== 'step_failed') return logger[level](event.data, messageOf(event))
+    if (event.name !== 'step_failed') return logger[level](fieldsOf(event), messageOf(event))
     const {due, leftOut} = rateLimit(event.data.step, event.at)
     if (!due) return
     const counted = leftOut === 0 ? event.data : {...event.data, left_out: leftOut}
@@ -146,7 +151,36 @@ function stepRateLimit(): (step: string, at: number) => {due: boolean; leftOut: 
   }
 }
 
+/** Instants are RFC 3339, as in the stream of events. */
+function fieldsOf(event: BelfryEvent): Record<string, unknown> {
+  return Object.fromEntries(
+    Object.entries(event.data).map(([key, value]: [string, unknown]) => {
+      const isInstant = key.endsWith('_at') && typeof value === 'number'
+      return [key, isInstant ? formatTime(value) : value]
+    }),
+  )
+}
+
+type Messages = {readonly [Name in EventName]?: (data: EventPayloads[Name]) => string}
+
+/** Where the name of the event alone would not say what happened. */
+const MESSAGES: Messages = {
+  job_stored: ({created}) => (created ? 'job created' : 'job changed'),
+  job_disabled: () => 'job disabled by Belfry',
+  job_undecided: () => 'the planned times of a job cannot be decided',
+  execution_finished: ({status}) => `execution ended: ${status}`,
+  execution_abandoned: () => 'execution ended by its node without a request',
+  submissions_paused: ({paused}) => (paused ? 'submissions paused' : 'submissions resumed'),
+  term_began: () => 'this server leads now',
+  term_ended: () => 'this server leads no longer',
+  member_changed: ({node, status}) => `node ${node} is ${status}`,
+  clock_stepped: () => 'the clock of this machine jumped',
+  clock_differs: () => 'the clock of this machine differs from that of the store',
+  clock_held: () => 'the clock of the store jumped ahead; later planned times wait',
+  clock_was_wrong: () => 'a wrong clock has decided planned times in the future; those jobs wait',
+}
+
 function messageOf(event: BelfryEvent): string {
-  if (event.name === 'submissions_paused' && !event.data.paused) return 'submissions resumed'
-  return event.name.replaceAll('_', ' ')
+  const message = MESSAGES[event.name] as ((data: BelfryEvent['data']) => string) | undefined
+  return message?.(event.data) ?? event.name.replaceAll('_', ' ')
 }

@@ -174,7 +174,7 @@ describe('a start', {concurrency: 2}, () => {
   test('works with a closed standard output', async (t) => {
     const program = runProgram(t, ['server', ...address(t)])
     program.closeStdout()
-    await until('it leads', () => program.stderr().includes('"term began"'))
+    await until('it leads', () => program.stderr().includes('"this server leads now"'))
     program.signal('SIGTERM')
     assert.deepEqual(await program.exit, {code: 0, signal: null}, program.stderr())
   })

@@ -89,6 +89,7 @@ test('without settings, a server serves this machine only', () => {
     suAllow: [],
     executorAllow: [],
     logLevel: 'info',
+    logFormat: 'auto',
     warnings: [],
   })
   assert.equal(limits.bodyBytesMax, LIMITS.bodyBytesMax.value)
@@ -172,6 +173,7 @@ const WRITTEN: readonly (readonly [
   ['su-allow', 'www-data:www-data', (c) => c.suAllow, ['www-data:www-data']],
   ['executor-allow', 'http', (c) => c.executorAllow, ['http']],
   ['log-level', 'debug', (c) => c.logLevel, 'debug'],
+  ['log-format', 'json', (c) => c.logFormat, 'json'],
 ]
 
 test('every setting except the certificate has a row in this table', () => {

@@ -229,7 +229,7 @@ test('an unknown path is 404, a wrong method is 405 with Allow', async (t) => {
     refused(await api.get(path), 404, 'route_unknown', path)
   const wrong: readonly (readonly [string, string, string])[] = [
     ['PUT', '/v1/jobs', 'GET, HEAD, PATCH, POST'],
-    ['PATCH', '/v1/jobs/x', 'DELETE, GET, HEAD, POST, PUT'],
+    ['OPTIONS', '/v1/jobs/x', 'DELETE, GET, HEAD, PATCH, POST, PUT'],
     ['GET', '/v1/jobs/x/toggle', 'POST'],
     ['POST', '/v1/members/', 'GET, HEAD'],
     ['GET', '/v1/leave', 'POST'],
@@ -498,4 +498,17 @@ test('health, readiness, metrics and the status page', async (t) => {
   const noUi = await startApi(t, {ui: false})
   assert.equal((await noUi.get('/ui/')).status, 404)
   assert.equal((await noUi.get('/', {accept: 'text/html'})).status, 200)
+})
+
+test('a reply that changed something names who did it, and what; others do not', async (t) => {
+  const api = await startApi(t)
+  await api.post('/v1/jobs?strict=true', {name: 'a', schedule: '@daily', command: 'true'})
+  await api.get('/v1/jobs')
+  await api.post('/v1/jobs/missing/run')
+  await api.eventually(() => api.replies.length === 3)
+  const changes = api.replies.map(({change}) => {
+    return change && [change.actor.name, change.actor.address, change.path, change.location]
+  })
+  const submit = ['local', '127.0.0.1', '/v1/jobs', '/v1/jobs/a']
+  assert.deepEqual(changes, [submit, undefined, undefined])
 })

@@ -77,11 +77,11 @@ test('each event has its log level', () => {
   }
   assert.deepEqual(loudness('debug'), [
     'debug execution started',
-    'debug execution finished',
-    'info execution finished',
+    'debug execution ended: succeeded',
+    'info execution ended: failed',
     'error step failed',
   ])
-  assert.deepEqual(loudness('info'), ['info execution finished', 'error step failed'])
+  assert.deepEqual(loudness('info'), ['info execution ended: failed', 'error step failed'])
   assert.deepEqual(loudness('silent'), [])
 })
 
@@ -111,4 +111,38 @@ test('a repeatedly failing step logs one line every ten seconds with the number 
   assert.deepEqual(fails('launch', 1), [['time 0', undefined]], 'nothing was left out')
   now = -3_600_000
   assert.deepEqual(fails('launch', 1), [['time 0', undefined]], 'the clock was set back')
+})
+
+test('a job without a node, or a late one, has one line when that begins and one when it ends', () => {
+  const {log, lines} = logInto('info')
+  const events = localEvents(clock)
+  logEvents(events, log.logger)
+  const decides = (decision: 'launched' | 'skipped' | 'missed', reason: string, lateMs = 0) => {
+    const from = lines.length
+    events.emit('launch_decided', {
+      job: 'a',
+      group: 1,
+      cause: 'schedule',
+      count: 1,
+      decision,
+      reason,
+      scheduled_at: 0,
+      decided_at: lateMs,
+    })
+    return lines.slice(from).map((line) => {
+      const {msg, times, scheduled_at: at} = JSON.parse(line) as Record<string, unknown>
+      assert.equal(at, '1970-01-01T00:00:00.000Z')
+      return times === undefined ? msg : `${String(msg)} (${String(times)})`
+    })
+  }
+  const without = 'job not launched: no node matches its tags'
+  assert.deepEqual(decides('launched', ''), [])
+  assert.deepEqual(decides('skipped', 'forbid: launch 9 is still open'), [])
+  assert.deepEqual(decides('skipped', 'no_target'), [without])
+  assert.deepEqual(decides('skipped', 'no_target: all are cordoned'), [])
+  assert.deepEqual(decides('launched', ''), ['job launched again: a node matches its tags (2)'])
+  assert.deepEqual(decides('launched', '', 61_000), ['job falls behind: launched late'])
+  assert.deepEqual(decides('launched', '', 99_000), [])
+  assert.deepEqual(decides('launched', '', 59_000), ['job is on time again (2)'])
+  assert.deepEqual(decides('missed', ''), ['planned times missed'])
 })
