@@ -18,6 +18,8 @@ export interface Session {
   readonly zone: string
   /** `--utc`: the zones of jobs do not count either. */
   readonly utc: boolean
+  /** Command of the editor. */
+  readonly editor: string
 }
 
 /** Turns an action with a session into an action of commander, which passes arguments, then options. */
@@ -56,8 +58,9 @@ export async function openSession(
   const onReply = (headers: Headers) => printWarnings(terminal, headers)
   const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null, onReply})
   const utc = options.utc ?? false
+  const editor = notEmpty(env['VISUAL']) ?? notEmpty(env['EDITOR']) ?? 'vi'
   const zone = utc ? 'UTC' : timezone
-  return {terminal, clock, client, json: options.json ?? false, zone, utc}
+  return {terminal, clock, client, json: options.json ?? false, zone, utc, editor}
 }
 
 function notEmpty(text: string | undefined): string | undefined {

@@ -144,12 +144,26 @@ async function diff(
   const at = path('jobs', name, 'revisions', to, 'diff')
   const {value} = await session.client.call<RevisionDiffJson>('GET', at, {query})
   if (session.json) return printJson(session, value)
-  const {before, after} = value
-  const lines = [...linesOf('-', before, ''), ...linesOf('+', after, '')]
-  const sorted = lines.toSorted(([one], [two]) => (one < two ? -1 : one > two ? 1 : 0))
+  const lines = changedLines(value.before, value.after)
   session.terminal.out(
-    sorted.length === 0 ? 'No difference.\n' : sorted.map(([, line]) => `${line}\n`).join(''),
+    lines.length === 0 ? 'No difference.\n' : lines.map((line) => `${line}\n`).join(''),
   )
+}
+
+/** Each field that differs, as it was and as it is. */
+export function changedLines(
+  before: Readonly<Record<string, unknown>> | null,
+  after: Readonly<Record<string, unknown>> | null,
+): readonly string[] {
+  const [old, now] = [linesOf('-', before, ''), linesOf('+', after, '')]
+  const bare = (lines: typeof old) => new Set(lines.map(([, line]) => line.slice(1)))
+  const [inOld, inNow] = [bare(old), bare(now)]
+  return [
+    ...old.filter(([, line]) => !inNow.has(line.slice(1))),
+    ...now.filter(([, line]) => !inOld.has(line.slice(1))),
+  ]
+    .toSorted(([one], [two]) => (one < two ? -1 : one > two ? 1 : 0))
+    .map(([, line]) => line)
 }
 
 async function newest({client}: Session, name: string): Promise<string> {

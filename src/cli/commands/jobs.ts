@@ -6,6 +6,7 @@ import type {JobJson} from '../../wire/job.ts'
 import {JOB_STATUSES} from '../../wire/query.ts'
 import {addApplyCommands} from './apply.ts'
 import {addHistoryCommands} from './audit.ts'
+import {addEditCommand} from './edit.ts'
 import {addLaunchesCommand} from './launches.ts'
 import {addNextCommand} from './planned.ts'
 import {run} from './run.ts'
@@ -58,6 +59,7 @@ export function addJobCommands(program: Command, use: Use): void {
     .description('Delete a job and its history')
     .option('--yes', 'Do not ask')
     .action(use(remove))
+  addEditCommand(jobs, use)
   addNextCommand(jobs, use)
   addLaunchesCommand(jobs, use)
   addHistoryCommands(jobs, use)
