@@ -37,6 +37,11 @@ const ROUTES: Readonly<Record<string, Route>> = {
     action: 'job.create',
     call: (call) => call('PUT', '/v1/jobs/x', definition('x')),
   },
+  'PATCH /v1/jobs/{name}': {
+    action: 'job.update',
+    prepare: JOB,
+    call: (call) => call('PATCH', '/v1/jobs/x', {retries: 1}),
+  },
   'POST /v1/jobs/{name}': {action: 'job.run', prepare: JOB},
   'POST /v1/jobs/{name}/run': {action: 'job.run', prepare: JOB},
   'POST /v1/jobs/{name}/revisions/{revision}/restore': {
