@@ -1,12 +1,12 @@
 /** Runs the marked commands of the README and of the tutorial against a fresh server. */
 import assert from 'node:assert/strict'
 import {execFile} from 'node:child_process'
-import {readFileSync} from 'node:fs'
+import {readFileSync, symlinkSync} from 'node:fs'
 import {join} from 'node:path'
 import {test, type TestContext} from 'node:test'
 import {promisify} from 'node:util'
 import {readEvents} from '../src/cli/server-events.ts'
-import {aServer} from './support/server-process.ts'
+import {aServer, temporaryDirectory} from './support/server-process.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const README = readFileSync(join(ROOT, 'README.md'), 'utf8')
@@ -43,11 +43,11 @@ async function subscribe(t: TestContext, url: string): Promise<(job: string) => 
   }
 }
 
-async function run(block: string, url: string): Promise<string> {
+async function run(block: string, url: string, cwd = ROOT): Promise<string> {
   const {stdout} = await promisify(execFile)(
     'bash',
     ['-euo', 'pipefail', '-c', block.replaceAll(ADDRESS, url)],
-    {cwd: ROOT, env: {...process.env, BELFRY_SERVER: url}, timeout: 30_000},
+    {cwd, env: {...process.env, BELFRY_SERVER: url}, timeout: 30_000},
   )
   return stdout
 }
@@ -78,22 +78,25 @@ test('the quick start of the README works', async (t) => {
 
 test('the commands of the tutorial work', async (t) => {
   const blocks = blocksOf(readFileSync(join(ROOT, 'docs', 'tutorial.md'), 'utf8'))
-  assert.equal(blocks.length, 8)
-  const [create, manual, lists, output, next, flaky, retried, remove] = blocks
+  assert.equal(blocks.length, 10)
+  const [create, manual, lists, output, next, mistake, flaky, retried, remove, labels] = blocks
   const {url} = await aServer(t)
   const finished = await subscribe(t, url)
-  assert.equal(await run(create!, url), 'created report\n')
-  await run(manual!, url)
+  // The tutorial writes files where it runs.
+  const cwd = temporaryDirectory(t)
+  symlinkSync(join(ROOT, 'bin'), join(cwd, 'bin'))
+  assert.match(await run(create!, url, cwd), /The job is valid\.\ncreated report\n$/)
+  await run(manual!, url, cwd)
   await finished('report')
-  assert.match(await run(lists!, url), / manual +launched [^]* succeeded /)
-  assert.match(await run(output!, url), /^Report for 20/)
-  assert.match(await run(next!, url), /^(?:\w{3} 20.*0Z .*\n){3}$/)
-  await run(flaky!, url)
-  await finished('flaky')
-  await finished('flaky')
-  assert.match(await run(retried!, url), /-2 +succeeded [^]*-1 +failed [^]*status +success/)
-  await run(remove!, url)
+  assert.match(await run(lists!, url, cwd), / manual +launched [^]* succeeded /)
+  assert.match(await run(output!, url, cwd), /^Report for 20/)
+  assert.match(await run(next!, url, cwd), /^(?:\w{3} 20.*0Z .*\n){3}$/)
+  assert.match(await run(mistake!, url, cwd), /did you mean "schedule"\?/)
+  await run(flaky!, url, cwd)
+  assert.match(await run(retried!, url, cwd), /-2 +succeeded [^]*-1 +failed /)
+  await run(remove!, url, cwd)
   assert.deepEqual(await (await fetch(`${url}/v1/jobs`)).json(), [])
+  assert.equal(await run(labels!, url, cwd), 'created labels\n')
 })
 
 test('the README has no other commands than those that a test cannot run', () => {

@@ -23,6 +23,16 @@ interface Route {
 const JOB: Prepare = ({job}) => job('x')
 const POLICY: Prepare = ({policy}) => policy('x', {path: {}})
 
+/** Claims an execution of the job `x`; returns its id. */
+const CLAIMED: Route['prepare'] = async ({api, admin, job}) => {
+  await job('x')
+  await admin.call('POST', '/v1/jobs/x')
+  await api.launch()
+  const [claimed] = await api.claim()
+  const {group, node, attempt} = claimed!.execution
+  return `${group}-${node}-${attempt}`
+}
+
 const ROUTES: Readonly<Record<string, Route>> = {
   'POST /v1/jobs': {
     action: 'job.create',
@@ -63,16 +73,10 @@ const ROUTES: Readonly<Record<string, Route>> = {
   },
   'DELETE /v1/jobs/{name}': {action: 'job.delete', prepare: JOB},
   'DELETE /v1/jobs/{name}/executions': {action: 'job.reset', prepare: JOB},
+  'POST /v1/jobs/{name}/executions/cancel': {action: 'execution.cancel', prepare: CLAIMED},
   'POST /v1/jobs/{name}/executions/{execution}/cancel': {
     action: 'execution.cancel',
-    prepare: async ({api, admin, job}) => {
-      await job('x')
-      await admin.call('POST', '/v1/jobs/x')
-      await api.launch()
-      const [claimed] = await api.claim()
-      const {group, node, attempt} = claimed!.execution
-      return `${group}-${node}-${attempt}`
-    },
+    prepare: CLAIMED,
     call: (call, _locked, id) => call('POST', `/v1/jobs/x/executions/${String(id)}/cancel`),
   },
   'DELETE /v1/members/{member}': {
