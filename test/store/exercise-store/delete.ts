@@ -50,6 +50,7 @@ export function deleteCases(when: Case): void {
       pending: 0,
       undecided: 0,
       firingPaused: 0,
+      lateMs: 0,
     })
     const toEnd = await store.cancelled('n1')
     assert.deepEqual(toEnd, [{group: running, node: 'node-1', attempt: 1}])

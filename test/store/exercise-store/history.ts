@@ -116,7 +116,14 @@ export function historyCases(when: Case): void {
     await scene.run('a')
     await scene.store.requestRun({name: 'a', forced: false, idempotency: null})
     const totals = await scene.store.totals()
-    assert.deepEqual(totals, {jobs: 1, running: 1, pending: 1, undecided: 1, firingPaused: 0})
+    assert.deepEqual(totals, {
+      jobs: 1,
+      running: 1,
+      pending: 1,
+      undecided: 1,
+      firingPaused: 0,
+      lateMs: 0,
+    })
   })
 
   when('usage lists members, their load, and the last run of jobs by pattern', async (scene) => {

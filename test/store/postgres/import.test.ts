@@ -68,6 +68,7 @@ async function aFullScene(dataDir: string, clock: TurnedClock) {
   const request = {name: 'child', forced: true, idempotency}
   const asked = await scene.store.requestRun(request)
   await scene.store.setPaused(true)
+  await scene.store.pauseFiring({jobs: 'other-*', reason: '', until: null})
   await scene.lead('holder-1')
   return {scene, running, claimed: claimed!, request, asked}
 }

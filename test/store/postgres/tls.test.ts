@@ -114,7 +114,7 @@ describe('sslmode', () => {
 
   it('require with a server without TLS is refused', async () => {
     const problem = await refusal('127.0.0.1', 'sslmode=require', {port: plain.port})
-    assert.match(problem, /does not support SSL connections/)
+    assert.match(problem, /has no TLS, and the sslmode of the connection string requires it/)
   })
 })
 
