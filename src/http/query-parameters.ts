@@ -4,7 +4,7 @@
  */
 import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {DomainError} from '../core/errors.ts'
-import {didYouMean} from '../lib/nearest.ts'
+import {didYouMean, meantBy} from '../lib/nearest.ts'
 import {setWarnings} from './reply.ts'
 import {queryOf} from './request.ts'
 
@@ -39,6 +39,8 @@ const CONTRACT: ReadonlySet<string> = new Set(
   DELETE /v1/acl/policies/:name`.split(/\n */),
 )
 
+/** A request that misspells one of these would change more than it is meant to. */
+const RESTRAINTS: ReadonlySet<string> = new Set(['dry_run', 'strict'])
 /** More are not named: the header and the error stay short. */
 const NAMES_SHOWN = 5
 const NAME_LENGTH_MAX = 64
@@ -62,7 +64,9 @@ export function checkParameters(app: FastifyInstance): void {
     if (unknown.length === 0) return
     const known = Object.keys(described.properties)
     const isStrict = known.includes('strict') && query.isSet('strict')
-    if (isStrict || !isOfContract(request)) throw refusal(unknown[0]!, known)
+    const restraint = unknown.find((name) => RESTRAINTS.has(meantBy(name, known)))
+    if (restraint !== undefined || isStrict || !isOfContract(request))
+      throw refusal(restraint ?? unknown[0]!, known)
     const shown = unknown.slice(0, NAMES_SHOWN)
     setWarnings(
       reply,

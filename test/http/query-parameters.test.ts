@@ -41,3 +41,16 @@ test('a submit has the warnings of its job as well, and is strict on request', a
   const strict = await api.post('/v1/jobs?strict=true&runoncrate', job)
   assert.deepEqual([strict.status, strict.json.code], [400, 'parameter_unknown'])
 })
+
+test('a misspelt dry run stores nothing, and a dry run needs no value', async (t) => {
+  const api = await startApi(t)
+  const job = {name: 'a', schedule: '@daily'}
+  for (const parameter of ['dry-run=true', 'DRY_RUN=true', 'dryrun', 'srict=true']) {
+    const {status, text} = await api.post(`/v1/jobs?${parameter}`, job)
+    assert.equal(status, 400, parameter)
+    assert.match(text, /did you mean "(?:dry_run|strict)"\?/)
+  }
+  for (const parameter of ['dry_run', 'dry_run=', 'dry_run=true'])
+    assert.equal((await api.post(`/v1/jobs?${parameter}`, job)).json.action, 'create', parameter)
+  assert.equal((await api.post('/v1/jobs?dry_run=false', job)).status, 201)
+})

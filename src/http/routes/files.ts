@@ -68,7 +68,7 @@ export async function routeFiles(
       const openFile = () => findFile(request, bytesMax)
       const caller = callerOf(request)
       const actor = actorOf(request)
-      const strict = queryOf(request).boolean('strict') ?? false
+      const strict = queryOf(request).isSet('strict')
       const call = {caller, actor, openFile, disabled, strict}
       const {lines, warnings} = await operations.restore(call)
       setWarnings(reply, warnings)

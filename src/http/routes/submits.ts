@@ -141,12 +141,13 @@ function readCall(request: FastifyRequest) {
     actor: actorOf(request),
     body: bodyOf(request),
     ifMatch: readIfMatch(request.headers),
-    strict: queryOf(request).boolean('strict') ?? false,
+    strict: queryOf(request).isSet('strict'),
   }
 }
 
+/** Also without a value: a request that was not to change anything must not. */
 function isDryRun(request: FastifyRequest): boolean {
-  return queryOf(request).boolean('dry_run') ?? false
+  return queryOf(request).isSet('dry_run')
 }
 
 function sendSubmitted(
