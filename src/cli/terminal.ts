@@ -64,10 +64,14 @@ const TONES: Readonly<Record<string, Tone>> = {
   left: 'faint',
 }
 
-/** Colours a status by its meaning. */
-export function status(terminal: Pick<Terminal, 'colours'>, word: string): string {
+/** Colours a status by its meaning, or a longer text by the status in it. */
+export function status(
+  terminal: Pick<Terminal, 'colours'>,
+  word: string,
+  text: string = word,
+): string {
   const tone = TONES[word]
-  return tone === undefined ? word : toned(terminal, tone, word)
+  return tone === undefined ? text : toned(terminal, tone, text)
 }
 
 /** Fast enough to look continuous, slow enough to be free. */

@@ -16,8 +16,8 @@ import {parseLength} from '../lib/duration.ts'
 import {parseTime} from '../lib/rfc3339.ts'
 import type {FiringPaused, PauseRequest} from '../ports/job-store.ts'
 import type {FiringJson} from '../wire/cluster.ts'
-import {isObject, readJsonBytes} from '../wire/json.ts'
 import {formatOptionalTime, formatTime} from '../wire/time.ts'
+import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 
 /** Jobs planned in one transaction. */
@@ -84,7 +84,7 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
     body: Uint8Array,
     actor: Actor,
   ): Promise<{readonly ended: boolean; readonly firing: Firing}> {
-    const jobs = readJobs(readFields(body, ['jobs']))
+    const jobs = readJobs(readFields(body, ['jobs'], invalid))
     const ended = await store.endFiringPause(jobs, actor)
     if (ended !== null) {
       events.emit('firing_resumed', {jobs, by: 'request'})
@@ -109,22 +109,8 @@ export function createFiring({store, events, wakeup}: OperationsContext) {
 }
 
 function readPause(body: Uint8Array): Omit<PauseRequest, 'actor'> {
-  const fields = readFields(body, ['jobs', 'until', 'reason'])
+  const fields = readFields(body, ['jobs', 'until', 'reason'], invalid)
   return {jobs: readJobs(fields), until: readUntil(fields['until']), reason: readReason(fields)}
-}
-
-/** An empty body has no fields. A name that is misspelt must not become a pause of all jobs. */
-function readFields(body: Uint8Array, known: readonly string[]): Readonly<Record<string, unknown>> {
-  if (body.length === 0) return {}
-  const json = readJsonBytes(body)
-  if (json.kind === 'syntax')
-    throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
-  if (json.kind === 'content') throw invalid(json.problem)
-  if (!isObject(json.value)) throw invalid('the body must be a JSON object')
-  const unknown = Object.keys(json.value).find((field) => !known.includes(field))
-  if (unknown !== undefined)
-    throw invalid(`${unknown.slice(0, 100)}: is no field here. Use ${known.join(', ')}`)
-  return json.value
 }
 
 function readJobs({jobs = ALL_JOBS}: Readonly<Record<string, unknown>>): string {

@@ -5,8 +5,10 @@
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {type MemberRecord, type Scheduling, schedulingOf} from '../core/node.ts'
-import {formatDuration} from '../lib/duration.ts'
+import {formatDuration, parseLength} from '../lib/duration.ts'
+import {plain} from '../lib/shown.ts'
 import type {NodeLoad, SchedulingChange} from '../ports/node-store.ts'
+import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 
 /** A member with what the store knows of its work. */
@@ -45,15 +47,17 @@ export function createNodes(context: OperationsContext) {
 
   /**
    * `idOrName` is an id, or the name of a node that is present, or that only one member has. Returns the
-   * member after the change. Throws `member_unknown`, `member_ambiguous`, `query_invalid`.
+   * member after the change. Throws `member_unknown`, `member_ambiguous`, `query_invalid`,
+   * `payload_unparsable`, `body_invalid`.
    */
   async function setScheduling(
     idOrName: string,
-    change: {readonly kind: SchedulingChange['kind']; readonly deadlineMs: number | null},
+    asked: AskedScheduling,
     actor: Actor,
   ): Promise<MemberView> {
+    const change = boundedChange(asked.kind, deadlineOf(asked), settings)
     const {id: nodeId} = memberToSchedule(await store.members(), idOrName)
-    const request = {nodeId, change: boundedChange(change, settings), actor}
+    const request = {nodeId, change, actor}
     const member = await store.setScheduling(request)
     if (member === null) throw unknownMember(idOrName)
     // Its node claims, and finds out; then it looks for what it must stop. The leader decides what waited.
@@ -67,8 +71,35 @@ export function createNodes(context: OperationsContext) {
   return {setScheduling}
 }
 
+interface AskedScheduling {
+  readonly kind: SchedulingChange['kind']
+  /** Of the query; `null` = not in it. */
+  readonly deadlineMs: number | null
+  /** Of a drain, it may have the deadline; others have none. */
+  readonly body: Uint8Array
+}
+
+/** The deadline of the query or of the body; `null` = none. */
+function deadlineOf({kind, deadlineMs, body}: AskedScheduling): number | null {
+  const invalid = (problem: string) =>
+    new DomainError('body_invalid', `The ${kind} is invalid: ${problem}.`)
+  const {deadline = null} = readFields(body, kind === 'drain' ? ['deadline'] : [], invalid)
+  if (deadline === null || deadline === '') return deadlineMs
+  const ofBody = typeof deadline === 'string' ? parseLength(deadline) : null
+  if (ofBody === null) {
+    const shown = plain(JSON.stringify(deadline).slice(0, 64))
+    throw invalid(`deadline: must be a duration such as "10m" or "1h30m", not ${shown}`)
+  }
+  if (deadlineMs !== null && deadlineMs !== ofBody) {
+    const both = `${formatDuration(ofBody)} in the body and ${formatDuration(deadlineMs)} in the query`
+    throw invalid(`deadline: is ${both}. Send one of them`)
+  }
+  return ofBody
+}
+
 function boundedChange(
-  {kind, deadlineMs}: {readonly kind: SchedulingChange['kind']; readonly deadlineMs: number | null},
+  kind: SchedulingChange['kind'],
+  deadlineMs: number | null,
   {drainDeadlineMs, drainDeadlineMaxMs}: OperationsContext['settings'],
 ): SchedulingChange {
   if (kind !== 'drain') return {kind}

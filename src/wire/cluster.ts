@@ -187,6 +187,19 @@ export const Member = Type.Object(
 )
 export type MemberJson = Static<typeof Member>
 
+export const Drain = Type.Object(
+  {
+    deadline: Type.Optional(
+      Type.String({
+        description:
+          'A duration: what still runs then is stopped, and is `lost`. 10 minutes unless set, ' +
+          'at most 7 days.',
+      }),
+    ),
+  },
+  {$id: 'Drain', description: 'How a node is drained.'},
+)
+
 /** What the API shows of a member besides its record. */
 export interface MemberExtras {
   readonly isLeader: boolean

@@ -169,7 +169,8 @@ export const JobListQuery = Type.Object({
 
 export const OutputSizeLimit = Type.Optional(
   Type.Integer({
-    description: `Bytes of output for each execution. Clamped to 0..${OUTPUT_KEPT_BYTES}.`,
+    description: `Bytes of output for each execution; at most ${OUTPUT_KEPT_BYTES} are returned.`,
+    minimum: 0,
   }),
 )
 
@@ -260,6 +261,9 @@ export function readExecutionQuery(query: Query) {
 
 /** `output_size_limit`, at most what is stored; `null` when absent. */
 export function readOutputLimit(query: Query): number | null {
+  const text = query.text('output_size_limit')
+  if (text?.startsWith('-') === true)
+    throw new QueryProblem(`output_size_limit: must be an integer from 0, not "${shortened(text)}"`)
   return query.clamped('output_size_limit', null, {minimum: 0, maximum: OUTPUT_KEPT_BYTES})
 }
 

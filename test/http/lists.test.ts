@@ -104,6 +104,10 @@ test('an invalid query parameter is rejected by name', async (t) => {
     ['/v1/jobs/alpha/executions?_sort=output', /_sort: /],
     ['/v1/jobs/alpha/executions?status=odd', /status: /],
     ['/v1/jobs/alpha/executions?output_size_limit=x', /output_size_limit: /],
+    [
+      '/v1/jobs/alpha/executions?output_size_limit=-1',
+      /output_size_limit: must be an integer from 0/,
+    ],
     ['/v1/jobs/alpha/launches?decision=odd', /decision: /],
     ['/v1/jobs/alpha/next?count=0', /count: must be an integer from 1 to 100/],
     ['/v1/schedules/preview?schedule=@daily&count=101', /count: /],

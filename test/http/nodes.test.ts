@@ -41,12 +41,14 @@ test('a node is cordoned, drained and uncordoned, with audit entries and events'
     [drained.json.scheduling, drained.json.drainUntil],
     ['draining', until(3_600_000)],
   )
+  const short = await api.post('/v1/members/node-a/drain', {deadline: '15s'})
+  assert.equal(short.json.drainUntil, until(15_000))
   assert.equal((await api.post('/v1/members/node-a/drain')).json.drainUntil, until(600_000))
   const active = await api.post('/v1/members/node-a/uncordon')
   assert.deepEqual([active.json.scheduling, active.json.cordonedAt], ['active', null])
   assert.deepEqual(
     api.events.of('scheduling_changed').map(({node, scheduling}) => `${node} ${scheduling}`),
-    ['node-a cordoned', 'node-a draining', 'node-a draining', 'node-a active'],
+    ['node-a cordoned', 'node-a draining', 'node-a draining', 'node-a draining', 'node-a active'],
   )
   const entries = (await api.get('/v1/audit?target=node-a')).json as Shown[]
   assert.deepEqual(
@@ -54,6 +56,7 @@ test('a node is cordoned, drained and uncordoned, with audit entries and events'
     [
       ['member.uncordon', 'id id-of-node-a'],
       ['member.drain', 'id id-of-node-a, deadline 10m'],
+      ['member.drain', 'id id-of-node-a, deadline 15s'],
       ['member.drain', 'id id-of-node-a, deadline 1h'],
       ['member.cordon', 'id id-of-node-a'],
     ],
@@ -71,6 +74,17 @@ test('a wrong node or deadline is refused, and nothing changes', async (t) => {
   ] as const) {
     const refused = await api.post(`/v1/members/node-a/drain?deadline=${deadline}`)
     assert.deepEqual([refused.status, refused.json.code], [400, 'query_invalid'])
+    assert.match(refused.json.detail, problem)
+  }
+  for (const [path, body, problem] of [
+    ['drain', {deadline: 15}, /^The drain is invalid: deadline: must be a duration .*, not 15\.$/],
+    ['drain', {deadlin: '15s'}, /deadlin: is no field here\. Use deadline\.$/],
+    ['drain?deadline=10s', {deadline: '15s'}, /15s in the body and 10s in the query\. Send one/],
+    ['cordon', {deadline: '15s'}, /^The cordon is invalid: deadline: is no field here\. Send an/],
+    ['uncordon', [], /^The uncordon is invalid: the body must be a JSON object\.$/],
+  ] as const) {
+    const refused = await api.post(`/v1/members/node-a/${path}`, body)
+    assert.deepEqual([refused.status, refused.json.code], [400, 'body_invalid'])
     assert.match(refused.json.detail, problem)
   }
   assert.equal((await shown(api))[0], 'active')

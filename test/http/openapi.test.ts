@@ -231,9 +231,16 @@ test('what the server accepts is described: empty parameters, sizes, policies', 
   const parameter = (path: string, method: string, name: string) =>
     document.paths[path]![method]!.parameters!.find((each) => each.name === name)!
   for (const path of ['/v1/jobs/{name}/executions', '/v1/busy']) {
-    assert.deepEqual(parameter(path, 'get', 'output_size_limit').schema, {type: 'integer'})
-    for (const size of [-318, 262_145])
-      assert.equal((await api.get(`${pathOf(path)}?output_size_limit=${size}`)).status, 200)
+    assert.deepEqual(parameter(path, 'get', 'output_size_limit').schema, {
+      type: 'integer',
+      minimum: 0,
+    })
+    for (const [size, status] of [
+      [-1, 400],
+      [0, 200],
+      [262_145, 200],
+    ] as const)
+      assert.equal((await api.get(`${pathOf(path)}?output_size_limit=${size}`)).status, status)
   }
   const preview = parameter('/v1/schedules/preview', 'get', 'schedule')
   assert.equal(preview.schema['minLength'], 1)

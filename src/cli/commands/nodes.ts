@@ -69,7 +69,12 @@ type Listed = Omit<MemberJson, Added> & Partial<Pick<MemberJson, Added>>
 function memberColumns({terminal}: Session): readonly Column<Listed>[] {
   return [
     {title: 'NAME', text: ({Name}) => Name, shown: (text) => toned(terminal, 'strong', text)},
-    {title: 'STATUS', text: standing, shown: (text) => status(terminal, text)},
+    {
+      title: 'STATUS',
+      text: standing,
+      shown: (text) => status(terminal, text.replace(/^alive, |, .*/, ''), text),
+      isName: true,
+    },
     {title: 'ROLE', text: roleOf},
     {title: 'RUNNING', text: runningOf},
     {
@@ -81,10 +86,9 @@ function memberColumns({terminal}: Session): readonly Column<Listed>[] {
   ]
 }
 
-/** `alive` says less than that it is cordoned. */
+/** As in `alive`, `failed, drained`. */
 function standing({statusText, scheduling = 'active'}: Listed): string {
-  if (scheduling === 'active') return statusText
-  return statusText === 'alive' ? scheduling : `${statusText}, ${scheduling}`
+  return scheduling === 'active' ? statusText : `${statusText}, ${scheduling}`
 }
 
 function roleOf({leader = false, Tags}: Listed): string {
@@ -126,7 +130,9 @@ async function drain(
   const {value} = await session.client.call<MemberJson>('POST', path('members', node, 'drain'), {
     query: {deadline},
   })
-  if (!session.json) session.terminal.out(sentenceOf(session, value))
+  // What has failed is said at the end of the wait, as an error.
+  const isSaid = wait === undefined || value.statusText !== 'failed' || value.running > 0
+  if (!session.json && isSaid) session.terminal.out(sentenceOf(session, value))
   const last = wait === undefined ? value : await drained(session, value)
   if (session.json) printJson(session, last)
   else if (last !== value) session.terminal.out(sentenceOf(session, last))
@@ -134,7 +140,8 @@ async function drain(
 
 /** What the node does now, and what becomes of its work. */
 function sentenceOf(session: Session, member: MemberJson): string {
-  const {Name: name, scheduling, running, drainUntil} = member
+  const {Name: name, statusText, scheduling, running, drainUntil} = member
+  if (statusText === 'failed' || statusText === 'left') return awayText(member)
   const count = running === 1 ? '1 execution' : `${running} executions`
   const until = timeAndAge(drainUntil, session.zone, session.clock.now())
   const runs = running === 0 ? 'nothing runs' : `${count} still ${running === 1 ? 'runs' : 'run'}`
@@ -150,6 +157,20 @@ function sentenceOf(session: Session, member: MemberJson): string {
   }
 }
 
+/** Of a node that has left or failed. Processes of a failed one are out of reach. */
+function awayText({Name: name, statusText, scheduling, running}: MemberJson): string {
+  const takes = scheduling === 'active' ? 'takes work' : 'takes no new work'
+  const back = `It is ${scheduling}: it ${takes} when it is back\n`
+  if (statusText === 'left') return `${name} has left: it runs nothing\n${back}`
+  if (running === 0) return `${failedText(name)}\n${back}`
+  const count = running === 1 ? '1 execution' : `${running} executions`
+  return `${name} has failed: ${count} may still run on it, and it does not answer\n${back}`
+}
+
+function failedText(name: string): string {
+  return `${name} has failed: what it ran was declared lost, and may still run`
+}
+
 /** Work that no other node has taken yet; `''` = none. */
 function waitingText({waiting}: MemberJson): string {
   if (waiting === 0) return ''
@@ -161,15 +182,19 @@ const POLL_MS = 1_000
 /** Of a server that does not answer; several times as long as a restart. */
 const FAILURES_MAX = 30
 
-/** Waits until nothing runs on the member. Throws `CommandFailed` if its drain is ended. */
+/**
+ * Waits until nothing runs on the member. Throws `CommandFailed` if its drain is ended, and if it has failed:
+ * the store does not know what it still runs.
+ */
 async function drained(session: Session, member: MemberJson): Promise<MemberJson> {
   const line = new ProgressLine(session.terminal, session.clock)
   let last = member
   try {
     while (last.scheduling === 'draining') {
       const done = Math.max(0, member.running - last.running)
+      const isAway = last.statusText === 'failed'
       line.show({
-        what: 'executions have ended',
+        what: `executions have ended${isAway ? `; ${last.Name} does not answer` : ''}`,
         done,
         total: Math.max(member.running, last.running),
       })
@@ -181,6 +206,7 @@ async function drained(session: Session, member: MemberJson): Promise<MemberJson
   }
   if (last.scheduling !== 'drained')
     throw new CommandFailed(`The drain of ${member.Name} was ended: it is ${last.scheduling}.`)
+  if (last.statusText === 'failed') throw new CommandFailed(`${failedText(last.Name)}.`)
   return last
 }
 

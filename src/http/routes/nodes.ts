@@ -3,19 +3,18 @@ import type {FastifyInstance, FastifyRequest} from 'fastify'
 import {Type} from 'typebox'
 import {parseLength} from '../../lib/duration.ts'
 import type {Operations} from '../../operations/operations.ts'
-import {encodeMember, Member} from '../../wire/cluster.ts'
+import {Drain, encodeMember, Member} from '../../wire/cluster.ts'
 import {type Query, QueryProblem} from '../../wire/query.ts'
 import {Refer} from '../../wire/shapes.ts'
 import {creates} from '../access.ts'
 import {describeRoute} from '../openapi.ts'
 import {sendJson} from '../reply.ts'
-import {actorOf, queryOf} from '../request.ts'
+import {actorOf, bodyOf, queryOf} from '../request.ts'
 
 const DRAIN_QUERY = Type.Object({
   deadline: Type.Optional(
     Type.String({
-      description:
-        'A duration: what still runs then is stopped, and is `lost`. 10 minutes unless set, at most 7 days.',
+      description: 'As in the body. If both have it, they must be equal.',
     }),
   ),
 })
@@ -39,6 +38,8 @@ const VERBS = [
       '`scheduling` of the member is `draining`, and `drained` when nothing runs on it. Repeated, it ' +
       'sets a new deadline.',
     query: DRAIN_QUERY,
+    body: Refer(Drain),
+    bodyOptional: true,
   },
 ] as const
 
@@ -56,14 +57,14 @@ export function routeNodes(app: FastifyInstance, operations: Operations): void {
         ...described,
         reply: Refer(Member),
         refusals: {
-          ...(verb === 'drain' ? {400: 'The deadline is invalid.'} : {}),
+          400: verb === 'drain' ? 'The deadline or the body is invalid.' : 'The body is not empty.',
           404: 'There is no such member.',
           409: 'Several members of this name have left or failed.',
         },
       }),
       handler: async (request: FastifyRequest<{Params: {member: string}}>, reply) => {
         const deadlineMs = verb === 'drain' ? readDeadline(queryOf(request)) : null
-        const change = {kind: verb, deadlineMs}
+        const change = {kind: verb, deadlineMs, body: bodyOf(request)}
         const {member} = request.params
         const changed = await operations.setScheduling(member, change, actorOf(request))
         return sendJson(request, reply, 200, encodeMember(changed))
