@@ -1,5 +1,6 @@
 /** Opening of a server's store: the configured engine, its wakeup, and the settings all servers share. */
 import type {Config} from '../config/server.ts'
+import {findZone} from '../core/schedule/zone.ts'
 import {assert} from '../lib/assert.ts'
 import {withSecrets} from '../operations/secrets.ts'
 import type {SecretVault} from '../platform/secret-vault.ts'
@@ -158,10 +159,11 @@ async function openPostgres(
 export async function agreeZone(store: Store, {config, log}: StoreParts): Promise<string> {
   const own = config.timezone
   const agreed = await store.agreeTimezone(own)
-  if (agreed !== own) {
+  // The zone of the machine is no wish. An earlier release stored a zone as it was spelt.
+  if (config.isTimezoneSet && findZone(agreed)?.name !== own) {
     log.logger.warn(
       {own, agreed},
-      'the default time zone of this server is ignored: the cluster already has another one. To change ' +
+      'the --timezone of this server is ignored: the cluster already has another one. To change ' +
         'that, run belfry settings set timezone with this zone',
     )
   }

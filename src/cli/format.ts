@@ -105,6 +105,11 @@ export function shownTime(time: string | null, zone: string): string {
   return zone === 'UTC' ? `${wall}Z` : `${wall} ${local.offset}`
 }
 
+/** A text of the server with its instants, as in `2026-11-22T16:55:00.000Z`, in a zone. */
+export function localTimes(text: string, zone: string): string {
+  return text.replaceAll(/\b\d{4}-\d\d-\d\dT[\d:.]+Z\b/g, (time) => shownTime(time, zone))
+}
+
 /** As in `2026-11-22 17:55:00 +01:00 (3d ago)`; `-` when it is not set. */
 export function timeAndAge(time: string | null, zone: string, now: number): string {
   const away = relative(time, now)

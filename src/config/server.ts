@@ -4,7 +4,7 @@
  * line.
  */
 import {resolve} from 'node:path'
-import {isKnownZone} from '../core/schedule/zone.ts'
+import {findZone} from '../core/schedule/zone.ts'
 import {formatDuration} from '../lib/duration.ts'
 import {SERVER_COMMAND} from './commands.ts'
 import {MEMBER_KEPT_MIN_MS} from './limits.ts'
@@ -42,6 +42,8 @@ export interface Config extends NodeConfig {
   readonly sessionIdleMs: number
   readonly sessionMaxMs: number
   readonly timezone: string
+  /** False: it is that of the machine. */
+  readonly isTimezoneSet: boolean
   readonly run: boolean
   readonly ui: boolean
   readonly lateAfterMs: number
@@ -130,7 +132,8 @@ function build(
     oidc: oidcConfig(values, host),
     sessionIdleMs: values.one('session-idle')!,
     sessionMaxMs: values.one('session-max')!,
-    timezone: values.one('timezone') ?? (isKnownZone(host.timezone) ? host.timezone : 'UTC'),
+    timezone: values.one('timezone') ?? findZone(host.timezone)?.name ?? 'UTC',
+    isTimezoneSet: values.one('timezone') !== undefined,
     run: !(values.one('no-run') ?? false),
     ui: !(values.one('no-ui') ?? false),
     lateAfterMs: values.one('late-after')!,

@@ -7,7 +7,7 @@ import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './option.ts'
 import {NODE_NAME_PATTERN, SYSTEM_TAGS} from '../core/node.ts'
 import type {GroupGrant} from '../core/person.ts'
-import {isKnownZone} from '../core/schedule/zone.ts'
+import {findZone} from '../core/schedule/zone.ts'
 import {parseByteSize} from '../lib/byte-size.ts'
 import {parseLength} from '../lib/duration.ts'
 
@@ -67,8 +67,10 @@ export const READERS = {
       ? good(text.toLowerCase())
       : mustBe('a host name without a port such as jobs.example.org', text),
   origin: readOrigin,
-  timezone: (text: string) =>
-    isKnownZone(text) ? good(text) : mustBe('an IANA time zone such as Europe/Berlin', text),
+  timezone: (text: string) => {
+    const zone = findZone(text)
+    return zone === null ? mustBe('an IANA time zone such as Europe/Berlin', text) : good(zone.name)
+  },
   slots: (text: string) => readInteger(text, 1, SLOTS_MAX),
   switch: readSwitch,
   grace: (text: string) =>

@@ -11,6 +11,8 @@ export interface HealthFacts {
   readonly leader: {readonly name: string; readonly term: number} | null
   /** `active`, or why planned times do not run. */
   readonly firing: string
+  /** Firing continues by itself: each pause of it has an end. */
+  readonly isPausePlanned: boolean
   readonly areSubmissionsPaused: boolean
   /** Launches without a decision. */
   readonly undecided: number
@@ -55,11 +57,11 @@ function outages({leader, members}: HealthFacts): string[] {
 }
 
 function problems(facts: HealthFacts): string[] {
-  const {members, firing, areSubmissionsPaused, undecided, lateMs, storeMs} = facts
+  const {members, firing, isPausePlanned, areSubmissionsPaused, undecided, lateMs, storeMs} = facts
   const failed = members.filter(({status}) => status === 'failed')
   const found: string[] = []
   if (failed.length > 0) found.push(`${count(failed.length, 'node')} failed (${named(failed)})`)
-  if (firing !== 'active') found.push(`firing is ${firing}`)
+  if (firing !== 'active' && !isPausePlanned) found.push(`firing is ${firing}`)
   else if (lateMs > LATE_MS) found.push(`a planned time is ${roughly(lateMs)} late`)
   if (areSubmissionsPaused) found.push('submissions are paused')
   if (undecided > UNDECIDED_MAX) found.push(`${undecided} launches wait for a decision`)
@@ -67,8 +69,8 @@ function problems(facts: HealthFacts): string[] {
   return found
 }
 
-/** Of a healthy cluster. A cordon is intended, and no problem. */
-function summary({leader, members, pending}: HealthFacts): string {
+/** Of a healthy cluster. A cordon and a pause with an end are intended, and no problem. */
+function summary({leader, members, firing, pending}: HealthFacts): string {
   const present = members.filter(({status}) => status !== 'left')
   const alive = present.filter(({status}) => status === 'alive')
   const cordoned = present.filter(({cordonedAt}) => cordonedAt !== null)
@@ -76,6 +78,7 @@ function summary({leader, members, pending}: HealthFacts): string {
     `leader ${leader?.name} (term ${leader?.term})`,
     `${alive.length} of ${count(present.length, 'node')} alive`,
     ...(cordoned.length === 0 ? [] : [`${cordoned.length} cordoned (${named(cordoned)})`]),
+    ...(firing === 'active' ? [] : [`firing is ${firing}`]),
     pending === 0 ? 'nothing waits' : `${count(pending, 'execution')} pending`,
   ].join(', ')
 }

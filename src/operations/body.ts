@@ -20,7 +20,14 @@ export function readFields(
   if (json.kind === 'syntax')
     throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
   if (json.kind === 'content') throw invalid(json.problem)
-  if (!isObject(json.value)) throw invalid('the body must be a JSON object')
+  if (!isObject(json.value)) {
+    const names = known.join(', ')
+    throw invalid(
+      known.length === 0
+        ? 'the body must be empty'
+        : `the body must be a JSON object with ${names}`,
+    )
+  }
   const unknown = Object.keys(json.value).find((field) => !known.includes(field))
   if (unknown === undefined) return json.value
   const fix = known.length === 0 ? 'Send an empty body' : `Use ${known.join(', ')}`

@@ -110,6 +110,7 @@ export function createStatus(context: OperationsContext) {
       members,
       leader: lease === null || leader === undefined ? null : {name: leader.name, term: lease.term},
       firing,
+      isPausePlanned: putBack === null && pauses.every(({until}) => until !== null),
       areSubmissionsPaused: paused,
       ...totals,
       storeMs,

@@ -55,7 +55,7 @@ export function createNodes(context: OperationsContext) {
     asked: AskedScheduling,
     actor: Actor,
   ): Promise<MemberView> {
-    const change = boundedChange(asked.kind, deadlineOf(asked), settings)
+    const change = boundedChange(asked, settings)
     const {id: nodeId} = memberToSchedule(await store.members(), idOrName)
     const request = {nodeId, change, actor}
     const member = await store.setScheduling(request)
@@ -98,14 +98,16 @@ function deadlineOf({kind, deadlineMs, body}: AskedScheduling): number | null {
 }
 
 function boundedChange(
-  kind: SchedulingChange['kind'],
-  deadlineMs: number | null,
+  asked: AskedScheduling,
   {drainDeadlineMs, drainDeadlineMaxMs}: OperationsContext['settings'],
 ): SchedulingChange {
+  const {kind} = asked
+  const deadlineMs = deadlineOf(asked)
   if (kind !== 'drain') return {kind}
   if (deadlineMs !== null && deadlineMs > drainDeadlineMaxMs) {
     const sentence = `deadline: must be at most ${formatDuration(drainDeadlineMaxMs)}`
-    throw new DomainError('query_invalid', `${sentence}, not ${formatDuration(deadlineMs)}.`)
+    const code = asked.deadlineMs === null ? 'body_invalid' : 'query_invalid'
+    throw new DomainError(code, `${sentence}, not ${formatDuration(deadlineMs)}.`)
   }
   return {kind, deadlineMs: deadlineMs ?? drainDeadlineMs}
 }

@@ -1,5 +1,7 @@
 /** Next planned times, of a stored job or of a schedule that is not stored. */
 import {DomainError} from '../core/errors.ts'
+import {pausedUntil} from '../core/firing.ts'
+import type {JobSpec} from '../core/job.ts'
 import {nextPlanned, scheduleOf} from '../core/next-time.ts'
 import {clockChanges, localTimes} from '../core/schedule/clock-changes.ts'
 import {
@@ -53,19 +55,18 @@ export function createSchedules({clock, store}: OperationsContext) {
     const zone = zoneOf(text, timezone)
     const span = spanOf(call.range, zone, now)
     const times = take(span, (after) => schedule.next(after))
-    return encode({
-      text,
-      zone,
-      span,
-      times,
-      schedule,
-      context: {timezone, name: call.name, anchorAt},
-    })
+    const context = {timezone, name: call.name, anchorAt}
+    return encode({text, zone, span, times, schedule, context}, UNSTORED)
   }
 
   /** The undecided planned times of a stored job. Throws `job_unknown`. */
   async function next(name: string, range: PlannedRange): Promise<PlannedTimesJson> {
-    const [found, fallback] = await Promise.all([store.job(name), store.defaultTimezone()])
+    const [found, fallback, putBack, pauses] = await Promise.all([
+      store.job(name),
+      store.defaultTimezone(),
+      store.firingPaused(),
+      store.firingPauses(),
+    ])
     const {spec, anchorAt, nextAt} = requireJob(name, found)
     const timezone = spec.timezone === '' ? fallback : spec.timezone
     const zone = zoneOf(spec.schedule, timezone)
@@ -78,7 +79,13 @@ export function createSchedules({clock, store}: OperationsContext) {
     const span = {...asked, after}
     const following = (at: number) => nextPlanned(spec, anchorAt, at, fallback)
     const times = nextAt === null || schedule === null ? NO_TIMES : take(span, following)
-    return encode({text: spec.schedule, zone, span, times, schedule, context})
+    const until = putBack === null ? pausedUntil(pauses, name) : Infinity
+    const state = {
+      reason: nextAt === null || schedule === null ? reasonOf(spec, schedule) : '',
+      paused: until > -Infinity,
+      paused_until: Number.isFinite(until) ? formatTime(until) : null,
+    } as const
+    return encode({text: spec.schedule, zone, span, times, schedule, context}, state)
   }
 
   return {preview, next}
@@ -143,16 +150,28 @@ interface Planned {
   readonly context: ScheduleContext
 }
 
-function encode({
-  text,
-  zone,
-  span,
-  times: {at, more},
-  schedule,
-  context,
-}: Planned): PlannedTimesJson {
+type State = Pick<PlannedTimesJson, 'reason' | 'paused' | 'paused_until'>
+
+/** Of a schedule that no job has. */
+const UNSTORED: State = {reason: '', paused: false, paused_until: null}
+
+/** Why a job has no next planned time. */
+function reasonOf(
+  {disabled, parentJob, expiresAt}: JobSpec,
+  schedule: Schedule | null,
+): State['reason'] {
+  if (disabled) return 'disabled'
+  if (parentJob !== '') return 'dependent'
+  if (schedule?.kind === 'manual') return 'no_schedule'
+  return expiresAt === null ? 'ended' : 'expired'
+}
+
+function encode(
+  {text, zone, span, times: {at, more}, schedule, context}: Planned,
+  state: State,
+): PlannedTimesJson {
   const last = at.at(-1)
-  const known = {schedule: text, timezone: zone, next: at.map(formatTime), more}
+  const known = {schedule: text, timezone: zone, next: at.map(formatTime), more, ...state}
   // A stored zone may be unknown to this version; then nothing is planned.
   if (last === undefined || schedule === null) return {...known, planned: [], clock_changes: []}
   const changes = clockChanges(zone, Math.min(span.after, at[0]!), last, PLANNED_COUNT.maximum)

@@ -1,8 +1,9 @@
 /** Settings that are stored in the cluster: the default time zone, with the pauses of `firing.ts`. */
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
-import {isKnownZone} from '../core/schedule/zone.ts'
-import {isObject, readJsonBytes} from '../wire/json.ts'
+import {findZone} from '../core/schedule/zone.ts'
+import {shown} from '../lib/shown.ts'
+import {readFields} from './body.ts'
 import type {OperationsContext} from './context.ts'
 import type {Firing} from './firing.ts'
 
@@ -39,23 +40,15 @@ export function createSettings(
   return {settings, changeSettings}
 }
 
+/** The zone in its canonical spelling. */
 function readTimezone(body: Uint8Array): string {
-  const json = readJsonBytes(body)
-  if (json.kind === 'syntax')
-    throw new DomainError('payload_unparsable', `Unable to parse payload: ${json.problem}`)
-  if (json.kind === 'content') throw invalid(json.problem)
-  if (!isObject(json.value)) throw invalid('the body must be a JSON object')
-  const {timezone, ...others} = json.value
-  const [other] = Object.keys(others)
-  if (other !== undefined)
-    throw invalid(`${other.slice(0, 100)}: cannot be changed here. Only timezone can`)
-  if (typeof timezone !== 'string' || !isKnownZone(timezone)) {
-    const shown = typeof timezone === 'string' ? JSON.stringify(timezone.slice(0, 64)) : 'this'
-    throw invalid(
-      `timezone: must be an IANA name such as "Europe/Berlin" or "UTC"; ${shown} is not known`,
-    )
-  }
-  return timezone
+  const {timezone = null} = readFields(body, ['timezone'], invalid)
+  if (timezone === null) throw invalid('timezone: is missing. Send {"timezone": "Europe/Berlin"}')
+  const zone = typeof timezone === 'string' ? findZone(timezone) : null
+  if (zone !== null) return zone.name
+  throw invalid(
+    `timezone: must be an IANA name such as "Europe/Berlin" or "UTC"; ${shown(timezone)} is not known`,
+  )
 }
 
 function invalid(problem: string): DomainError {

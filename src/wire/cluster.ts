@@ -105,6 +105,16 @@ export const PlannedTimes = Type.Object(
       {description: 'Changes of the wall clock up to the last of these times.'},
     ),
     more: Type.Boolean({description: 'Whether more planned times follow, before `to`.'}),
+    reason: Type.Enum(['', 'disabled', 'dependent', 'no_schedule', 'expired', 'ended'], {
+      description:
+        'Of a stored job: why it has no planned times; empty = it has. `dependent`: it runs after its ' +
+        'parent. `no_schedule`: only by hand. `expired`: its `expires_at` ends them. `ended`: its ' +
+        'schedule has no more.',
+    }),
+    paused: Type.Boolean({description: 'Whether firing of the stored job is paused now.'}),
+    paused_until: OptionalTime(
+      'Planned times before it are skipped. `null`: until the pause is ended, or no pause.',
+    ),
   },
   {$id: 'PlannedTimes', description: 'The next planned times of a schedule.'},
 )

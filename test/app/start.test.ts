@@ -15,6 +15,7 @@ import {
 import {createServer, type AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {describe, test, type TestContext} from 'node:test'
+import {agreeZone} from '../../src/app/store.ts'
 import type {Host} from '../../src/config/read.ts'
 import {loadConfig} from '../../src/config/server.ts'
 import {parseAddress} from '../../src/store/postgres/url.ts'
@@ -53,6 +54,22 @@ const HOST: Host = {
   directory: '/',
   readFile: (path) => readFileSync(path, 'utf8'),
 }
+
+test('only a time zone that was set warns that the cluster has another one', async () => {
+  const warnings = async (timezone: string, isTimezoneSet: boolean, stored = 'Europe/Berlin') => {
+    const lines: unknown[] = []
+    const log = {logger: {warn: (...line: unknown[]) => void lines.push(line)}}
+    const parts = {config: {timezone, isTimezoneSet}, log}
+    assert.equal(
+      await agreeZone({agreeTimezone: async () => stored} as never, parts as never),
+      stored,
+    )
+    return lines.length
+  }
+  assert.equal(await warnings('Asia/Tokyo', false), 0)
+  assert.equal(await warnings('Asia/Tokyo', true), 1)
+  assert.equal(await warnings('Europe/Berlin', true, 'europe/berlin'), 0)
+})
 
 /**
  * A setting is checked before anything is opened, and `main.ts` prints the problem: one process for each

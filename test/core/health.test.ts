@@ -13,6 +13,7 @@ const FINE: HealthFacts = {
   members: [alpha, beta],
   leader: {name: 'alpha', term: 11},
   firing: 'active',
+  isPausePlanned: true,
   areSubmissionsPaused: false,
   undecided: 0,
   pending: 0,
@@ -33,7 +34,14 @@ const ROWS: readonly [Partial<HealthFacts>, string][] = [
     {members: [alpha, failed, failed, failed, failed]},
     'degraded: 4 nodes failed (gamma, gamma, gamma, and 1 more)',
   ],
-  [{firing: 'paused (all jobs)', lateMs: 90_000}, 'degraded: firing is paused (all jobs)'],
+  [
+    {firing: 'paused (all jobs)', isPausePlanned: false, lateMs: 90_000},
+    'degraded: firing is paused (all jobs)',
+  ],
+  [
+    {firing: 'paused (a until T)'},
+    `healthy: ${LEADER}, 2 of 2 nodes alive, firing is paused (a until T), nothing waits`,
+  ],
   [{lateMs: 90_400}, 'degraded: a planned time is 1m30s late'],
   [
     {areSubmissionsPaused: true, undecided: 1_001},

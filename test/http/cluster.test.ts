@@ -278,12 +278,25 @@ test('next planned times, of a stored job and of a schedule preview', async (t) 
     ],
     clock_changes: [],
     more: true,
+    reason: '',
+    paused: false,
+    paused_until: null,
   })
   // Its own times begin with the first that is not decided.
   const times = async (path: string) => (await api.get(path)).json.next as string[]
   assert.deepEqual(await times('/v1/jobs/n/next?from=2020-01-01&to=2026-03-03'), next.json.next)
   await api.post('/v1/jobs/n/toggle')
   assert.deepEqual((await api.get('/v1/jobs/n/next')).json.next, [])
+  await api.job('child', {schedule: '', parent_job: 'n'})
+  await api.job('hand')
+  await api.job('late', {schedule: '@yearly', expires_at: '2026-03-02T00:00:00Z'})
+  const why = async (name: string) => (await api.get(`/v1/jobs/${name}/next`)).json.reason as string
+  assert.deepEqual(await Promise.all(['n', 'child', 'hand', 'late'].map(why)), [
+    'disabled',
+    'dependent',
+    'no_schedule',
+    'expired',
+  ])
   const hourly = '/v1/schedules/preview?schedule=@every%201h&count=2'
   assert.deepEqual(await times(hourly), ['2026-03-01T13:00:00.000Z', '2026-03-01T14:00:00.000Z'])
   // A zone in the schedule takes precedence, and is the one in the reply.

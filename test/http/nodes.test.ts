@@ -78,10 +78,11 @@ test('a wrong node or deadline is refused, and nothing changes', async (t) => {
   }
   for (const [path, body, problem] of [
     ['drain', {deadline: 15}, /^The drain is invalid: deadline: must be a duration .*, not 15\.$/],
+    ['drain', {deadline: '8d'}, /^deadline: must be at most 7d, not 8d\.$/],
     ['drain', {deadlin: '15s'}, /deadlin: is no field here\. Use deadline\.$/],
     ['drain?deadline=10s', {deadline: '15s'}, /15s in the body and 10s in the query\. Send one/],
     ['cordon', {deadline: '15s'}, /^The cordon is invalid: deadline: is no field here\. Send an/],
-    ['uncordon', [], /^The uncordon is invalid: the body must be a JSON object\.$/],
+    ['uncordon', [], /^The uncordon is invalid: the body must be empty\.$/],
   ] as const) {
     const refused = await api.post(`/v1/members/node-a/${path}`, body)
     assert.deepEqual([refused.status, refused.json.code], [400, 'body_invalid'])

@@ -3,8 +3,8 @@ import type {Command} from 'commander'
 import type {FiringJson, PauseStatusJson} from '../../wire/cluster.ts'
 import type {FiringStatusJson, PauseJson} from '../../wire/firing.ts'
 import {LONG_TIMEOUT_MS} from '../client.ts'
-import {UsageError} from '../errors.ts'
-import {type Column, relative, table} from '../format.ts'
+import {AnswerIsNo, UsageError} from '../errors.ts'
+import {type Column, relative, table, timeAndAge} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 
@@ -83,7 +83,8 @@ async function pauseFiring(
   if (session.json) return printJson(session, value)
   const set = value.pauses.find((pause) => pause.jobs === normal(jobs))
   const until = set === undefined ? null : set.until
-  const ends = until === null ? '' : ` until ${until} (${relative(until, session.clock.now())})`
+  const ends =
+    until === null ? '' : ` until ${timeAndAge(until, session.zone, session.clock.now())}`
   session.terminal.out(`firing of ${named(jobs)} is paused${ends}\n${FIRING_PAUSED}`)
 }
 
@@ -93,13 +94,26 @@ async function endPause(session: Session, {jobs}: PauseOptions): Promise<void> {
     '/firing/resume',
     {body: {jobs}},
   )
-  if (session.json) return printJson(session, value)
-  const state = value.ended ? 'continues with the next planned times' : 'was not paused'
-  session.terminal.out(`firing of ${named(jobs)} ${state}\n`)
+  if (session.json) printJson(session, value)
+  else printEnd(session, jobs, value)
+  if (!value.ended) throw new AnswerIsNo(`There is no pause of ${named(jobs)}.`)
+}
+
+function printEnd(
+  session: Session,
+  jobs: string | undefined,
+  value: {readonly ended: boolean; readonly firing: FiringStatusJson},
+): void {
+  const state = value.ended
+    ? `firing of ${named(jobs)} continues with the next planned times`
+    : `there is no pause of ${named(jobs)}: nothing was changed`
+  session.terminal.out(`${state}\n`)
   if (value.firing.store !== '')
     session.terminal.out('No job fires: the store was put back from a backup. See belfry resume.\n')
   if (value.firing.pauses.length > 0) {
-    session.terminal.out('Other pauses are still in force:\n')
+    session.terminal.out(
+      `${value.ended ? 'Other pauses are still' : 'These pauses are'} in force:\n`,
+    )
     printPauses(session, value.firing.pauses)
   }
 }

@@ -4,7 +4,7 @@ import type {PlannedTimesJson} from '../../wire/cluster.ts'
 import {PLANNED_COUNT} from '../../wire/query.ts'
 import {path} from '../client.ts'
 import {formatDuration} from '../../lib/duration.ts'
-import {relative} from '../format.ts'
+import {relative, timeAndAge} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
 import {plannedBound, plannedCount} from '../values.ts'
@@ -52,7 +52,31 @@ async function next(session: Session, name: string, options: RangeOptions): Prom
   const {value} = await session.client.call<PlannedTimesJson>('GET', path('jobs', name, 'next'), {
     query: rangeOf(options, session),
   })
-  printPlanned(session, value)
+  // A server of an earlier release does not say it.
+  const {reason = '', paused = false, paused_until: until} = value as Partial<PlannedTimesJson>
+  printPlanned(session, value, whyNone(name, reason))
+  if (session.json || !paused) return
+  const end = until == null ? '' : ` until ${timeAndAge(until, session.zone, session.clock.now())}`
+  const times = until == null ? 'its planned times' : 'planned times before then'
+  session.terminal.err(`Firing of this job is paused${end}: ${times} are skipped.\n`)
+}
+
+/** Why a job has no planned times, as the end of a sentence; `''` = it has some. */
+function whyNone(name: string, reason: PlannedTimesJson['reason']): string {
+  switch (reason) {
+    case '':
+      return ''
+    case 'disabled':
+      return `: ${name} is disabled. See belfry jobs enable`
+    case 'dependent':
+      return `: ${name} runs after its parent job, and has no schedule of its own`
+    case 'no_schedule':
+      return `: ${name} has no schedule, and runs by hand only`
+    case 'expired':
+      return `: ${name} has expired`
+    case 'ended':
+      return `: the schedule of ${name} has no more times`
+  }
 }
 
 async function preview(
@@ -70,10 +94,10 @@ type Planned = PlannedTimesJson['planned'][number]
 type Change = PlannedTimesJson['clock_changes'][number]
 
 /** One planned time per line, with the changes of the clock between them. */
-function printPlanned(session: Session, value: PlannedTimesJson): void {
+function printPlanned(session: Session, value: PlannedTimesJson, why = ''): void {
   if (session.json) return printJson(session, value)
   const {terminal, utc} = session
-  if (value.next.length === 0) return terminal.out('Nothing is planned.\n')
+  if (value.next.length === 0) return terminal.out(`Nothing is planned${why}.\n`)
   const now = session.clock.now()
   // A server of an earlier release sends times in UTC only.
   const {planned: sent = value.next.map(plainly), clock_changes: changes = []} =

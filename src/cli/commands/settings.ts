@@ -51,6 +51,7 @@ async function set(session: Session, setting: string, value: string): Promise<vo
     before.value.timezone === timezone
       ? `timezone is ${timezone} already\n`
       : `timezone is ${timezone} (was ${before.value.timezone})\n` +
-          'Jobs without a time zone of their own are planned anew from now on.\n',
+          'Jobs without a time zone of their own are planned anew.\n' +
+          'The next time of some may be the old one for a moment.\n',
   )
 }

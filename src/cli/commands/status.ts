@@ -2,7 +2,7 @@
 import type {Command} from 'commander'
 import type {StatusJson} from '../../wire/cluster.ts'
 import {AnswerIsNo} from '../errors.ts'
-import {fieldList, relative} from '../format.ts'
+import {fieldList, localTimes, relative} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {toned} from '../terminal.ts'
@@ -21,7 +21,8 @@ async function show(session: Session, {all}: {all?: true}): Promise<void> {
   if (session.json) printJson(session, value)
   else {
     // A server of an earlier release does not say how it is.
-    if (health !== undefined) printSummary(session, value, `${health}: ${sentence}`)
+    if (health !== undefined)
+      printSummary(session, value, localTimes(`${health}: ${sentence}`, session.zone))
     if (all !== undefined || health === undefined) printAll(session, value)
   }
   if (health !== undefined && health !== 'healthy') throw new AnswerIsNo(sentence)
@@ -47,7 +48,7 @@ function printSummary(session: Session, {agent, gossip}: StatusJson, line: strin
       ['running', `${of('running')} of ${of('slots')} slots`],
       ['pending', `${of('pending')} (executions that wait for a slot, a node or a retry)`],
       ['undecided', `${of('undecided')} (launches that wait for a node or an earlier launch)`],
-      ['firing', of('firing')],
+      ['firing', localTimes(of('firing'), session.zone)],
       ['submissions', of('paused') === 'true' ? 'paused' : 'enabled'],
       ['store', `${of('store')} ${of('store_version')}, schema ${of('schema_version')}`],
       ...(warnings === '' ? [] : [['warning', warnings] as const]),

@@ -28,8 +28,8 @@ export function routeSettings(app: FastifyInstance, operations: Operations): voi
       operationId: 'changeSettings',
       summary: 'Change the default time zone',
       description:
-        'Jobs without a time zone of their own are planned anew from now on. Planned times ' +
-        'that have passed do not run.',
+        'Jobs without a time zone of their own are planned anew from now on. This continues after the ' +
+        'reply: `next` of some may be the old one for a moment. Planned times that have passed do not run.',
       tag: 'administration',
       body: Refer(NewSettings),
       reply: Refer(Settings),
