@@ -13,7 +13,10 @@ test('a node is cordoned, drained and uncordoned, and members show it', async (t
   assert.match((await run('members')).out, /^node-a {2}alive {3}leader {2}1\/16 {5}0 /m)
   assert.match((await run('node', 'cordon', 'node-a')).out, /^node-a is cordoned: .* 1 execution /)
   const drained = await run('node', 'drain', 'node-a', '--deadline', '2m')
-  assert.match(drained.out, /^node-a is draining: 1 execution may run until .* \(in 2m\), /)
+  assert.match(
+    drained.out,
+    /^node-a is draining: 1 execution may run until .* \(in 2m\), then Belfry stops it\n/,
+  )
   assert.match((await run('members')).out, /^node-a {2}alive, draining {2}leader/m)
   await api.finish(claimed)
   const waited = await run('node', 'drain', 'node-a', '--wait')

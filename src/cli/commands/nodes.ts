@@ -144,6 +144,7 @@ function sentenceOf(session: Session, member: MemberJson): string {
   if (statusText === 'failed' || statusText === 'left') return awayText(member)
   const count = running === 1 ? '1 execution' : `${running} executions`
   const until = timeAndAge(drainUntil, session.zone, session.clock.now())
+  const them = running === 1 ? 'it' : 'them'
   const runs = running === 0 ? 'nothing runs' : `${count} still ${running === 1 ? 'runs' : 'run'}`
   switch (scheduling) {
     case 'active':
@@ -151,7 +152,7 @@ function sentenceOf(session: Session, member: MemberJson): string {
     case 'cordoned':
       return `${name} is cordoned: it takes no new work, and ${runs} on it\n`
     case 'draining':
-      return `${name} is draining: ${count} may run until ${until}, then Belfry stops them\n`
+      return `${name} is draining: ${count} may run until ${until}, then Belfry stops ${them}\n`
     case 'drained':
       return `${name} is drained: nothing runs on it, and it takes no new work\n${waitingText(member)}`
   }
