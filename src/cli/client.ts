@@ -25,6 +25,8 @@ export interface CallOptions {
   readonly once?: true
   /** Of several servers, only the one that replied last. */
   readonly sameServer?: true
+  /** What warnings are about, if a command sends several requests. */
+  readonly about?: string
   /** Default `REPLY_TIMEOUT_MS`. */
   readonly timeoutMs?: number
 }
@@ -40,7 +42,7 @@ export interface ClientOptions {
   /** Makes an `Idempotency-Key`. */
   readonly newId: (() => string) | null
   /** Receives the headers of every success. */
-  readonly onReply?: (headers: Headers) => void
+  readonly onReply?: (headers: Headers, about?: string) => void
 }
 
 /** A server replies within 30 s, or says that its store is late: this is longer. */
@@ -119,7 +121,7 @@ export class Client {
     const count = options.sameServer === true ? 1 : this.#servers.length
     const response = await this.#send(path, options.query ?? {}, outgoing, count)
     if (!response.ok) throw await this.#errorOf(response)
-    this.#options.onReply?.(response.headers)
+    this.#options.onReply?.(response.headers, options.about)
     return response
   }
 
@@ -273,6 +275,9 @@ const FLAGS: readonly (readonly [parameter: RegExp, flag: string])[] = [
   [/^(count|from|to): /, '--$1: '],
   [/\bwithout _end\b/g, 'without --limit'],
   [/ with _start and _end\b/g, ' with --limit'],
+  [/\bPOST \/v1\/unpause\b/g, 'belfry unpause'],
+  [/^Unable to parse payload: the file must/, 'The file must'],
+  [/^Unable to parse payload: /, 'The JSON cannot be used: '],
 ]
 
 function inFlags(message: string): string {

@@ -44,6 +44,9 @@ export async function exchange(url: URL, outgoing: Outgoing): Promise<Response> 
   const type = encoded?.headers.get('content-type')
   if (type != null) headers['content-type'] ??= type
   if (typeof body === 'string') headers['content-length'] = String(Buffer.byteLength(body))
+  // A server that refuses a file before it has read it would close the connection: the next write would fail,
+  // and Node would drop the reply. This way the server reads the rest first.
+  if (body instanceof FormData) headers['connection'] = 'keep-alive'
   const request = (isTls ? requestHttps : requestHttp)(url, {
     method,
     headers,

@@ -6,6 +6,9 @@ import {buffer} from 'node:stream/consumers'
 import {CommandFailed, readFailure} from './errors.ts'
 import type {Terminal} from './terminal.ts'
 
+/** First bytes of a backup of a store, which is a database. */
+export const BACKUP_MAGIC = 'SQLite format 3\0'
+
 /** Throws `CommandFailed`. */
 export async function readTextFile(file: string): Promise<string> {
   return (await readBytes(file)).toString()

@@ -30,6 +30,7 @@ import {addStatusCommand} from './commands/status.ts'
 import {plainJson} from './sanitize.ts'
 import {
   openSession,
+  printWarning,
   SERVER_FALLBACK,
   type GlobalOptions,
   type Session,
@@ -150,7 +151,8 @@ function buildProgram(context: CliContext): Command {
     async (...args: unknown[]) => {
       const command = args.pop() as Command
       const options = command.optsWithGlobals<GlobalOptions>()
-      for (const warning of misspelt(context)) terminal.err(`warning: ${warning}\n`)
+      for (const warning of misspelt(context))
+        printWarning({terminal, json: options.json ?? false}, warning)
       const session = await openSession(options, env, context)
       await action(session, ...(args as readonly unknown[] as Arguments))
     }

@@ -55,7 +55,10 @@ export async function openSession(
     options.timeout ?? (fallback === undefined ? null : timeoutOf('BELFRY_TIMEOUT')(fallback))
   const token = await chooseToken(options, env)
   const {terminal, clock, timezone = 'UTC'} = context
-  const onReply = (headers: Headers) => printWarnings(terminal, headers)
+  const warn = (text: string) => printWarning({terminal, json: options.json ?? false}, text)
+  const onReply = (headers: Headers, about?: string) => {
+    for (const text of warningsIn(headers)) warn(about === undefined ? text : `${about}: ${text}`)
+  }
   const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null, onReply})
   const utc = options.utc ?? false
   const editor = notEmpty(env['VISUAL']) ?? notEmpty(env['EDITOR']) ?? 'vi'
@@ -72,12 +75,22 @@ export function printJson(session: Session, value: unknown): void {
   session.terminal.out(`${plainJson(value, 2)}\n`)
 }
 
-/** Prints warnings of the server to standard error, so they do not disturb scripts. */
-function printWarnings(terminal: Terminal, headers: Headers): void {
+/** On standard error, so that warnings do not disturb scripts. With `json` it is a line of JSON. */
+export function printWarning(
+  {terminal, json}: Pick<Session, 'terminal' | 'json'>,
+  warning: string,
+): void {
+  terminal.err(json ? `${plainJson({warning})}\n` : `warning: ${warning}\n`)
+}
+
+/** Warnings of the server. */
+function warningsIn(headers: Headers): readonly string[] {
   const warnings = headers.get('x-warnings')
   const ignored = headers.get('x-ignored-fields')
-  if (warnings !== null) terminal.err(`warning: ${decode(warnings)}\n`)
-  if (ignored !== null) terminal.err(`warning: ignored fields: ${decode(ignored)}\n`)
+  return [
+    ...(warnings === null ? [] : [decode(warnings)]),
+    ...(ignored === null ? [] : [`ignored fields: ${decode(ignored)}`]),
+  ]
 }
 
 /** Headers percent-encode other characters than ASCII, and may be truncated within a code. */

@@ -53,7 +53,8 @@ function start(run: Run, output: OutputSink, options: ShellOptions): RunHandle {
 }
 
 function alreadyFailed(problem: string): RunHandle {
-  const end: RunEnd = {outcome: 'failed', exitCode: null, head: '', foot: `${problem}\n`}
+  const foot = `${problem}\n`
+  const end: RunEnd = {outcome: 'failed', exitCode: null, head: '', foot, reason: 'not_started'}
   return {cancel: () => undefined, kill: () => undefined, ended: Promise.resolve(end)}
 }
 
@@ -82,7 +83,12 @@ function describeEnd(end: CommandEnd, config: StringMap): RunEnd {
   const failedByCode = exitCode !== null && exitCode !== 0
   const head = failedByCode && ending === null ? `exit status ${exitCode}\n` : ''
   const foot = footLines(end, config).map((line) => `${line}\n`)
-  return {outcome: outcomeOf(end), exitCode, head, foot: foot.join(''), ranMs: end.ranMs}
+  const why = {...(end.failure !== '' && end.ranMs === 0 ? {reason: startFailure(end)} : {})}
+  return {outcome: outcomeOf(end), exitCode, head, foot: foot.join(''), ranMs: end.ranMs, ...why}
+}
+
+function startFailure({failure}: CommandEnd): string {
+  return failure.startsWith('command not found') ? 'command_not_found' : 'not_started'
 }
 
 function footLines(end: CommandEnd, config: StringMap): string[] {

@@ -46,6 +46,12 @@ export function queryOf(request: FastifyRequest): Query {
   return request.query instanceof Query ? request.query : new Query('')
 }
 
+/** Also without a value: a request that was not to change anything must not. Routes that define jobs have it. */
+export function isDryRun(request: FastifyRequest): boolean {
+  const isDefinition = request.routeOptions.config.submit === true || request.method === 'PATCH'
+  return isDefinition && queryOf(request).isSet('dry_run')
+}
+
 export function isPretty(request: FastifyRequest): boolean {
   return queryOf(request).isSet('pretty')
 }

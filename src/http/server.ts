@@ -39,6 +39,7 @@ import {sendInPieces} from './reply.ts'
 import {endWithAccess} from './revocation.ts'
 import {
   acceptsEvents,
+  isDryRun,
   isPageScript,
   isPretty,
   queryOf,
@@ -269,8 +270,9 @@ function reportReplies(app: FastifyInstance, {onReply}: HttpOptions): void {
   })
 }
 
-function changeOf({actor, url}: FastifyRequest, reply: FastifyReply): Pick<SentReply, 'change'> {
-  if (actor === null || reply.statusCode >= 400) return {}
+function changeOf(request: FastifyRequest, reply: FastifyReply): Pick<SentReply, 'change'> {
+  const {actor, url} = request
+  if (actor === null || reply.statusCode >= 400 || isDryRun(request)) return {}
   const location = reply.getHeader('location')
   const path = url.split('?', 1)[0]!
   return {change: {actor, path, ...(typeof location === 'string' ? {location} : {})}}

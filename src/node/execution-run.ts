@@ -263,7 +263,10 @@ export class ExecutionRun {
       return {status: 'lost', reason: stopReason === 'disconnected' ? 'cut_off' : 'node_stopped'}
     const hasExecutor = this.#options.executors.get(this.#claimed.spec.executor) !== null
     if (!hasExecutor) return {status: end.outcome, reason: 'no_executor'}
-    return {status: end.outcome, reason: this.#missingSecret === null ? '' : 'no_secret'}
+    return {
+      status: end.outcome,
+      reason: this.#missingSecret === null ? (end.reason ?? '') : 'no_secret',
+    }
   }
 }
 

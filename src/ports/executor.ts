@@ -52,6 +52,8 @@ export interface RunEnd {
   readonly head: string
   /** Shown after the output, e.g. `timed out after 5s\n`; `''` = none. */
   readonly foot: string
+  /** A code that says more than the outcome, such as `command_not_found`; absent = none. */
+  readonly reason?: string
   /** From the actual start to this end. Absent = it started with the call of `start`. */
   readonly ranMs?: number
 }

@@ -49,7 +49,7 @@ export function readJson(text: string): JsonResult {
 /** The end of a sentence about a text that is not JSON, if it looks like another format; else `''`. */
 export function otherFormat(text: string): string {
   const [first = ''] = text.split(/\r?\n/).filter((line) => !/^\s*(#.*)?$/.test(line))
-  const isYaml = /^(---|- |\s*[\w-]+:(\s|$))/.test(first)
+  const isYaml = /^(---(\s|$)|- |\s*[\w-]+:(\s|$))/.test(first)
   const isHcl = /^\s*[\w-]+(\s+"[^"]*")*\s*(\{|=\s)/.test(first)
   if (!isYaml && !isHcl) return ''
   return `; this looks like ${isYaml ? 'YAML' : 'HCL'}: convert it to JSON`

@@ -128,6 +128,11 @@ test('a file of another kind is named', async (t) => {
     strict.err,
     /r: retrys: is not a field .*\n.*r: executor_config\.comand: is not used/,
   )
-  assert.equal((await run('restore', '--lenient', jobs)).out, 'success create r\n')
+  assert.equal((await run('restore', '--lenient', jobs)).out, 'created r\n')
+  // The server refuses the file before it has read it.
+  await run('pause')
+  await writeFile(jobs, JSON.stringify([{name: 'r', displayname: 'x'.repeat(2_000_000)}]))
+  for (let times = 0; times < 5; times += 1)
+    assert.match((await run('restore', jobs)).err, /are paused.* End the pause with belfry unpause/)
   assert.equal((await run('jobs', 'check')).code, 2)
 })

@@ -179,7 +179,12 @@ test('jobs apply stores parents first and prints warnings of the server', async 
   assert.equal(ran.out, 'applied a\napplied b\n')
   assert.equal(
     ran.err,
-    'warning: no command: the run fällt\nwarning: ignored fields: c d\n'.repeat(2),
+    ['a', 'b']
+      .map(
+        (job) =>
+          `warning: ${job}: no command: the run fällt\nwarning: ${job}: ignored fields: c d\n`,
+      )
+      .join(''),
   )
   assert.deepEqual(lines().slice(0, 3), Array(3).fill('POST /v1/jobs?dry_run=true'))
   assert.deepEqual(lines().slice(3), Array(2).fill('POST /v1/jobs?runoncreate=true'))
@@ -423,8 +428,10 @@ test('restore uploads the file and prints one line per job', async () => {
   answer = (_asked, response) =>
     json(response, 200, ['success create a'], {'x-warnings': 'a: executor: "kafka" is on no node'})
   const restored = await run(['restore', file, '--disabled'])
-  assert.equal(restored.out, 'success create a\n')
+  assert.equal(restored.out, 'created a\n')
   assert.equal(restored.err, 'warning: a: executor: "kafka" is on no node\n')
+  const warned = (await run(['--json', 'restore', file])).err
+  assert.deepEqual(JSON.parse(warned), {warning: 'a: executor: "kafka" is on no node'})
   const [asked] = server.asked
   assert.equal(asked!.line, 'POST /v1/restore?disabled=true&strict=true')
   assert.match(asked!.body, /name="file"; filename="jobs\.json"[^]*\[\{"name":"a"\}\]/)

@@ -92,6 +92,8 @@ test('jobs enable and disable take several names, and an error ends none of the 
   const ran = await run('jobs', 'disable', 'a', 'bad', 'b')
   assert.deepEqual([ran.code, ran.out], [1, 'a is disabled\nb is disabled\n'])
   assert.match(ran.err, /bad was not disabled: There is no job/)
+  const asJson = await run('--json', 'jobs', 'enable', 'a', 'bad')
+  assert.match(asJson.err, /"code":"job_unknown".*"status":404/)
   const {out} = await run('--json', 'jobs', 'enable', 'a', 'b')
   assert.deepEqual(
     (JSON.parse(out) as {disabled: boolean}[]).map(({disabled}) => disabled),

@@ -223,6 +223,8 @@ for (const spawn of ['portable', 'posix'] as const) {
           const end = await node.run(config)
           assert.deepEqual([end.outcome, end.exitCode], ['failed', null])
           assert.match(end.foot, foot)
+          const isMissing = end.foot.startsWith('command not found')
+          assert.equal(end.reason, isMissing ? 'command_not_found' : 'not_started')
         }
       })
 

@@ -5,7 +5,7 @@ import type {JobJson} from '../../wire/job.ts'
 import {otherFormat} from '../../wire/json.ts'
 import {CallFailed, CommandFailed, AnswerIsNo, messageOf, UsageError} from '../errors.ts'
 import {relative, shownTime} from '../format.ts'
-import {readInput} from '../input.ts'
+import {BACKUP_MAGIC, readInput} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {type Terminal, toned} from '../terminal.ts'
@@ -46,7 +46,7 @@ interface Checked {
 }
 
 async function check(session: Session, file: string | undefined, options: Options): Promise<void> {
-  const jobs = await readJobFile(fileOf(file, options), session.terminal)
+  const jobs = await readJobFile(fileOf(file, options, 'check'), session.terminal)
   const checked = await checkAll(session, jobs, options)
   const wrong = checked.filter(({result}) => !result.valid).length
   const documents = checked.map(({name, result}) => ({name, ...result}))
@@ -59,13 +59,15 @@ async function check(session: Session, file: string | undefined, options: Option
 }
 
 async function apply(session: Session, file: string | undefined, options: Options): Promise<void> {
-  const jobs = await readJobFile(fileOf(file, options), session.terminal)
+  const jobs = await readJobFile(fileOf(file, options, 'apply'), session.terminal)
   requireValid(await checkAll(session, jobs, options))
   const stored: JobJson[] = []
   const query = {...queryOf(options), runoncreate: options.run === undefined ? undefined : 'true'}
   try {
     for (const job of jobs) {
-      const call = session.client.call<JobJson>('POST', '/jobs', {body: job, query, once: true})
+      const about = jobs.length > 1 ? {about: oneLine(String(job['name']))} : {}
+      const options = {body: job, query, once: true, ...about} as const
+      const call = session.client.call<JobJson>('POST', '/jobs', options)
       const {value, headers} = await call.catch((error: unknown) => {
         throw halfway(job, error, stored.length, jobs.length)
       })
@@ -79,7 +81,8 @@ async function apply(session: Session, file: string | undefined, options: Option
   if (!session.json && jobs.length === 0) session.terminal.out('The file has no jobs.\n')
 }
 
-const DONE: Readonly<Record<string, string>> = {
+/** Actions of the server. */
+export const DONE: Readonly<Record<string, string>> = {
   create: 'created',
   update: 'updated',
   unchanged: 'unchanged',
@@ -87,15 +90,15 @@ const DONE: Readonly<Record<string, string>> = {
 const PLANNED: Readonly<Record<string, string>> = {
   create: 'would be created',
   update: 'would be updated',
-  unchanged: 'is stored like this',
+  unchanged: 'is unchanged',
 }
 
-function fileOf(file: string | undefined, options: Options): string {
+function fileOf(file: string | undefined, options: Options, command: 'apply' | 'check'): string {
   const named = [file, options.file].filter((each) => each !== undefined)
   if (named.length === 1) return named[0]!
   throw new UsageError(
     named.length === 0
-      ? 'Name a JSON file, as in belfry jobs apply jobs.json; - means standard input.'
+      ? `Name a JSON file, as in belfry jobs ${command} jobs.json; - means standard input.`
       : 'Name one file, either as argument or with --file.',
   )
 }
@@ -251,6 +254,10 @@ async function readJobFile(
 ): Promise<readonly Definition[]> {
   const text = await readInput(terminal, file)
   const where = file === '-' ? 'Standard input' : file
+  if (text.trim() === '')
+    throw new CommandFailed(`${where} is empty. It must contain jobs as JSON.`)
+  if (text.startsWith(BACKUP_MAGIC))
+    throw new CommandFailed(`${where} is a backup of a store, not a file of jobs.`)
   let content: unknown
   try {
     content = JSON.parse(text)

@@ -1,12 +1,15 @@
 /** Commands for files: restore jobs, back up the store, and restore a store from a backup. */
 import {openAsBlob} from 'node:fs'
 import {link, open, rm, type FileHandle} from 'node:fs/promises'
+import {dirname} from 'node:path'
 import type {Command} from 'commander'
 import {LONG_TIMEOUT_MS} from '../client.ts'
 import {codeOf, CommandFailed, readFailure} from '../errors.ts'
+import {BACKUP_MAGIC} from '../input.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import {otherFormat} from '../../wire/json.ts'
+import {DONE} from './apply.ts'
 import type {Terminal} from '../terminal.ts'
 
 /** Creates a store from a backup in a data directory. */
@@ -65,11 +68,16 @@ async function restore(
     timeoutMs: LONG_TIMEOUT_MS,
   })
   if (session.json) return printJson(session, value)
-  session.terminal.out(value.map((line) => `${line}\n`).join(''))
+  session.terminal.out(value.map((line) => `${inWords(line)}\n`).join(''))
 }
 
-/** First bytes of a backup, which is a database. */
-const BACKUP_MAGIC = 'SQLite format 3\0'
+/** The server has lines such as `success create NAME`. Other commands print `created NAME`. */
+function inWords(line: string): string {
+  const [, action = '', name] = /^success (\w+) (.+)$/.exec(line) ?? []
+  const done = DONE[action]
+  return done === undefined ? line : `${done} ${name}`
+}
+
 /** Enough to recognise another format. */
 const START_BYTES = 4096
 
@@ -132,7 +140,12 @@ async function save(response: Response, target: string, terminal: Terminal): Pro
     return bytes
   } catch (error) {
     const existing = created ? target : partial
-    const why = codeOf(error) === 'EEXIST' ? `${existing} already exists` : codeOf(error)
+    const why =
+      codeOf(error) === 'EEXIST'
+        ? `${existing} already exists`
+        : codeOf(error) === 'ENOENT'
+          ? `the directory ${dirname(target)} does not exist`
+          : codeOf(error)
     throw new CommandFailed(`The backup cannot be saved to ${target}: ${why}.`, {cause: error})
   } finally {
     if (created) await rm(partial, {force: true})

@@ -11,7 +11,7 @@ import {addLaunchesCommand} from './launches.ts'
 import {addNextCommand} from './planned.ts'
 import {run} from './run.ts'
 import {path} from '../client.ts'
-import {CommandFailed, messageOf} from '../errors.ts'
+import {CallFailed, CommandFailed, messageOf} from '../errors.ts'
 import {type Column, fieldList, relative, table, timeAndAge} from '../format.ts'
 import {confirm} from '../input.ts'
 import {oneLine} from '../sanitize.ts'
@@ -157,6 +157,7 @@ async function switchJobs(
 ): Promise<void> {
   const switched: JobJson[] = []
   const failures: string[] = []
+  let first: CallFailed | null = null
   for (const name of names) {
     try {
       const {value} = await session.client.call<JobJson>('POST', path('jobs', name, verb))
@@ -165,11 +166,15 @@ async function switchJobs(
     } catch (error) {
       const message = messageOf(error)
       if (message === null || names.length === 1) throw error
+      if (error instanceof CallFailed) first ??= error
       failures.push(`${oneLine(name)} was not ${verb}d: ${message}`)
     }
   }
   if (session.json) printJson(session, switched)
-  if (failures.length > 0) throw new CommandFailed(failures.join('\n'))
+  if (failures.length === 0) return
+  const message = failures.join('\n')
+  if (first === null) throw new CommandFailed(message)
+  throw new CallFailed(message, first.status, {code: first.code, cause: first})
 }
 
 function printSwitched({terminal}: Session, {name, disabled}: JobJson): void {

@@ -81,6 +81,8 @@ function inBrackets(text: string): string {
 const END_REASONS: Readonly<Record<string, string>> = {
   no_executor: 'the node has no such executor',
   no_secret: 'a secret of the job was deleted',
+  command_not_found: 'command not found',
+  not_started: 'the command could not be started',
 }
 
 /** The exit code of a failure, or why it is lost; `''` = the status says all. Older servers send neither. */

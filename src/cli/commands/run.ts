@@ -3,6 +3,7 @@ import type {LaunchJson} from '../../wire/execution.ts'
 import type {JobJson} from '../../wire/job.ts'
 import {path} from '../client.ts'
 import {CallFailed, CommandFailed} from '../errors.ts'
+import {endReason} from './launches.ts'
 import {printJson, type Session} from '../session.ts'
 import {status} from '../terminal.ts'
 
@@ -39,8 +40,17 @@ export async function run(
       session.terminal.out(`${id} ${status(session.terminal, end)}\n`)
   if (launch.decision !== 'launched')
     throw new CommandFailed(`${name} did not run: ${launch.decision} (${launch.reason}).`)
-  if (launch.status !== 'success')
-    throw new CommandFailed(`${name} ${launch.status.replaceAll('_', ' ')} in launch ${group}.`)
+  if (launch.status !== 'success') throw new CommandFailed(failureOf(name, launch))
+}
+
+/** Names the first execution that did not succeed, why, and the command that shows its output. */
+function failureOf(name: string, {status: end, group, executions}: LaunchJson): string {
+  const sentence = `${name} ${end.replaceAll('_', ' ')} in launch ${group}`
+  const failed = executions.find((execution) => !execution.success)
+  if (failed === undefined) return `${sentence}.`
+  const why = endReason(failed)
+  const output = `For its output: belfry runs output ${name} ${failed.id}`
+  return `${sentence}${why === '' ? '' : ` (${why})`}. ${output}`
 }
 
 /** The launch when it has ended; `null` = the job is gone. Throws `CallFailed`. */

@@ -12,6 +12,7 @@ import {
   actorOf,
   bodyOf,
   callerOf,
+  isDryRun,
   queryOf,
   readCreateOnly,
   readIdempotencyKey,
@@ -143,11 +144,6 @@ function readCall(request: FastifyRequest) {
     ifMatch: readIfMatch(request.headers),
     strict: queryOf(request).isSet('strict'),
   }
-}
-
-/** Also without a value: a request that was not to change anything must not. */
-function isDryRun(request: FastifyRequest): boolean {
-  return queryOf(request).isSet('dry_run')
 }
 
 function sendSubmitted(
