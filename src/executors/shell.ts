@@ -83,7 +83,7 @@ function describeEnd(end: CommandEnd, config: StringMap): RunEnd {
   const failedByCode = exitCode !== null && exitCode !== 0
   const head = failedByCode && ending === null ? `exit status ${exitCode}\n` : ''
   const foot = footLines(end, config).map((line) => `${line}\n`)
-  const why = {...(end.failure !== '' && end.ranMs === 0 ? {reason: startFailure(end)} : {})}
+  const why = end.failure !== '' && end.ranMs === 0 ? {reason: startFailure(end)} : {}
   return {outcome: outcomeOf(end), exitCode, head, foot: foot.join(''), ranMs: end.ranMs, ...why}
 }
 
