@@ -46,7 +46,7 @@ export function queryOf(request: FastifyRequest): Query {
   return request.query instanceof Query ? request.query : new Query('')
 }
 
-/** Also without a value: a request that was not to change anything must not. Routes that define jobs have it. */
+/** Of a route that defines jobs. Also without a value: a request that was not to change anything must not. */
 export function isDryRun(request: FastifyRequest): boolean {
   const isDefinition = request.routeOptions.config.submit === true || request.method === 'PATCH'
   return isDefinition && queryOf(request).isSet('dry_run')
