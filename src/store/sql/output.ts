@@ -162,11 +162,16 @@ export function* extendOutput(tx: Transaction, stretches: readonly Stretch[]): Q
   )
 }
 
-/** The chunk of an output's start. It ends with a whole character, as a reader may stop there. */
+/** The chunk of an output's start. */
 function startValues(key: ExecutionKey, bytes: Uint8Array): Values {
-  const limited = bytes.subarray(0, OUTPUT_START_BYTES)
-  const start = limited.subarray(0, limited.length - unfinishedBytes(limited))
+  const start = startOf(bytes)
   return [...keyValues(key), -start.length, start]
+}
+
+/** It ends with a whole character, as a reader may stop there. */
+function startOf(bytes: Uint8Array): Uint8Array {
+  const limited = bytes.subarray(0, OUTPUT_START_BYTES)
+  return limited.subarray(0, limited.length - unfinishedBytes(limited))
 }
 
 /** The stretch without the bytes that are stored already. */
@@ -199,10 +204,11 @@ export function* readOutput(key: ExecutionKey, from: number, limit: number): Que
   return keptIn(tail, from, limit)
 }
 
-/** The start is stored before position 0. */
+/** The start is stored before position 0, or is in the first chunk of the tail while that one is kept. */
 function partsOf(chunks: readonly ChunkRow[]): {start: Uint8Array; tail: readonly ChunkRow[]} {
   const [first] = chunks
-  if (first === undefined || first.at_byte >= 0) return {start: NO_BYTES, tail: chunks}
+  if (first === undefined || first.at_byte > 0) return {start: NO_BYTES, tail: chunks}
+  if (first.at_byte === 0) return {start: startOf(first.bytes), tail: chunks}
   return {start: first.bytes, tail: chunks.slice(1)}
 }
 
@@ -234,7 +240,7 @@ export function* withOutput(
     const kept = new Map(
       ends.map(({key, from}, index) => {
         const {start, tail} = partsOf(found[index] ?? [])
-        return [key, {...keptIn(tail, from, wanted), start}]
+        return [key, {...keptIn(tail, from, wanted), start: whole ? start : NO_BYTES}]
       }),
     )
     for (const execution of piece) views.push(viewOf(execution, kept.get(execution) ?? null, whole))
@@ -295,7 +301,7 @@ function* chunksFrom(
   wanted: readonly {readonly key: ExecutionKey; readonly from: number}[],
   withStart: boolean,
 ): Query<ChunkRow[][]> {
-  const orStart = withStart ? 'OR at_byte < 0' : ''
+  const orStart = withStart ? 'OR at_byte <= 0' : ''
   return yield* each<ChunkRow>(
     `SELECT at_byte, bytes FROM output
       WHERE ${BY_KEY} AND (at_byte + length(bytes) > ? ${orStart})

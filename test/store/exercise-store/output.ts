@@ -98,6 +98,14 @@ export function outputCases(when: Case): void {
       for (let at = 0; at < total; at += 10_000)
         await append(scene, pieces, at, letters(at, 10_000))
       assert.deepEqual(await parts(pieces), [letters(0, START_BYTES), tail, true])
+      // In two large pieces: the first one is still kept, because it also has the first bytes of the tail.
+      const large = await start(scene)
+      await append(scene, large, 0, letters(0, 100_000))
+      await append(scene, large, 100_000, letters(100_000, 200_000))
+      const largeTail = letters(300_000 - KEPT_BYTES, KEPT_BYTES)
+      assert.deepEqual(await parts(large), [letters(0, START_BYTES), largeTail, true])
+      assert.equal((await view(scene, large, 290_000)).text, largeTail)
+      await scene.end(large, 'succeeded', {offset: 300_000})
       // After a gap: the node sends the start.
       await scene.end(pieces, 'succeeded', {offset: total})
       const flood = await start(scene)
