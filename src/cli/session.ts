@@ -18,8 +18,8 @@ export interface Session {
   readonly zone: string
   /** `--utc`: the zones of jobs do not count either. */
   readonly utc: boolean
-  /** Command of the editor. */
-  readonly editor: string
+  /** Command of the editor; `null` = none is set. */
+  readonly editor: string | null
 }
 
 /** Turns an action with a session into an action of commander, which passes arguments, then options. */
@@ -61,7 +61,7 @@ export async function openSession(
   }
   const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null, onReply})
   const utc = options.utc ?? false
-  const editor = notEmpty(env['VISUAL']) ?? notEmpty(env['EDITOR']) ?? 'vi'
+  const editor = notEmpty(env['VISUAL']) ?? notEmpty(env['EDITOR']) ?? null
   const zone = utc ? 'UTC' : timezone
   return {terminal, clock, client, json: options.json ?? false, zone, utc, editor}
 }

@@ -49,7 +49,7 @@ interface NodeValues {
   raw(name: 'token' | 'token-file'): RawSetting | undefined
 }
 
-/** `unknown`: variables with Belfry's prefix that are not settings. Throws `ParseError`. */
+/** `unknown`: sentences about variables with Belfry's prefix that are not settings. Throws `ParseError`. */
 export function nodeConfig<Options extends readonly Option[]>(
   valuesOfCommand: Values<Options>,
   host: Host,
@@ -74,7 +74,7 @@ export function nodeConfig<Options extends readonly Option[]>(
     logLevel: values.one('log-level')!,
     logFormat: values.one('log-format')!,
     limits: checkedLimits(),
-    warnings: unknown.map((name) => `${name} is set, but Belfry has no such setting.`),
+    warnings: unknown,
   }
 }
 

@@ -6,7 +6,7 @@
 import {createRequire} from 'node:module'
 import {resolve} from 'node:path'
 import {CommanderError} from 'commander'
-import {nearest} from '../lib/nearest.ts'
+import {meantBy, nearest} from '../lib/nearest.ts'
 import {SERVER_COMMAND, type SettingsCommand, settingsCommand} from './commands.ts'
 import type {Option} from './option.ts'
 import {CONFIG_OPTION, environmentName} from './options.ts'
@@ -179,7 +179,7 @@ function readEnvironment(env: Environment, {options}: SettingsCommand): RawSetti
   return settings
 }
 
-/** Variables with Belfry's prefix that are not settings, probably misspelt. `others` have other purposes. */
+/** Sentences about variables with the prefix of Belfry that are not settings. `others` have other purposes. */
 export function unknownVariables(
   env: Environment,
   others: readonly string[],
@@ -192,6 +192,13 @@ export function unknownVariables(
   return Object.keys(env)
     .filter((name) => name.startsWith('BELFRY_') && !known.has(name))
     .toSorted()
+    .map((name) => `${name} is set, but Belfry has no such setting.${suggestion(name, known)}`)
+}
+
+function suggestion(name: string, known: ReadonlySet<string>): string {
+  const words = [...known].map((each) => each.slice('BELFRY_'.length).toLowerCase())
+  const meant = meantBy(name.slice('BELFRY_'.length), words)
+  return meant === '' ? '' : ` Did you mean BELFRY_${meant.toUpperCase()}?`
 }
 
 /** Longer than any handwritten file. */

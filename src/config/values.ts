@@ -236,9 +236,12 @@ function readNetwork(text: string): Reading<string> {
   return mustBe('an address or a range such as 10.0.0.0/8', text)
 }
 
-/** The origin of a server. The URL has no other path than `/v1`, and no secret: logs show the URL. */
+/**
+ * The origin of a server; without a scheme it is HTTP, as for clients. The URL has no other path than `/v1`,
+ * and no secret: logs show the URL.
+ */
 function readServerUrl(text: string): Reading<string> {
-  const url = URL.parse(text)
+  const url = URL.parse(/^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `http://${text}`)
   const isValid =
     url !== null &&
     (url.protocol === 'http:' || url.protocol === 'https:') &&

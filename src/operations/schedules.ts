@@ -38,7 +38,8 @@ export function createSchedules({clock, store}: OperationsContext) {
     if (!isKnownZone(timezone))
       throw new DomainError(
         'schedule_invalid',
-        `timezone: "${timezone.slice(0, 64)}" is not a known time zone; use an IANA name.`,
+        `timezone: "${timezone.slice(0, 64)}" is not a known time zone; use an IANA name ` +
+          'such as "Europe/Berlin".',
       )
     const text = call.schedule.trim()
     if (text === '') throw new DomainError('schedule_invalid', 'schedule: is required.')

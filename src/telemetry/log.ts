@@ -173,7 +173,8 @@ const MESSAGES: Messages = {
   submissions_paused: ({paused}) => (paused ? 'submissions paused' : 'submissions resumed'),
   term_began: () => 'this server leads now',
   term_ended: () => 'this server leads no longer',
-  member_changed: ({node, status}) => `node ${node} is ${status}`,
+  member_changed: ({node, status}) =>
+    `node ${node} ${status === 'left' || status === 'failed' ? 'has' : 'is'} ${status}`,
   clock_stepped: () => 'the clock of this machine jumped',
   clock_differs: () => 'the clock of this machine differs from that of the store',
   clock_held: () => 'the clock of the store jumped ahead; later planned times wait',

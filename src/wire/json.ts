@@ -36,7 +36,7 @@ export function readJson(text: string): JsonResult {
     value = JSON.parse(text)
   } catch (error) {
     if (error instanceof SyntaxError)
-      return {kind: 'syntax', problem: `${plain(error.message)}${otherFormat(text)}`}
+      return {kind: 'syntax', problem: `${plain(error.message)}${syntaxHint(text)}`}
     throw error
   }
   const check = new ContentCheck()
@@ -44,6 +44,14 @@ export function readJson(text: string): JsonResult {
   if (found !== null) return {kind: 'content', problem: sentenceOf(found), finding: found}
   const isExact = check.hasInnerNumbers && check.nodes <= EXACT_NODES_MAX
   return {kind: 'value', value: isExact ? withSourceNumbers(value, text) : value}
+}
+
+/** The end of a sentence about a text that is not JSON: its likely mistake; else `''`. */
+export function syntaxHint(text: string): string {
+  const other = otherFormat(text)
+  if (other !== '') return other
+  if (/[{[,:]\s*'/.test(text)) return '; JSON needs double quotes'
+  return /,\s*[\]}]/.test(text) ? '; JSON has no comma before ] or }' : ''
 }
 
 /** The end of a sentence about a text that is not JSON, if it looks like another format; else `''`. */

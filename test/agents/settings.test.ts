@@ -30,6 +30,10 @@ function loaded(argv: readonly string[], env: Readonly<Record<string, string>> =
   return result.config
 }
 
+test('the URL of a server may lack its scheme', () => {
+  assert.deepEqual(loaded(['--server', '127.0.0.1:8080']).servers, ['http://127.0.0.1:8080'])
+})
+
 test('the claims of an agent with the most slots fit into a heartbeat', () => {
   // Running executions, claims ahead, and undelivered results.
   assert.ok(AGENT_SLOTS_MAX * (2 + FINISHING_PER_SLOT_MAX) <= CLAIMS_MAX)

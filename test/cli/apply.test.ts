@@ -135,4 +135,6 @@ test('a file of another kind is named', async (t) => {
   for (let times = 0; times < 5; times += 1)
     assert.match((await run('restore', jobs)).err, /are paused.* End the pause with belfry unpause/)
   assert.equal((await run('jobs', 'check')).code, 2)
+  await writeFile(jobs, '[{"name": "r"},]')
+  assert.match((await run('jobs', 'check', jobs)).err, /JSON; JSON has no comma before \] or \}/)
 })

@@ -268,14 +268,14 @@ test('the environment can switch off a switch that the file sets', () => {
 
 test('unknown BELFRY_ variables cause warnings; variables of clients and jobs do not', () => {
   const env = {
-    BELFRY_TOKNE: 'x',
+    BELFRY_TOKKEN: 'x',
     BELFRY_SERVER: 'http://a',
     BELFRY_JOB: 'a',
     BELFRY_NODE: 'n',
     OTHER: '1',
   }
   assert.deepEqual(accepted([], env).warnings, [
-    'BELFRY_TOKNE is set, but Belfry has no such setting.',
+    'BELFRY_TOKKEN is set, but Belfry has no such setting. Did you mean BELFRY_TOKEN?',
   ])
 })
 

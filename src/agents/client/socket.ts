@@ -66,7 +66,7 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
       response.resume()
       socket.terminate()
     })
-    socket.on('error', (error) => close(error.message))
+    socket.on('error', (error) => close(reasonOf(error)))
     socket.on('close', (code, reason) => close(reason.toString() || `closed (${code})`))
     return {
       send: (text) => socket.send(text),
@@ -79,6 +79,15 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
       },
     }
   }
+}
+
+/** Codes of certificates that no trusted authority has signed. */
+const UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET)/
+
+function reasonOf(error: Error & {code?: string}): string {
+  const {code = '', message} = error
+  if (!UNTRUSTED.test(code)) return message
+  return `its certificate is not trusted (${code}): set --tls-ca to the file of its authority`
 }
 
 /** HTTP statuses that a second attempt meets again: a wrong token, host name or address. */

@@ -250,8 +250,8 @@ async function apply(session: Session, name: string, options: {file: string}): P
   const reading = readRules(rules)
   // The server would store it, and it would grant nothing.
   if (!reading.ok)
-    throw new UsageError(
-      `${file === '-' ? 'Standard input' : file} cannot be applied: ${reading.problem}.`,
+    throw new CommandFailed(
+      `${file === '-' ? 'Standard input' : file} cannot be applied: ${oneLine(reading.problem)}.`,
     )
   const body = {Name: name, Rules: rules.trim()}
   const at = path('acl', 'policies', name)

@@ -2,7 +2,7 @@
 import type {Command} from 'commander'
 import type {DryRunJson} from '../../wire/dry-run.ts'
 import type {JobJson} from '../../wire/job.ts'
-import {otherFormat} from '../../wire/json.ts'
+import {syntaxHint} from '../../wire/json.ts'
 import {CallFailed, CommandFailed, AnswerIsNo, messageOf, UsageError} from '../errors.ts'
 import {relative, shownTime} from '../format.ts'
 import {BACKUP_MAGIC, readInput} from '../input.ts'
@@ -263,7 +263,7 @@ async function readJobFile(
     content = JSON.parse(text)
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error
-    const why = `${oneLine(error.message)}${otherFormat(text)}`
+    const why = `${oneLine(error.message)}${syntaxHint(text)}`
     throw new CommandFailed(`${where} must be JSON: ${why}.`, {cause: error})
   }
   const list: readonly unknown[] = Array.isArray(content) ? content : [content]

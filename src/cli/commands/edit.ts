@@ -32,6 +32,9 @@ export function addEditCommand(jobs: Command, use: Use): void {
 }
 
 async function edit(session: Session, name: string, options: {yes?: true}): Promise<void> {
+  const {editor, terminal} = session
+  if (editor === null && terminal.ask === undefined)
+    throw new CommandFailed('jobs edit needs a terminal, or an editor in EDITOR.')
   const first = await read(session, name)
   const folder = await mkdtemp(join(tmpdir(), 'belfry-edit-'))
   const file = join(folder, 'job.json')
@@ -41,7 +44,7 @@ async function edit(session: Session, name: string, options: {yes?: true}): Prom
   let isDeclined = false
   for (;;) {
     await writeFile(file, `${notice}${text}`, {mode: OWNER_ONLY})
-    await openEditor(session.editor, file)
+    await openEditor(editor ?? 'vi', file)
     const edited = withoutNotice(await readTextFile(file))
     if (edited === text) break
     text = edited
