@@ -179,7 +179,7 @@ function readEnvironment(env: Environment, {options}: SettingsCommand): RawSetti
   return settings
 }
 
-/** Sentences about variables with the prefix of Belfry that are not settings. `others` have other purposes. */
+/** Sentences about variables with our prefix that are not settings. `others` have other purposes. */
 export function unknownVariables(
   env: Environment,
   others: readonly string[],

@@ -69,8 +69,8 @@ test('metrics of an agent are for this machine, or for those with a token', () =
 
 const REFUSED: readonly (readonly [readonly string[], RegExp])[] = [
   [
-    ['--server', 'host:8080'],
-    /^--server must be the URL of a server such as \S+, not "host:8080"\.$/,
+    ['--server', 'host:port'],
+    /^--server must be the URL of a server such as \S+, not "host:port"\.$/,
   ],
   [['--server', 'http://user:secret@host'], /^--server must be the URL of a server such as \S+\.$/],
   [['--tag', 'server=true'], /^--tag cannot set the tag "server"/],
