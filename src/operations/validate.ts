@@ -61,6 +61,8 @@ interface Decoding {
   readonly strict: boolean
 }
 
+const NONE: Findings = {faults: [], warnings: []}
+
 function findingsOf(
   context: ValidationContext,
   spec: JobSpec,
@@ -72,11 +74,13 @@ function findingsOf(
     faulty,
     misspelt: (field) => misspelt(field, ignoredFields),
   })
-  const executor = faulty.has('executor') ? [] : [validateExecutor(context, spec, strict)]
+  const ofExecutor = faulty.has('executor') ? NONE : validateExecutor(context, spec, strict)
+  // A parameter that could not be decoded is not missing.
+  const executor = faulty.has('executor_config') ? {...ofExecutor, warnings: []} : ofExecutor
   const processors = Object.entries(spec.processors).map(([name, parameters]) =>
     validateProcessor(context, name, parameters),
   )
-  return [rules, ...executor, ...processors, withoutOutput(context, spec)]
+  return [rules, executor, ...processors, withoutOutput(context, spec)]
 }
 
 /** A processor that does not forward ends the chain: those after it get nothing. */

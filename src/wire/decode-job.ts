@@ -169,7 +169,7 @@ export function unknownField(field: string): Finding {
 function readMap(field: string, value: unknown, entriesMax: number, faults: FaultList): StringMap {
   if (value === undefined || value === null) return {}
   if (!isObject(value)) {
-    faults.add(field, 'must be an object of names and strings')
+    faults.add(field, 'must be an object of names and strings, such as {"name": "value"}')
     return {}
   }
   const entries = Object.entries(value)

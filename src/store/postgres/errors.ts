@@ -152,7 +152,8 @@ const UNTRUSTED: ReadonlySet<string> = new Set([
 function unreached(error: unknown, where: string): string {
   const cause = error instanceof Error && error.cause instanceof Error ? error.cause : error
   const code = (cause as {readonly code?: unknown}).code
-  if (typeof code !== 'string') return `${where}: ${textOf(cause)}`
+  if (typeof code !== 'string')
+    return `${where} does not answer as PostgreSQL does (${textOf(cause)}); check the host and the port`
   if (code === 'ECONNREFUSED')
     return `nothing listens on ${where} (${code}); check the host and the port, and that PostgreSQL runs`
   if (UNRESOLVED.has(code))
