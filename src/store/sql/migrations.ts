@@ -44,7 +44,12 @@ const operations: Migration = {
   ],
 }
 
-export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access, operations]
+const repairs: Migration = {
+  version: 5,
+  statements: (dialect) => [...executionColumns(dialect)],
+}
+
+export const MIGRATIONS: readonly Migration[] = [first, deletedJobs, access, operations, repairs]
 export const SCHEMA_VERSION = MIGRATIONS.at(-1)!.version
 
 /** Releases a server may be behind the schema: the next migration only adds, later ones may remove. */
@@ -239,6 +244,11 @@ function memberColumns({columns: {integer}}: Dialect): string[] {
     `ALTER TABLE members ADD COLUMN cordoned_at ${integer}`,
     `ALTER TABLE members ADD COLUMN drain_until ${integer}`,
   ]
+}
+
+/** A server of schema 4 does not write it: then the deadline of the node's drain decides. */
+function executionColumns({columns: {text}}: Dialect): string[] {
+  return [`ALTER TABLE executions ADD COLUMN cancel_reason ${text}`]
 }
 
 /** Every server holds all tokens in memory and finds them there: an index of the digests has no use. */
