@@ -1,7 +1,11 @@
 #!/bin/sh
-':' //; self=$(readlink -f "$0"); root=${self%/bin/*}
+':' //; self=$(readlink -f "$0"); root=${self%/bin/*}; why=
 ':' //; for node in "$root"/node_modules/node-*/bin/node "$root"/../node-*/bin/node; do
-':' //; "$node" --version >/dev/null 2>&1 && exec "$node" "$self" "$@"; done; exec node "$self" "$@"
+':' //; [ -e "$node" ] || continue
+':' //; error=$("$node" --version 2>&1 >/dev/null) && exec "$node" "$self" "$@"; why="$why$error. "; done
+':' //; command -v node >/dev/null && exec node "$self" "$@"
+':' //; echo "belfry: Node cannot start: ${why:-there is none. }Install Node 26 and its libraries:" >&2
+':' //; echo "libatomic1, libstdc++6 (Debian, Ubuntu) or libatomic, libstdc++ (Red Hat, Fedora)." >&2; exit 1
 
 // The `belfry` command, in JavaScript for Node 20 and newer. The lines above are for the shell: they start
 // the Node that npm installed, without a process in between. `node bin/belfry.js` begins here. It runs the

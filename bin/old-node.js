@@ -14,33 +14,49 @@ const SIGNALS = /** @type {const} */ (['SIGTERM', 'SIGINT', 'SIGHUP'])
  * @param {number} majorMin
  */
 export function startAgain(root, argv, majorMin) {
-  const node = installedNode(root, majorMin)
+  const {node, isBroken} = installedNode(root, majorMin)
   if (node !== null) return runWith(node, argv)
+  const fix = isBroken
+    ? 'Install the libraries that the Node of Belfry needs: libatomic1, libstdc++6 (Debian, Ubuntu) or ' +
+      `libatomic, libstdc++ (Red Hat, Fedora). Or install Node ${majorMin} yourself.`
+    : 'npm installs one, unless its configuration omits optional packages. Install Belfry again without ' +
+      `that, or install Node ${majorMin} yourself.`
   process.stderr.write(
-    `belfry: Belfry requires Node ${majorMin} or newer, but this is Node ${process.version}. ` +
-      'npm installs one, unless it runs with --omit=optional. Install Belfry again without that, or ' +
-      `install Node ${majorMin} yourself.\n`,
+    `belfry: Belfry requires Node ${majorMin} or newer, but this is Node ${process.version}. ${fix}\n`,
   )
   process.exitCode = EXIT_CANNOT_RUN
 }
 
 /**
- * The Node that npm installed, here or beside this package; `null` when there is none. Not by its link in
- * `.bin`: npm 10 makes none for what is installed globally.
+ * The Node that npm installed, here or beside this package; `null` when there is none that runs. Not by its
+ * link in `.bin`: npm 10 makes none for what is installed globally. `isBroken`: one does not run.
  *
  * @param {string} root
  * @param {number} majorMin
+ * @returns {{node: string | null, isBroken: boolean}}
  */
 function installedNode(root, majorMin) {
+  let isBroken = false
   for (const place of [join(root, 'node_modules'), join(root, '..')].flatMap(nodesIn)) {
     try {
-      const version = execFileSync(place, ['--version'], {encoding: 'utf8'})
-      if (Number(/^v(\d+)\./.exec(version)?.[1] ?? 0) >= majorMin) return place
+      const version = execFileSync(place, ['--version'], {encoding: 'utf8', stdio: 'pipe'})
+      if (Number(/^v(\d+)\./.exec(version)?.[1] ?? 0) >= majorMin) return {node: place, isBroken}
     } catch (error) {
-      process.stderr.write(`belfry: ${place} cannot run: ${String(error)}\n`)
+      isBroken = true
+      process.stderr.write(`belfry: ${place} cannot run: ${causeOf(error)}\n`)
     }
   }
-  return null
+  return {node: null, isBroken}
+}
+
+/**
+ * What the program wrote, such as the name of a library that is missing.
+ *
+ * @param {unknown} error
+ */
+function causeOf(error) {
+  const {message, stderr = ''} = /** @type {Error & {stderr?: string}} */ (error)
+  return stderr.trim() || message
 }
 
 /**

