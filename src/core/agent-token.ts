@@ -27,7 +27,7 @@ export interface BoundNode {
   readonly name: string
 }
 
-/** What a token for agents allows. */
+/** Limits of a token for agents. */
 export interface AgentGrant {
   readonly limits: AgentLimits
   /** The only node that may use the token; `null` = it binds at the first join. */
@@ -65,7 +65,7 @@ export function readAgentLimits({
   return {ok: true, limits}
 }
 
-/** As it is stored, and as a request has it. */
+/** Encodes the limits as a request and the store have them. */
 export function encodeAgentLimits({names, tags, slots}: AgentLimits) {
   const listed = (values: readonly string[]) => [...values]
   return {

@@ -82,9 +82,9 @@ const EXECUTIONS = ['v1', 'jobs', null, 'executions'] as const
 
 /** The rules of all policies of a token. Compiled once per change of a policy, and shared by its requests. */
 export class RuleSet {
-  /** By the glob's prefix. */
+  /** Rules by the prefix of their glob. */
   readonly #byPrefix = new Map<string, Rule[]>()
-  /** Of the prefixes, longest first. */
+  /** Lengths of the prefixes, longest first. */
   readonly #lengths: readonly number[]
   readonly #readsAll: boolean
   #jobs: NameFilter | undefined
@@ -238,7 +238,7 @@ function exceededLimit({executors, su, tags}: DefinitionLimits, spec: JobSpec): 
   return null
 }
 
-/** Whether the caller may do this at a path. `read` of a list also needs no more than `list`. */
+/** Decides whether the caller may do this at a path. `read` of a list also needs no more than `list`. */
 export function decide(
   {kind, rules}: Principal,
   capability: Capability,
@@ -262,7 +262,7 @@ export function decide(
   }
 }
 
-/** As `decide`, with the question. */
+/** The decision of `decide`, with its question. */
 export function check(
   principal: Principal,
   capability: Capability,
@@ -272,7 +272,7 @@ export function check(
   return {capability, path, ...decide(principal, capability, path, definition)}
 }
 
-/** Of questions any of which is enough, the one that refuses: a `deny` in any case. `null` = allowed. */
+/** The check that refuses, if no check grants or one denies; `null` = allowed. */
 export function refusing(checks: readonly Check[]): Check | null {
   const denying = checks.find(({denied}) => denied)
   if (denying !== undefined) return denying
@@ -294,7 +294,7 @@ export function readableJobs({kind, rules}: Principal): NameFilter {
   return kind === 'client' ? rules.jobs : readsAll(kind)
 }
 
-/** Of which jobs a list shows executions. */
+/** Filter of the jobs whose executions a list shows. */
 export function readableExecutions({kind, rules}: Principal): NameFilter {
   return kind === 'client' ? rules.executions : readsAll(kind)
 }
@@ -303,7 +303,7 @@ function readsAll(kind: TokenKind): NameFilter {
   return kind === 'management' || kind === 'read' ? null : []
 }
 
-/** Those of these jobs that the caller may read. */
+/** The names among these that the caller may read. */
 export function shownJobs(principal: Principal, names: readonly string[]): readonly string[] {
   const filter = readableJobs(principal)
   return filter === null ? names : names.filter((name) => isShown(filter, name))
@@ -314,7 +314,7 @@ export function isShown(filter: NameFilter, name: string): boolean {
   return filter.find(({pattern}) => matchesText(pattern, name))?.shown ?? false
 }
 
-/** One question to the rules, with the answer. */
+/** A question to the rules, with the answer. */
 export interface Check extends Decision {
   readonly capability: Capability
   readonly path: string
@@ -329,7 +329,7 @@ export function refusalSentence(
   return `${subjectOf(principal)} may not ${capability} ${shown}: ${why}.`
 }
 
-/** As the subject of a sentence. A session can be that of a person, who has no token. */
+/** Names the caller as the subject of a sentence. A session can be that of a person, who has no token. */
 export function subjectOf({name, isSession}: Principal): string {
   return `The ${isSession ? 'session of' : 'token'} ${JSON.stringify(name)}`
 }

@@ -12,7 +12,8 @@ export interface ClockGuardLimits {
 }
 
 /**
- * One for each process, because a step often comes with a new leader: the lease expires by the same clock.
+ * The guard lives as long as the process, because a step often comes with a new leader: the lease expires by
+ * the same clock.
  */
 export class ClockGuard {
   readonly #limits: ClockGuardLimits

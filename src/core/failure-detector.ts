@@ -6,9 +6,9 @@
 import type {MemberStatus} from './node.ts'
 
 export interface FailureLimits {
-  /** Without a heartbeat for this long, a member is failed and gets no new work. */
+  /** Silence after which a member is failed and gets no new work. */
   readonly failedAfterMs: number
-  /** Without a heartbeat for this long, its executions are lost. */
+  /** Silence after which its executions are lost. */
   readonly lostAfterMs: number
   /** A longer pause between two looks of the detector restarts every window. */
   readonly pauseMaxMs: number
@@ -36,7 +36,7 @@ export interface DetectedFailures {
   readonly lost: readonly string[]
 }
 
-/** One per term. Keeps one small record per member. */
+/** Detector of one term. Keeps one small record per member. */
 export class FailureDetector {
   readonly #limits: FailureLimits
   #lastHeartbeats = new Map<string, LastHeartbeat>()

@@ -1,11 +1,11 @@
 /**
- * What is wrong with a definition, and what looks wrong. Each finding belongs to a field, so that a form can
- * show it there. All faults are collected, within a bound, not only the first.
+ * Faults of a definition, and warnings about it. Each finding belongs to a field, so that a form
+ * can show it there. All faults are collected, within a bound, not only the first.
  */
 import {plain} from '../lib/shown.ts'
 
 export interface Finding {
-  /** As in JSON: `retries`, `tags.web`. `''` = the body as a whole. */
+  /** Name as in JSON: `retries`, `tags.web`. `''` = the body as a whole. */
   readonly field: string
   /** Sentence without the field and the final period. */
   readonly problem: string

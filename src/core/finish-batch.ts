@@ -76,7 +76,7 @@ export interface ExecutionEnd {
   readonly jitter: number
   /** Other fields of the record to set. */
   readonly with: Partial<ExecutionRecord>
-  /** As in `FinishInput`; absent = true. */
+  /** See `FinishInput`; absent = true. */
   readonly isOnlySuspect?: boolean
 }
 

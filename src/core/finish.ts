@@ -32,9 +32,9 @@ export type Lifesign = Pick<MemberRecord, 'status' | 'startedAt' | 'heartbeatAt'
 export type Outage = 'none' | 'possible' | 'certain'
 
 /**
- * Whether a node died together with one of the others: that one has failed, has started since, or is silent.
- * Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` = `null`: not a
- * member any more.
+ * Decides whether a node died together with one of the others: that one has failed, has started since, or is
+ * silent. Then the cause is an outage of a rack or a zone, or a restart of all, and no job. `dead` = `null`:
+ * not a member any more.
  */
 export function outageOf(dead: Lifesign | null, others: readonly Lifesign[], now: number): Outage {
   const diedAt = dead?.status === 'failed' ? dead.heartbeatAt : null
@@ -60,8 +60,8 @@ export interface FinishInput {
   readonly status: FinalStatus
   readonly reason: string
   /**
-   * Whether this job alone may have killed the node. False: suspects of several jobs ended with it, or other
-   * nodes died, or may have died, at the same time. Then no job is blamed.
+   * True if this job alone may have killed the node. False if suspects of other jobs ended too, or other
+   * nodes may have died at the same time: then no job is blamed.
    */
   readonly isOnlySuspect: boolean
   /** The store's clock. */

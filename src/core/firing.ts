@@ -28,7 +28,7 @@ export interface FiringPause {
   readonly until: number | null
 }
 
-/** What decisions about planned times depend on, besides the job. */
+/** Settings that decisions about planned times depend on, besides the job. */
 export interface LaunchSettings {
   /** Increases with every change of the others. */
   readonly revision: number
@@ -37,8 +37,8 @@ export interface LaunchSettings {
   /** False: jobs are still to be planned with a new default zone, before any due one is decided. */
   readonly isPlanned: boolean
   /**
-   * Also those that have ended, until all planned times before their end are decided: a leader that was away
-   * must not catch up what was paused.
+   * Includes ended pauses until all planned times before their end are decided: a leader that was away must
+   * not catch up what was paused.
    */
   readonly pauses: readonly FiringPause[]
 }
@@ -54,7 +54,7 @@ export function jobsGlobProblem(text: string): string | null {
   return isGlob ? null : 'must be a name of a job, in which * is any text, such as "backup-*"'
 }
 
-/** One spelling: `**` is `*`. */
+/** Normal spelling of a glob: `**` is `*`. */
 export function normalGlob(text: string): string {
   return text.replaceAll(/\*+/g, '*')
 }

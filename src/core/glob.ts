@@ -44,7 +44,7 @@ function isSame(one: string, other: string): boolean {
 }
 
 /**
- * Whether the pattern covers the whole text, when `any` in it is any number of elements. It is enough to
+ * True if the pattern covers the whole text, when `any` in it is any number of elements. It is enough to
  * return to the last `any`: what an earlier one could take, the last one can take as well.
  */
 function covers(

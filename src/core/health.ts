@@ -1,5 +1,5 @@
 /**
- * Whether the cluster does its work, in one word and one sentence. `degraded`: it works, and a person should
+ * Health of the cluster, in one word and one sentence. `degraded`: it works, and a person should
  * look. `down`: nothing is launched.
  */
 import {formatDuration} from '../lib/duration.ts'
@@ -29,7 +29,7 @@ export interface Health {
   readonly sentence: string
 }
 
-/** As `--late-after`: a planned time that is decided later was missed. */
+/** Default of `--late-after`: a planned time that is decided later was missed. */
 const LATE_MS = 30_000
 /** A store that works answers within some milliseconds, a distant one within some hundred. */
 const STORE_SLOW_MS = 2_000
@@ -69,7 +69,7 @@ function problems(facts: HealthFacts): string[] {
   return found
 }
 
-/** Of a healthy cluster. A cordon and a pause with an end are intended, and no problem. */
+/** Sentence for a healthy cluster. A cordon and a pause with an end are intended, and no problem. */
 function summary({leader, members, firing, pending}: HealthFacts): string {
   const present = members.filter(({status}) => status !== 'left')
   const alive = present.filter(({status}) => status === 'alive')

@@ -1,4 +1,4 @@
-/** What a caller may do to a job: store a definition, run it. */
+/** Permissions of a caller on a job: store a definition, run it. */
 import {
   check,
   type Check,
@@ -11,7 +11,7 @@ import {DomainError} from './errors.ts'
 import type {JobSpec} from './job.ts'
 import {secretPath, secretsOf} from './secret.ts'
 
-/** What a submit of a definition may do, when it is not refused. */
+/** Changes that a submit may make, when it is not refused. */
 export interface StorePermission {
   readonly create: boolean
   readonly update: boolean
@@ -22,10 +22,10 @@ export type StoreDecision =
   | {readonly allowed: false; readonly sentence: string}
 
 /**
- * Whether the caller may store a definition. Which of `create` and `update` it takes, only the store
- * knows. To name a parent is to change when its dependents run: it needs `update` of the parent. Who
- * changes a job can make it print its secrets: it needs `read` of each of them, also if the job named them
- * before.
+ * Decides whether the caller may store a definition. Only the store knows which of `create` and `update` it
+ * takes. Naming a parent changes the parent's dependents, so it needs `update` of the parent. A caller that
+ * changes a job can make it print its secrets, so it needs `read` of each secret, also of those that the job
+ * named before.
  */
 export function decideStore(
   principal: Principal,
@@ -56,12 +56,12 @@ export function decideStore(
   return {allowed: true, may: {create: create.allowed, update: update.allowed}}
 }
 
-/** Whether the caller may store a job of some name. */
+/** True if the caller may store a job of some name. */
 export function storesJobs({kind, rules}: Principal): boolean {
   return kind === 'management' || (kind === 'client' && rules.storesJobs)
 }
 
-/** What a submit needs, without its parent: one of the two. */
+/** Checks of a submit, without its parent: one grant is enough. */
 export function storeChecks(
   principal: Principal,
   name: string,
@@ -95,7 +95,7 @@ export function storeRefusal(
   return refusalSentence(principal, check(principal, capability, jobPath(name), definition))
 }
 
-/** Whether the caller may run the job: a grant on either path is enough. Throws `not_allowed`. */
+/** Requires the right to run the job: a grant on either path is enough. Throws `not_allowed`. */
 export function requireRun(principal: Principal, name: string): void {
   const paths = [jobPath(name), `${jobPath(name)}/run`]
   const refused = refusing(paths.map((path) => check(principal, 'create', path)))

@@ -28,7 +28,7 @@ export interface JobSpec {
   readonly retries: number
   /** Name of the job whose success launches this one; `''` = none. A child's own schedule never fires. */
   readonly parentJob: string
-  /** In the order of the definition, which is the order they run in. */
+  /** Parameters by processor, in the order of the definition, which is the order they run in. */
   readonly processors: Readonly<Record<string, StringMap>>
   readonly concurrency: Concurrency
   readonly executor: string

@@ -1,4 +1,4 @@
-/** What the reason codes of launches mean, for people. docs/reference/jobs.md has the same sentences. */
+/** Meaning of the reason codes of launches, for people. docs/reference/jobs.md has the same sentences. */
 import type {Reason} from './launch-record.ts'
 
 export const REASON_SENTENCES: Readonly<Record<Reason, string>> = {

@@ -82,7 +82,7 @@ export interface LaunchRecord {
   readonly term: number | null
   /** Requested with `force`: ignores `forbid`. */
   readonly forced: boolean
-  /** For cause `parent`: the parent's launch that succeeded. */
+  /** The parent's launch that succeeded, for cause `parent`. */
   readonly parentGroup: number | null
   /** True while the row, one of its executions or a retry is pending or running. */
   readonly open: boolean
@@ -105,7 +105,7 @@ export interface StoredLaunch {
   readonly count: number
   readonly decision: LaunchDecision
   readonly reason: string
-  /** One execution each; empty unless launched. */
+  /** Nodes with one execution each; empty unless launched. */
   readonly targets: readonly Target[]
 }
 

@@ -82,7 +82,7 @@ export function decideDue(
   return {...common, nextAt, rows}
 }
 
-/** One row for planned times that are not launched because the nodes are behind; `null` = none is due. */
+/** A single row for planned times that are skipped because the nodes are behind; `null` = none is due. */
 function behindRow(times: readonly number[]): StoredLaunch | null {
   const [scheduledAt] = times
   if (scheduledAt === undefined) return null
@@ -181,7 +181,7 @@ function catchUpTimes(
   return {missed, launched: newest.toReversed()}
 }
 
-/** One row for all planned times in [from, until), if there are any. */
+/** A single row for all planned times in [from, until), if there are any. */
 function pushMissed(
   rows: StoredLaunch[],
   schedule: Schedule,
@@ -284,7 +284,7 @@ function supersededReason(
   if (now - launch.scheduledAt <= lateAfterMs) return null
   const launchesMax = catchUpLaunches(spec, {catchUpMax})
   if (newerMissed < launchesMax) return null
-  // Without a node it continues to wait, and may end as `no_target`.
+  // A request without a node continues to wait, and may end as `no_target`.
   if (matchTargets(spec.tags, candidates, defaultTarget).nodes.length === 0) return null
   return {decision: 'missed', reason: CATCH_UP_REASONS[spec.catchUp]}
 }

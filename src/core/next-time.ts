@@ -171,7 +171,7 @@ export function planDefinition(
   return {changed: true, revision: existing.revision + 1, anchorAt, nextAt, missed, retracts}
 }
 
-/** One `missed` row for the job's due, undecided planned times; empty when nothing is due. */
+/** A single `missed` row for the job's due, undecided planned times; empty when nothing is due. */
 export function dueRow(
   job: JobRecord,
   now: number,

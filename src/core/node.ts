@@ -33,10 +33,10 @@ export interface MemberRecord {
   readonly drainUntil: number | null
 }
 
-/** What a node does not report about itself when it joins. */
+/** Fields that a node does not report about itself when it joins. */
 export type StoredOnly = 'heartbeatAt' | 'status' | 'startedAt' | 'cordonedAt' | 'drainUntil'
 
-/** Whether a node takes work. `drained`: it was drained, and none of its executions runs any more. */
+/** State of a node for new work. `drained`: it was drained, and none of its executions runs any more. */
 export type Scheduling = 'active' | 'cordoned' | 'draining' | 'drained'
 
 /** `running`: its running executions in the store. */

@@ -5,7 +5,7 @@
 import type {TokenKind} from './authorization.ts'
 import {READ_EVERYTHING} from './policy.ts'
 
-/** What a group grants: everything, to read everything, or a policy. */
+/** Rights of a group: everything, to read everything, or a policy. */
 export interface GroupGrant {
   readonly group: string
   readonly grant: 'management' | 'read' | {readonly policy: string}
@@ -23,7 +23,7 @@ const NAME_LENGTH_MAX = 128
 const GROUPS_MAX = 10_000
 
 /**
- * What the groups grant together; `null` = nothing. `management` is the most; policies and `read` add up.
+ * Rights of the groups together; `null` = nothing. `management` is the most; policies and `read` add up.
  */
 export function rightsOf(
   groups: readonly string[],
@@ -56,7 +56,7 @@ export function groupsIn(claims: Claims, claim: string): readonly string[] | nul
   return value.slice(0, GROUPS_MAX).filter((group) => typeof group === 'string')
 }
 
-/** For the audit log, and the owner of jobs: the address, unless the provider calls it not verified. */
+/** Name in the audit log, and of the owner of jobs: the address, unless the provider calls it unverified. */
 export function personName(claims: Claims): string {
   const {email, email_verified: isVerified, preferred_username: username, sub} = claims
   const address = isVerified === false || isVerified === 'false' ? '' : email

@@ -6,7 +6,7 @@
 const CAPABILITIES = ['create', 'read', 'update', 'delete', 'list', 'deny'] as const
 export type Capability = (typeof CAPABILITIES)[number]
 
-/** One glob of a document with the capabilities it grants or denies. */
+/** A glob of a document with the capabilities it grants or denies. */
 export interface PolicyRule {
   readonly glob: string
   readonly capabilities: readonly Capability[]
@@ -30,8 +30,8 @@ type ParsedRules =
   | {readonly ok: false; readonly problem: string}
 
 /**
- * In place of the name of a policy: reads everything, also what the other policies do not grant, unless one
- * of them denies it. No stored policy can have this name.
+ * Takes the place of a policy and reads everything, also what the other policies do not grant, unless one of
+ * them denies it. No stored policy can have this name.
  */
 export const READ_EVERYTHING = 'read everything'
 

@@ -30,7 +30,7 @@ export interface ReassignContext {
   readonly defaultTarget: DefaultTarget
   /** How long an execution waits for a node that is gone or cordoned. */
   readonly targetWaitMs: number
-  /** Without the cordoned ones. */
+  /** Nodes that may get work: not the cordoned ones. */
   readonly candidates: readonly Candidate[]
   /** Load by node id, updated by every selection of the pass. */
   readonly loads: Map<string, number>

@@ -19,7 +19,7 @@ export const SECRETS_PER_JOB_MAX = 16
 const REFERENCE = /\$\{secret:([^}]*)\}/g
 const REFERENCE_START = '${secret:'
 
-/** For policies. */
+/** Path of a secret, as policies name it. */
 export function secretPath(name: string): string {
   return `/v1/secrets/${name}`
 }
@@ -53,7 +53,8 @@ export function fillSecrets(
   })
 }
 
-/** For any part of a URL, and as a URL parser leaves it: it would encode an apostrophe in a query. */
+/** Encodes text for any part of a URL so that a URL parser leaves it unchanged: a parser would encode an
+ * apostrophe in a query. */
 export function percentEncoded(text: string): string {
   return encodeURIComponent(text).replaceAll(
     /[!'()*]/g,

@@ -15,7 +15,7 @@ export const NAME_LENGTH_MAX = 128
 export const TAGS_MAX = 64
 export const METADATA_MAX = 64
 
-/** One character of a name. */
+/** A character of a name. */
 export const IS_NAME_CHARACTER = /^[\p{Ll}0-9_-]$/u
 const ADDRESS_LIKE = /^[^\s@]+@[^\s@]+$/
 

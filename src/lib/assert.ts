@@ -11,7 +11,7 @@ export function assert(condition: unknown, message: string): asserts condition {
   if (!condition) throw new AssertionFailed(message)
 }
 
-/** For the `default` of a switch over a union: a missing case is a compile error. */
+/** Ends the `default` of a switch over a union: a missing case is a compile error. */
 export function unreachable(value: never): never {
   throw new AssertionFailed(`unreachable: ${String(value)}`)
 }

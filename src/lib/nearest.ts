@@ -8,7 +8,7 @@ export function nearest(text: string, words: readonly string[]): string {
 /** Words this much longer than every known one are no slip of the hand; comparing them costs time. */
 const TEXT_LENGTH_MAX = 64
 
-/** As `nearest`; `''` when the nearest word is no misspelling of it. */
+/** The word that was meant; `''` when the nearest word is no misspelling of it. */
 export function meantBy(text: string, words: readonly string[]): string {
   if (text.length > TEXT_LENGTH_MAX) return ''
   const plain = text.toLowerCase().replaceAll('-', '_')

@@ -5,7 +5,7 @@ const SHOWN_LENGTH_MAX = 64
 /** Controls, and format characters that reorder or hide text. JSON escapes only some of them. */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu
 
-/** As JSON. A long value is cut. */
+/** Quotes a value as JSON. A long value is cut. */
 export function shown(value: unknown): string {
   const text = typeof value === 'string' ? value.slice(0, SHOWN_LENGTH_MAX + 1) : value
   const json = JSON.stringify(text) ?? 'undefined'

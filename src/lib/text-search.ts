@@ -6,7 +6,7 @@
  */
 import {assert} from './assert.ts'
 
-/** Of one text: depths are stored in 16 bits. */
+/** Limit of one text: depths are stored in 16 bits. */
 export const TEXT_BYTES_MAX = 0xffff
 /** `build` yields after this many states. Each takes up to 0.2 µs. */
 const STATES_PER_STEP = 16 * 1024
@@ -20,17 +20,17 @@ export const START = 0
  */
 export class TextSearch {
   #count = 1
-  /** By state: the byte that leads to it, and its number of bytes. */
+  /** Indexed by state: the byte that leads to it, and its number of bytes. */
   readonly #bytes: Uint8Array
   readonly #depths: Uint16Array
-  /** By state: length of the longest text that ends here; 0 = none. */
+  /** Indexed by state: length of the longest text that ends here; 0 = none. */
   readonly #found: Uint16Array
-  /** By state: the longest end of it that is another state with following states. */
+  /** Indexed by state: the longest end of it that is another state with following states. */
   readonly #shorter: Int32Array
-  /** By state: 1 = it is the first of its run. 2 = runs branch off from it. */
+  /** Indexed by state: 1 = it is the first of its run. 2 = runs branch off from it. */
   readonly #flags: Uint8Array
   readonly #afterStart = new Int32Array(256)
-  /** By state and byte: the run that branches off. */
+  /** Indexed by state and byte: the run that branches off. */
   readonly #branches = new Map<number, number>()
 
   private constructor(capacity: number) {
@@ -43,7 +43,7 @@ export class TextSearch {
 
   /** Yields from time to time, because thousands of texts take longer than the event loop may wait. */
   static *build(texts: readonly Uint8Array[]): Generator<void, TextSearch> {
-    // One more: the state behind the last is read too.
+    // The extra state is needed: the state behind the last is read too.
     const search = new TextSearch(2 + texts.reduce((sum, {length}) => sum + length, 0))
     const heads: Head[] = []
     let left = STATES_PER_STEP
@@ -151,7 +151,7 @@ export class TextSearch {
   /** Sets `#shorter`, and in `#found` the texts that end within others. Shorter states come first. */
   *#link(heads: readonly Head[]): Generator<void> {
     const byDepth = Map.groupBy(heads, ({state}) => this.#depths[state]!)
-    /** One of each run that has this depth. */
+    /** A state of each run that has this depth. */
     let states: number[] = []
     let left = STATES_PER_STEP
     for (let depth = 1; states.length > 0 || byDepth.size > 0; depth++) {

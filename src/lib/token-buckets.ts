@@ -8,7 +8,7 @@ const MINUTE_MS = 60_000
 const BUCKETS_MAX = 10_000
 
 interface Bucket {
-  /** What it had left at `at`. */
+  /** Tokens left at `at`. */
   readonly left: number
   readonly at: number
 }

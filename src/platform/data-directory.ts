@@ -64,7 +64,7 @@ const FILE_OWNER_ONLY = 0o600
 const OTHERS = 0o077
 const OTHERS_WRITE = 0o022
 
-/** For a file that a library creates, whatever the umask and the mode of the directory: creates it empty. */
+/** Creates an empty file for its owner only, whatever the umask, before a library opens it. */
 export function createForOwner(path: string): void {
   if (!existsSync(path)) closeSync(openSync(path, 'ax', FILE_OWNER_ONLY))
 }

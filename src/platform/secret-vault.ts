@@ -9,7 +9,7 @@ import {createFile} from './durable-file.ts'
 
 const KEY_BYTES = 32
 const CIPHER = 'aes-256-gcm'
-/** As the algorithm defines it. Random: the number of writes of a key is far below 2^32. */
+/** Length that the algorithm defines. Random: the number of writes of a key is far below 2^32. */
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 /** The first part of a ciphertext, should another algorithm follow. */

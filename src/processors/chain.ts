@@ -15,7 +15,7 @@ const QUEUE_BYTES_MAX = 64 * 1024
 const STALL_MS = 30_000
 
 export interface ChainOptions {
-  /** In the order of the definition. */
+  /** Parameters by name, in the order of the definition. */
   readonly processors: Readonly<Record<string, StringMap>>
   readonly registry: {get(name: string): Processor | null}
   readonly run: Run
@@ -42,10 +42,10 @@ export function openChain(options: ChainOptions): OutputChain {
   return new Chain(options)
 }
 
-/** One processor of the chain. */
+/** A processor of the chain. */
 interface Stage {
   readonly name: string
-  /** Also true without a processor: the next one gets the output. */
+  /** True also without a processor: the next one gets the output. */
   readonly forward: boolean
   /** `null` = this node has none of this name. */
   readonly processor: Processor | null

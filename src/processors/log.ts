@@ -16,7 +16,7 @@ export interface LogRecord {
   readonly job: string
   readonly execution: string
   readonly kind: 'begin' | 'line' | 'end'
-  /** For `line`, the line; otherwise a short message. */
+  /** The line of `line`; otherwise a short message. */
   readonly text: string
 }
 

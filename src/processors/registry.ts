@@ -37,7 +37,7 @@ const LOCAL_SYSLOG_SOCKETS: Readonly<Partial<Record<NodeJS.Platform, string>>> =
 export interface ProcessorRegistry {
   /** `null` when there is no such processor. */
   get(name: string): Processor | null
-  /** In alphabetical order. */
+  /** Names in alphabetical order. */
   names(): readonly string[]
 }
 

@@ -68,7 +68,7 @@ async function openRemote({run}: ProcessorRun, options: SyslogOptions): Promise<
   }
 }
 
-/** One RFC 5424 message, without framing. */
+/** An RFC 5424 message, without framing. */
 function messageOf(line: string, run: Run, options: SyslogOptions): Buffer {
   const instant = new Date(options.clock.now()).toISOString()
   const header = `<${PRIORITY}>1 ${instant} ${options.nodeName} belfry ${run.executionId} - -`

@@ -19,7 +19,7 @@ const RETRY_MS = 60_000
 const FAULTS_MAX = 10_000
 const MESSAGE_LENGTH_MAX = 300
 
-/** What is isolated: a job in one revision, or one pending launch of it. */
+/** Subject of a fault: a job in one revision, or one pending launch of it. */
 export interface Isolated {
   readonly jobId: number
   readonly job: string

@@ -371,7 +371,7 @@ export class Launcher implements Service {
     for (const decided of applied.decided) this.#announce(decided)
   }
 
-  /** In a transaction of its own: the note about a faulty job must not delay the others. */
+  /** Runs in a transaction of its own: the note about a faulty job must not delay the others. */
   async #recordFaults(): Promise<void> {
     const faults = this.#faults.takeUnrecorded()
     const {store, term} = this.#options

@@ -162,7 +162,7 @@ export class Leadership implements Service {
     const observed = await store.heldLease()
     const seenAt = clock.monotonicMs()
     this.#watched = observed === null ? null : observe(this.#watchedAt(seenAt), observed, seenAt)
-    // In force, so it was renewed less than its TTL ago.
+    // The lease is in force, so it was renewed less than its TTL ago.
     if (observed !== null)
       this.#options.onStoreTime?.(observed.expiresAt - this.#options.leaseTtlMs)
   }

@@ -42,7 +42,7 @@ const PAUSE_FACTOR = 4
 /** The pause while the leader is behind with planned times: all nodes are busy then. */
 const BURST_PAUSE_MS = 1_000
 
-/** One way through the stuck executions, page by page. */
+/** A scan of the stuck executions, page by page. */
 interface Round {
   readonly of: 'gone_nodes' | 'all'
   /** Position of the next page; `null` = its first. */
@@ -83,7 +83,7 @@ export class Reassigner implements Service {
     await this.#loop.stop()
   }
 
-  /** One page of the round that is due. */
+  /** Reassigns a page of the round that is due. */
   async #reassign(): Promise<number> {
     const {clock, intervalMs} = this.#options
     const beganAt = clock.monotonicMs()
@@ -102,7 +102,7 @@ export class Reassigner implements Service {
   async #decidePage(round: Round): Promise<void> {
     const {store, clock, clockGuard, unclaimedMs} = this.#options
     const {candidates} = splitCordoned(await store.candidates())
-    // Without a free slot, what a node that works has not claimed cannot move: under load that is much.
+    // If no node has a free slot, skip the scan: under load many launches wait.
     const canMove = candidates.some(({load, slots}) => load < slots)
     const request = {unclaimedMs, canMove, after: round.after, limit: BATCH_MAX, of: round.of}
     const loaded = await store.loadStuck(request)

@@ -103,8 +103,8 @@ export class HistoryRetention implements Service {
   }
 
   /**
-   * One batch. The pause after it is as long as the batch took, which includes its wait for other writes: in
-   * a store that is idle retention works without a limit, in a busy one at most half of the time.
+   * Removes a batch. The pause after it is as long as the batch took, which includes its wait for other
+   * writes: in an idle store retention works without a limit, in a busy one at most half of the time.
    */
   async #prune(
     round: PruneRequest['round'],

@@ -1,5 +1,5 @@
 /**
- * What a change of the settings leaves to the leader. A crash leaves it to the next look.
+ * Applies changed settings to all jobs, page by page. After a crash the next leader resumes.
  *
  * - Jobs without a zone of their own are planned with a new default zone.
  * - Pauses of firing whose end has come are removed, once the planned times before it are decided. Until then

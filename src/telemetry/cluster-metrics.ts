@@ -9,7 +9,7 @@ const MS_PER_SECOND = 1000
 /** Said in the help of each of these metrics. */
 const SAME = '; the same on every server: use max()'
 
-/** What the store says at a scrape. Lists are complete but for those counted in `…Omitted`. */
+/** State of the store at a scrape. Lists are complete but for those counted in `…Omitted`. */
 export interface ClusterState {
   readonly jobs: number
   readonly running: number
@@ -30,12 +30,12 @@ export interface ClusterState {
     readonly pending: number
   }[]
   readonly nodesOmitted: number
-  /** Those with series of their own. */
+  /** Jobs with series of their own. */
   readonly listedJobs: readonly {
     readonly name: string
     readonly lastSuccessAt: number | null
     readonly lastDurationMs: number | null
-    /** Of its last launch that ended; `null` = none has. */
+    /** Result of its last launch that ended; `null` = none has. */
     readonly hasSucceeded: boolean | null
   }[]
   readonly jobsOmitted: number
@@ -140,7 +140,7 @@ function loads(registry: Registry): Update[] {
 
 type ListedJob = ClusterState['listedJobs'][number]
 
-/** Of enabled jobs that match `--metrics-jobs`. The label is not `job`, which Prometheus sets itself. */
+/** Last runs of enabled jobs that match `--metrics-jobs`. The label is not `job`: Prometheus sets that. */
 function lastRuns(registry: Registry): Update[] {
   const ofJobs = (name: string, help: string, valueOf: (job: ListedJob) => number | null) =>
     series(registry, name, help, 'job_name', ({listedJobs}) =>

@@ -53,13 +53,13 @@ const DECISIONS: readonly (readonly [
 export interface MetricsOptions {
   readonly events: Events
   readonly version: string
-  /** Of a server. */
+  /** State of a server. */
   readonly server?: {
     /** Called at every scrape. If it rejects, `belfry_store_up` is 0 and the gauges of the store absent. */
     readonly cluster: () => Promise<ClusterState>
     readonly agentsConnected: () => number
   }
-  /** Of an agent; called at every scrape. */
+  /** State of an agent; called at every scrape. */
   readonly agent?: () => AgentState
 }
 

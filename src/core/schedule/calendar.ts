@@ -20,7 +20,7 @@ export interface Schedule {
 
 export type ScheduleResult =
   | {readonly ok: true; readonly schedule: Schedule}
-  /** One sentence that names the field of the expression, the cause and the fix. */
+  /** Sentence that names the field of the expression, the cause and the fix. */
   | {readonly ok: false; readonly problem: string}
 
 /** 0001-01-01T00:00:00Z, which clients read as "never". */

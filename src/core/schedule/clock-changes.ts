@@ -15,7 +15,7 @@ export interface LocalTime {
   readonly at: number
   readonly offsetMs: number
   readonly shift: Shift
-  /** Of `moved`: the wall time that does not exist, as if it were UTC. */
+  /** The wall time of `moved` that does not exist, as if it were UTC. */
   readonly plannedWall: number | null
 }
 

@@ -4,7 +4,7 @@
  * `#` mean are computed in month-days.ts.
  */
 
-/** What a field may contain. */
+/** Range and names that a field may contain. */
 export interface FieldShape {
   /** Name of the field in errors. */
   readonly title: string
@@ -29,7 +29,7 @@ function plain(title: string, min: number, max: number): FieldShape {
   return {title, min, max, writtenMax: max, names: [], spread, marks: 'none'}
 }
 
-/** In the order of a six-field expression. `~` in day-of-month uses only days that every month has. */
+/** Shapes in the order of a six-field expression. `~` in day-of-month uses only days that every month has. */
 export const FIELD_SHAPES = {
   second: plain('second', 0, 59),
   minute: plain('minute', 0, 59),
@@ -40,7 +40,7 @@ export const FIELD_SHAPES = {
 } as const satisfies Record<string, FieldShape>
 
 /**
- * One entry of a field's list, with names, `~` and `*` already turned into numbers. Weekdays are 0
+ * Entry of a field's list, with names, `~` and `*` already turned into numbers. Weekdays are 0
  * to 7, both Sunday. A workday is Monday to Friday.
  */
 type FieldItem =
@@ -56,7 +56,7 @@ type FieldItem =
   /** `5#2` */
   | {readonly kind: 'nth-weekday'; readonly weekday: number; readonly nth: number}
 
-/** One parsed field. */
+/** A parsed field. */
 export interface Field {
   readonly items: readonly FieldItem[]
   /** The whole field is `*` or `?`. */

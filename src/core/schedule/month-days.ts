@@ -18,7 +18,7 @@ const LONGEST_MONTH = 31
 export class CronDays {
   /** Bit `m` for month 1 to 12. */
   readonly #months: number
-  /** By `shapeIndex`: bit `d` for day of the month 1 to 31. */
+  /** Masks by `shapeIndex`: bit `d` for day of the month 1 to 31. */
   readonly #masks: Int32Array
 
   /** Bit `m` of `months` stands for month 1 to 12. */
@@ -96,7 +96,7 @@ export class CronDays {
   }
 }
 
-/** What decides the matching days of a month. */
+/** Properties that decide the matching days of a month. */
 interface MonthShape {
   /** 28 to 31. */
   readonly days: number

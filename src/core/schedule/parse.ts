@@ -23,7 +23,7 @@ export interface ScheduleContext {
   readonly anchorAt: number
 }
 
-/** In characters. Far above any real expression; keeps errors readable and parsing cheap. */
+/** Length in characters. Far above any real expression; keeps errors readable and parsing cheap. */
 export const SCHEDULE_LENGTH_MAX = 256
 
 /** A scheduler's clock can promise a second. A shorter interval belongs in the job itself. */
