@@ -7,7 +7,7 @@ import {fileURLToPath} from 'node:url'
 
 export const ROOT = dirname(dirname(fileURLToPath(import.meta.url)))
 
-/** What a build is made of. The lock file stands for the dependencies, which are part of the build. */
+/** Files that a build is made of. The lock file stands for the dependencies, which are part of the build. */
 const INPUTS = ['package.json', 'package-lock.json', 'scripts/build.js', 'src']
 
 /**

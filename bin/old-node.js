@@ -50,7 +50,7 @@ function installedNode(root, majorMin) {
 }
 
 /**
- * What the program wrote, such as the name of a library that is missing.
+ * Output of the program, such as the name of a library that is missing.
  *
  * @param {unknown} error
  */

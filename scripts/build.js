@@ -88,7 +88,7 @@ async function bundle(esbuild, folder) {
     entryPoints: ENTRIES,
     outdir: join(folder, 'program'),
     bundle: true,
-    // What is imported on demand stays in files of its own.
+    // Modules that are imported on demand stay in files of their own.
     splitting: true,
     external: NOT_BUNDLED,
     format: 'esm',

@@ -127,7 +127,7 @@ function environment(): NodeJS.ProcessEnv {
 function run(step: Step): Promise<string | null> {
   const [program, ...rest] = step.command
   return new Promise((resolve) => {
-    // In our own process group: a signal to the group ends the step too.
+    // The step stays in our own process group: a signal to the group ends the step too.
     const child = spawn(program, rest, {
       cwd: ROOT,
       env: environment(),

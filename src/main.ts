@@ -116,7 +116,7 @@ async function serve<Settings>(
     let text = ''
     help.configureOutput({writeOut: (part) => void (text += part)})
     help.name(`belfry ${help.name()}`).outputHelp()
-    // One write: a reader such as `head` may close the pipe after the first.
+    // A single write: a reader such as `head` may close the pipe after the first.
     process.stdout.write(text)
     return 0
   }

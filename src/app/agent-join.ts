@@ -22,7 +22,7 @@ export interface JoiningParts {
   readonly wakeup: Wakeup
   readonly log: Log
   readonly node: {readonly id: string; readonly incarnation: string}
-  /** Those of now, for each connection. */
+  /** Called for each connection: a reload may have changed them. */
   readonly credentials: () => Pick<AgentConfig, 'token' | 'ca'>
   /** Current status of this node. */
   readonly status: () => MemberStatus
@@ -60,7 +60,7 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
   const link = new AgentLink({
     dial: (url, handlers) => {
       const {token, ca} = parts.credentials()
-      // For a new token after a reload; a connection that is faster than the disk is refused, and retried.
+      // A reload may bring a new token; a connection that is faster than the disk is refused, and retried.
       own.prepare(token).catch((error: unknown) => log.logger.error({err: error}, CANNOT_KEEP))
       return webSocketDial({...options, ca, token: own.tokenFor(token)})(url, handlers)
     },

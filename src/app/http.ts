@@ -40,7 +40,7 @@ export interface ListenerParts extends ServerParts {
   readonly startedAt: number
   readonly isLeader: () => boolean
   readonly leave: () => void
-  /** As `OpenedStore.forClients`. */
+  /** See `OpenedStore.forClients`. */
   readonly forClients: Store
 }
 
@@ -256,7 +256,7 @@ function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
   else logger.warn(details, 'not ready')
 }
 
-/** What a scrape of the metrics reads from the store. */
+/** Reads the state of the store for a scrape of the metrics. */
 function clusterStateOf(
   {forClients: store, clock, config: {metricsJobs, limits}}: ListenerParts,
   totals: () => ReturnType<Store['totals']>,

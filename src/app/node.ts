@@ -266,7 +266,7 @@ export interface ServerParts {
   readonly events: Events
 }
 
-/** One for each process: it remembers the clock over its terms. */
+/** The guard lives as long as the process: it remembers the clock over its terms. */
 export function createClockGuard({limits}: Pick<Config, 'limits'>): ClockGuard {
   return new ClockGuard({farMs: limits.clockFarMs, confirmMs: limits.clockConfirmMs})
 }

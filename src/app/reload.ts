@@ -12,7 +12,7 @@ export type Reloaded<Settings> =
   {readonly ok: true; readonly config: Settings} | {readonly ok: false; readonly problem: string}
 
 export interface ReloadParts<Settings> {
-  /** Of the start. */
+  /** Configuration of the start. */
   readonly config: Settings
   readonly log: Log
   readonly events: Events

@@ -7,7 +7,7 @@ import {createSecretKey, readSecretKey, SecretVault} from '../platform/secret-va
 import type {Store} from '../ports/store.ts'
 import {SettingRefused} from './start-refused.ts'
 
-/** In the data directory, made by the first secret. */
+/** File in the data directory, made by the first secret. */
 const KEY_FILE = 'secret-key'
 
 /** Throws `SettingRefused`. */

@@ -52,7 +52,7 @@ export async function checkPostgresChoice(
   await replaceFile(marker, `${where}\n`)
 }
 
-/** Whether the store on SQLite in the directory has jobs. One that cannot be read may have some. */
+/** True if the store on SQLite in the directory has jobs, or cannot be read and may have some. */
 async function hasJobs(dataDirectory: string): Promise<boolean> {
   const {database} = storeFiles(dataDirectory)
   if (!existsSync(database)) return false

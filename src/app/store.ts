@@ -82,7 +82,7 @@ async function logState(store: Store, parts: StoreParts): Promise<void> {
     )
 }
 
-/** Without user and password. */
+/** The address without user and password. */
 function shownAddress(url: string): string {
   const parsed = parseAddress(url)
   return parsed.ok ? describeAddress(parsed.address) : 'PostgreSQL'

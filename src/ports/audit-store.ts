@@ -16,7 +16,7 @@ export interface Change {
   readonly on: AuditTarget
   /** Name of the target. */
   readonly target: string
-  /** What else tells the change from others, for people. Never a secret. */
+  /** Text that tells the change from others, for people. Never a secret. */
   readonly detail?: string
   /** A change of a definition: internal id of the job, and its revisions; `null` = there is none. */
   readonly job?: {
@@ -24,7 +24,7 @@ export interface Change {
     readonly before: number | null
     readonly after: number | null
   }
-  /** What the change replaced: the definition of the job, or the rules of the policy. */
+  /** Text that the change replaced: the definition of the job, or the rules of the policy. */
   readonly replaced?: string
 }
 
@@ -39,7 +39,7 @@ export interface AuditEntry {
   readonly on: AuditTarget
   readonly target: string
   readonly detail: string
-  /** Of a changed definition; `null` = there was none, or none is left. */
+  /** Revision of a changed definition; `null` = there was none, or none is left. */
   readonly revisionBefore: number | null
   readonly revisionAfter: number | null
   /** Definition of a job as JSON of a `JobSpec`, or rules of a policy; `null` = none, or too long. */
@@ -77,7 +77,7 @@ export interface PruneAuditRequest {
   readonly keepMs: number
   /** Entries kept; the oldest are deleted first. */
   readonly keepEntries: number
-  /** Of these, entries of refused accesses. */
+  /** Limit among these for entries of refused accesses. */
   readonly keepRefused: number
   /** Size of all earlier definitions. Beyond it entries lose their definition, the oldest first. */
   readonly keepBytes: number
@@ -99,7 +99,7 @@ export interface PruneAuditResult {
 export interface AuditStore {
   /** Newest first. */
   audit(query: AuditQuery): Promise<Page<AuditEntry>>
-  /** Of a live job, newest first. `null` = no such job. */
+  /** Revisions of a live job, newest first. `null` = no such job. */
   revisions(name: string, slice: Slice): Promise<Page<Revision> | null>
   /** `null` = no such job, or the definition of this revision is not kept. */
   revision(
@@ -108,6 +108,6 @@ export interface AuditStore {
   ): Promise<{readonly revision: Revision; readonly spec: JobSpec} | null>
   /** Retention. Throws `TermOver`. */
   pruneAudit(request: PruneAuditRequest): Promise<PruneAuditResult>
-  /** For what no other method of the store changes. All of them or none. */
+  /** Records changes that no other method of the store makes. All of them or none. */
   recordAudit(changes: readonly Change[]): Promise<void>
 }

@@ -37,7 +37,7 @@ export interface ExecutionQuery extends Slice {
 export interface BusyQuery extends Slice {
   /** Last bytes of output in each row; 0 = none. */
   readonly outputBytes: number
-  /** Of which jobs; absent = all. */
+  /** Filter of the jobs; absent = all. */
   readonly names?: NameFilter
 }
 
@@ -64,11 +64,11 @@ export interface UsageRequest {
   readonly jobsMax: number
 }
 
-/** What metrics show of the store besides its totals. Lists are sorted by name. */
+/** State of the store that metrics show besides its totals. Lists are sorted by name. */
 export interface Usage {
   readonly disabled: number
   readonly outputBytes: number
-  /** Of the database file, or of all files of a PostgreSQL database. */
+  /** Size of the database file, or of all files of a PostgreSQL database. */
   readonly storeBytes: number
   readonly members: Readonly<Record<MemberStatus, number>>
   /** Members that run jobs and are alive or leaving. */
@@ -90,9 +90,9 @@ export interface Usage {
 export interface JobUsage {
   readonly name: string
   readonly lastSuccessAt: number | null
-  /** Of its last launch that ended: from the first start to the last end. `null` = unknown. */
+  /** Duration of its last launch that ended, from the first start to the last end. `null` = unknown. */
   readonly lastDurationMs: number | null
-  /** Of the same launch; `null` = none has ended. */
+  /** Result of the same launch; `null` = none has ended. */
   readonly hasSucceeded: boolean | null
 }
 
@@ -120,7 +120,7 @@ export interface HistoryStore {
   ): Promise<Page<LaunchView> | null>
   /** `null` = no such job, or no such launch of it. */
   launch(name: string, group: number): Promise<LaunchView | null>
-  /** One row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
+  /** A row a day for the last `days` days including today, oldest first. Days without runs have zeros. */
   statistics(days: number): Promise<readonly DayStatistics[]>
   /** Counts for metrics and the status page. Cheap. */
   totals(): Promise<{

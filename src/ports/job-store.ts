@@ -35,7 +35,7 @@ export interface SubmitRequest {
   /** Requests a run with cause `create` in the same transaction. */
   readonly runOnCreate: boolean
   readonly idempotency: Idempotency | null
-  /** What the caller may do with this job; absent = both. */
+  /** Changes that the caller may make to this job; absent = both. */
   readonly may?: StorePermission
   /** See `RestoreOptions`. */
   readonly defaultOwner?: string
@@ -69,12 +69,12 @@ export type SubmitResult =
   /** The caller may not do what this takes. */
   | {readonly kind: 'not_allowed'; readonly capability: 'create' | 'update'}
 
-/** What a submit would do now. Nothing is stored. */
+/** Result that a submit would have now. Nothing is stored. */
 export interface SubmitPreview {
   readonly paused: boolean
   readonly created: boolean
   readonly changed: boolean
-  /** Of the definition, if it was stored now. */
+  /** Anchor of the definition, if it was stored now. */
   readonly anchorAt: number
   readonly nextAt: number | null
   /** Why it would not be stored; `null` = it would. */
@@ -99,7 +99,7 @@ export interface RestoreEntry {
   readonly spec: JobSpec
   /** Ignored for jobs that exist already. */
   readonly counters: JobCounters
-  /** What the caller may do with this job; absent = both. */
+  /** Changes that the caller may make to this job; absent = both. */
   readonly may?: StorePermission
 }
 
@@ -182,7 +182,7 @@ export interface JobQuery extends Slice {
 
 export interface JobStore {
   submit(request: SubmitRequest): Promise<SubmitResult>
-  /** What `submit` would do with this request. */
+  /** Says what `submit` would do with this request. */
   previewSubmit(request: SubmitRequest): Promise<SubmitPreview>
   /** Result of the submit that used this key in the last 24 h, or a mismatch; `null` = the key is new. */
   earlierSubmit(idempotency: Idempotency): Promise<SubmitResult | null>
@@ -208,7 +208,7 @@ export interface JobStore {
   deleteJob(name: string, ifMatch?: RevisionMatch, actor?: Actor): Promise<DeleteResult>
   /** Stores a request to run (cause `manual`) under a new launch number; the leader decides it. */
   requestRun(request: RunRequest): Promise<RunResult>
-  /** As `earlierSubmit`, for `requestRun`. */
+  /** The same as `earlierSubmit`, for `requestRun`. */
   earlierRun(idempotency: Idempotency): Promise<RunResult | null>
   /**
    * Deletes finished executions and resets counters and status. Open launches and daily statistics stay.

@@ -23,7 +23,7 @@ export interface HeldLease extends Lease {
 
 export interface ObservedLease extends HeldLease {
   /**
-   * Whether the connection on which the holder acquired or renewed the lease is open. `null` = the engine
+   * True if the connection on which the holder acquired or renewed the lease is open. `null` = the engine
    * cannot tell. False also for a holder of a release that does not mark its connection.
    */
   readonly isConnected: boolean | null
@@ -113,8 +113,8 @@ export interface FutureWaits {
   /** Waits that were ended. */
   readonly ended: number
   /**
-   * Of the jobs whose `next` is latest, a thousand at most: those whose planned times are decided up to an
-   * instant in the future. They do not fire before it.
+   * Number of jobs whose planned times are decided up to an instant in the future, among the thousand whose
+   * `next` is latest. They do not fire before it.
    */
   readonly aheadJobs: number
   /** That instant, the latest of them; `null` = there is none. */
@@ -158,7 +158,7 @@ export interface LeaderStore {
     readonly after?: DuePosition | null
     /** Limit of `queued` of jobs under `allow`; absent = not counted. */
     readonly queuedMax?: number
-    /** For `isBurst`; absent or `null` = there is none. */
+    /** Limit for `isBurst`; absent or `null` = there is none. */
     readonly burstMin?: number | null
   }): Promise<DueWork>
   /**
@@ -169,7 +169,7 @@ export interface LeaderStore {
   loadRequests(request: {
     readonly afterGroup: number
     readonly limit: number
-    /** For `newerMissed`; absent = it is not counted. */
+    /** Limits for `newerMissed`; absent = it is not counted. */
     readonly catchUp?: {readonly lateAfterMs: number; readonly catchUpMax: number}
   }): Promise<{
     readonly now: number

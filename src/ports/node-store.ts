@@ -83,7 +83,7 @@ export interface FinishItem {
   readonly key: ExecutionKey
   readonly token: string
   readonly status: FinalStatus
-  /** By the node's monotonic clock, from the claim to the end. */
+  /** Time from the claim to the end by the node's monotonic clock. */
   readonly durationMs: number
   /**
    * From the claim to the actual start, at most `durationMs`: the execution may have waited for a slot or for
@@ -99,7 +99,7 @@ export interface FinishItem {
     readonly offset: number
     readonly bytes: Uint8Array
     readonly totalBytes: number
-    /** As in `OutputAppend`. */
+    /** See `OutputAppend`. */
     readonly start?: Uint8Array
   }
   /** Processors stored the output elsewhere: delete appended output, keep only head and foot. */
@@ -114,7 +114,7 @@ export interface FinishItem {
 }
 
 /**
- * What the store says about a claim.
+ * State of a claim in the store.
  *
  * `active`: the execution is `running` under this claim.
  * `lost_may_continue`: the execution is `lost`, but its process may keep running and its result is stored as
@@ -202,11 +202,11 @@ export interface PreviousIncarnation {
   readonly started: ReadonlySet<string>
 }
 
-/** Whether a node takes work. `deadlineMs`: time for what runs, after which it is stopped. */
+/** Change of whether a node takes work. `deadlineMs`: time for what runs, after which it is stopped. */
 export type SchedulingChange =
   {readonly kind: 'cordon' | 'uncordon'} | {readonly kind: 'drain'; readonly deadlineMs: number}
 
-/** What the executions of a node take up. */
+/** Load of a node by its executions. */
 export interface NodeLoad {
   readonly nodeId: string
   readonly running: number
@@ -250,7 +250,7 @@ export interface MemberStore {
   /** A heartbeat is fresh while it is at most `freshMs` old. */
   join(request: JoinRequest, freshMs: number): Promise<JoinResult>
   members(): Promise<readonly MemberRecord[]>
-  /** One entry for each member. */
+  /** An entry for each member. */
   nodeLoads(): Promise<readonly NodeLoad[]>
   /**
    * Cordons, drains or uncordons a node. A claim that commits afterwards takes nothing for a cordoned node.

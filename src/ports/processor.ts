@@ -11,7 +11,7 @@ export interface ProcessorRun {
   readonly config: StringMap
 }
 
-/** One execution's output in one processor. If a method rejects, the chain notes it and keeps the output. */
+/** Output of an execution in one processor. If a method rejects, the chain notes it and keeps the output. */
 export interface ProcessorStream {
   /** Resolves when the stream accepts more. */
   write(bytes: Uint8Array): Promise<void>

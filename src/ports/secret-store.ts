@@ -5,7 +5,7 @@ import type {StorePermission} from '../core/job-permission.ts'
 export interface SecretRecord {
   readonly name: string
   readonly setAt: number
-  /** As `Actor.name`. */
+  /** The `name` of the `Actor`. */
   readonly setBy: string
 }
 
@@ -17,7 +17,7 @@ export interface SealedSecret {
 export interface NewSecret extends SealedSecret {
   /** Fingerprint of the key it is encrypted with. */
   readonly keyId: string
-  /** What the caller may do with a secret of this name. */
+  /** Changes that the caller may make to a secret of this name. */
   readonly may: StorePermission
 }
 
@@ -30,15 +30,15 @@ export type PutSecretResult =
   | {readonly kind: 'full'}
 
 /**
- * Whether a server with a key can use the stored secrets. `missing`: there are secrets, and it has no
- * key.
+ * Result of comparing a server's key with the stored secrets. `missing`: there are secrets, and the server
+ * has no key.
  */
 export type SecretKeyCheck = 'ok' | 'other_key' | 'missing'
 
 export interface SecretStore {
   /** Sorted by name. */
   secrets(): Promise<readonly SecretRecord[]>
-  /** Those of these names that exist. */
+  /** Secrets of these names that exist. */
   sealedSecrets(names: readonly string[]): Promise<readonly SealedSecret[]>
   /** Creates or replaces the secret of this name. */
   putSecret(secret: NewSecret, actor?: Actor): Promise<PutSecretResult>

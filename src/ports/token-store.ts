@@ -20,7 +20,7 @@ export interface TokenRecord {
   readonly expiresAt: number | null
   /** Minutes late; `null` = not used yet. */
   readonly lastUsedAt: number | null
-  /** Of a token for agents; `null` for all others. */
+  /** Grant of a token for agents; `null` for all others. */
   readonly agent: AgentGrant | null
 }
 
@@ -46,9 +46,9 @@ export interface NewToken extends Omit<
   StoredToken,
   'createdAt' | 'lastUsedAt' | 'agent' | 'session'
 > {
-  /** Of a token for agents; absent = none. */
+  /** Limits of a token for agents; absent = none. */
   readonly limits?: AgentLimits
-  /** Of a join token: how many agents can join. */
+  /** Number of agents that can join with a join token. */
   readonly uses?: number
   /** Only while no management token is stored that has not expired. */
   readonly isFirst: boolean
@@ -86,7 +86,7 @@ export type TokenRefusal =
 
 /** A join token gives an agent its own token, which is bound to its node. */
 export interface TokenIssue extends TokenUse {
-  /** Of the new token. The accessor of `TokenUse` is that of the join token. */
+  /** Identity of the new token. The accessor of `TokenUse` is that of the join token. */
   readonly issued: {readonly accessor: string; readonly digest: string}
 }
 
@@ -96,9 +96,9 @@ export interface TokenIssue extends TokenUse {
  */
 export type IssueRefusal = TokenRefusal | {readonly why: 'used_up' | 'full' | 'not_new'}
 
-/** What a session is allowed, and by whom it was opened. */
+/** Rights of a session, and its owner. */
 export type SessionOwner =
-  /** As the token is. */
+  /** The session has the rights of the token. */
   | {readonly kind: 'token'; readonly accessor: string}
   | {
       readonly kind: 'other'
@@ -139,20 +139,20 @@ export interface TokenStore {
   /** Grows with each change of a token or a policy. Cheap. */
   accessRevision(): Promise<number>
   access(): Promise<AccessSnapshot>
-  /** Without sessions, sorted by name. */
+  /** Tokens without sessions, sorted by name. */
   tokens(): Promise<readonly TokenRecord[]>
-  /** Those that have not expired, the oldest first. */
+  /** Sessions that have not expired, the oldest first. */
   sessions(): Promise<readonly TokenRecord[]>
-  /** Also of a session. */
+  /** Finds a token or a session. */
   token(accessor: string): Promise<TokenRecord | null>
-  /** Also deletes tokens that expired long ago. */
+  /** Creates a token, and deletes tokens that expired long ago. */
   createToken(token: NewToken, actor?: Actor): Promise<CreateTokenResult>
   /**
-   * Of many sessions of one owner, and of all, those that were used least recently end. `null` = the token of
-   * its owner does not exist or has expired.
+   * Ends the least recently used sessions above the limits per owner and in total. `null` = the token of its
+   * owner does not exist or has expired.
    */
   createSession(session: NewSession, actor?: Actor): Promise<TokenRecord | null>
-  /** Also deletes its sessions. Returns the deleted token; `null` = no such token. */
+  /** Deletes the token and its sessions. Returns the deleted token; `null` = no such token. */
   deleteToken(accessor: string, actor?: Actor): Promise<TokenRecord | null>
   /** Why the node may not use the token; `null` = it may. */
   tokenRefusal(use: TokenUse): Promise<TokenRefusal | null>

@@ -27,7 +27,7 @@ export async function startPostgres(scratch: Scratch): Promise<TestPostgres> {
 
 export interface ClusterChoice {
   readonly servers: number
-  /** Of each server; absent = the default. */
+  /** Slots of each server; absent = the default. */
   readonly slots?: number
   /** Connection string of a database with data; absent = an empty one. */
   readonly store?: string

@@ -10,7 +10,7 @@ export interface Figure {
   readonly name: string
   /** `/s`, `ms`, `MiB`, `×` (a ratio within this run) or `''` (a count). */
   readonly unit: string
-  /** One sample for each round, in order; for a latency, the named quantile of that round. */
+  /** A sample for each round, in order; for a latency, the named quantile of that round. */
   readonly samples: readonly number[]
   readonly target: Target | null
 }

@@ -24,7 +24,7 @@ export function decisionLags(dataDir: string, prefix: string, from = 0): number[
       .get(...range) as unknown as LagRow
     if (others.count > 0)
       throw new Error(`${others.count} planned times of ${prefix} did not launch`)
-    // As above.
+    // The columns are those of the statement.
     const rows = database
       .prepare(`SELECT decided_at - scheduled_at AS lag ${select}`)
       .all(...range) as unknown as LagRow[]

@@ -50,7 +50,7 @@ export interface PeerPlan {
   /** Share of the every-second jobs that each step of the ramp adds. */
   readonly rampGrowth: number
   readonly rampLimitMs: number
-  /** In each step commands are counted for this time, whole seconds. */
+  /** Time for which commands are counted in each step, whole seconds. */
   readonly windowMs: number
 }
 

@@ -19,7 +19,7 @@ export interface RunFacts {
   readonly loadBefore: number
   /** Sections that could not be measured, and why. */
   readonly failures: readonly string[]
-  /** What a reader of the figures must know. */
+  /** Notes that a reader of the figures must know. */
   readonly notes: readonly string[]
 }
 

@@ -94,7 +94,7 @@ export function assertAllLaunched({refused}: ClusterAudit): void {
   assert.deepEqual(others, [])
 }
 
-/** One-line summary. */
+/** Summary in one line. */
 export function summaryOf({planned, launched, started, lost, lagsMs}: ClusterAudit): string {
   const worst = lagsMs.at(-1) ?? 0
   const counts = `${planned} planned, ${launched} launched, ${started} started, ${lost} lost`

@@ -9,7 +9,7 @@ import type {Mark, Marks} from './marks.ts'
 
 /** Pause between two rounds of one client: steady traffic, not a benchmark. */
 const ROUND_MS = 250
-/** One round in so many deletes its job again. */
+/** Rounds of which one deletes its job again. */
 const DELETES_EVERY = 4
 
 export class Clients {

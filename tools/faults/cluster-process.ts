@@ -23,7 +23,7 @@ const LEADER_WITHIN_MS = 20_000
 export interface ClusterOptions {
   /** Names. The first is ready before the others start, so that it creates the schema. */
   readonly servers?: readonly string[]
-  /** For every server. */
+  /** Flags of every server. */
   readonly flags?: readonly string[]
   readonly env?: Readonly<Record<string, string>>
   /** Settings of PostgreSQL, e.g. `{fsync: 'on'}`. */
@@ -37,7 +37,7 @@ export interface ClusterOptions {
   readonly isCuttable?: boolean
 }
 
-/** One process of a node, from start to exit. */
+/** A process of a node, from start to exit. */
 export interface NodeProcess {
   readonly name: string
   readonly program: Program

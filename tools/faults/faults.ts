@@ -23,7 +23,7 @@ export type FaultKind =
 
 export interface Fault {
   readonly kind: FaultKind
-  /** As a report names it, e.g. `leader: kill`. */
+  /** Title in a report, e.g. `leader: kill`. */
   readonly title: string
   /** Affected node; `null` = the store, which affects all. */
   readonly node: string | null

@@ -17,7 +17,7 @@ export interface Mark {
   readonly what: 'start' | 'end'
 }
 
-/** One file for all jobs of a test; appends of lines this short are atomic. */
+/** The file for all jobs of a test; appends of lines this short are atomic. */
 export class Marks {
   readonly #file: string
 
@@ -65,7 +65,7 @@ export class Marks {
 export interface LaunchAudit {
   /** Planned times in the audited range. */
   readonly planned: number
-  /** Of these: launched, started at least once, and skipped or missed with a reason. */
+  /** Number of these that were launched, started at least once, and skipped or missed with a reason. */
   readonly launched: number
   readonly started: number
   readonly refused: number

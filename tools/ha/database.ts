@@ -1,5 +1,5 @@
 /**
- * One PostgreSQL server of a replicated pair, configured for durability: start, kill, promote and rebuild
+ * A PostgreSQL server of a replicated pair, configured for durability: start, kill, promote and rebuild
  * as a standby, with the programs an operator uses. The scenario decides when to promote which.
  */
 import {spawn, type ChildProcess} from 'node:child_process'

@@ -6,7 +6,7 @@ import {Agent, request} from 'node:http'
 import {quantile} from '../figures.ts'
 import {answerQuestions} from '../link.ts'
 
-/** One keep-alive connection for each client. */
+/** A keep-alive connection for each client. */
 const agent = new Agent({keepAlive: true, maxSockets: 256})
 
 /** A server that hangs fails its measurement. */

@@ -39,7 +39,7 @@ export interface OutageCost {
 }
 
 export const handlers = {
-  /** In a store with other jobs, none of them due. */
+  /** Passes in a store with other jobs, none of them due. */
   passes: async ({dataDir, count, store}: PassesInput): Promise<PassCosts> => {
     const node = await FlowNode.open({dataDir, slots: 1, store})
     const name = 'the-one-that-is-due'
@@ -60,7 +60,7 @@ export const handlers = {
     return {idleMs, oneMs}
   },
 
-  /** In an empty store: one job, no leader for a week, then one. */
+  /** An outage in an empty store: one job, no leader for a week, then one. */
   outage: async ({dataDir, schedule, catchUp}: OutageInput): Promise<OutageCost> => {
     const node = await FlowNode.open({dataDir, slots: 1})
     const name = 'every-second'

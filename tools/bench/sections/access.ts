@@ -1,5 +1,5 @@
 /**
- * What a token and its policies cost a request: processor time of the server for each `GET /v1/jobs/{name}`,
+ * Cost of a token and its policies for a request: processor time of the server for each GET of a job,
  * without a token, and with a client token among many tokens and policies.
  */
 import type {handlers as Client} from '../children/http-client.ts'
@@ -11,7 +11,7 @@ import {ServerProcess} from '../server-process.ts'
 
 const TOKENS = 1_000
 const POLICIES = 200
-/** As many as one token can have. */
+/** The most that one token can have. */
 const POLICIES_OF_TOKEN = 16
 /** Enough that the unit of processor time, 10 ms, does not matter. */
 const REQUESTS = 4_000

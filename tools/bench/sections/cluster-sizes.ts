@@ -34,7 +34,7 @@ async function measureSize(bench: Bench, postgres: TestPostgres, jobs: number): 
   await filler.ask('fill', {jobs})
   await filler.ask('close', null)
   await filler.end()
-  // One size is enough: idle work does not read jobs.
+  // A single size is enough: idle work does not read jobs.
   if (jobs === plan.cluster.sizes.at(-1)) await measureIdle(bench, postgres, store, label)
   say(`${label}: passes`)
   const child = Link.start<typeof Passes>(scratch, 'passes.ts')
