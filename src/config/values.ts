@@ -128,7 +128,8 @@ function readAddress(text: string): Reading<Address> {
 function readOrigin(text: string): Reading<string> {
   const url = URL.parse(text)
   const isWeb = url?.protocol === 'http:' || url?.protocol === 'https:'
-  if (!isWeb || url.href !== `${url.origin}/`)
+  // A browser never sends a pattern, which would match nothing.
+  if (!isWeb || url.href !== `${url.origin}/` || url.host.includes('*'))
     return mustBe('scheme://host or scheme://host:port such as https://ops.example.org', text)
   return good(url.origin)
 }

@@ -357,6 +357,7 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--allow-host a:80', /^--allow-host must be a host name without a port/],
   ['--cors-origin *', /^--cors-origin must be scheme:\/\/host or scheme:\/\/host:port such as/],
   ['--cors-origin https://a.example/path', /^--cors-origin must be/],
+  ['--cors-origin https://*.example.org', /^--cors-origin must be/],
   ['--cors-origin null', /^--cors-origin must be/],
   ['--timezone Nowhere/City', /^--timezone must be an IANA time zone/],
   ['--timezone +02:00', /^--timezone must be an IANA time zone/],
