@@ -6,13 +6,16 @@ import {DomainError} from '../core/errors.ts'
 import {TokenBuckets} from '../lib/token-buckets.ts'
 import type {Clock} from '../ports/runtime.ts'
 
+/** A script that starts many runs at once is not delayed; a loop out of control starts few before it is. */
+const BURST_MS = 10_000
+
 export class RunLimit {
   readonly #perMinute: number
   readonly #buckets: TokenBuckets
 
   constructor(clock: Clock, perMinute: number) {
     this.#perMinute = perMinute
-    this.#buckets = new TokenBuckets(() => clock.monotonicMs(), perMinute)
+    this.#buckets = new TokenBuckets(() => clock.monotonicMs(), perMinute, BURST_MS)
   }
 
   /** Counts one request that is about to be stored. Throws `too_many_runs`. */

@@ -7,6 +7,9 @@ import {VirtualClock} from '../support/virtual-clock.ts'
 import {RUNS_PER_MINUTE} from './harness.ts'
 import {definition, startLockedApi, TEAM_A} from './tokens.ts'
 
+/** Runs that a token may request at once. */
+const BURST = RUNS_PER_MINUTE / 6
+
 test('run requests of one token for one job are limited, those of others are not', async (t) => {
   const {api, admin, client, job} = await startLockedApi(t)
   await api.join()
@@ -18,7 +21,7 @@ test('run requests of one token for one job are limited, those of others are not
     () => team.call('POST', '/v1/jobs?runoncreate', definition('team-a-x')),
     () => team.call('PUT', '/v1/jobs/team-a-x?runoncreate', definition('team-a-x')),
   ]
-  for (let count = 0; count < RUNS_PER_MINUTE; count += 1) {
+  for (let count = 0; count < BURST; count += 1) {
     const {status, text} = await ways[count % ways.length]!()
     assert.ok([201, 202].includes(status), text)
   }
@@ -53,7 +56,7 @@ test('the sessions of a token share its limit', async (t) => {
   }
   const callers = [team.headers, await browser(), await browser()]
   const statuses: number[] = []
-  for (let count = 0; count <= RUNS_PER_MINUTE; count += 1) {
+  for (let count = 0; count <= BURST; count += 1) {
     const headers = callers[count % callers.length]!
     statuses.push((await api.post('/v1/jobs/team-a-x/run', undefined, headers)).status)
   }
@@ -66,20 +69,39 @@ test('a repeated run request counts once, and a refused one not at all', async (
   await api.join()
   await job('again', {concurrency: 'forbid'})
   const keyed = {...headers, 'idempotency-key': 'one'}
-  for (let count = 0; count < 2 * RUNS_PER_MINUTE; count += 1) {
+  for (let count = 0; count < 2 * BURST; count += 1) {
     assert.equal((await api.post('/v1/jobs/again', undefined, keyed)).status, 202)
     assert.equal((await admin.call('POST', '/v1/jobs/nobody')).status, 404)
   }
   // A request that meets an open launch has asked for a run.
   const statuses = new Set<number>()
-  for (let count = 0; count < RUNS_PER_MINUTE; count += 1)
+  for (let count = 0; count < BURST; count += 1)
     statuses.add((await admin.call('POST', '/v1/jobs/again')).status)
   assert.deepEqual([...statuses], [409, 429])
 })
 
-test('a bucket fills up evenly, to the requests of a minute, and few are kept', async () => {
+test('a minute lets through the rate and a burst of ten seconds, however it begins', async () => {
   const clock = new VirtualClock()
-  const limit = new RunLimit(clock, 2)
+  const limit = new RunLimit(clock, 600)
+  let taken = 0
+  for (let second = 0; second < 60; second += 1) {
+    for (let count = 0; count < 1_000; count += 1) {
+      try {
+        limit.take('a', 'j')
+        taken += 1
+      } catch (error) {
+        assert.ok(error instanceof DomainError)
+        break
+      }
+    }
+    await clock.advance(1_000)
+  }
+  assert.equal(taken, 100 + 59 * 10)
+})
+
+test('a bucket fills up evenly, to the runs of ten seconds, and few are kept', async () => {
+  const clock = new VirtualClock()
+  const limit = new RunLimit(clock, 12)
   const takes = (accessor: string, job = 'j') => {
     try {
       limit.take(accessor, job)
@@ -89,13 +111,16 @@ test('a bucket fills up evenly, to the requests of a minute, and few are kept', 
       return error.retryAfterSeconds
     }
   }
-  assert.deepEqual([takes('a'), takes('a'), takes('a')], [0, 0, 30])
-  await clock.advance(15_000)
-  assert.equal(takes('a'), 15)
-  await clock.advance(15_000)
-  assert.deepEqual([takes('a'), takes('a')], [0, 30])
+  assert.deepEqual([takes('a'), takes('a'), takes('a')], [0, 0, 5])
+  await clock.advance(2_500)
+  assert.equal(takes('a'), 2.5)
+  await clock.advance(2_500)
+  assert.deepEqual([takes('a'), takes('a')], [0, 5])
   await clock.advance(3_600_000)
-  assert.deepEqual([takes('a'), takes('a'), takes('a')], [0, 0, 30])
+  assert.deepEqual([takes('a'), takes('a'), takes('a')], [0, 0, 5])
+  const slow = new RunLimit(clock, 1)
+  slow.take('a', 'j')
+  assert.throws(() => slow.take('a', 'j'), /more than 1 runs/)
   for (let count = 0; count < 10_000; count += 1) takes('b', `j${count}`)
   assert.equal(takes('a'), 0, 'the oldest bucket is dropped')
 })
