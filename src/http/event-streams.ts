@@ -5,8 +5,9 @@
  */
 import {Readable} from 'node:stream'
 import type {FastifyReply, FastifyRequest} from 'fastify'
-import {isShown, type Principal, readableJobs} from '../core/authorization.ts'
+import {decide, isShown, type Principal, readableJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
+import type {Capability} from '../core/policy.ts'
 import type {AccessTable} from '../operations/access.ts'
 import type {Followed} from '../operations/follow.ts'
 import type {Operations} from '../operations/operations.ts'
@@ -34,6 +35,15 @@ const INTERNAL: ReadonlySet<EventName> = new Set([
   'firing_paused',
   'firing_resumed',
 ])
+
+/** Events that show what a route of its own shows: a caller needs the right to that route. */
+const OF_ROUTES: Readonly<Partial<Record<EventName, readonly [Capability, path: string]>>> = {
+  member_changed: ['list', '/v1/members'],
+  scheduling_changed: ['list', '/v1/members'],
+  term_began: ['list', '/v1/members'],
+  term_ended: ['list', '/v1/members'],
+  submissions_paused: ['read', '/v1/pause'],
+}
 
 /** `GET /v1/events`: the events of this server. Each event is encoded once, for all clients. */
 export class EventStreams {
@@ -94,6 +104,8 @@ export class EventStreams {
     if (caller.kind === 'management') return true
     const principal = this.#access.current(caller)
     if (principal === null) return false
+    const needed = OF_ROUTES[name]
+    if (needed !== undefined) return decide(principal, ...needed).allowed
     const jobs = readableJobs(principal)
     if (jobs === null) return true
     return 'job' in data ? isShown(jobs, data.job) : !INTERNAL.has(name)

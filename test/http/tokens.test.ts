@@ -119,7 +119,7 @@ test('a new token is used at once, a revoked one never again', async (t) => {
   assert.equal((await admin.call('DELETE', `/v1/acl/tokens/${accessor}`)).status, 200)
   const refused = await api.get('/v1/jobs', {'x-service-token': secret})
   assert.deepEqual([refused.status, refused.json.code], [401, 'token_required'])
-  assert.match(String(refused.headers['www-authenticate']), /^Bearer/)
+  assert.match(String(refused.headers['www-authenticate']), /Bearer/)
   assert.equal(
     (await admin.call('DELETE', `/v1/acl/tokens/${accessor}`)).json.code,
     'token_unknown',
@@ -269,13 +269,40 @@ test('the event stream shows only events of jobs that the token may read', async
   const reader = await Stream.open(api, '/v1/events', {'x-service-token': ADMIN})
   for (const job of ['team-b-x', 'team-a-x', 'team-b-y']) api.events.emit('job_deleted', {job})
   api.events.emit('step_failed', {step: 'claim', message: 'team-b-secret'})
-  api.events.emit('submissions_paused', {paused: true})
-  const text = await stream.until((so) => so.includes('submissions_paused'))
+  api.events.emit('clock_stepped', {by_ms: 1})
+  const text = await stream.until((so) => so.includes('clock_stepped'))
   assert.match(text, /team-a-x/)
   assert.doesNotMatch(text, /team-b/)
-  assert.match(await reader.until((so) => so.includes('submissions_paused')), /team-b-secret/)
+  assert.match(await reader.until((so) => so.includes('clock_stepped')), /team-b-secret/)
   stream.close()
   reader.close()
+})
+
+test('the event stream shows nodes and pauses only to tokens that may ask for them', async (t) => {
+  const {api, client, token} = await startLockedApi(t)
+  const all = {'/v1/events': {capabilities: ['list']}, '/v1/jobs/**': {capabilities: ['read']}}
+  const nodes = {'/v1/members': {capabilities: ['list']}}
+  const pause = {'/v1/pause': {capabilities: ['read']}}
+  const seen = async (path: object | null) => {
+    const reader = path === null ? await token('read') : await client(`t${names++}`, {path})
+    const stream = await Stream.open(api, '/v1/events', reader.headers)
+    api.events.emit('member_changed', {node: 'node-b', status: 'left'})
+    api.events.emit('scheduling_changed', {node: 'node-b', scheduling: 'cordoned'})
+    api.events.emit('term_began', {term: 7, node: 'node-b'})
+    api.events.emit('term_ended', {term: 7, node: 'node-b', reason: 'stopped'})
+    api.events.emit('submissions_paused', {paused: true})
+    api.events.emit('clock_stepped', {by_ms: 1})
+    const text = await stream.until((so) => so.includes('clock_stepped'))
+    stream.close()
+    return [...text.matchAll(/^event: (.*)$/gm)].map(([, name]) => name).slice(0, -1)
+  }
+  let names = 0
+  const ofNodes = ['member_changed', 'scheduling_changed', 'term_began', 'term_ended']
+  assert.deepEqual(await seen(TEAM_A.path), [])
+  assert.deepEqual(await seen(all), [])
+  assert.deepEqual(await seen({...all, ...nodes}), ofNodes)
+  assert.deepEqual(await seen({...all, ...pause}), ['submissions_paused'])
+  assert.deepEqual(await seen(null), [...ofNodes, 'submissions_paused'])
 })
 
 /** Starts the table of tokens, as a server does. */
