@@ -222,7 +222,7 @@ export const OPTIONS = [
   option(
     'run-rate',
     'count',
-    'Runs per minute that one token may request of one job, those of ten seconds at once; further ones get 429.',
+    'Runs per minute that one token may request of one job, 10 s worth at once; further ones get 429.',
     'Far more than a script that waits for its runs; a loop out of control cannot fill the history.',
     {placeholder: 'n', fallback: '6000'},
   ),

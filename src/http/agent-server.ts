@@ -10,7 +10,7 @@ import {digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {Authenticator, authRequestOf} from './auth.ts'
 import {Connections} from './connections.ts'
-import {BARE_HEADERS, errorReply, replyToMalformedRequest} from './errors.ts'
+import {BARE_HEADERS, errorReply, type ReplyHeaders, replyToMalformedRequest} from './errors.ts'
 import {JSON_TYPE} from './reply.ts'
 
 export interface AgentServerSettings {
@@ -43,7 +43,7 @@ interface Reply {
   readonly status: number
   readonly contentType: string
   readonly body: string
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: ReplyHeaders
 }
 
 interface Page {

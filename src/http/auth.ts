@@ -188,9 +188,9 @@ export class Authenticator {
     if (principal === 'stale') return access === 'public' ? null : unverified()
     if (principal !== null) return null
     if (!this.#access.isLocked) return access === 'public' ? null : remoteRefusal(request)
-    // Public routes show more to a valid token, so a wrong one is a guess there too.
-    if (access === 'public' && !isPresented) return null
-    if (this.#rateLimit.recordFailure(address)) return tooManyFailures()
+    // A request without a token guesses nothing: clients that wait for the challenge send it first. Public
+    // routes show more to a valid token, so a wrong one is a guess there too.
+    if (isPresented && this.#rateLimit.recordFailure(address)) return tooManyFailures()
     if (access === 'public') return null
     return new DomainError(
       'token_required',
@@ -244,7 +244,7 @@ function lookUp({digests, look}: Presented): Principal | 'stale' | null {
 function tooManyFailures(): DomainError {
   return new DomainError(
     'too_many_failures',
-    'Rate limit: too many requests without a valid token from this address. Retry later.',
+    'Rate limit: too many requests with a wrong token from this address. Retry later.',
     {retryAfterSeconds: FAILURE_WINDOW_MS / 1000},
   )
 }

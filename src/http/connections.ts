@@ -81,8 +81,10 @@ export class Connections {
     const receive = (request: IncomingMessage, response: ServerResponse) =>
       this.#receive(request, response, handler)
     server.on('request', receive)
-    // Without a listener, Node answers an unknown expectation itself, with an empty reply.
+    // Without a listener, Node answers expectations itself: an unknown one with an empty reply, the other one
+    // with `100 Continue` before the token is checked.
     server.on('checkExpectation', receive)
+    server.on('checkContinue', receive)
     server.setTimeout(replyStalledMs, (socket: Socket) => this.#onInactive(socket))
     return server
   }

@@ -91,8 +91,11 @@ export interface ErrorReply {
   readonly status: number
   readonly contentType: string
   readonly body: string
-  readonly headers: Readonly<Record<string, string>>
+  readonly headers: ReplyHeaders
 }
+
+/** A header with several values is sent as several fields. */
+export type ReplyHeaders = Readonly<Record<string, string | string[]>>
 
 interface ErrorForm {
   /** The route is a submit. */
@@ -107,11 +110,12 @@ export function errorReply(
   {asText, pretty, isScript}: ErrorForm,
 ): ErrorReply {
   const status = REFUSAL_STATUSES[refusal.code]
-  const headers: Record<string, string> = {}
+  const headers: Record<string, string | string[]> = {}
   if (refusal.retryAfterSeconds !== null)
     headers['retry-after'] = String(Math.ceil(refusal.retryAfterSeconds))
-  // A browser opens its login dialog for Basic. It should do so for pages, but not for their scripts.
-  if (status === 401) headers['www-authenticate'] = isScript ? BEARER : `${BEARER}, ${BASIC}`
+  // A browser opens its login dialog for Basic. It should do so for pages, but not for their scripts. Basic
+  // is first, in a field of its own: clients that wait for a challenge may read only the first one.
+  if (status === 401) headers['www-authenticate'] = isScript ? BEARER : [BASIC, BEARER]
   if (status === 415) headers['accept-encoding'] = 'identity'
   if (asText && !isAlwaysProblem(status))
     return {status, contentType: TEXT_TYPE, body: textOf(refusal), headers}
@@ -188,8 +192,10 @@ export const BARE_HEADERS: Readonly<Record<string, string>> = {
 }
 
 /** As lines of a reply that is written to the socket. */
-export function headerLines(headers: Readonly<Record<string, string>>): string[] {
-  return Object.entries(headers).map(([name, value]) => `${name}: ${value}`)
+export function headerLines(headers: ReplyHeaders): string[] {
+  return Object.entries(headers).flatMap(([name, value]) =>
+    [value].flat().map((each) => `${name}: ${each}`),
+  )
 }
 
 /** Replies to bytes that are no HTTP request. There is no route and no header, only the socket. */

@@ -249,6 +249,7 @@ function authenticate(
         'expectation_unsupported',
         'The header Expect cannot be met. Send 100-continue, or no such header.',
       )
+    if (headers.expect !== undefined && raw.httpVersion === '1.1') reply.raw.writeContinue()
     return undefined
   })
 }

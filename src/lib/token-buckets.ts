@@ -1,6 +1,6 @@
 /**
- * Rate limits, one for each key: a token bucket that refills evenly. A full one holds what refills in the time
- * of a burst, and at least one. A bucket that was dropped to bound the memory is full again.
+ * Rate limits, one for each key: a token bucket that refills evenly. A full one holds what refills in the
+ * time of a burst, and at least one. A bucket that was dropped to bound the memory is full again.
  */
 
 const MINUTE_MS = 60_000
@@ -22,8 +22,8 @@ export class TokenBuckets {
   readonly #buckets = new Map<string, Bucket>()
 
   /**
-   * `now`: monotonic, in ms. `burstMs`: a key that was not used for long may take as many at once as refill in
-   * this time. So in any minute it takes at most `perMinute`, and those of one burst.
+   * `now`: monotonic, in ms. `burstMs`: a key that was not used for long may take as many at once as refill
+   * in this time. So in any minute it takes at most `perMinute`, and those of one burst.
    */
   constructor(now: () => number, perMinute: number, burstMs = MINUTE_MS) {
     this.#now = now

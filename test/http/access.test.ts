@@ -1,7 +1,7 @@
 /** Access from other hosts, web sites and clients: Basic, host names, origins, and what needs no token. */
 import assert from 'node:assert/strict'
 import {connect} from 'node:net'
-import {test} from 'node:test'
+import {test, type TestContext} from 'node:test'
 import {FAILURES_MAX} from '../../src/http/auth.ts'
 import {startApi, type Api} from './harness.ts'
 
@@ -28,9 +28,45 @@ test('a 401 makes a browser ask for a login for pages, but not for their scripts
   const challenge = async (headers: Record<string, string>) =>
     String((await api.get('/docs', headers)).headers['www-authenticate'])
   for (const headers of [{}, {'sec-fetch-mode': 'navigate'}])
-    assert.match(await challenge(headers), /^Bearer .*, Basic realm=/)
+    assert.match(await challenge(headers), /Basic realm=/)
   for (const headers of [{'sec-fetch-mode': 'cors'}, {'x-requested-with': 'XMLHttpRequest'}])
     assert.doesNotMatch(await challenge(headers), /Basic/)
+})
+
+/** What a client reads that sends this head of a request and waits for more, until `expected` is in it. */
+async function readUntil(t: TestContext, api: Api, head: string, expected: RegExp) {
+  const socket = connect(api.port, '127.0.0.1')
+  t.after(() => socket.destroy())
+  socket.write(`${head}\r\n\r\n`)
+  let text = ''
+  for await (const chunk of socket) {
+    text += String(chunk)
+    if (expected.test(text)) break
+  }
+  return text
+}
+
+test('the challenge is two fields, Basic first, on every way to a 401', async (t) => {
+  const agents = {connect: () => assert.fail('no agent was accepted'), stop: async () => undefined}
+  const api = await startApi(t, {token: TOKEN, agents})
+  const upgrade =
+    'Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n' +
+    'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=='
+  for (const request of ['GET /v1/jobs HTTP/1.1', `GET /v1/agent HTTP/1.1\r\n${upgrade}`]) {
+    const text = await readUntil(t, api, `${request}\r\nHost: localhost`, /\}$/)
+    const fields = [...text.matchAll(/^www-authenticate: (.*)\r$/gim)].map(([, value]) => value)
+    const basicField = 'Basic realm="belfry", charset="UTF-8"'
+    assert.deepEqual(fields, [basicField, 'Bearer realm="belfry"'], text)
+  }
+})
+
+test('a client without a token is not asked for a body, one with a token is', async (t) => {
+  const api = await startApi(t, {token: TOKEN})
+  const head =
+    'POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9'
+  assert.match(await readUntil(t, api, head, /\r\n\r\n/), /^HTTP\/1\.1 401 /)
+  const asked = await readUntil(t, api, `${head}\r\nX-Service-Token: ${TOKEN}`, /\r\n\r\n/)
+  assert.match(asked, /^HTTP\/1\.1 100 /)
 })
 
 test('a request with a valid token may use any host name', async (t) => {
@@ -51,7 +87,7 @@ test('wrong tokens count as failures under unknown host names too', async (t) =>
   for (let count = 0; count < FAILURES_MAX; count += 1)
     assert.equal((await api.get('/v1/jobs', headers)).status, 421)
   assert.equal((await api.get('/v1/jobs', headers)).json.code, 'too_many_failures')
-  assert.equal((await api.get('/v1/jobs')).status, 429)
+  assert.equal((await api.get('/v1/jobs', {'x-service-token': 'a guess'})).status, 429)
 })
 
 test('a page under an allowed host name is ours, although a proxy changes Host', async (t) => {

@@ -63,7 +63,7 @@ test('every reply has its security headers, and every refusal is a problem', asy
     assert.match(reply, /^content-security-policy: [^\r]*frame-ancestors 'none'/im, about)
     assert.match(reply, /^cache-control: no-(store|cache)\r$/im, about)
     if (status >= 400) assert.match(reply, /^content-type: application\/problem\+json/im, about)
-    assert.equal(/^www-authenticate: Bearer/im.test(reply), status === 401, about)
+    assert.equal(/^www-authenticate: Basic/im.test(reply), status === 401, about)
     assert.doesNotMatch(reply, /^(x-powered-by|server):/im, about)
   }
 })
