@@ -109,12 +109,21 @@ export function readShell(
   return {plan, problems}
 }
 
+/**
+ * Builtins and keywords of a shell. Some systems also have a program of such a name, without an effect beyond
+ * itself: a `cd` of its own changes no directory of the next command.
+ */
+const SHELL_ONLY: readonly string[] = (
+  '. : alias break case cd continue eval exec exit export for function if local read readonly return set ' +
+  'shift source trap ulimit umask unalias unset until wait while { (( [[ !'
+).split(' ')
+
 /** What a valid command probably does not mean. */
 export function shellWarnings(config: StringMap): string[] {
   const {command = '', shell = ''} = config
   const word = shell.toLowerCase()
   const warnings: string[] = []
-  if (!['', 'true', 'false'].includes(word)) {
+  if (!['', 'true', 'false'].includes(word) && [...TRUE_WORDS, ...FALSE_WORDS].includes(word)) {
     const isTrue = TRUE_WORDS.includes(word)
     warnings.push(`shell: ${shown(shell)} is read as ${isTrue}; write "${isTrue}"`)
   }
@@ -124,6 +133,12 @@ export function shellWarnings(config: StringMap): string[] {
       warnings.push(
         `command has ${syntax.join(' ')} and no shell that interprets it: it is passed on as text. ` +
           'Set shell to "true", or put it into single quotes',
+      )
+    const program = /^\s*(\S*)/.exec(command)![1]!
+    if (SHELL_ONLY.includes(program))
+      warnings.push(
+        `command begins with ${program}, which is no program but part of a shell, so every run will fail. ` +
+          'Set shell to "true"',
       )
   } else if (syntax.includes('|') && !command.includes('pipefail'))
     warnings.push(

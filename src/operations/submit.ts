@@ -12,7 +12,7 @@ import {type Finding, sentenceOf} from '../core/findings.ts'
 import type {JobRecord, JobSpec} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {Idempotency, RevisionMatch, SubmitResult} from '../ports/job-store.ts'
-import {decodeJob} from '../wire/decode-job.ts'
+import {decodeJob, isMisspelt} from '../wire/decode-job.ts'
 import {shown} from '../lib/shown.ts'
 import {isObject, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
@@ -48,6 +48,8 @@ export interface SubmitReply {
   readonly warnings: readonly string[]
   /** Sentences about `ignoredFields`. */
   readonly ignored: readonly string[]
+  /** Those about fields that are probably misspelt. Others belong to clients that know more fields. */
+  readonly misspelt: readonly string[]
   readonly ignoredFields: readonly string[]
 }
 
@@ -82,6 +84,7 @@ export function createSubmit(context: OperationsContext) {
         group: stored.group,
         warnings: [...warnings, ...unmatched].map(sentenceOf),
         ignored: ignored.map(sentenceOf),
+        misspelt: ignored.filter((_, index) => isMisspelt(ignoredFields[index]!)).map(sentenceOf),
         ignoredFields,
       }
     })

@@ -31,6 +31,7 @@ export type JsonResult =
  * so that `1.10` or a long id is stored unchanged. Numbers on the first level stay numbers.
  */
 export function readJson(text: string): JsonResult {
+  if (text.trim() === '') return {kind: 'syntax', problem: 'it is empty; it must be JSON'}
   let value: unknown
   try {
     value = JSON.parse(text)
@@ -46,12 +47,33 @@ export function readJson(text: string): JsonResult {
   return {kind: 'value', value: isExact ? withSourceNumbers(value, text) : value}
 }
 
+/** Deeper nesting says nothing to a person. */
+const CLOSERS_SHOWN = 5
+
 /** The end of a sentence about a text that is not JSON: its likely mistake; else `''`. */
 export function syntaxHint(text: string): string {
   const other = otherFormat(text)
   if (other !== '') return other
   if (/[{[,:]\s*'/.test(text)) return '; JSON needs double quotes'
-  return /,\s*[\]}]/.test(text) ? '; JSON has no comma before ] or }' : ''
+  if (/,\s*[\]}]/.test(text)) return '; JSON has no comma before ] or }'
+  if (/[{,]\s*[A-Za-z_]\w*\s*:/.test(text)) return '; JSON needs double quotes around names'
+  const end = missingEnd(text)
+  return end === '' ? '' : `; its end is missing, at least ${end}`
+}
+
+/** What closes the strings, objects and arrays that are open at the end, such as `"}`. */
+function missingEnd(text: string): string {
+  const open: string[] = []
+  let isString = false
+  for (let at = 0; at < text.length; at += 1) {
+    const character = text[at]!
+    if (character === '"') isString = !isString
+    else if (isString) at += character === '\\' ? 1 : 0
+    else if (character === '{') open.push('}')
+    else if (character === '[') open.push(']')
+    else if (character === open.at(-1)) open.pop()
+  }
+  return (isString ? '"' : '') + open.slice(-CLOSERS_SHOWN).toReversed().join('')
 }
 
 /** The end of a sentence about a text that is not JSON, if it looks like another format; else `''`. */

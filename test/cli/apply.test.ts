@@ -1,6 +1,6 @@
 /** `jobs check`, `jobs apply` and `restore` against the real API: mistakes are found before a change. */
 import assert from 'node:assert/strict'
-import {writeFile} from 'node:fs/promises'
+import {readFile, writeFile} from 'node:fs/promises'
 import {join} from 'node:path'
 import {test} from 'node:test'
 import {commands} from './real-api.ts'
@@ -75,7 +75,7 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
         {...JOB, name: 'x', parent_job: 'y'},
         {...JOB, name: 'y', parent_job: 'x'},
       ],
-      /x: parent_job: makes a cycle with other jobs of the file/,
+      /x: parent_job: makes a cycle, x -> y -> x/,
     ],
     [
       [
@@ -87,6 +87,14 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
     [[{...JOB, name: 'x', parent_job: 'nobody'}], /x: parent_job: there is no job named "nobody"/],
   ] as const)
     assert.match((await apply(jobs)).err, expected)
+  const done = JSON.parse((await apply([{...good[1], retries: 2}, good[0]], '--json')).out)
+  assert.deepEqual(
+    done.map(({name, action}: Record<string, string>) => [name, action]),
+    [
+      ['a', 'update'],
+      ['b', 'update'],
+    ],
+  )
   assert.equal((await apply([])).out, 'The file has no jobs.\n')
   state.input = JSON.stringify([{...JOB, name: 'c', retries: -1}])
   const json = await run('--json', 'jobs', 'apply', '-')
@@ -94,6 +102,32 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
   assert.deepEqual(JSON.parse(json.err).error.errors, [
     {name: 'c', field: 'retries', problem: 'must be an integer from 0 to 100, not -1'},
   ])
+})
+
+test('jobs check and apply work with the token of a team that access.md describes', async (t) => {
+  const {run, state, api, directory} = await commands(t)
+  await api.join({team: 'a'})
+  state.token = (await run('token', 'bootstrap')).out.trim()
+  const page = await readFile(new URL('../../docs/how-to/access.md', import.meta.url), 'utf8')
+  const file = join(directory, 'team-a.json')
+  await writeFile(file, /`team-a\.json`:\n\n```json\n(.*?)```/s.exec(page)![1]!)
+  assert.equal((await run('policy', 'apply', 'team-a', '-f', file)).code, 0)
+  state.token = (await run('token', 'create', 'team-a', '--policy', 'team-a')).out.trim()
+  const job = {...JOB, name: 'team-a-x', executor: 'shell', tags: {team: 'a'}}
+  const apply = async (command: string, definition: object) => {
+    state.input = JSON.stringify(definition)
+    return run('jobs', command, '-')
+  }
+  const checked = await apply('check', job)
+  assert.deepEqual([checked.code, checked.err], [0, ''])
+  assert.match(checked.out, /^team-a-x would be created$/m)
+  assert.equal((await apply('apply', job)).out, 'created team-a-x\n')
+  for (const [definition, why] of [
+    [{...job, executor: 'kafka'}, /allows only the executors shell, http/],
+    [{...job, name: 'team-b-x'}, /no glob of its policies matches/],
+    [{...job, tags: {}}, /requires the tag team with one of a/],
+  ] as const)
+    assert.match((await apply('apply', definition)).err, why)
 })
 
 test('a file of another kind is named', async (t) => {

@@ -62,15 +62,19 @@ test('a command that probably means something else is stored with a warning', ()
     [{command: 'a | b', shell: 'true'}, /^command has a pipe, .* bash -o pipefail -c '…'$/],
     [{command: 'a', shell: 'yes'}, /^shell: "yes" is read as true; write "true"$/],
     [{command: 'a', shell: '0'}, /^shell: "0" is read as false; write "false"$/],
+    [{command: 'exit 7'}, /^command begins with exit, .* Set shell to "true"$/],
+    [{command: ' cd\t/tmp'}, /^command begins with cd, /],
   ] as const
   for (const [config, expected] of rows) {
     const warnings = shellWarnings(config)
     assert.equal(warnings.length, 1)
     assert.match(warnings[0]!, expected)
   }
-  const fine = ['a', `a '|' b`]
+  const fine = ['a', `a '|' b`, 'exits 7', 'echo exit', '/bin/cd x']
   for (const command of fine) assert.deepEqual(shellWarnings({command, shell: 'False'}), [])
-  for (const command of ['a || b', 'set -o pipefail; a | b', 'a > b'])
+  // It is refused, so it is read as nothing.
+  assert.deepEqual(shellWarnings({command: 'a', shell: 'ja'}), [])
+  for (const command of ['exit 7', 'a || b', 'set -o pipefail; a | b', 'a > b'])
     assert.deepEqual(shellWarnings({command, shell: 'true'}), [])
 })
 

@@ -61,7 +61,7 @@ async function check(session: Session, file: string | undefined, options: Option
 async function apply(session: Session, file: string | undefined, options: Options): Promise<void> {
   const jobs = await readJobFile(fileOf(file, options, 'apply'), session.terminal)
   requireValid(await checkAll(session, jobs, options))
-  const stored: JobJson[] = []
+  const stored: (JobJson & {readonly action: string})[] = []
   const query = {...queryOf(options), runoncreate: options.run === undefined ? undefined : 'true'}
   try {
     for (const job of jobs) {
@@ -71,8 +71,8 @@ async function apply(session: Session, file: string | undefined, options: Option
       const {value, headers} = await call.catch((error: unknown) => {
         throw halfway(job, error, stored.length, jobs.length)
       })
-      stored.push(value)
       const action = headers.get('x-action') ?? ''
+      stored.push({...value, action})
       if (!session.json) session.terminal.out(`${DONE[action] ?? 'applied'} ${value.name}\n`)
     }
   } finally {
@@ -133,11 +133,15 @@ async function checkAll(
   return checked
 }
 
-/** A server without dry runs would store the job. This definition it rejects. */
-async function requireDryRuns(session: Session, {name}: Definition): Promise<void> {
+/**
+ * A server without dry runs would store the job, so it gets a definition that every server rejects. The rest
+ * is the job itself: the limits of a policy on executors and tags must allow the probe as they allow the job.
+ */
+async function requireDryRuns(session: Session, job: Definition): Promise<void> {
   const query = {dry_run: 'true'}
+  const body = {...job, schedule: undefined, parent_job: undefined, retries: -1}
   try {
-    await session.client.call('POST', '/jobs', {body: {name}, query})
+    await session.client.call('POST', '/jobs', {body, query})
   } catch (error) {
     if (!(error instanceof CallFailed) || error.status !== 400) throw error
     const message = 'This server is of an earlier release, and cannot check jobs. Upgrade it.'
@@ -174,8 +178,10 @@ function fileFaults({name, parent_job: parent}: Definition, file: FileIndex): re
   const seen = new Set<unknown>([undefined])
   let at = name === parent ? undefined : parent
   for (; !seen.has(at) && at !== name; at = file.get(at)?.parent) seen.add(at)
-  if (at !== undefined && at === name)
-    faults.push({field: 'parent_job', problem: 'makes a cycle with other jobs of the file'})
+  if (at !== undefined && at === name) {
+    const path = [name, ...[...seen].slice(1), name].map(String)
+    faults.push({field: 'parent_job', problem: `makes a cycle, ${path.join(' -> ')}`})
+  }
   return faults
 }
 

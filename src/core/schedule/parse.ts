@@ -5,6 +5,7 @@
  */
 import {formatDuration, parseDuration} from '../../lib/duration.ts'
 import {BoundedCache} from '../../lib/lru.ts'
+import {meantBy} from '../../lib/nearest.ts'
 import {parseTime} from '../../lib/rfc3339.ts'
 import {PLANNED_MAX, PLANNED_MIN, type Schedule, type ScheduleResult} from './calendar.ts'
 import {compileExpression, EXAMPLE_INSTANT} from './cron.ts'
@@ -109,8 +110,19 @@ function parseUncached(text: string, context: ScheduleContext, nameSum: number):
         return compileExpression(DESCRIPTORS[descriptor]!, zone, nameSum)
       }
   }
-  const all = `${Object.keys(DESCRIPTORS).join(', ')}, @manually, @every <duration> and @at <time>`
-  return {ok: false, problem: `${JSON.stringify(body)} is not a descriptor: there are ${all}`}
+  return {
+    ok: false,
+    problem: `${JSON.stringify(body)} is not a descriptor: ${adviceFor(descriptor)}`,
+  }
+}
+
+function adviceFor(descriptor: string): string {
+  if (descriptor === '@reboot')
+    return 'Belfry plans times, not starts of a machine. Run the command from a systemd unit'
+  const simple = [...Object.keys(DESCRIPTORS), '@manually']
+  const meant = meantBy(descriptor, [...simple, '@every', '@at'])
+  if (meant !== '') return `did you mean ${meant}?`
+  return `there are ${simple.join(', ')}, @every <duration> and @at <time>`
 }
 
 /** `@every  1h30m` → `['@every', '1h30m']`. Only the descriptor is case-insensitive. */

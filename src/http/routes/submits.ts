@@ -150,9 +150,9 @@ function sendSubmitted(
   request: FastifyRequest,
   reply: FastifyReply,
   status: number,
-  {job, action, group, warnings, ignored, ignoredFields}: SubmitReply,
+  {job, action, group, warnings, ignored, misspelt, ignoredFields}: SubmitReply,
 ): FastifyReply {
-  setWarnings(reply, warnings)
+  setWarnings(reply, [...warnings, ...misspelt])
   setIgnoredFields(reply, ignoredFields)
   reply.header('x-action', action)
   if (group !== null) reply.header('x-launch-id', String(group))

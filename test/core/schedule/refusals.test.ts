@@ -112,7 +112,10 @@ const TABLE: Readonly<Record<string, string>> = {
     0 0 0 31W 4 *          | the day-of-month field "31W" never matches`,
 
   descriptors: `
-    @reboot                | "@reboot" is not a descriptor … @daily … @every
+    @reboot                | "@reboot" is not a descriptor … systemd unit
+    @dayly                 | "@dayly" is not a descriptor … did you mean @daily?
+    @evry 5m               | "@evry 5m" is not a descriptor … did you mean @every?
+    @sometimes             | "@sometimes" is not a descriptor … @daily … @every
     @daily 5               | "@daily 5" is not a descriptor
     @manually now          | "@manually now" is not a descriptor
     @                      | "@" is not a descriptor
