@@ -80,7 +80,7 @@ export interface JobRecord {
   /** Internal and never reused: a job created again under the same name gets a new id. */
   readonly id: number
   readonly spec: JobSpec
-  /** Incremented by each accepted change of the definition; the `ETag`. */
+  /** Incremented by each accepted change of the definition; the first part of the `ETag`. */
   readonly revision: number
   /** The next undecided planned time; `null` when nothing is planned. */
   readonly nextAt: number | null

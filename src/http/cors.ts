@@ -23,6 +23,7 @@ const REPLY_HEADERS = [
   'ETag',
   'Location',
   'Retry-After',
+  'X-Action',
   'X-Ignored-Fields',
   'X-Launch-Id',
   'X-Total-Count',

@@ -2,6 +2,7 @@
  * Successful replies: JSON compact or indented, safe header values, and long lists in chunks. A hundred
  * thousand rows are neither one string in memory nor one pause of the event loop.
  */
+import {createHash} from 'node:crypto'
 import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {decide, jobPath, shownJobs} from '../core/authorization.ts'
@@ -40,7 +41,10 @@ export function encodeJobFor(request: FastifyRequest, job: JobRecord): JobJson {
   return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})
 }
 
-/** The job, with its revision as `ETag`. `more` is after its fields. */
+/**
+ * The job with its `ETag`: the revision, which conditional writes compare, and a digest of the body. A strong
+ * validator must change with the body, and counters change without a revision. `more` is after its fields.
+ */
 export function sendJob(
   request: FastifyRequest,
   reply: FastifyReply,
@@ -48,9 +52,19 @@ export function sendJob(
   job: JobRecord,
   more: {readonly warnings?: readonly string[]} = {},
 ): FastifyReply {
-  const etag = `"${job.revision}"`
-  const body = {...encodeJobFor(request, job), ...more}
-  return sendJson(request, reply.header('etag', etag), status, body)
+  const body = encodeJobFor(request, job)
+  reply.header('etag', `"${job.revision}.${digestOf(body)}"`)
+  return sendJson(request, reply, status, {...body, ...more})
+}
+
+/** 64 bits: two bodies of one revision must differ in it. */
+const DIGEST_LENGTH = 11
+
+function digestOf(body: JobJson): string {
+  return createHash('sha256')
+    .update(JSON.stringify(body))
+    .digest('base64url')
+    .slice(0, DIGEST_LENGTH)
 }
 
 /**

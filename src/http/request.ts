@@ -112,14 +112,15 @@ export async function* limitedChunks(
 
 /**
  * Revisions from `If-Match`. Tags of another form match nothing and are left out. A weak tag counts: proxies
- * that compress weaken the tag, and the revision is the same.
+ * that compress weaken the tag, and the revision is the same. What follows the revision changes without a
+ * change of the definition, so it is not compared.
  */
 export function readIfMatch(headers: IncomingHttpHeaders): RevisionMatch {
   const value = headers['if-match']
   if (value === undefined) return null
   if (value.trim() === '*') return '*'
-  return [...value.matchAll(/(?:^|,)\s*(?:W\/)?"([1-9]\d{0,14})"\s*(?=,|$)/g)].map((match) =>
-    Number(match[1]),
+  return [...value.matchAll(/(?:^|,)\s*(?:W\/)?"([1-9]\d{0,14})(?:\.[\w-]+)?"\s*(?=,|$)/g)].map(
+    (match) => Number(match[1]),
   )
 }
 

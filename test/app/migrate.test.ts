@@ -19,6 +19,7 @@ import {
   type ServerProcess,
 } from '../support/server-process.ts'
 import {until, within} from '../support/waiting.ts'
+import {revisionIn} from '../support/etag.ts'
 
 const SECOND_MS = 1_000
 const MIGRATED_WITHIN_MS = 60_000
@@ -77,7 +78,7 @@ async function replies(server: ServerProcess): Promise<Record<string, unknown>> 
   const found: Record<string, unknown> = {}
   for (const path of [...paths, ...more]) {
     const {status, headers, text} = await server.get(path)
-    found[path] = [status, headers.get('etag'), path === '/jobs/after' ? status : text]
+    found[path] = [status, revisionIn(headers.get('etag')), path === '/jobs/after' ? status : text]
   }
   return {...found, cluster: (await server.get('/')).json.gossip.cluster}
 }

@@ -107,6 +107,7 @@ test('pages of a --cors-origin may use the API, those of other sites may not', a
   const read = await api.get('/v1/jobs', headers)
   assert.deepEqual([read.status, read.headers['access-control-allow-origin']], [200, SITE])
   assert.match(String(read.headers['access-control-expose-headers']), /X-Total-Count/)
+  assert.match(String(read.headers['access-control-expose-headers']), /X-Action/)
   assert.match(String(read.headers.vary), /Origin/)
   assert.equal(read.headers['access-control-allow-credentials'], undefined)
   assert.equal((await api.post('/v1/pause', undefined, headers)).status, 200)

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import {startApi} from './harness.ts'
 import {definition, upload} from './tokens.ts'
+import {revisionIn} from '../support/etag.ts'
 
 const FIELDS = [
   'id',
@@ -47,7 +48,7 @@ test('a submit replies with the stored job, all fields in order', async (t) => {
   const reply = await api.post('/v1/jobs', body)
   assert.equal(reply.status, 201)
   assert.equal(reply.headers.location, '/v1/jobs/first')
-  assert.equal(reply.headers.etag, '"1"')
+  assert.equal(revisionIn(reply.headers.etag), '"1"')
   assert.equal(reply.headers['x-whom'], 'node-a')
   assert.equal(reply.headers['content-type'], 'application/json; charset=utf-8')
   assert.deepEqual(Object.keys(reply.json), FIELDS)
@@ -60,7 +61,7 @@ test('a submit replies with the stored job, all fields in order', async (t) => {
   )
   assert.deepEqual((await api.get('/v1/jobs/first')).json, reply.json)
   assert.deepEqual((await api.get('/v1/jobs')).json, [reply.json])
-  assert.equal((await api.get('/v1/jobs/first')).headers.etag, '"1"')
+  assert.equal(revisionIn((await api.get('/v1/jobs/first')).headers.etag), '"1"')
   assert.deepEqual(api.wakeup.notified, ['launch'])
   assert.deepEqual(api.events.of('job_stored'), [{job: 'first', revision: 1, created: true}])
 })
@@ -78,7 +79,7 @@ test('submitting the same body twice changes nothing; PATCH and PUT behave like 
   }
   const patched = await api.call('PATCH', '/v1/jobs', {body: {...body, displayname: 'Same'}})
   assert.equal(patched.status, 201)
-  assert.equal(patched.headers.etag, '"2"')
+  assert.equal(revisionIn(patched.headers.etag), '"2"')
   const put = await api.call('PUT', '/v1/jobs/same', {body: {...body, displayname: 'Put'}})
   assert.equal(put.status, 201)
   assert.equal(put.json.displayname, 'Put')
@@ -330,7 +331,10 @@ test('a pause of submissions blocks definitions and nothing else', async (t) => 
   }
   const off = await api.post('/v1/jobs/t/toggle')
   assert.equal(off.status, 200)
-  assert.deepEqual([off.json.disabled, off.json.next, off.headers.etag], [true, null, '"3"'])
+  assert.deepEqual(
+    [off.json.disabled, off.json.next, revisionIn(off.headers.etag)],
+    [true, null, '"3"'],
+  )
   assert.equal((await api.post('/v1/jobs/t/enable')).json.disabled, false)
   assert.equal((await api.post('/v1/jobs/t/disable')).json.disabled, true)
   assert.equal((await api.post('/v1/jobs/t/run')).status, 202)
@@ -347,7 +351,7 @@ test('enable and disable change a job once', async (t) => {
       json,
       headers: replied,
     } = await api.post(`/v1/jobs/t/${verb}`, undefined, headers)
-    return [status, json.disabled, replied.etag]
+    return [status, json.disabled, revisionIn(replied.etag)]
   }
   assert.deepEqual(await call('enable'), [200, false, '"1"'])
   assert.deepEqual(await call('disable'), [200, true, '"2"'])
@@ -358,6 +362,28 @@ test('enable and disable change a job once', async (t) => {
   assert.equal((await call('enable', {'if-match': '"2"'}))[0], 412)
   assert.equal(api.events.of('job_stored').length, stored)
   assert.equal((await api.post('/v1/jobs/nobody/enable')).status, 404)
+})
+
+test('the ETag changes with the counters, and If-Match compares the revision in it', async (t) => {
+  const api = await startApi(t)
+  await api.join()
+  await api.job('t')
+  const before = await api.get('/v1/jobs/t')
+  assert.match(String(before.headers.etag), /^"1\.[\w-]{11}"$/)
+  assert.equal((await api.get('/v1/jobs/t?pretty')).headers.etag, before.headers.etag)
+  await api.finish(await api.running('t'), 'succeeded')
+  const after = await api.get('/v1/jobs/t')
+  assert.equal(after.json.success_count, 1)
+  assert.equal(revisionIn(after.headers.etag), '"1"')
+  assert.notEqual(after.headers.etag, before.headers.etag)
+  const put = (match: string) =>
+    api.call('PUT', '/v1/jobs/t', {
+      body: JSON.stringify({...after.json, displayname: 'new'}),
+      headers: {'if-match': match},
+    })
+  const stored = await put(String(before.headers.etag))
+  assert.deepEqual([stored.status, revisionIn(stored.headers.etag)], [201, '"2"'])
+  assert.equal((await put(String(after.headers.etag))).status, 412)
 })
 
 test('If-Match and If-None-Match make writes conditional (412)', async (t) => {
@@ -376,9 +402,12 @@ test('If-Match and If-None-Match make writes conditional (412)', async (t) => {
   const exists = await submit({'if-none-match': '*'})
   assert.equal(exists.status, 412)
   assert.match(exists.headers['content-type'] ?? '', /^text\/plain/)
-  assert.equal((await submit({'if-match': '"1"'}, {owner: 'a'})).headers.etag, '"2"')
+  assert.equal(revisionIn((await submit({'if-match': '"1"'}, {owner: 'a'})).headers.etag), '"2"')
   assert.equal((await submit({'if-match': '"1"'}, {owner: 'b'})).status, 412)
-  assert.equal((await submit({'if-match': '"1", "2"'}, {owner: 'b'})).headers.etag, '"3"')
+  assert.equal(
+    revisionIn((await submit({'if-match': '"1", "2"'}, {owner: 'b'})).headers.etag),
+    '"3"',
+  )
   assert.equal((await submit({'if-match': 'W/"3"'}, {owner: 'c'})).status, 201)
   assert.equal((await submit({'if-match': '"abc"'})).status, 412)
   const toggle = (match: string) => api.post('/v1/jobs/c/toggle', undefined, {'if-match': match})
