@@ -9,8 +9,8 @@ export interface Finding {
   readonly field: string
   /** Sentence without the field and the final period. */
   readonly problem: string
-  /** The error code of this fault alone, where a client needs to know it. */
-  readonly code?: 'parent_unknown'
+  /** The error code of this fault alone, where a client needs to know it. `field_unknown`: see `strict`. */
+  readonly code?: 'parent_unknown' | 'field_unknown'
 }
 
 /** Faults in one reply: more than a person corrects in one go. Bounds the reply to a hostile body. */

@@ -10,7 +10,7 @@ import {type Finding, sentenceOf} from '../core/findings.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {RestoreEntry, RestoreProblem} from '../ports/job-store.ts'
 import type {SecretRecord} from '../ports/secret-store.ts'
-import {decodeCounters, decodeJob} from '../wire/decode-job.ts'
+import {decodeCounters, decodeJob, decodeStatus} from '../wire/decode-job.ts'
 import {JsonArrayError, JsonArraySplitter} from '../wire/json-array.ts'
 import {isObject, type JsonResult, readJsonBytes} from '../wire/json.ts'
 import type {OperationsContext} from './context.ts'
@@ -37,6 +37,7 @@ interface EntryProblem {
   readonly field?: string
   /** A sentence, with the field. */
   readonly problem: string
+  readonly code?: Finding['code']
 }
 
 export interface RestoreCall {
@@ -166,8 +167,11 @@ class RestoreDecoder {
       )
     const faults = json.kind === 'content' ? [json.finding] : this.#decode(json.value)
     const name = nameOf(json) || `element ${this.#count}`
-    for (const fault of faults)
-      this.#problems.push({name, field: fault.field, problem: sentenceOf(fault)})
+    for (const fault of faults) {
+      const {field, code} = fault
+      const coded = code === undefined ? {} : {code}
+      this.#problems.push({name, field, problem: sentenceOf(fault), ...coded})
+    }
     if (this.#problems.length >= PROBLEMS_MAX) this.finish()
   }
 
@@ -198,7 +202,8 @@ class RestoreDecoder {
       faults.push({field: 'name', problem: 'appears more than once in the file'})
     if (faults.length > 0) return faults
     this.#names.add(spec.name)
-    this.entries.push({spec, counters: counters.counters, may: decision.may})
+    const status = decodeStatus(value)
+    this.entries.push({spec, counters: counters.counters, status, may: decision.may})
     const {warnings: found, ignored} = findings
     const warnings = [...found, ...ignored, ...this.#tagCheck(spec.tags)]
     for (const warning of warnings) this.warnings.add(spec.name, sentenceOf(warning))

@@ -131,7 +131,7 @@ function unknownParameters(
     .map((key) => {
       const meant = didYouMean(key, known) || `; its parameters are ${known.join(', ')}`
       const problem = `is not used by the ${name} executor${meant}`
-      return {field: `executor_config.${plain(key)}`, problem}
+      return {field: `executor_config.${plain(key)}`, problem, code: 'field_unknown'}
     })
 }
 

@@ -3,7 +3,7 @@ import type {Actor} from '../core/audit.ts'
 import type {NameFilter} from '../core/authorization.ts'
 import type {FiringPause} from '../core/firing.ts'
 import type {StorePermission} from '../core/job-permission.ts'
-import type {JobCounters, JobRecord, JobSpec} from '../core/job.ts'
+import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../core/job.ts'
 import type {Order, Page, Slice} from './page.ts'
 
 /** A repeated request returns the result of the first one. Unique by (scope, key), kept for 24 h. */
@@ -99,6 +99,8 @@ export interface RestoreEntry {
   readonly spec: JobSpec
   /** Ignored for jobs that exist already. */
   readonly counters: JobCounters
+  /** Ignored for jobs that exist already; absent = never finished. */
+  readonly status?: JobStatus
   /** Changes that the caller may make to this job; absent = both. */
   readonly may?: StorePermission
 }

@@ -51,7 +51,9 @@ export type AuditEntryJson = Static<typeof AuditEntry>
 
 /** The change that made a revision. Empty and `null` = it is not known any more. */
 const REVISION_FIELDS = {
-  revision: Type.Integer({description: 'Number of the revision; that of the newest one is the first part of the `ETag`.'}),
+  revision: Type.Integer({
+    description: 'Number of the revision; that of the newest one is the first part of the `ETag`.',
+  }),
   at: OptionalTime('When it was stored.'),
   ...ACTOR_FIELDS,
   action: Type.String({description: 'What was done, such as `job.update`.'}),

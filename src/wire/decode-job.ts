@@ -4,7 +4,7 @@
  * are collected. Only types and sizes are checked here; `core/validate.ts` and the store check the meaning.
  */
 import type {TSchema} from 'typebox'
-import type {JobCounters, JobSpec, StringMap} from '../core/job.ts'
+import type {JobCounters, JobSpec, JobStatus, StringMap} from '../core/job.ts'
 import {METADATA_MAX, nameProblem, TAGS_MAX} from '../core/validate.ts'
 import {FaultList, type Finding} from '../core/findings.ts'
 import {didYouMean, meantBy} from '../lib/nearest.ts'
@@ -80,6 +80,14 @@ export function decodeCounters(body: unknown): {
     lastError: readTime('last_error', fields.last_error, faults),
   }
   return {counters, faults: faults.all}
+}
+
+const STATUSES: readonly JobStatus[] = ['', 'success', 'failed', 'partially_failed']
+
+/** Status of a job in a restore file. Another text, such as that of a run in progress, counts as none. */
+export function decodeStatus(body: unknown): JobStatus {
+  const status: unknown = isObject(body) ? body.status : ''
+  return STATUSES.find((known) => known === status) ?? ''
 }
 
 function readCount(field: string, value: unknown, faults: FaultList): number {
@@ -167,6 +175,7 @@ export function unknownField(field: string): Finding {
   return {
     field: plain(field.slice(0, MAP_KEY_LENGTH_MAX)),
     problem: `is not a field of a job${didYouMean(field, FIELDS)}`,
+    code: 'field_unknown',
   }
 }
 

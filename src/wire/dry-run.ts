@@ -6,7 +6,11 @@ export const Fault = Type.Object(
     field: Type.String({description: 'Field such as `retries` or `tags.web`; empty = the body.'}),
     problem: Type.String({description: 'What is wrong with it, without the field.'}),
     code: Type.Optional(
-      Type.Enum(['parent_unknown'], {description: 'The error code of this fault alone.'}),
+      Type.Enum(['parent_unknown', 'field_unknown'], {
+        description:
+          'The error code of this fault alone. `field_unknown`: without `strict` the field or parameter is ' +
+          'ignored.',
+      }),
     ),
   },
   {$id: 'Fault', description: 'What is wrong with a field of a definition.'},

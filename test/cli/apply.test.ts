@@ -62,6 +62,7 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
     refused.err,
     /^belfry: Nothing was stored\. 1 of 3 jobs is not valid\.\n {2}c: catch_up: .*\n {2}c: retrys: /,
   )
+  assert.match(refused.err, /^To ignore unknown fields and parameters, use --lenient\.$/m)
   assert.deepEqual((await api.get('/v1/jobs')).json, [])
   assert.equal((await apply(good)).out, 'created a\ncreated b\n')
   assert.equal((await apply([good[1], {...good[0], retries: 1}])).out, 'unchanged a\nupdated b\n')
@@ -102,6 +103,7 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
   assert.deepEqual(JSON.parse(json.err).error.errors, [
     {name: 'c', field: 'retries', problem: 'must be an integer from 0 to 100, not -1'},
   ])
+  assert.doesNotMatch(json.err, /--lenient/)
 })
 
 test('jobs check and apply work with the token of a team that access.md describes', async (t) => {
@@ -162,6 +164,7 @@ test('a file of another kind is named', async (t) => {
     strict.err,
     /r: retrys: is not a field .*\n.*r: executor_config\.comand: is not used/,
   )
+  assert.match(strict.err, /^To ignore unknown fields and parameters, use --lenient\.$/m)
   assert.equal((await run('restore', '--lenient', jobs)).out, 'created r\n')
   // The server refuses the file before it has read it.
   await run('pause')

@@ -134,19 +134,32 @@ test('restore creates and updates jobs, with children before parents in the file
   await api.job('old', {owner: 'before'})
   const file = [
     {name: 'child', parent_job: 'parent', executor: 'shell'},
-    {name: 'parent', schedule: '@every 1m', success_count: 7, last_success: '2026-01-01T00:00:00Z'},
-    {name: 'old', schedule: '@manually', owner: 'after', success_count: 9},
+    {
+      name: 'parent',
+      schedule: '@every 1m',
+      success_count: 7,
+      last_success: '2026-01-01T00:00:00Z',
+      status: 'success',
+    },
+    {name: 'busy', schedule: '@manually', status: 'running'},
+    {name: 'old', schedule: '@manually', owner: 'after', success_count: 9, status: 'failed'},
   ]
   const reply = await restore(api, file)
   assert.equal(reply.status, 200)
   assert.deepEqual(reply.json, [
     'success create child',
     'success create parent',
+    'success create busy',
     'success update old',
   ])
   const parent = (await api.get('/v1/jobs/parent')).json
   assert.deepEqual([parent.success_count, parent.dependent_jobs], [7, ['child']])
-  assert.equal(parent.last_success, '2026-01-01T00:00:00.000Z')
+  assert.deepEqual([parent.last_success, parent.status], ['2026-01-01T00:00:00.000Z', 'success'])
+  const untriggered = (await api.get('/v1/jobs?status=untriggered')).json
+  assert.deepEqual(
+    untriggered.map(({name}: {name: string}) => name),
+    ['busy', 'child', 'old'],
+  )
   const old = (await api.get('/v1/jobs/old')).json
   assert.deepEqual([old.owner, old.success_count], ['after', 0])
   const all = (await api.get('/v1/jobs')).text

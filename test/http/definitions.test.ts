@@ -59,13 +59,15 @@ test('strict makes unknown fields and parameters faults; otherwise a missing fie
     executor_config: {comand: 'x', command: 'y'},
   }
   const {status, json} = await api.post('/v1/jobs?strict=true', body)
+  const code = 'field_unknown'
   assert.equal(status, 400)
   assert.deepEqual(json.errors, [
-    {field: 'retrys', problem: 'is not a field of a job; did you mean "retries"?'},
-    {field: 'odd', problem: 'is not a field of a job'},
+    {field: 'retrys', problem: 'is not a field of a job; did you mean "retries"?', code},
+    {field: 'odd', problem: 'is not a field of a job', code},
     {
       field: 'executor_config.comand',
       problem: 'is not used by the shell executor; did you mean "command"?',
+      code,
     },
   ])
   const lenient = await api.post('/v1/jobs?strict=false', body)

@@ -192,7 +192,18 @@ function requireValid(checked: readonly Checked[]): void {
   const errors = wrong.flatMap(({name, result}) => result.errors.map((each) => ({name, ...each})))
   const lines = errors.map(({name, ...fault}) => `  ${oneLine(`${name}: ${sentenceOf(fault)}`)}`)
   const message = `Nothing was stored. ${summaryOf(checked.length, wrong.length)}`
-  throw new CallFailed([message, ...lines].join('\n'), 400, {code: 'job_invalid', errors})
+  const text = [message, ...lines].join('\n')
+  throw withLenient(new CallFailed(text, 400, {code: 'job_invalid', errors}))
+}
+
+/** Names the option that accepts the unknown fields among the faults. */
+export function withLenient(error: unknown): unknown {
+  if (!(error instanceof CallFailed) || error.errors === null) return error
+  const {message, status, code, errors} = error
+  const isUnknown = errors.some((each) => (each as Partial<Fault>).code === 'field_unknown')
+  const advice = 'To ignore unknown fields and parameters, use --lenient.'
+  if (!isUnknown) return error
+  return new CallFailed(`${message}\n${advice}`, status, {code, errors, cause: error})
 }
 
 function sentenceOf({field, problem}: Fault): string {

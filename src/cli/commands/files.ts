@@ -9,7 +9,7 @@ import {BACKUP_MAGIC} from '../input.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {formatByteSize} from '../../lib/byte-size.ts'
 import {otherFormat} from '../../wire/json.ts'
-import {DONE} from './apply.ts'
+import {DONE, withLenient} from './apply.ts'
 import type {Terminal} from '../terminal.ts'
 
 /** Creates a store from a backup in a data directory. */
@@ -62,10 +62,10 @@ async function restore(
     disabled: options.disabled === undefined ? undefined : 'true',
     strict: options.lenient === undefined ? 'true' : undefined,
   }
-  const {value} = await session.client.call<string[]>('POST', '/restore', {
-    form,
-    query,
-    timeoutMs: LONG_TIMEOUT_MS,
+  const asked = {form, query, timeoutMs: LONG_TIMEOUT_MS}
+  const call = session.client.call<string[]>('POST', '/restore', asked)
+  const {value} = await call.catch((error: unknown) => {
+    throw withLenient(error)
   })
   if (session.json) return printJson(session, value)
   session.terminal.out(value.map((line) => `${inWords(line)}\n`).join(''))

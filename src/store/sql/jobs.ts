@@ -3,7 +3,7 @@
  * `planDefinition` in the core. `submit.ts` stores new definitions.
  */
 import type {Actor} from '../../core/audit.ts'
-import type {JobCounters, JobRecord, JobSpec} from '../../core/job.ts'
+import type {JobCounters, JobRecord, JobSpec, JobStatus} from '../../core/job.ts'
 import {type DefinitionChange, planDefinition} from '../../core/next-time.ts'
 import {assert} from '../../lib/assert.ts'
 import type {PreconditionFailed, RevisionMatch, ToggleResult} from '../../ports/job-store.ts'
@@ -160,6 +160,7 @@ export interface NewJob {
   readonly anchorAt: number
   readonly nextAt: number | null
   readonly counters: JobCounters
+  readonly status: JobStatus
 }
 
 /** Columns derived from a definition, in the order of `definedValues`. */
@@ -176,7 +177,12 @@ const DEFINED_COLUMNS = [
   'anchor_at',
 ]
 
-function definedValues({spec, revision, nextAt, anchorAt}: Omit<NewJob, 'counters'>): Values {
+function definedValues({
+  spec,
+  revision,
+  nextAt,
+  anchorAt,
+}: Omit<NewJob, 'counters' | 'status'>): Values {
   return [
     spec.displayname,
     searchText(spec),
@@ -193,7 +199,7 @@ function definedValues({spec, revision, nextAt, anchorAt}: Omit<NewJob, 'counter
 
 const INSERT_JOB = `INSERT INTO jobs (id, name, ${DEFINED_COLUMNS.join(', ')}, success_count, error_count,
   last_success, last_error, status, status_group, created_at, updated_at, deleted_why)
-  VALUES (?, ?, ${DEFINED_COLUMNS.map(() => '?').join(', ')}, ?, ?, ?, ?, '', 0, ?, ?, '')`
+  VALUES (?, ?, ${DEFINED_COLUMNS.map(() => '?').join(', ')}, ?, ?, ?, ?, ?, 0, ?, ?, '')`
 
 /** Inserts jobs of different names, with numbers taken for them. */
 export function* insertJobs(
@@ -218,7 +224,7 @@ export function* insertJobs(
 function insertValues(id: number, job: NewJob, now: number): Values {
   const {successCount, errorCount, lastSuccess, lastError} = job.counters
   const counted = [successCount, errorCount, lastSuccess, lastError]
-  return [id, job.spec.name, ...definedValues(job), ...counted, now, now]
+  return [id, job.spec.name, ...definedValues(job), ...counted, job.status, now, now]
 }
 
 const INSERT_METADATA = `INSERT INTO job_metadata (job_id, key, value) VALUES (?, ?, ?)`
@@ -231,7 +237,7 @@ const UPDATE_JOB = `UPDATE jobs SET ${DEFINED_COLUMNS.map((column) => `${column}
   updated_at = ? WHERE id = ?`
 
 /** A stored job with its new definition. */
-export interface RedefinedJob extends Omit<NewJob, 'counters'> {
+export interface RedefinedJob extends Omit<NewJob, 'counters' | 'status'> {
   readonly id: number
 }
 

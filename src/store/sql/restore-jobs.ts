@@ -38,12 +38,12 @@ export function* restore(
   const zone = yield* timezone()
   const fresh: NewJob[] = []
   const redefined: Redefinition[] = []
-  for (const {spec: stored, counters} of entries) {
+  for (const {spec: stored, counters, status = ''} of entries) {
     const job = existing.get(stored.name) ?? null
     const owned = withOwner(stored, job, options.defaultOwner)
     const spec = options.disabled ? {...owned, disabled: true} : owned
     const change = planDefinition(job, spec, tx.now, zone, false)
-    if (job === null) fresh.push({...change, spec, counters})
+    if (job === null) fresh.push({...change, spec, counters, status})
     else redefined.push({existing: job, spec, change})
   }
   yield* applyChanges(tx, redefined)

@@ -115,7 +115,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     const spec = withOwner(request.spec, known, request.defaultOwner)
     const change = planDefinition(known, spec, tx.now, zone, true)
     const id = known?.id ?? ids[index]!
-    if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS})
+    if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS, status: ''})
     else redefined.push({existing: known, spec, change})
     const group = request.runOnCreate ? groups[running.indexOf(request)]! : null
     const {changed, revision} = change

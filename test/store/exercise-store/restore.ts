@@ -29,13 +29,21 @@ export function restoreCases(when: Case): void {
     )
   })
 
-  when('counters are imported only for new jobs', async (scene) => {
+  when('counters and the status are imported only for new jobs', async (scene) => {
     await scene.submit('old')
     const counters = {successCount: 5, errorCount: 2, lastSuccess: 1_000, lastError: 2_000}
-    const entries = ['old', 'new'].map((name) => ({spec: aSpec(name), counters}))
+    const entries = ['old', 'new'].map((name) => ({
+      spec: aSpec(name),
+      counters,
+      status: 'partially_failed' as const,
+    }))
     await scene.store.restore(entries, {disabled: false})
-    assert.deepEqual((await scene.job('new')).counters, counters)
-    assert.deepEqual((await scene.job('old')).counters, NONE)
+    const [old, fresh] = [await scene.job('old'), await scene.job('new')]
+    assert.deepEqual([fresh.counters, fresh.status], [counters, 'partially_failed'])
+    assert.deepEqual([old.counters, old.status], [NONE, ''])
+    await scene.join('n1')
+    await scene.complete('new', 'succeeded')
+    assert.equal((await scene.job('new')).status, 'success')
   })
 
   when(
