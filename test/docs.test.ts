@@ -148,6 +148,7 @@ test('metrics.md lists every metric with its type and labels', async () => {
     events: localEvents(systemClock()),
     version: '0',
     server: {cluster: () => Promise.resolve(CLUSTER), agentsConnected: () => 0},
+    certificateExpiresAt: () => 1,
   })
   const ofAgent = openMetrics({
     events: localEvents(systemClock()),

@@ -52,6 +52,7 @@ function labelsOf(series: string): readonly string[] | null {
 
 test('alert rules ask for metrics that exist', () => {
   interface Rule {
+    readonly alert: string
     readonly expr: string
     readonly annotations: {readonly summary: string; readonly description: string}
   }
@@ -60,10 +61,20 @@ test('alert rules ask for metrics that exist', () => {
   }
   const rules = groups.flatMap((group) => group.rules)
   assert.ok(rules.length > 5)
-  for (const {expr, annotations} of rules) {
+  for (const {alert, expr, annotations} of rules) {
     assertKnown(expr)
     assert.ok(annotations.summary !== '' && annotations.description !== '')
+    const grouped = [...textsOf(expr, 'GroupingLabels').join().matchAll(/\w+/g)].map(String)
+    const kept = /\bby \(/.test(expr) ? grouped : [...SCRAPE_LABELS, ...grouped]
+    for (const [, label] of Object.values(annotations)
+      .join()
+      .matchAll(/\$labels\.(\w+)/g))
+      assert.ok(kept.includes(label!), `${alert}: its series have no ${label!}`)
   }
+  const listed = readFileSync(join(ROOT, 'docs', 'how-to', 'monitor.md'), 'utf8')
+    .matchAll(/^\| `(Belfry\w+)` \|/gm)
+    .map(([, name]) => name!)
+  assert.deepEqual(rules.map(({alert}) => alert).toSorted(), [...listed].toSorted())
   const {rule_files: files} = parse(read('prometheus.yml')) as {
     readonly rule_files: readonly string[]
   }

@@ -5,6 +5,7 @@ import {createAgentServer} from '../http/agent-server.ts'
 import {VERSION} from '../platform/version.ts'
 import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {CertificateWatch} from '../telemetry/certificate-watch.ts'
 import type {Log} from '../telemetry/log.ts'
 import {type AgentState, openMetrics} from '../telemetry/metrics.ts'
 import {bind} from './bind.ts'
@@ -27,7 +28,9 @@ export async function openAgentMetrics(parts: AgentMetricsParts): Promise<AgentM
   const {config, clock, events, log, state} = parts
   const address = config.metrics
   if (address === null) return null
-  const metrics = openMetrics({events, version: VERSION, agent: state})
+  const certificate = new CertificateWatch({clock, events, setting: '--metrics-tls-cert'})
+  const certificateExpiresAt = () => certificate.expiresAt
+  const metrics = openMetrics({events, version: VERSION, agent: state, certificateExpiresAt})
   const http = createAgentServer({
     nodeName: config.nodeName,
     clock,
@@ -40,6 +43,7 @@ export async function openAgentMetrics(parts: AgentMetricsParts): Promise<AgentM
     onFault: (error) => log.logger.error({err: error}, 'a request failed'),
   })
   const close = async () => {
+    certificate.stop()
     await http.close()
     metrics.stop()
   }
@@ -47,13 +51,17 @@ export async function openAgentMetrics(parts: AgentMetricsParts): Promise<AgentM
     const {url} = await bind(http.server, address, '--metrics', () =>
       once(http.server.listen(address.port, address.host), 'listening'),
     )
+    certificate.use(config.metricsTls)
     log.logger.info(`metrics are at ${url}/metrics`)
   } catch (error) {
     metrics.stop()
     throw error
   }
   return {
-    configure: ({metricsToken: token, metricsTls: tls}) => http.configure({token, tls}),
+    configure: ({metricsToken: token, metricsTls: tls}) => {
+      http.configure({token, tls})
+      certificate.use(tls)
+    },
     close,
   }
 }

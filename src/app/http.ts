@@ -23,6 +23,7 @@ import type {Events} from '../ports/events.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {Store} from '../ports/store.ts'
 import type {ProcessorRegistry} from '../processors/registry.ts'
+import {CertificateWatch} from '../telemetry/certificate-watch.ts'
 import type {ClusterState} from '../telemetry/cluster-metrics.ts'
 import {openMetrics} from '../telemetry/metrics.ts'
 import {bind, type Bound} from './bind.ts'
@@ -56,9 +57,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   const {config, clock, random, events, log, store, forClients} = parts
   const totals = boundedCount(forClients, clock, () => forClients.totals())
   // Scraped only when the server listens.
-  const agentsConnected = () => agents.agentCount
-  const cluster = clusterStateOf(parts, totals)
-  const metrics = openMetrics({events, version: VERSION, server: {cluster, agentsConnected}})
+  const {metrics, certificate} = openServerMetrics(parts, totals, () => agents.agentCount)
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
   const people = config.oidc === null ? undefined : new OidcSignIn(config.oidc, random)
   const access = new AccessTable({...parts, token: config.token, people: people?.owners})
@@ -116,9 +115,11 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   refusals.start()
   const reload: Listener['reload'] = ({tls, token}) => {
     if (tls !== null && http.server instanceof TlsServer) http.server.setSecureContext(tls)
+    certificate.use(tls)
     access.configure(token)
   }
   const close = async () => {
+    certificate.stop()
     await http.close()
     await access.stop()
     await refusals.stop()
@@ -131,6 +132,24 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
     await close()
     throw error
   }
+}
+
+/** The metrics, and the watch of the certificate whose end they show. */
+function openServerMetrics(
+  parts: ListenerParts,
+  totals: () => ReturnType<Store['totals']>,
+  agentsConnected: () => number,
+) {
+  const {config, clock, events} = parts
+  const certificate = new CertificateWatch({clock, events, setting: '--tls-cert'})
+  certificate.use(config.tls)
+  const metrics = openMetrics({
+    events,
+    version: VERSION,
+    server: {cluster: clusterStateOf(parts, totals), agentsConnected},
+    certificateExpiresAt: () => certificate.expiresAt,
+  })
+  return {metrics, certificate}
 }
 
 function operationsOf(parts: ListenerParts, access: AccessTable) {

@@ -8,6 +8,8 @@ import type {Address} from './values.ts'
 export interface TlsTexts {
   readonly cert: string
   readonly key: string
+  /** End of the certificate, in ms since the epoch. Those of its authorities may end earlier. */
+  readonly expiresAt: number
 }
 
 export interface Exposure {
@@ -57,8 +59,10 @@ export function readTls(
   try {
     createSecureContext({cert, key})
     // It accepts empty texts.
-    if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))
+    const certificate = new X509Certificate(cert)
+    if (!certificate.checkPrivateKey(createPrivateKey(key)))
       throw new Error('they do not belong together')
+    return {cert, key, expiresAt: certificate.validToDate.getTime()}
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error)
     throw new ParseError(
@@ -67,5 +71,4 @@ export function readTls(
       {cause: error},
     )
   }
-  return {cert, key}
 }

@@ -104,6 +104,8 @@ export interface EventPayloads {
   clock_was_wrong: {jobs: number; until: number}
   launch_pass_done: {due: number; requests: number; duration_ms: number}
   store_committed: {items: number; duration_ms: number}
+  /** `setting`: the flag of the certificate. Negative `days_left` = it has expired. */
+  certificate_expires: {setting: string; expires_at: number; days_left: number}
   /** `changed`: names of the settings, separated by commas. */
   settings_reloaded: {changed: string}
   /** The settings stay as they are. */

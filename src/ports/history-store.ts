@@ -89,6 +89,7 @@ export interface Usage {
 
 export interface JobUsage {
   readonly name: string
+  readonly createdAt: number
   readonly lastSuccessAt: number | null
   /** Duration of its last launch that ended, from the first start to the last end. `null` = unknown. */
   readonly lastDurationMs: number | null

@@ -33,6 +33,7 @@ export interface ClusterState {
   /** Jobs with series of their own. */
   readonly listedJobs: readonly {
     readonly name: string
+    readonly createdAt: number
     readonly lastSuccessAt: number | null
     readonly lastDurationMs: number | null
     /** Result of its last launch that ended; `null` = none has. */
@@ -151,6 +152,9 @@ function lastRuns(registry: Registry): Update[] {
     )
   const seconds = (ms: number | null) => (ms === null ? null : ms / MS_PER_SECOND)
   return [
+    ofJobs('belfry_job_created_timestamp_seconds', 'Creation of a job', ({createdAt}) =>
+      seconds(createdAt),
+    ),
     ofJobs(
       'belfry_job_last_success_timestamp_seconds',
       'End of the last successful execution of a job',

@@ -106,6 +106,7 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   clock_differs: () => 'warn',
   clock_held: () => 'warn',
   clock_was_wrong: () => 'warn',
+  certificate_expires: () => 'warn',
   launch_pass_done: () => null,
   store_committed: () => null,
   settings_reloaded: () => 'info',
@@ -178,6 +179,10 @@ const MESSAGES: Messages = {
   clock_stepped: () => 'the clock of this machine jumped',
   clock_differs: () => 'the clock of this machine differs from that of the store',
   clock_held: () => 'the clock of the store jumped ahead; later planned times wait',
+  certificate_expires: ({setting, days_left: days}) =>
+    days < 0
+      ? `the certificate of ${setting} has expired`
+      : `the certificate of ${setting} expires soon`,
   clock_was_wrong: () => 'a wrong clock has decided planned times in the future; those jobs wait',
 }
 

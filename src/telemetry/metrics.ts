@@ -61,6 +61,8 @@ export interface MetricsOptions {
   }
   /** State of an agent; called at every scrape. */
   readonly agent?: () => AgentState
+  /** End of the certificate of the address, in ms since the epoch; `null` = there is none. */
+  readonly certificateExpiresAt?: () => number | null
 }
 
 export interface AgentState {
@@ -103,6 +105,7 @@ export function openMetrics(options: MetricsOptions): Metrics {
       server.agentsConnected,
     )
   if (agent !== undefined) registerAgentMetrics(registry, agent)
+  certificateGauge(registry, options.certificateExpiresAt ?? (() => null))
   const answered = server === undefined ? () => undefined : countRequests(registry)
   return {
     contentType: registry.contentType,
@@ -307,6 +310,20 @@ function registerAgentMetrics(registry: Registry, read: () => AgentState): void 
     'Results on this agent that no server has acknowledged',
     ({resultsWaiting}) => resultsWaiting,
   )
+}
+
+/** Absent without a certificate: 0 would be an end long ago. */
+function certificateGauge(registry: Registry, read: () => number | null): void {
+  new Gauge({
+    name: 'belfry_certificate_expires_timestamp_seconds',
+    help: 'End of the certificate of the address that serves the metrics',
+    registers: [registry],
+    collect() {
+      const expiresAt = read()
+      if (expiresAt === null) this.remove()
+      else this.set(expiresAt / MS_PER_SECOND)
+    },
+  })
 }
 
 /** A gauge that is read at each scrape. */

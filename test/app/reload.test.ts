@@ -1,8 +1,10 @@
 /** SIGHUP: certificates, tokens and the log level change while a server and an agent run. */
 import assert from 'node:assert/strict'
+import {X509Certificate} from 'node:crypto'
 import {renameSync, writeFileSync} from 'node:fs'
 import {request} from 'node:https'
 import {join} from 'node:path'
+import {text} from 'node:stream/consumers'
 import {describe, test, type TestContext} from 'node:test'
 import {connect} from 'node:tls'
 import {createReload, type Reloaded} from '../../src/app/reload.ts'
@@ -71,6 +73,22 @@ function stream({url}: ServerProcess, token: string, path = '/v1/events') {
   })
 }
 
+/** The end of the certificate in the metrics, in seconds since the epoch. */
+function shownEnd({url}: ServerProcess, token: string): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const options = {headers: {'x-service-token': token}, ca: TRUSTED, agent: false}
+    const sent = request(`${url}/metrics`, options, (response) => {
+      const sample = /^belfry_certificate_expires_timestamp_seconds (\d+)$/m
+      text(response).then((page) => resolve(Number(sample.exec(page)?.[1])), reject)
+    })
+    sent.on('error', reject).end()
+  })
+}
+
+function endOf(certificate: string): number {
+  return new X509Certificate(certificate).validToDate.getTime() / 1_000
+}
+
 /** Sends SIGHUP; resolves when the log has that many lines about it. */
 async function reload(program: Program, line: string, count = 1): Promise<void> {
   program.signal('SIGHUP')
@@ -95,6 +113,7 @@ describe('SIGHUP', {concurrency: 2}, () => {
     })
     const {program} = server
     assert.equal(await shown(server), CERTIFICATE)
+    assert.equal(await shownEnd(server, FIRST), endOf(CERTIFICATE))
     const open = await stream(server, FIRST)
     assert.equal(open.status, 200)
 
@@ -104,9 +123,9 @@ describe('SIGHUP', {concurrency: 2}, () => {
     assert.match(program.stderr(), /"level":"error"[^\n]*cannot be used[^\n]*reload failed/)
     assert.equal(await shown(server), CERTIFICATE)
     assert.equal((await stream(server, SECOND, '/v1/members')).status, 401)
-    for (const text of ['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n']) {
-      files.write({cert: text})
-      await reload(program, '"msg":"reload failed"', text === '' ? 2 : 3)
+    for (const pem of ['', '-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n']) {
+      files.write({cert: pem})
+      await reload(program, '"msg":"reload failed"', pem === '' ? 2 : 3)
       assert.equal(await shown(server), CERTIFICATE)
     }
     assert.equal(open.isEnded(), false)
@@ -116,6 +135,7 @@ describe('SIGHUP', {concurrency: 2}, () => {
     assert.match(program.stderr(), /"changed":"log level, tls, token"/)
     assert.match(program.stderr(), /"level":"warn"[^\n]*other settings have changed/)
     assert.equal(await shown(server), OTHER_CERTIFICATE)
+    assert.equal(await shownEnd(server, SECOND), endOf(OTHER_CERTIFICATE))
     assert.equal((await stream(server, FIRST, '/v1/members')).status, 401)
     assert.equal((await stream(server, SECOND, '/v1/members')).status, 200)
     await until('the stream of the old token ends', open.isEnded)

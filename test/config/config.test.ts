@@ -309,7 +309,8 @@ for (const address of [
     const files = {'/home/keeper/c': CERTIFICATE, '/home/keeper/k': PRIVATE_KEY}
     const tls = ['--tls-cert', 'c', '--tls-key', 'k']
     const config = accepted(['--http', address, '--token', TOKEN, ...tls], {}, host(files))
-    assert.deepEqual(config.tls, {cert: CERTIFICATE, key: PRIVATE_KEY})
+    const expiresAt = Date.parse('2126-10-28T06:00:00Z')
+    assert.deepEqual(config.tls, {cert: CERTIFICATE, key: PRIVATE_KEY, expiresAt})
   })
 
 /** A command line and its error message. */

@@ -18,9 +18,16 @@ export const CLUSTER: ClusterState = {
   ],
   nodesOmitted: 0,
   listedJobs: [
-    {name: 'new', lastSuccessAt: null, lastDurationMs: null, hasSucceeded: null},
+    {
+      name: 'new',
+      createdAt: 1_795_366_000_000,
+      lastSuccessAt: null,
+      lastDurationMs: null,
+      hasSucceeded: null,
+    },
     {
       name: 'nightly',
+      createdAt: 1_795_000_000_000,
       lastSuccessAt: 1_795_366_790_500,
       lastDurationMs: 1_500,
       hasSucceeded: false,

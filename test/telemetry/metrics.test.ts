@@ -140,10 +140,28 @@ test('gauges of the store are read at the scrape, and absent while the store is 
   assert.deepEqual(await samples('belfry_members'), [])
 })
 
+test('the end of the certificate is shown in seconds; without a certificate it is absent', async () => {
+  let expiresAt: number | null = 1_795_366_000_000
+  const metrics = openMetrics({
+    events: localEvents(clock),
+    version: '1.2.3',
+    certificateExpiresAt: () => expiresAt,
+  })
+  opened.push(metrics)
+  const sample = /^belfry_certificate_expires_timestamp_seconds .+$/m
+  assert.match((await metrics.text()).match(sample)![0], / 1795366000$/)
+  expiresAt = null
+  assert.doesNotMatch(await metrics.text(), sample)
+})
+
 test('listed jobs have series of their last run, in seconds; what is unknown is absent', async () => {
   const {samples} = open()
   assert.deepEqual(await samples('belfry_job_last_success_timestamp_seconds'), [
     '{job_name="nightly"} 1795366790.5',
+  ])
+  assert.deepEqual(await samples('belfry_job_created_timestamp_seconds'), [
+    '{job_name="new"} 1795366000',
+    '{job_name="nightly"} 1795000000',
   ])
   assert.deepEqual(await samples('belfry_job_last_duration_seconds'), ['{job_name="nightly"} 1.5'])
   assert.deepEqual(await samples('belfry_job_last_succeeded'), ['{job_name="nightly"} 0'])

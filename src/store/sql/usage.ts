@@ -86,7 +86,7 @@ function* listedJobs({
   const where = `deleted_at IS NULL AND disabled = 0 AND (${names.map(({sql}) => sql).join(' OR ')})`
   const values = names.flatMap((name) => name.values)
   const rows = yield* all<JobRow>(
-    `SELECT name, last_success, status, (SELECT max(e.finished_at) - min(e.started_at)
+    `SELECT name, created_at, last_success, status, (SELECT max(e.finished_at) - min(e.started_at)
         FROM executions e WHERE e.group_id = status_group AND e.job_id = jobs.id) AS duration
       FROM jobs WHERE ${where} ORDER BY name LIMIT ?`,
     [...values, jobsMax + 1],
@@ -102,14 +102,20 @@ function* listedJobs({
 
 interface JobRow {
   readonly name: string
+  readonly created_at: number
   readonly last_success: number | null
   readonly status: string
   readonly duration: number | null
 }
 
-function jobUsage({name, last_success, status, duration}: JobRow): JobUsage {
-  const succeeded = status === '' ? null : status === 'success'
-  return {name, lastSuccessAt: last_success, lastDurationMs: duration, hasSucceeded: succeeded}
+function jobUsage(row: JobRow): JobUsage {
+  return {
+    name: row.name,
+    createdAt: row.created_at,
+    lastSuccessAt: row.last_success,
+    lastDurationMs: row.duration,
+    hasSucceeded: row.status === '' ? null : row.status === 'success',
+  }
 }
 
 /** The text before the first `*` is a range of the index of names. */

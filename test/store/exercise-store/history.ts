@@ -149,6 +149,7 @@ export function historyCases(when: Case): void {
       ],
     )
     const {counters} = await scene.job('nightly-a')
+    assert.equal(listedJobs[0]!.createdAt, (await scene.job('nightly-a')).createdAt)
     assert.equal(listedJobs[0]!.lastSuccessAt, counters.lastSuccess)
     assert.equal(listedJobs[0]!.lastDurationMs, 1_500)
     assert.equal(usage.jobsOmitted, 2)
