@@ -40,6 +40,7 @@ const LOST_BECAUSE: Readonly<Record<string, string>> = {
   node_restarted: 'the node went down while it ran, and has started again',
   node_outage: 'the node went down together with other nodes',
   node_lost: 'the node stopped sending heartbeats',
+  not_requested: 'the node stopped it, although no cancel was requested',
   not_held: 'the node does not know of it',
   no_target: 'it never started; its node was gone, and no other node could run it',
   cut_off: 'the node was cut off from the cluster, and ended it',

@@ -9,6 +9,7 @@ import {
   executionId,
   type ExecutionRecord,
   type FinalStatus,
+  lostLine,
 } from './execution.ts'
 import {
   countFinish,
@@ -28,6 +29,8 @@ export interface BatchExecution {
   /** Claim token; `''` = not claimed. */
   readonly token: string
   readonly incarnation: string
+  /** As in `FinishInput`. */
+  cancelReason: string | null
   change: 'none' | 'update' | 'insert' | 'remove'
 }
 
@@ -67,7 +70,7 @@ export interface SucceededLaunch {
   readonly dependents: string[]
 }
 
-/** How one execution ends. */
+/** How one execution ends, as reported. */
 export interface ExecutionEnd {
   readonly status: FinalStatus
   readonly reason: string
@@ -156,6 +159,7 @@ export class FinishBatch {
       job,
       status: end.status,
       reason: end.reason,
+      cancelReason: execution.cancelReason,
       isOnlySuspect: end.isOnlySuspect ?? true,
       now: this.#now,
       jitter: end.jitter,
@@ -164,7 +168,12 @@ export class FinishBatch {
     const retriesEnded = launch.record.retriesEnded || decision.endsRetries
     launch.record = {...launch.record, nodeDeaths, retriesEnded}
     launch.changed = true
-    this.#recordEnd(job, execution, end)
+    const {status, reason} = decision
+    this.#recordEnd(job, execution, {...end, status, reason})
+    if (status !== end.status) {
+      const outputFoot = `${execution.record.outputFoot}${lostLine(reason)}`
+      execution.record = {...execution.record, outputFoot}
+    }
     const endedRetries = decision.endsRetries ? this.endRetries(launch, job) : []
     const retry = decision.retry === null ? null : this.#addRetry(launch, execution, decision.retry)
     const quarantined = decision.quarantined && !job.disabled && job.quarantinedBy === null
@@ -265,7 +274,14 @@ export class FinishBatch {
       lateResult: '',
     }
     const {nodeId} = failed
-    launch.executions.push({record, nodeId, token: '', incarnation: '', change: 'insert'})
+    launch.executions.push({
+      record,
+      nodeId,
+      token: '',
+      incarnation: '',
+      cancelReason: null,
+      change: 'insert',
+    })
     return {key, notBefore}
   }
 

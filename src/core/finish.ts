@@ -57,8 +57,11 @@ export interface FinishInput {
   readonly launch: LaunchRecord
   /** `null` when the job was deleted meanwhile: then nothing follows. */
   readonly job: {readonly retries: number} | null
+  /** As reported. */
   readonly status: FinalStatus
   readonly reason: string
+  /** Reason code why the node had to stop it without a cancel request; `null` = it had not. */
+  readonly cancelReason: string | null
   /**
    * True if this job alone may have killed the node. False if suspects of other jobs ended too, or other
    * nodes may have died at the same time: then no job is blamed.
@@ -71,6 +74,9 @@ export interface FinishInput {
 }
 
 export interface FinishDecision {
+  /** A cancel that was not requested is `lost`: it never is final without a retry. */
+  readonly status: FinalStatus
+  readonly reason: string
   /** Attempt number and due time of the next attempt on the same slot; `null` = no retry. */
   readonly retry: {readonly attempt: number; readonly notBefore: number} | null
   /** This launch gets no more retries, and attempts waiting for their backoff end `cancelled`. */
@@ -82,8 +88,14 @@ export interface FinishDecision {
 
 /** Decides one end, before its effects on the launch are counted. */
 export function decideFinish(input: FinishInput): FinishDecision {
-  const {execution, previous, launch, job, status} = input
-  const died = isNodeDeath(input)
+  const {execution, previous, launch, job} = input
+  const isUnrequested =
+    input.status === 'cancelled' &&
+    execution.status === 'running' &&
+    execution.cancelRequestedAt === null
+  const status = isUnrequested ? 'lost' : input.status
+  const reason = isUnrequested ? (input.cancelReason ?? 'not_requested') : input.reason
+  const died = isNodeDeath({status, reason})
   const nodeDeaths = launch.nodeDeaths + (died ? 1 : 0)
   const diedTwice = died && previous !== null && isNodeDeath(previous)
   const quarantined = diedTwice && input.isOnlySuspect && job !== null
@@ -103,7 +115,7 @@ export function decideFinish(input: FinishInput): FinishDecision {
         notBefore: input.now + retryDelayMs(execution.attempt, input.jitter),
       }
     : null
-  return {retry, endsRetries, nodeDeaths, quarantined}
+  return {status, reason, retry, endsRetries, nodeDeaths, quarantined}
 }
 
 /**

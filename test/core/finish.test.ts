@@ -21,11 +21,14 @@ function decide(status: FinalStatus, changes: Partial<FinishInput> = {}) {
     job: {retries: 2},
     status,
     reason: '',
+    cancelReason: null,
     now: NOON,
     jitter: 0.5,
     ...changes,
   })
 }
+
+const CANCELLING = {execution: anExecution().cancelling().record}
 
 describe('a retry', () => {
   for (const status of ['failed', 'timed_out', 'lost'] as const) {
@@ -36,7 +39,7 @@ describe('a retry', () => {
 
   it('never follows a success or a cancel', () => {
     assert.equal(decide('succeeded').retry, null)
-    assert.equal(decide('cancelled').retry, null)
+    assert.equal(decide('cancelled', CANCELLING).retry, null)
   })
 
   it('happens at most `retries` times, with a growing delay', () => {
@@ -65,9 +68,24 @@ describe('a retry', () => {
 
 describe('a cancel', () => {
   it('ends the retries of its launch; no other status does', () => {
-    assert.equal(decide('cancelled').endsRetries, true)
+    assert.equal(decide('cancelled', CANCELLING).endsRetries, true)
+    assert.equal(decide('cancelled', {execution: anExecution().record}).endsRetries, true)
     for (const status of ['succeeded', 'failed', 'timed_out', 'lost'] as const)
       assert.equal(decide(status).endsRetries, false)
+  })
+
+  it('that was not requested is lost, with the reason of the stop, and retried', () => {
+    for (const [cancelReason, reason] of [
+      [null, 'not_requested'],
+      ['node_drained', 'node_drained'],
+    ] as const) {
+      const decision = decide('cancelled', {cancelReason})
+      const {status, retry, endsRetries} = decision
+      assert.deepEqual([status, decision.reason, retry?.attempt], ['lost', reason, 2])
+      assert.equal(endsRetries, false)
+    }
+    const requested = decide('cancelled', {...CANCELLING, cancelReason: 'node_drained'})
+    assert.deepEqual([requested.status, requested.reason], ['cancelled', ''])
   })
 })
 
@@ -83,7 +101,8 @@ describe('the death of a node', () => {
 
   it('quarantines the job at the second in a row: no retry, and waiting retries end', () => {
     const decision = decide('lost', {reason: 'node_lost', previous: died})
-    const expected = {retry: null, endsRetries: true, nodeDeaths: 1, quarantined: true}
+    const end = {status: 'lost', reason: 'node_lost'}
+    const expected = {...end, retry: null, endsRetries: true, nodeDeaths: 1, quarantined: true}
     assert.deepEqual(decision, expected)
   })
 

@@ -84,6 +84,25 @@ describe('a store on a file', () => {
     migrateFileToNextRelease(restoredDir)
   })
 
+  it('of the previous release has deadlines of ended drains, which stop nothing', async (context) => {
+    const dataDir = folder(context)
+    migrateFile(dataDir, MIGRATIONS.slice(0, 4))
+    const database = new DatabaseSync(join(dataDir, 'belfry.sqlite'))
+    database.exec(`INSERT INTO members (id, name, incarnation, address, port, tags, server, runs, version,
+      slots, status, started_at, heartbeat_at, drain_until)
+      VALUES ('n2', 'node-2', 'n2-life-1', '', 0, '{}', 0, 1, '1', 8, 'left', 1, 1, 1)`)
+    database.close()
+    const scene = await sceneOn(context, dataDir)
+    await scene.join('n2')
+    await scene.submit('a')
+    await scene.run('a', ['n2'])
+    const claimed = await scene.claimOne('n2')
+    const member = await scene.store.setScheduling({nodeId: 'n2', change: {kind: 'cordon'}})
+    assert.equal(member?.drainUntil, null)
+    assert.deepEqual(await scene.store.cancelled('n2'), [])
+    assert.equal((await scene.end(claimed, 'succeeded')).kind, 'finished')
+  })
+
   it('of the release after the next is refused with a sentence, and the server exits', async (context) => {
     const dataDir = folder(context)
     migrateFile(dataDir, LATER_MIGRATIONS)

@@ -332,7 +332,7 @@ export function* cancelled(tx: Transaction, nodeId: string): Query<readonly Exec
 
 /** Resets the row to the values of one that was never claimed. */
 const RELEASE = `UPDATE executions SET status = 'pending', not_before = ?, started_at = NULL,
-  revision = 0, claim_token = '', incarnation = '' WHERE ${BY_KEY}`
+  revision = 0, claim_token = '', incarnation = '', cancel_reason = NULL WHERE ${BY_KEY}`
 
 /** Undoes claims whose executions were never started. Counts nothing as ended; returns the released ones. */
 export function* releaseClaims(

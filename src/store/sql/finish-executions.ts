@@ -134,6 +134,7 @@ function batchExecution(row: ExecutionRow): BatchExecution {
     nodeId: row.node_id,
     token: row.claim_token,
     incarnation: row.incarnation,
+    cancelReason: row.cancel_reason,
     change: 'none',
   }
 }

@@ -28,12 +28,12 @@ export function* finish(
   items: readonly FinishItem[],
 ): Query<readonly FinishOutcome[]> {
   const batch = yield* loadFinishBatch(tx, items)
-  const drains = yield* drainDeadlines(batch, items)
+  yield* noteDrains(tx, batch, items)
   const stretches: Stretch[] = []
   const dropped: ExecutionKey[] = []
   const outcomes = items.map((item) => {
     const knownBytes = batch.find(item.key)?.record.outputBytes ?? 0
-    const outcome = finishOne(batch, item, tx.now, drains)
+    const outcome = finishOne(batch, item, tx.now)
     if (outcome.kind === 'finished') {
       if (item.dropOutput) dropped.push(item.key)
       else stretches.push({key: item.key, knownBytes, ...item.output})
@@ -62,42 +62,33 @@ function* withPending(outcomes: readonly FinishOutcome[]): Query<readonly Finish
 const REPORTED_SLACK_MS = 60_000
 
 /**
- * Deadlines of drains, by node, of the nodes that stopped an execution without a cancel request. A deadline
- * that is over is kept after an uncordon.
+ * Notes that executions were stopped by a drain whose deadline is over. A later change of the node's
+ * scheduling has noted it in the row.
  */
-function* drainDeadlines(
+function* noteDrains(
+  tx: Transaction,
   batch: FinishBatch,
   items: readonly FinishItem[],
-): Query<ReadonlyMap<string, number>> {
-  const nodes = items.flatMap(({key, status}) => {
+): Query<void> {
+  const stopped = items.flatMap(({key, status}) => {
     const entry = status === 'cancelled' ? batch.find(key) : null
-    return entry === null || entry.record.cancelRequestedAt !== null ? [] : entry.nodeId
+    return entry === null || entry.record.cancelRequestedAt !== null ? [] : entry
   })
+  const nodes = [...new Set(stopped.map(({nodeId}) => nodeId))]
   const rows = yield* oneEach<{id: string; drain_until: number}>(
-    `SELECT id, drain_until FROM members WHERE id = ? AND drain_until IS NOT NULL`,
-    [...new Set(nodes)].map((id) => [id]),
+    `SELECT id, drain_until FROM members WHERE id = ? AND drain_until <= ?`,
+    nodes.map((id) => [id, tx.now]),
   )
-  return new Map(rows.flatMap((row) => (row === null ? [] : [[row.id, row.drain_until]])))
+  const deadlines = new Map(
+    rows.flatMap((row) => (row === null ? [] : [[row.id, row.drain_until]])),
+  )
+  for (const entry of stopped) {
+    const deadline = deadlines.get(entry.nodeId) ?? -Infinity
+    if ((entry.record.startedAt ?? tx.now) <= deadline) entry.cancelReason ??= 'node_drained'
+  }
 }
 
-/** Whether a node has stopped this execution because the deadline of its drain was over. */
-function isDrained(
-  {record, nodeId}: BatchExecution,
-  status: FinalStatus,
-  now: number,
-  drains: ReadonlyMap<string, number>,
-): boolean {
-  if (status !== 'cancelled' || record.cancelRequestedAt !== null) return false
-  const deadline = drains.get(nodeId) ?? Infinity
-  return deadline <= now && (record.startedAt ?? now) <= deadline
-}
-
-function finishOne(
-  batch: FinishBatch,
-  item: FinishItem,
-  now: number,
-  drains: ReadonlyMap<string, number>,
-): FinishOutcome {
+function finishOne(batch: FinishBatch, item: FinishItem, now: number): FinishOutcome {
   const {key, token, status, reporter} = item
   const entry = batch.find(key)
   if (entry === null || entry.token === '' || entry.token !== token) return {kind: 'unknown', key}
@@ -115,18 +106,16 @@ function finishOne(
   const longestMs = reporter === undefined ? Infinity : now + REPORTED_SLACK_MS - claimedAt
   const durationMs = Math.max(0, Math.min(Math.round(item.durationMs), longestMs))
   const startedAfterMs = Math.round(item.startedAfterMs ?? 0)
-  // It is retried elsewhere.
-  const drained = isDrained(entry, status, now, drains)
   return batch.end(entry, {
-    status: drained ? 'lost' : status,
-    reason: drained ? 'node_drained' : item.reason,
+    status,
+    reason: item.reason,
     finishedAt: claimedAt + durationMs,
     jitter: item.jitter,
     with: {
       startedAt: claimedAt + Math.min(durationMs, Math.max(0, startedAfterMs)),
       exitCode: item.exitCode,
       outputHead: item.outputHead,
-      outputFoot: drained ? `${item.outputFoot}${lostLine('node_drained')}` : item.outputFoot,
+      outputFoot: item.outputFoot,
       outputBytes: Math.max(record.outputBytes, item.output.totalBytes),
     },
   })
@@ -135,12 +124,18 @@ function finishOne(
 /** Stores the result on a lost execution as `late_result`; its final status stays. */
 function lateResult(entry: BatchExecution, status: FinalStatus, item: FinishItem): FinishOutcome {
   // A repeated report of the same end is no late result.
-  if (status === 'lost' && item.status !== 'lost' && entry.record.lateResult === '') {
+  const isSame = item.status === status || (item.status === 'cancelled' && isStopped(entry.record))
+  if (status === 'lost' && !isSame && entry.record.lateResult === '') {
     const code = item.exitCode === null ? '' : `, exit status ${item.exitCode}`
     entry.record = {...entry.record, lateResult: `${item.status}${code}`}
     entry.change = 'update'
   }
   return {kind: 'already', key: item.key, status}
+}
+
+/** It was reported as `cancelled`, without a request. */
+function isStopped({reason}: ExecutionRecord): boolean {
+  return reason === 'node_drained' || reason === 'not_requested'
 }
 
 type MarkLostRequest = Parameters<LeaderStore['markLost']>[0]

@@ -17,8 +17,8 @@ import {recordChange} from './audit.ts'
 import {endAll} from './finish.ts'
 import {RUNNING, WAITING} from './launches.ts'
 import {fence} from './lease.ts'
-import {all, one, oneEach, type Query, type Transaction} from './query.ts'
-import {type ExecutionRow, keyOf, memberOf, type MemberRow} from './rows.ts'
+import {all, one, oneEach, type Query, sendEach, type Transaction} from './query.ts'
+import {BY_KEY, type ExecutionRow, keyOf, keyValues, memberOf, type MemberRow} from './rows.ts'
 import {bindToken, tokenRefusal} from './agent-tokens.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
@@ -197,11 +197,13 @@ export function* setScheduling(
   if (row === null) return null
   const before = memberOf(row)
   const cordonedAt = change.kind === 'uncordon' ? null : (before.cordonedAt ?? tx.now)
-  // One that is over stays: what it stopped may not have ended yet.
-  const isOver = before.drainUntil !== null && before.drainUntil <= tx.now
-  const earlier = isOver ? before.drainUntil : null
-  const drainUntil = change.kind === 'drain' ? tx.now + change.deadlineMs : earlier
+  const {drainUntil: earlier} = before
+  const isOver = before.cordonedAt !== null && earlier !== null && earlier <= tx.now
+  // A cordon of a cordoned node keeps a deadline that is over. Servers of schema 4 left one at an uncordon.
+  const kept = isOver && cordonedAt !== null ? earlier : null
+  const drainUntil = change.kind === 'drain' ? tx.now + change.deadlineMs : kept
   if (cordonedAt === before.cordonedAt && drainUntil === before.drainUntil) return before
+  if (isOver) yield* noteDrained(tx, nodeId)
   yield* all(`UPDATE members SET cordoned_at = ?, drain_until = ? WHERE id = ?`, [
     cordonedAt,
     drainUntil,
@@ -211,6 +213,19 @@ export function* setScheduling(
   const what = {action: `member.${change.kind}`, on: 'member', target: before.name} as const
   yield* recordChange(tx, {actor, ...what, detail: `id ${nodeId}${deadline}`})
   return {...before, cordonedAt, drainUntil}
+}
+
+/** What the deadline has stopped may end later: its end is that of the drain. Locked as a finish locks. */
+function* noteDrained(tx: Transaction, nodeId: string): Query<void> {
+  const rows = yield* all<ExecutionRow>(
+    `SELECT group_id, node_name, attempt FROM executions WHERE node_id = ? AND status = 'running'
+      ORDER BY group_id, node_name, attempt${tx.dialect.forUpdate}`,
+    [nodeId],
+  )
+  yield* sendEach(
+    `UPDATE executions SET cancel_reason = 'node_drained' WHERE ${BY_KEY}`,
+    rows.map((row) => keyValues(keyOf(row))),
+  )
 }
 
 export function* failMember(

@@ -192,6 +192,7 @@ export interface ExecutionRow {
   readonly late_result: string
   readonly claim_token: string
   readonly incarnation: string
+  readonly cancel_reason: string | null
 }
 
 const EXECUTION_COLUMN_LIST = [
@@ -217,6 +218,7 @@ const EXECUTION_COLUMN_LIST = [
   'late_result',
   'claim_token',
   'incarnation',
+  'cancel_reason',
 ] as const satisfies readonly (keyof ExecutionRow)[]
 
 export const EXECUTION_COLUMNS = EXECUTION_COLUMN_LIST.join(', ')

@@ -90,19 +90,15 @@ export function cancelCases(when: Case): void {
 
   when('the end of a cancelled execution reports the retries that ended with it', async (scene) => {
     await scene.submit('a', {retries: 3})
-    const group = await scene.run('a', ['n1', 'n2', 'n3'])
-    const one = await scene.claimOne('n1')
-    const two = await scene.claimOne('n2')
-    await scene.end(two, 'failed')
-    const outcome = await scene.end(one, 'cancelled')
-    assert(outcome.kind === 'finished')
-    assert.deepEqual(
-      outcome.endedRetries!.map(({node, attempt, status}) => [node, attempt, status]),
-      [['node-2', 2, 'cancelled']],
-    )
-    const pending = await scene.store.cancelExecution('a', {group, node: 'node-3', attempt: 1})
-    assert(pending.kind === 'requested' && pending.ended[0]?.kind === 'finished')
-    assert.equal(pending.ended[0].endedRetries, undefined)
+    const group = await scene.run('a', ['n2', 'n3', 'n4'])
+    await scene.end(await scene.claimOne('n2'), 'failed')
+    const endedWith = async (node: string) => {
+      const result = await scene.store.cancelExecution('a', {group, node, attempt: 1})
+      assert(result.kind === 'requested' && result.ended[0]?.kind === 'finished')
+      return result.ended[0].endedRetries?.map(({node, attempt, status}) => [node, attempt, status])
+    }
+    assert.deepEqual(await endedWith('node-3'), [['node-2', 2, 'cancelled']])
+    assert.equal(await endedWith('node-4'), undefined)
   })
 
   when('cancelling an execution of another job is refused as unknown', async (scene) => {

@@ -225,7 +225,9 @@ export class Scene {
   /** Launches, claims and ends the job once on one node; returns the launch number. */
   async complete(name: string, status: FinalStatus, options: EndOptions = {}): Promise<number> {
     const group = await this.run(name)
-    const outcome = await this.end(await this.claimOne(), status, options)
+    const claimed = await this.claimOne()
+    if (status === 'cancelled') await this.store.cancelExecution(name, claimed.execution)
+    const outcome = await this.end(claimed, status, options)
     assert.equal(outcome.kind, 'finished')
     return group
   }

@@ -4,7 +4,7 @@ import {schedulingOf} from '../../../src/core/node.ts'
 import type {SchedulingChange} from '../../../src/ports/node-store.ts'
 import {claimAs} from '../../support/single-calls.ts'
 import type {Case} from './case.ts'
-import {MINUTE, type Scene} from './scene.ts'
+import {anEnd, MINUTE, type Scene} from './scene.ts'
 
 const DRAIN = {kind: 'drain', deadlineMs: MINUTE} as const
 
@@ -94,6 +94,92 @@ export function schedulingCases(when: Case): void {
     assert.equal(outcome.retry?.key.attempt, 2)
     await set(scene, DRAIN)
     assert.equal(await stateOf(scene), 'drained')
+  })
+
+  when(
+    'what a drain stopped is retried, however its end and the next changes fall',
+    async (scene) => {
+      const changes: readonly SchedulingChange[][] = [
+        [],
+        [{kind: 'cordon'}],
+        [DRAIN],
+        [{kind: 'uncordon'}],
+        [{kind: 'uncordon'}, {kind: 'cordon'}],
+        [{kind: 'uncordon'}, DRAIN, {kind: 'uncordon'}],
+      ]
+      await scene.join('n2')
+      await scene.submit('a', {retries: 1})
+      for (const after of changes) {
+        await scene.run('a', ['n2'])
+        const claimed = await scene.claimOne('n2')
+        await set(scene, DRAIN)
+        scene.advance(MINUTE)
+        assert.equal((await scene.store.cancelled('n2')).length, 1)
+        for (const change of after) await set(scene, change)
+        const end = anEnd(claimed, 'cancelled')
+        const [outcome] = await scene.store.finish([end])
+        assert(outcome?.kind === 'finished')
+        const {status, reason} = outcome.execution
+        const found = [status, reason, outcome.retry?.key.attempt]
+        assert.deepEqual(found, ['lost', 'node_drained', 2], JSON.stringify(after))
+        assert.equal((await scene.store.finish([end]))[0]?.kind, 'already')
+        const stored = await scene.store.execution('a', claimed.execution, 0)
+        assert.equal(stored?.lateResult, '', 'a repeated report is no late result')
+        await set(scene, {kind: 'uncordon'})
+        await scene.store.cancelExecution('a', outcome.retry!.key)
+      }
+    },
+  )
+
+  when('an uncordon deletes the deadline of a drain', async (scene) => {
+    await scene.join('n2')
+    await scene.submit('a', {retries: 1})
+    const kept = await scene.run('a', ['n2'])
+    await scene.claimOne('n2')
+    await set(scene, DRAIN)
+    scene.advance(MINUTE)
+    assert.equal((await set(scene, {kind: 'uncordon'})).drainUntil, null)
+    await scene.setStatus('n2', 'n2-life-1', 'left')
+    await scene.join('n2', 'n2-life-2')
+    await scene.run('a', ['n2'])
+    const request = {nodeId: 'n2', incarnation: 'n2-life-2', token: 't', room: 1}
+    const [claimed] = (await claimAs(scene.store, request)).claimed
+    scene.advance(MINUTE)
+    assert.equal((await set(scene, {kind: 'cordon'})).drainUntil, null)
+    assert.deepEqual(await scene.store.cancelled('n2'), [], `also of launch ${kept}`)
+    assert.equal(await stateOf(scene), 'cordoned')
+    const outcome = await scene.end(claimed!, 'succeeded')
+    assert(outcome.kind === 'finished')
+    assert.equal(outcome.execution.status, 'succeeded')
+  })
+
+  when('a stop without a request or a drain is lost, and retried', async (scene) => {
+    await scene.submit('a', {retries: 1})
+    await scene.run('a')
+    const outcome = await scene.end(await scene.claimOne(), 'cancelled', {foot: 'stopped\n'})
+    assert(outcome.kind === 'finished')
+    const {status, reason, outputFoot} = outcome.execution
+    assert.deepEqual([status, reason], ['lost', 'not_requested'])
+    assert.equal(
+      outputFoot,
+      'stopped\nlost: the node stopped it, although no cancel was requested\n',
+    )
+    assert.equal(outcome.retry?.key.attempt, 2)
+  })
+
+  when('a released claim has not been stopped by a drain any more', async (scene) => {
+    await scene.join('n2')
+    await scene.submit('a', {retries: 1})
+    await scene.run('a', ['n2'])
+    const {execution, token} = await scene.claimOne('n2')
+    await set(scene, DRAIN)
+    scene.advance(MINUTE)
+    await set(scene, {kind: 'uncordon'})
+    const released = await scene.store.releaseClaims([{key: execution, token}])
+    assert.equal(released.length, 1)
+    const outcome = await scene.end(await scene.claimOne('n2'), 'cancelled')
+    assert(outcome.kind === 'finished')
+    assert.equal(outcome.execution.reason, 'not_requested')
   })
 
   when('a cancelled execution stays cancelled while its node drains', async (scene) => {
