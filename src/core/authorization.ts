@@ -221,10 +221,8 @@ function exceededLimit({executors, su, tags}: DefinitionLimits, spec: JobSpec): 
   const {executor, executorConfig} = spec
   if (executors !== null && !isIn(executors, executor))
     return `allows only the executors ${executors.join(', ')}`
-  // A shell job can write anywhere. Without one, the choice of a directory is the only way to do so.
-  const logs = spec.processors['files']?.['log_dir'] ?? ''
-  if (executors !== null && !isIn(executors, 'shell') && logs !== '')
-    return 'does not allow the executor shell, and so no log_dir'
+  const file = executors === null || isIn(executors, 'shell') ? undefined : nodeFileIn(spec)
+  if (file !== undefined) return `does not allow the executor shell, and so no ${file}`
   const account = executorConfig['su'] ?? ''
   if (su !== null && (executor !== 'http' || account !== '') && !isIn(su, account)) {
     const named = su.map((each) => (each === '' ? 'none' : each)).join(', ')
@@ -236,6 +234,15 @@ function exceededLimit({executors, su, tags}: DefinitionLimits, spec: JobSpec): 
       return `requires the tag ${key} with one of ${values.join(', ')}`
   }
   return null
+}
+
+/** Parameters of the `http` executor that name files of the node, among them private keys. */
+const FILE_PARAMETERS = ['tlsCertificateFile', 'tlsCertificateKeyFile', 'tlsRootCAsFile']
+
+/** The parameter by which a job without a command chooses a file or directory of its node. */
+function nodeFileIn({processors, executorConfig}: JobSpec): string | undefined {
+  if ((processors['files']?.['log_dir'] ?? '') !== '') return 'log_dir'
+  return FILE_PARAMETERS.find((name) => (executorConfig[name] ?? '') !== '')
 }
 
 /** Decides whether the caller may do this at a path. `read` of a list also needs no more than `list`. */

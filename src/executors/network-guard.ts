@@ -21,12 +21,21 @@ const NEVER = [
   '168.63.129.16/32', // Azure
 ].map((text) => parseRange(text)!)
 
-/** IPv6 ranges that embed an IPv4 address, and its first byte: NAT64, 6to4, IPv4-compatible. */
-const CARRIERS: readonly (readonly [Range, number])[] = [
-  [parseRange('64:ff9b::/96')!, 12],
-  [parseRange('2002::/16')!, 2],
-  [parseRange('::/96')!, 12],
+/** IPv6 ranges that embed an IPv4 address, and the places of its bytes. */
+const CARRIERS: readonly (readonly [range: Range, bytes: readonly number[]])[] = [
+  [parseRange('64:ff9b::/96')!, [12, 13, 14, 15]], // NAT64
+  // NAT64 of a local network (RFC 8215): its prefix may have 48, 56, 64 or 96 bits (RFC 6052).
+  [parseRange('64:ff9b:1::/48')!, [6, 7, 9, 10]],
+  [parseRange('64:ff9b:1::/48')!, [7, 9, 10, 11]],
+  [parseRange('64:ff9b:1::/48')!, [9, 10, 11, 12]],
+  [parseRange('64:ff9b:1::/48')!, [12, 13, 14, 15]],
+  [parseRange('::ffff:0:0:0/96')!, [12, 13, 14, 15]], // SIIT
+  [parseRange('2002::/16')!, [2, 3, 4, 5]], // 6to4
+  [parseRange('::/96')!, [12, 13, 14, 15]], // IPv4-compatible
 ]
+
+/** A connection to an unspecified address reaches this machine. */
+const LOOPBACK = {ipv4: ipaddr.parse('127.0.0.1'), ipv6: ipaddr.parse('::1')}
 
 /** Parses an address or a CIDR range; `null` when `text` is neither. */
 export function parseRange(text: string): Range | null {
@@ -120,14 +129,16 @@ function mustParse(text: string, flag: string): Range {
   return range
 }
 
-/** The address and the IPv4 address embedded in it, if any. */
+/** The address, the IPv4 addresses embedded in it, and the loopback address that it stands for. */
 function formsOf(address: Address): Address[] {
   const forms: Address[] = [address]
-  for (const [range, offset] of CARRIERS) {
+  for (const [range, places] of CARRIERS) {
     if (!contains([range], address)) continue
-    forms.push(ipaddr.fromByteArray(address.toByteArray().slice(offset, offset + 4)))
+    const bytes = address.toByteArray()
+    forms.push(ipaddr.fromByteArray(places.map((place) => bytes[place]!)))
   }
-  return forms
+  const unspecified = forms.filter((form) => form.range() === 'unspecified')
+  return [...forms, ...unspecified.map((form) => LOOPBACK[form.kind()])]
 }
 
 function contains(ranges: readonly Range[], address: Address): boolean {

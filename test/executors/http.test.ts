@@ -267,6 +267,11 @@ describe('http', () => {
       'http://[fe80::1]/',
       'http://[fd00:ec2::254]/',
       'http://[64:ff9b::a9fe:a9fe]/',
+      'http://[64:ff9b:1::a9fe:a9fe]/',
+      'http://[64:ff9b:1:a9fe:a9:fe00::]/',
+      'http://[64:ff9b:1:aaa9:fe:a9fe::]/',
+      'http://[64:ff9b:1:aa:00a9:fea9:fe00:0]/',
+      'http://[::ffff:0:169.254.169.254]/',
       'http://[2002:a9fe:a9fe::1]/',
       'http://2852039166/',
       'http://0xa9fea9fe/',
@@ -292,6 +297,13 @@ describe('http', () => {
     )
     const byName = await run({url: `http://localhost:${main.port}/hello`}, denying)
     assert.match(byName.foot, /^localhost: .+ is denied on this node/)
+    // Not even the handshake: an open and a closed port must not differ.
+    for (const host of ['0.0.0.0', '0', '[::]', '[::ffff:0:0]'])
+      assert.match(
+        (await run({url: `http://${host}:${main.port}/hello`}, denying)).foot,
+        /^[0.:f]+ is denied on this node/,
+        host,
+      )
     const excepting = anExecutor(['127.0.0.1'], ['0.0.0.0/0', '::/0'])
     assert.equal((await run({url: `${main.url}/hello`}, excepting)).outcome, 'succeeded')
     assert.equal(

@@ -1,9 +1,10 @@
 /** The shell executor with real processes, for each spawn method. */
 import assert from 'node:assert/strict'
-import {chmodSync, mkdirSync, readdirSync, rmSync, writeFileSync} from 'node:fs'
+import {chmodSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
 import {after, before, describe, test} from 'node:test'
 import {exerciseExecutor} from './exercise-executor.ts'
+import {lookUp} from '../../src/executors/process/helper/spawn.ts'
 import {aNode, type TestNode} from './support.ts'
 
 const ON_POSIX_SPAWN = process.platform === 'linux' && ['x64', 'arm64'].includes(process.arch)
@@ -270,9 +271,32 @@ for (const spawn of ['portable', 'posix'] as const) {
           'greetings\n',
         )
       })
+
+      test('a cwd that cannot be looked up is explained in the output', async () => {
+        const {foot} = await node.run({command: 'echo fine', cwd: join(loopIn(node.dataDir), 'x')})
+        assert.match(foot, /^cwd ".+" is not a directory on this node\n$/)
+      })
     },
   )
 }
+
+/** A directory that no user can look up, root neither: a link to itself. */
+function loopIn(directory: string): string {
+  const loop = join(directory, 'loop')
+  symlinkSync('loop', loop)
+  return loop
+}
+
+test('a directory in PATH that cannot be looked up is passed over', async () => {
+  const node = await aNode()
+  try {
+    const path = `${loopIn(node.dataDir)}:/usr/bin:/bin`
+    assert.match(lookUp('echo', path, '/') ?? 'not found', /^(\/usr)?\/bin\/echo$/)
+    assert.equal(lookUp('no-such-program', path, '/'), null)
+  } finally {
+    await node.close()
+  }
+})
 
 describe('shell, permissions of a node', () => {
   test('an executor that the node may not run is checked, and its runs fail with the reason', async () => {

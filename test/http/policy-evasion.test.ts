@@ -327,6 +327,10 @@ test('limits hold for executors, accounts, node tags and log directories', async
   refused(await call({executor: 'shell', executor_config: {command: 'x'}}), 'shell')
   refused(await call({executor: '', executor_config: {}, command: 'x', shell: true}), 'command')
   refused(await call({processors: {files: {log_dir: '/etc'}}}), 'log_dir')
+  for (const name of ['tlsCertificateFile', 'tlsCertificateKeyFile', 'tlsRootCAsFile']) {
+    const config = {url: 'https://127.0.0.1/', [name]: '/etc/pki/payroll.pem'}
+    refused(await call({executor_config: config}), name)
+  }
   assert.equal((await call({processors: {files: {}}})).status, 201)
 })
 

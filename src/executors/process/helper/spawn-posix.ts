@@ -4,11 +4,11 @@
  * It is used only where the C structures are known: Linux with glibc on x64 and arm64. It reaps each process
  * it started by its pid. Runs in the helper only.
  */
-import {closeSync, openSync, statSync} from 'node:fs'
+import {closeSync, openSync} from 'node:fs'
 import {constants} from 'node:os'
 import {resolve} from 'node:path'
 import type {OpenPipe} from './pipes.ts'
-import {lookUp, type Spawn, type SpawnListener, type SpawnRequest} from './spawn.ts'
+import {isDirectory, lookUp, type Spawn, type SpawnListener, type SpawnRequest} from './spawn.ts'
 
 type Ffi = typeof import('node:ffi')
 
@@ -344,12 +344,7 @@ class FileLookup {
     const now = performance.now()
     const known = this.#known.get(key)
     if (known !== undefined && known.until > now) return known
-    if (
-      request.cwd !== '' &&
-      !(statSync(request.cwd, {throwIfNoEntry: false})?.isDirectory() ?? false)
-    ) {
-      return {code: 'ENOENT'}
-    }
+    if (request.cwd !== '' && !isDirectory(request.cwd)) return {code: 'ENOENT'}
     const file = lookUp(name, path, resolve(request.cwd))
     if (file === null) return {code: 'ENOENT'}
     if (this.#known.size >= LOOKUPS_MAX) this.#known.clear()

@@ -4,7 +4,7 @@
  * requested environment.
  */
 import {spawn as spawnChild} from 'node:child_process'
-import {accessSync, constants, statSync} from 'node:fs'
+import {accessSync, constants, type Stats, statSync} from 'node:fs'
 import {resolve} from 'node:path'
 
 export interface SpawnRequest {
@@ -47,8 +47,18 @@ export function explainSpawnError(code: string, request: SpawnRequest): string {
   return `the system could not start ${command}: ${code}`
 }
 
-function isDirectory(path: string): boolean {
-  return statSync(path, {throwIfNoEntry: false})?.isDirectory() ?? false
+/** False also for a path that this user cannot look up. */
+export function isDirectory(path: string): boolean {
+  return factsOf(path)?.isDirectory() ?? false
+}
+
+/** `null` = there is no such path, or a directory on the way cannot be searched. */
+function factsOf(path: string): Stats | null {
+  try {
+    return statSync(path, {throwIfNoEntry: false}) ?? null
+  } catch {
+    return null // a program that this user cannot reach is not found, as in a shell
+  }
 }
 
 /**
@@ -65,7 +75,7 @@ export function lookUp(name: string, path: string, cwd: string): string | null {
 }
 
 function isExecutable(file: string): boolean {
-  if (!(statSync(file, {throwIfNoEntry: false})?.isFile() ?? false)) return false
+  if (!(factsOf(file)?.isFile() ?? false)) return false
   try {
     accessSync(file, constants.X_OK)
     return true
