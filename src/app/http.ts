@@ -59,7 +59,7 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
   // Scraped only when the server listens.
   const {metrics, certificate} = openServerMetrics(parts, totals, () => agents.agentCount)
   const readiness = new Readiness(clock, events, (state) => logReadiness(log, state))
-  const people = config.oidc === null ? undefined : new OidcSignIn(config.oidc, random)
+  const people = await openSignIn(parts)
   const access = new AccessTable({...parts, token: config.token, people: people?.owners})
   await access.refresh()
   warnOfStoredToken(access, log)
@@ -150,6 +150,14 @@ function openServerMetrics(
     certificateExpiresAt: () => certificate.expiresAt,
   })
   return {metrics, certificate}
+}
+
+/** `undefined` = people sign in with tokens only. */
+async function openSignIn({config: {oidc}, store, clock, random}: ServerParts) {
+  if (oidc === null) return undefined
+  // Any server ends a sign-in that another one began.
+  const key = await store.agreeSignInKey(`${random.id()}${random.id()}`)
+  return new OidcSignIn(oidc, {clock, random, key})
 }
 
 function operationsOf(parts: ListenerParts, access: AccessTable) {

@@ -129,6 +129,11 @@ export class Authenticator {
     return {principal, refusal}
   }
 
+  /** Counts a failure that a route found. `null` = the address is within the limit. */
+  failed(address: string): DomainError | null {
+    return this.#rateLimit.recordFailure(address) ? tooManyFailures() : null
+  }
+
   async #find(request: AuthRequest): Promise<Found> {
     const {address} = request
     if (!this.#access.isLocked)

@@ -69,6 +69,7 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     isUpgrade: (request) => options.agents !== undefined && isAgentUpgrade(request),
   })
   const app = newFastify(options, connections)
+  const authenticator = new Authenticator(options)
   const paths = new PathTable()
   const streams = new OpenStreams(options)
   app.addHook('onRoute', ({method, url, config}) => {
@@ -85,7 +86,6 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
   app.after((error) => {
     if (error !== null && error !== undefined) throw error
-    const authenticator = new Authenticator(options)
     authenticate(app, authenticator, options)
     checkParameters(app)
     compressReplies(app)
@@ -107,7 +107,8 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
     routeService(root, options)
     routeDocs(root)
     if (options.ui) routeUi(root, options.people !== undefined)
-    if (options.people !== undefined) routeOidc(root, operations, options.people, options)
+    if (options.people !== undefined)
+      routeOidc(root, operations, options.people, {...options, authenticator})
   })
   return app
 }

@@ -41,6 +41,8 @@ export interface Store
   info(): Promise<StoreInfo>
   /** Stores the cluster's default timezone if none is stored yet. Returns the one in force. */
   agreeTimezone(zone: string): Promise<string>
+  /** Stores the key of sign-ins through a provider if none is stored yet. Returns the one in force. */
+  agreeSignInKey(key: string): Promise<string>
   /** Health check: resolves if the store can be read and written now; else throws. */
   probe(): Promise<void>
   /** Writes a backup, one snapshot of all data but secrets, as a SQLite database. `file` must not exist. */

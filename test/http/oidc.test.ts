@@ -2,10 +2,12 @@
 import assert from 'node:assert/strict'
 import {test, type TestContext} from 'node:test'
 import type {OidcConfig} from '../../src/config/oidc.ts'
+import {FAILURE_WINDOW_MS, FAILURES_MAX} from '../../src/http/auth.ts'
 import {CALLBACK_PATH, issuerOwners, OidcSignIn, safeReturn} from '../../src/http/oidc.ts'
 import {AccessTable} from '../../src/operations/access.ts'
 import {CLIENT, type Forged, fakeProvider, realProvider} from '../support/oidc-providers.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
 import type {RefusedRequest} from '../../src/http/options.ts'
 import {type Api, type Reply} from './harness.ts'
 import {startLockedApi} from './tokens.ts'
@@ -30,11 +32,14 @@ function configOf(issuer: string): OidcConfig {
   }
 }
 
-async function startApi(t: TestContext, issuer: string) {
+const KEY = 'the key of the cluster'
+
+async function startApi(t: TestContext, issuer: string, key = KEY) {
   const failures: string[] = []
   const refused: RefusedRequest[] = []
   const missing: string[] = []
-  const people = new OidcSignIn(configOf(issuer), new SeededRandom(5))
+  const clock = new VirtualClock()
+  const people = new OidcSignIn(configOf(issuer), {clock, random: new SeededRandom(5), key})
   const locked = await startLockedApi(t, {
     people,
     allowHosts: ['belfry.example.org'],
@@ -42,7 +47,7 @@ async function startApi(t: TestContext, issuer: string) {
     onPoliciesMissing: (person, policies) => void missing.push(`${person}: ${policies.join()}`),
     onRefused: (request) => void refused.push(request),
   })
-  return {...locked, failures, missing, refused}
+  return {...locked, failures, missing, refused, signInClock: clock}
 }
 
 /** A cookie that a reply sets, as the browser sends it back. */
@@ -143,7 +148,6 @@ test('a wrong state, another browser and a refusal of the provider open nothing'
   const query = await atProvider(url)
   const changed = query.replace(/state=[^&]+/, 'state=wrong')
   const iss = `iss=${encodeURIComponent(provider.issuer)}`
-  const state = `state=${url.searchParams.get('state')}`
   const other = await begin(api)
   for (const [sent, jar, status] of [
     [changed, cookie, 400],
@@ -153,15 +157,22 @@ test('a wrong state, another browser and a refusal of the provider open nothing'
     [query, '__Host-belfry-sign-in=', 400],
     [query, '__Host-belfry-sign-in=a.b', 400],
     [query, cookie.replace('__Host-', ''), 400],
-    [query.replace(/iss=[^&]+/, 'iss=https%3A%2F%2Fevil.example'), cookie, 400],
     ['', cookie, 400],
-    [`?error=access_denied&${state}&${iss}`, cookie, 403],
   ] as const) {
     const reply = await back(api, sent, jar)
     assert.deepEqual([reply.status, cookieOf(reply, SESSION)], [status, ''], sent)
     assert.match(reply.text, /<h1>Sign-in failed<\/h1>/)
   }
   assert.equal((await back(api, query, cookie)).status, 200, 'and the right one does')
+  for (const [answer, status] of [
+    [`?error=access_denied&${iss}`, 403],
+    ['?code=c&iss=https%3A%2F%2Fevil.example', 400],
+  ] as const) {
+    const next = await begin(api)
+    const sent = `${answer}&state=${next.url.searchParams.get('state')}`
+    const reply = await back(api, sent, next.cookie)
+    assert.deepEqual([reply.status, cookieOf(reply, SESSION)], [status, ''], sent)
+  }
   assert.deepEqual(api.faults, [])
 })
 
@@ -199,6 +210,93 @@ test('forged and foreign ID tokens open nothing', async (t) => {
   assert.ok(!markup.text.includes('<script>'))
   assert.deepEqual(api.faults, [])
 })
+
+test('a cookie that no server of the cluster made causes no request to the provider', async (t) => {
+  const provider = await fakeProvider(t)
+  const {api} = await startApi(t, provider.issuer)
+  const s = 's'.repeat(43)
+  const stranger = `__Host-belfry-sign-in=${s}.${s}.${s}.L3VpLw`
+  const {cookie: own} = await begin((await startApi(t, provider.issuer, 'another key')).api)
+  const {url, cookie} = await begin(api)
+  const state = url.searchParams.get('state')
+  for (const sent of [stranger, `${stranger}.0.`, own, cookie.slice(0, -2), `${cookie}x`]) {
+    const stateOf = /=([^.]*)/.exec(sent)![1]
+    const reply = await back(api, `?code=c&state=${stateOf}`, sent)
+    assert.deepEqual([reply.status, provider.next.tokenRequests], [400, 0], sent)
+  }
+  provider.next.nonce = url.searchParams.get('nonce')!
+  const other = await startApi(t, provider.issuer)
+  const ended = await back(other.api, `?code=c&state=${state}`, cookie)
+  assert.equal(ended.status, 200, 'another server of the cluster ends it')
+})
+
+test('a sign-in is asked for once, and for ten minutes', async (t) => {
+  const provider = await fakeProvider(t)
+  const {api, signInClock} = await startApi(t, provider.issuer)
+  const first = await begin(api)
+  const query = ({url}: typeof first) => `?code=c&state=${url.searchParams.get('state')}`
+  for (const status of [400, 400])
+    assert.equal((await back(api, query(first), first.cookie)).status, status)
+  assert.equal(provider.next.tokenRequests, 1)
+  const second = await begin(api)
+  await signInClock.advance(601_000)
+  assert.equal((await back(api, query(second), second.cookie)).status, 400)
+  assert.equal(provider.next.tokenRequests, 1)
+})
+
+test('failed callbacks count as failed authentication, and do not close the sign-in of others', async (t) => {
+  const provider = await fakeProvider(t)
+  const {api} = await startApi(t, provider.issuer)
+  for (let count = 0; count < FAILURES_MAX; count += 1)
+    assert.equal((await back(api, '?code=c&state=s', '')).status, 400)
+  assert.equal((await back(api, '?code=c&state=s', '')).status, 429)
+  assert.equal((await api.get('/v1/jobs', {'x-service-token': 'wrong'})).status, 429)
+  const {url, cookie} = await begin(api)
+  provider.next.nonce = url.searchParams.get('nonce')!
+  const ended = await back(api, `?code=c&state=${url.searchParams.get('state')}`, cookie)
+  assert.equal(ended.status, 200, 'a proxy gives all people one address')
+})
+
+test('an address asks the provider for at most 200 sign-ins that fail, in ten seconds', async (t) => {
+  const provider = await fakeProvider(t)
+  const {api, signInClock} = await startApi(t, provider.issuer)
+  const fail = async () => {
+    const {url, cookie} = await begin(api)
+    return (await back(api, `?code=c&state=${url.searchParams.get('state')}`, cookie)).status
+  }
+  for (let count = 0; count < FAILURES_MAX; count += 1) assert.equal(await fail(), 400)
+  assert.equal(await fail(), 429)
+  assert.equal(provider.next.tokenRequests, FAILURES_MAX)
+  await signInClock.advance(FAILURE_WINDOW_MS)
+  assert.equal(await fail(), 429, 'a guess of a token is still limited')
+  assert.equal(provider.next.tokenRequests, FAILURES_MAX + 1)
+})
+
+test('sign-ins that wait for the provider leave places for others to begin', async (t) => {
+  const provider = await fakeProvider(t)
+  const {api} = await startApi(t, provider.issuer)
+  const started = await Promise.all(Array.from({length: 25}, () => begin(api)))
+  const answers = provider.holdTokens()
+  const ends = started.map(({url, cookie}) =>
+    back(api, `?code=c&state=${url.searchParams.get('state')}`, cookie),
+  )
+  const refused = (await Promise.race([Promise.all(ends), busyOf(ends, 5)])).map(
+    ({status}) => status,
+  )
+  assert.deepEqual(refused, Array<number>(5).fill(503))
+  await begin(api)
+  answers.release()
+  assert.equal((await Promise.all(ends)).filter(({status}) => status === 503).length, 5)
+})
+
+/** The first `count` replies. */
+async function busyOf(replies: readonly Promise<Reply>[], count: number): Promise<Reply[]> {
+  const found: Reply[] = []
+  const {promise, resolve} = Promise.withResolvers<Reply[]>()
+  for (const reply of replies)
+    void reply.then((each) => found.push(each) === count && resolve([...found]))
+  return promise
+}
 
 test('a provider that is away is said to be, concerns nothing else, and is asked again', async (t) => {
   const {provider, api, admin, failures} = await started(t)

@@ -92,7 +92,19 @@ export interface Forged {
 export async function fakeProvider(t: TestContext) {
   const ours = generateKeyPairSync('rsa', {modulusLength: 2048})
   const other = generateKeyPairSync('rsa', {modulusLength: 2048})
-  const next = {nonce: '', forged: {} as Forged, endpoints: {} as Readonly<Record<string, unknown>>}
+  const next = {
+    nonce: '',
+    forged: {} as Forged,
+    endpoints: {} as Readonly<Record<string, unknown>>,
+    tokenRequests: 0,
+  }
+  let held = Promise.resolve()
+  /** The token endpoint answers nothing until the release. */
+  const holdTokens = () => {
+    const {promise, resolve} = Promise.withResolvers<void>()
+    held = promise
+    return {release: resolve}
+  }
   const served = await serve(t, (issuer) => (request, response) => {
     const send = (body: unknown) => {
       response.setHeader('content-type', 'application/json')
@@ -111,6 +123,7 @@ export async function fakeProvider(t: TestContext) {
       const jwk = ours.publicKey.export({format: 'jwk'})
       return send({keys: [{...jwk, kid: 'a', use: 'sig', alg: 'RS256'}]})
     }
+    next.tokenRequests += 1
     const {header, claims, signed} = next.forged
     const now = Math.floor(Date.now() / 1000)
     const parts = [
@@ -130,7 +143,7 @@ export async function fakeProvider(t: TestContext) {
     const key = signed === 'other key' ? other.privateKey : ours.privateKey
     const signature = signed === 'none' ? '' : sign('sha256', Buffer.from(text), key)
     const id_token = `${text}.${signature === '' ? '' : signature.toString('base64url')}`
-    send({access_token: 'a', token_type: 'Bearer', id_token})
+    void held.then(() => send({access_token: 'a', token_type: 'Bearer', id_token}))
   })
-  return {...served, next}
+  return {...served, next, holdTokens}
 }

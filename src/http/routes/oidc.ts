@@ -11,6 +11,7 @@ import type {Operations} from '../../operations/operations.ts'
 import {REFUSAL_STATUSES} from '../errors.ts'
 import {CALLBACK_PATH, OIDC_PATH, type OidcSignIn, type PersonOwner, SignInFailed} from '../oidc.ts'
 import type {HttpOptions, RefusedRequest} from '../options.ts'
+import type {Authenticator} from '../auth.ts'
 import {queryOf} from '../request.ts'
 import {sessionCookie} from '../session-cookie.ts'
 
@@ -24,7 +25,10 @@ export function routeOidc(
     onSignInFailed,
     onPoliciesMissing,
     onRefused,
-  }: Pick<HttpOptions, 'onSignInFailed' | 'onPoliciesMissing' | 'onRefused'>,
+    authenticator,
+  }: Pick<HttpOptions, 'onSignInFailed' | 'onPoliciesMissing' | 'onRefused'> & {
+    readonly authenticator: Pick<Authenticator, 'failed'>
+  },
 ): void {
   const failed = (request: FastifyRequest, reply: FastifyReply, error: unknown) => {
     const failure = asFailure(error)
@@ -36,7 +40,10 @@ export function routeOidc(
     ...HIDDEN,
     handler: async (request, reply) => {
       try {
-        const {url, cookie} = await people.start(queryOf(request).first('return'))
+        const {url, cookie} = await people.start(
+          queryOf(request).first('return'),
+          addressOf(request),
+        )
         return reply.header('set-cookie', cookie).header('location', url).code(303).send()
       } catch (error) {
         return failed(request, reply, error)
@@ -50,7 +57,11 @@ export function routeOidc(
       reply.header('set-cookie', people.endedCookie())
       try {
         const query = request.url.split('?')[1] ?? ''
-        const {owner, returnTo} = await people.finish(query, request.headers.cookie)
+        const {owner, returnTo} = await people.finish(
+          query,
+          request.headers.cookie,
+          addressOf(request),
+        )
         const opened = await operations.openSession(owner, actorFrom(request, owner))
         const {secret, identity, missingPolicies} = opened
         if (missingPolicies.length > 0)
@@ -59,7 +70,9 @@ export function routeOidc(
         const text = `You are signed in as ${identity.principal.name}.`
         return sendPage(reply, 200, 'Signed in', text, {href: returnTo, label: 'Continue'}, true)
       } catch (error) {
-        return failed(request, reply, error)
+        const isGuess = error instanceof SignInFailed && error.status < 500
+        const limited = isGuess ? authenticator.failed(addressOf(request)) : null
+        return failed(request, reply, limited ?? error)
       }
     },
   })
@@ -73,6 +86,10 @@ function asFailure(error: unknown): SignInFailed {
   if (error instanceof DomainError)
     return new SignInFailed(REFUSAL_STATUSES[error.code], error.message, error)
   throw error
+}
+
+function addressOf({socket}: FastifyRequest): string {
+  return socket.remoteAddress ?? ''
 }
 
 function actorFrom(request: FastifyRequest, {token}: PersonOwner) {

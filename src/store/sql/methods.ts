@@ -55,7 +55,7 @@ import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
 import * as stored from './secrets.ts'
 import {isIndependent, previewSubmit, submit, submitAll} from './submit.ts'
-import {agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
+import {agreeSignInKey, agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
 import {createSession, sessions} from './sessions.ts'
 import {defaultTimezone, planZone, setTimezone} from './timezone.ts'
 import * as access from './tokens.ts'
@@ -206,6 +206,7 @@ export const METHODS = {
   checkSecretKey: read(stored.checkSecretKey),
 
   agreeTimezone: write(agreeTimezone, {queue: 'other'}),
+  agreeSignInKey: write(agreeSignInKey, {queue: 'other'}),
   probe: write(probe, {queue: 'other'}),
 } satisfies PortMethods
 

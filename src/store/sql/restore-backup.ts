@@ -9,7 +9,7 @@ import {endAll} from './finish.ts'
 import {planFromNow} from './planning.ts'
 import {all, type Query, type Transaction} from './query.ts'
 import {type ExecutionRow, keyOf} from './rows.ts'
-import {FIRING_PAUSED, putMeta} from './settings.ts'
+import {FIRING_PAUSED, putMeta, SIGN_IN_KEY} from './settings.ts'
 
 /**
  * Launch numbers that the original store may have used after the backup; file names and logs carry them, so
@@ -31,7 +31,7 @@ export function* startNewIncarnation(tx: Transaction, incarnation: string): Quer
   yield* planAgain(tx)
   // Whenever it is first started: the times until then have run elsewhere, or must not run here.
   yield* putMeta(FIRING_PAUSED, 'restored' satisfies FiringPaused)
-  yield* all(`DELETE FROM meta WHERE key LIKE 'place%'`)
+  yield* all(`DELETE FROM meta WHERE key LIKE 'place%' OR key = ?`, [SIGN_IN_KEY])
 }
 
 function* endOpenLaunches(tx: Transaction): Query<void> {

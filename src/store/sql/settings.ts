@@ -65,10 +65,24 @@ export function* isPaused(): Query<boolean> {
 
 /** Stores the zone unless the store has one; returns the stored zone. */
 export function* agreeTimezone(_tx: Transaction, zone: string): Query<string> {
-  yield* all(`INSERT INTO meta (key, value) VALUES ('timezone', ?) ON CONFLICT (key) DO NOTHING`, [
-    zone,
+  return yield* agreed('timezone', zone)
+}
+
+/** Key of the key that authenticates cookies of sign-ins. It opens nothing. */
+export const SIGN_IN_KEY = 'sign_in_key'
+
+/** Stores the key unless the store has one; returns the stored key. */
+export function* agreeSignInKey(_tx: Transaction, key: string): Query<string> {
+  return yield* agreed(SIGN_IN_KEY, key)
+}
+
+/** The first value stays; returns it. */
+function* agreed(key: string, value: string): Query<string> {
+  yield* all(`INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO NOTHING`, [
+    key,
+    value,
   ])
-  return yield* timezone()
+  return (yield* metaValue(key)) ?? value
 }
 
 /** Used until a first server has stored a zone: only in tests and tools. */

@@ -17,6 +17,11 @@ export function settingsCases(when: Case): void {
     assert.equal(await scene.store.agreeTimezone('Europe/Berlin'), 'UTC')
   })
 
+  when('the first key of sign-ins stays', async (scene) => {
+    assert.equal(await scene.store.agreeSignInKey('first'), 'first')
+    assert.equal(await scene.store.agreeSignInKey('second'), 'first')
+  })
+
   when(
     'a change of the time zone plans jobs without one of their own, page by page',
     async (scene) => {
