@@ -3,7 +3,11 @@
  * Making packages, images and charts takes programs that a test machine does not have.
  */
 import assert from 'node:assert/strict'
-import {existsSync, readFileSync} from 'node:fs'
+import {spawn, spawnSync} from 'node:child_process'
+import {once} from 'node:events'
+import {copyFileSync, existsSync, readFileSync, statSync, writeFileSync} from 'node:fs'
+import {createServer} from 'node:http'
+import type {AddressInfo} from 'node:net'
 import {join} from 'node:path'
 import {test} from 'node:test'
 import {parse} from 'yaml'
@@ -11,6 +15,7 @@ import {AGENT_OPTIONS} from '../src/config/commands.ts'
 import {LIMITS} from '../src/config/limits.ts'
 import {CONFIG_OPTION, OPTIONS} from '../src/config/options.ts'
 import {parseDuration} from '../src/lib/duration.ts'
+import {temporaryDirectory} from './support/server-process.ts'
 
 const ROOT = join(import.meta.dirname, '..')
 const PACKAGING = join(ROOT, 'packaging')
@@ -119,6 +124,67 @@ test('the compose file uses settings that there are', () => {
       variables.map((name) => name.toLowerCase().replaceAll('_', '-')),
     )
   }
+})
+
+/** The command of the health check, for another port. */
+function healthCheck(port: number): readonly string[] {
+  const command = /^HEALTHCHECK .*\\\n\s+CMD (.*)$/m.exec(read('container/Containerfile'))![1]!
+  return (JSON.parse(command) as string[]).map((part) => part.replace('8080', String(port)))
+}
+
+for (const [status, expected] of [
+  [200, 0],
+  [503, 1],
+] as const)
+  test(`the health check of the image ends with ${expected} if a server replies ${status}`, async (t) => {
+    const asked: (string | undefined)[] = []
+    const server = createServer((request, response) => {
+      asked.push(request.url)
+      response.writeHead(status).end()
+    }).listen(0, '127.0.0.1')
+    t.after(() => server.close())
+    await once(server, 'listening')
+    const {port} = server.address() as AddressInfo
+    const [program, ...parameters] = healthCheck(port)
+    const check = spawn(program!, parameters, {stdio: 'ignore'})
+    assert.deepEqual(await once(check, 'exit'), [expected, null])
+    assert.deepEqual(asked, ['/livez'])
+  })
+
+test('the health check of the image fails if nothing listens', async () => {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const {port} = server.address() as AddressInfo
+  await new Promise((resolve) => server.close(resolve))
+  const [program, ...parameters] = healthCheck(port)
+  const check = spawn(program!, parameters, {stdio: 'ignore'})
+  assert.deepEqual(await once(check, 'exit'), [1, null])
+})
+
+test('the script makes every secret of the compose file, once', (t) => {
+  const folder = temporaryDirectory(t)
+  copyFileSync(join(PACKAGING, 'container', 'make-secrets.sh'), join(folder, 'make-secrets.sh'))
+  // It would change an owner as root.
+  for (const name of ['chown', 'sudo'])
+    writeFileSync(join(folder, name), '#!/bin/sh\n', {mode: 0o755})
+  const env = {...process.env, PATH: `${folder}:${process.env['PATH']}`}
+  const make = () => spawnSync(join(folder, 'make-secrets.sh'), {env}).status
+  assert.equal(make(), 0)
+  const {secrets} = parse(read('container/compose.yaml')) as {
+    readonly secrets: Readonly<Record<string, {readonly file: string}>>
+  }
+  const files = Object.values(secrets).map(({file}) => join(folder, file))
+  const text = (name: string) => readFileSync(join(folder, 'secrets', name), 'utf8')
+  for (const file of files) assert.ok(existsSync(file), file)
+  assert.match(text('token'), /^[0-9a-f]{48}$/)
+  const password = text('database-password')
+  assert.equal(text('server.yaml'), `store: postgres://belfry:${password}@database/belfry\n`)
+  const key = statSync(join(folder, 'secrets', 'secret-key'))
+  assert.deepEqual([key.size, key.mode & 0o777], [32, 0o600])
+  assert.equal(statSync(join(folder, 'secrets')).mode & 0o777, 0o700)
+  const before = text('token')
+  assert.notEqual(make(), 0)
+  assert.equal(text('token'), before)
 })
 
 test('the chart uses settings that there are', () => {
