@@ -130,8 +130,8 @@ test('configuration.md has the row of every setting', () => {
   for (const tag of SYSTEM_TAGS) assert.ok(named.includes(tag), tag)
 })
 
-test('configuration.md has the row of every limit, and every limit is used', () => {
-  const section = sectionOf(read('docs/reference/configuration.md'), '## Limits')
+test('limits.md has the row of every limit, and every limit is used', () => {
+  const section = sectionOf(read('docs/reference/limits.md'), '## All limits')
   const rows = section.split('\n').filter((line) => line.startsWith('| `'))
   assert.deepEqual(
     rows,

@@ -19,7 +19,7 @@ interface Limit {
   readonly reason: string
 }
 
-/** docs/reference/configuration.md shows the same table. */
+/** docs/reference/limits.md shows the same table. */
 export const LIMITS = {
   bodyBytesMax: {value: MIB, reason: 'several times the largest job that passes validation'},
   restoreBytesMax: {value: 256 * MIB, reason: 'some hundred thousand jobs in one file'},

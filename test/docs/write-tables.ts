@@ -1,6 +1,6 @@
 /**
- * Rewrites the generated tables of docs/reference/configuration.md and agents.md after a change of a setting
- * or a limit: `node test/docs/write-tables.ts`.
+ * Rewrites the generated tables of docs/reference/configuration.md, limits.md and agents.md after a change of
+ * a setting or a limit: `node test/docs/write-tables.ts`.
  */
 import {readFileSync, writeFileSync} from 'node:fs'
 import {join} from 'node:path'
@@ -29,8 +29,8 @@ rewrite(
   [...OPTIONS, CONFIG_OPTION].map(settingRow),
 )
 rewrite(
-  'configuration.md',
-  '## Limits',
+  'limits.md',
+  '## All limits',
   Object.entries(LIMITS).map(([name, limit]) => limitRow(name, limit)),
 )
 rewrite(
