@@ -254,12 +254,12 @@ const Replies = {
   }),
   verify: rpc('verify', {hold: Type.Array(Type.Boolean())}),
   /** Those that are pending again; the others were cancelled or revoked. */
-  release: rpc('release', {released: Type.Array(Key)}),
+  release: rpc('release', {released: Type.Array(Claim)}),
   append: rpc('append', {taken: Type.Array(Type.Boolean())}),
   finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
   cancelled: rpc('cancelled', {keys: Type.Array(Key)}),
   /** `end`: claims of the agent that the store does not confirm; their processes must be stopped. */
-  beat: rpc('beat', {answer: Type.Enum(['ok', 'fenced', 'taken']), end: Type.Array(Key)}),
+  beat: rpc('beat', {answer: Type.Enum(['ok', 'fenced', 'taken']), end: Type.Array(Claim)}),
   /** Number of executions that are pending again. */
   earlier_over: rpc('earlier_over', {givenBack: Type.Optional(Type.Integer({minimum: 0}))}),
 }

@@ -250,7 +250,7 @@ class Agent implements RunningAgent {
   async #deliver(results: readonly FinishItem[]): Promise<void> {
     if (results.length === 0) return
     await this.#retry(() => this.#store.finish(results))
-    await this.#results.delivered(results.map(({key}) => key))
+    await this.#results.delivered(results)
     this.#log.logger.info({results: results.length}, 'delivered results of a previous incarnation')
   }
 
@@ -309,7 +309,6 @@ class Agent implements RunningAgent {
       },
       pollMs: config.limits.agentPollMs,
       // Each heartbeat lists the executions running here; its reply lists the revoked ones.
-      verifyEveryMs: Infinity,
       revoked: () => this.#store.revokedClaims(),
       release: (claims) => this.#store.releaseClaims(claims),
       canRelease: () => link.takesReleases,

@@ -196,7 +196,7 @@ export interface RunnerParts extends Omit<ServerParts, 'config' | 'store'> {
 export interface RunnerSettings extends Partial<
   Pick<
     RunnerOptions,
-    'disconnection' | 'pollMs' | 'verifyEveryMs' | 'revoked' | 'startLog' | 'release' | 'canRelease'
+    'disconnection' | 'pollMs' | 'compareClaims' | 'revoked' | 'startLog' | 'release' | 'canRelease'
   >
 > {
   /** Runs around the finish of each execution; must call `finish`. */
@@ -244,7 +244,6 @@ export function createRunner(
     burstPauseMs: limits.burstPauseMs,
     aheadMaxMs: limits.claimAheadMs,
     claimFreshMs: limits.claimFreshMs,
-    verifyEveryMs: limits.claimVerifyMs,
     pollMs: limits.pollMs,
     drainTimeoutMs: limits.drainTimeoutMs,
     forceStopTimeoutMs: limits.forceStopTimeoutMs,

@@ -8,7 +8,8 @@ import {ClockWatch} from '../node/clock-watch.ts'
 import {recordIncarnation} from '../node/incarnations.ts'
 import {aliveSentence, joinMember} from '../node/join.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
-import {recoverNode, releaseClaims} from '../node/recover.ts'
+import {recoverNode} from '../node/recover.ts'
+import {claimUpkeep} from '../node/stored-claims.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
 import type {HeldLock} from '../platform/directory-lock.ts'
@@ -289,11 +290,10 @@ class Server implements RunningServer {
 
   #startRunner(): void {
     warnIfRoot(this.#log)
-    const startLog = openStartLog(this.#directory, this.#identity.incarnation)
     const runner = createRunner(this.#parts, this.#identity, this.#executors, this.#processors, {
       ...this.#disconnection(),
-      startLog,
-      release: (claims) => releaseClaims(this.#parts, claims),
+      startLog: openStartLog(this.#directory, this.#identity.incarnation),
+      ...claimUpkeep(this.#parts, this.#identity, this.#config.limits.claimVerifyMs),
     })
     this.#undo.push(() => runner.stop())
     this.#runner = runner

@@ -23,6 +23,17 @@ export function executionId(key: ExecutionKey): string {
   return `${key.group}-${key.node}-${key.attempt}`
 }
 
+/** An execution and the token of its claim: after a release, the next claim has another token. */
+export interface ExecutionClaim {
+  readonly key: ExecutionKey
+  readonly token: string
+}
+
+/** `<execution id> <token>`: what a node knows of an execution belongs to one claim of it. */
+export function claimId({key, token}: ExecutionClaim): string {
+  return `${executionId(key)} ${token}`
+}
+
 const EXECUTION_ID = new RegExp(`^([1-9]\\d{0,15})-(${NODE_NAME_PATTERN})-([1-9]\\d{0,8})$`)
 
 /** The inverse of `executionId`; `null` when `text` is not an id. Numbers have no leading zeros. */

@@ -2,7 +2,13 @@
  * One claimed execution from its start to its end: a chain of small steps over one record. A failure is a
  * value that flows to the end. Nothing throws out of it, because every claim must end in a finish.
  */
-import {executionId, type ExecutionKey, type FinalStatus, lostLine} from '../core/execution.ts'
+import {
+  type ExecutionClaim,
+  executionId,
+  type ExecutionKey,
+  type FinalStatus,
+  lostLine,
+} from '../core/execution.ts'
 import {endsWhenDisconnected, type StringMap} from '../core/job.ts'
 import {secretsOf} from '../core/secret.ts'
 import type {Events} from '../ports/events.ts'
@@ -46,9 +52,12 @@ const EMPTY_CHAIN_END: ChainEnd = {line: null, foot: ''}
 export class ExecutionRun {
   /** By `executionId`. */
   readonly id: string
-  readonly claim: {readonly key: ExecutionKey; readonly token: string}
+  readonly claim: ExecutionClaim
   readonly claimedAt: number
-  /** Set when its claim may have been released: verify the claim before the start. */
+  /**
+   * Set when its claim may have been released, also by a request that is still under way: it never starts,
+   * and is released again. A claim that the store did not release is verified before its end.
+   */
   isDoubtful = false
   readonly #claimed: ClaimedExecution
   readonly #options: ExecutionRunOptions

@@ -7,15 +7,22 @@
  * Crash points: every batch is one transaction. A crash leaves the rest running in the store: the node's next
  * incarnation finds it, with the same proof, or the leader in its next pass.
  */
-import {type ExecutionRecord, executionId} from '../core/execution.ts'
+import {executionId, lostLine} from '../core/execution.ts'
 import type {Events} from '../ports/events.ts'
 import type {LeaderStore} from '../ports/leader-store.ts'
-import type {PreviousIncarnation, MemberStore} from '../ports/node-store.ts'
+import type {
+  ActiveClaim,
+  FinishOutcome,
+  MemberStore,
+  NodeStore,
+  PreviousIncarnation,
+  ReleasedExecution,
+} from '../ports/node-store.ts'
 import type {Random, Wakeup} from '../ports/runtime.ts'
 import {announceFinished} from './finisher.ts'
 
 /** Executions released or ended in one transaction. */
-const BATCH_MAX = 256
+export const BATCH_MAX = 256
 
 export interface MarkLostDeps {
   readonly store: Pick<LeaderStore, 'markLost'>
@@ -75,13 +82,36 @@ async function releaseUnstarted(
 export async function releaseClaims(
   {store, events}: {readonly store: Pick<MemberStore, 'releaseClaims'>; readonly events: Events},
   claims: Parameters<MemberStore['releaseClaims']>[0],
-): Promise<readonly ExecutionRecord[]> {
+): Promise<readonly ReleasedExecution[]> {
   const released = await store.releaseClaims(claims.map(({key, token}) => ({key, token})))
-  for (const execution of released) {
+  for (const {execution} of released) {
     const {jobName: job, status} = execution
     events.emit('execution_changed', {job, execution: executionId(execution), status})
   }
   return released
+}
+
+/** Ends claims that their node does not hold as `lost`. A claim that has ended meanwhile stays as it is. */
+export function finishUnheld(
+  {store, random}: Pick<RecoverDeps, 'random'> & {readonly store: Pick<NodeStore, 'finish'>},
+  claims: readonly ActiveClaim[],
+): Promise<readonly FinishOutcome[]> {
+  const reason = 'not_held'
+  return store.finish(
+    claims.map(({key, token, ageMs}) => ({
+      key,
+      token,
+      status: 'lost',
+      durationMs: ageMs,
+      exitCode: null,
+      reason,
+      outputHead: '',
+      outputFoot: lostLine(reason),
+      output: {offset: 0, bytes: new Uint8Array(), totalBytes: 0},
+      dropOutput: false,
+      jitter: random.fraction(),
+    })),
+  )
 }
 
 /** Ends all executions a node holds as `lost`, but for those of `exceptIncarnation`. Returns their number. */

@@ -6,7 +6,7 @@
  * node's next incarnation releases the claim. If it was recorded, and until its finish, that incarnation ends
  * it as `lost`. So does the leader, which has no record of starts.
  */
-import {executionId, type ExecutionKey} from '../core/execution.ts'
+import {claimId, type ExecutionClaim, executionId} from '../core/execution.ts'
 import type {Loop, Service} from '../lib/loop.ts'
 import type {Events, Step} from '../ports/events.ts'
 import type {NodeStore} from '../ports/node-store.ts'
@@ -15,8 +15,9 @@ import {ClaimPace, type ClaimPaceOptions} from './claim-pace.ts'
 import {ExecutionRun, type ExecutionRunOptions} from './execution-run.ts'
 import {Slots} from './slots.ts'
 import {stepLoop} from './step-loop.ts'
+import type {ClaimUpkeep, HeldClaims} from './stored-claims.ts'
 
-export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions {
+export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions, ClaimUpkeep {
   readonly store: Pick<NodeStore, 'claim' | 'verifyClaims' | 'cancelled'>
   readonly clock: Clock
   readonly random: Random
@@ -26,21 +27,14 @@ export interface RunnerOptions extends ExecutionRunOptions, ClaimPaceOptions {
   readonly incarnation: string
   /** Executions running at once. */
   readonly slots: number
-  /**
-   * Releases claims of executions that were not started; returns the released ones. The others were cancelled
-   * or revoked meanwhile. Absent = nothing is claimed ahead.
-   */
-  readonly release?: (claims: readonly ExecutionRun['claim'][]) => Promise<readonly ExecutionKey[]>
   /** Whether `release` is possible now; absent = always. */
   readonly canRelease?: () => boolean
   /** An execution that waits for a slot longer than this is released. */
   readonly aheadMaxMs: number
   /** A claim older than this is verified before its execution starts. */
   readonly claimFreshMs: number
-  /** Interval at which running claims are verified; `Infinity` = `revoked` reports them instead. */
-  readonly verifyEveryMs: number
-  /** Executions whose claims were revoked since the last call, as found elsewhere. */
-  readonly revoked?: () => readonly ExecutionKey[]
+  /** Claims revoked since the last call, as found elsewhere. */
+  readonly revoked?: () => readonly ExecutionClaim[]
   readonly pollMs: number
   /**
    * Longest wait of a drain for a store that does not take the results, or for a command that does not end.
@@ -88,9 +82,9 @@ export class Runner implements Service {
   readonly #disconnections: Loop | null
   readonly #slots: Slots
   readonly #pace: ClaimPace
-  #releasingCount = 0
+  readonly #releasing = new Set<ExecutionRun>()
   /** Executions that have ended and whose result the store does not have yet. */
-  #finishingCount = 0
+  readonly #finishing = new Set<ExecutionRun>()
   #subscriptions: (() => void)[] = []
   #isDraining = false
   /** Set when the grace period is over: executions of a claim in flight are not started either. */
@@ -101,7 +95,6 @@ export class Runner implements Service {
   readonly #drainTimedOut = Promise.withResolvers<void>()
   /** Kept after a failed claim: a repeated claim with it returns what the first one claimed. */
   #token: string | null = null
-  #verifiedAt: number
   /** By the last reply to a claim: nothing is started. */
   #isCordoned = false
   /** The disconnection has lasted for longer than its limit. */
@@ -112,7 +105,6 @@ export class Runner implements Service {
     const {clock, events, disconnection, slots} = options
     this.#slots = new Slots(slots)
     this.#pace = new ClaimPace(options)
-    this.#verifiedAt = clock.monotonicMs()
     const loop = (name: Step, step: () => Promise<number>) => stepLoop(name, {clock, events, step})
     this.#claims = loop('claim', () => this.#claim())
     this.#cancels = loop('cancel', () => this.#cancel())
@@ -183,12 +175,13 @@ export class Runner implements Service {
     const room = this.#pace.countOf(this.#room())
     const pauseMs = this.#pace.pauseMs(this.#room())
     if (pauseMs > 0) return pauseMs
-    if (room <= 0) return pollMs
+    // A claim without a reply is repeated even without room: nothing else knows what it took.
+    if (room <= 0 && this.#token === null) return pollMs
     const sentAt = clock.monotonicMs()
     this.#pace.sent()
     this.#token ??= random.id()
     const token = this.#token
-    const [result] = await store.claim([{nodeId, incarnation, token, room}])
+    const [result] = await store.claim([{nodeId, incarnation, token, room: Math.max(0, room)}])
     const repliedAt = clock.monotonicMs()
     this.#slots.claimed(repliedAt, repliedAt - sentAt)
     this.#token = null
@@ -209,7 +202,7 @@ export class Runner implements Service {
   /** Executions to claim now; 0 while too many results wait for the store. */
   #room(): number {
     const {slots} = this.#options
-    if (this.#finishingCount > slots * FINISHING_PER_SLOT_MAX) return 0
+    if (this.#finishing.size > slots * FINISHING_PER_SLOT_MAX) return 0
     return this.#slots.freeCount + (this.#canRelease ? this.#slots.aheadCount : 0)
   }
 
@@ -231,16 +224,17 @@ export class Runner implements Service {
 
   #fillFreeSlots(): void {
     if (this.#releasesAll && this.#canRelease) return
-    for (const run of this.#slots.occupyFree()) void this.#runToFinish(run)
+    // A server of the previous release accepts no releases: there, these are verified and started.
+    for (const run of this.#slots.occupyFree(!this.#canRelease)) void this.#runToFinish(run)
   }
 
   async #runToFinish(run: ExecutionRun): Promise<void> {
     if (this.#isFresh(run) || (await this.#verify(run))) {
       await run.run()
-      this.#finishingCount += 1
+      this.#finishing.add(run)
       this.#slotFreed(run)
       await run.finish()
-      this.#finishingCount -= 1
+      this.#finishing.delete(run)
     }
     this.#slotFreed(run)
     this.#resolveIfIdle()
@@ -275,23 +269,28 @@ export class Runner implements Service {
     const now = clock.monotonicMs()
     const runs = this.#slots.takeAhead(this.#releasesAll ? now : now - aheadMaxMs)
     if (runs.length === 0) return aheadMaxMs
-    this.#releasingCount += runs.length
+    for (const run of runs) this.#releasing.add(run)
     try {
       const released = await release(runs.map(({claim}) => claim))
-      const ids = new Set(released.map(executionId))
-      const kept = runs.filter(({id}) => !ids.has(id))
+      const ids = new Set(released.map(claimId))
+      const kept = runs.filter(({claim}) => !ids.has(claimId(claim)))
       for (const run of kept) run.cancel()
-      this.#slots.add(kept)
+      this.#putBack(kept)
     } catch (error) {
-      for (const run of runs) run.isDoubtful = true
-      this.#slots.add(runs)
+      this.#putBack(runs)
       throw error
     } finally {
-      this.#releasingCount -= runs.length
+      for (const run of runs) this.#releasing.delete(run)
       this.#fillSlots()
       this.#resolveIfIdle()
     }
     return 0
+  }
+
+  /** After a release that failed, or did not release these: whether they are still claimed is unknown. */
+  #putBack(runs: readonly ExecutionRun[]): void {
+    for (const run of runs) run.isDoubtful = true
+    this.#slots.add(runs)
   }
 
   /** Returns whether the claim is active. Waits while the store cannot give a fresh answer. */
@@ -312,27 +311,21 @@ export class Runner implements Service {
 
   async #cancel(): Promise<number> {
     const {store, nodeId, pollMs, revoked} = this.#options
-    for (const key of revoked?.() ?? []) this.#slots.get(key)?.revoke()
+    for (const claim of revoked?.() ?? []) this.#slots.get(claim)?.revoke()
     if (!this.#slots.isEmpty) {
-      const keys: readonly ExecutionKey[] = await store.cancelled(nodeId)
-      for (const key of keys) this.#slots.get(key)?.cancel()
+      const ids = new Set((await store.cancelled(nodeId)).map(executionId))
+      for (const run of this.#slots.runs) if (ids.has(run.id)) run.cancel()
       this.#fillSlots()
-      await this.#verifyRunning()
     }
+    const foreign = (await this.#options.compareClaims?.(() => this.#held())) ?? []
+    for (const claim of foreign) this.#slots.get(claim)?.revoke()
     this.#fillSlots()
     return pollMs
   }
 
-  /** Finds out whether this node was marked `failed` while it was alive: its claims are then revoked. */
-  async #verifyRunning(): Promise<void> {
-    const {store, clock, verifyEveryMs} = this.#options
-    if (clock.monotonicMs() - this.#verifiedAt < verifyEveryMs) return
-    const {runs} = this.#slots
-    const statuses = await store.verifyClaims(runs.map((run) => run.claim))
-    this.#verifiedAt = clock.monotonicMs()
-    runs.forEach((run, index) => {
-      if (statuses[index] === 'revoked' && this.#slots.get(run.claim.key) === run) run.revoke()
-    })
+  #held(): HeldClaims {
+    const runs = [...this.#slots.runs, ...this.#releasing, ...this.#finishing]
+    return {claims: runs.map(({claim}) => claim), pendingToken: this.#token}
   }
 
   /**
@@ -370,7 +363,7 @@ export class Runner implements Service {
   }
 
   get #isIdle(): boolean {
-    return this.#slots.isEmpty && this.#finishingCount === 0 && this.#releasingCount === 0
+    return this.#slots.isEmpty && this.#finishing.size === 0 && this.#releasing.size === 0
   }
 
   /** Sets the timeout of a drain, once nothing runs any more or every execution was signalled. */

@@ -7,7 +7,7 @@
  * slots became free lately, and the duration of the last claim. Where nothing ends, nothing is claimed ahead,
  * and other nodes get the work.
  */
-import {executionId, type ExecutionKey} from '../core/execution.ts'
+import {claimId, type ExecutionClaim} from '../core/execution.ts'
 import type {ExecutionRun} from './execution-run.ts'
 
 /** A claim may take twice as long as the last one. */
@@ -18,8 +18,9 @@ const RATE_INTERVAL_MS = 250
 
 export class Slots {
   readonly #count: number
+  /** Both by claim: a late answer about one claim must not touch the next claim of the execution. */
   readonly #running = new Map<string, ExecutionRun>()
-  /** Oldest first. Not empty only while every slot is occupied, or the node drains. */
+  /** Oldest first. Not empty only while every slot is occupied, the node drains, or a release is in doubt. */
   readonly #ahead = new Map<string, ExecutionRun>()
   #aheadMax = 0
   /** Slots that became free in this interval, which began at `#intervalAt`, and in the one before. */
@@ -53,8 +54,8 @@ export class Slots {
     return [...this.#running.values(), ...this.#ahead.values()]
   }
 
-  get(key: ExecutionKey): ExecutionRun | undefined {
-    const id = executionId(key)
+  get(claim: ExecutionClaim): ExecutionRun | undefined {
+    const id = claimId(claim)
     return this.#running.get(id) ?? this.#ahead.get(id)
   }
 
@@ -76,14 +77,15 @@ export class Slots {
 
   /** Adds claimed executions behind those that wait for a slot. */
   add(runs: readonly ExecutionRun[]): void {
-    for (const run of runs) this.#ahead.set(run.id, run)
+    for (const run of runs) this.#ahead.set(claimId(run.claim), run)
   }
 
-  /** Moves executions into free slots and returns them. */
-  occupyFree(): ExecutionRun[] {
+  /** Moves executions into free slots and returns them. `withDoubtful`: also if their release is in doubt. */
+  occupyFree(withDoubtful = false): ExecutionRun[] {
     const started: ExecutionRun[] = []
     if (this.freeCount === 0) return started
     for (const run of this.#ahead.values()) {
+      if (run.isDoubtful && !withDoubtful) continue
       this.#occupy(run)
       started.push(run)
       if (this.freeCount === 0) break
@@ -99,29 +101,26 @@ export class Slots {
   }
 
   #occupy(run: ExecutionRun): void {
-    this.#ahead.delete(run.id)
-    this.#running.set(run.id, run)
+    const id = claimId(run.claim)
+    this.#ahead.delete(id)
+    this.#running.set(id, run)
   }
 
-  /**
-   * Frees the slot at `now`. Idempotent. An execution that was given up and claimed again has two runs with
-   * the same id: the end of the first one leaves the slot to the second.
-   */
+  /** Frees the slot at `now`. Idempotent. */
   ended(run: ExecutionRun, now: number): void {
-    if (this.#running.get(run.id) !== run) return
-    this.#running.delete(run.id)
+    if (!this.#running.delete(claimId(run.claim))) return
     this.#beginInterval(now)
     this.#freedCount += 1
   }
 
   /**
-   * Removes and returns the executions claimed until `claimedAt` that wait for a slot. If there are any,
-   * slots turn over too slowly for claims ahead.
+   * Removes and returns the executions claimed until `claimedAt` that wait for a slot, and those whose
+   * release is in doubt. If there are any, slots turn over too slowly for claims ahead.
    */
   takeAhead(claimedAt: number): ExecutionRun[] {
     const taken: ExecutionRun[] = []
     for (const [id, run] of this.#ahead) {
-      if (run.claimedAt > claimedAt) continue
+      if (run.claimedAt > claimedAt && !run.isDoubtful) continue
       this.#ahead.delete(id)
       taken.push(run)
     }

@@ -1,6 +1,6 @@
 /** Nodes: membership, heartbeats, claiming, output, finishing. Agents call `NodeStore` over the wire. */
 import type {Actor} from '../core/audit.ts'
-import type {ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
+import type {ExecutionClaim, ExecutionKey, ExecutionRecord, FinalStatus} from '../core/execution.ts'
 import type {FinishedExecution} from '../core/finish-batch.ts'
 import type {JobSpec, StringMap} from '../core/job.ts'
 import type {LaunchCause} from '../core/launch-record.ts'
@@ -157,9 +157,7 @@ export interface NodeStore {
    * none. A node that failed or left gets no new ones, only those claimed before under the same token.
    */
   claim(requests: readonly ClaimRequest[]): Promise<readonly ClaimResult[]>
-  verifyClaims(
-    claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
-  ): Promise<readonly ClaimStatus[]>
+  verifyClaims(claims: readonly ExecutionClaim[]): Promise<readonly ClaimStatus[]>
   /** False: the execution is not running under this token, and its output must be discarded. */
   appendOutput(items: readonly OutputAppend[]): Promise<readonly boolean[]>
   /** Applied in order; a refused item does not affect the others. Idempotent. */
@@ -182,12 +180,15 @@ export type CancelResult =
   | {readonly kind: 'over'; readonly status: FinalStatus}
   | {readonly kind: 'unknown'}
 
-export interface ActiveClaim {
-  readonly key: ExecutionKey
-  readonly token: string
+export interface ActiveClaim extends ExecutionClaim {
   readonly job: string
   /** Time since the claim. */
   readonly ageMs: number
+}
+
+/** An execution that is pending again, and the claim that it had. */
+export interface ReleasedExecution extends ExecutionClaim {
+  readonly execution: ExecutionRecord
 }
 
 /**
@@ -244,9 +245,7 @@ export interface MemberStore {
    * that are being cancelled, retries of a launch whose retries were cancelled, and those of a deleted job.
    * Returns the released ones. Idempotent.
    */
-  releaseClaims(
-    claims: readonly {readonly key: ExecutionKey; readonly token: string}[],
-  ): Promise<readonly ExecutionRecord[]>
+  releaseClaims(claims: readonly ExecutionClaim[]): Promise<readonly ReleasedExecution[]>
   /** A heartbeat is fresh while it is at most `freshMs` old. */
   join(request: JoinRequest, freshMs: number): Promise<JoinResult>
   members(): Promise<readonly MemberRecord[]>

@@ -1,7 +1,7 @@
 /** Claims ahead on an agent: it claims what its slots can start next, and releases what they cannot. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import {executionId} from '../../src/core/execution.ts'
+import {claimId} from '../../src/core/execution.ts'
 import {Runner} from '../../src/node/runner.ts'
 import {aJob} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
@@ -49,7 +49,6 @@ function runnerOf({clock, random}: World, {store, link}: TestAgent, executor: Sc
     burstPauseMs: 250,
     aheadMaxMs: 500,
     claimFreshMs: 1_000,
-    verifyEveryMs: Infinity,
     pollMs: 1_000,
     drainTimeoutMs: 20_000,
     forceStopTimeoutMs: 3_000,
@@ -121,7 +120,7 @@ test('an agent releases only its own claims', async () => {
   assert.deepEqual(await world.statuses('far'), ['running'])
   // Its next heartbeats neither lose the execution nor revoke a second claim of it.
   const released = await world.clock.finish(holder.store.releaseClaims(claims))
-  assert.deepEqual(released.map(executionId), [executionId(execution)])
+  assert.deepEqual(released.map(claimId), [claimId(claims[0]!)])
   assert.deepEqual(await world.statuses('far'), ['pending'])
   assert.equal(holder.claims.size, 0)
   const beating = holder.beat()

@@ -1,7 +1,7 @@
 /** Node without servers: in time it ends its executions that must not run twice. */
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
-import type {ExecutionKey} from '../../src/core/execution.ts'
+import type {ExecutionClaim} from '../../src/core/execution.ts'
 import type {OnDisconnect} from '../../src/core/job.ts'
 import {Runner} from '../../src/node/runner.ts'
 import type {FinishItem} from '../../src/ports/node-store.ts'
@@ -30,7 +30,7 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
   ]
   let acknowledgedAt = 0
   const world = {isStoreDown: false, canLeave: false}
-  const revoked: ExecutionKey[] = []
+  const revoked: ExecutionClaim[] = []
   const events = new RecordedEvents()
   const service = new Runner({
     clock,
@@ -58,7 +58,6 @@ async function running(onDisconnect: OnDisconnect | '', concurrency: 'allow' | '
     burstPauseMs: 250,
     aheadMaxMs: 500,
     claimFreshMs: 1_000,
-    verifyEveryMs: Infinity,
     revoked: () => revoked.splice(0),
     pollMs: 1_000,
     drainTimeoutMs: 20_000,
@@ -123,7 +122,7 @@ test('a revoked claim ends its run and emits execution_abandoned', async () => {
     'allow',
   )
   const {group, node, attempt} = anExecution().record
-  revoked.push({group, node, attempt})
+  revoked.push({key: {group, node, attempt}, token: 'token-1'})
   await clock.advance(1_000)
   acknowledge()
   assert.equal(executor.started[0]!.cancels, 1)

@@ -220,7 +220,7 @@ describe('malformed requests', {concurrency: 4}, () => {
     const beat = {status: 'alive', held: [{key: mine, token}], claiming: null}
     assert.deepEqual(
       (await thief.request('beat', claims++, beat)).end,
-      [mine],
+      [{key: mine, token}],
       'the claim is revoked',
     )
     const stolen = await thief.request('finish', claims++, {items: [{...END, key: mine, token}]})

@@ -221,7 +221,7 @@ test('a claim missing at the agent becomes lost; one missing in the store is rev
   const {agent, claimed, clock, world} = await aCluster('one')
   const far = await agent()
   const mine = await claimed(far, 'token-1')
-  far.claims.remove(mine.execution)
+  far.claims.remove({key: mine.execution, token: mine.token})
   // The store is read before the agent makes its list: newer claims are compared with the next list.
   for (let beat = 0; beat < 2; beat += 1) assert.equal(await clock.finish(far.beat()), 'ok')
   const [lost] = await world.executions('far')
@@ -232,8 +232,36 @@ test('a claim missing at the agent becomes lost; one missing in the store is rev
   assert.equal(await clock.finish(far.beat()), 'ok')
   assert.deepEqual(far.notified, ['revoked'])
   const {group, node, attempt} = mine.execution
-  assert.deepEqual(far.store.revokedClaims(), [{group, node, attempt}])
+  assert.deepEqual(far.store.revokedClaims(), [{key: {group, node, attempt}, token: 'nobodys'}])
   assert.deepEqual(far.store.revokedClaims(), [], 'returned once')
+})
+
+test('a claim released by a lost reply, and made again, is kept when the old one is verified', async () => {
+  const {agent, servers, claimed, clock, world} = await aCluster('one', 'two')
+  const far = await agent()
+  const first = far.joins[0] as 'one' | 'two'
+  const mine = await claimed(far, 'token-1')
+  const {group, node, attempt} = mine.execution
+  const old = {key: {group, node, attempt}, token: mine.token}
+  const release = far.store.releaseClaims([old])
+  // Killed between the commit and the reply.
+  const dies = async () => {
+    await clock.until(() => servers[first].received.some((text) => text.includes('"release"')))
+    servers[first].die()
+    await clock.finish(release)
+  }
+  await assert.rejects(dies, OutcomeUnknown)
+  await clock.advance(2_000)
+  assert.deepEqual(await world.statuses('far'), ['pending'])
+  const again = await clock.finish(far.claim('token-2'))
+  assert.equal(again.claimed.length, 1)
+  assert.deepEqual(await clock.finish(far.store.verifyClaims([old])), ['revoked'])
+  for (let beat = 0; beat < 3; beat += 1) assert.equal(await clock.finish(far.beat()), 'ok')
+  assert.deepEqual(await world.statuses('far'), ['running'], 'the process of the second claim runs')
+  assert.deepEqual(far.store.revokedClaims(), [])
+  const finished = aFinish({...mine, token: 'token-2'})
+  await clock.finish(far.store.finish([finished]))
+  assert.deepEqual(await world.statuses('far'), ['succeeded'])
 })
 
 /** Number of claims that are revoked when an agent is back after its run became lost. */
@@ -272,7 +300,7 @@ test('a claim missing at the agent becomes lost with its first heartbeat at anot
   const {agent, claimed, clock, world, servers} = await aCluster('one', 'two')
   const far = await agent()
   const mine = await claimed(far, 'token-1')
-  far.claims.remove(mine.execution)
+  far.claims.remove({key: mine.execution, token: mine.token})
   servers[far.joins[0] as 'one' | 'two'].die()
   await clock.advance(2_000)
   assert.equal(far.joins.length, 2)

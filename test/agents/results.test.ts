@@ -54,7 +54,7 @@ test('undelivered results survive a restart, complete and in order', async (t) =
   const first = await ResultLog.open(directory, clock)
   assert.deepEqual(first.left, [])
   await Promise.all([1, 2, 3].map((group) => first.results.keep(aFinish(group))))
-  await first.results.delivered([aFinish(2).key])
+  await first.results.delivered([aFinish(2)])
   // Not closed: as after SIGKILL.
   const second = await ResultLog.open(directory, clock)
   assert.deepEqual(
@@ -64,13 +64,30 @@ test('undelivered results survive a restart, complete and in order', async (t) =
     })),
     [aFinish(1), aFinish(3)],
   )
-  await second.results.delivered(second.left.map(({key}) => key))
+  await second.results.delivered(second.left)
   assert.equal(statSync(join(directory, FILE)).size, 0)
   const third = await ResultLog.open(directory, clock)
   assert.deepEqual(third.left, [])
   await third.results.close()
   await first.results.close()
   await second.results.close()
+})
+
+test('an acknowledged result of a claim leaves that of a later claim of the execution', async (t) => {
+  const directory = aDirectory(t)
+  const {results} = await ResultLog.open(directory, clock)
+  const later = {...aFinish(1), token: 'token-of-the-next-claim'}
+  await results.keep(aFinish(1))
+  await results.keep(later)
+  assert.equal(results.waitingCount, 2)
+  await results.delivered([aFinish(1)])
+  await results.close()
+  const {left, results: next} = await ResultLog.open(directory, clock)
+  assert.deepEqual(
+    left.map(({token}) => token),
+    [later.token],
+  )
+  await next.close()
 })
 
 test('a torn line loses at most its own result', async (t) => {
@@ -98,7 +115,7 @@ test('the result log has mode 0600 and drops delivered results', async (t) => {
   await results.keep(aFinish(1))
   for (let group = 2; group < 130; group += 1) {
     await results.keep(aFinish(group, large))
-    await results.delivered([aFinish(group).key])
+    await results.delivered([aFinish(group)])
   }
   const {size} = statSync(join(directory, FILE))
   assert.ok(size < 20 * 2 ** 20, `${size} bytes for one small result`)
@@ -156,7 +173,7 @@ test('a result log that cannot be rewritten is appended to, and loses nothing', 
   const next = await ResultLog.open(directory, clock)
   assert.equal(next.left.length, 1)
   await next.results.keep(aFinish(2))
-  await next.results.delivered([aFinish(1).key])
+  await next.results.delivered([aFinish(1)])
   await next.results.close()
   const last = await ResultLog.open(directory, clock)
   assert.deepEqual(

@@ -5,11 +5,19 @@ import {executionId} from '../../src/core/execution.ts'
 import type {ExecutionRun} from '../../src/node/execution-run.ts'
 import {Slots} from '../../src/node/slots.ts'
 
+interface RunFields {
+  readonly claimedAt?: number
+  readonly isStopping?: boolean
+  readonly isDoubtful?: boolean
+  readonly token?: string
+}
+
 /** Runs with the same group have the same execution id. */
-function aRun(group: number, more: {claimedAt?: number; isStopping?: boolean} = {}): ExecutionRun {
-  const claim = {key: {group, node: 'node-1', attempt: 1}}
+function aRun(group: number, {token = 'token', ...more}: RunFields = {}): ExecutionRun {
+  const claim = {key: {group, node: 'node-1', attempt: 1}, token}
   const id = executionId(claim.key)
-  return {id, claim, claimedAt: 0, isStopping: false, ...more} as unknown as ExecutionRun
+  const fields = {claimedAt: 0, isStopping: false, isDoubtful: false, ...more}
+  return {id, claim, ...fields} as unknown as ExecutionRun
 }
 
 test('executions beyond the free slots wait; an end makes room for the oldest', () => {
@@ -27,13 +35,13 @@ test('executions beyond the free slots wait; an end makes room for the oldest', 
 
 test('the end of a run that was given up leaves the slot to the next run of its execution', () => {
   const slots = new Slots(2)
-  const [givenUp, again] = [aRun(1), aRun(1)] as const
+  const [givenUp, again] = [aRun(1), aRun(1, {token: 'again'})] as const
   slots.add([givenUp])
   slots.occupyFree()
   slots.add([again])
   slots.occupyFree()
   slots.ended(givenUp, 0)
-  assert.equal(slots.get(again.claim.key), again)
+  assert.equal(slots.get(again.claim), again)
   slots.ended(again, 0)
   assert.ok(slots.isEmpty)
 })
@@ -49,6 +57,20 @@ test('executions that were stopped before their start leave the queue even witho
   assert.deepEqual(slots.occupyFree(), [], 'the stopped one still ends')
   slots.ended(stopped, 0)
   assert.deepEqual(slots.occupyFree(), [waiting])
+})
+
+test('a run put back by a failed release neither replaces the next run of its execution nor starts', () => {
+  const slots = new Slots(1)
+  const old = aRun(1, {token: 'old', isDoubtful: true})
+  const waiting = aRun(2)
+  const [running, again] = [aRun(1, {token: 'new'}), aRun(2, {token: 'new', isDoubtful: true})]
+  slots.add([running])
+  slots.occupyFree()
+  slots.add([old, waiting, again])
+  assert.deepEqual(slots.runs, [running, old, waiting, again])
+  slots.ended(running, 0)
+  assert.deepEqual(slots.occupyFree(), [waiting])
+  assert.deepEqual(slots.takeAhead(-1), [old, again], 'released again, however new they are')
 })
 
 test('claims ahead follow the rate at which slots become free', () => {

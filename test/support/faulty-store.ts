@@ -12,6 +12,10 @@ export type StoreFault =
   | 'unavailable'
   /** Applied, but the reply is lost. */
   | 'answer_lost'
+  /** Rejected, and applied after the delay, as on a connection that broke. */
+  | 'late'
+  /** Applied, and repeated because its outcome was unknown: the reply is that of the second call. */
+  | 'repeated'
   /** The caller is dead: the call is not applied and never settles. */
   | 'dead'
 
@@ -36,8 +40,13 @@ export function faultyStore(store: Store, script: FaultScript): Store {
         if (fault === 'dead') return new Promise(() => {})
         if (fault === 'unavailable')
           throw new StoreUnavailable(`${method}: the store is unavailable`)
+        if (fault === 'late') {
+          void script.delay?.(method).then(() => plain.apply(target, input))
+          throw new OutcomeUnknown(`${method}: the connection broke`)
+        }
         await script.delay?.(method)
         if (script.fault(method) === 'dead') return new Promise(() => {})
+        if (fault === 'repeated') await plain.apply(target, input)
         const reply = await plain.apply(target, input)
         await script.delay?.(method)
         if (fault === 'answer_lost') throw new OutcomeUnknown(`${method}: the reply was lost`)

@@ -11,6 +11,7 @@ import {Launcher} from '../../src/scheduler/launcher.ts'
 import {FailureDetectorService} from '../../src/scheduler/failure-detector.ts'
 import {HistoryRetention} from '../../src/scheduler/retention.ts'
 import {recoverNode} from '../../src/node/recover.ts'
+import {claimUpkeep} from '../../src/node/stored-claims.ts'
 import {Runner} from '../../src/node/runner.ts'
 import {Reassigner} from '../../src/scheduler/reassigner.ts'
 import type {Clock} from '../../src/ports/runtime.ts'
@@ -255,9 +256,15 @@ export class SimulatedNode {
       burstClaimMax: 8,
       burstPauseMs: 250,
       aheadMaxMs: 500,
-      release: (claims) => store.releaseClaims(claims),
+      ...claimUpkeep(
+        ports,
+        {
+          id: this.nodeId,
+          incarnation: this.settings.incarnation,
+        },
+        5_000,
+      ),
       claimFreshMs: 1_000,
-      verifyEveryMs: 5_000,
       pollMs: 1_000,
       keepOutputBytes: this.settings.keepOutputBytes,
       startBytes: 16 * 1024,

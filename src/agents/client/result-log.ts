@@ -3,8 +3,8 @@
  * sent, and removed when a server has it. One file of lines, append-only, emptied when no result waits, which
  * is nearly always:
  *
- *   {"finish":{…}}           a result to deliver
- *   {"done":["12-a-1",…]}    a server has these
+ *   {"finish":{…}}               a result to deliver
+ *   {"done":["12-a-1 k3f…",…]}   a server has these, by execution and token of the claim
  *
  * Not on `AppendLog`, which neither syncs nor writes asynchronously: see there.
  *
@@ -15,7 +15,7 @@
 import {open, readFile, type FileHandle} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import {Type} from 'typebox'
-import {executionId, type ExecutionKey} from '../../core/execution.ts'
+import {claimId, type ExecutionClaim} from '../../core/execution.ts'
 import {Batcher} from '../../lib/batcher.ts'
 import {parseRecord} from '../../platform/append-log.ts'
 import {openReplacement, syncDirectory} from '../../platform/durable-file.ts'
@@ -53,7 +53,7 @@ export interface OpenedResultLog {
 export class ResultLog {
   readonly #path: string
   readonly #writes: Batcher<FinishItem, void>
-  /** Lines of the results that no server has, by execution. */
+  /** Lines of the results that no server has, by claim. */
   readonly #waiting = new Map<string, string>()
   #waitingBytes = 0
   #file: FileHandle
@@ -89,8 +89,8 @@ export class ResultLog {
   }
 
   /** A server has these. Never rejects: on failure they are delivered once more. */
-  async delivered(keys: readonly ExecutionKey[]): Promise<void> {
-    await this.#enqueue(() => this.#removeAll(keys.map(executionId)))
+  async delivered(claims: readonly ExecutionClaim[]): Promise<void> {
+    await this.#enqueue(() => this.#removeAll(claims.map(claimId)))
   }
 
   /** Number of results that no server has. */
@@ -119,7 +119,7 @@ export class ResultLog {
   }
 
   #add(json: FinishJson): string {
-    const id = executionId(json.key)
+    const id = claimId(json)
     const line = `${JSON.stringify({finish: json})}\n`
     this.#remove(id)
     this.#waiting.set(id, line)
@@ -194,7 +194,7 @@ export function loggedFinish(
       events.emit('step_failed', {step: KEEP_RESULT, message: String(error)})
     }
     await finish()
-    await results.delivered([item.key])
+    await results.delivered([item])
   }
 }
 
@@ -216,7 +216,7 @@ async function readLog(
       unreadable += 1
       continue
     }
-    if (line.finish !== undefined) waiting.set(executionId(line.finish.key), line.finish)
+    if (line.finish !== undefined) waiting.set(claimId(line.finish), line.finish)
     for (const id of line.done ?? []) waiting.delete(id)
   }
   return {waiting, unreadable}

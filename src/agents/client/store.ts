@@ -3,7 +3,7 @@
  * large for one message, tracks the claims that this node holds, and passes on the claims that the server
  * revokes. It decides nothing: an unreachable server is an unavailable store, which the runner handles.
  */
-import {executionId, type ExecutionKey} from '../../core/execution.ts'
+import {claimId, type ExecutionClaim, type ExecutionKey} from '../../core/execution.ts'
 import type {
   BeatReply,
   ClaimedExecution,
@@ -27,13 +27,11 @@ const REQUEST_BYTES_MAX = 1024 * 1024
 /** Lower bound of an item without its output. */
 const ITEM_BYTES = 512
 
-type Claim = Parameters<NodeStore['verifyClaims']>[0][number]
-
 export class RemoteNodeStore implements NodeStore {
   readonly #rpc: RpcClient
   readonly #claims: LocalClaims
   readonly #onRevoked: () => void
-  #revoked: readonly ExecutionKey[] = []
+  #revoked: readonly ExecutionClaim[] = []
 
   /** `onRevoked` is called when `revokedClaims` has something new. */
   constructor(rpc: RpcClient, claims: LocalClaims, onRevoked: () => void) {
@@ -65,22 +63,22 @@ export class RemoteNodeStore implements NodeStore {
   }
 
   /** `active` or `revoked`: servers find out about `lost_may_continue` with each heartbeat. */
-  async verifyClaims(claims: readonly Claim[]): Promise<readonly ClaimStatus[]> {
+  async verifyClaims(claims: readonly ExecutionClaim[]): Promise<readonly ClaimStatus[]> {
     const statuses: ClaimStatus[] = []
     for (const part of split(claims, () => 0)) {
       const {hold} = await this.#rpc.request('verify', {claims: part.map(encodeClaim)})
       statuses.push(...part.map((_claim, index) => (hold[index] === true ? 'active' : 'revoked')))
     }
-    claims.forEach(({key}, index) => statuses[index] === 'active' || this.#claims.remove(key))
+    claims.forEach((claim, index) => statuses[index] === 'active' || this.#claims.remove(claim))
     return statuses
   }
 
   /** Releases claims of executions that were not started. Resolves with the released ones. */
-  async releaseClaims(claims: readonly Claim[]): Promise<readonly ExecutionKey[]> {
-    const all: ExecutionKey[] = []
+  async releaseClaims(claims: readonly ExecutionClaim[]): Promise<readonly ExecutionClaim[]> {
+    const all: ExecutionClaim[] = []
     for (const part of split(claims, () => 0)) {
       const {released} = await this.#rpc.request('release', {claims: part.map(encodeClaim)})
-      for (const key of released) this.#claims.remove(key)
+      for (const claim of released) this.#claims.remove(claim)
       all.push(...released)
     }
     return all
@@ -92,7 +90,7 @@ export class RemoteNodeStore implements NodeStore {
       const {taken} = await this.#rpc.request('append', {
         items: part.map((item) => ({
           ...encodeClaim(item),
-          job: this.#claims.get(item.key)?.job ?? '',
+          job: this.#claims.get(item)?.job ?? '',
           offset: item.offset,
           ...encodeBytes(item),
         })),
@@ -108,15 +106,15 @@ export class RemoteNodeStore implements NodeStore {
       const {outcomes} = await this.#rpc.request('finish', {items: part.map(encodeFinish)})
       if (outcomes.length < part.length)
         throw new OutcomeUnknown('the reply of the server does not cover every finish')
-      part.forEach(({key}) => this.#claims.remove(key))
+      for (const item of part) this.#claims.remove(item)
       all.push(...outcomes)
     }
     return all
   }
 
   /** Claims that a server revoked with a heartbeat; each is returned once. */
-  revokedClaims(): readonly ExecutionKey[] {
-    const revoked = this.#revoked.filter((key) => this.#claims.get(key) !== null)
+  revokedClaims(): readonly ExecutionClaim[] {
+    const revoked = this.#revoked.filter((claim) => this.#claims.get(claim) !== null)
     this.#revoked = []
     return revoked
   }
@@ -130,11 +128,7 @@ export class RemoteNodeStore implements NodeStore {
     const {status} = heartbeat!
     const body = {status, ...this.#claims.encoded()}
     const {answer, end} = await this.#rpc.request('beat', body)
-    const reported = new Map(body.held.map(({key, token}) => [executionId(key), token]))
-    // One that was released and claimed again meanwhile has another token.
-    const revoked = end.filter(
-      (key) => this.#claims.get(key)?.token === reported.get(executionId(key)),
-    )
+    const revoked = end.filter((claim) => this.#claims.get(claim) !== null)
     if (revoked.length > 0) {
       this.#revoked = revoked
       this.#onRevoked()
@@ -178,9 +172,7 @@ function split<Item>(items: readonly Item[], bytesOf: (item: Item) => number): I
   return parts
 }
 
-export interface LocalClaim {
-  readonly key: ExecutionKey
-  readonly token: string
+export interface LocalClaim extends ExecutionClaim {
   readonly job: string
 }
 
@@ -190,6 +182,7 @@ export interface LocalClaim {
  * and every finish; the runner does not know it.
  */
 export class LocalClaims {
+  /** By claim: a reply about an older claim of an execution must not touch its newer one. */
   readonly #claims = new Map<string, LocalClaim>()
   /** Token of the claim without a reply yet: the executions it took are not lost. */
   pendingToken: string | null = null
@@ -199,17 +192,18 @@ export class LocalClaims {
   add(claimed: readonly ClaimedExecution[]): void {
     for (const {execution, token} of claimed) {
       const {group, node, attempt, jobName: job} = execution
-      this.#claims.set(executionId(execution), {key: {group, node, attempt}, token, job})
+      const claim = {key: {group, node, attempt}, token, job}
+      this.#claims.set(claimId(claim), claim)
     }
   }
 
   /** Call when the execution is finished or its claim revoked. */
-  remove(key: ExecutionKey): void {
-    this.#claims.delete(executionId(key))
+  remove(claim: ExecutionClaim): void {
+    this.#claims.delete(claimId(claim))
   }
 
-  get(key: ExecutionKey): LocalClaim | null {
-    return this.#claims.get(executionId(key)) ?? null
+  get(claim: ExecutionClaim): LocalClaim | null {
+    return this.#claims.get(claimId(claim)) ?? null
   }
 
   get size(): number {

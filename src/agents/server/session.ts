@@ -3,7 +3,7 @@
  * with. Executions are reached only by the token of their claim. It decides nothing about jobs and keeps
  * nothing that a lost connection would lose.
  */
-import {executionId, type ExecutionKey, lostLine} from '../../core/execution.ts'
+import {claimId, type ExecutionClaim, executionId} from '../../core/execution.ts'
 import type {MemberStatus} from '../../core/node.ts'
 import {secretsOf} from '../../core/secret.ts'
 import {AssertionFailed} from '../../lib/assert.ts'
@@ -16,11 +16,11 @@ import type {
   FinishOutcome,
   PreviousIncarnation,
 } from '../../ports/node-store.ts'
-import {releaseClaims} from '../../node/recover.ts'
+import {finishUnheld, releaseClaims} from '../../node/recover.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {OutcomeUnknown, StoreUnavailable} from '../../ports/store-errors.ts'
 import type {Store} from '../../ports/store.ts'
-import {decodeBytes, decodeFinish, decodeIncarnations} from '../codec.ts'
+import {decodeBytes, decodeFinish, encodeClaim, decodeIncarnations} from '../codec.ts'
 import {
   type ActiveClaimsJson,
   type BodyOf,
@@ -105,7 +105,7 @@ type Handler<Kind extends RequestKind> = (
 export class AgentSession {
   readonly #options: SessionOptions
   readonly #handlers: {readonly [Kind in RequestKind]: Handler<Kind>}
-  /** Ids of its executions, as far as this server has seen: decides which agents to notify. */
+  /** Its claims, as far as this server has seen: decides which agents to notify. */
   #running: Set<string>
   /**
    * Active claims, read before the agent builds its next list, and compared with that list. A later read
@@ -113,7 +113,7 @@ export class AgentSession {
    */
   #activeClaims: readonly ActiveClaim[] = []
 
-  /** Names of the jobs of its active claims, by the id of the execution; as the store has them. */
+  /** Names of the jobs of its active claims, by claim; as the store has them. */
   readonly #jobs = new Map<string, string>()
   /** Where the next heartbeat continues to look up unconfirmed claims. */
   #unconfirmedAt = 0
@@ -122,7 +122,7 @@ export class AgentSession {
 
   constructor(options: SessionOptions, claims: ActiveClaimsJson['held']) {
     this.#options = options
-    this.#running = new Set(claims.map(({key}) => executionId(key)))
+    this.#running = new Set(claims.map(claimId))
     const {store, node} = options
     this.#handlers = {
       claim: (request) => this.#claim(request),
@@ -180,9 +180,9 @@ export class AgentSession {
     const {id: nodeId, incarnation} = node
     this.#activeClaims = await store.activeClaims({nodeId, incarnation})
     const active = new Set<string>()
-    for (const {key, job} of this.#activeClaims) {
-      active.add(executionId(key))
-      this.#jobs.set(executionId(key), job)
+    for (const claim of this.#activeClaims) {
+      active.add(claimId(claim))
+      this.#jobs.set(claimId(claim), claim.job)
     }
     // Claims made meanwhile are running, and stay.
     for (const id of this.#jobs.keys())
@@ -206,12 +206,13 @@ export class AgentSession {
     }
     const [result] = await store.claim([request])
     const claimed = secrets === true ? result!.claimed : result!.claimed.map(unstartable)
-    for (const {execution, spec} of claimed) {
-      const id = executionId(execution)
+    for (const {execution, token: claimToken, spec} of claimed) {
+      const id = claimId({key: execution, token: claimToken})
       this.#running.add(id)
       this.#jobs.set(id, spec.name)
       const {node: name, attempt} = execution
-      events.emit('execution_started', {job: spec.name, execution: id, node: name, attempt})
+      const started = {job: spec.name, execution: executionId(execution), node: name, attempt}
+      events.emit('execution_started', started)
     }
     const {waiting, nextDueInMs, newest, isCordoned, secrets: values} = result!
     const known = newest === undefined ? {} : {newest}
@@ -230,13 +231,10 @@ export class AgentSession {
   /** Only its own: all of them are known here, from the store or from a claim. */
   async #release({claims}: RequestOf<'release'>) {
     const {store, events} = this.#options
-    const own = claims.filter(({key}) => this.#jobs.has(executionId(key)))
+    const own = claims.filter((claim) => this.#jobs.has(claimId(claim)))
     const released = await releaseClaims({store, events}, own)
-    for (const execution of released) {
-      this.#running.delete(executionId(execution))
-      this.#jobs.delete(executionId(execution))
-    }
-    return {released: released.map(({group, node, attempt}) => ({group, node, attempt}))}
+    for (const claim of released) this.#forget(claim)
+    return {released: released.map(encodeClaim)}
   }
 
   async #append({items}: RequestOf<'append'>) {
@@ -245,8 +243,8 @@ export class AgentSession {
       return {key, token, offset, ...decodeBytes(item)}
     })
     const taken = await store.appendOutput(decoded)
-    decoded.forEach(({key, offset, bytes}, index) => {
-      const job = this.#jobs.get(executionId(key))
+    decoded.forEach(({key, token, offset, bytes}, index) => {
+      const job = this.#jobs.get(claimId({key, token}))
       if (taken[index] !== true || job === undefined) return
       const data = {job, execution: executionId(key), total_bytes: offset + bytes.length}
       events.emit('execution_output', data)
@@ -256,12 +254,14 @@ export class AgentSession {
 
   async #finish({items}: RequestOf<'finish'>) {
     const outcomes = await this.#options.store.finish(items.map((item) => this.#reported(item)))
-    for (const {key} of items) {
-      this.#running.delete(executionId(key))
-      this.#jobs.delete(executionId(key))
-    }
+    for (const claim of items) this.#forget(claim)
     this.#options.announce(outcomes)
     return mutable<ReplyOf<'finish'>>({outcomes: [...outcomes]})
+  }
+
+  #forget(claim: ExecutionClaim): void {
+    this.#running.delete(claimId(claim))
+    this.#jobs.delete(claimId(claim))
   }
 
   #reported(json: FinishJson): FinishItem {
@@ -281,7 +281,7 @@ export class AgentSession {
 
   async #beat({status, held, claiming}: RequestOf<'beat'>) {
     // Before the heartbeat is stored: by then some of these may have ended, and others started.
-    this.#running = new Set(held.map(({key}) => executionId(key)))
+    this.#running = new Set(held.map(claimId))
     await this.#pace()
     let answer = await this.#options.beat(status)
     // An agent that has left need not be a member.
@@ -294,48 +294,28 @@ export class AgentSession {
    * Compares the claims of the agent with those of the store. Claims that only the store has become lost.
    * Resolves with claims that only the agent has and whose processes it must stop.
    */
-  async #reconcile({held, claiming}: ActiveClaimsJson): Promise<ExecutionKey[]> {
+  async #reconcile({held, claiming}: ActiveClaimsJson): Promise<ActiveClaimsJson['held']> {
     const reported = new Set(held.map(claimId))
     const missing = this.#activeClaims.filter(
       (claim) => !reported.has(claimId(claim)) && claim.token !== claiming,
     )
-    if (missing.length > 0) await this.#markLost(missing)
+    if (missing.length > 0) {
+      const {store, random, announce} = this.#options
+      announce(await finishUnheld({store, random}, missing))
+    }
     await this.loadActiveClaims()
     const active = new Set(this.#activeClaims.map(claimId))
     const unconfirmed = this.#nextOf(held.filter((claim) => !active.has(claimId(claim))))
     if (unconfirmed.length === 0) return []
     const statuses = await this.#options.store.verifyClaims(unconfirmed)
     // `active` here means a claim of another node.
-    return unconfirmed
-      .filter((_claim, index) => statuses[index] !== 'lost_may_continue')
-      .map(({key}) => key)
+    return unconfirmed.filter((_claim, index) => statuses[index] !== 'lost_may_continue')
   }
 
   #nextOf<Claim>(claims: readonly Claim[]): readonly Claim[] {
     const from = this.#unconfirmedAt < claims.length ? this.#unconfirmedAt : 0
     this.#unconfirmedAt = from + UNCONFIRMED_MAX
     return claims.slice(from, this.#unconfirmedAt)
-  }
-
-  async #markLost(claims: readonly ActiveClaim[]): Promise<void> {
-    const {store, random, announce} = this.#options
-    const reason = 'not_held'
-    const outcomes = await store.finish(
-      claims.map(({key, token, ageMs}) => ({
-        key,
-        token,
-        status: 'lost',
-        durationMs: ageMs,
-        exitCode: null,
-        reason,
-        outputHead: '',
-        outputFoot: lostLine(reason),
-        output: {offset: 0, bytes: new Uint8Array(), totalBytes: 0},
-        dropOutput: false,
-        jitter: random.fraction(),
-      })),
-    )
-    announce(outcomes)
   }
 }
 
@@ -345,10 +325,6 @@ function unstartable(claimed: ClaimedExecution): ClaimedExecution {
   if (secretsOf(spec).length === 0) return claimed
   const executor = `${spec.executor} with secrets (upgrade the agent)`
   return {...claimed, spec: {...spec, executor, executorConfig: {}}}
-}
-
-function claimId({key, token}: {readonly key: ExecutionKey; readonly token: string}): string {
-  return `${executionId(key)} ${token}`
 }
 
 /** The ports return readonly data; the schema of a reply has the same shape without `readonly`. */

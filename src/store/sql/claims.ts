@@ -4,7 +4,7 @@
  * claim's token, so repeating a claim whose reply was lost is idempotent. Nodes ask far more often than work
  * is due: one set of statements looks up all nodes, and only nodes with due work get their own statements.
  */
-import type {ExecutionKey, ExecutionRecord} from '../../core/execution.ts'
+import type {ExecutionClaim, ExecutionKey} from '../../core/execution.ts'
 import {endsWhenDisconnected, type JobSpec} from '../../core/job.ts'
 import type {LaunchCause} from '../../core/launch-record.ts'
 import type {
@@ -14,6 +14,7 @@ import type {
   ClaimStatus,
   ActiveClaim,
   MemberStore,
+  ReleasedExecution,
 } from '../../ports/node-store.ts'
 import type {FinishBatch} from '../../core/finish-batch.ts'
 import {loadFinishBatch} from './finish-rows.ts'
@@ -37,8 +38,6 @@ import {
   keyValues,
   type MemberRow,
 } from './rows.ts'
-
-type Claim = Pick<ActiveClaim, 'key' | 'token'>
 
 const CLAIMABLE = `SELECT ${EXECUTION_COLUMNS_E}, d.definition, j.revision AS job_revision, l.cause,
   l.scheduled_at
@@ -277,7 +276,7 @@ export function* activeClaims(
 
 export function* verifyClaims(
   _tx: Transaction,
-  claims: readonly Claim[],
+  claims: readonly ExecutionClaim[],
 ): Query<readonly ClaimStatus[]> {
   const rows = yield* oneEach<{status: string}>(
     `SELECT status FROM executions
@@ -294,7 +293,7 @@ export function* verifyClaims(
 }
 
 /** Lost claims whose process may continue: not cancelled, no later attempt, and the job allows it. */
-function* continuing(lost: readonly Claim[]): Query<ReadonlySet<Claim>> {
+function* continuing(lost: readonly ExecutionClaim[]): Query<ReadonlySet<ExecutionClaim>> {
   const rows = yield* oneEach<{definition: string}>(
     `SELECT d.definition FROM executions e
       JOIN jobs j ON j.id = e.job_id
@@ -337,20 +336,24 @@ const RELEASE = `UPDATE executions SET status = 'pending', not_before = ?, start
 /** Undoes claims whose executions were never started. Counts nothing as ended; returns the released ones. */
 export function* releaseClaims(
   tx: Transaction,
-  claims: readonly Claim[],
-): Query<readonly ExecutionRecord[]> {
+  claims: readonly ExecutionClaim[],
+): Query<readonly ReleasedExecution[]> {
   // The locks of a finish: release, finish and deletion of the job follow one another.
   const batch = yield* loadFinishBatch(tx, claims)
   const released = claims.flatMap((claim) => releasedOf(batch, claim, tx.now) ?? [])
   yield* sendEach(
     RELEASE,
-    released.map((record) => [tx.now, ...keyValues(record)]),
+    released.map(({key}) => [tx.now, ...keyValues(key)]),
   )
   return released
 }
 
-/** The released record. `null` = not released: the execution stays as it is and must be ended. */
-function releasedOf(batch: FinishBatch, {key, token}: Claim, now: number): ExecutionRecord | null {
+/** `null` = not released: the execution stays as it is and must be ended. */
+function releasedOf(
+  batch: FinishBatch,
+  {key, token}: ExecutionClaim,
+  now: number,
+): ReleasedExecution | null {
   const entry = batch.find(key)
   const launch = batch.launches.get(key.group)
   if (entry === null || launch === undefined || batch.jobOf(launch) === null) return null
@@ -358,5 +361,6 @@ function releasedOf(batch: FinishBatch, {key, token}: Claim, now: number): Execu
   if (record.status !== 'running' || entry.token !== token) return null
   const isRetryEnded = record.attempt > 1 && launch.record.retriesEnded
   if (isRetryEnded || record.cancelRequestedAt !== null) return null
-  return {...record, status: 'pending', notBefore: now, startedAt: null, revision: 0}
+  const reset = {status: 'pending', notBefore: now, startedAt: null, revision: 0} as const
+  return {key, token, execution: {...record, ...reset}}
 }

@@ -46,8 +46,11 @@ export function releaseClaimsCases(when: Case): void {
     const [given] = await giveBack(scene, claimed)
     const found = await scene.store.execution('a', key(group), 0)
     assert.deepEqual(found, {...fresh, notBefore: scene.now})
-    assert.equal(given!.status, 'pending')
-    assert.deepEqual([given!.jobName, given!.startedAt, given!.revision], ['a', null, 0])
+    assert.equal(given!.execution.status, 'pending')
+    assert.deepEqual(
+      [given!.execution.jobName, given!.execution.startedAt, given!.execution.revision],
+      ['a', null, 0],
+    )
     assert.deepEqual(await scene.job('a'), before, 'nothing was counted')
     assert.deepEqual(await statusOf(scene, group), {open: true, deaths: 0, is: ['pending']})
     const life = {nodeId: 'n1', incarnation: 'n1-life-1'}
@@ -91,7 +94,7 @@ export function releaseClaimsCases(when: Case): void {
     await scene.end(second!, 'succeeded')
     const given = await giveBack(scene, fourth!, second!, first!)
     assert.deepEqual(
-      given.map(({group}) => group).toSorted((a, b) => a - b),
+      given.map(({key}) => key.group).toSorted((a, b) => a - b),
       [groups[0], groups[3]],
     )
     await scene.join('n1', 'n1-life-2')
