@@ -5,6 +5,7 @@
 import {Server as TlsServer} from 'node:tls'
 import {AGENT_PATH} from '../agents/protocol.ts'
 import {AgentHub} from '../agents/server/hub.ts'
+import type {Limits} from '../config/limits.ts'
 import type {Config} from '../config/server.ts'
 import {countTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
@@ -92,23 +93,13 @@ export async function listen(parts: ListenerParts): Promise<Listener> {
       onFault: (error, request) => log.logger.error({err: error, ...request}, 'a request failed'),
       onRefused: (refused) => refusals.record(refused),
       onReply: replyReporter(metrics, log),
-      onConnectionRefused: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
-        const {connectionsMax} = config.limits
-        log.logger.warn(
-          `connections are refused: ${connectionsMax} are open, as many as are allowed`,
-        )
+      onConnectionsFull: atMostEvery(clock, REFUSED_LOG_EVERY_MS, () => {
+        const {connectionsMax: max, networkConnectionsPercent: percent} = config.limits
+        const why = `${max} are open, or ${percent}% of them from one network`
+        log.logger.warn(`connections without a valid token are closed for others: ${why}`)
       }),
       agents,
-      bodyBytesMax: config.limits.bodyBytesMax,
-      restoreBytesMax: config.limits.restoreBytesMax,
-      connectionsMax: config.limits.connectionsMax,
-      replyStalledMs: config.limits.replyStalledMs,
-      longListsMax: config.limits.longListsMax,
-      streamsMax: config.limits.streamsMax,
-      tokenStreamsMax: config.limits.tokenStreamsMax,
-      agentsMax: config.limits.agentsMax,
-      agentTokenLinksMax: config.limits.agentTokenLinksMax,
-      joinTokenLinksMax: config.limits.joinTokenLinksMax,
+      ...httpLimitsOf(config.limits),
     },
   )
   access.start()
@@ -158,6 +149,28 @@ async function openSignIn({config: {oidc}, store, clock, random}: ServerParts) {
   // Any server ends a sign-in that another one began.
   const key = await store.agreeSignInKey(`${random.id()}${random.id()}`)
   return new OidcSignIn(oidc, {clock, random, key})
+}
+
+function httpLimitsOf(limits: Limits) {
+  const {bodyBytesMax, restoreBytesMax, replyStalledMs, longListsMax} = limits
+  const {connectionsMax, networkConnectionsPercent, reservedConnectionsPercent} = limits
+  const {anonymousKeepAliveMs, streamsMax, tokenStreamsMax} = limits
+  const {agentsMax, agentTokenLinksMax, joinTokenLinksMax} = limits
+  return {
+    bodyBytesMax,
+    restoreBytesMax,
+    replyStalledMs,
+    longListsMax,
+    connectionsMax,
+    networkConnectionsPercent,
+    reservedConnectionsPercent,
+    anonymousKeepAliveMs,
+    streamsMax,
+    tokenStreamsMax,
+    agentsMax,
+    agentTokenLinksMax,
+    joinTokenLinksMax,
+  }
 }
 
 function operationsOf(parts: ListenerParts, access: AccessTable) {

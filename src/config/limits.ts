@@ -27,6 +27,21 @@ export const LIMITS = {
     value: 10_000,
     reason: 'all agents and clients of a large cluster; idle, they use some hundred megabytes',
   },
+  networkConnectionsPercent: {
+    value: 25,
+    reason:
+      'of connectionsMax, without a valid token: all agents may reconnect through one address or IPv6 /64',
+  },
+  reservedConnectionsPercent: {
+    value: 5,
+    reason:
+      'of connectionsMax: some hundred known callers connect at once while strangers take all others',
+  },
+  anonymousKeepAliveMs: {
+    value: 5_000,
+    reason:
+      'a browser loads a page over one connection; a stranger keeps none without new requests',
+  },
   agentConnectionsMax: {
     value: 100,
     reason: 'several scrapers and health checks of one agent, each with a few connections',
@@ -319,6 +334,14 @@ export function assertLimits(limits: Limits): void {
     [limits.outputTailBytes <= limits.bodyBytesMax, 'the output kept fits into one reply'],
     [limits.tokenStreamsMax < limits.streamsMax, 'one token leaves event streams for others'],
     [limits.agentsMax < limits.connectionsMax, 'agents leave connections for clients'],
+    [
+      limits.agentsMax * 100 < limits.connectionsMax * limits.networkConnectionsPercent,
+      'all agents may connect from one network',
+    ],
+    [
+      limits.networkConnectionsPercent + limits.reservedConnectionsPercent < 100,
+      'one network leaves connections for others',
+    ],
     [limits.joinTokenLinksMax * 4 < limits.agentsMax, 'a join token leaves places for agents'],
     [
       limits.agentTokenLinksMax < limits.joinTokenLinksMax,

@@ -9,7 +9,7 @@ import {DomainError} from '../core/errors.ts'
 import {digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {Authenticator, authRequestOf} from './auth.ts'
-import {Connections} from './connections.ts'
+import {type ConnectionLimits, Connections} from './connections.ts'
 import {BARE_HEADERS, errorReply, type ReplyHeaders, replyToMalformedRequest} from './errors.ts'
 import {JSON_TYPE} from './reply.ts'
 
@@ -20,11 +20,9 @@ export interface AgentServerSettings {
   readonly tls: {readonly cert: string; readonly key: string} | null
 }
 
-export interface AgentServerOptions extends AgentServerSettings {
+export interface AgentServerOptions extends AgentServerSettings, ConnectionLimits {
   readonly nodeName: string
   readonly clock: Clock
-  readonly connectionsMax: number
-  readonly replyStalledMs: number
   readonly metrics: () => Promise<{readonly contentType: string; readonly body: string}>
   /** Whether the agent is a member of its cluster and has a connection to it. */
   readonly isReady: () => boolean
@@ -69,7 +67,9 @@ export function createAgentServer(options: AgentServerOptions): AgentServer {
   })
   const pages = pagesOf(options)
   const server = connections.createServer((request, response) => {
-    void answer(request, pages, authenticator).then(
+    void answer(request, pages, authenticator, () => {
+      if (token !== null) connections.trust(request, response)
+    }).then(
       (reply) => send(response, request.method === 'HEAD', reply),
       (error: unknown) => {
         options.onFault(error)
@@ -119,6 +119,7 @@ async function answer(
   request: IncomingMessage,
   pages: ReadonlyMap<string, Page>,
   authenticator: Authenticator,
+  onAccepted: () => void,
 ): Promise<Reply> {
   const [path = ''] = (request.url ?? '').split('?')
   const page = pages.get(path)
@@ -128,6 +129,7 @@ async function answer(
       authRequestOf(request, 'protected', false, false),
     )
     if (refusal !== null) return refused(refusal.code === 'host_not_served' ? otherHost() : refusal)
+    onAccepted()
   }
   if (page === undefined) {
     const known = [...pages.keys()].join(', ')

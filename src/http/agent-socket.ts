@@ -16,7 +16,7 @@ import {DomainError} from '../core/errors.ts'
 import type {AccessTable} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {type Authenticator, authRequestOf} from './auth.ts'
-import {endConnection} from './connections.ts'
+import {type Connections, endConnection} from './connections.ts'
 import {BARE_HEADERS, errorReply, headerLines} from './errors.ts'
 import type {HttpOptions} from './options.ts'
 import {isRefusedAccess} from './refusals.ts'
@@ -53,6 +53,7 @@ export function listenForAgents(
     hub,
     authenticator,
     access,
+    connections,
     clock,
     onRefused,
     ...limits
@@ -61,6 +62,7 @@ export function listenForAgents(
       readonly hub: Agents
       readonly authenticator: Authenticator
       readonly access: Pick<AccessTable, 'watch'>
+      readonly connections: Pick<Connections, 'trust'>
       readonly clock: Clock
     },
 ): void {
@@ -84,6 +86,7 @@ export function listenForAgents(
       if (isRefusedAccess(why.code)) onRefused?.({...asking, code: why.code})
       return rejectUpgrade(socket, why)
     }
+    connections.trust(request, null)
     const full = isClosing ? 'the server shuts down' : links.whyFull(principal)
     if (full !== null) return rejectUpgrade(socket, tooMany(full))
     sockets.handleUpgrade(request, socket, head, (webSocket) => {

@@ -327,7 +327,7 @@ function hostName(host: string): string | null {
   return match === null ? null : (match[1] ?? match[2] ?? null)
 }
 
-function isLoopback(address: string): boolean {
+export function isLoopback(address: string): boolean {
   return ipaddr.isValid(address) && ipaddr.process(address).range() === 'loopback'
 }
 

@@ -1,7 +1,8 @@
 /**
  * Connections of the HTTP server, from accept to close. Every socket is tracked, also those that Node has
  * released: a refused upgrade, a request that never ends. So none outlives its use, and a shutdown ends.
- * Requests of one connection keep their order around those that change something.
+ * `places.ts` decides which one ends when there are too many. Requests of one connection keep their order
+ * around those that change something.
  */
 import {
   createServer as createHttpServer,
@@ -24,11 +25,13 @@ import {
   PIPELINED_MAX,
   REQUEST_TIMEOUT_MS,
 } from './options.ts'
+import {type Place, type PlaceLimits, Places} from './places.ts'
 
-export interface ConnectionsOptions extends Pick<
-  HttpOptions,
-  'tls' | 'connectionsMax' | 'replyStalledMs' | 'onConnectionRefused'
-> {
+export type ConnectionLimits = PlaceLimits &
+  Pick<HttpOptions, 'anonymousKeepAliveMs' | 'replyStalledMs'>
+
+export interface ConnectionsOptions
+  extends ConnectionLimits, Pick<HttpOptions, 'tls' | 'onConnectionsFull'> {
   readonly clock: Clock
   readonly isUpgrade: (request: IncomingMessage) => boolean
 }
@@ -51,6 +54,11 @@ export class Connections {
   readonly #options: ConnectionsOptions
   /** Accepted and not closed. With TLS, these are the sockets below it. */
   readonly #sockets = new Set<Socket>()
+  readonly #places: Places
+  /** By the socket, and with TLS also by the one above it, which requests have. */
+  readonly #placeOf = new WeakMap<Duplex, Place>()
+  /** Before the TLS handshake has ended, by `endpointsOf`. */
+  readonly #handshakes = new Map<string, Place>()
   /** By the socket of their requests. */
   readonly #pipelines = new Map<Socket, Pipeline>()
   #isClosed = false
@@ -58,26 +66,26 @@ export class Connections {
 
   constructor(options: ConnectionsOptions) {
     this.#options = options
+    this.#places = new Places(options)
   }
 
   /** A server that is not listening yet. `handler` gets every request, in an order that is allowed. */
   createServer(handler: RequestListener): Server {
-    const {tls, connectionsMax, replyStalledMs, onConnectionRefused, isUpgrade} = this.#options
+    const {tls, anonymousKeepAliveMs, replyStalledMs, isUpgrade} = this.#options
     const options = {
       // Of TLS, before the first request.
       handshakeTimeout: HEADERS_TIMEOUT_MS,
       headersTimeout: HEADERS_TIMEOUT_MS,
       requestTimeout: REQUEST_TIMEOUT_MS,
-      keepAliveTimeout: KEEP_ALIVE_TIMEOUT_MS,
+      keepAliveTimeout: anonymousKeepAliveMs,
       connectionsCheckingInterval: CONNECTIONS_CHECK_MS,
       requireHostHeader: false,
       shouldUpgradeCallback: isUpgrade,
     }
     const server =
       tls === null ? createHttpServer(options) : createHttpsServer({...options, ...tls})
-    server.maxConnections = connectionsMax
-    server.on('drop', () => onConnectionRefused?.())
     server.on('connection', (socket: Socket) => this.#accept(socket))
+    server.on('secureConnection', (socket: Socket) => this.#secure(socket))
     const receive = (request: IncomingMessage, response: ServerResponse) =>
       this.#receive(request, response, handler)
     server.on('request', receive)
@@ -87,6 +95,17 @@ export class Connections {
     server.on('checkContinue', receive)
     server.setTimeout(replyStalledMs, (socket: Socket) => this.#onInactive(socket))
     return server
+  }
+
+  /**
+   * The connection of this request has a valid token: it may wait long for its next request, and makes way
+   * last. `response`: not sent yet; `null` = an upgrade.
+   */
+  trust({socket}: IncomingMessage, response: ServerResponse | null): void {
+    const place = this.#placeOf.get(socket)
+    if (place !== undefined) this.#places.trust(place)
+    if (response?.shouldKeepAlive === true)
+      response.setHeader('keep-alive', `timeout=${KEEP_ALIVE_TIMEOUT_MS / 1000}`)
   }
 
   /**
@@ -112,9 +131,29 @@ export class Connections {
   }
 
   #accept(socket: Socket): void {
-    if (this.#isClosed) return void socket.destroy()
+    const onFull = () => this.#options.onConnectionsFull?.()
+    const place = this.#isClosed ? null : this.#places.take(socket, onFull)
+    if (place === null) {
+      if (!this.#isClosed) onFull()
+      return void socket.destroy()
+    }
     this.#sockets.add(socket)
-    socket.once('close', () => this.#sockets.delete(socket))
+    this.#placeOf.set(socket, place)
+    const endpoints = endpointsOf(socket)
+    if (this.#options.tls !== null) this.#handshakes.set(endpoints, place)
+    socket.once('close', () => {
+      this.#sockets.delete(socket)
+      this.#places.free(place)
+      if (this.#handshakes.get(endpoints) === place) this.#handshakes.delete(endpoints)
+    })
+  }
+
+  /** Node does not say which socket is below a TLS socket. Both have the same endpoints. */
+  #secure(socket: Socket): void {
+    const endpoints = endpointsOf(socket)
+    const place = this.#handshakes.get(endpoints)
+    if (place !== undefined) this.#placeOf.set(socket, place)
+    this.#handshakes.delete(endpoints)
   }
 
   /**
@@ -150,11 +189,13 @@ export class Connections {
     handler: RequestListener,
   ): void {
     pipeline.started += 1
+    this.#use(request.socket, true)
     if (!isSafeMethod(request.method)) pipeline.isChanging = true
     response.once('close', () => {
       pipeline.started -= 1
       if (pipeline.started === 0) pipeline.isChanging = false
       this.#startNext(pipeline, handler)
+      if (pipeline.started === 0) this.#use(request.socket, false)
       this.#checkIdle()
     })
     handler(request, response)
@@ -167,6 +208,14 @@ export class Connections {
       pipeline.waiting.shift()
       this.#start(pipeline, next[0], next[1], handler)
     }
+  }
+
+  #use(socket: Socket, isBusy: boolean): void {
+    const place = this.#placeOf.get(socket)
+    if (place === undefined) return
+    this.#places.use(place, isBusy)
+    // Node has set the short timeout.
+    if (place.isTrusted && !isBusy) socket.setTimeout(KEEP_ALIVE_TIMEOUT_MS)
   }
 
   /** Neither a read nor a write made progress for `replyStalledMs`, or for the keep-alive timeout. */
@@ -198,6 +247,10 @@ export class Connections {
   }
 }
 
+function endpointsOf({remoteAddress, remotePort, localAddress, localPort}: Socket): string {
+  return `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`
+}
+
 function mayStart({started, isChanging}: Pipeline, {method}: IncomingMessage): boolean {
   return started === 0 || (!isChanging && isSafeMethod(method))
 }
@@ -213,8 +266,6 @@ export function listenAlso(
   const other = createNetServer({allowHalfOpen: true, noDelay: true}, (socket) =>
     server.emit('connection', socket),
   )
-  other.maxConnections = server.maxConnections
-  other.on('drop', (data) => server.emit('drop', data))
   server.once('close', () => other.close())
   return new Promise((resolve) => {
     other.once('error', () => resolve())

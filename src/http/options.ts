@@ -36,8 +36,8 @@ export interface HttpOptions {
   readonly metrics: (() => Promise<{readonly contentType: string; readonly body: string}>) | null
   /** Called for every internal error (500), with the id in the reply. Must not throw. */
   readonly onFault: (error: unknown, request: FailedRequest) => void
-  /** Called for every connection beyond `connectionsMax`. Must not throw. */
-  readonly onConnectionRefused?: () => void
+  /** Called for every connection that is refused, or ended for another one. Must not throw. */
+  readonly onConnectionsFull?: () => void
   /** Called for every request that is refused access. Must not throw. */
   readonly onRefused?: (refused: RefusedRequest) => void
   /** Called after every reply. Must not throw. */
@@ -47,8 +47,14 @@ export interface HttpOptions {
   /** Limit of every body except restore files. */
   readonly bodyBytesMax: number
   readonly restoreBytesMax: number
-  /** Open connections; further ones are closed at once. */
+  /** Open connections. For a further one, another is closed; see `places.ts`. */
   readonly connectionsMax: number
+  /** Share of `connectionsMax` for the connections of one network without a valid token. */
+  readonly networkConnectionsPercent: number
+  /** Share of `connectionsMax` kept for networks that had a valid token before, and for this machine. */
+  readonly reservedConnectionsPercent: number
+  /** A connection without a valid token waits this long for its next request. */
+  readonly anonymousKeepAliveMs: number
   /** A connection whose client reads nothing of a reply for this long is closed. */
   readonly replyStalledMs: number
   /** Open event streams, of both kinds. */
@@ -129,7 +135,7 @@ export const COMPRESSED_BYTES_MIN = 4 * 1024
 export const HEADERS_TIMEOUT_MS = 15_000
 /** A restore of the largest size at 1 MB/s. */
 export const REQUEST_TIMEOUT_MS = 300_000
-/** Longer than the usual 60 s of load balancers, so that they close idle connections first. */
+/** With a valid token. Longer than the usual 60 s of load balancers, so that they close first. */
 export const KEEP_ALIVE_TIMEOUT_MS = 72_000
 /** How often Node checks connections for these timeouts. */
 export const CONNECTIONS_CHECK_MS = 5_000

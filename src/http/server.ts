@@ -86,14 +86,14 @@ export function createHttpServer(operations: Operations, options: HttpOptions): 
   app.register(helmet, {global: true, ...securityHeaders(options.tls !== null)})
   app.after((error) => {
     if (error !== null && error !== undefined) throw error
-    authenticate(app, authenticator, options)
+    authenticate(app, authenticator, connections, options)
     checkParameters(app)
     compressReplies(app)
     sendInPieces(app)
     reportReplies(app, options)
     // The shutdown ends first what never ends by itself: agents and event streams.
     if (options.agents !== undefined)
-      listenForAgents(app, {...options, hub: options.agents, authenticator})
+      listenForAgents(app, {...options, hub: options.agents, authenticator, connections})
     app.addHook('preClose', async () => {
       streams.endAll()
       await connections.close()
@@ -220,6 +220,7 @@ const CONTINUE = /(?:^|\W)100-continue(?:$|\W)/i
 function authenticate(
   app: FastifyInstance,
   authenticator: Authenticator,
+  connections: Connections,
   options: HttpOptions,
 ): void {
   const cors = new Cors(options.corsOrigins)
@@ -235,6 +236,8 @@ function authenticate(
     const asked = authRequestOf(raw, accessOf(needed), isStream, true)
     const {principal, refusal} = await authenticator.authenticate(asked)
     request.principal = principal
+    // Without any token, all callers on this machine are accepted: that tells them from no stranger.
+    if (principal !== null && options.access.isLocked) connections.trust(raw, reply.raw)
     if (principal !== null || needed !== 'public') reply.header('x-whom', options.nodeName)
     // Replies hold what only this client may read, and are old a moment later.
     reply.header('cache-control', 'no-store').headers(cors.headers(headers))

@@ -12,6 +12,7 @@ import {startApi, type Api} from './harness.ts'
 
 const ENDS_WITHIN = {timeout: 20_000}
 const HEAD = 'Host: localhost\r\n'
+const TOKEN = 'a-token-of-some-length'
 
 /** A client connection, and the socket that the server accepted for it. */
 async function open(t: TestContext, api: Api, text = ''): Promise<{own: Socket; accepted: Socket}> {
@@ -140,20 +141,30 @@ test('a further address is served like the first, until the shutdown', ENDS_WITH
 })
 
 test(
-  'connections over the limit are closed, those within it are served',
+  'a connection over the limit closes one that waits, and is closed if all are in use',
   ENDS_WITHIN,
   async (t) => {
-    let refused = 0
-    const onConnectionRefused = () => void (refused += 1)
-    const api = await startApi(t, {connectionsMax: 2, onConnectionRefused})
-    const {own, accepted} = await open(t, api)
+    let full = 0
+    const members = blocked('members')
+    const api = await startApi(t, {
+      ...members,
+      token: TOKEN,
+      connectionsMax: 2,
+      networkConnectionsPercent: 100,
+      onConnectionsFull: () => void (full += 1),
+    })
+    const {own} = await open(t, api)
+    const ended = received(own)
     await open(t, api)
-    const third = connect(api.port, '127.0.0.1')
-    assert.equal(await received(third), '')
-    assert.equal(refused, 1)
-    own.destroy()
-    await closed(accepted)
-    assert.equal((await api.get('/v1/jobs')).status, 200)
+    assert.equal((await api.get('/livez')).status, 200)
+    assert.equal(await ended, '')
+    assert.equal(full, 1)
+    const slow = [1, 2].map(() => api.get('/v1/members', {'x-service-token': TOKEN}))
+    await api.eventually(() => members.calls.length === 2)
+    const refused = connect(api.port, '127.0.0.1')
+    assert.equal(await received(refused), '')
+    for (const release of members.calls) release()
+    for (const reply of slow) assert.equal((await reply).status, 200)
   },
 )
 
