@@ -149,6 +149,7 @@ export function openProcessors(
     clock,
     logRoot,
     syslogUrl,
+    warn: (sentence) => log.logger.warn(sentence),
     writeLog: (record) => log.logger.info(record, 'output'),
     runProgram: (argv, input) => executors.runProgram(argv, input),
   })

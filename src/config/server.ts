@@ -85,6 +85,7 @@ const FLAGS = {
   cert: '--tls-cert',
   key: '--tls-key',
   insecure: '--insecure',
+  store: '--store',
 }
 const LATE_AFTER_MIN_MS = 1_000
 const SESSION_IDLE_MIN_MS = 300_000
@@ -96,7 +97,9 @@ type Values = ValuesOf<typeof OPTIONS>
 export type AddressReader = (
   url: string,
   subject: string,
-) => {readonly ok: true} | {readonly ok: false; readonly problem: string}
+) =>
+  | {readonly ok: true; readonly address: {readonly password: string | null}}
+  | {readonly ok: false; readonly problem: string}
 
 /** `argv` follows the word `server`. `problem` is the message for the operator. */
 export function loadConfig(
@@ -118,10 +121,13 @@ function build(
   readAddress: AddressReader,
 ): Config {
   const days = values.one('keep-days')
+  const node = nodeConfig(values, host, unknown)
+  const {store, warnings} = storeOf(values, readAddress)
   const config: Config = {
-    ...nodeConfig(values, host, unknown),
+    ...node,
+    warnings: [...node.warnings, ...warnings],
     http: values.one('http')!,
-    store: storeOf(values, readAddress),
+    store,
     tls: readTls(values.raw('tls-cert'), values.raw('tls-key'), FLAGS, host),
     insecure: values.one('insecure') ?? false,
     secretKeyFile: secretKeyFileOf(values, host),
@@ -194,13 +200,22 @@ function rejectPlainPages(publicUrl: string | undefined, {insecure}: Config): vo
 }
 
 /** Checks the address early; the store reads it again when it is opened. */
-function storeOf(values: Values, readAddress: AddressReader): StoreChoice {
+function storeOf(
+  values: Values,
+  readAddress: AddressReader,
+): {readonly store: StoreChoice; readonly warnings: readonly string[]} {
   const store = values.one('store')!
-  if (store.engine === 'sqlite') return store
-  const read = readAddress(store.url, values.raw('store')?.place ?? '--store')
+  if (store.engine === 'sqlite') return {store, warnings: []}
+  const place = values.raw('store')?.place ?? FLAGS.store
+  const read = readAddress(store.url, place)
   if (!read.ok) throw new ParseError(read.problem)
-  return store
+  const isShown = place === FLAGS.store && read.address.password !== null
+  return {store, warnings: isShown ? [PASSWORD_SHOWN] : []}
 }
+
+const PASSWORD_SHOWN =
+  'The password in --store is on the command line, where every user of this machine can read it. Set it ' +
+  'with PGPASSWORD or PGPASSFILE, or put "store" into a file for --config.'
 
 /** Read when the store is open. */
 function secretKeyFileOf(values: Values, host: Host): string | null {

@@ -38,6 +38,8 @@ const NODE_NAME = new RegExp(`^${NODE_NAME_PATTERN}$`)
 const HOST_NAME = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/
 /** Shorter tokens can be guessed. */
 const TOKEN_LENGTH_MIN = 16
+/** Of random tokens, one in 90 with 16 hexadecimal digits has fewer, one in 28,000,000 with 32. */
+const TOKEN_CHARACTERS_MIN = 8
 /** Longer tokens exceed the header limits of proxies. */
 const TOKEN_LENGTH_MAX = 1024
 const TAG_TEXT_MAX = 256
@@ -193,6 +195,11 @@ export function readToken(text: string): Reading<string> {
   if (text.length < TOKEN_LENGTH_MIN)
     return bad(`must have at least ${TOKEN_LENGTH_MIN} characters`)
   if (text.length > TOKEN_LENGTH_MAX) return bad(`must have at most ${TOKEN_LENGTH_MAX} characters`)
+  if (new Set(text).size < TOKEN_CHARACTERS_MIN)
+    return bad(
+      `must have at least ${TOKEN_CHARACTERS_MIN} different characters, so that it cannot be guessed. ` +
+        'Make one with: openssl rand -hex 24',
+    )
   return good(text)
 }
 

@@ -9,6 +9,7 @@ import type {Principal} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
 import {type AccessTable, digestOf, LOCAL} from '../operations/access.ts'
 import type {Clock} from '../ports/runtime.ts'
+import {isProxyHeader} from './proxy-headers.ts'
 import {isFromOwnPage, sessionSecrets} from './session-cookie.ts'
 
 /** `protected`: needs a token; before there is the first one, a client on this machine. */
@@ -63,8 +64,6 @@ const TOKEN_HEADERS = ['x-service-token', 'x-dkron-token'] as const
 const REFRESH_HEADER = 'x-belfry-refresh'
 const BEARER = /^bearer +(\S+) *$/i
 const BASIC = /^basic +([A-Za-z0-9+/_-]+={0,2}) *$/i
-const PROXY_HEADERS = ['forwarded', 'x-real-ip', 'via']
-const PROXY_PREFIX = 'x-forwarded-'
 const UNVERIFIED_RETRY_SECONDS = 5
 const SAFE_METHODS: ReadonlySet<string> = new Set(['GET', 'HEAD', 'OPTIONS'])
 /** `none`: a person typed the address or opened a bookmark. Any other value is another site. */
@@ -310,9 +309,7 @@ function remoteRefusal({
       'token_not_configured',
       'Only clients on this machine are served: no token is configured. Set one with --token.',
     )
-  const proxyHeader = Object.keys(headers).find(
-    (name) => PROXY_HEADERS.includes(name) || name.startsWith(PROXY_PREFIX),
-  )
+  const proxyHeader = Object.keys(headers).find(isProxyHeader)
   if (proxyHeader === undefined) return null
   return new DomainError(
     'token_not_configured',

@@ -3,7 +3,7 @@
  * that a problem is reported in one sentence. The node id in it identifies the node in its cluster.
  */
 import {chmodSync, closeSync, constants, existsSync, openSync, statSync} from 'node:fs'
-import {access, mkdir, readFile, stat} from 'node:fs/promises'
+import {access, mkdir, readFile, realpath, stat} from 'node:fs/promises'
 import {dirname, join} from 'node:path'
 import type {Random} from '../ports/runtime.ts'
 import {createFile} from './durable-file.ts'
@@ -37,6 +37,26 @@ function sharedWarning(path: string): string {
 }
 
 /**
+ * A directory above `path`, on the way through its links too, where another user can replace a part of the
+ * way: one that others may write to, or that belongs to a user who is neither root nor this one. In a
+ * directory with the sticky bit others replace nothing that exists. `null` = none. Throws errors of the file
+ * system.
+ */
+export async function sharedDirectoryAbove(path: string): Promise<string | null> {
+  const found = await sharedIn(path)
+  if (found !== null) return found
+  const real = await realpath(path)
+  return real === path ? null : sharedIn(real)
+}
+
+async function sharedIn(path: string): Promise<string | null> {
+  const {mode, uid} = await stat(path)
+  const isForeign = uid !== 0 && uid !== process.geteuid?.()
+  if (isForeign || ((mode & OTHERS_WRITE) !== 0 && (mode & STICKY) === 0)) return path
+  return dirname(path) === path ? null : sharedIn(dirname(path))
+}
+
+/**
  * Parents first. The platform's own `recursive` never returns where a directory exists and nothing can be
  * created in it (below `/proc`, for example).
  */
@@ -63,6 +83,7 @@ async function makeDirectory(path: string): Promise<boolean> {
 const FILE_OWNER_ONLY = 0o600
 const OTHERS = 0o077
 const OTHERS_WRITE = 0o022
+const STICKY = 0o1000
 
 /** Creates an empty file for its owner only, whatever the umask, before a library opens it. */
 export function createForOwner(path: string): void {

@@ -7,6 +7,7 @@ import {type FileHandle, mkdir, open, realpath} from 'node:fs/promises'
 import {dirname, isAbsolute, join, relative, resolve} from 'node:path'
 import type {StringMap} from '../core/job.ts'
 import type {Parameter} from '../ports/executor.ts'
+import {sharedDirectoryAbove} from '../platform/data-directory.ts'
 import type {Processor, ProcessorRun, ProcessorStream} from '../ports/processor.ts'
 import {checkCommon, FORWARD} from './parameters.ts'
 
@@ -15,7 +16,12 @@ export interface FilesOptions {
   readonly defaultDirectory: string
   /** Every `log_dir` must be below it, also after following links; `null` = anywhere. */
   readonly root: string | null
+  /** Logs a sentence that belongs to no execution. */
+  readonly warn: (sentence: string) => void
 }
+
+/** Bounds the memory: directories that were looked at, so that each is one warning. */
+const CHECKED_MAX = 1_000
 
 const PARAMETERS: readonly Parameter[] = [
   {
@@ -31,12 +37,26 @@ const PARAMETERS: readonly Parameter[] = [
 const CREATE = constants.O_WRONLY | constants.O_CREAT | constants.O_EXCL | constants.O_NOFOLLOW
 
 export function createFilesProcessor(options: FilesOptions): Processor {
+  const checked = new Set<string>()
+  const onDirectory = async (directory: string) => {
+    if (checked.has(directory) || checked.size >= CHECKED_MAX) return
+    checked.add(directory)
+    const shared = await sharedDirectoryAbove(directory)
+    if (shared !== null) options.warn(sharedWarning(directory, shared))
+  }
   return {
     name: 'files',
     parameters: PARAMETERS,
     check: (config) => check(config, options),
-    open: (request) => openFile(request, options),
+    open: (request) => openFile(request, options, onDirectory),
   }
+}
+
+function sharedWarning(directory: string, shared: string): string {
+  return (
+    `Other users of this machine can redirect the log files of ${directory}: ${shared} belongs to another ` +
+    'user, or others may write to it. Use a directory below those of root or of this user.'
+  )
 }
 
 function check(config: StringMap, options: FilesOptions): string[] {
@@ -62,6 +82,7 @@ function isUnder(path: string, root: string): boolean {
 async function openFile(
   {run, config}: ProcessorRun,
   options: FilesOptions,
+  onDirectory: (directory: string) => Promise<void>,
 ): Promise<ProcessorStream> {
   const logDir = config['log_dir'] ?? ''
   const directory = logDir === '' ? options.defaultDirectory : logDir
@@ -70,6 +91,7 @@ async function openFile(
   if (root !== null) await rejectOutside(nearestExisting(directory), root)
   await makeDirectories(directory)
   if (root !== null) await rejectOutside(directory, root)
+  await onDirectory(directory)
   const path = join(directory, `${run.executionId}.log`)
   const file = await open(path, CREATE, 0o600)
   return {

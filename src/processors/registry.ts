@@ -20,6 +20,8 @@ export interface ProcessorOptions {
   readonly syslogUrl: string | null
   /** Socket of the local syslog, if it differs from the system's default. */
   readonly localSyslogSocket?: string
+  /** Logs a sentence that belongs to no execution. */
+  readonly warn: (sentence: string) => void
   /** Writes a record of the `log` processor; a promise is awaited. */
   readonly writeLog: (record: LogRecord) => void | Promise<void>
   /**
@@ -46,7 +48,11 @@ export function createProcessors(options: ProcessorOptions): ProcessorRegistry {
   const syslog = options.syslogUrl === null ? null : parseSyslogUrl(options.syslogUrl)
   if (syslog !== null && 'problem' in syslog) throw new Error(`--syslog ${syslog.problem}`)
   const all: readonly Processor[] = [
-    createFilesProcessor({defaultDirectory: join(options.dataDir, 'logs'), root: options.logRoot}),
+    createFilesProcessor({
+      defaultDirectory: join(options.dataDir, 'logs'),
+      root: options.logRoot,
+      warn: options.warn,
+    }),
     createLogProcessor(options),
     createSyslogProcessor({
       ...options,

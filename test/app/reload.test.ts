@@ -177,7 +177,7 @@ test('a reload changes only what it can, and says what waits for a start', () =>
   const events = new RecordedEvents()
   const load = (...argv: string[]) => {
     const host = {name: 'a', cores: 1, timezone: 'UTC', directory: '/', readFile: () => ''}
-    const loaded = loadConfig(argv, {}, host, () => ({ok: true}))
+    const loaded = loadConfig(argv, {}, host, () => ({ok: true, address: {password: null}}))
     assert.ok(loaded.ok)
     return loaded
   }

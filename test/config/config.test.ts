@@ -342,6 +342,11 @@ const REFUSED: readonly (readonly [argv: string, says: RegExp])[] = [
   ['--tag role=x', /^--tag cannot set the tag "role": Belfry sets it\./],
   ['--tag a=1 --tag a=2', /^--tag sets "a" twice/],
   ['--token short', /^--token must have at least 16 characters\.$/],
+  [
+    `--token ${'a'.repeat(40)}`,
+    /^--token must have at least 8 different characters, .* openssl rand/,
+  ],
+  ['--token changemechangeme', /^--token must have at least 8 different characters/],
   ['--token-file absent', /^--token-file cannot be read: absent does not exist\.$/],
   [`--token ${TOKEN} --token-file f`, /^--token and --token-file cannot both be set\. Remove/],
   ['--tls-cert c', /^--tls-cert requires --tls-key\.$/],
@@ -424,6 +429,17 @@ test('an empty token is rejected in every source and never means "no token"', ()
 test('the error for a store URL names the variable it came from', () => {
   const env = {BELFRY_STORE: 'postgres://me:secret@db'}
   assert.match(refused([], env), /^BELFRY_STORE names no database\.$/)
+})
+
+test('a password on the command line is a warning; elsewhere it is none', () => {
+  const url = 'postgres://belfry:hunter2@db/belfry'
+  const [warning = '', ...others] = accepted(['--store', url]).warnings
+  assert.match(warning, /^The password in --store .* every user of this machine.* PGPASSWORD/)
+  assert.deepEqual([others, warning.includes('hunter2')], [[], false])
+  const files = {'/home/keeper/c': `store: ${url}\n`}
+  assert.deepEqual(accepted(['--config', 'c'], {}, host(files)).warnings, [])
+  assert.deepEqual(accepted([], {BELFRY_STORE: url}).warnings, [])
+  assert.deepEqual(accepted(['--store', 'postgres://belfry@db/belfry']).warnings, [])
 })
 
 test('an error message never repeats a token or a password', () => {

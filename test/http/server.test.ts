@@ -104,24 +104,58 @@ function authRequest(more: Partial<AuthRequest>): AuthRequest {
   }
 }
 
-test('remote clients are served only when a token is configured', async () => {
-  const options = {
+async function refusalOf(token: string | null, more: Partial<AuthRequest>) {
+  const authenticator = new Authenticator({
     nodeName: 'node-a',
     allowHosts: [],
     corsOrigins: [],
     tls: null,
     clock: new VirtualClock(),
-  }
-  const refusalOf = async (token: string | null, more: Partial<AuthRequest>) => {
-    const authenticator = new Authenticator({...options, access: new Api({token}).access})
-    return (await authenticator.authenticate(authRequest(more))).refusal
-  }
+    access: new Api({token}).access,
+  })
+  return (await authenticator.authenticate(authRequest(more))).refusal
+}
+
+test('remote clients are served only when a token is configured', async () => {
   for (const address of ['127.0.0.1', '127.8.9.1', '::1', '::ffff:127.0.0.1'])
     assert.equal(await refusalOf(null, {address}), null, address)
   for (const address of ['10.0.0.7', '::ffff:10.0.0.7', 'fe80::1', '', '0.0.0.0'])
     assert.equal((await refusalOf(null, {address}))?.code, 'token_not_configured', address)
   const headers = {'x-service-token': TOKEN, 'x-forwarded-for': '1.2.3.4'}
   assert.equal(await refusalOf(TOKEN, {address: '10.0.0.7', headers}), null)
+})
+
+test('without a token, a request with a header of a proxy is refused, whatever the proxy', async () => {
+  for (const name of [
+    'Forwarded',
+    'Via',
+    'X-Forwarded-For',
+    'X-Forwarded-Anything',
+    'X-Real-IP',
+    'CF-Connecting-IP',
+    'CF-Ray',
+    'True-Client-IP',
+    'X-Original-Forwarded-For',
+    'X-Client-IP',
+    'X-Cluster-Client-IP',
+    'Fastly-Client-IP',
+    'Fly-Client-IP',
+    'X-Azure-ClientIP',
+    'X-Envoy-External-Address',
+    'X-Amzn-Trace-Id',
+    'CloudFront-Viewer-Address',
+    'Tailscale-User-Login',
+  ]) {
+    const refusal = await refusalOf(null, {headers: {[name.toLowerCase()]: '8.8.8.8'}})
+    assert.equal(refusal?.code, 'token_not_configured', name)
+  }
+  const usual = {
+    'user-agent': 'curl/8',
+    accept: '*/*',
+    'x-request-id': '1',
+    traceparent: '00-1-1-00',
+  }
+  assert.equal(await refusalOf(null, {headers: usual}), null)
 })
 
 test('the rate limit answers 429 after 200 failures in 10 s, but never to a valid token', async (t) => {

@@ -14,6 +14,7 @@ const processors = createProcessors({
   clock: realClock,
   logRoot: null,
   syslogUrl: null,
+  warn: () => undefined,
   writeLog: () => undefined,
   runProgram: null,
 })

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {createSocket} from 'node:dgram'
 import {
+  chmodSync,
   lstatSync,
   mkdirSync,
   mkdtempSync,
@@ -32,6 +33,7 @@ function aRegistry(options: Partial<ProcessorOptions> = {}) {
     clock: realClock,
     logRoot: null,
     syslogUrl: null,
+    warn: () => undefined,
     writeLog: () => undefined,
     runProgram: null,
     localSyslogSocket: '/dev/null',
@@ -198,6 +200,33 @@ describe('files', () => {
       assert.deepEqual(readdirSync(outside), [])
       const stream = await files.open({run: aRun(), config: {log_dir: join(logRoot, 'fine')}})
       await stream.end(ENDED)
+    }),
+  )
+
+  test(
+    'a directory above log_dir that others may write to is a warning, once',
+    inTemporary(async (directory) => {
+      const warnings: string[] = []
+      const files = aRegistry({warn: (sentence) => void warnings.push(sentence)}).get('files')!
+      const write = async (...names: string[]) => {
+        const config = {log_dir: join(directory, ...names)}
+        await (await files.open({run: aRun(), config})).end(ENDED)
+        rmSync(join(config.log_dir, '12-web-1.log'))
+      }
+      await write('own', 'logs')
+      mkdirSync(join(directory, 'sticky'))
+      chmodSync(join(directory, 'sticky'), 0o1777)
+      await write('sticky', 'logs')
+      assert.deepEqual(warnings, [])
+      mkdirSync(join(directory, 'shared'))
+      chmodSync(join(directory, 'shared'), 0o777)
+      await write('shared', 'logs')
+      await write('shared', 'logs')
+      assert.equal(warnings.length, 1)
+      assert.match(warnings[0]!, /^Other users of this machine can redirect .*\/shared\/logs: /)
+      symlinkSync(join(directory, 'shared', 'logs'), join(directory, 'own', 'way'))
+      await write('own', 'way', 'deep')
+      assert.equal(warnings.length, 2, 'the way behind a link counts')
     }),
   )
 

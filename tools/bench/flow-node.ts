@@ -164,6 +164,7 @@ export class FlowNode {
       clock,
       logRoot: null,
       syslogUrl: null,
+      warn: () => undefined,
       writeLog: () => undefined,
       runProgram: null,
     })
