@@ -107,22 +107,96 @@ async function bundle(esbuild, folder) {
 }
 
 /**
+ * A package that is published prebuilt, and what its own build bundled (its dependencies, of which some carry
+ * no notice). To update it: `npm view @scalar/api-reference@VERSION dependencies`.
+ */
+const PREBUILT = {
+  package: '@scalar/fastify-api-reference 1.72.1',
+  contains:
+    '@scalar/api-reference 1.72.1 and other packages of @scalar, @headlessui/vue, @unhead/vue, ' +
+    '@vueuse/core, microdiff, nanoid, vue (all MIT), fuse.js (Apache-2.0), yaml (ISC), and packages that ' +
+    'these depend on, among them hast and mdast utilities, radix-vue, tailwindcss and zod (all MIT)',
+}
+
+/**
  * The licenses of the bundled packages, which ask to be passed on.
  *
  * @param {readonly string[]} inputs paths of bundled files
  */
 function licenses(inputs) {
-  const packages = inputs.map((path) => /.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(path)?.[0])
-  return [...new Set(packages.filter((path) => path !== undefined))]
-    .toSorted()
-    .map((path) => join(ROOT, path))
-    .map((path) => {
-      const {name, version, license} = JSON.parse(readFileSync(join(path, 'package.json'), 'utf8'))
-      const file = readdirSync(path).find((entry) => /^licen[cs]e/i.test(entry))
-      const text = file === undefined ? '' : `\n\n${readFileSync(join(path, file), 'utf8').trim()}`
-      return `${name} ${version}: ${license}${text}\n`
-    })
-    .join(`\n${'-'.repeat(100)}\n\n`)
+  /** @type {Map<string, string[]>} */
+  const filesOf = new Map()
+  for (const input of inputs) {
+    const path = /.*node_modules\/(?:@[^/]+\/)?[^/]+/.exec(input)?.[0]
+    if (path !== undefined) filesOf.set(path, [...(filesOf.get(path) ?? []), input])
+  }
+  const entries = [...filesOf.keys()].toSorted().map((path) => {
+    const folder = join(ROOT, path)
+    const about = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'))
+    const title = `${about.name} ${about.version}`
+    const parts = [`${title}: ${about.license}`, licenseText(folder, about)]
+    if (about.name === PREBUILT.package.split(' ')[0]) {
+      if (title !== PREBUILT.package)
+        throw new Error(`PREBUILT in scripts/build.js must be updated: ${title} is installed.`)
+      parts.push(`It contains ${PREBUILT.contains}.`)
+    }
+    return [...parts, ...noticesIn(filesOf.get(path) ?? [])].join('\n\n')
+  })
+  return `${entries.join(`\n\n${'-'.repeat(100)}\n\n`)}\n`
+}
+
+/**
+ * The text in the package or, if it ships none, that of its README, or the standard one with its author.
+ *
+ * @param {string} folder
+ * @param {{readonly name: string, readonly license: string, readonly author?: string | {name: string}}} about
+ */
+function licenseText(folder, {name, license, author}) {
+  const entries = readdirSync(folder)
+  const file = entries.find((entry) => /^licen[cs]e/i.test(entry))
+  if (file !== undefined) return readFileSync(join(folder, file), 'utf8').trim()
+  const readme = entries.find((entry) => /^readme/i.test(entry))
+  const pages = readme === undefined ? '' : readFileSync(join(folder, readme), 'utf8')
+  const section = pages.split(/^#+ *licen[cs]e.*$/im)[1]?.trim() ?? ''
+  if (section.includes('Permission is hereby granted')) return section
+  if (license !== 'MIT' || author === undefined)
+    throw new Error(`${name} cannot be bundled: no text of its license (${license}) was found.`)
+  const holder = typeof author === 'string' ? author : author.name
+  return `MIT License\n\nCopyright (c) ${holder}\n\n${MIT}`
+}
+
+const MIT = `Permission is hereby granted, free of charge, to any person obtaining a copy of this software and
+associated documentation files (the "Software"), to deal in the Software without restriction,
+including without limitation the rights to use, copy, modify, merge, publish, distribute,
+sublicense, and/or sell copies of the Software, and to permit persons to whom the Software is
+furnished to do so, subject to the following conditions:
+
+The above copyright notice and this permission notice shall be included in all copies or substantial
+portions of the Software.
+
+THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR IMPLIED, INCLUDING BUT
+NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY, FITNESS FOR A PARTICULAR PURPOSE AND
+NONINFRINGEMENT. IN NO EVENT SHALL THE AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES
+OR OTHER LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING FROM, OUT OF OR IN
+CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS IN THE SOFTWARE.`
+
+/** Longer comments are code that is commented out, or text of a page. */
+const NOTICE_LENGTH_MAX = 2_000
+
+/**
+ * Notices of packages that a published file bundles, from its comments.
+ *
+ * @param {readonly string[]} files
+ */
+function noticesIn(files) {
+  const comments = files.flatMap((file) =>
+    (readFileSync(join(ROOT, file), 'utf8').match(/\/\*[*!][^]*?\*\//g) ?? []).filter(
+      (text) => text.length <= NOTICE_LENGTH_MAX && /@license|\| MIT License/.test(text),
+    ),
+  )
+  // A prebuilt page is a string in a script: its line breaks are escaped.
+  const notices = [...new Set(comments.map((text) => text.replaceAll('\\n', '\n')))]
+  return notices.length === 0 ? [] : [`Notices in its files:\n\n${notices.join('\n')}`]
 }
 
 /** The oldest first. */

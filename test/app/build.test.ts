@@ -11,6 +11,7 @@ import {
   mkdirSync,
   mkdtempSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   symlinkSync,
@@ -124,6 +125,20 @@ test('an installed package runs: jobs, pages and the API document', async (t) =>
   for (const path of ['/v1/openapi.json', '/metrics', '/docs/', '/docs/js/scalar.js', '/ui/'])
     assert.equal((await server.get(`/${path}`)).status, 200, path)
   assert.equal((await server.stop()).code, 0)
+})
+
+test('the licenses of a build have a text for each package, and the notices of what is within', () => {
+  const [folder = ''] = readdirSync(join(original, 'dist'))
+  const text = readFileSync(join(original, 'dist', folder, 'LICENSES.txt'), 'utf8')
+  const entries = text.split(/\n\n-{100}\n\n/)
+  assert(entries.length > 90)
+  for (const entry of entries) {
+    const [title = '', ...lines] = entry.split('\n')
+    assert.match(title, /^\S+ \d\S+: \S/)
+    assert(lines.join(' ').length > 400, title)
+  }
+  for (const notice of ['* vue v3.', '* tabbable 6.', 'James Sumners', 'Hannes Hörl', 'radix-vue'])
+    assert(text.includes(notice), notice)
 })
 
 test('a build sends people to the provider of their sign-in', async (t) => {
