@@ -4,7 +4,7 @@
  */
 import type {JobRecord, JobSpec} from './job.ts'
 import type {StoredLaunch, Reason} from './launch-record.ts'
-import {parseSchedule, type Schedule} from './schedule/parse.ts'
+import {parseSchedule, type Schedule, zoneOf} from './schedule/parse.ts'
 
 const ANCHOR_GRAIN_MS = 1000
 
@@ -92,6 +92,91 @@ function counterpart(schedule: Schedule, decidedAt: number): number {
   return next
 }
 
+/** A change of the default time zone, after which jobs are still to be planned. */
+export interface ZoneChange {
+  readonly at: number
+  readonly from: string
+  readonly to: string
+}
+
+/**
+ * The newest due times that stay due, if they are planned times of both zones. A job catches up fewer; times
+ * before them are missed.
+ */
+const KEPT_MAX = 100
+
+/**
+ * Plans a job after changes of the default zone, oldest first: until a change its planned times are those of
+ * the zone before. A due time stays due if it is a planned time of the new zone too; others are missed. Plans
+ * the same again if it is called again. An edit calls it first, so only the last change may be news to a job
+ * that was edited since.
+ */
+export function rezoned(
+  job: JobRecord,
+  changes: readonly ZoneChange[],
+  now: number,
+): Pick<DefinitionChange, 'nextAt' | 'missed'> {
+  const missed: StoredLaunch[] = []
+  let {nextAt, decidedUntil} = job
+  for (const change of changes.filter(
+    ({at}, i) => i === changes.length - 1 || at >= job.updatedAt,
+  )) {
+    const planned = rezonedOnce({...job, nextAt, decidedUntil}, change, now)
+    nextAt = planned.nextAt
+    decidedUntil = planned.missed.at(-1)?.scheduledUntil ?? decidedUntil
+    missed.push(...planned.missed)
+  }
+  return {nextAt, missed}
+}
+
+/** The definition names a zone, also in its schedule: the default zone has no effect on the job. */
+export function hasOwnZone({timezone, schedule}: Pick<JobSpec, 'timezone' | 'schedule'>): boolean {
+  return timezone !== '' || zoneOf(schedule, '') !== ''
+}
+
+function rezonedOnce(
+  job: JobRecord,
+  {at: changedAt, from, to}: ZoneChange,
+  now: number,
+): ReturnType<typeof rezoned> {
+  const {spec, anchorAt, nextAt, decidedUntil, updatedAt} = job
+  const schedule = spec.disabled || hasOwnZone(spec) ? null : scheduleOf(spec, anchorAt, to)
+  if (schedule?.kind !== 'cron') return {nextAt, missed: []}
+  // A later time was stored by a wrong clock.
+  const at = Math.min(changedAt, now)
+  const decided = decidedUntil ?? -Infinity
+  if (nextAt !== null && nextAt <= at) {
+    const kept = keptFrom(job, nextAt, scheduleOf(spec, anchorAt, from), schedule, at)
+    const missed = kept === nextAt ? [] : dueRow(job, (kept ?? at + 1) - 1, from, 'edited')
+    return {nextAt: kept ?? nextPlanned(spec, anchorAt, Math.max(at, decided), to), missed}
+  }
+  const edited = updatedAt > now ? -Infinity : updatedAt
+  // The edit may have kept an earlier time.
+  const accepted = nextAt === null ? edited : Math.min(edited, nextAt - 1)
+  return {nextAt: nextPlanned(spec, anchorAt, Math.max(at, decided, accepted), to), missed: []}
+}
+
+/** The first of the newest due times that both schedules plan alike; `null` = not even the newest. */
+function keptFrom(
+  {spec}: JobRecord,
+  nextAt: number,
+  before: Schedule | null,
+  after: Schedule,
+  at: number,
+): number | null {
+  if (before === null) return null
+  const times = undecidedTimes(before, nextAt)
+  let kept: number | null = null
+  let until = dueUntil(spec, nextAt, at)
+  for (let count = 0; count < KEPT_MAX; count += 1) {
+    const due = times.previous(until)
+    if (due === null || due !== after.previous(until)) break
+    kept = due
+    until = due
+  }
+  return kept
+}
+
 /** Phase of `@every`: the job's start, or the second its schedule was accepted. */
 function anchorFor(spec: JobSpec, acceptedAt: number): number {
   return spec.startsAt ?? acceptedAt - (acceptedAt % ANCHOR_GRAIN_MS)
@@ -135,6 +220,7 @@ function specText(spec: JobSpec): string {
 /**
  * Decides the effects of storing `spec`. `existing` is the stored job or `null`. `runsPast` is true only
  * for a submit that creates: a past `@at` is then subject to catch-up. A restore never plans the past.
+ * `zoneChanges`: those after which the stored job may not be planned yet.
  */
 export function planDefinition(
   existing: JobRecord | null,
@@ -142,7 +228,15 @@ export function planDefinition(
   now: number,
   defaultZone: string,
   runsPast: boolean,
+  zoneChanges: readonly ZoneChange[] = [],
 ): DefinitionChange {
+  if (existing !== null && zoneChanges.length > 0 && !sameSpec(existing.spec, spec)) {
+    const {nextAt, missed} = rezoned(existing, zoneChanges, now)
+    const decidedUntil = missed.at(-1)?.scheduledUntil ?? existing.decidedUntil
+    const planned = {...existing, nextAt, decidedUntil}
+    const change = planDefinition(planned, spec, now, defaultZone, runsPast)
+    return {...change, missed: [...missed, ...change.missed]}
+  }
   if (existing === null) {
     const anchorAt = anchorFor(spec, now)
     // The second of creation is only the phase of `@every`. A `starts_at` of this instant is a planned time.

@@ -212,10 +212,24 @@ export interface LeaderStore {
     readonly limit: number
   }): Promise<number | null>
   /**
-   * Plans a page of the jobs without a zone of their own, after a change of the default zone. True: none is
-   * left. Throws `TermOver`.
+   * Plans a page of the jobs without a zone of their own, after a change of the default zone. Throws
+   * `TermOver`, and errors about one job.
    */
-  planZone(request: {readonly term: number; readonly limit: number}): Promise<boolean>
+  planZone(request: {
+    readonly term: number
+    readonly limit: number
+    /** The next job is left as it is; absent = false. */
+    readonly isFaulty?: boolean
+  }): Promise<{
+    /** No job is left. */
+    readonly isDone: boolean
+    /** The faulty job; `null` = none was skipped. */
+    readonly skipped: {
+      readonly jobId: number
+      readonly job: string
+      readonly revision: number
+    } | null
+  }>
   /**
    * Ends waits that a wrong clock began in the future: pending executions may be claimed, and pending
    * launches wait from now on. Throws `TermOver`.

@@ -110,7 +110,8 @@ function keyOf({jobId, revision, group}: Isolated): string {
   return `${jobId} ${revision} ${group ?? ''}`
 }
 
-function isPassing(error: unknown): boolean {
+/** The error is no fault of a job. */
+export function isPassing(error: unknown): boolean {
   return (
     error instanceof TermOver ||
     error instanceof StoreUnavailable ||

@@ -216,7 +216,7 @@ export class Launcher implements Service {
     const loaded = await page
     if (!loaded.settings.isPlanned) {
       this.#dueAfter = null
-      await this.#upkeep.planZone()
+      await this.#upkeep.planZone(this.#faults)
       return {count: 0, nextInMs: 0}
     }
     const {nextDueAt} = loaded

@@ -9,6 +9,7 @@ import {isInForce} from '../core/firing.ts'
 import type {Clock} from '../ports/runtime.ts'
 import type {Events} from '../ports/events.ts'
 import type {DueWork, LeaderStore} from '../ports/leader-store.ts'
+import {isPassing, type JobFaults} from './job-faults.ts'
 
 /** A job that cannot be decided keeps an ended pause: this often is enough to look. */
 const EVERY_MS = 10_000
@@ -26,15 +27,31 @@ export class SettingsUpkeep {
   readonly #parts: SettingsUpkeepParts
   /** Monotonic. */
   #nextLookAt = -Infinity
+  /** Jobs of the next page. */
+  #pageMax: number
 
   constructor(parts: SettingsUpkeepParts) {
     this.#parts = parts
+    this.#pageMax = parts.batchMax
   }
 
-  /** Plans a page of jobs. */
-  async planZone(): Promise<void> {
+  /**
+   * Plans a page of jobs. Pages shrink until a job at fault is alone: it is skipped and reported, and decided
+   * as it is. Throws errors that are no fault of a job.
+   */
+  async planZone(faults: JobFaults): Promise<void> {
     const {store, term, batchMax} = this.#parts
-    await store.planZone({term, limit: batchMax})
+    const limit = this.#pageMax
+    try {
+      await store.planZone({term, limit})
+      this.#pageMax = Math.min(batchMax, 2 * limit)
+    } catch (error) {
+      if (isPassing(error)) throw error
+      this.#pageMax = Math.ceil(limit / 2)
+      if (limit > 1) return
+      const {skipped} = await store.planZone({term, limit, isFaulty: true})
+      if (skipped !== null) faults.add({...skipped, group: null}, error)
+    }
   }
 
   /** To be called when nothing is due. Costs nothing while no pause has ended. */

@@ -3,7 +3,16 @@ import assert from 'node:assert/strict'
 import {describe, it} from 'node:test'
 import fc from 'fast-check'
 import type {JobRecord, JobSpec} from '../../src/core/job.ts'
-import {nextPlanned, planDefinition, replanned, sameSpec} from '../../src/core/next-time.ts'
+import {
+  nextPlanned,
+  planDefinition,
+  replanned,
+  rezoned,
+  sameSpec,
+  scheduleOf,
+  undecidedTimes,
+  type ZoneChange,
+} from '../../src/core/next-time.ts'
 import {aJob, NOON, type JobFixture} from '../support/fixtures.ts'
 
 const MINUTE = 60_000
@@ -365,6 +374,108 @@ describe('new time zone data', () => {
           const decidedUntil = isDecided ? decided : null
           const {record} = job.stored({decidedUntil, nextAt, updatedAt})
           assert.equal(replanned(record, decided + Math.max(0, offMs), 'UTC'), nextAt)
+        },
+      ),
+    )
+  })
+})
+
+describe('a changed default time zone', () => {
+  const daily = aJob().scheduled('0 0 15 * * *').with({timezone: ''})
+  const at = NOON + 3 * HOUR
+
+  it('is nothing to a job with a zone in its definition or its schedule', () => {
+    const change = {at, from: 'UTC', to: 'Asia/Tokyo'}
+    for (const job of [
+      daily.with({timezone: 'UTC'}),
+      daily.scheduled('TZ=UTC 0 0 15 * * *'),
+      daily.scheduled('CRON_TZ=Asia/Tokyo 0 0 15 * * *'),
+      daily.scheduled('@every 3h'),
+      daily.disabled(),
+    ]) {
+      const {record} = job.stored({nextAt: at})
+      assert.deepEqual(rezoned(record, [change], at), {nextAt: at, missed: []})
+    }
+  })
+
+  it('records what is due in the old zone only', () => {
+    const change = {at, from: 'UTC', to: 'Asia/Tokyo'}
+    const {record} = daily.stored({nextAt: at - DAY})
+    const row = {scheduledAt: at - DAY, scheduledUntil: at, count: 2, decision: 'missed'}
+    assert.deepEqual(rezoned(record, [change], at), {
+      nextAt: at + 15 * HOUR,
+      missed: [{...row, reason: 'edited', targets: []}],
+    })
+  })
+
+  it('of a wrong clock counts from now', () => {
+    const change = {at: at + 9 * DAY, from: 'UTC', to: 'Asia/Tokyo'}
+    const {record} = daily.stored({nextAt: at + DAY, updatedAt: at + 9 * DAY})
+    assert.equal(rezoned(record, [change], at).nextAt, at + 15 * HOUR)
+  })
+
+  it('leaves no planned time out and doubles none, also with an edit in between', () => {
+    const zone = fc.constantFrom('UTC', 'Europe/Berlin', 'Asia/Kathmandu', 'Pacific/Auckland')
+    fc.assert(
+      fc.property(
+        fc.constantFrom('0 0 9 * * *', '0 0 * * * *', '0 30 0,6,13 * * *', '0 */20 8-15 * * *'),
+        fc.array(zone, {minLength: 2, maxLength: 4}),
+        fc.array(fc.integer({min: 0, max: 30}), {minLength: 5, maxLength: 5}),
+        fc.option(fc.nat(3), {nil: null}),
+        (schedule, zones, hours, editAfter) => {
+          const job = aJob().with({schedule, timezone: ''})
+          const firstAt = nextPlanned(job.spec, NOON, NOON, zones[0]!)!
+          let {record} = job.stored({nextAt: firstAt, updatedAt: NOON})
+          const rows: JobRecord['nextAt'][] = []
+          const changes: ZoneChange[] = []
+          const expected: number[] = []
+          let now = NOON
+          let zone = zones[0]!
+          const timesOf = (zone: string) => scheduleOf(record.spec, NOON, zone)!
+          const note = (missed: ReturnType<typeof rezoned>['missed']) => {
+            for (const {scheduledAt, count} of missed) {
+              // The row counts with the zone of its time.
+              const zoneAt = changes.find(({at}) => scheduledAt <= at)?.from ?? zone
+              const times = undecidedTimes(timesOf(zoneAt), scheduledAt)
+              let each: number | null = scheduledAt
+              for (let i = 0; i < count; i += 1) {
+                rows.push(each)
+                each = times.next(each!)
+              }
+            }
+          }
+          const elapse = (ms: number) => {
+            let next = timesOf(zone).next(now)
+            for (; next !== null && next <= now + ms; next = timesOf(zone).next(next))
+              expected.push(next)
+            now += ms
+          }
+          for (const [index, to] of zones.entries()) {
+            if (index > 0) {
+              elapse(1 + hours[index]! * 20 * MINUTE)
+              changes.push({at: now, from: zone, to})
+              zone = to
+            }
+            if (editAfter !== index || index === 0) continue
+            elapse(1 + hours[0]! * HOUR)
+            const spec = {...record.spec, owner: 'other'}
+            const edit = planDefinition(record, spec, now, zone, false, changes)
+            note(edit.missed)
+            const decidedUntil = edit.missed.at(-1)?.scheduledUntil ?? null
+            record = {...record, spec, nextAt: edit.nextAt, decidedUntil, updatedAt: now}
+          }
+          elapse(2 * HOUR)
+          const planned = rezoned(record, changes, now)
+          note(planned.missed)
+          elapse(2 * DAY)
+          const times = undecidedTimes(timesOf(zone), planned.nextAt!)
+          let due: number | null = planned.nextAt
+          for (; due !== null && due <= now; due = times.next(due)) rows.push(due)
+          assert.deepEqual(rows, expected)
+          const again = {...record, nextAt: planned.nextAt}
+          const decidedUntil = planned.missed.at(-1)?.scheduledUntil ?? record.decidedUntil
+          const {nextAt, missed} = rezoned({...again, decidedUntil}, changes, now)
+          assert.deepEqual([nextAt, missed], [planned.nextAt, []], 'planned twice')
         },
       ),
     )

@@ -107,7 +107,7 @@ describe('a change of the default time zone', () => {
     await world.store.setTimezone('Asia/Kathmandu') // +05:45
     first.crash()
     const term = (await world.store.leader())!.term
-    assert.equal(await world.store.planZone({term, limit: 5}), false)
+    assert.equal((await world.store.planZone({term, limit: 5})).isDone, false)
     await world.clock.advance(20 * SECOND)
     await world.start({name: 'node-b', launchBatchMax: 5})
     await world.clock.advance(17 * MINUTE)

@@ -99,4 +99,33 @@ describe('a job that cannot be decided', () => {
       assert.deepEqual(leader.events.of('step_failed'), [])
       await world.check(['good', 'bad-2', 'bad-3'])
     })
+
+  it('does not stop the others after a change of the default time zone', async () => {
+    const world = new World()
+    const leader = await world.start({launchBatchMax: 4})
+    for (const name of ['good-1', 'bad', 'good-2'])
+      await world.submit(aJob(name).scheduled('0 1 * * * *').with({timezone: ''}))
+    const {id: jobId, revision, nextAt} = (await world.store.job('bad'))!
+    const row = {scheduledAt: nextAt!, scheduledUntil: nextAt!, count: 1, reason: '', targets: []}
+    const rows = [{...row, decision: 'missed'} as const]
+    const due = {jobId, revision, expectedNextAt: nextAt!, nextAt, rows, forbid: false}
+    const {term} = (await world.store.leader())!
+    // Its row is there before it is due, so each later one is refused.
+    await world.store.applyLaunches({term, dues: [{...due}], requests: []})
+    leader.crash()
+    await world.clock.advance(2 * MINUTE)
+    await world.store.setTimezone('Asia/Kathmandu') // +05:45
+    const next = await world.start({name: 'node-b', launchBatchMax: 4})
+    await world.clock.advance(20 * MINUTE)
+    for (const name of ['good-1', 'good-2'])
+      assert.deepEqual(await world.launchLines(name), [
+        '12:01:00 missed edited',
+        '12:16:00 launched',
+      ])
+    assert.deepEqual(
+      next.events.of('job_undecided').map(({job}) => job),
+      ['bad'],
+    )
+    assert.deepEqual(next.events.of('step_failed'), [])
+  })
 })

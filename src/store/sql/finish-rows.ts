@@ -35,7 +35,7 @@ import {
   launchValues,
   pendingValues,
 } from './rows.ts'
-import {timezone} from './settings.ts'
+import {zoning} from './settings.ts'
 
 interface FinishJobRow {
   readonly id: number
@@ -231,7 +231,8 @@ function* quarantine(tx: Transaction, {id, name}: BatchJob, group: number): Quer
   const [job] = yield* loadJobs([id])
   assert(job !== null && job !== undefined, `${name} is locked and live`)
   const spec = {...job.spec, disabled: true}
-  const change = planDefinition(job, spec, tx.now, yield* timezone(), false)
+  const {zone, changes} = yield* zoning()
+  const change = planDefinition(job, spec, tx.now, zone, false, changes)
   yield* applyChanges(tx, [{existing: job, spec, change}])
   const [number] = yield* tx.dialect.takeNumbers('launch', 1)
   const sentence = `nodes died while executing launch ${group}; the job was disabled`

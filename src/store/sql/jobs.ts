@@ -20,7 +20,7 @@ import {
   type Values,
 } from './query.ts'
 import {jobOf, type JobRow, searchText, SELECT_JOB} from './rows.ts'
-import {timezone} from './settings.ts'
+import {timezone, zoning} from './settings.ts'
 
 export function* toggle(
   tx: Transaction,
@@ -29,13 +29,13 @@ export function* toggle(
   actor?: Actor,
   disabled?: boolean,
 ): Query<ToggleResult> {
-  const [existing, zone] = yield* together(lockJob(tx, name), timezone())
+  const [existing, {zone, changes}] = yield* together(lockJob(tx, name), zoning())
   if (existing === null) return {kind: 'unknown'}
   const refusal = checkRevision(ifMatch, existing)
   if (refusal !== null) return refusal
   if (existing.spec.disabled === disabled) return {kind: 'unchanged', job: existing}
   const spec = {...existing.spec, disabled: !existing.spec.disabled}
-  const change = planDefinition(existing, spec, tx.now, zone, false)
+  const change = planDefinition(existing, spec, tx.now, zone, false, changes)
   yield* applyChanges(tx, [{existing, spec, change}])
   const replaced = replacedBy(existing, change.revision)
   const detail = spec.disabled ? 'disabled' : 'enabled'

@@ -3,7 +3,7 @@
  * that a wrong clock began in the future, and records jobs that cannot be decided.
  */
 import type {JobFault} from '../../core/launch-record.ts'
-import {CLOCK_WRONG_MS, dueRow, nextPlanned, replanned} from '../../core/next-time.ts'
+import {CLOCK_WRONG_MS, dueRow, hasOwnZone, nextPlanned, replanned} from '../../core/next-time.ts'
 import type {JobStore} from '../../ports/job-store.ts'
 import type {FutureWaits, LeaderStore} from '../../ports/leader-store.ts'
 import {recordChange} from './audit.ts'
@@ -12,7 +12,7 @@ import {newLaunch} from './launch-rows.ts'
 import {fence} from './lease.ts'
 import {all, each, one, oneEach, type Query, type Transaction} from './query.ts'
 import {INSERT_LAUNCH, jobOf, type JobRow, launchValues, readableJobs, SELECT_JOB} from './rows.ts'
-import {FIRING_PAUSED, metaValue, putMeta, timezone} from './settings.ts'
+import {FIRING_PAUSED, metaValue, putMeta, timezone, zoning} from './settings.ts'
 
 /** Version of the time zone data that planned `next` of all jobs. Absent = an earlier release did. */
 const ZONE_DATA = 'zone_data'
@@ -32,8 +32,11 @@ export function* replan(
       ORDER BY j.id LIMIT ?`,
     [after, limit],
   )
-  const zone = yield* timezone()
+  const {zone, progress} = yield* zoning()
+  const plannedTo = progress === null ? Infinity : progress.after
   const moved = readableJobs(rows, jobOf).jobs.flatMap((job) => {
+    // After a change of the default zone, `planZone` plans it, with the same data.
+    if (job.id > plannedTo && !hasOwnZone(job.spec)) return []
     const nextAt = replanned(job, tx.now, zone)
     return nextAt === job.nextAt ? [] : [[nextAt, job.id, job.revision, job.nextAt ?? NONE]]
   })

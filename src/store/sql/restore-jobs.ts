@@ -11,7 +11,7 @@ import type {
 import {recordChanges, replacedBy} from './audit.ts'
 import {applyChanges, insertJobs, lockJobs, type NewJob, type Redefinition} from './jobs.ts'
 import {all, type Query, type Transaction} from './query.ts'
-import {isPaused, timezone} from './settings.ts'
+import {isPaused, zoning} from './settings.ts'
 import {checkPermission, withOwner} from './submit.ts'
 
 export function* restore(
@@ -35,14 +35,14 @@ export function* restore(
   const problems = [...duplicates(names), ...parentProblems(names, lineages)]
   if (problems.length > 0) return {kind: 'refused', problems}
 
-  const zone = yield* timezone()
+  const {zone, changes} = yield* zoning()
   const fresh: NewJob[] = []
   const redefined: Redefinition[] = []
   for (const {spec: stored, counters, status = ''} of entries) {
     const job = existing.get(stored.name) ?? null
     const owned = withOwner(stored, job, options.defaultOwner)
     const spec = options.disabled ? {...owned, disabled: true} : owned
-    const change = planDefinition(job, spec, tx.now, zone, false)
+    const change = planDefinition(job, spec, tx.now, zone, false, changes)
     if (job === null) fresh.push({...change, spec, counters, status})
     else redefined.push({existing: job, spec, change})
   }

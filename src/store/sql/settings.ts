@@ -1,5 +1,6 @@
 /** Settings of the whole store: the pause switch, the time zone, its identity. */
 import type {Actor} from '../../core/audit.ts'
+import type {ZoneChange} from '../../core/next-time.ts'
 import type {FiringPaused} from '../../ports/job-store.ts'
 import {recordChange} from './audit.ts'
 import {all, one, type Query, together, type Transaction} from './query.ts'
@@ -91,6 +92,39 @@ export const ZONE_UNLESS_AGREED = 'UTC'
 /** The cluster's default zone. */
 export function* timezone(): Query<string> {
   return (yield* metaValue('timezone')) ?? ZONE_UNLESS_AGREED
+}
+
+/** The default zone, and what of it is still to be planned; absent from `ZONE_CHANGE` = nothing. */
+export interface Zoning {
+  readonly zone: string
+  /** Oldest first; all jobs are planned as before the first one, or as after some of them. */
+  readonly changes: readonly ZoneChange[]
+  /** `null` = all jobs are planned. */
+  readonly progress: ZoneProgress | null
+}
+
+/** What `zone_change` holds while jobs are planned again. */
+export interface ZoneProgress {
+  /** The new zone is in force from then on. */
+  readonly at: number
+  readonly from: string
+  /** Jobs up to this id are planned. */
+  readonly after: number
+  /** Changes before it, while jobs were still to be planned; absent = none. Schema 4 does not read it. */
+  readonly earlier?: readonly ZoneChange[]
+}
+
+export function* zoning(): Query<Zoning> {
+  const rows = yield* all<{key: string; value: string}>(
+    `SELECT key, value FROM meta WHERE key IN ('timezone', '${ZONE_CHANGE}')`,
+  )
+  const values = new Map(rows.map(({key, value}) => [key, value]))
+  const zone = values.get('timezone') ?? ZONE_UNLESS_AGREED
+  const stored = values.get(ZONE_CHANGE)
+  if (stored === undefined) return {zone, changes: [], progress: null}
+  const progress = JSON.parse(stored) as ZoneProgress
+  const {at, from, earlier = []} = progress
+  return {zone, changes: [...earlier, {at, from, to: zone}], progress}
 }
 
 export interface Identity {

@@ -29,7 +29,7 @@ import {
 import {newLaunch} from './launch-rows.ts'
 import {all, type Query, sendEach, together, type Transaction} from './query.ts'
 import {INSERT_LAUNCH, launchValues} from './rows.ts'
-import {isPaused, timezone} from './settings.ts'
+import {isPaused, zoning} from './settings.ts'
 
 export function* submit(tx: Transaction, request: SubmitRequest): Query<SubmitResult> {
   const [result] = yield* submitAll(tx, [request])
@@ -85,14 +85,14 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
   const names = requests.map(({spec}) => spec.name)
   const running = requests.filter(({runOnCreate}) => runOnCreate)
   // Numbers are taken before it is known who needs one: that saves a round trip, and gaps do not matter.
-  const [existing, earlier, paused, zone, refusals, ids, groups] = yield* together(
+  const [existing, earlier, paused, {zone, changes}, refusals, ids, groups] = yield* together(
     lockJobs(tx, names),
     findReplies<SubmitResult>(
       tx,
       requests.map(({idempotency}) => idempotency),
     ),
     isPaused(),
-    timezone(),
+    zoning(),
     parentProblems(requests),
     tx.dialect.takeNumbers('job', requests.length),
     running.length === 0 ? together() : tx.dialect.takeNumbers('launch', running.length),
@@ -113,7 +113,7 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
     results.push(refusal)
     if (refusal !== null) continue
     const spec = withOwner(request.spec, known, request.defaultOwner)
-    const change = planDefinition(known, spec, tx.now, zone, true)
+    const change = planDefinition(known, spec, tx.now, zone, true, changes)
     const id = known?.id ?? ids[index]!
     if (known === null) fresh.push({...change, id, spec, counters: ZERO_COUNTERS, status: ''})
     else redefined.push({existing: known, spec, change})
@@ -158,14 +158,14 @@ function* submitWave(tx: Transaction, requests: readonly SubmitRequest[]): Query
 
 /** What `submit` would do. Reads only, so that what it finds may have changed by the submit. */
 export function* previewSubmit(tx: Transaction, request: SubmitRequest): Query<SubmitPreview> {
-  const [known, isPausedNow, zone, [parent = null]] = yield* together(
+  const [known, isPausedNow, {zone, changes}, [parent = null]] = yield* together(
     loadJob(request.spec.name),
     isPaused(),
-    timezone(),
+    zoning(),
     parentProblems([request]),
   )
   const spec = withOwner(request.spec, known, request.defaultOwner)
-  const {changed, anchorAt, nextAt} = planDefinition(known, spec, tx.now, zone, true)
+  const {changed, anchorAt, nextAt} = planDefinition(known, spec, tx.now, zone, true, changes)
   const refusal =
     checkPermission(request.may, known) ?? checkPreconditions(request, known) ?? parent
   return {paused: isPausedNow, created: known === null, changed, anchorAt, nextAt, refusal}

@@ -7,24 +7,18 @@
  * transaction, so no job is planned twice.
  */
 import {type Actor, BELFRY} from '../../core/audit.ts'
-import {dueRow, nextPlanned, scheduleOf} from '../../core/next-time.ts'
+import {rezoned} from '../../core/next-time.ts'
 import type {LeaderStore} from '../../ports/leader-store.ts'
 import {recordChange} from './audit.ts'
 import {changeSettings} from './firing.ts'
 import {recordMissed} from './jobs.ts'
 import {fence} from './lease.ts'
-import {all, each, type Query, type Transaction} from './query.ts'
+import {all, each, oneEach, type Query, type Transaction} from './query.ts'
 import {jobOf, type JobRow, readableJobs, SELECT_JOB} from './rows.ts'
-import {metaValue, putMeta, timezone, ZONE_CHANGE} from './settings.ts'
+import {putMeta, timezone, ZONE_CHANGE, type ZoneProgress, zoning} from './settings.ts'
 
-/** What `zone_change` holds while jobs are planned again. */
-interface ZoneChange {
-  /** The new zone is in force from then on. */
-  readonly at: number
-  readonly from: string
-  /** Jobs up to this id are planned. */
-  readonly after: number
-}
+/** Changes remembered until jobs are planned. A person makes few; beyond it the oldest is dropped. */
+const CHANGES_MAX = 20
 
 export function* defaultTimezone(_tx: Transaction): Query<string> {
   return yield* timezone()
@@ -35,10 +29,16 @@ export function* setTimezone(tx: Transaction, zone: string, actor: Actor = BELFR
   const from = yield* timezone()
   if (from === zone) return from
   yield* changeSettings(tx)
+  // Until this change, a job that an earlier one has not reached yet has the planned times of that one.
+  const {changes} = yield* zoning()
+  const progress: ZoneProgress = {
+    at: tx.now,
+    from,
+    after: 0,
+    earlier: changes.slice(1 - CHANGES_MAX),
+  }
   yield* putMeta('timezone', zone)
-  // Jobs that an earlier change has not reached yet are planned once, with this zone.
-  const change: ZoneChange = {at: tx.now, from, after: 0}
-  yield* putMeta(ZONE_CHANGE, JSON.stringify(change))
+  yield* putMeta(ZONE_CHANGE, JSON.stringify(progress))
   const detail = `${from} → ${zone}`
   yield* recordChange(tx, {
     actor,
@@ -50,43 +50,46 @@ export function* setTimezone(tx: Transaction, zone: string, actor: Actor = BELFR
   return from
 }
 
-/**
- * A planned time of the old zone that was due at the change is recorded as missed. Times of the new zone
- * count from the change on, or from a later edit of the job.
- */
+/** `isFaulty`: the next job is not planned, because an error about it stops the others. */
 export function* planZone(
   tx: Transaction,
-  {term, limit}: Parameters<LeaderStore['planZone']>[0],
-): Query<boolean> {
+  {term, limit, isFaulty = false}: Parameters<LeaderStore['planZone']>[0],
+): Query<Awaited<ReturnType<LeaderStore['planZone']>>> {
   yield* fence(tx, term)
-  const stored = yield* metaValue(ZONE_CHANGE)
-  if (stored === null) return true
-  const change = JSON.parse(stored) as ZoneChange
-  const zone = yield* timezone()
-  // Locked: an edit at the same time must not be planned over.
-  const rows = yield* all<JobRow>(
-    `${SELECT_JOB} WHERE j.id > ? AND j.deleted_at IS NULL AND j.disabled = 0 AND j.parent = ''
-      ORDER BY j.id LIMIT ?${tx.dialect.forUpdate === '' ? '' : ' FOR UPDATE OF j'}`,
-    [change.after, limit],
+  const {changes, progress} = yield* zoning()
+  if (progress === null) return {isDone: true, skipped: null}
+  const count = isFaulty ? 1 : limit
+  // Locked before they are read: an edit that is being stored must not be planned over.
+  const ids = yield* all<{id: number}>(
+    `SELECT id FROM jobs WHERE id > ? AND deleted_at IS NULL AND disabled = 0 AND parent = ''
+      ORDER BY id LIMIT ?${tx.dialect.forUpdate}`,
+    [progress.after, count],
   )
-  const jobs = readableJobs(rows, jobOf).jobs.filter(({spec, anchorAt}) => {
-    return spec.timezone === '' && scheduleOf(spec, anchorAt, zone)?.kind === 'cron'
-  })
+  const rows = yield* oneEach<JobRow>(
+    `${SELECT_JOB} WHERE j.id = ? AND j.deleted_at IS NULL`,
+    ids.map(({id}) => [id]),
+  )
+  const jobs = readableJobs(
+    rows.filter((row) => row !== null),
+    jobOf,
+  ).jobs
+  const planned = isFaulty ? [] : jobs.map((job) => ({job, ...rezoned(job, changes, tx.now)}))
   yield* recordMissed(
     tx,
-    jobs.map((job) => ({job, rows: dueRow(job, change.at, change.from, 'edited')})),
+    planned.map(({job, missed}) => ({job, rows: missed})),
   )
   yield* each(
     `UPDATE jobs SET next_at = ? WHERE id = ?`,
-    jobs.map(({id, spec, anchorAt, decidedUntil, updatedAt}) => {
-      const after = Math.max(change.at, decidedUntil ?? -Infinity, updatedAt)
-      return [nextPlanned(spec, anchorAt, after, zone), id]
-    }),
+    planned
+      .filter(({job, nextAt}) => nextAt !== job.nextAt)
+      .map(({job, nextAt}) => [nextAt, job.id]),
   )
-  if (rows.length === limit) {
-    yield* putMeta(ZONE_CHANGE, JSON.stringify({...change, after: rows.at(-1)!.id}))
-    return false
-  }
-  yield* all(`DELETE FROM meta WHERE key = ?`, [ZONE_CHANGE])
-  return true
+  const [first] = rows
+  const skipped =
+    isFaulty && first != null ? {jobId: first.id, job: first.name, revision: first.revision} : null
+  const last = ids.at(-1)
+  const isDone = ids.length < count
+  if (isDone) yield* all(`DELETE FROM meta WHERE key = ?`, [ZONE_CHANGE])
+  else yield* putMeta(ZONE_CHANGE, JSON.stringify({...progress, after: last!.id}))
+  return {isDone, skipped}
 }

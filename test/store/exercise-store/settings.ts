@@ -1,6 +1,7 @@
 /** Settings of the whole store: its info, policies, the time zone, readiness, closing. */
 import assert from 'node:assert/strict'
 import type {Case} from './case.ts'
+import {aRow, HOUR} from './scene.ts'
 
 export function settingsCases(when: Case): void {
   when('the info has engine, schema, identity and durability', async (scene) => {
@@ -41,7 +42,7 @@ export function settingsCases(when: Case): void {
       assert.deepEqual([changed.defaultZone, changed.isPlanned], ['Asia/Tokyo', false])
       assert.notEqual(changed.revision, settings.revision)
       let pages = 1
-      while (!(await store.planZone({term, limit: 2}))) pages += 1
+      while (!(await store.planZone({term, limit: 2})).isDone) pages += 1
       assert.equal(pages, 3)
       assert.equal((await store.loadDue({limit: 1})).settings.isPlanned, true)
       const next = async (name: string) => new Date((await scene.job(name)).nextAt!).toISOString()
@@ -56,11 +57,89 @@ export function settingsCases(when: Case): void {
         )
       }
       assert.equal((await scene.job('off')).nextAt, null)
-      assert.equal(await store.planZone({term, limit: 2}), true)
+      assert.deepEqual(await store.planZone({term, limit: 2}), {isDone: true, skipped: null})
       assert.equal(await store.setTimezone('Asia/Tokyo'), 'Asia/Tokyo')
       assert.equal((await store.loadDue({limit: 1})).settings.isPlanned, true)
     },
   )
+
+  when(
+    'an edit before a job is planned with the new time zone leaves no planned time out',
+    async (scene) => {
+      const {store, term} = scene
+      const spec = {schedule: '0 30 12,15 * * *'}
+      const kept = await scene.submit('kept', spec)
+      await scene.submit('changed', spec)
+      await store.setTimezone('Europe/Berlin') // 11:30Z, 14:30Z
+      scene.advance(3 * HOUR)
+      await scene.submit('kept', {...spec, owner: 'somebody'})
+      await scene.submit('changed', {schedule: '0 45 * * * *'})
+      assert.deepEqual(await store.planZone({term, limit: 9}), {isDone: true, skipped: null})
+      assert.equal(kept.nextAt, scene.now - 2.5 * HOUR)
+      assert.equal((await scene.job('kept')).nextAt, scene.now - HOUR / 2)
+      assert.equal((await scene.job('changed')).nextAt, scene.now + 0.75 * HOUR)
+      const {rows} = (await store.launches('changed', {start: 0, end: 9, decision: null}))!
+      assert.deepEqual(
+        rows.map(({decision, scheduledAt, count}) => [decision, scheduledAt, count]),
+        [['missed', scene.now - HOUR / 2, 1]],
+      )
+    },
+  )
+
+  when(
+    'two changes of the time zone before jobs are planned leave no planned time out',
+    async (scene) => {
+      const {store, term} = scene
+      const {nextAt} = await scene.submit('a', {schedule: '0 30 13 * * *'})
+      await store.setTimezone('Europe/Berlin')
+      scene.advance(HOUR)
+      await store.setTimezone('Asia/Tokyo')
+      assert.equal((await store.planZone({term, limit: 9})).isDone, true)
+      const {rows} = (await store.launches('a', {start: 0, end: 9, decision: null}))!
+      assert.deepEqual(
+        rows.map(({reason, scheduledAt}) => [reason, scheduledAt]),
+        [['edited', nextAt! - HOUR]],
+      )
+      assert.equal((await scene.job('a')).nextAt, nextAt! + 15 * HOUR)
+    },
+  )
+
+  when('a change of the time zone leaves what is due and the same in both zones', async (scene) => {
+    const {store, term} = scene
+    const own = await scene.submit('own', {schedule: 'CRON_TZ=UTC 0 0 15 * * *'})
+    const hourly = await scene.submit('hourly', {schedule: '0 0 * * * *'})
+    scene.advance(3 * HOUR)
+    await store.setTimezone('Asia/Tokyo')
+    assert.equal((await store.planZone({term, limit: 9})).isDone, true)
+    for (const {nextAt, spec} of [own, hourly]) {
+      assert.equal((await scene.job(spec.name)).nextAt, nextAt)
+      const page = await store.launches(spec.name, {start: 0, end: 9, decision: null})
+      assert.equal(page!.total, 0)
+    }
+  })
+
+  when('a job that cannot be planned with a new time zone can be skipped', async (scene) => {
+    const {store, term} = scene
+    const daily = {schedule: '0 0 15 * * *'}
+    const {nextAt} = await scene.submit('first', daily)
+    const bad = await scene.submit('bad', daily)
+    await scene.submit('last', daily)
+    // Its row for the time that is due is there already.
+    await scene.decide(bad, [aRow(nextAt!, 'launched')], nextAt)
+    scene.advance(3 * HOUR)
+    await store.setTimezone('Asia/Tokyo')
+    await assert.rejects(store.planZone({term, limit: 9}))
+    assert.deepEqual(await store.planZone({term, limit: 1}), {isDone: false, skipped: null})
+    await assert.rejects(store.planZone({term, limit: 1}))
+    const skipped = {jobId: bad.id, job: 'bad', revision: 1}
+    assert.deepEqual(await store.planZone({term, limit: 1, isFaulty: true}), {
+      isDone: false,
+      skipped,
+    })
+    assert.equal((await store.planZone({term, limit: 9})).isDone, true)
+    const nexts = ['first', 'bad', 'last'].map(async (name) => (await scene.job(name)).nextAt)
+    assert.deepEqual(await Promise.all(nexts), [nextAt! + 15 * HOUR, nextAt, nextAt! + 15 * HOUR])
+  })
 
   when('the readiness probe writes and reads', async (scene) => {
     await scene.store.probe()
