@@ -5,6 +5,7 @@
  * A crash during a rewrite leaves the complete old file or the complete new one. Before the final name, it
  * leaves the old file, or none if none existed; the draft is left too and never read.
  */
+import {closeSync, fsyncSync, openSync} from 'node:fs'
 import {type FileHandle, link, open, rename, rm} from 'node:fs/promises'
 import {dirname} from 'node:path'
 
@@ -56,6 +57,16 @@ export async function syncDirectory(path: string): Promise<void> {
     await directory.sync()
   } finally {
     await directory.close()
+  }
+}
+
+/** For threads and commands that may wait. */
+export function syncDirectorySync(path: string): void {
+  const directory = openSync(path, 'r')
+  try {
+    fsyncSync(directory)
+  } finally {
+    closeSync(directory)
   }
 }
 

@@ -1,13 +1,11 @@
 /** What is particular to the store on a file: who may open it, what it checks, images, and how it fails. */
 import assert from 'node:assert/strict'
 import {
-  copyFileSync,
   cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
   readFileSync,
-  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -370,31 +368,6 @@ describe('images', () => {
     assert.equal((await store.loadDue({limit: 10})).jobs.length, 1)
     const next = await store.requestRun({name: 'a', forced: true, idempotency: null})
     assert(next.kind === 'accepted' && next.group > asked.group + 1_000_000)
-    await store.close()
-  })
-
-  it('a copied file pauses firing, a file in its old place does not', async (context) => {
-    const dataDir = folder(context)
-    const clock = new TurnedClock()
-    clock.advance(Date.now() - clock.now())
-    const played = await scene(dataDir, clock)
-    await played.submit('a')
-    await played.store.close()
-    const again = await open(dataDir, clock)
-    assert.equal(await again.store.firingPaused(), null)
-    await again.store.close()
-    const file = join(dataDir, 'belfry.sqlite')
-    const copy = join(folder(context), 'copy')
-    copyFileSync(file, copy)
-    // The clock of the store was last read an hour before the file was copied.
-    const put = new DatabaseSync(copy)
-    put.exec(`UPDATE members SET heartbeat_at = heartbeat_at - 3600000`)
-    put.close()
-    renameSync(copy, file)
-    const {store} = await open(dataDir, clock)
-    assert.equal(await store.firingPaused(), 'put_back')
-    clock.advance(10 * MINUTE)
-    assert.deepEqual((await store.loadDue({limit: 10})).jobs, [])
     await store.close()
   })
 

@@ -18,6 +18,11 @@ export type RestoreBackup = (
   dataDirectory: string,
 ) => Promise<{readonly ok: true} | {readonly ok: false; readonly problem: string}>
 
+const RESTORED = `Nothing of the past runs: its executions have ended. Firing is paused until belfry resume.
+New launches have numbers above 1000000000, so that none is used twice.
+If the store has secrets, its server needs their key: --secret-key-file.
+`
+
 const MIB = 2 ** 20
 /** A backup contains the output of all jobs. */
 const OWNER_ONLY = 0o600
@@ -47,7 +52,7 @@ export function addFileCommands(
       const {data} = options
       const restored = await context.restoreBackup(backup, data)
       if (!restored.ok) throw new CommandFailed(restored.problem)
-      context.terminal.out(`restored to ${data}; start the server with --data ${data}\n`)
+      context.terminal.out(`restored to ${data}; start the server with --data ${data}\n${RESTORED}`)
     })
 }
 

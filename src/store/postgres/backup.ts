@@ -4,6 +4,7 @@
  */
 import {closeSync, existsSync, fsyncSync, openSync, rmSync} from 'node:fs'
 import type {Row, Value} from '../sql/query.ts'
+import {BACKUP_MARK, MARK, putMeta} from '../sql/settings.ts'
 import {Connection} from '../sqlite/connection.ts'
 import {columnsOf, prepareSchema, SEQUENCES, tablesOf} from '../sqlite/schema.ts'
 import type {Session} from './connection.ts'
@@ -63,6 +64,7 @@ async function copyInto(backup: Connection, session: Session): Promise<void> {
     const sql = `UPDATE ${name}_numbers SET last = ?`
     backup.answer({kind: 'all', sql, values: [row?.['last'] ?? 0]})
   }
+  backup.run(putMeta(MARK, BACKUP_MARK))
   backup.execute('COMMIT')
   await session.run('COMMIT')
 }

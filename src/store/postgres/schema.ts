@@ -9,6 +9,7 @@
  */
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
+import {startNewIncarnation} from '../sql/restore-backup.ts'
 import {establish, type Identity, noticePlace} from '../sql/settings.ts'
 import {postgresDialect, SCHEMA_LOCK, type Session} from './connection.ts'
 import {sqlState, textOf} from './errors.ts'
@@ -31,6 +32,8 @@ const TABLE_LOCKED =
   'cannot be migrated while another session locks one of its tables (a backup?); start again after that'
 
 const NO_RIGHT = '42501'
+
+const NOW = 'SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint AS now'
 
 export type PreparedSchema =
   | {readonly ok: true}
@@ -95,7 +98,8 @@ async function migrate(
     const statements = [...migration.statements(postgresDialect), note]
     await session.run(statements.join(';\n'), MIGRATION_LIMIT_MS)
   }
-  const tx = {now: 0, dialect: postgresDialect, limits: DEFAULT_LIMITS}
+  const [clock] = await session.rows(NOW, [], null)
+  const tx = {now: Number(clock?.['now']), dialect: postgresDialect, limits: DEFAULT_LIMITS}
   await statements.run(session, establish(tx, fresh))
   // A dump that is loaded creates its tables again, under new numbers.
   const [table] = await session.rows(
@@ -104,10 +108,11 @@ async function migrate(
     null,
   )
   const id = typeof table?.['id'] === 'string' ? table['id'] : null
-  await statements.run(
-    session,
-    noticePlace({engine: 'postgres', id, changedAt: null, bornAt: null}),
-  )
+  const place = {engine: 'postgres', id, changedAt: null, bornAt: null} as const
+  if (await statements.run(session, noticePlace(place))) {
+    session.answerLimitMs = MIGRATION_LIMIT_MS
+    await statements.run(session, startNewIncarnation(tx, fresh.incarnation, 'put_back'))
+  }
   await session.run('COMMIT', MIGRATION_LIMIT_MS)
   return {ok: true}
 }

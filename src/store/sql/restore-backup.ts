@@ -1,15 +1,16 @@
 /**
- * Turns a restored backup into a store of its own. Nothing of the past runs: running executions end as lost,
- * pending requests are skipped, due times are recorded as missed, and firing is paused until an operator
- * resumes it.
+ * Turns a restored backup, or a copy that was put back, into a store of its own. Nothing of the past runs:
+ * running and pending executions end as lost, pending requests are skipped, due times are recorded as missed,
+ * and firing is paused until an operator resumes it.
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {FiringPaused} from '../../ports/job-store.ts'
 import {endAll} from './finish.ts'
 import {planFromNow} from './planning.ts'
 import {all, type Query, type Transaction} from './query.ts'
+import {vacateLease} from './lease.ts'
 import {type ExecutionRow, keyOf} from './rows.ts'
-import {FIRING_PAUSED, putMeta, SIGN_IN_KEY} from './settings.ts'
+import {FIRING_PAUSED, MARK, putMeta, SIGN_IN_KEY} from './settings.ts'
 
 /**
  * Launch numbers that the original store may have used after the backup; file names and logs carry them, so
@@ -19,9 +20,15 @@ const SKIPPED_NUMBERS = 1_000_000_000
 /** Executions ended, or jobs planned, with one statement. */
 const BATCH_SIZE = 500
 
-/** Runs once on a fresh copy of a backup, before any server opens it. */
-export function* startNewIncarnation(tx: Transaction, incarnation: string): Query<void> {
+/** Runs on a fresh copy of a backup, or at the start of a server on a store that was put back. */
+export function* startNewIncarnation(
+  tx: Transaction,
+  incarnation: string,
+  reason: FiringPaused,
+): Query<void> {
   yield* putMeta('incarnation', incarnation)
+  // No write of a leader that runs on a database that was loaded from a dump meanwhile.
+  yield* vacateLease(tx)
   yield* tx.dialect.skipNumbers('launch', SKIPPED_NUMBERS)
   yield* all(`DELETE FROM members`)
   yield* all(`DELETE FROM node_claims`)
@@ -30,8 +37,13 @@ export function* startNewIncarnation(tx: Transaction, incarnation: string): Quer
   yield* endOpenLaunches(tx)
   yield* planAgain(tx)
   // Whenever it is first started: the times until then have run elsewhere, or must not run here.
-  yield* putMeta(FIRING_PAUSED, 'restored' satisfies FiringPaused)
-  yield* all(`DELETE FROM meta WHERE key LIKE 'place%' OR key = ?`, [SIGN_IN_KEY])
+  yield* putMeta(FIRING_PAUSED, reason)
+  yield* all(`DELETE FROM meta WHERE key = ?`, [SIGN_IN_KEY])
+}
+
+/** For a store that moves to a directory of its own. */
+export function* forgetPlace(): Query<void> {
+  yield* all(`DELETE FROM meta WHERE key LIKE 'place%' OR key = ?`, [MARK])
 }
 
 function* endOpenLaunches(tx: Transaction): Query<void> {

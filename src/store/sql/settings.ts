@@ -11,6 +11,11 @@ import {all, one, type Query, together, type Transaction} from './query.ts'
  */
 export const FIRING_PAUSED = 'firing_paused'
 
+/** Key of the mark that a store on a file shares with the file beside it; absent = none yet. */
+export const MARK = 'mark'
+/** Mark of a backup: no file beside a store has it, so a backup that is put in its place is recognised. */
+export const BACKUP_MARK = 'backup'
+
 /** Key of what is left to do after a change of the default time zone; absent = nothing. */
 export const ZONE_CHANGE = 'zone_change'
 
@@ -32,21 +37,21 @@ export interface Place {
 /** Heartbeats are stored every 2 s. Files change a little later than the clock was read. */
 const LAST_SIGN_MS = 10_000
 
-/** Pauses firing if the store is in another place than before: the times since the copy may have run. */
-export function* noticePlace({engine, id, changedAt, bornAt}: Place): Query<void> {
-  if (id === null) return
+/** Stores the place. True if it is another one than before: the store is a copy, and was put back. */
+export function* noticePlace({engine, id, changedAt, bornAt}: Place): Query<boolean> {
+  if (id === null) return false
   const key = `place_${engine}`
   const before = yield* metaValue(key)
-  if (before === id) return
+  if (before === id) return false
   yield* putMeta(key, id)
-  if (before === null) return
+  if (before === null) return false
   const last = yield* one<{at: number | null; started_at: number | null}>(
     `SELECT max(heartbeat_at) AS at, max(started_at) AS started_at FROM members`,
   )
   const isUnchanged = changedAt !== null && changedAt <= (last?.at ?? 0) + LAST_SIGN_MS
   // A copy of a store that is open was last written a moment before.
   const isYounger = bornAt !== null && bornAt > (last?.started_at ?? Infinity)
-  if (!isUnchanged || isYounger) yield* putMeta(FIRING_PAUSED, 'put_back' satisfies FiringPaused)
+  return !isUnchanged || isYounger
 }
 
 export function* setPaused(tx: Transaction, value: boolean, actor?: Actor): Query<void> {

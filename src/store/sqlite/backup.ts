@@ -3,18 +3,32 @@
  * tokens are digests; definitions and output are as they are. Writes one from a running store, and makes a
  * store from one, which never runs the past again.
  */
-import {copyFileSync, existsSync, readdirSync, renameSync, rmSync} from 'node:fs'
+import {
+  closeSync,
+  copyFileSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  readSync,
+  renameSync,
+  rmSync,
+} from 'node:fs'
 import {basename, join} from 'node:path'
 import {backup} from 'node:sqlite'
 import {createForOwner} from '../../platform/data-directory.ts'
+import {syncDirectorySync} from '../../platform/durable-file.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
 import {StoreUnavailable} from '../../ports/store-errors.ts'
 import {DEFAULT_LIMITS} from '../sql/query.ts'
-import {startNewIncarnation} from '../sql/restore-backup.ts'
+import {forgetPlace, startNewIncarnation} from '../sql/restore-backup.ts'
+import {BACKUP_MARK, MARK, putMeta} from '../sql/settings.ts'
 import {Connection, sqliteDialect} from './connection.ts'
 import {errorOf, failureOf, isDamaged} from './errors.ts'
 import {StoreLock, storeFiles} from './files.ts'
 import {atomically, damage, foreign, prepareSchema, versionOf} from './schema.ts'
+
+/** First bytes of a database of SQLite. */
+const MAGIC = Buffer.from('SQLite format 3\0')
 
 /** All pages in one step: one snapshot, which concurrent writes do not restart. */
 const PAGES_PER_STEP = 2 ** 31 - 1
@@ -27,6 +41,7 @@ export async function writeBackup(source: Connection, target: string): Promise<v
     await backup(source.database, target, {rate: PAGES_PER_STEP})
     const copy = new Connection(target, {readOnly: false})
     try {
+      copy.run(putMeta(MARK, BACKUP_MARK))
       // One file, without a write-ahead log.
       copy.execute('PRAGMA journal_mode = DELETE')
     } finally {
@@ -70,14 +85,30 @@ export function restoreStore(
   // A crash before the rename leaves a directory without a store, which is refused as not empty.
   const draft = join(dataDir, 'belfry.restoring')
   try {
+    if (!isDatabase(backupFile)) {
+      const fix = 'To restore a file of jobs, use belfry restore'
+      return {ok: false, problem: `${backupFile} cannot be restored: it is no backup. ${fix}.`}
+    }
     copyFileSync(backupFile, draft)
     const problem = reviveDraft(draft, clock.now(), random.id())
     if (problem !== null) return {ok: false, problem: `The backup ${backupFile} ${problem}.`}
     renameSync(draft, storeFiles(dataDir).database)
+    // Without it, a power cut may take the new name away, and a server would start on a new store.
+    syncDirectorySync(dataDir)
     return {ok: true}
   } finally {
     for (const ending of ['', '-wal', '-shm']) rmSync(`${draft}${ending}`, {force: true})
     locked.lock.release({clean: true})
+  }
+}
+
+function isDatabase(path: string): boolean {
+  const start = Buffer.alloc(MAGIC.length)
+  const file = openSync(path, 'r')
+  try {
+    return readSync(file, start) === start.length && start.equals(MAGIC)
+  } finally {
+    closeSync(file)
   }
 }
 
@@ -94,7 +125,10 @@ function reviveDraft(draft: string, now: number, incarnation: string): string | 
     if (!prepared.ok) return prepared.problem
     const tx = {now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
     const opened = connection
-    atomically(opened, () => opened.run(startNewIncarnation(tx, incarnation)))
+    atomically(opened, () => {
+      opened.run(startNewIncarnation(tx, incarnation, 'restored'))
+      opened.run(forgetPlace())
+    })
     return null
   } catch (error) {
     return `cannot be restored: ${failureOf(error).message}`

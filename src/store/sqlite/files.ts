@@ -18,6 +18,8 @@ export interface StoreFiles {
   readonly lock: string
   /** Open marker: present while the store is open, and after an unclean stop. */
   readonly marker: string
+  /** See `StoreMark`. */
+  readonly mark: string
   /** Present after SQLite reported damage, until a complete check has found none. */
   readonly damaged: string
 }
@@ -27,6 +29,7 @@ export function storeFiles(dataDir: string): StoreFiles {
     database: join(dataDir, 'belfry.sqlite'),
     lock: join(dataDir, LOCK_FILE),
     marker: join(dataDir, 'belfry.open'),
+    mark: join(dataDir, 'belfry.mark'),
     damaged: join(dataDir, 'belfry.damaged'),
   }
 }

@@ -6,8 +6,19 @@ import {statSync} from 'node:fs'
 import {vacateLease} from '../sql/lease.ts'
 import {type Migration, MIGRATIONS, whyTooNew} from '../sql/migrations.ts'
 import {DEFAULT_LIMITS, type Row, type Sequence} from '../sql/query.ts'
-import {establish, type Identity, noticePlace, type Place} from '../sql/settings.ts'
+import {startNewIncarnation} from '../sql/restore-backup.ts'
+import {
+  establish,
+  type Identity,
+  identity,
+  MARK,
+  metaValue,
+  noticePlace,
+  type Place,
+  putMeta,
+} from '../sql/settings.ts'
 import {type Connection, sqliteDialect} from './connection.ts'
+import type {StoreMark} from './mark.ts'
 
 /** Marks Belfry's files in SQLite's header: "BELF". */
 const APPLICATION_ID = 0x42454c46
@@ -21,6 +32,8 @@ export interface SchemaRequest {
   /** Check the whole file first. */
   readonly check: boolean
   readonly now: number
+  /** Mark of a server's store; none = the store is in memory, or no server runs on it yet. */
+  readonly mark?: StoreMark
   /** Those of another release, for tests. */
   readonly migrations?: readonly Migration[]
 }
@@ -37,7 +50,10 @@ export type SchemaResult =
   /** A sentence without its subject, e.g. `is damaged: …`. */
   | {readonly ok: false; readonly problem: string; readonly isDamaged?: boolean}
 
-/** Checks and migrates the file, and ends the lease of the previous process. */
+/**
+ * Checks and migrates the file, and ends the lease of the previous process. A store that was put back becomes
+ * a store of its own: nothing of its past runs.
+ */
 export function prepareSchema(
   connection: Connection,
   {migrations = MIGRATIONS, ...request}: SchemaRequest,
@@ -53,18 +69,53 @@ export function prepareSchema(
       connection.execute(`PRAGMA application_id = ${APPLICATION_ID}`)
     })
   }
-  const tx = {now: request.now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
-  atomically(connection, () => {
-    connection.run(establish(tx, request.fresh))
-    connection.run(vacateLease(tx))
-    connection.run(noticePlace(place))
-  })
+  claim(connection, request, place)
   return {ok: true, info: engineInfo(connection)}
 }
 
+/** Makes this process the owner of the store. Throws what writing the file of the mark throws. */
+function claim(connection: Connection, {now, fresh, mark}: SchemaRequest, place: Place): void {
+  const tx = {now, dialect: sqliteDialect, limits: DEFAULT_LIMITS}
+  const start = () => {
+    connection.run(establish(tx, fresh))
+    connection.run(vacateLease(tx))
+  }
+  if (mark === undefined) return atomically(connection, start)
+  const isNew = connection.run(identity(tx)).clusterId === ''
+  const stored = storedMark(connection)
+  const beside = mark.read()
+  // An earlier release writes no mark, and no file beside the store.
+  const isUnmarked = isNew || (stored === '' && beside === null)
+  const hasMark = beside?.isOriginal === true && beside.marks.includes(stored)
+  const isOther = !isUnmarked && !hasMark
+  mark.change(isOther ? [] : [stored], now, (next) =>
+    atomically(connection, () => {
+      start()
+      const isMoved = connection.run(noticePlace(place))
+      // The place counts only until the store has a mark.
+      if (isOther || (stored === '' && isMoved))
+        connection.run(startNewIncarnation(tx, fresh.incarnation, 'put_back'))
+      connection.run(putMeta(MARK, next))
+    }),
+  )
+}
+
+/** Changes the mark of a store that this process owns. Throws if the file or the store takes none. */
+export function changeMark(connection: Connection, mark: StoreMark, now: number): void {
+  mark.change([storedMark(connection)], now, (next) =>
+    atomically(connection, () => connection.run(putMeta(MARK, next))),
+  )
+}
+
+/** `''` = none. */
+function storedMark(connection: Connection): string {
+  return connection.run(metaValue(MARK)) ?? ''
+}
+
 /**
- * Some file systems give a file a new number at each mount: only one whose state has also changed since it
- * was last written is a copy. Read before this process writes.
+ * For stores of the previous release, which has no mark, and for a return to it. Some file systems give a
+ * file a new number at each mount: only one whose state has also changed since it was last written is a copy.
+ * Read before this process writes.
  */
 function placeOf({database}: Connection): Place {
   const path = database.location()

@@ -4,17 +4,28 @@
  * the writes.
  */
 import {existsSync} from 'node:fs'
+import {dirname} from 'node:path'
 import {parentPort, workerData} from 'node:worker_threads'
 import {assert} from '../../lib/assert.ts'
+import {systemRandom} from '../../platform/random.ts'
 import type {StoreLimits} from '../sql/query.ts'
 import {Connection} from './connection.ts'
 import {encodeAnswers, Engine, type WriteRequest} from './engine.ts'
 import {failureOf, isDamaged} from './errors.ts'
-import {damage, foreign, prepareSchema, type SchemaRequest, type SchemaResult} from './schema.ts'
+import {storeFiles} from './files.ts'
+import {StoreMark} from './mark.ts'
+import {
+  changeMark,
+  damage,
+  foreign,
+  prepareSchema,
+  type SchemaRequest,
+  type SchemaResult,
+} from './schema.ts'
 
 export interface WriterData {
   readonly file: string
-  readonly schema: SchemaRequest
+  readonly schema: Omit<SchemaRequest, 'mark'>
   readonly limits: StoreLimits
   /**
    * Check of the whole file before it is opened for writing; `complete` also checks indexes, and is slower.
@@ -32,6 +43,8 @@ export type FromWriter =
 const port = parentPort
 assert(port !== null, 'the writer runs in its own thread')
 const {file, schema, limits, check} = workerData as WriterData
+const random = systemRandom()
+const mark = new StoreMark(storeFiles(dirname(file)).mark, () => random.id())
 
 /** Read-only: a damaged file stays as it is, for an operator to examine or repair. */
 function checkFile(): SchemaResult | null {
@@ -52,7 +65,7 @@ function open(): {connection: Connection; result: SchemaResult} | {result: Schem
     const refused = checkFile()
     if (refused !== null) return {result: refused}
     const connection = new Connection(file, {readOnly: false})
-    const result = prepareSchema(connection, schema)
+    const result = prepareSchema(connection, {...schema, mark})
     if (result.ok) return {connection, result}
     connection.close()
     return {result}
@@ -69,12 +82,25 @@ send({kind: 'opened', result: opened.result})
 if ('connection' in opened) {
   const {connection} = opened
   const engine = new Engine(connection, limits)
+  let now = schema.now
+  // The previous mark stays valid if this fails: a copy since then is not recognised.
+  const tryToChangeMark = () => {
+    try {
+      changeMark(connection, mark, now)
+    } catch {
+      // A full disk, or a damaged file, which the next write reports.
+    }
+  }
   port.on('message', (message: ToWriter) => {
     if (message === null) {
+      tryToChangeMark()
       connection.close()
       port.close()
-    } else {
-      send({kind: 'answers', answers: encodeAnswers(engine.commit(message))})
+      return
     }
+    const answers = engine.commit(message)
+    send({kind: 'answers', answers: encodeAnswers(answers)})
+    now = message.at(-1)?.now ?? now
+    if (mark.isDue(now) && answers.every(({ok}) => ok)) tryToChangeMark()
   })
 }

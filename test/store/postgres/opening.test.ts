@@ -12,7 +12,7 @@ import {systemClock} from '../../../src/platform/clock.ts'
 import {systemRandom} from '../../../src/platform/random.ts'
 import {freshSchema, openAt, withCluster} from '../../support/postgres-cluster.ts'
 import {TestPostgres} from '../../support/postgres.ts'
-import {ALL_EXECUTIONS, ALL_JOBS, anEnd, aSpec, textOf} from '../exercise-store/scene.ts'
+import {ALL_EXECUTIONS, ALL_JOBS, anEnd, aSpec, Scene, textOf} from '../exercise-store/scene.ts'
 
 let postgres: TestPostgres
 before(async () => (postgres = await TestPostgres.start()))
@@ -50,6 +50,34 @@ describe('opening', () => {
     assert.equal((await second.store.info()).clusterId, clusterId)
     assert.deepEqual(await second.store.policy('p'), {name: 'p', rules: 'r'})
     await second.store.close()
+  })
+
+  it('of tables that were loaded from a dump runs nothing of their past', async () => {
+    const url = freshSchema(postgres.url())
+    const {store} = await openAt(url)
+    const {incarnation} = await store.info()
+    const scene = await Scene.open(async () => {
+      return {store, startedAt: Date.now(), advance: () => {}, close: () => store.close()}
+    })
+    await scene.submit('a', {retries: 3})
+    await scene.run('a')
+    await scene.claim()
+    await scene.run('a')
+    await store.close()
+    // A dump gives the tables other numbers.
+    const schema = new URL(url).searchParams.get('schema')!
+    await postgres.run(`UPDATE "${schema}".meta SET value = '1' WHERE key = 'place_postgres'`)
+    for (let start = 1; start <= 2; start += 1) {
+      const again = (await openAt(url)).store
+      const {running, pending, undecided} = await again.totals()
+      const found = [running, pending, undecided, await again.firingPaused()]
+      // The second start finds what was asked after the first.
+      assert.deepEqual(found, [0, 0, start - 1, 'put_back'])
+      assert.notEqual((await again.info()).incarnation, incarnation)
+      const asked = await again.requestRun({name: 'a', forced: true, idempotency: null})
+      assert(asked.kind === 'accepted' && asked.group > 1_000_000_000)
+      await again.close()
+    }
   })
 
   it('needs no privilege to create schemas if its schema exists', async () => {
