@@ -9,8 +9,10 @@ import {dueUntil, undecidedTimes} from './next-time.ts'
 import type {Schedule} from './schedule/parse.ts'
 import {IS_NAME_CHARACTER} from './validate.ts'
 
-/** Each pass of the leader reads all of them. */
+/** Pauses in force. Each pass of the leader reads all of them, */
 export const PAUSES_MAX = 100
+/** and those that have ended as long as planned times before their end are undecided. */
+export const PAUSES_STORED_MAX = 1_000
 /** A name of a job, and some `*`. */
 export const PAUSE_GLOB_LENGTH_MAX = 300
 export const PAUSE_REASON_LENGTH_MAX = 300

@@ -6,7 +6,13 @@
  */
 import type {Actor} from '../../core/audit.ts'
 import {BELFRY} from '../../core/audit.ts'
-import {type FiringPause, isInForce, type LaunchSettings, PAUSES_MAX} from '../../core/firing.ts'
+import {
+  type FiringPause,
+  isInForce,
+  type LaunchSettings,
+  PAUSES_MAX,
+  PAUSES_STORED_MAX,
+} from '../../core/firing.ts'
 import type {PauseRequest, PauseResult} from '../../ports/job-store.ts'
 import {recordChange} from './audit.ts'
 import {fence} from './lease.ts'
@@ -82,11 +88,14 @@ export function* pauseFiring(
   if (until !== null && until <= tx.now) return {kind: 'past', now: tx.now}
   yield* changeSettings(tx)
   yield* removeDecided(tx)
-  const counted = yield* one<{others: number}>(
-    `SELECT count(*) AS others FROM firing_pauses WHERE jobs_glob <> ?`,
-    [jobs],
+  const counted = yield* one<{others: number; in_force: number}>(
+    `SELECT count(*) AS others,
+      count(CASE WHEN paused_until IS NULL OR paused_until > ? THEN 1 END) AS in_force
+      FROM firing_pauses WHERE jobs_glob <> ?`,
+    [tx.now, jobs],
   )
-  if (counted!.others >= PAUSES_MAX) return {kind: 'full'}
+  const {others, in_force: inForce} = counted!
+  if (inForce >= PAUSES_MAX || others >= PAUSES_STORED_MAX) return {kind: 'full'}
   const pause = {jobs, reason, pausedAt: tx.now, pausedBy: actor.name, until}
   // A pause of this glob that has ended needs no row: the new one covers its undecided times too.
   yield* all(

@@ -90,4 +90,15 @@ export function firingCases(when: Case): void {
     await scene.store.endFiringPause('job-2')
     assert.equal((await scene.store.pauseFiring({...request, jobs: 'x'})).kind, 'paused')
   })
+
+  when('pauses that ended before an undecided time do not count', async (scene) => {
+    await scene.submit('a')
+    scene.advance(HOUR)
+    for (let index = 0; index < PAUSES_MAX; index += 1) {
+      await pause(scene, `job-${index}`)
+      await scene.store.endFiringPause(`job-${index}`)
+    }
+    assert.equal((await scene.store.loadDue({limit: 1})).settings.pauses.length, PAUSES_MAX)
+    assert.equal((await pause(scene, 'x')).jobs, 'x')
+  })
 }
