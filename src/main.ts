@@ -168,6 +168,8 @@ function listenToSignals(): {handleBy(handler: SignalHandler): void} {
     if (count > 2) process.exit(EXIT_INTERRUPTED)
   }
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, onSignal)
+  // Without a listener, it opens the debugger of Node to every user of the machine.
+  process.on('SIGUSR1', () => undefined)
   let isReloadDue = false
   process.on('SIGHUP', () => {
     if (handler === null) isReloadDue = true

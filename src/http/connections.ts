@@ -86,6 +86,8 @@ export class Connections {
       tls === null ? createHttpServer(options) : createHttpsServer({...options, ...tls})
     server.on('connection', (socket: Socket) => this.#accept(socket))
     server.on('secureConnection', (socket: Socket) => this.#secure(socket))
+    // The socket of a handshake that failed takes no reply, and would stay open for ever.
+    server.on('tlsClientError', (_error: Error, socket: Socket) => socket.destroy())
     const receive = (request: IncomingMessage, response: ServerResponse) =>
       this.#receive(request, response, handler)
     server.on('request', receive)

@@ -2,7 +2,16 @@
 import assert from 'node:assert/strict'
 import {type ChildProcess, spawn} from 'node:child_process'
 import {once} from 'node:events'
-import {cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import {tmpdir} from 'node:os'
 import {join} from 'node:path'
 import {describe, test} from 'node:test'
@@ -189,6 +198,31 @@ describe('orphans', ON_LINUX, () => {
     }),
   )
 
+  test('signals do not end the helper, and none opens the debugger', ON_LINUX, async () => {
+    const node = await aNode()
+    try {
+      const sink = new KeepingSink()
+      const run = aRun({command: 'echo ready; sleep 0.3; echo done', shell: 'true'})
+      const handle = node.executors.get('shell')!.start(run, sink)
+      await sink.until('ready')
+      const helper = helperOf(node.dataDir)
+      const listening = listenersOf(helper)
+      for (const signal of [
+        'SIGINT',
+        'SIGTERM',
+        'SIGHUP',
+        'SIGQUIT',
+        'SIGUSR1',
+        'SIGUSR2',
+      ] as const)
+        process.kill(helper, signal)
+      assert.equal((await handle.ended).outcome, 'succeeded')
+      assert.equal(listenersOf(helper), listening)
+    } finally {
+      await node.close()
+    }
+  })
+
   test('a killed helper fails its executions with the reason and is replaced', async () => {
     const reports: string[] = []
     const node = await aNode({report: (sentence) => reports.push(sentence)})
@@ -199,7 +233,7 @@ describe('orphans', ON_LINUX, () => {
       await sink.until('ready')
       process.kill(helperOf(node.dataDir), 'SIGKILL')
       const end = await handle.ended
-      assert.equal(end.outcome, 'failed')
+      assert.deepEqual([end.outcome, end.reason], ['failed', undefined], 'it did start')
       assert.match(end.foot, /^the process helper of this node ended unexpectedly \(SIGKILL\)/)
       assert.equal(listMarked(node.nodeId).size, 0)
       assert.deepEqual(reports, ['the process helper ended unexpectedly (SIGKILL)'])
@@ -236,6 +270,20 @@ test(
     assert.ok(statSync(path).size < 1024 * 1024)
   }),
 )
+
+/** How many sockets a process has. */
+function listenersOf(pid: number): number {
+  const links = readdirSync(`/proc/${pid}/fd`).map((name) => linkTo(`/proc/${pid}/fd/${name}`))
+  return links.filter((link) => link.startsWith('socket:')).length
+}
+
+function linkTo(path: string): string {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return '' // closed meanwhile
+  }
+}
 
 /** From the helper's journal. */
 function helperOf(dataDir: string): number {

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict'
 import {once} from 'node:events'
 import {request} from 'node:https'
+import {Duplex} from 'node:stream'
 import {test} from 'node:test'
 import {connect} from 'node:tls'
 import {CERTIFICATE, PRIVATE_KEY} from '../support/certificate.ts'
@@ -31,6 +32,15 @@ test('with a certificate the server speaks only TLS and sends HSTS', async (t) =
   assert.equal(reply.status, 200)
   assert.match(String(reply.headers['strict-transport-security']), /max-age=/)
   await assert.rejects(api.get('/v1/jobs'), 'plain HTTP fails')
+})
+
+test('a handshake that fails or takes too long leaves no connection open', async (t) => {
+  const api = await startApi(t, {tls: {cert: CERTIFICATE, key: PRIVATE_KEY}})
+  // As a socket whose handshake is not complete: it takes no bytes, so a reply would never end.
+  const socket = new Duplex({read: () => undefined, write: () => undefined})
+  const error = Object.assign(new Error('too slow'), {code: 'ERR_TLS_HANDSHAKE_TIMEOUT'})
+  api.app.server.emit('tlsClientError', error, socket)
+  assert.equal(socket.destroyed, true)
 })
 
 test('a large reply is written in pieces, so that a slow client shows progress', async (t) => {

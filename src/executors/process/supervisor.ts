@@ -54,8 +54,8 @@ interface Command {
   readonly request: StartRequest
   readonly sink: CreditedSink
   readonly settle: (end: CommandEnd) => void
-  /** Whether the start request was sent to the helper. */
-  sent: boolean
+  /** When the start request was sent to the helper, in monotonic ms; `null` = it was not. */
+  sentAt: number | null
 }
 
 type State = 'idle' | 'starting' | 'ready' | 'stopping' | 'stopped'
@@ -110,7 +110,7 @@ export class ProcessHelper {
     const sink = new CreditedSink(output, (bytes) => {
       if (this.#commands.has(execution)) this.#send(encodeCredit(execution, bytes))
     })
-    const command: Command = {request, sink, settle, sent: false}
+    const command: Command = {request, sink, settle, sentAt: null}
     this.#commands.set(execution, command)
     if (this.#state === 'ready') this.#sendStart(execution, command)
     else if (this.#state === 'stopping' || this.#state === 'stopped') {
@@ -126,12 +126,12 @@ export class ProcessHelper {
   #end(execution: number, kind: number): void {
     const command = this.#commands.get(execution)
     if (command === undefined) return
-    if (command.sent) this.#send(encodeFrame(kind, execution, EMPTY))
+    if (command.sentAt !== null) this.#send(encodeFrame(kind, execution, EMPTY))
     else this.#settle(execution, {...failure(''), ending: kind === FRAME.kill ? 'kill' : 'cancel'})
   }
 
   #sendStart(execution: number, command: Command): void {
-    command.sent = true
+    command.sentAt = this.#options.clock.monotonicMs()
     this.#send(encodeJson(FRAME.start, execution, command.request))
   }
 
@@ -146,7 +146,7 @@ export class ProcessHelper {
     if (this.#state !== 'stopping') {
       this.#state = 'stopping'
       this.#send(encodeFrame(FRAME.stop, 0, EMPTY))
-      this.#failAll('this node is stopping', (command) => !command.sent)
+      this.#failAll('this node is stopping', ({sentAt}) => sentAt === null)
     }
     const {clock, killAfterMs} = this.#options
     const timer = clock.after(killAfterMs + STOP_MARGIN_MS, () => child.kill('SIGKILL'))
@@ -222,7 +222,7 @@ export class ProcessHelper {
     if (this.#state !== 'starting') return
     this.#state = 'ready'
     for (const [execution, command] of this.#commands) {
-      if (!command.sent) this.#sendStart(execution, command)
+      if (command.sentAt === null) this.#sendStart(execution, command)
     }
   }
 
@@ -240,9 +240,14 @@ export class ProcessHelper {
     command.settle(end)
   }
 
+  /** A command that was sent may have started: its run is not one that failed to start. */
+  #ranMs({sentAt}: Command): number {
+    return sentAt === null ? 0 : Math.max(1, this.#options.clock.monotonicMs() - sentAt)
+  }
+
   #failAll(why: string, which: (command: Command) => boolean): void {
     for (const [execution, command] of this.#commands) {
-      if (which(command)) this.#settle(execution, failure(why))
+      if (which(command)) this.#settle(execution, {...failure(why), ranMs: this.#ranMs(command)})
     }
   }
 
@@ -266,7 +271,7 @@ export class ProcessHelper {
         const message =
           `the process helper of this node ended unexpectedly (${why}) ` +
           'and the command was ended with it'
-        this.#failAll(isStopping ? 'this node is stopping' : message, (command) => command.sent)
+        this.#failAll(isStopping ? 'this node is stopping' : message, ({sentAt}) => sentAt !== null)
         if (!wasReady && this.#readyCallbacks.length > 0) {
           const error = new Error(`the process helper could not be started (${why})`)
           for (const callback of this.#readyCallbacks.splice(0)) callback(error)

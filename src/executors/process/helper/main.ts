@@ -202,8 +202,9 @@ link.once('end', abandon)
 link.once('close', abandon)
 link.on('error', abandon)
 
-// The parent decides when the helper ends. A Ctrl-C in a shared terminal reaches the helper as well.
-for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT'] as const) {
+// The parent decides when the helper ends. A Ctrl-C in a shared terminal reaches the helper as well. Without
+// a listener, SIGUSR1 opens the debugger of Node to every user of the machine.
+for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGQUIT', 'SIGUSR1', 'SIGUSR2'] as const) {
   process.on(signal, () => undefined)
 }
 
