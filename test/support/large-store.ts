@@ -10,6 +10,11 @@ import {aSpec} from '../store/exercise-store/scene.ts'
 const JOBS = 100
 const FIRST_AT = Date.UTC(2026, 0, 1)
 
+/** By name: a later migration adds columns. */
+const EXECUTION_COLUMNS = `group_id, node_name, attempt, job_id, job_name, node_id, slot, status, revision,
+  created_at, not_before, started_at, finished_at, cancel_requested_at, exit_code, reason, output_head,
+  output_foot, output_bytes, late_result, claim_token, incarnation`
+
 /** Fills a stopped store in `dataDir` with a hundred jobs and `executions` launches, each with output. */
 export async function aLargeStore(
   dataDir: string,
@@ -29,8 +34,9 @@ export async function aLargeStore(
   connection.execute(`BEGIN IMMEDIATE;
     ${numbers} INSERT INTO launches SELECT i, ${job}, 'schedule', 'launched', '', ${at}, ${at}, 1,
       ${at} + 1, ${at} + 1, 1, 0, NULL, 0, 1, 0 FROM n;
-    ${numbers} INSERT INTO executions SELECT i, 'node-1', 1, ${job}, 'n1', 0, 'succeeded', 1, ${at},
-      ${at}, ${at} + 2, ${at} + 900, NULL, 0, '', '', '', ${outputBytes}, '', 'token-' || i, 'life-1'
+    ${numbers} INSERT INTO executions (${EXECUTION_COLUMNS})
+      SELECT i, 'node-1', 1, ${job}, 'n1', 0, 'succeeded', 1, ${at}, ${at}, ${at} + 2, ${at} + 900,
+        NULL, 0, '', '', '', ${outputBytes}, '', 'token-' || i, 'life-1'
       FROM n;
     ${numbers} INSERT INTO output SELECT i, 'node-1', 1, 0, randomblob(${outputBytes}) FROM n;
     INSERT INTO output_sizes VALUES (${executions * outputBytes});
