@@ -9,6 +9,7 @@ import type {Clients} from './clients.ts'
 import type {Fault} from './faults.ts'
 import type {Load, LoadJob} from './load.ts'
 import {auditLaunches, type Mark} from './marks.ts'
+import type {Operators} from './operators.ts'
 
 type Json = Answer['json']
 
@@ -24,6 +25,7 @@ export interface AuditInput {
   readonly load: Load
   readonly marks: readonly Mark[]
   readonly clients: Clients
+  readonly operators: Operators
   readonly faults: readonly Fault[]
   /** Unexplained behaviour of nodes during the run. */
   readonly nodeProblems: readonly string[]
@@ -33,8 +35,12 @@ export interface ClusterAudit {
   planned: number
   launched: number
   started: number
-  /** `lost` executions; the node of each died or sent no heartbeats for long. */
+  /** `lost` executions; the node of each died, sent no heartbeats for long, or was drained. */
   lost: number
+  /** Of these, stopped at the deadline of a drain. */
+  drained: number
+  /** `cancelled` executions; the cancellation of each was asked for. */
+  cancelled: number
   /** `lost` executions with an end mark: the work was done, but the result could not be reported. */
   lostAfterWork: number
   /** Planned times that were skipped or missed, by reason. */
@@ -60,6 +66,8 @@ export async function auditCluster(
     launched: 0,
     started: 0,
     lost: 0,
+    drained: 0,
+    cancelled: 0,
     lostAfterWork: 0,
     refused: new Map(),
     missing: [],
@@ -76,7 +84,7 @@ export async function auditCluster(
     add(audit, {...job, to: endOf(job, launches)}, launches, trial)
     await checkCounters(audit, server, job.name, launches)
   }
-  await checkChain(audit, server, load, histories)
+  await checkChain(audit, server, trial, histories)
   audit.problems.push(...(await clients.problems(server, marks)))
   audit.lagsMs.sort((a, b) => a - b)
   return audit
@@ -120,7 +128,7 @@ function add(
   launches: readonly Json[],
   trial: AuditInput,
 ): void {
-  const {marks, faults} = trial
+  const {marks, faults, operators} = trial
   const jobAudit = auditLaunches({name: job.name, launches, marks, from: job.from, to: job.to})
   audit.planned += jobAudit.planned
   audit.launched += jobAudit.launched
@@ -134,29 +142,50 @@ function add(
   for (const row of launches) {
     if (row.cause !== 'schedule') continue
     audit.rows.push(row)
-    if (row.decision !== 'launched') addRefused(audit, job, row)
+    if (row.decision !== 'launched') addRefused(audit, job, row, operators)
+    else if (operators.isPaused(row))
+      audit.problems.push(`${job.name} ${row.scheduled_at}: launched during a pause`)
     for (const execution of row.executions) {
-      const {id, status} = execution
+      const {id, status, reason} = execution
+      if (startedOnCordoned(execution, trial))
+        audit.problems.push(`${job.name} ${id} started on a cordoned node: ${spanOf(execution)}`)
       if (status === 'lost') {
         audit.lost += 1
         if (ended.has(id)) audit.lostAfterWork += 1
-        if (!faults.some((fault) => explains(fault, job, execution)))
+        const isDrained = reason === 'node_drained' && operators.hasDrained(execution)
+        if (isDrained) audit.drained += 1
+        else if (!faults.some((fault) => explains(fault, job, execution)))
           audit.problems.push(
-            `${job.name} ${id} is lost, but its node did not die: ${spanOf(execution)}`,
+            `${job.name} ${id} is lost by ${reason}, unexplained: ${spanOf(execution)}`,
           )
-        if (!isRetriedAsAsked(job, row, execution, launches))
+        if (!operators.hasCancelled(execution) && !isRetriedAsAsked(job, row, execution, launches))
           audit.problems.push(`${job.name} ${id} is lost, but was not retried`)
+      } else if (status === 'cancelled') {
+        audit.cancelled += 1
+        if (!operators.hasCancelled(execution))
+          audit.problems.push(`${job.name} ${id} is cancelled, unasked: ${spanOf(execution)}`)
       } else if (status !== 'succeeded') audit.problems.push(`${job.name} ${id}: ${status}`)
     }
   }
 }
 
 function spanOf({started_at: from, finished_at: to}: Json): string {
-  return `claimed ${from}, lost ${to}`
+  return `claimed ${from}, ended ${to}`
+}
+
+/** A node that a fault kept from the store may not know its cordon. */
+function startedOnCordoned(execution: Json, {faults, operators}: AuditInput): boolean {
+  const cordon = operators.cordonOf(execution)
+  if (cordon === undefined) return false
+  return !faults.some(({node, kind, from, to}) => {
+    const isOfStore = node === null || kind === 'cut from the servers'
+    const isNear = from < Date.parse(execution.started_at) && to > cordon.askedAt
+    return isNear && (isOfStore || node === execution.node_name)
+  })
 }
 
 /** Counts the planned times of a skipped or missed row that are in the audited range. */
-function addRefused(audit: ClusterAudit, job: LoadJob, row: Json): void {
+function addRefused(audit: ClusterAudit, job: LoadJob, row: Json, operators: Operators): void {
   const [reason] = row.reason.split(':') as [string]
   const [first, last] = [Date.parse(row.scheduled_at), Date.parse(row.scheduled_until)]
   for (let time = Math.max(first, job.from); time <= last && time < job.to; time += 1_000)
@@ -166,7 +195,8 @@ function addRefused(audit: ClusterAudit, job: LoadJob, row: Json): void {
   const isForbidden = row.decision === 'skipped' && job.forbids && reason === 'forbid'
   // If the launcher is behind, disabling the job decides its overdue times.
   const isDisabled = reason === 'disabled' && Date.parse(row.decided_at) >= job.to
-  if (!isMissed && !isForbidden && !isDisabled && first < job.to)
+  const isPaused = reason === 'firing_paused' && operators.explainsSkip(row)
+  if (!isMissed && !isForbidden && !isDisabled && !isPaused && first < job.to)
     audit.problems.push(
       `${job.name} ${row.scheduled_at}: ${row.decision} by ${row.reason} at ${row.decided_at}`,
     )
@@ -212,11 +242,11 @@ async function checkCounters(
     )
 }
 
-/** Each successful launch of the parent launched the child exactly once. */
+/** Each successful launch of the parent launched the child exactly once, or found it paused. */
 async function checkChain(
   audit: ClusterAudit,
   server: ServerProcess,
-  {chain}: Load,
+  {load: {chain}, operators}: AuditInput,
   histories: ReadonlyMap<string, readonly Json[]>,
 ): Promise<void> {
   const parents = (histories.get(chain.parent) ?? []).filter(({decision, executions}) => {
@@ -224,10 +254,13 @@ async function checkChain(
     return decision === 'launched' && last?.status === 'succeeded'
   })
   const children = await server.launches(chain.child)
-  const launched = children.filter(({decision}) => decision === 'launched')
-  if (launched.length !== parents.length || children.length !== launched.length)
+  const decided = children.filter((row) => {
+    const isPaused = row.reason === 'firing_paused' && operators.explainsSkip(row)
+    return row.decision === 'launched' || isPaused
+  })
+  if (decided.length !== parents.length || children.length !== decided.length)
     audit.problems.push(
       `${parents.length} successes of ${chain.parent} launched ${chain.child} ` +
-        `${launched.length} times of ${children.length}`,
+        `${decided.length} times of ${children.length}`,
     )
 }

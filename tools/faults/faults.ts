@@ -119,7 +119,8 @@ export class Faults {
   async startDead(): Promise<void> {
     for (const name of [...this.#cluster.serverNames, ...this.#cluster.agentNames]) {
       const program = this.#cluster.program(name)
-      if (!program.isGone()) continue
+      const isFault = this.happened.some(({node, to}) => node === name && to === Infinity)
+      if (!program.isGone() || isFault) continue
       this.problems.push(`${name} exited without a fault: ${program.stderr().slice(-2_000)}`)
       await this.#startAgain(name)
     }

@@ -1,6 +1,6 @@
 /**
  * The load that the audit checks: thirty jobs that fire every second, on servers and agents, with every
- * catch-up rule, with and without retries, and a chain. Knows the planned times of each job.
+ * catch-up rule, with and without retries and a time zone, and a chain. Knows the planned times of each job.
  */
 import {setTimeout as pause} from 'node:timers/promises'
 import type {ServerProcess} from '../../test/support/server-process.ts'
@@ -13,6 +13,14 @@ const JOBS = 30
 export const AGENT_FLAGS = ['--tag', 'place=far', '--log-level', 'info']
 /** Shell command by job number: most are short, some are likely to run when their node dies. */
 const BODIES = ['true', 'sleep 0.1', 'true', 'sleep 0.5', 'true', 'sleep 1.5']
+/** All fire every second, also after a change of the default time zone. */
+const PLANS = [
+  {schedule: '* * * * * *'},
+  {schedule: '@every 1s'},
+  {schedule: 'TZ=Asia/Kathmandu * * * * * *'},
+  {schedule: '@every 1s'},
+  {schedule: '* * * * * *', timezone: 'Europe/Berlin'},
+]
 const CATCH_UP = ['latest', 'skip', 'all'] as const
 
 export interface LoadJob {
@@ -65,7 +73,7 @@ export class Load {
     await server.store({
       ...marks.everySecond(name),
       disabled: false,
-      schedule: index % 2 === 0 ? '* * * * * *' : '@every 1s',
+      ...PLANS[index % PLANS.length],
       catch_up: CATCH_UP[index % CATCH_UP.length]!,
       concurrency: forbids ? 'forbid' : 'allow',
       retries,

@@ -89,10 +89,10 @@ async function faultRun(owner: Owner, options: Options, stop: AbortSignal): Prom
   const agents = Array.from({length: options.agents}, (_, index) => `agent-${index + 1}`)
   print(`Seed ${seed}: 3 servers, ${agents.length} agents, 30 jobs a second, ${minutes} minutes`)
   const trial = await RunningTrial.start(owner, {agents, settings: DURABLE, restMs: REST_MS})
-  const {cluster, faults, clients} = trial
+  const {faults, clients, operators} = trial
   try {
     const random = new SeededRandom(seed)
-    const plan = new FaultPlan(cluster, faults, random, stop)
+    const plan = new FaultPlan(trial, random, stop)
     const beganAt = performance.now()
     const report = (sentence: string) => {
       const minute = ((performance.now() - beganAt) / MINUTE_MS).toFixed(1)
@@ -103,6 +103,7 @@ async function faultRun(owner: Owner, options: Options, stop: AbortSignal): Prom
     if (stop.aborted) return false
     const {audit} = await trial.end()
     print(`\n${reportOf(audit, costsOf(faults.happened, audit.rows))}`)
+    print(`${operators.cancelsAsked} cancels asked`)
     print(`${clients.acknowledged} client calls acknowledged, ${clients.refused} refused`)
     return isSound(audit)
   } finally {

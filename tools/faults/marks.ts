@@ -69,7 +69,7 @@ export interface LaunchAudit {
   readonly launched: number
   readonly started: number
   readonly refused: number
-  /** Planned times without a row, or launched without a mark and without a `lost` execution. */
+  /** Planned times without a row, or launched without a mark and a `lost` or `cancelled` execution. */
   readonly missing: readonly string[]
   /** Planned times with two launch rows, and executions that started twice. */
   readonly doubled: readonly string[]
@@ -132,9 +132,11 @@ export function auditLaunches({
     audit.launched += 1
     audit.lagsMs.push(Date.parse(row.decided_at) - time)
     const startsAt = starts.get(time) ?? new Map<string, number>()
-    const isLost = row.executions.some(({status}: Answer['json']) => status === 'lost')
+    const statuses = row.executions.map(({status}: Answer['json']) => status)
+    const isLost = statuses.includes('lost')
+    const isCancelled = statuses.includes('cancelled')
     if (startsAt.size > 0) audit.started += 1
-    else if (!isLost) audit.missing.push(`${at}: launched, not started`)
+    else if (!isLost && !isCancelled) audit.missing.push(`${at}: launched, not started`)
     if (startsAt.size > 1 && !isLost)
       audit.repeated.push(`${at}: ${[...startsAt.keys()].join(' ')}`)
     for (const {id, status} of row.executions)

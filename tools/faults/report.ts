@@ -40,13 +40,15 @@ function spread(lengthsMs: readonly number[]): string {
 }
 
 function auditLines(audit: ClusterAudit): string[] {
-  const {planned, launched, started, lost, lostAfterWork, refused} = audit
+  const {planned, launched, started, lost, drained, lostAfterWork, cancelled, refused} = audit
   const reasons = [...refused].map(([reason, count]) => `${reason} ${count}`).join(', ')
   const lists = ['missing', 'doubled', 'repeated', 'problems'] as const
   return [
     `planned ${planned}, launched ${launched}, started ${started}`,
     `skipped or missed, by reason: ${reasons === '' ? 'none' : reasons}`,
-    `executions lost with their node: ${lost}, of which ${lostAfterWork} had done their work`,
+    `executions lost with their node: ${lost}, of which ${lostAfterWork} had done their work and ` +
+      `${drained} were stopped by a drain`,
+    `executions cancelled: ${cancelled}`,
     ...lists.flatMap((name) => [
       `${name}: ${audit[name].length}`,
       ...audit[name].slice(0, SHOWN_MAX).map((line) => `  ${line}`),

@@ -9,6 +9,7 @@ import {ClusterProcess, type ClusterOptions} from './cluster-process.ts'
 import {Faults} from './faults.ts'
 import {AGENT_FLAGS, Load, untilOnTime} from './load.ts'
 import {Marks} from './marks.ts'
+import {Operators} from './operators.ts'
 import {auditCluster, type ClusterAudit} from './audit.ts'
 
 const CLIENTS = 3
@@ -27,6 +28,7 @@ export class RunningTrial {
   readonly marks: Marks
   readonly load: Load
   readonly clients: Clients
+  readonly operators: Operators
   readonly #restMs: number
 
   private constructor(
@@ -40,6 +42,7 @@ export class RunningTrial {
     this.load = load
     this.faults = new Faults(cluster)
     this.clients = new Clients(cluster, marks, CLIENTS)
+    this.operators = new Operators(cluster, load)
     this.#restMs = restMs
   }
 
@@ -70,7 +73,7 @@ export class RunningTrial {
 
   /** Stops clients and load, waits until the cluster is idle, and audits it. */
   async end(): Promise<{readonly audit: ClusterAudit; readonly server: ServerProcess}> {
-    const {cluster, faults, clients, load} = this
+    const {cluster, faults, clients, operators, load} = this
     await cluster.agreedLeader()
     await untilOnTime(await cluster.leader(), this.#restMs)
     await faults.startDead()
@@ -82,6 +85,7 @@ export class RunningTrial {
       load,
       marks: this.marks.read(),
       clients,
+      operators,
       faults: faults.happened,
       nodeProblems: faults.problems,
     })

@@ -6,6 +6,7 @@ import {Clients} from '../faults/clients.ts'
 import {ClusterProcess} from '../faults/cluster-process.ts'
 import {AGENT_FLAGS, Load} from '../faults/load.ts'
 import {Marks} from '../faults/marks.ts'
+import {Operators} from '../faults/operators.ts'
 import {isSound, auditCluster} from '../faults/audit.ts'
 
 const CLIENTS = 4
@@ -118,6 +119,7 @@ export class Stage {
       load: this.#load,
       marks: this.#marks.read(),
       clients: this.#clients,
+      operators: new Operators(this.cluster, this.#load),
       faults: [],
       nodeProblems: this.#noticed,
     })
