@@ -342,6 +342,8 @@ async function startAgentHub(
     nodeName: config.nodeName,
     freshMs: limits.failedAfterMs,
     silentMs: limits.failedAfterMs,
+    agentItemsPerSecond: limits.agentItemsPerSecond,
+    verifiedPerSecond: limits.verifiedPerSecond,
     endPreviousIncarnations: (node, previous) =>
       recoverNode({store, random, wakeup, events}, node, previous),
     announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),

@@ -70,6 +70,14 @@ export const LIMITS = {
     value: 200,
     reason: 'a large fleet joins at once, each agent for a moment; one token cannot fill a server',
   },
+  agentItemsPerSecond: {
+    value: 2_000,
+    reason: 'claims and results of one agent: some times what 256 slots with short commands need',
+  },
+  verifiedPerSecond: {
+    value: 8_000,
+    reason: 'claims that all agents of a server verify: some percent of a processor',
+  },
   outputTailBytes: {
     value: OUTPUT_KEPT_BYTES,
     reason: 'a long stack trace with its context, for each of a hundred launches of a job',
@@ -343,6 +351,10 @@ export function assertLimits(limits: Limits): void {
       'one network leaves connections for others',
     ],
     [limits.joinTokenLinksMax * 4 < limits.agentsMax, 'a join token leaves places for agents'],
+    [
+      limits.agentItemsPerSecond < limits.verifiedPerSecond,
+      'one agent leaves verifications for others',
+    ],
     [
       limits.agentTokenLinksMax < limits.joinTokenLinksMax,
       'a token of one agent needs fewer links',

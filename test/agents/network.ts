@@ -8,6 +8,7 @@ import {LocalClaims, RemoteNodeStore} from '../../src/agents/client/store.ts'
 import {type AgentConnection, AgentHub} from '../../src/agents/server/hub.ts'
 import {announceFinished} from '../../src/node/finisher.ts'
 import {recoverNode} from '../../src/node/recover.ts'
+import {LIMITS} from '../../src/config/limits.ts'
 import type {Principal} from '../../src/core/authorization.ts'
 import {LOCAL} from '../../src/operations/access.ts'
 import type {Store} from '../../src/ports/store.ts'
@@ -70,6 +71,8 @@ export class TestServer {
       onRefused: () => undefined,
       freshMs: 10_000,
       silentMs: 10_000,
+      agentItemsPerSecond: LIMITS.agentItemsPerSecond.value,
+      verifiedPerSecond: LIMITS.verifiedPerSecond.value,
       endPreviousIncarnations: (node, earlier) =>
         recoverNode({store: reached, random, wakeup, events}, node, earlier),
       announce: (outcomes) => announceFinished(outcomes, {wakeup, events}),

@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict'
 import {test} from 'node:test'
 import type {ServerMessage} from '../../src/agents/protocol.ts'
-import {AgentSession, type SessionStore} from '../../src/agents/server/session.ts'
+import {
+  AgentSession,
+  type SessionOptions,
+  type SessionStore,
+} from '../../src/agents/server/session.ts'
 import {aJob, anExecution} from '../support/fixtures.ts'
 import {RecordedEvents} from '../support/recorded-events.ts'
 import {SeededRandom} from '../support/seeded-random.ts'
@@ -45,11 +49,50 @@ test('an execution that ends while a heartbeat is being stored does not count as
   assert.equal(session.runningCount, 0)
 })
 
+test('verifications wait for the budget and end with their connection; heartbeats do not wait', async () => {
+  const turns: ((mayHandle: boolean) => void)[] = []
+  const asked: (readonly [string, number])[] = []
+  let verified = 0
+  const store: Partial<SessionStore> = {
+    activeClaims: async () => [],
+    verifyClaims: async (claims) => {
+      verified += claims.length
+      return claims.map(() => 'revoked' as const)
+    },
+  }
+  const {session, sent} = aSession(store, undefined, 4, (kind, items) => {
+    asked.push([kind, items])
+    return new Promise((resolve) => turns.push(resolve))
+  })
+  const claims = [1, 2].map((group) => ({key: {group, node: 'press', attempt: 1}, token: 't'}))
+  const requests = [1, 2, 3].map((id) => session.handle({kind: 'verify', id, claims}))
+  await session.handle({kind: 'beat', id: 4, status: 'alive', held: [], claiming: null})
+  assert.deepEqual(
+    sent.map(({kind}) => kind),
+    ['beat'],
+  )
+  assert.deepEqual(
+    asked,
+    [1, 2, 3].map(() => ['verify', 3]),
+  )
+  turns[0]!(true)
+  await requests[0]
+  turns[1]!(true)
+  turns[2]!(false)
+  await Promise.all(requests)
+  assert.equal(verified, 2, 'what was revoked is not looked up again')
+  assert.deepEqual(sent.slice(1), [
+    {kind: 'verify', id: 1, hold: [false, false]},
+    {kind: 'verify', id: 2, hold: [false, false]},
+  ])
+})
+
 /** A session over these methods of a store. */
 function aSession(
   store: Partial<SessionStore>,
   beat: () => Promise<'ok'> = async () => 'ok',
   slots = 4,
+  mayHandle: SessionOptions['mayHandle'] = async () => true,
 ) {
   const clock = new VirtualClock()
   const events = new RecordedEvents()
@@ -64,6 +107,7 @@ function aSession(
       node: {id: 'press-id', incarnation: 'life', name: 'press', slots},
       violated: (why) => violations.push(why),
       send: (message) => sent.push(message),
+      mayHandle,
       beat,
       rejoin: async () => 'ok',
       endPreviousIncarnations: async () => 0,

@@ -31,6 +31,7 @@ import {
   type Refusal,
   replacedRefusal,
 } from './admission.ts'
+import {AgentBudget, type BudgetLimits} from './budget.ts'
 import {AgentSession, claimsMax, type SessionStore} from './session.ts'
 
 /** The remote end of a connection, for the hub. */
@@ -40,7 +41,7 @@ export interface AgentPeer extends Origin {
   close(why: string): void
 }
 
-export interface AgentHubOptions {
+export interface AgentHubOptions extends BudgetLimits {
   readonly store: SessionStore & Pick<Store, 'beat' | 'candidates'> & AdmissionOptions['store']
   readonly clock: Clock
   readonly random: Random
@@ -84,6 +85,8 @@ const HEARTBEATS_MAX = 1_000
 /** Wait for other notifications: launches come in bursts, and finding who has work is a query. */
 const NOTIFY_WAIT_MS = 20
 const SWEEP_MS = 1_000
+/** A join is several writes, and reads all claims of the node: ten a second of one agent. */
+const HELLO_ITEMS = 200
 
 /** One connection, admitted or not. */
 class Connection {
@@ -111,6 +114,7 @@ export class AgentHub implements Service {
   readonly #options: AgentHubOptions
   readonly #connections = new Set<Connection>()
   readonly #admission: Admission
+  readonly #budget: AgentBudget
   readonly #heartbeats: Batcher<Heartbeat, PromiseSettledResult<BeatReply>>
   readonly #sweep: Loop
   readonly #notify: Loop
@@ -120,6 +124,7 @@ export class AgentHub implements Service {
 
   constructor(options: AgentHubOptions) {
     this.#options = options
+    this.#budget = new AgentBudget(options.clock, options)
     const {clock, events, store} = options
     const failed = (step: Step) => (error: unknown) =>
       events.emit('step_failed', {step, message: String(error)})
@@ -219,6 +224,8 @@ export class AgentHub implements Service {
         connection,
         malformed('the agent reports more executions than its slots allow'),
       )
+    await this.#budget.take(holderOf(connection, hello), HELLO_ITEMS)
+    if (connection.isClosed) return
     const session = this.#sessionOf(connection, hello)
     try {
       if (connection.peer.caller.kind === 'join') return await this.#issue(connection, hello)
@@ -254,6 +261,7 @@ export class AgentHub implements Service {
   #sessionOf(connection: Connection, hello: HelloMessage): AgentSession {
     const {store, clock, random, events, announce, endPreviousIncarnations} = this.#options
     const {id, incarnation, name, slots} = hello.node
+    const holder = holderOf(connection, hello)
     return new AgentSession(
       {
         store,
@@ -265,6 +273,12 @@ export class AgentHub implements Service {
         violated: (why) => this.#refuse(connection, malformed(why)),
         send: (message) => {
           if (!connection.isClosed) connection.peer.send(message)
+        },
+        mayHandle: async (kind, items) => {
+          const isClosed = () => connection.isClosed
+          if (kind !== 'verify') return await this.#budget.take(holder, items).then(() => true)
+          await this.#budget.takeVerify(holder, items, isClosed)
+          return !isClosed()
         },
         beat: (status) => this.#beat({...incarnationOf(hello), status}),
         rejoin: async (status) => {
@@ -341,6 +355,11 @@ export class AgentHub implements Service {
     }
     return Infinity
   }
+}
+
+/** Whose budget it is: that of a token, or of each agent if a token may connect several. */
+function holderOf({peer: {caller}}: Connection, {node}: HelloMessage): string {
+  return caller.kind === 'agent' ? caller.accessor : `${caller.accessor} ${node.id}`
 }
 
 function malformed(why: string): Refusal {

@@ -52,6 +52,9 @@ const UNCONFIRMED_MAX = 2_000
 /** What runs, a claim ahead, and undelivered results, each of which is still a claim of the agent. */
 const CLAIMS_PER_SLOT = 6
 
+/** Revoked claims that a session remembers. */
+const REVOKED_KEPT_MAX = 2_000
+
 /** What an agent may say of an execution that it ended as `lost`; the rest only a server can know. */
 const REPORTED_REASONS: ReadonlySet<string> = new Set(['', 'node_stopped', 'cut_off'])
 
@@ -85,6 +88,8 @@ export interface SessionOptions {
   /** Ends the connection: the agent breaks the protocol. */
   readonly violated: (why: string) => void
   readonly send: (message: ServerMessage) => void
+  /** Resolves when the budget allows a request of so many items; with false if its connection is closed. */
+  readonly mayHandle: (kind: RequestKind, items: number) => Promise<boolean>
   /** Batched with the heartbeats of other agents. */
   readonly beat: (status: MemberStatus) => Promise<BeatReply>
   /** Joins again a member that the store removed during a long absence. */
@@ -115,6 +120,8 @@ export class AgentSession {
 
   /** Names of the jobs of its active claims, by claim; as the store has them. */
   readonly #jobs = new Map<string, string>()
+  /** Claims that it asked about and that are not active. */
+  readonly #revoked = new Set<string>()
   /** Where the next heartbeat continues to look up unconfirmed claims. */
   #unconfirmedAt = 0
   /** Monotonic; earlier heartbeats have used the pace up to here. */
@@ -126,10 +133,7 @@ export class AgentSession {
     const {store, node} = options
     this.#handlers = {
       claim: (request) => this.#claim(request),
-      verify: async ({claims: verified}) => {
-        const statuses = await store.verifyClaims(verified)
-        return {hold: statuses.map((status) => status === 'active')}
-      },
+      verify: (request) => this.#verify(request),
       release: (request) => this.#release(request),
       append: (request) => this.#append(request),
       finish: (request) => this.#finish(request),
@@ -160,6 +164,8 @@ export class AgentSession {
     const {id, kind} = request
     if (kind === 'beat' && request.held.length > claimsMax(this.node.slots))
       return this.#options.violated('the agent reports more executions than its slots allow')
+    // Heartbeats have a pace of their own, and never wait for other requests.
+    if (kind !== 'beat' && !(await this.#options.mayHandle(kind, itemsOf(request)))) return
     try {
       // Each kind of request has the handler of that kind.
       const handler = this.#handlers[kind] as unknown as Handler<RequestKind>
@@ -226,6 +232,19 @@ export class AgentSession {
       ...standing,
       ...used,
     })
+  }
+
+  /** A claim that was revoked once stays so, and is not looked up again. */
+  async #verify({claims}: RequestOf<'verify'>) {
+    const asked = claims.filter((claim) => !this.#revoked.has(claimId(claim)))
+    const statuses = asked.length === 0 ? [] : await this.#options.store.verifyClaims(asked)
+    if (this.#revoked.size > REVOKED_KEPT_MAX) this.#revoked.clear()
+    const active = new Set<string>()
+    for (const [index, claim] of asked.entries()) {
+      if (statuses[index] === 'active') active.add(claimId(claim))
+      else this.#revoked.add(claimId(claim))
+    }
+    return {hold: claims.map((claim) => active.has(claimId(claim)))}
   }
 
   /** Only its own: all of them are known here, from the store or from a claim. */
@@ -325,6 +344,12 @@ function unstartable(claimed: ClaimedExecution): ClaimedExecution {
   if (secretsOf(spec).length === 0) return claimed
   const executor = `${spec.executor} with secrets (upgrade the agent)`
   return {...claimed, spec: {...spec, executor, executorConfig: {}}}
+}
+
+/** Claims, results or chunks of output that a request names, and one for itself. */
+function itemsOf(request: RequestMessage): number {
+  if (request.kind === 'verify' || request.kind === 'release') return 1 + request.claims.length
+  return 1 + ('items' in request ? request.items.length : 0)
 }
 
 /** The ports return readonly data; the schema of a reply has the same shape without `readonly`. */
