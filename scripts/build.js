@@ -3,6 +3,7 @@
  * where bin/belfry.js finds them. A bundle starts in a fraction of the time and memory that the sources take.
  * It is JavaScript so that any Node can run it. With `--package` (`npm pack`) no earlier build is kept.
  */
+import {execFileSync} from 'node:child_process'
 import {
   cpSync,
   existsSync,
@@ -199,6 +200,36 @@ function noticesIn(files) {
   return notices.length === 0 ? [] : [`Notices in its files:\n\n${notices.join('\n')}`]
 }
 
+/** What a build is made of, as `bin/build-id.js` has it. Changes elsewhere do not make it another one. */
+const BUILT_OF = ['package.json', 'package-lock.json', 'scripts/build.js', 'src']
+
+/**
+ * The commit of this tree, such as `1a2b3c4`, with `.dirty` for changes that are not committed. Empty for a
+ * release: its commit has the tag of the version, or there is no repository, as in a source archive.
+ */
+function commit() {
+  if (!existsSync(join(ROOT, '.git'))) return ''
+  const {version} = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8'))
+  const head = git('rev-parse', '--short=7', 'HEAD') || 'unknown'
+  const changes = git('status', '--porcelain', '--', ...BUILT_OF) === '' ? '' : '.dirty'
+  const isRelease = git('tag', '--points-at', 'HEAD').split('\n').includes(`v${version}`)
+  return isRelease && changes === '' ? '' : `${head}${changes}`
+}
+
+/**
+ * Its output; `''` = it failed, as without a commit, or it is not installed.
+ *
+ * @param {readonly string[]} parameters
+ */
+function git(...parameters) {
+  try {
+    const options = {cwd: ROOT, stdio: ['ignore', 'pipe', 'ignore']}
+    return String(execFileSync('git', parameters, options)).trim()
+  } catch {
+    return ''
+  }
+}
+
 /** The oldest first. */
 function buildsByAge() {
   return readdirSync(BUILDS)
@@ -227,6 +258,8 @@ async function main() {
     await bundle(esbuild, draft)
     renameSync(draft, folder)
   }
+  // Also of an earlier build: its sources may have been committed since.
+  writeFileSync(join(folder, 'commit'), `${commit()}\n`)
   const others = buildsByAge().filter((build) => build !== folder)
   const othersKept = process.argv.includes('--package') ? 0 : BUILDS_KEPT - 1
   for (const old of others.slice(0, Math.max(0, others.length - othersKept)))

@@ -38,7 +38,7 @@ const PARTS = [
   'LICENSE',
 ]
 const PACKAGED =
-  /^(?:bin|dist\/[0-9a-f]{16}\/(?:program|ui|LICENSES\.txt$))|^(?:package\.json|[A-Z]+(?:\.md)?)$|^packaging\//
+  /^(?:bin|dist\/[0-9a-f]{16}\/(?:program|ui|LICENSES\.txt$|commit$))|^(?:package\.json|[A-Z]+(?:\.md)?)$|^packaging\//
 /** What the how-to pages copy out of the package. */
 const COPIED = [
   'systemd/belfry-server.service',
@@ -94,6 +94,32 @@ function installed(t: TestContext): string {
   npm('install', '--prefix', folder, '--omit=optional', '--offline', join(folder, filename))
   return join(folder, 'node_modules', 'belfry')
 }
+
+test('the version of a build tells commits apart, and a release has its number alone', (t) => {
+  const tree = built(t)
+  const git = (...parameters: readonly string[]) => {
+    const author = ['-c', 'user.name=test', '-c', 'user.email=test@example.org']
+    return String(execFileSync('git', [...author, ...parameters], {cwd: tree})).trim()
+  }
+  const version = () => String(execFileSync(join(tree, 'bin', 'belfry.js'), ['version'])).trim()
+  const release = version()
+  assert.match(release, /^\d+\.\d+\.\d+$/, 'an archive without a repository is a release')
+  writeFileSync(join(tree, '.gitignore'), 'dist\nnode_modules\n')
+  git('init', '--quiet')
+  git('add', '.')
+  git('commit', '--quiet', '--message', 'first')
+  build(tree)
+  const head = git('rev-parse', '--short=7', 'HEAD')
+  assert.equal(version(), `${release}-dev+${head}`)
+  git('tag', `v${release}`)
+  build(tree)
+  assert.equal(version(), release)
+  appendFileSync(join(tree, 'src', 'main.ts'), '\n')
+  build(tree)
+  assert.equal(version(), `${release}-dev+${head}.dirty`)
+  rmSync(join(tree, 'dist'), {recursive: true})
+  assert.equal(version(), `${release}-dev`, 'the sources without a build')
+})
 
 test('an installed package runs: jobs, pages and the API document', async (t) => {
   const tree = installed(t)
