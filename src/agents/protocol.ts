@@ -259,7 +259,12 @@ const Replies = {
   finish: rpc('finish', {outcomes: Type.Array(FinishOutcome)}),
   cancelled: rpc('cancelled', {keys: Type.Array(Key)}),
   /** `end`: claims of the agent that the store does not confirm; their processes must be stopped. */
-  beat: rpc('beat', {answer: Type.Enum(['ok', 'fenced', 'taken']), end: Type.Array(Claim)}),
+  beat: rpc('beat', {
+    answer: Type.Enum(['ok', 'fenced', 'taken']),
+    end: Type.Array(Claim),
+    /** The server's wall clock, ms since 1970; absent in the previous release. */
+    now: Type.Optional(Type.Integer()),
+  }),
   /** Number of executions that are pending again. */
   earlier_over: rpc('earlier_over', {givenBack: Type.Optional(Type.Integer({minimum: 0}))}),
 }

@@ -38,6 +38,8 @@ export interface Joining {
    * retry cannot help.
    */
   readonly joined: Promise<string>
+  /** Wall clock of the servers minus monotonic clock; `null` = not known yet. */
+  readonly serverOffsetMs: () => number | null
 }
 
 /** Timeout from connecting to the end of the WebSocket handshake. */
@@ -90,9 +92,11 @@ export async function joinCluster(parts: JoiningParts): Promise<Joining> {
       else first.reject(new StartRefused(sentence))
     },
   })
-  const store = new RemoteNodeStore(link, claims, () => wakeup.notify('cancel'))
+  let offsetMs: number | null = null
+  const onServerTime = (now: number) => (offsetMs = now - clock.monotonicMs())
+  const store = new RemoteNodeStore(link, claims, () => wakeup.notify('cancel'), onServerTime)
   link.start()
-  return {link, store, joined: first.promise}
+  return {link, store, joined: first.promise, serverOffsetMs: () => offsetMs}
 }
 
 const CANNOT_KEEP = 'the token of this agent cannot be written to its data directory'

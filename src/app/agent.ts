@@ -9,6 +9,7 @@ import type {RemoteNodeStore} from '../agents/client/store.ts'
 import type {AgentConfig, LoadedAgentConfig} from '../config/agent.ts'
 import type {MemberStatus} from '../core/node.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
+import {ClockWatch} from '../node/clock-watch.ts'
 import {Membership, replacedSentence} from '../node/membership.ts'
 import type {Runner} from '../node/runner.ts'
 import {systemClock} from '../platform/clock.ts'
@@ -230,7 +231,7 @@ class Agent implements RunningAgent {
 
   /** Returns the URL of the server that took this agent in. */
   async #join(): Promise<string> {
-    const {link, store, joined} = await joinCluster({
+    const {link, store, joined, serverOffsetMs} = await joinCluster({
       config: this.#config,
       clock: this.#clock,
       random: this.#random,
@@ -244,7 +245,16 @@ class Agent implements RunningAgent {
     this.#closers.push(() => link.stop())
     this.#link = link
     this.#store = store
+    this.#startClockWatch(serverOffsetMs)
     return await joined
+  }
+
+  #startClockWatch(storeOffsetMs: () => number | null): void {
+    const {clockStepMs: stepMinMs, clockLookMs: intervalMs} = this.#config.limits
+    const parts = {clock: this.#clock, events: this.#events}
+    const watch = new ClockWatch({...parts, stepMinMs, intervalMs, storeOffsetMs})
+    this.#closers.push(() => watch.stop())
+    watch.start()
   }
 
   async #deliver(results: readonly FinishItem[]): Promise<void> {

@@ -3,15 +3,9 @@
  * error responses into messages. Values have the shapes of `wire/`.
  */
 import {CallFailed, codeOf, UsageError} from './errors.ts'
-import {
-  exchange,
-  ExchangeFailed,
-  type Outgoing,
-  speaksPlain,
-  speaksTls,
-  TIMEOUT,
-} from './exchange.ts'
+import {exchange, ExchangeFailed, type Outgoing, TIMEOUT} from './exchange.ts'
 import {formatDuration} from '../lib/duration.ts'
+import {schemeMismatch} from '../platform/peer-protocol.ts'
 import {oneLine} from './sanitize.ts'
 import type {TokenChoice} from './token.ts'
 
@@ -55,8 +49,6 @@ export const STREAM_TIMEOUT_MS = 45_000
 const SERVERS_MAX = 20
 /** A longer error message is truncated. */
 const MESSAGE_LENGTH_MAX = 2_000
-const PLAIN_TO_TLS = ['ECONNRESET', 'EPIPE']
-const TLS_TO_PLAIN = ['EPROTO', 'ERR_SSL_WRONG_VERSION_NUMBER', 'ERR_SSL_PACKET_LENGTH_TOO_LONG']
 const UNTRUSTED = /CERT|SELF_SIGNED|UNABLE_TO_VERIFY|ERR_TLS_/
 
 export class Client {
@@ -226,12 +218,12 @@ async function failureOf(
     const message = `No server replies: ${all.join(', ')}.${doubt || fix}`
     return new CallFailed(message, null, {cause, code: 'unreachable'})
   }
-  if (!cause.isSent)
-    return new CallFailed(await unreachable(last), null, {cause, code: 'unreachable'})
-  if (last.url.protocol === 'http:' && isGarbled(cause) && (await speaksTls(last.url))) {
-    const message = `The server at ${base} answers only with TLS. Use ${otherScheme(base)}.`
+  const mismatch = await schemeMismatch(base, cause.code)
+  if (mismatch !== null) {
+    const message = `The server at ${base} ${mismatch}.`
     return new CallFailed(message, null, {cause, code: 'unreachable'})
   }
+  if (!cause.isSent) return new CallFailed(unreachable(last), null, {cause, code: 'unreachable'})
   if (cause.code === TIMEOUT) {
     const what = `The server at ${base} did not reply within ${formatDuration(idleMs)}.`
     const message = `${what}${doubt || ' Try again, or set a longer --timeout.'}`
@@ -241,9 +233,7 @@ async function failureOf(
   return new CallFailed(`${what}${doubt || ' Try again.'}`, null, {cause, code: 'connection_lost'})
 }
 
-async function unreachable({base, url, error: {code, cause}}: Failure): Promise<string> {
-  if (TLS_TO_PLAIN.includes(code) && (await speaksPlain(url)))
-    return `The server at ${base} answers, but not with TLS. Use ${otherScheme(base)}.`
+function unreachable({base, error: {code, cause}}: Failure): string {
   if (UNTRUSTED.test(code)) {
     const why = cause instanceof Error ? `${cause.message}, ${code}` : code
     const fix = 'If a private authority has signed it, set NODE_EXTRA_CA_CERTS to its file.'
@@ -257,15 +247,6 @@ async function unreachable({base, url, error: {code, cause}}: Failure): Promise<
 
 function reasonOf({code}: Pick<ExchangeFailed, 'code'>): string {
   return code === TIMEOUT ? 'it does not answer' : code
-}
-
-/** A server with TLS resets a plain connection, or replies with what is not HTTP. */
-function isGarbled({code}: ExchangeFailed): boolean {
-  return PLAIN_TO_TLS.includes(code) || code.startsWith('HPE_')
-}
-
-function otherScheme(base: string): string {
-  return base.startsWith('https:') ? `http:${base.slice(6)}` : `https:${base.slice(5)}`
 }
 
 /** What the API calls a parameter is a flag here. */

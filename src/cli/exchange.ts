@@ -5,7 +5,6 @@
 import {request as requestHttp, type ClientRequest, type IncomingMessage} from 'node:http'
 import {request as requestHttps} from 'node:https'
 import {Readable} from 'node:stream'
-import {connect as connectTls} from 'node:tls'
 import {codeOf} from './errors.ts'
 
 /** Longer than a handshake with a distant server; the next of several servers is tried soon. */
@@ -98,35 +97,4 @@ function responseOf(incoming: IncomingMessage, idleMs: number): Response {
   const status = incoming.statusCode!
   const body = Readable.toWeb(incoming) as ReadableStream<Uint8Array>
   return new Response(BODILESS.includes(status) ? null : body, {status, headers})
-}
-
-/** Whether a server that does not understand HTTP speaks TLS. */
-export function speaksTls(url: URL): Promise<boolean> {
-  const port = Number(url.port === '' ? 80 : url.port)
-  const host = url.hostname.replace(/^\[|\]$/g, '')
-  return new Promise((resolve) => {
-    // Only asks for the protocol; nothing is sent over this connection.
-    const socket = connectTls({host, port, rejectUnauthorized: false})
-    const end = (isTls: boolean) => {
-      socket.destroy()
-      resolve(isTls)
-    }
-    socket.setTimeout(CONNECT_TIMEOUT_MS, () => end(false))
-    socket.once('secureConnect', () => end(true))
-    socket.once('error', () => end(false))
-  })
-}
-
-/** Whether a server that refuses TLS replies to plain HTTP. */
-export async function speaksPlain({host}: URL): Promise<boolean> {
-  // Only asks for the protocol; without the token.
-  const outgoing = {method: 'HEAD', headers: {}, body: null, idleMs: CONNECT_TIMEOUT_MS}
-  try {
-    const response = await exchange(new URL(`http://${host}/`), outgoing)
-    await response.body?.cancel()
-    return true
-  } catch (error) {
-    if (error instanceof ExchangeFailed) return false
-    throw error
-  }
 }

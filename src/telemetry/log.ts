@@ -6,6 +6,7 @@
 import {createRequire} from 'node:module'
 import {pino, type DestinationStream, type Logger} from 'pino'
 import type {LogLevel} from '../config/values.ts'
+import {formatDuration} from '../lib/duration.ts'
 import type {BelfryEvent, EventName, EventPayloads, Events} from '../ports/events.ts'
 import {formatTime} from '../wire/time.ts'
 import {LaunchLines} from './launch-lines.ts'
@@ -177,7 +178,9 @@ const MESSAGES: Messages = {
   member_changed: ({node, status}) =>
     `node ${node} ${status === 'left' || status === 'failed' ? 'has' : 'is'} ${status}`,
   clock_stepped: () => 'the clock of this machine jumped',
-  clock_differs: () => 'the clock of this machine differs from that of the store',
+  clock_differs: ({by_ms: byMs}) =>
+    `the clock of this machine is ${formatDuration(Math.round(Math.abs(byMs) / 1_000) * 1_000)} ` +
+    `${byMs > 0 ? 'ahead of' : 'behind'} that of the store. Set it by a time service`,
   clock_held: () => 'the clock of the store jumped ahead; later planned times wait',
   certificate_expires: ({setting, days_left: days}) =>
     days < 0

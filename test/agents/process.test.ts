@@ -170,7 +170,7 @@ describe('agent process', {concurrency: 2}, () => {
     await refused(
       [server.url],
       {name: 'b'},
-      /^belfry: The server \S+ cannot be joined: it refuses the token\. Set the right one/,
+      /^belfry: The server \S+ cannot be joined: it needs a token\. Create one/,
     )
     await refused(
       [server.url],

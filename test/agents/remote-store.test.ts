@@ -33,6 +33,20 @@ test('a finish that the reply of the server does not cover is not delivered', as
   assert.deepEqual(await store.finish([aFinish(1)]), outcomes)
 })
 
+test('a heartbeat brings the clock of the server, that of an older server none', async () => {
+  const replies = [
+    {answer: 'ok', end: [], now: 7_000},
+    {answer: 'ok', end: []},
+  ]
+  const link = {request: async () => replies.shift()} as unknown as RpcClient
+  const seen: number[] = []
+  const onServerTime = (now: number) => void seen.push(now)
+  const store = new RemoteNodeStore(link, new LocalClaims(), () => undefined, onServerTime)
+  const beat = {nodeId: 'far', incarnation: 'life', status: 'alive'} as const
+  for (const _ of replies.slice()) await store.beat([beat])
+  assert.deepEqual(seen, [7_000])
+})
+
 test('a claim asks for secrets, and the reply of an older server has none', async () => {
   const asked: unknown[] = []
   const reply = {claimed: [], waiting: 0, nextDueInMs: null}

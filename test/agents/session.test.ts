@@ -199,6 +199,13 @@ test('a flood of heartbeats waits: one that reports invented claims looks up a b
   assert.equal(violations.length, 1)
 })
 
+test('the reply to a heartbeat has the clock of the server', async () => {
+  const {session, sent, clock} = aSession({activeClaims: async () => []})
+  const now = clock.now()
+  await session.handle({kind: 'beat', id: 1, status: 'alive', held: [], claiming: null})
+  assert.deepEqual(sent, [{kind: 'beat', id: 1, answer: 'ok', end: [], now}])
+})
+
 /** The reply to a claim of an agent. */
 async function replyTo(
   claim: SessionStore['claim'],

@@ -313,11 +313,11 @@ export class AgentLink implements RpcClient {
     this.#acknowledgedAt = Math.max(this.#acknowledgedAt, sentAt)
   }
 
-  #onClose(connection: Connection, {reason, status}: SocketClosed): void {
+  #onClose(connection: Connection, why: SocketClosed): void {
     if (this.#connection !== connection) return
-    const permanent = permanentRefusal(status)
+    const permanent = permanentRefusal(why)
     if (permanent !== null) return this.#refuse(connection, cannotJoin(connection.url, permanent))
-    this.#leave(connection, reason)
+    this.#leave(connection, why.reason)
   }
 
   /** Drops this connection and dials another server after a backoff. */

@@ -3,12 +3,15 @@
  * and reports once why it closed. The link decides when to dial again.
  */
 import {WebSocket, type RawData} from 'ws'
+import {schemeMismatch} from '../../platform/peer-protocol.ts'
 import {AGENT_PATH, SERVER_MESSAGE_BYTES_MAX} from '../protocol.ts'
 
 export interface SocketClosed {
   readonly reason: string
   /** HTTP status with which the server refused the connection; `null` = it was not refused. */
   readonly status: number | null
+  /** The agent has sent no token. */
+  readonly isAnonymous?: boolean
 }
 
 export interface SocketHandlers {
@@ -50,12 +53,16 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
       ...(ca === null ? {} : {ca}),
     })
     let isClosed = false
+    let isOpen = false
     const close = (reason: string, status: number | null = null) => {
       if (isClosed) return
       isClosed = true
-      handlers.onClose({reason, status})
+      handlers.onClose({reason, status, isAnonymous: token === null})
     }
-    socket.on('open', () => isClosed || handlers.onOpen())
+    socket.on('open', () => {
+      isOpen = true
+      if (!isClosed) handlers.onOpen()
+    })
     socket.on('message', (data: RawData, isBinary: boolean) => {
       if (isClosed) return
       if (isBinary) return socket.terminate()
@@ -66,8 +73,11 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
       response.resume()
       socket.terminate()
     })
-    socket.on('error', (error) => close(reasonOf(error)))
-    socket.on('close', (code, reason) => close(reason.toString() || `closed (${code})`))
+    const fail = async (failure: Error) =>
+      close(isOpen ? failure.message : await dialFailure(url, failure))
+    socket.on('error', (failure) => void fail(failure))
+    // A dial that failed has an error, which says more.
+    socket.on('close', (code, reason) => isOpen && close(reason.toString() || `closed (${code})`))
     return {
       send: (text) => socket.send(text),
       get bufferedBytes() {
@@ -84,10 +94,15 @@ export function webSocketDial({token, ca, handshakeMs, version}: DialOptions): D
 /** Codes of certificates that no trusted authority has signed. */
 const UNTRUSTED = /SELF_SIGNED|UNABLE_TO_(VERIFY|GET)/
 
-function reasonOf(error: Error & {code?: string}): string {
+/** Why a server cannot be reached, with the fix, as a clause. */
+async function dialFailure(url: string, error: Error & {code?: string}): Promise<string> {
   const {code = '', message} = error
-  if (!UNTRUSTED.test(code)) return message
-  return `its certificate is not trusted (${code}): set --tls-ca to the file of its authority`
+  if (UNTRUSTED.test(code))
+    return `its certificate is not trusted (${code}): set --tls-ca to the file of its authority`
+  if (code === 'ECONNREFUSED')
+    return `nothing listens there (${code}). Start a server, or set another URL with --server`
+  const mismatch = await schemeMismatch(url, code)
+  return mismatch === null ? message : `it ${mismatch}`
 }
 
 /** HTTP statuses that a second attempt meets again: a wrong token, host name or address. */
@@ -100,7 +115,12 @@ const PERMANENT_REFUSALS: Readonly<Record<number, string>> = {
 }
 
 /** Why dialling this server again is useless, and the fix; `null` = it may succeed. */
-export function permanentRefusal(status: number | null): string | null {
+export function permanentRefusal({
+  status,
+  isAnonymous = false,
+}: Pick<SocketClosed, 'status' | 'isAnonymous'>): string | null {
+  if (status === 401 && isAnonymous)
+    return 'it needs a token. Create one with belfry token create NAME --type agent, and set --token-file'
   return (status === null ? undefined : PERMANENT_REFUSALS[status]) ?? null
 }
 

@@ -31,13 +31,23 @@ export class RemoteNodeStore implements NodeStore {
   readonly #rpc: RpcClient
   readonly #claims: LocalClaims
   readonly #onRevoked: () => void
+  readonly #onServerTime: (now: number) => void
   #revoked: readonly ExecutionClaim[] = []
 
-  /** `onRevoked` is called when `revokedClaims` has something new. */
-  constructor(rpc: RpcClient, claims: LocalClaims, onRevoked: () => void) {
+  /**
+   * `onRevoked` is called when `revokedClaims` has something new, `onServerTime` with the wall clock of the
+   * server, ms since 1970, after each heartbeat.
+   */
+  constructor(
+    rpc: RpcClient,
+    claims: LocalClaims,
+    onRevoked: () => void,
+    onServerTime: (now: number) => void = () => undefined,
+  ) {
     this.#rpc = rpc
     this.#claims = claims
     this.#onRevoked = onRevoked
+    this.#onServerTime = onServerTime
   }
 
   /** An agent claims only for itself: one request. */
@@ -127,7 +137,8 @@ export class RemoteNodeStore implements NodeStore {
   async beat([heartbeat]: readonly Heartbeat[]): Promise<readonly Exclude<BeatReply, 'unknown'>[]> {
     const {status} = heartbeat!
     const body = {status, ...this.#claims.encoded()}
-    const {answer, end} = await this.#rpc.request('beat', body)
+    const {answer, end, now} = await this.#rpc.request('beat', body)
+    if (now !== undefined) this.#onServerTime(now)
     const revoked = end.filter((claim) => this.#claims.get(claim) !== null)
     if (revoked.length > 0) {
       this.#revoked = revoked

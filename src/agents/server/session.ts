@@ -306,7 +306,8 @@ export class AgentSession {
     // An agent that has left need not be a member.
     if (answer === 'unknown') answer = status === 'left' ? 'ok' : await this.#options.rejoin(status)
     if (answer !== 'ok') return {answer, end: []}
-    return {answer: 'ok' as const, end: await this.#reconcile({held, claiming})}
+    const end = await this.#reconcile({held, claiming})
+    return {answer: 'ok' as const, end, now: this.#options.clock.now()}
   }
 
   /**
