@@ -14,6 +14,10 @@ export interface Column<Row> {
   readonly shown?: (text: string) => string
   /** Cut after all others, as a name is. So is the first column. */
   readonly isName?: true
+  /** Never cut. */
+  readonly isWhole?: true
+  /** Never cut, but left out, the last first, when the row does not fit otherwise. */
+  readonly isDispensable?: true
 }
 
 const GAP = '  '
@@ -24,11 +28,12 @@ const NAME_MIN = 16
 /** A table with a line of titles, ending in a newline; `empty` when there are no rows. */
 export function table<Row>(
   terminal: Pick<Terminal, 'colours' | 'columns'>,
-  columns: readonly Column<Row>[],
+  all: readonly Column<Row>[],
   rows: readonly Row[],
   empty: string,
 ): string {
   if (rows.length === 0) return `${empty}\n`
+  const columns = fittingColumns(all, rows, terminal.columns)
   const cells = rows.map((row) => columns.map((column) => oneLine(column.text(row))))
   const natural = columns.map(({title}, index) =>
     cells.reduce((widest, line) => Math.max(widest, lengthOf(line[index]!)), title.length),
@@ -48,6 +53,29 @@ export function table<Row>(
   ].join('')
 }
 
+/** Without dispensable columns that do not fit. */
+function fittingColumns<Row>(
+  columns: readonly Column<Row>[],
+  rows: readonly Row[],
+  total = Infinity,
+): readonly Column<Row>[] {
+  const natural = columns.map((column) =>
+    rows.reduce(
+      (widest, row) => Math.max(widest, lengthOf(oneLine(column.text(row)))),
+      column.title.length,
+    ),
+  )
+  const widths = fitted(natural, columns, total)
+  const width = widths.reduce((sum, each) => sum + each, GAP.length * (columns.length - 1))
+  const last = columns.findLastIndex(({isDispensable}) => isDispensable === true)
+  if (width <= total || last === -1) return columns
+  return fittingColumns(columns.toSpliced(last, 1), rows, total)
+}
+
+function isUncut<Row>({isWhole, isDispensable}: Column<Row>): boolean {
+  return isWhole === true || isDispensable === true
+}
+
 /** Widths with which a row fits into `total`, as far as the minimum of each column allows. */
 function fitted<Row>(
   natural: readonly number[],
@@ -63,6 +91,7 @@ function fitted<Row>(
       const cuttable = widths
         .map((width, index) => ({width, index}))
         .filter(({index}) => (index === 0 || columns[index]!.isName === true) === isName)
+        .filter(({index}) => !isUncut(columns[index]!))
         .filter(({width, index}) => width > minimum(index, isName ? NAME_MIN : CELL_MIN))
       const widest = cuttable.toSorted((one, other) => other.width - one.width)[0]
       if (widest === undefined) break

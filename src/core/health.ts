@@ -20,6 +20,8 @@ export interface HealthFacts {
   readonly pending: number
   /** How late the oldest planned time without a decision is; 0 = none is due. */
   readonly lateMs: number
+  /** How long the oldest launch without a node that matches has waited; 0 = none waits for one. */
+  readonly waitingMs: number
   /** Time that the store took to answer. */
   readonly storeMs: number
 }
@@ -57,12 +59,15 @@ function outages({leader, members}: HealthFacts): string[] {
 }
 
 function problems(facts: HealthFacts): string[] {
-  const {members, firing, isPausePlanned, areSubmissionsPaused, undecided, lateMs, storeMs} = facts
+  const {members, firing, isPausePlanned, areSubmissionsPaused} = facts
+  const {undecided, lateMs, waitingMs, storeMs} = facts
   const failed = members.filter(({status}) => status === 'failed')
   const found: string[] = []
   if (failed.length > 0) found.push(`${count(failed.length, 'node')} failed (${named(failed)})`)
   if (firing !== 'active' && !isPausePlanned) found.push(`firing is ${firing}`)
   else if (lateMs > LATE_MS) found.push(`a planned time is ${roughly(lateMs)} late`)
+  if (waitingMs > LATE_MS)
+    found.push(`launches wait for a node that matches, the first for ${roughly(waitingMs)}`)
   if (areSubmissionsPaused) found.push('submissions are paused')
   if (undecided > UNDECIDED_MAX) found.push(`${undecided} launches wait for a decision`)
   if (storeMs > STORE_SLOW_MS) found.push(`the store took ${roughly(storeMs)} to answer`)
@@ -70,7 +75,7 @@ function problems(facts: HealthFacts): string[] {
 }
 
 /** Sentence for a healthy cluster. A cordon and a pause with an end are intended, and no problem. */
-function summary({leader, members, firing, pending}: HealthFacts): string {
+function summary({leader, members, firing, pending, undecided}: HealthFacts): string {
   const present = members.filter(({status}) => status !== 'left')
   const alive = present.filter(({status}) => status === 'alive')
   const cordoned = present.filter(({cordonedAt}) => cordonedAt !== null)
@@ -79,7 +84,9 @@ function summary({leader, members, firing, pending}: HealthFacts): string {
     `${alive.length} of ${count(present.length, 'node')} alive`,
     ...(cordoned.length === 0 ? [] : [`${cordoned.length} cordoned (${named(cordoned)})`]),
     ...(firing === 'active' ? [] : [`firing is ${firing}`]),
-    pending === 0 ? 'nothing waits' : `${count(pending, 'execution')} pending`,
+    ...(pending === 0 ? [] : [`${count(pending, 'execution')} pending`]),
+    ...(undecided === 0 ? [] : [`${undecided} undecided`]),
+    ...(pending + undecided === 0 ? ['nothing waits'] : []),
   ].join(', ')
 }
 

@@ -9,6 +9,14 @@ export type Concurrency = 'allow' | 'forbid'
 export type CatchUp = 'latest' | 'skip' | 'all'
 export type OnDisconnect = 'keep' | 'stop'
 /** `''` = no launch of the job has finished yet. */
+/** Why a job does not run as planned, besides its definition. */
+export interface JobConditions {
+  /** Firing is paused, so that `next` will be skipped. */
+  readonly isPaused: boolean
+  /** A launch waits for a node that matches the tags. */
+  readonly waitsForNode: boolean
+}
+
 export type JobStatus = '' | 'success' | 'failed' | 'partially_failed'
 
 export type StringMap = Readonly<Record<string, string>>

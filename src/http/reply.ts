@@ -6,7 +6,7 @@ import {createHash} from 'node:crypto'
 import {Readable} from 'node:stream'
 import type {FastifyInstance, FastifyReply, FastifyRequest} from 'fastify'
 import {decide, jobPath, shownJobs} from '../core/authorization.ts'
-import type {JobRecord} from '../core/job.ts'
+import type {JobConditions, JobRecord} from '../core/job.ts'
 import type {Page, Slice} from '../ports/page.ts'
 import type {Clock} from '../ports/runtime.ts'
 import {encodeJob, type JobJson} from '../wire/job.ts'
@@ -35,8 +35,11 @@ export function sendJson(
   return reply.code(status).header('content-type', JSON_TYPE).send(text)
 }
 
+/** Replies to a change have no conditions. */
+type ShownJob = JobRecord & {readonly conditions?: JobConditions}
+
 /** A job in a list or a reply. It names only those dependents that the caller may read. */
-export function encodeJobFor(request: FastifyRequest, job: JobRecord): JobJson {
+export function encodeJobFor(request: FastifyRequest, job: ShownJob): JobJson {
   if (job.dependentJobs.length === 0) return encodeJob(job)
   return encodeJob({...job, dependentJobs: shownJobs(callerOf(request), job.dependentJobs)})
 }
@@ -49,7 +52,7 @@ export function sendJob(
   request: FastifyRequest,
   reply: FastifyReply,
   status: number,
-  job: JobRecord,
+  job: ShownJob,
   more: {readonly warnings?: readonly string[]} = {},
 ): FastifyReply {
   const body = encodeJobFor(request, job)

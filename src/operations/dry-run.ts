@@ -89,10 +89,12 @@ export function createDryRun(context: OperationsContext) {
     const nodes = alive.map((member) => {
       return {name: member.name, tags: {...systemTags(member), ...member.tags}}
     })
-    const names = matchTargets(tags, nodes, 'all').nodes.map((node) => node.name)
+    const {nodes: matching, count} = matchTargets(tags, nodes, 'all')
+    const names = matching.map((node) => node.name)
     const isShown = check(caller, 'list', '/v1/members').allowed
     const shown = isShown ? names.toSorted().slice(0, NODES_SHOWN) : []
-    return {nodes: shown, nodesTotal: names.length}
+    const isPart = count !== null && count < names.length
+    return {nodes: shown, nodesTotal: names.length, ...(isPart ? {nodesRun: count} : {})}
   }
 
   return {dryRun}
@@ -101,6 +103,8 @@ export function createDryRun(context: OperationsContext) {
 interface MatchingNodes {
   readonly nodes: readonly string[]
   readonly nodesTotal: number
+  /** How many of them a launch runs on, by the count in a tag; absent = not fewer. */
+  readonly nodesRun?: number
 }
 
 interface DryRun extends Partial<MatchingNodes> {
@@ -137,7 +141,7 @@ function refusedFaults(
 
 function replyOf(
   context: OperationsContext,
-  {faults, warnings = [], spec, preview = {}, nodes = [], nodesTotal = 0}: DryRun,
+  {faults, warnings = [], spec, preview = {}, nodes = [], nodesTotal = 0, nodesRun}: DryRun,
 ): DryRunJson {
   const valid = faults.length === 0
   const {created = false, changed = false} = preview
@@ -151,6 +155,7 @@ function replyOf(
     ...plan,
     nodes: [...nodes],
     nodes_total: nodesTotal,
+    ...(nodesRun === undefined ? {} : {nodes_run: nodesRun}),
   }
 }
 

@@ -5,22 +5,43 @@
 import type {Actor} from '../core/audit.ts'
 import {type Principal, readableJobs, shownJobs} from '../core/authorization.ts'
 import {DomainError} from '../core/errors.ts'
-import type {JobRecord} from '../core/job.ts'
+import {pausedUntil} from '../core/firing.ts'
+import type {JobConditions, JobRecord} from '../core/job.ts'
 import type {JobQuery, RevisionMatch} from '../ports/job-store.ts'
 import type {Page} from '../ports/page.ts'
 import type {OperationsContext} from './context.ts'
 import type {StoreWithDeadlines} from './store-deadlines.ts'
 import {IdempotencyGuard, idempotencyMismatch, preconditionFailed} from './submit.ts'
 
+/** A job as a reader sees it. */
+export type ConditionedJob = JobRecord & {readonly conditions: JobConditions}
+
 export function createJobs({wakeup, events, store}: OperationsContext) {
   /** Throws `job_unknown`. */
-  async function job(name: string): Promise<JobRecord> {
-    return requireJob(name, await store.job(name))
+  async function job(name: string): Promise<ConditionedJob> {
+    const [found, conditionsOf] = await Promise.all([store.job(name), loadConditions()])
+    const record = requireJob(name, found)
+    return {...record, conditions: conditionsOf(record)}
   }
 
-  /** The jobs that the caller may read. All rows are from one snapshot. */
-  function jobs(query: JobQuery, caller: Principal): Promise<Page<JobRecord>> {
-    return store.jobs({...query, names: readableJobs(caller)})
+  /** The jobs that the caller may read. All rows are from one snapshot; conditions are read beside it. */
+  async function jobs(query: JobQuery, caller: Principal): Promise<Page<ConditionedJob>> {
+    const reading = store.jobs({...query, names: readableJobs(caller)})
+    const [{rows, total}, conditionsOf] = await Promise.all([reading, loadConditions()])
+    return {rows: rows.map((each) => ({...each, conditions: conditionsOf(each)})), total}
+  }
+
+  async function loadConditions(): Promise<(job: JobRecord) => JobConditions> {
+    const [putBack, pauses, waiting] = await Promise.all([
+      store.firingPaused(),
+      store.firingPauses(),
+      store.jobsWithoutNode(),
+    ])
+    const waitingIds = new Set(waiting)
+    return ({id, spec, nextAt}) => {
+      const until = putBack === null ? pausedUntil(pauses, spec.name) : Infinity
+      return {isPaused: nextAt !== null && nextAt < until, waitsForNode: waitingIds.has(id)}
+    }
   }
 
   /** Without `disabled` it flips. Throws `job_unknown`, `precondition_failed`. */

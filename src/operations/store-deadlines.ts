@@ -39,6 +39,7 @@ const DEADLINES = {
   defaultTimezone: read(),
   setTimezone: write(),
   firingPauses: read(),
+  jobsWithoutNode: read(),
   pauseFiring: write(),
   endFiringPause: write(),
 

@@ -133,6 +133,8 @@ export interface HistoryStore {
     readonly firingPaused: number
     /** How late the oldest undecided planned time is; 0 = none is due. */
     readonly lateMs: number
+    /** How long the launch that waits longest for a node has waited; 0 = none waits for one. */
+    readonly waitingMs: number
   }>
   /** Sizes, load by node, and the last runs of the jobs that match a pattern. For metrics. */
   usage(request: UsageRequest): Promise<Usage>

@@ -239,6 +239,8 @@ export interface JobStore {
   setTimezone(zone: string, actor?: Actor): Promise<string>
   /** The pauses in force, sorted by glob. */
   firingPauses(): Promise<readonly FiringPause[]>
+  /** Ids of jobs of which a launch waits for a node that matches its tags; bounded. */
+  jobsWithoutNode(): Promise<readonly number[]>
   /**
    * From the commit on no planned time of a matching job fires, on no server. Replaces a pause of the same
    * glob.

@@ -25,25 +25,31 @@ export class LaunchLines {
     const known = this.#jobs.get(launch.job)
     const trouble = troubleOf(launch)
     if (trouble !== null && known?.trouble === trouble) {
-      known.count += 1
+      known.count += missing(launch)
       return null
     }
     if (trouble !== null) {
-      this.#note(launch.job, trouble)
+      this.#note(launch, trouble)
       return {message: BEGINS[trouble], fields: lateBy(launch)}
     }
     if (launch.decision === 'missed') return {message: 'planned times missed', fields: {}}
     if (known === undefined || launch.decision !== 'launched') return null
     this.#jobs.delete(launch.job)
-    return {message: ENDS[known.trouble], fields: {times: known.count}}
+    const {count: times} = known
+    return {message: ENDS[known.trouble], fields: times === 0 ? {} : {times}}
   }
 
-  #note(job: string, trouble: Trouble): void {
-    this.#jobs.delete(job)
-    this.#jobs.set(job, {trouble, count: 1})
+  #note(launch: Launch, trouble: Trouble): void {
+    this.#jobs.delete(launch.job)
+    this.#jobs.set(launch.job, {trouble, count: missing(launch)})
     const [oldest] = this.#jobs.keys()
     if (this.#jobs.size > JOBS_MAX) this.#jobs.delete(oldest!)
   }
+}
+
+/** A launch that waits for a node is counted when the wait is over. */
+function missing({decision}: Launch): number {
+  return decision === 'pending' ? 0 : 1
 }
 
 const BEGINS = {
@@ -59,6 +65,7 @@ const ENDS = {
 function troubleOf(launch: Launch): Trouble | null {
   const {decision, reason, cause} = launch
   if (decision === 'skipped') return /^no_target(?:$|:)/.test(reason) ? 'no_target' : null
+  if (decision === 'pending') return reason === 'waits_for_node' ? 'no_target' : null
   const isLate = decision === 'launched' && cause === 'schedule' && lateMs(launch) > LATE_MS
   return isLate ? 'late' : null
 }

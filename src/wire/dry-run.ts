@@ -34,6 +34,12 @@ export const DryRun = Type.Object(
       description: 'Alive nodes that match the tags, up to 20; for callers that may list members.',
     }),
     nodes_total: Type.Integer({description: 'Number of alive nodes that match the tags.'}),
+    nodes_run: Type.Optional(
+      Type.Integer({
+        description:
+          'How many of them a launch runs on, if the count in a tag is less. Absent otherwise.',
+      }),
+    ),
   },
   {$id: 'DryRun', description: 'What a submit would do.'},
 )

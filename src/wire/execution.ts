@@ -46,6 +46,7 @@ export const Execution = Type.Object(
     }),
     reason: Type.String({description: 'A code that says more than the status; may be empty.'}),
     exit_code: ExitCode,
+    not_before: Type.Optional(Time('Earliest start of a pending retry. Absent otherwise.')),
   },
   {$id: 'Execution', description: 'One attempt of one launch on one node.'},
 )
@@ -74,6 +75,7 @@ export const LaunchExecution = Type.Object(
     finished_at: Time('Zero time until it ends.'),
     reason: Type.String({description: 'A code that says more than the status; may be empty.'}),
     exit_code: ExitCode,
+    not_before: Type.Optional(Time('Earliest start of a pending retry. Absent otherwise.')),
   },
   {$id: 'LaunchExecution', description: 'An execution of a launch, without its output.'},
 )
@@ -135,6 +137,7 @@ export function encodeExecution(
     late_result: view.lateResult,
     reason: view.reason,
     exit_code: view.exitCode,
+    ...retryTime(view),
   }
 }
 
@@ -149,7 +152,14 @@ export function encodeLaunchExecution(record: ExecutionRecord): LaunchExecutionJ
     finished_at: timeOrZero(record.finishedAt),
     reason: record.reason,
     exit_code: record.exitCode,
+    ...retryTime(record),
   }
+}
+
+/** The backoff of a retry that waits. */
+function retryTime({status, notBefore, createdAt}: ExecutionRecord): {not_before?: string} {
+  const waits = status === 'pending' && notBefore > createdAt
+  return waits ? {not_before: formatTime(notBefore)} : {}
 }
 
 function timeOrZero(at: number | null): string {

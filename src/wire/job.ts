@@ -3,7 +3,7 @@
  * the API contract. `decode-job.ts` decodes definitions.
  */
 import {Type, type Static} from 'typebox'
-import type {JobRecord, JobSpec} from '../core/job.ts'
+import type {JobConditions, JobRecord, JobSpec} from '../core/job.ts'
 import {SCHEDULE_LENGTH_MAX} from '../core/schedule/parse.ts'
 import {METADATA_MAX, NAME_LENGTH_MAX, TAGS_MAX} from '../core/validate.ts'
 import {MayBeUnset, OptionalTime, TextMap, TextMapInput, Time} from './shapes.ts'
@@ -45,7 +45,7 @@ const ABOUT = {
     'What a node without a connection to any server does with a running execution; empty = by concurrency.',
 }
 
-/** A job in every response. No field is ever left out. */
+/** A job in every response. Fields of the API contract are never left out. */
 export const Job = Type.Object(
   {
     id: Type.String({description: 'The same as `name`.'}),
@@ -85,6 +85,16 @@ export const Job = Type.Object(
     catch_up: Type.Enum(['latest', 'skip', 'all'], {description: ABOUT.catch_up}),
     max_lateness: Type.String({description: ABOUT.max_lateness}),
     on_disconnect: Type.Enum(['', 'keep', 'stop'], {description: ABOUT.on_disconnect}),
+    firing_paused: Type.Optional(
+      Type.Boolean({
+        description: 'Firing of the job is paused, so `next` will be skipped. Absent otherwise.',
+      }),
+    ),
+    waits_for_node: Type.Optional(
+      Type.Boolean({
+        description: 'A launch waits for a node that matches the tags. Absent otherwise.',
+      }),
+    ),
   },
   {$id: 'Job', description: 'A job: its definition, counters and status.'},
 )
@@ -196,7 +206,9 @@ export const READ_ONLY_FIELDS: ReadonlySet<string> = new Set(
   Object.keys(Job.properties).filter((field) => !(field in JobDefinition.properties)),
 )
 
-type Encoded = Pick<JobRecord, 'spec' | 'counters' | 'dependentJobs' | 'status' | 'nextAt'>
+type Encoded = Pick<JobRecord, 'spec' | 'counters' | 'dependentJobs' | 'status' | 'nextAt'> & {
+  readonly conditions?: JobConditions
+}
 
 export function encodeJob(job: Encoded): JobJson {
   const {spec, counters} = job
@@ -230,6 +242,8 @@ export function encodeJob(job: Encoded): JobJson {
     catch_up: spec.catchUp,
     max_lateness: spec.maxLateness,
     on_disconnect: spec.onDisconnect,
+    ...(job.conditions?.isPaused === true ? {firing_paused: true} : {}),
+    ...(job.conditions?.waitsForNode === true ? {waits_for_node: true} : {}),
   }
 }
 

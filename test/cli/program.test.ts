@@ -410,6 +410,7 @@ test('status, members and pause print the reply', async () => {
     'POST /v1/unpause',
     'POST /v1/resume',
     'POST /v1/resume',
+    'GET /v1/firing',
     'GET /v1/members',
   ])
 })

@@ -93,6 +93,21 @@ const TIMES: readonly (readonly [time: string | null, expected: string])[] = [
 for (const [time, expected] of TIMES)
   test(`at noon, ${time} is ${expected}`, () => assert.equal(relative(time, NOW), expected))
 
+test('on a narrow terminal columns that can be missed are left out, the last first', () => {
+  const text = (value: string) => () => value
+  const columns = [
+    {title: 'NAME', text: text('backup-of-the-database')},
+    {title: 'NEXT', text: text('disabled'), isWhole: true as const},
+    {title: 'OK', text: text('12')},
+    {title: 'LAST OK', text: text('23h59m ago'), isDispensable: true as const},
+    {title: 'LAST ERROR', text: text('23h59m ago'), isDispensable: true as const},
+  ]
+  const shown = (width: number) => table({...PLAIN, columns: width}, columns, [1], '').split('\n')
+  assert.equal(shown(70)[0], 'NAME                    NEXT      OK  LAST OK     LAST ERROR')
+  assert.equal(shown(46)[0], 'NAME                  NEXT      OK  LAST OK')
+  assert.equal(shown(34)[1], 'backup-of-the-datab…  disabled  12')
+})
+
 test('a duration is shown only if start and end are known', () => {
   const start = '2026-03-01T12:00:00.000Z'
   assert.equal(duration(start, '2026-03-01T12:00:00.250Z'), '250ms')

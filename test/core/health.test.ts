@@ -18,6 +18,7 @@ const FINE: HealthFacts = {
   undecided: 0,
   pending: 0,
   lateMs: 0,
+  waitingMs: 0,
   storeMs: 3,
 }
 const LEADER = 'leader alpha (term 11)'
@@ -25,6 +26,11 @@ const LEADER = 'leader alpha (term 11)'
 const ROWS: readonly [Partial<HealthFacts>, string][] = [
   [{}, `healthy: ${LEADER}, 2 of 2 nodes alive, nothing waits`],
   [{pending: 3, lateMs: 29_000}, `healthy: ${LEADER}, 2 of 2 nodes alive, 3 executions pending`],
+  [{undecided: 6, waitingMs: 29_000}, `healthy: ${LEADER}, 2 of 2 nodes alive, 6 undecided`],
+  [
+    {undecided: 6, waitingMs: 55_000},
+    'degraded: launches wait for a node that matches, the first for 55s',
+  ],
   [
     {members: [alpha, cordoned]},
     `healthy: ${LEADER}, 2 of 2 nodes alive, 1 cordoned (beta), nothing waits`,

@@ -145,6 +145,21 @@ test('a person signs in with a token, which the page does not keep, and signs ou
   assert.equal(element('jobs').text, '', 'nothing stays on the page')
 })
 
+test('the console says that firing is paused, and in which zone it shows times', async (t) => {
+  const {element, signIn, refresh, job, admin} = await openConsole(t)
+  const next = () => element('jobs').text
+  await job('nightly', {schedule: '@hourly'})
+  await signIn(ADMIN)
+  assert.doesNotMatch(next(), /paused/)
+  assert.match(element('status').text, /Firing active/)
+  const paused = await admin.call('POST', '/v1/firing/pause', {jobs: 'nightly'})
+  assert.equal(paused.status, 200, paused.text)
+  await refresh()
+  assert.match(next(), /paused \(.* is skipped\)/)
+  assert.match(element('status').text, /Firing paused \(nightly\)/)
+  assert.equal(element('zone').textContent, Intl.DateTimeFormat().resolvedOptions().timeZone)
+})
+
 test('the console hides what a token may not read, which is no error', async (t) => {
   const {client, element, job, signIn} = await openConsole(t)
   await job('team-a-nightly')

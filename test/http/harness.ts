@@ -301,6 +301,18 @@ export class Api {
     })
   }
 
+  /** Every waiting request finds no node that matches. */
+  async findNoNode(): Promise<void> {
+    const {requests} = await this.store.loadRequests({afterGroup: 0, limit: 100})
+    await this.store.applyLaunches({
+      term: this.#term,
+      dues: [],
+      requests: requests.map(({launch: {group}, job: {revision}}) => {
+        return {group, revision, kind: 'stay', reason: 'waits_for_node'}
+      }),
+    })
+  }
+
   async claim(): Promise<readonly ClaimedExecution[]> {
     const {claimed} = await claimAs(this.store, {
       nodeId: NODE_ID,

@@ -117,7 +117,11 @@ test('a job without a node, or a late one, has one line when that begins and one
   const {log, lines} = logInto('info')
   const events = localEvents(clock)
   logEvents(events, log.logger)
-  const decides = (decision: 'launched' | 'skipped' | 'missed', reason: string, lateMs = 0) => {
+  const decides = (
+    decision: 'launched' | 'pending' | 'skipped' | 'missed',
+    reason: string,
+    lateMs = 0,
+  ) => {
     const from = lines.length
     events.emit('launch_decided', {
       job: 'a',
@@ -141,6 +145,11 @@ test('a job without a node, or a late one, has one line when that begins and one
   assert.deepEqual(decides('skipped', 'no_target'), [without])
   assert.deepEqual(decides('skipped', 'no_target: all are cordoned'), [])
   assert.deepEqual(decides('launched', ''), ['job launched again: a node matches its tags (2)'])
+  assert.deepEqual(decides('pending', 'waits_for_open'), [])
+  assert.deepEqual(decides('pending', 'waits_for_node'), [without], 'at once, not after the wait')
+  assert.deepEqual(decides('pending', 'waits_for_node'), [])
+  assert.deepEqual(decides('skipped', 'no_target'), [])
+  assert.deepEqual(decides('launched', ''), ['job launched again: a node matches its tags (1)'])
   assert.deepEqual(decides('launched', '', 61_000), ['job falls behind: launched late'])
   assert.deepEqual(decides('launched', '', 99_000), [])
   assert.deepEqual(decides('launched', '', 59_000), ['job is on time again (2)'])

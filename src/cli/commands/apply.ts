@@ -233,14 +233,15 @@ function shownCheck({terminal, clock, utc}: Session, checked: Checked): string {
       return [at === 0 ? 'next' : '', text] as const
     }),
     ...(next.length === 0 && timezone !== null ? [['next', nothing] as const] : []),
-    [
-      'nodes',
-      [String(result.nodes_total), nodes.join(', ')].join(': ').replace(/: $/, ''),
-    ] as const,
+    ['nodes', [countOf(result), nodes.join(', ')].join(': ').replace(/: $/, '')] as const,
   ]
   const title = toned(terminal, valid ? 'good' : 'bad', state)
   const lines = rows.map(([what, text]) => `  ${what.padEnd(7)}  ${oneLine(text)}`)
   return [`${toned(terminal, 'strong', oneLine(name))} ${title}`, ...lines, ''].join('\n')
+}
+
+function countOf({nodes_run: run, nodes_total: total}: DryRunJson): string {
+  return run === undefined ? String(total) : `${run} of ${total}`
 }
 
 /** The jobs before stay stored: a repeated command leaves them unchanged. */

@@ -3,7 +3,7 @@ import type {Command} from 'commander'
 import type {FiringJson, PauseStatusJson} from '../../wire/cluster.ts'
 import type {FiringStatusJson, PauseJson} from '../../wire/firing.ts'
 import {LONG_TIMEOUT_MS} from '../client.ts'
-import {AnswerIsNo, UsageError} from '../errors.ts'
+import {AnswerIsNo, CommandFailed, UsageError} from '../errors.ts'
 import {type Column, relative, table, timeAndAge} from '../format.ts'
 import {oneLine} from '../sanitize.ts'
 import {printJson, type Session, type Use} from '../session.ts'
@@ -143,10 +143,15 @@ async function resume(session: Session): Promise<void> {
   const {value} = await session.client.call<FiringJson>('POST', '/resume', {
     timeoutMs: LONG_TIMEOUT_MS,
   })
-  if (session.json) return printJson(session, value)
-  session.terminal.out(
-    value.resumed
-      ? 'firing is resumed: all jobs are planned from now on\n'
-      : 'firing was not paused by a restore; see belfry unpause --firing\n',
-  )
+  if (session.json) printJson(session, value)
+  else if (value.resumed)
+    session.terminal.out('firing is resumed: all jobs are planned from now on\n')
+  if (value.resumed) return
+  // A pause that somebody has set is ended by its own command.
+  const {value: status} = await session.client.call<Partial<FiringStatusJson>>('GET', '/firing')
+  if ((status.pauses ?? []).length > 0)
+    throw new CommandFailed(
+      'Nothing was resumed: firing is paused by belfry pause --firing. End it with belfry unpause --firing.',
+    )
+  if (!session.json) session.terminal.out('firing was not paused by a restore, and is active\n')
 }

@@ -55,8 +55,8 @@ export function addJobCommands(program: Command, use: Use): void {
     .description('Enable a job that is disabled, disable one that is enabled')
     .action(use(toggle))
   jobs
-    .command('delete <name>')
-    .description('Delete a job and its history')
+    .command('delete <names...>')
+    .description('Delete jobs and their history')
     .option('--yes', 'Do not ask')
     .action(use(remove))
   addEditCommand(jobs, use)
@@ -83,13 +83,23 @@ function jobColumns(terminal: Terminal, now: number): readonly Column<JobJson>[]
   return [
     {title: 'NAME', text: (job) => job.name, shown: (text) => toned(terminal, 'strong', text)},
     {title: 'SCHEDULE', text: scheduleOf},
-    {title: 'NEXT', text: (job) => (job.disabled ? 'disabled' : relative(job.next, now))},
-    {title: 'STATUS', text: (job) => job.status, shown: (text) => status(terminal, text)},
+    {title: 'NEXT', text: (job) => stateOf(job) || relative(job.next, now), isWhole: true},
+    {
+      title: 'STATUS',
+      text: (job) => (job.waits_for_node === true ? 'waits for a node' : job.status),
+      shown: (text) => status(terminal, text),
+    },
     {title: 'OK', text: (job) => String(job.success_count)},
     {title: 'ERRORS', text: (job) => String(job.error_count)},
-    {title: 'LAST OK', text: (job) => relative(job.last_success, now)},
-    {title: 'LAST ERROR', text: (job) => relative(job.last_error, now)},
+    {title: 'LAST OK', text: (job) => relative(job.last_success, now), isDispensable: true},
+    {title: 'LAST ERROR', text: (job) => relative(job.last_error, now), isDispensable: true},
   ]
+}
+
+/** Why planned times do not run; `''` = they do. */
+function stateOf(job: JobJson): string {
+  if (job.disabled) return 'disabled'
+  return job.firing_paused === true ? 'paused' : ''
 }
 
 function scheduleOf(job: JobJson): string {
@@ -119,8 +129,9 @@ async function show(session: Session, name: string): Promise<void> {
     fieldList(terminal, [
       ['name', toned(terminal, 'strong', job.name)],
       ['schedule', oneLine(scheduleOf(job))],
-      ['next', job.disabled ? 'disabled' : nextOf(job, session)],
+      ['next', shownNext(job, session)],
       ['status', status(terminal, job.status === '' ? 'never finished' : job.status)],
+      ...(job.waits_for_node === true ? [['waiting', WAITS] as const] : []),
       ['succeeded', `${job.success_count}, last ${when(job.last_success)}`],
       ['failed', `${job.error_count}, last ${when(job.last_error)}`],
       ['executor', job.executor],
@@ -133,6 +144,14 @@ async function show(session: Session, name: string): Promise<void> {
       ...optional.filter(([, text]) => text !== ''),
     ]),
   )
+}
+
+const WAITS = 'a launch waits for a node that matches the tags'
+
+function shownNext(job: JobJson, session: Session): string {
+  const state = stateOf(job)
+  if (state !== 'paused') return state || nextOf(job, session)
+  return `paused: ${nextOf(job, session)} will be skipped`
 }
 
 /** In the zone of the schedule, with its name if that is not the zone of all other times. */
@@ -155,22 +174,34 @@ async function switchJobs(
   names: readonly string[],
   verb: 'enable' | 'disable',
 ): Promise<void> {
-  const switched: JobJson[] = []
+  await forEach(session, names, `${verb}d`, async (name) => {
+    const {value} = await session.client.call<JobJson>('POST', path('jobs', name, verb))
+    if (!session.json) printSwitched(session, value)
+    return value
+  })
+}
+
+/** Changes one job after the other. `done` is the past tense of the change. */
+async function forEach(
+  session: Session,
+  names: readonly string[],
+  done: string,
+  change: (name: string) => Promise<JobJson>,
+): Promise<void> {
+  const changed: JobJson[] = []
   const failures: string[] = []
   let first: CallFailed | null = null
   for (const name of names) {
     try {
-      const {value} = await session.client.call<JobJson>('POST', path('jobs', name, verb))
-      switched.push(value)
-      if (!session.json) printSwitched(session, value)
+      changed.push(await change(name))
     } catch (error) {
       const message = messageOf(error)
       if (message === null || names.length === 1) throw error
       if (error instanceof CallFailed) first ??= error
-      failures.push(`${oneLine(name)} was not ${verb}d: ${message}`)
+      failures.push(`${oneLine(name)} was not ${done}: ${message}`)
     }
   }
-  if (session.json) printJson(session, switched)
+  if (session.json) printJson(session, changed)
   if (failures.length === 0) return
   const message = failures.join('\n')
   if (first === null) throw new CommandFailed(message)
@@ -181,9 +212,20 @@ function printSwitched({terminal}: Session, {name, disabled}: JobJson): void {
   terminal.out(`${name} is ${disabled ? 'disabled' : 'enabled'}\n`)
 }
 
-async function remove(session: Session, name: string, options: {yes?: true}): Promise<void> {
-  await confirm(session.terminal, `Delete the job ${oneLine(name)} and its history?`, options)
-  const {value} = await session.client.call<JobJson>('DELETE', path('jobs', name))
-  if (session.json) return printJson(session, value)
-  session.terminal.out(`deleted ${value.name}\n`)
+async function remove(
+  session: Session,
+  names: readonly string[],
+  options: {yes?: true},
+): Promise<void> {
+  const shown = names.map(oneLine).join(', ')
+  const question =
+    names.length === 1
+      ? `Delete the job ${shown} and its history?`
+      : `Delete the jobs ${shown} and their history?`
+  await confirm(session.terminal, question, options)
+  await forEach(session, names, 'deleted', async (name) => {
+    const {value} = await session.client.call<JobJson>('DELETE', path('jobs', name))
+    if (!session.json) session.terminal.out(`deleted ${value.name}\n`)
+    return value
+  })
 }

@@ -2,12 +2,12 @@
 import type {Command} from 'commander'
 import {lostBecause} from '../../core/execution.ts'
 import {reasonSentence} from '../../core/launch-reasons.ts'
-import type {ExecutionJson, LaunchJson} from '../../wire/execution.ts'
+import {type ExecutionJson, LAUNCH_DECISIONS, type LaunchJson} from '../../wire/execution.ts'
 import {path} from '../client.ts'
 import {type Column, duration, shownTime, table} from '../format.ts'
 import {printJson, type Session, type Use} from '../session.ts'
 import {status} from '../terminal.ts'
-import {whole} from '../values.ts'
+import {oneOf, whole} from '../values.ts'
 
 const LAUNCHES_SHOWN = 20
 /** A leader decides most times within it; later is worth a look. */
@@ -18,13 +18,22 @@ export function addLaunchesCommand(jobs: Command, use: Use): void {
   jobs
     .command('launches <name>')
     .description('List the launches of a job, and why planned times did not run; newest first')
+    .option(
+      '--decision <decision>',
+      `Only launches with this decision: ${LAUNCH_DECISIONS.join(', ')}`,
+      oneOf('--decision', LAUNCH_DECISIONS),
+    )
     .option('--limit <n>', 'Maximum number of launches', whole('--limit'), LAUNCHES_SHOWN)
     .action(use(launches))
 }
 
-async function launches(session: Session, name: string, options: {limit: number}): Promise<void> {
+async function launches(
+  session: Session,
+  name: string,
+  options: {limit: number; decision?: string},
+): Promise<void> {
   const {value} = await session.client.call<LaunchJson[]>('GET', path('jobs', name, 'launches'), {
-    query: {_end: options.limit},
+    query: {_end: options.limit, decision: options.decision},
   })
   if (session.json) return printJson(session, value)
   const {terminal, zone} = session

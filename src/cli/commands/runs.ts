@@ -2,6 +2,7 @@
 import type {Command} from 'commander'
 import type {Clock} from '../../ports/runtime.ts'
 import {type CancelledJson, type ExecutionJson, omittedLine} from '../../wire/execution.ts'
+import type {JobJson} from '../../wire/job.ts'
 import {EXECUTION_FILTERS} from '../../wire/query.ts'
 import {endReason} from './launches.ts'
 import {path, STREAM_TIMEOUT_MS} from '../client.ts'
@@ -31,7 +32,11 @@ export function addRunCommands(program: Command, use: Use): void {
     )
     .option('--limit <n>', 'Maximum number of executions', whole('--limit'), RUNS_SHOWN)
     .action(use(list))
-  runs.command('show <job> <execution>').description('Show one execution').action(use(show))
+  runs
+    .command('show <job> <execution>')
+    .description('Show one execution')
+    .option('--tail <lines>', 'Only the last lines of its output; 0 = none', whole('--tail', 0))
+    .action(use(show))
   runs
     .command('output <job> <execution>')
     .description('Print the output of an execution, without terminal control sequences')
@@ -71,10 +76,18 @@ function executionColumns(terminal: Terminal, now: number): readonly Column<Exec
 }
 
 /** Shown only if an execution has one. */
-const OPTIONAL: readonly Column<ExecutionJson>[] = [
-  {title: 'WHY', text: endReason},
-  {title: 'LATE RESULT', text: (execution) => execution.late_result},
-]
+function optionalColumns(now: number): readonly Column<ExecutionJson>[] {
+  return [
+    {title: 'WHY', text: (execution) => retryText(execution, now) || endReason(execution)},
+    {title: 'LATE RESULT', text: (execution) => execution.late_result},
+  ]
+}
+
+/** When a pending retry starts; `''` = the execution is none. */
+function retryText({not_before: at}: ExecutionJson, now: number): string {
+  if (at === undefined) return ''
+  return Date.parse(at) > now ? `retry ${relative(at, now)}` : 'retry due'
+}
 
 async function list(
   session: Session,
@@ -86,9 +99,10 @@ async function list(
   const {value} = await session.client.call<ExecutionJson[]>('GET', at, {query})
   if (session.json) return printJson(session, value)
   const {terminal} = session
+  const now = session.clock.now()
   const columns = [
-    ...executionColumns(terminal, session.clock.now()),
-    ...OPTIONAL.filter(({text}) => value.some((execution) => text(execution) !== '')),
+    ...executionColumns(terminal, now),
+    ...optionalColumns(now).filter(({text}) => value.some((execution) => text(execution) !== '')),
   ]
   terminal.out(table(terminal, columns, value, 'No executions.'))
 }
@@ -104,7 +118,12 @@ async function busy(session: Session): Promise<void> {
   terminal.out(table(terminal, columns, value, 'No running executions.'))
 }
 
-async function show(session: Session, job: string, execution: string): Promise<void> {
+async function show(
+  session: Session,
+  job: string,
+  execution: string,
+  {tail}: {tail?: number},
+): Promise<void> {
   const at = path('jobs', job, 'executions', execution)
   const {value} = await session.client.call<ExecutionJson>('GET', at)
   if (session.json) return printJson(session, value)
@@ -117,6 +136,7 @@ async function show(session: Session, job: string, execution: string): Promise<v
       ['job', value.job_name],
       ['status', status(terminal, value.status)],
       ...(endReason(value) === '' ? [] : [['why', endReason(value)] as const]),
+      ...(value.not_before === undefined ? [] : [['retry', when(value.not_before)] as const]),
       ['started', when(value.started_at)],
       ['finished', when(value.finished_at)],
       ['took', duration(value.started_at, value.finished_at)],
@@ -127,7 +147,17 @@ async function show(session: Session, job: string, execution: string): Promise<v
       ...(value.late_result === '' ? [] : [['late result', value.late_result] as const]),
     ]),
   )
-  if (value.output !== '') terminal.out(`\n${endLine(new PlainText().push(value.output))}`)
+  const text = lastLines(endLine(new PlainText().push(value.output)), tail)
+  if (value.output !== '' && text !== '') terminal.out(`\n${text}`)
+}
+
+/** `text` ends in a newline. */
+function lastLines(text: string, count = Infinity): string {
+  const lines = text.split('\n').slice(0, -1)
+  if (lines.length <= count) return text
+  const left = lines.length - count
+  const shown = lines.slice(left).map((line) => `${line}\n`)
+  return `… ${left} ${left === 1 ? 'line' : 'lines'} before …\n${shown.join('')}`
 }
 
 /** A server of the previous release does not tell sizes. */
@@ -190,8 +220,18 @@ async function cancelAll(session: Session, job: string, launch?: number): Promis
   const {terminal} = session
   const what = cancelled.length === 1 ? '1 execution' : `${cancelled.length} executions`
   terminal.out(`${what} of ${job} ${cancelled.length === 1 ? 'is' : 'are'} being cancelled\n`)
-  if (launch === undefined)
+  if (launch === undefined && !(await isDisabled(session, job)))
     terminal.err(`New launches may start. To prevent them: belfry jobs disable ${job}\n`)
+}
+
+/** False if the caller may not read the job, or it is gone. */
+async function isDisabled({client}: Session, job: string): Promise<boolean> {
+  try {
+    return (await client.call<JobJson>('GET', path('jobs', job))).value.disabled
+  } catch (error) {
+    if (error instanceof CallFailed) return false
+    throw error
+  }
 }
 
 function endLine(text: string): string {

@@ -45,6 +45,7 @@ function showStatus({agent, gossip}) {
     ['Running', gossip.running],
     ['Pending', gossip.pending],
     ['Store', `${gossip.store} ${gossip.store_version}`],
+    ['Firing', gossip.firing.replaceAll(INSTANT, localTime)],
     ['Submissions', gossip.paused === 'true' ? 'paused' : 'enabled'],
     ['Default time zone', gossip.default_timezone],
     ['Started', localTime(agent.started_at)],
@@ -85,19 +86,34 @@ function jobRow(job) {
   const name = textElement('th', job.displayname === '' ? job.name : job.displayname)
   name.scope = 'row'
   name.title = job.name
-  const state = job.disabled ? 'disabled' : job.status === '' ? 'not run yet' : job.status
+  const state = stateOf(job)
   const status = textElement('td', state.replaceAll('_', ' '))
-  status.className = job.disabled || job.status === '' ? 'quiet' : job.status
+  status.className = state === job.status ? state : 'quiet'
   row.append(
     name,
     textElement('td', job.parent_job === '' ? job.schedule : `after ${job.parent_job}`),
     status,
-    textElement('td', job.next === null ? '' : localTime(job.next)),
+    textElement('td', nextOf(job)),
     textElement('td', String(job.success_count)),
     textElement('td', String(job.error_count)),
   )
   return row
 }
+
+function stateOf(job) {
+  if (job.disabled) return 'disabled'
+  if (job.waits_for_node) return 'waits for a node'
+  return job.status === '' ? 'not run yet' : job.status
+}
+
+/** A planned time of a paused job is skipped. */
+function nextOf(job) {
+  if (job.next === null) return ''
+  return job.firing_paused ? `paused (${localTime(job.next)} is skipped)` : localTime(job.next)
+}
+
+/** As in the texts of the API. */
+const INSTANT = /\d{4}-\d\d-\d\dT[\d:.]+Z/g
 
 function textElement(tag, text) {
   const created = document.createElement(tag)
@@ -156,6 +172,9 @@ async function refresh() {
   const error = failed?.reason ?? null
   showError(error === null ? '' : `Refresh failed: ${error.message}`)
 }
+
+/** Times are those of the browser, whatever the zone of a job. */
+element('zone').textContent = Intl.DateTimeFormat().resolvedOptions().timeZone
 
 async function refreshRepeatedly() {
   if (!document.hidden && element('sign-in').hidden) await refresh()

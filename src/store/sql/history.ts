@@ -145,6 +145,7 @@ export function* totals(tx: Transaction): Query<Awaited<ReturnType<HistoryStore[
     Record<'jobs' | 'running' | 'pending' | 'undecided' | 'put_back', number> & {
       readonly paused_until: number | null
       readonly oldest_next: number | null
+      readonly waiting_since: number | null
     }
   >(
     `SELECT (SELECT count(*) FROM jobs WHERE deleted_at IS NULL) AS jobs,
@@ -152,6 +153,8 @@ export function* totals(tx: Transaction): Query<Awaited<ReturnType<HistoryStore[
         WHERE e.status = 'running' AND j.deleted_at IS NULL) AS running,
       (SELECT count(*) FROM executions WHERE status = 'pending') AS pending,
       (SELECT count(*) FROM launches WHERE decision = 'pending') AS undecided,
+      (SELECT min(stored_at) FROM launches
+        WHERE decision = 'pending' AND reason = 'waits_for_node') AS waiting_since,
       (SELECT min(next_at) FROM jobs WHERE next_at IS NOT NULL) AS oldest_next,
       (SELECT max(COALESCE(paused_until, ${FOREVER})) FROM firing_pauses) AS paused_until,
       (SELECT count(*) FROM meta WHERE key = '${FIRING_PAUSED}') AS put_back`,
@@ -160,7 +163,8 @@ export function* totals(tx: Transaction): Query<Awaited<ReturnType<HistoryStore[
   // The time is known only after the reply: as a value, it would take a round trip of its own.
   const isPaused = putBack > 0 || (until ?? 0) > tx.now
   const lateMs = Math.max(0, tx.now - (row!.oldest_next ?? tx.now))
-  return {jobs, running, pending, undecided, firingPaused: isPaused ? 1 : 0, lateMs}
+  const waitingMs = Math.max(0, tx.now - (row!.waiting_since ?? tx.now))
+  return {jobs, running, pending, undecided, firingPaused: isPaused ? 1 : 0, lateMs, waitingMs}
 }
 
 interface Owner {

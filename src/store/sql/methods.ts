@@ -20,7 +20,13 @@ import {
   statistics,
   totals,
 } from './history.ts'
-import {endFiringPause, firingPauses, pauseFiring, removeEndedPauses} from './firing.ts'
+import {
+  endFiringPause,
+  firingPauses,
+  jobsWithoutNode,
+  pauseFiring,
+  removeEndedPauses,
+} from './firing.ts'
 import {job, jobs} from './job-list.ts'
 import {earlierRun, earlierSubmit, keyOf} from './idempotency.ts'
 import {toggle} from './jobs.ts'
@@ -121,6 +127,7 @@ export const METHODS = {
   // Exclusive: no job is planned with the old zone at the same time.
   setTimezone: write(setTimezone, {queue: 'jobs'}),
   firingPauses: read(firingPauses),
+  jobsWithoutNode: read(jobsWithoutNode),
   pauseFiring: write(pauseFiring, {queue: 'other'}),
   // Repeated, it would answer that there is no such pause.
   endFiringPause: write(endFiringPause, {queue: 'other', isRepeatable: never}),

@@ -51,6 +51,7 @@ export function deleteCases(when: Case): void {
       undecided: 0,
       firingPaused: 0,
       lateMs: 0,
+      waitingMs: 0,
     })
     const toEnd = await store.cancelled('n1')
     assert.deepEqual(toEnd, [{group: running, node: 'node-1', attempt: 1}])

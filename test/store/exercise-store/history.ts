@@ -123,6 +123,7 @@ export function historyCases(when: Case): void {
       undecided: 1,
       firingPaused: 0,
       lateMs: 0,
+      waitingMs: 0,
     })
   })
 

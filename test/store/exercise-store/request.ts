@@ -133,6 +133,8 @@ export function requestCases(when: Case): void {
     assert.deepEqual([stayed.requests, stayed.decided], [['applied'], []])
     const waiting = (await scene.store.launch('a', group))!
     assert.deepEqual([waiting.reason, waiting.storedAt], ['waits_for_node', waitsSince])
+    assert.deepEqual((await scene.store.totals()).waitingMs, 10)
+    assert.deepEqual(await scene.store.jobsWithoutNode(), [(await scene.job('a')).id])
     assert.equal(waiting.scheduledAt, waitsSince - 10)
     const skip = {
       group,
