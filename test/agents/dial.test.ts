@@ -56,7 +56,7 @@ test('an agent without a server there says what to start', async (t) => {
   )
 })
 
-test('an agent without a token is told to set one, with a wrong one to set the right one', async (t) => {
+test('the refusal of an agent without a token differs from that of a wrong one', async (t) => {
   const url = `http://127.0.0.1:${await listening(t, createServer(answer))}`
   assert.match(permanentRefusal(await dialled(url))!, /^it needs a token\. .* --token-file$/)
   assert.match(

@@ -147,7 +147,7 @@ async function resume(session: Session): Promise<void> {
   else if (value.resumed)
     session.terminal.out('firing is resumed: all jobs are planned from now on\n')
   if (value.resumed) return
-  // A pause that somebody has set is ended by its own command.
+  // A pause that was set by a command is ended by its own command.
   const {value: status} = await session.client.call<Partial<FiringStatusJson>>('GET', '/firing')
   if ((status.pauses ?? []).length > 0)
     throw new CommandFailed(
