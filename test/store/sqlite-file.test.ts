@@ -45,6 +45,23 @@ async function open(dataDir: string, clock = new TurnedClock()) {
   return opened
 }
 
+it('long lists work again after opens failed more often than there are connections', async (t) => {
+  const dataDir = folder(t)
+  const {store} = await open(dataDir)
+  const file = join(dataDir, 'belfry.sqlite')
+  const list = () => store.busy({start: 0, end: null, outputBytes: 0})
+  await store.submit({...PLAIN_SUBMIT, spec: aSpec('a')})
+  renameSync(file, `${file}.away`)
+  for (let failure = 0; failure < 6; failure += 1) await assert.rejects(list)
+  renameSync(`${file}.away`, file)
+  const lists = await Promise.all(Array.from({length: 8}, list))
+  assert.deepEqual(
+    lists.map(({total}) => total),
+    Array(8).fill(0),
+  )
+  await store.close()
+})
+
 const PLAIN_SUBMIT = {ifMatch: null, createOnly: false, runOnCreate: false, idempotency: null}
 
 async function refusal(dataDir: string): Promise<string> {

@@ -47,6 +47,16 @@ export class Connection {
   constructor(path: string, {readOnly}: ConnectionOptions) {
     if (!readOnly && path !== ':memory:') makePrivate(path)
     this.database = new DatabaseSync(path, {readOnly, timeout: BUSY_TIMEOUT_MS})
+    try {
+      this.#configure(readOnly)
+    } catch (error) {
+      // An open that fails leaves no descriptor behind.
+      this.database.close()
+      throw error
+    }
+  }
+
+  #configure(readOnly: boolean): void {
     this.database.exec(`PRAGMA cache_size = -${readOnly ? READER_CACHE_KIB : WRITER_CACHE_KIB}`)
     if (readOnly) return
     this.database.exec('PRAGMA journal_mode = WAL')

@@ -88,7 +88,14 @@ export class FileReader implements Reader {
       }
       return next.value
     } finally {
+      this.#end(connection)
+    }
+  }
+
+  #end(connection: Connection): void {
+    try {
       if (connection.database.isTransaction) connection.execute('COMMIT')
+    } finally {
       this.#release(connection)
     }
   }
@@ -96,8 +103,10 @@ export class FileReader implements Reader {
   #openOrWait(): Promise<Connection> {
     if (this.#opened === LONG_READS_MAX)
       return new Promise((resolve) => this.#waiting.push(resolve))
+    const connection = new Connection(this.#file, {readOnly: true})
+    // After the open: one that fails, as without file descriptors, must not take a place.
     this.#opened += 1
-    return Promise.resolve(new Connection(this.#file, {readOnly: true}))
+    return Promise.resolve(connection)
   }
 
   #release(connection: Connection): void {
