@@ -63,13 +63,15 @@ export function createPatch(
   async function merge({name, ...call}: PatchCall): Promise<SubmitCall> {
     const changes = readBody({body: call.body, pathName: null})
     const job = requireJob(name, await store.job(name))
-    const {revision} = requireMatch(job, call.ifMatch)
+    const {id, revision} = requireMatch(job, call.ifMatch)
     const definition = encodeDefinition(job.spec)
     return {
       ...call,
       body: Buffer.from(JSON.stringify(mergePatch(definition, changes))),
       pathName: name,
       ifMatch: [revision],
+      // A job that was deleted and created again has the same revisions.
+      onlyJob: id,
       createOnly: false,
       runOnCreate: false,
       idempotencyKey: null,

@@ -29,6 +29,8 @@ export interface SubmitCall {
   readonly ifMatch: RevisionMatch
   /** `If-None-Match: *` */
   readonly createOnly: boolean
+  /** As in `SubmitRequest`. */
+  readonly onlyJob?: number
   readonly runOnCreate: boolean
   readonly idempotencyKey: string | null
   /** An unknown field or parameter is a fault. */
@@ -67,7 +69,8 @@ export function createSubmit(context: OperationsContext) {
       if (earlier?.kind === 'idempotency_mismatch') throw idempotencyMismatch()
       const {spec, may, warnings, ignored, ignoredFields} = await decode(call, earlier === null)
       const reverted = call.revertsTo === undefined ? {} : {revertsTo: call.revertsTo}
-      const options = {ifMatch, createOnly, runOnCreate, ...reverted}
+      const only = call.onlyJob === undefined ? {} : {onlyJob: call.onlyJob}
+      const options = {ifMatch, createOnly, runOnCreate, ...reverted, ...only}
       const request = {spec, may, ...options, idempotency: identity}
       // Read beside the write: it costs no round trip of its own.
       const hasTags = Object.keys(spec.tags).length > 0

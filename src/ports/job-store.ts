@@ -32,6 +32,8 @@ export interface SubmitRequest {
   readonly ifMatch: RevisionMatch
   /** `If-None-Match: *`: the job must not exist. */
   readonly createOnly: boolean
+  /** Id of the job to change: another job of its name fails the precondition. Absent = not compared. */
+  readonly onlyJob?: number
   /** Requests a run with cause `create` in the same transaction. */
   readonly runOnCreate: boolean
   readonly idempotency: Idempotency | null

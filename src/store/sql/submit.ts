@@ -215,8 +215,10 @@ function checkPreconditions(
   request: SubmitRequest,
   existing: JobRecord | null,
 ): PreconditionFailed | null {
-  const {ifMatch, createOnly} = request
+  const {ifMatch, createOnly, onlyJob} = request
   if (createOnly && existing !== null) return {kind: 'precondition', revision: existing.revision}
+  const revision = existing?.revision ?? null
+  if (onlyJob !== undefined && existing?.id !== onlyJob) return {kind: 'precondition', revision}
   return checkRevision(ifMatch, existing)
 }
 

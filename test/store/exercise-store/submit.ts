@@ -274,6 +274,20 @@ export function submitCases(when: Case): void {
     ])
   })
 
+  when('a job that was deleted and created again is not the one that was read', async (scene) => {
+    const {store} = scene
+    const request = {ifMatch: [1], createOnly: false, runOnCreate: false, idempotency: null}
+    const {id: onlyJob} = await scene.submit('a')
+    await store.deleteJob('a')
+    const spec = aSpec('a', {retries: 1})
+    const gone = await store.submit({...request, spec, onlyJob})
+    assert.deepEqual(gone, {kind: 'precondition', revision: null})
+    const {id} = await scene.submit('a')
+    const other = await store.submit({...request, spec, onlyJob})
+    assert.deepEqual(other, {kind: 'precondition', revision: 1})
+    assert.equal((await store.submit({...request, spec, onlyJob: id})).kind, 'stored')
+  })
+
   when('a past @at is due for a new job and not planned for an existing one', async (scene) => {
     const schedule = `@at ${new Date(scene.now - HOUR).toISOString()}`
     assert.equal((await scene.submit('a', {schedule})).nextAt, scene.now - HOUR)
