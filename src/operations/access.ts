@@ -105,8 +105,8 @@ export class AccessTable implements Service {
   #running: Promise<void> = Promise.resolve()
   #queued: Promise<void> | null = null
   readonly #watches = new Set<Watch>()
-  /** Tokens used since their use was recorded. */
-  readonly #usedSince = new Set<string>()
+  /** Tokens used since their use was recorded, with the monotonic instant of the newest use. */
+  readonly #usedSince = new Map<string, number>()
   readonly #recordedAt = new Map<string, number>()
   #usesCheckedAt = -Infinity
   #unsubscribe: (() => void) | null = null
@@ -191,7 +191,7 @@ export class AccessTable implements Service {
     const now = this.#options.clock.monotonicMs()
     if (now - this.#confirmedAt > STALE_MAX_MS) return 'stale'
     if (!isUse) return known.principal
-    this.#usedSince.add(known.principal.accessor)
+    this.#usedSince.set(known.principal.accessor, now)
     if (known.session !== null)
       known.expiresAt = Math.min(now + known.session.idleMs, known.session.endsAt)
     return known.principal
@@ -358,16 +358,16 @@ export class AccessTable implements Service {
     this.#usesCheckedAt = now
     // A connection of an agent is one request, however long it lasts.
     for (const {principal} of this.#watches)
-      if (principal.agent !== undefined) this.#usedSince.add(principal.accessor)
-    const due = [...this.#usedSince].filter((accessor) => {
+      if (principal.agent !== undefined) this.#usedSince.set(principal.accessor, now)
+    const due = [...this.#usedSince].filter(([accessor]) => {
       const isSession = this.#byAccessor.get(accessor)?.session !== null
       const everyMs = isSession ? USE_CHECK_MS : USE_RECORD_MS
       return now - (this.#recordedAt.get(accessor) ?? -Infinity) >= everyMs
     })
     if (due.length === 0) return
-    await store.recordTokenUse(due)
-    for (const accessor of due) {
-      this.#usedSince.delete(accessor)
+    await store.recordTokenUse(due.map(([accessor, at]) => ({accessor, agoMs: now - at})))
+    for (const [accessor, at] of due) {
+      if (this.#usedSince.get(accessor) === at) this.#usedSince.delete(accessor)
       this.#recordedAt.set(accessor, now)
     }
   }

@@ -135,6 +135,12 @@ export interface PolicyStore {
   deletePolicy(name: string, actor?: Actor): Promise<Policy | null>
 }
 
+/** The newest use of a token, `agoMs` before it is recorded. */
+export interface RecordedUse {
+  readonly accessor: string
+  readonly agoMs: number
+}
+
 export interface TokenStore {
   /** Grows with each change of a token or a policy. Cheap. */
   accessRevision(): Promise<number>
@@ -163,6 +169,6 @@ export interface TokenStore {
    * and a digest: a repetition uses nothing up.
    */
   issueToken(issue: TokenIssue): Promise<IssueRefusal | null>
-  /** Sets `lastUsedAt` of these tokens to now; sessions among them expire later. */
-  recordTokenUse(accessors: readonly string[]): Promise<void>
+  /** Sets `lastUsedAt` of these tokens, if it is earlier; the expiry of sessions counts from it. */
+  recordTokenUse(uses: readonly RecordedUse[]): Promise<void>
 }

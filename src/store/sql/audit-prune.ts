@@ -5,6 +5,7 @@
 import type {PruneAuditRequest, PruneAuditResult} from '../../ports/audit-store.ts'
 import {fence} from './lease.ts'
 import {all, one, type Query, sendEach, type Transaction} from './query.ts'
+import {tooOldAt} from './standstill.ts'
 
 /** Its definition is one of the last of a live job. The value is `keepRevisions`. */
 const IS_NEEDED = `EXISTS
@@ -26,13 +27,13 @@ export function* pruneAudit(tx: Transaction, request: PruneAuditRequest): Query<
   )
   const newestBeyond = beyond?.id ?? 0
   const cut = yield* cutDefinitions(request)
-  const tooOldAt = tx.now - keepMs
+  const oldAt = yield* tooOldAt(tx, keepMs)
   const rows = yield* all<{id: number; at: number}>(
     `SELECT id, at FROM audit WHERE id > ? ORDER BY id LIMIT ?`,
     [after, limit],
   )
   // Rows are in the order of time: behind the first one that stays, all stay.
-  const first = rows.findIndex(({id, at}) => id > newestBeyond && at >= tooOldAt)
+  const first = rows.findIndex(({id, at}) => id > newestBeyond && at >= oldAt)
   const visited = first === -1 ? rows : rows.slice(0, first)
   const next = visited.at(-1)?.id ?? after
   const gone = yield* all(

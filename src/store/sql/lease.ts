@@ -4,7 +4,8 @@
  */
 import type {HeldLease, Lease, ObservedLease} from '../../ports/leader-store.ts'
 import {TermOver} from '../../ports/store-errors.ts'
-import {all, one, type Query, type Transaction} from './query.ts'
+import {all, one, type Query, together, type Transaction} from './query.ts'
+import {noteStandstill} from './standstill.ts'
 
 export function* acquireLease(
   tx: Transaction,
@@ -46,11 +47,20 @@ export function* renewLease(
   tx: Transaction,
   request: {readonly term: number; readonly holder: string; readonly ttlMs: number},
 ): Query<boolean> {
-  const row = yield* one(
-    `UPDATE leader SET expires_at = ? WHERE term = ? AND holder = ? RETURNING term`,
-    [tx.now + request.ttlMs, request.term, request.holder],
+  const {term, holder, ttlMs} = request
+  const [before, row] = yield* together(
+    one<{expires_at: number}>(`SELECT expires_at FROM leader WHERE term = ? AND holder = ?`, [
+      term,
+      holder,
+    ]),
+    one(`UPDATE leader SET expires_at = ? WHERE term = ? AND holder = ? RETURNING term`, [
+      tx.now + ttlMs,
+      term,
+      holder,
+    ]),
   )
   if (row === null) return false
+  yield* noteStandstill(tx, before?.expires_at ?? null)
   // The connection may be a new one.
   yield* tx.dialect.markLeader(request.term)
   return true

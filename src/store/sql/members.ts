@@ -19,6 +19,7 @@ import {RUNNING, WAITING} from './launches.ts'
 import {fence} from './lease.ts'
 import {all, one, oneEach, type Query, sendEach, type Transaction} from './query.ts'
 import {BY_KEY, type ExecutionRow, keyOf, keyValues, memberOf, type MemberRow} from './rows.ts'
+import {noteStandstillOfMembers, tooOldAt} from './standstill.ts'
 import {bindToken, tokenRefusal} from './agent-tokens.ts'
 
 export const MEMBER_COLUMNS = `id, name, incarnation, address, port, tags, server, runs, version, slots,
@@ -57,6 +58,7 @@ export function* join(
     [member.name, member.id, tx.now - freshMs, tx.now + freshMs],
   )
   if (holder !== null) return {kind: 'taken', by: holder.id}
+  yield* noteStandstillOfMembers(tx)
   const refusal = use === null ? null : yield* bindToken(tx, use)
   if (refusal !== null) return {kind: 'token', refusal}
   yield* all(`UPDATE members SET status = 'failed' WHERE name = ? AND id <> ? AND ${PRESENT}`, [
@@ -261,7 +263,7 @@ export function* pruneMembers(
     `SELECT id FROM members WHERE ((status = 'left' AND heartbeat_at <= ?)
       OR (status = 'failed' AND heartbeat_at <= ?)) AND ${HAS_NO_EXECUTIONS}
       ORDER BY heartbeat_at, id LIMIT ?${lock}`,
-    [tx.now - leftAfterMs, tx.now - failedAfterMs, limit],
+    [yield* tooOldAt(tx, leftAfterMs), yield* tooOldAt(tx, failedAfterMs), limit],
   )
   const pruned: MemberRecord[] = []
   for (const {id} of found) {

@@ -9,6 +9,7 @@ import {fence} from './lease.ts'
 import {dropOutput, dropOutputOfLaunches, totalOutputBytes} from './output.ts'
 import {all, each, one, oneEach, type Query, type Transaction, type Values} from './query.ts'
 import {type ExecutionRow, keyOf} from './rows.ts'
+import {tooOldAt} from './standstill.ts'
 
 const DAY_MS = 86_400_000
 /** More than a year, so that a day can be compared with the same day of the previous year. */
@@ -121,9 +122,10 @@ function* excess(
     ),
   ]
   if (keepMs !== null) {
+    const oldAt = yield* tooOldAt(tx, keepMs)
     const old = yield* each<{group_id: number}>(
       TOO_OLD,
-      ids.map((id) => [id, OLDEST_LAUNCHES, tx.now - keepMs]),
+      ids.map((id) => [id, OLDEST_LAUNCHES, oldAt]),
     )
     found.push(old)
     if (old.some(({length}) => length === OLDEST_LAUNCHES)) budget.more = true
@@ -214,6 +216,7 @@ function* pruneOutput(tx: Transaction, budget: Budget, keepBytes: number): Query
 
 /** Rows that belong to no job; each kind is small or grows slowly. */
 function* pruneOther(tx: Transaction, budget: Budget): Query<void> {
+  const statisticsFrom = yield* tooOldAt(tx, STATISTICS_KEPT_MS)
   const deletions: [string, Values][] = [
     [
       `DELETE FROM idempotency WHERE (scope, key) IN
@@ -221,7 +224,7 @@ function* pruneOther(tx: Transaction, budget: Budget): Query<void> {
         RETURNING 1 AS gone`,
       [tx.now - IDEMPOTENCY_KEPT_MS, Math.max(1, budget.rowsLeft)],
     ],
-    [`DELETE FROM statistics WHERE day < ? RETURNING 1 AS gone`, [tx.now - STATISTICS_KEPT_MS]],
+    [`DELETE FROM statistics WHERE day < ? RETURNING 1 AS gone`, [statisticsFrom]],
   ]
   for (const [sql, values] of deletions) {
     const gone = yield* all(sql, values)

@@ -17,12 +17,14 @@ import type {
   CreateTokenResult,
   NewToken,
   Policy,
+  RecordedUse,
   StoredToken,
   TokenRecord,
 } from '../../ports/token-store.ts'
 import {recordChange} from './audit.ts'
 import {all, one, type Query, sendEach, together, type Transaction} from './query.ts'
 import {metaValue, putMeta} from './settings.ts'
+import {tooOldAt} from './standstill.ts'
 
 /** How long an expired token stays listed. */
 export const EXPIRED_KEPT_MS = 30 * 24 * 3_600_000
@@ -167,7 +169,7 @@ export function* deleteOldTokens(tx: Transaction): Query<void> {
   yield* all(
     `DELETE FROM tokens WHERE expires_at < ?
       OR (issued_by IS NOT NULL AND coalesce(last_used_at, created_at) < ?)`,
-    [tx.now - EXPIRED_KEPT_MS, tx.now - UNUSED_KEPT_MS],
+    [yield* tooOldAt(tx, EXPIRED_KEPT_MS), yield* tooOldAt(tx, UNUSED_KEPT_MS)],
   )
 }
 
@@ -196,11 +198,17 @@ export function* deleteToken(
 }
 
 /** Not a change: the revision stays. */
-export function* recordTokenUse(tx: Transaction, accessors: readonly string[]): Query<void> {
+export function* recordTokenUse(tx: Transaction, uses: readonly RecordedUse[]): Query<void> {
+  const inOrder = uses.toSorted((a, b) => (a.accessor < b.accessor ? -1 : 1))
   yield* sendEach(
+    // Another server may have recorded a later use.
     `UPDATE tokens SET last_used_at = ?, expires_at = CASE WHEN session_of IS NULL THEN expires_at
-      WHEN ? + idle_ms < ends_at THEN ? + idle_ms ELSE ends_at END WHERE accessor = ?`,
-    accessors.toSorted().map((accessor) => [tx.now, tx.now, tx.now, accessor]),
+      WHEN ? + idle_ms < ends_at THEN ? + idle_ms ELSE ends_at END
+      WHERE accessor = ? AND (last_used_at IS NULL OR last_used_at < ?)`,
+    inOrder.map(({accessor, agoMs}) => {
+      const at = tx.now - Math.round(agoMs)
+      return [at, at, at, accessor, at]
+    }),
   )
 }
 

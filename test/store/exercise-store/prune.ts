@@ -76,6 +76,64 @@ export function pruneCases(when: Case): void {
     assert.deepEqual(await launchesOf(scene, 'a'), [open, young])
   })
 
+  for (const seen of ['a join', 'a renewal of the lease'] as const)
+    when(
+      `a clock far ahead or a standstill, found by ${seen}, deletes nothing by age`,
+      async (scene) => {
+        const {store} = scene
+        const keepMs = 90 * DAY
+        const limits = {
+          keepMs,
+          keepEntries: 1_000,
+          keepBytes: 1e9,
+          keepRefused: 10,
+          keepRevisions: 0,
+        }
+        const deleted = async () => {
+          const {term} = scene
+          const members = {term, leftAfterMs: 30 * DAY, failedAfterMs: 30 * DAY, limit: 10}
+          return [
+            (await prune(scene, {keepMs})).rowsDeleted,
+            (await store.pruneAudit({term, ...limits, after: 0, limit: 100})).rowsDeleted > 0,
+            (await store.pruneMembers(members)).length,
+          ]
+        }
+        await scene.submit('a')
+        await scene.complete('a', 'succeeded')
+        await scene.join('n2')
+        await scene.setStatus('n2', 'n2-life-1', 'left')
+        const token = {kind: 'client', policies: [], isFirst: false} as const
+        const expiresAt = scene.now + DAY
+        await store.createToken({...token, accessor: 't', digest: 't', name: 't', expiresAt})
+        const isTokenKept = async () => {
+          const other = {accessor: 'u', digest: 'u', name: 'u', expiresAt: null}
+          await store.createToken({...token, ...other})
+          await store.deleteToken('u')
+          return (await store.token('t')) !== null
+        }
+        const renew = () => store.renewLease({term: scene.term, holder: 'holder-1', ttlMs: 6_000})
+        assert.ok(await renew())
+        scene.advance(400 * DAY)
+        if (seen === 'a join') await scene.join('n1')
+        else assert.ok(await renew())
+        await scene.complete('a', 'failed')
+        assert.deepEqual(await deleted(), [0, false, 0])
+        assert.ok(await isTokenKept())
+        for (let day = 0; day < 29; day += 1) {
+          scene.advance(DAY / 24)
+          assert.ok(await renew())
+        }
+        assert.deepEqual(
+          await deleted(),
+          [0, false, 0],
+          'it has run for less than the limits since',
+        )
+        scene.advance(91 * DAY)
+        assert.deepEqual(await deleted(), [4, true, 1])
+        assert.ok(!(await isTokenKept()))
+      },
+    )
+
   when('a call is bounded by rows and jobs, and returns where to continue', async (scene) => {
     const jobs = [await scene.submit('a'), await scene.submit('b'), await scene.submit('c')]
     for (const {spec} of jobs)

@@ -102,12 +102,32 @@ export function sessionsCases(when: Case): void {
       assert.equal(await expiry(), 10)
       for (const expected of [19, 28, 37, 46, 55, 60]) {
         scene.advance(9 * MINUTE)
-        await store.recordTokenUse(['mine', 's'])
+        await store.recordTokenUse([
+          {accessor: 'mine', agoMs: 0},
+          {accessor: 's', agoMs: 0},
+        ])
         assert.equal(await expiry(), expected)
       }
       assert.equal((await store.token('mine'))!.expiresAt, start + DAY)
       scene.advance(6 * MINUTE)
       assert.equal(await names(scene), '')
+    },
+  )
+
+  when(
+    'a use that is recorded late counts from its time, and never before a later one',
+    async (scene) => {
+      const {store} = scene
+      await aToken(scene, 'mine')
+      await store.createSession(aSession('s'))
+      const start = scene.now
+      const expiry = async () => ((await store.token('s'))!.expiresAt! - start) / MINUTE
+      scene.advance(5 * MINUTE)
+      await store.recordTokenUse([{accessor: 's', agoMs: MINUTE}])
+      assert.equal(await expiry(), 14)
+      assert.equal((await store.token('s'))!.lastUsedAt, start + 4 * MINUTE)
+      await store.recordTokenUse([{accessor: 's', agoMs: 3 * MINUTE}])
+      assert.equal(await expiry(), 14)
     },
   )
 
@@ -162,7 +182,7 @@ export function sessionsCases(when: Case): void {
       await store.createSession(aSession(`s-${at}`, {owner}))
       scene.advance(1)
     }
-    await store.recordTokenUse(['s-0'])
+    await store.recordTokenUse([{accessor: 's-0', agoMs: 0}])
     await store.createSession(aSession('last', {owner}))
     const left = await names(scene)
     assert.equal(left.split(' ').length, SESSIONS_OF_OWNER_MAX + 1)

@@ -88,7 +88,10 @@ export function tokensCases(when: Case): void {
     await store.createToken(aToken('b'))
     const {revision} = await store.access()
     scene.advance(5_000)
-    await store.recordTokenUse(['b', 'unknown'])
+    await store.recordTokenUse([
+      {accessor: 'b', agoMs: 0},
+      {accessor: 'unknown', agoMs: 0},
+    ])
     assert.equal((await store.token('b'))!.lastUsedAt, scene.now)
     assert.equal(await store.accessRevision(), revision)
   })
