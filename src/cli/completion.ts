@@ -3,7 +3,11 @@
  * words that may follow, so that it always knows all commands and flags.
  */
 import type {Command, Option} from 'commander'
+import type {MemberJson} from '../wire/cluster.ts'
+import type {ExecutionJson} from '../wire/execution.ts'
 import type {JobJson} from '../wire/job.ts'
+import type {TokenJson} from '../wire/token.ts'
+import {path} from './client.ts'
 import {CallFailed, UsageError} from './errors.ts'
 import type {GlobalOptions, Session} from './session.ts'
 import {oneOf} from './values.ts'
@@ -55,7 +59,7 @@ export function addCompletionCommands(
 ): void {
   program
     .command('completion')
-    .description('Print the script that completes commands, flags and job names in a shell')
+    .description('Print the script that completes commands, flags and names in a shell')
     .argument('<shell>', SHELLS.join(', '), oneOf('The shell', SHELLS))
     .action((shell: Shell) => out(SCRIPTS[shell]))
   program
@@ -78,22 +82,23 @@ async function candidates(
   if (current.startsWith('-')) return begins(flagsOf(command))
   const visible = command.createHelp().visibleCommands(command)
   if (visible.length > 0) return begins(visible.map((one) => one.name()))
-  if (operands > 0 || !takesJob(command)) return []
-  return begins(await jobNames(current, () => open(options)))
+  const look = lookupOf(command, operands.length)
+  if (look === undefined) return []
+  return begins(await namesOf(look, current, operands.at(-1) ?? '', () => open(options)))
 }
 
 interface TypedLine {
   readonly command: Command
   /** Of the client, as typed so far. */
   readonly options: GlobalOptions
-  readonly operands: number
+  readonly operands: readonly string[]
   /** The next word is the value of an option. */
   readonly expectsValue: boolean
 }
 
 function readLine(program: Command, words: readonly string[]): TypedLine {
   let command = program
-  let operands = 0
+  const operands: string[] = []
   let awaiting: Option | undefined
   const options: Record<string, string> = {}
   for (const word of words) {
@@ -103,7 +108,7 @@ function readLine(program: Command, words: readonly string[]): TypedLine {
     } else if (word.startsWith('-')) awaiting = optionOf(command, word)
     else {
       const below = command.commands.find((one) => one.name() === word)
-      if (below === undefined) operands += 1
+      if (below === undefined) operands.push(word)
       else command = below
     }
   }
@@ -132,23 +137,54 @@ function flagsOf(command: Command): readonly string[] {
   return [...optionsOf(command).flatMap(({long, hidden}) => (hidden ? [] : [long!])), '--help']
 }
 
-/** Its first argument is the name of a job that exists. */
-function takesJob(command: Command): boolean {
-  const group = command.parent?.name()
-  const first = command.registeredArguments[0]?.name()
-  return (
-    (group === 'jobs' && first?.startsWith('name') === true) ||
-    (group === 'runs' && first === 'job')
-  )
+type Lookup = (client: Session['client'], start: string, job: string) => Promise<readonly string[]>
+
+const QUICKLY = {timeoutMs: TIMEOUT_MS}
+
+/** Names that exist on the server, by the argument that takes them. `job`: the operand before. */
+const LOOKUPS: Readonly<Record<string, Lookup>> = {
+  job: async (client, start) => {
+    const query = {q: start, _end: NAMES_MAX}
+    const {value} = await client.call<JobJson[]>('GET', '/jobs', {query, ...QUICKLY})
+    return value.map(({name}) => name)
+  },
+  execution: async (client, _start, job) => {
+    const query = {status: 'all', output_size_limit: '0', _end: NAMES_MAX}
+    const at = path('jobs', job, 'executions')
+    const {value} = await client.call<ExecutionJson[]>('GET', at, {query, ...QUICKLY})
+    return value.map(({id}) => id)
+  },
+  node: async (client) => {
+    const {value} = await client.call<MemberJson[]>('GET', '/members', QUICKLY)
+    return value.map(({Name}) => Name)
+  },
+  token: async (client) => {
+    const {value} = await client.call<TokenJson[]>('GET', '/acl/tokens', QUICKLY)
+    return value.map(({name}) => name)
+  },
+}
+
+/** What the next operand of a command is; `undefined` = nothing that has a name on the server. */
+function lookupOf(command: Command, operands: number): Lookup | undefined {
+  const {registeredArguments: all} = command
+  const last = all.at(-1)
+  const argument = all[operands] ?? (last?.variadic === true ? last : undefined)
+  const name = argument?.name() ?? ''
+  if (command.parent?.name() === 'jobs' && /^names?$/.test(name)) return LOOKUPS['job']
+  return LOOKUPS[name === 'member' ? 'node' : name]
 }
 
 /** Empty if no server replies in time, or none may be asked. */
-async function jobNames(start: string, open: () => Promise<Session>): Promise<readonly string[]> {
+async function namesOf(
+  look: Lookup,
+  start: string,
+  job: string,
+  open: () => Promise<Session>,
+): Promise<readonly string[]> {
   try {
     const {client} = await open()
-    const query = {q: start, _end: NAMES_MAX}
-    const {value} = await client.call<JobJson[]>('GET', '/jobs', {query, timeoutMs: TIMEOUT_MS})
-    return value.map(({name}) => name).filter((name) => PLAIN_NAME.test(name))
+    const names = new Set(await look(client, start, job))
+    return [...names].filter((name) => PLAIN_NAME.test(name))
   } catch (error) {
     if (error instanceof CallFailed || error instanceof UsageError) return []
     throw error

@@ -38,6 +38,26 @@ test('commands, flags and names of jobs are completed', async (t) => {
   assert.deepEqual(await offered({BELFRY_SERVER: 'ftp://x'}, 'jobs', 'show', ''), [])
 })
 
+test('executions, nodes and tokens are completed', async (t) => {
+  const server = await cannedServer(({line}, response) => {
+    if (line.startsWith('GET /v1/jobs/backup/executions?status=all'))
+      return json(response, 200, [{id: '3-web-1'}, {id: '2-web-1'}])
+    if (line === 'GET /v1/members') return json(response, 200, [{Name: 'web'}, {Name: 'db'}])
+    json(response, 200, [{name: 'ci'}, {name: 'ci'}, {name: 'team'}])
+  })
+  t.after(() => server.close())
+  const env = {BELFRY_SERVER: server.url}
+  for (const [words, expected] of [
+    ['runs show backup 3', ['3-web-1']],
+    ['node drain ', ['web', 'db']],
+    ['members remove d', ['db']],
+    ['token revoke c', ['ci']],
+    ['jobs delete one c', ['ci']],
+    ['jobs show one c', []],
+  ] as const)
+    assert.deepEqual(await offered(env, ...words.split(' ')), expected, words)
+})
+
 test('bash completes with the script', async () => {
   const typed = (line: string) => `
     source <("$BELFRY" completion bash)
