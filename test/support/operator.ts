@@ -251,6 +251,7 @@ export class Operator {
       const {group, node, attempt, status, reason, startedAt, finishedAt} = execution
       const id = `${name} ${group}-${node}-${attempt}`
       if (status === 'cancelled') assert(this.#cancelled.has(group), `${id} was cancelled unasked`)
+      assert.notEqual(reason, 'not_requested', `${id} was stopped without a request`)
       if (startedAt === null) continue
       const cordon = this.#cordons.find(
         (each) => each.node === node && each.from + START_MS < startedAt && startedAt < each.to,

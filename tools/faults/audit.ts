@@ -154,7 +154,10 @@ function add(
         if (ended.has(id)) audit.lostAfterWork += 1
         const isDrained = reason === 'node_drained' && operators.hasDrained(execution)
         if (isDrained) audit.drained += 1
-        else if (!faults.some((fault) => explains(fault, job, execution)))
+        else if (
+          reason === 'not_requested' ||
+          !faults.some((fault) => explains(fault, job, execution))
+        )
           audit.problems.push(
             `${job.name} ${id} is lost by ${reason}, unexplained: ${spanOf(execution)}`,
           )
