@@ -1,6 +1,7 @@
 /** Context of a client command, created from the global options and the environment. */
 import type {Clock} from '../ports/runtime.ts'
 import {Client} from './client.ts'
+import {localTimes} from './format.ts'
 import {plainJson} from './sanitize.ts'
 import type {Terminal} from './terminal.ts'
 import {chooseToken} from './token.ts'
@@ -55,14 +56,17 @@ export async function openSession(
     options.timeout ?? (fallback === undefined ? null : timeoutOf('BELFRY_TIMEOUT')(fallback))
   const token = await chooseToken(options, env)
   const {terminal, clock, timezone = 'UTC'} = context
+  const utc = options.utc ?? false
+  const zone = utc ? 'UTC' : timezone
   const warn = (text: string) => printWarning({terminal, json: options.json ?? false}, text)
   const onReply = (headers: Headers, about?: string) => {
-    for (const text of warningsIn(headers)) warn(about === undefined ? text : `${about}: ${text}`)
+    for (const warning of warningsIn(headers)) {
+      const text = localTimes(warning, zone)
+      warn(about === undefined ? text : `${about}: ${text}`)
+    }
   }
   const client = new Client(server, token, {timeoutMs, newId: context.newId ?? null, onReply})
-  const utc = options.utc ?? false
   const editor = notEmpty(env['VISUAL']) ?? notEmpty(env['EDITOR']) ?? null
-  const zone = utc ? 'UTC' : timezone
   return {terminal, clock, client, json: options.json ?? false, zone, utc, editor}
 }
 

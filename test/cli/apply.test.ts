@@ -96,6 +96,8 @@ test('jobs apply stores all jobs of a file or none, and says what it did', async
       ['b', 'update'],
     ],
   )
+  const leap = await apply({...JOB, name: 'leap', schedule: '0 0 1 29 2 *', timezone: 'UTC'})
+  assert.match(leap.err, /fires next at 2028-02-29 01:00:00Z, in more than a year/)
   assert.equal((await apply([])).out, 'The file has no jobs.\n')
   state.input = JSON.stringify([{...JOB, name: 'c', retries: -1}])
   const json = await run('--json', 'jobs', 'apply', '-')
