@@ -32,6 +32,7 @@ const NOT_BUNDLED = ['pg-native']
 const ENTRIES = {
   main: 'src/main.ts',
   'writer-worker': 'src/store/sqlite/writer-worker.ts',
+  'check-worker': 'src/store/sqlite/check-worker.ts',
   'backup-worker': 'src/store/postgres/backup-worker.ts',
   'helper/main': 'src/executors/process/helper/main.ts',
 }

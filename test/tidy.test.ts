@@ -34,6 +34,7 @@ const STARTED = [
   'src/main.ts',
   'src/executors/process/helper/main.ts',
   'src/store/sqlite/writer-worker.ts',
+  'src/store/sqlite/check-worker.ts',
   'src/store/postgres/backup-worker.ts',
   'src/http/ui/page.js',
   'bin/belfry.js',

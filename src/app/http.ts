@@ -6,6 +6,7 @@ import {Server as TlsServer} from 'node:tls'
 import {AGENT_PATH} from '../agents/protocol.ts'
 import {AgentHub} from '../agents/server/hub.ts'
 import type {Limits} from '../config/limits.ts'
+import {backupProblem} from '../core/backup.ts'
 import type {Config} from '../config/server.ts'
 import {countTargets} from '../core/target.ts'
 import type {ExecutorRegistry} from '../executors/registry.ts'
@@ -197,6 +198,7 @@ function operationsOf(parts: ListenerParts, access: AccessTable) {
         return access.isLocked
       },
       runsAsRoot: process.geteuid?.() === 0,
+      makesBackups: config.backup.directory !== null,
     },
     countTargets: async (tags) =>
       countTargets(tags, await store.candidates(), config.defaultTarget),
@@ -298,7 +300,7 @@ function logReadiness({logger}: Log, {ok, details}: ReadyState): void {
 
 /** Reads the state of the store for a scrape of the metrics. */
 function clusterStateOf(
-  {forClients: store, clock, config: {metricsJobs, limits}}: ListenerParts,
+  {forClients: store, clock, config: {metricsJobs, limits, backup}}: ListenerParts,
   totals: () => ReturnType<Store['totals']>,
 ): () => Promise<ClusterState> {
   const request = {
@@ -308,9 +310,18 @@ function clusterStateOf(
   }
   const usage = boundedCount(store, clock, () => store.usage(request))
   return async () => {
-    const [counts, used, isPaused] = await Promise.all([totals(), usage(), store.paused()])
-    return {...counts, ...used, isPaused}
+    const [counts, used, isPaused, stored] = await Promise.all([
+      totals(),
+      usage(),
+      store.paused(),
+      backup.directory === null ? null : store.backupState(),
+    ])
+    return {...counts, ...used, isPaused, backups: stored === null ? null : backupsOf(stored)}
   }
+}
+
+function backupsOf({now, state}: Awaited<ReturnType<Store['backupState']>>) {
+  return {lastAt: state?.lastAt ?? null, hasProblem: backupProblem(state, now) !== null}
 }
 
 /** Starts the hub of the agents connected to this server. Its `stop` sends them to other servers. */

@@ -13,6 +13,7 @@ import type {Service} from '../lib/loop.ts'
 import {Finisher} from '../node/finisher.ts'
 import {Runner, type RunnerOptions} from '../node/runner.ts'
 import {StartLog, deletePreviousIncarnations, readPreviousIncarnations} from '../node/start-log.ts'
+import {BackupDirectory} from '../platform/backup-directory.ts'
 import {nodeIdentity, prepareDataDirectory} from '../platform/data-directory.ts'
 import {type HeldLock, lockDirectory} from '../platform/directory-lock.ts'
 import {VERSION} from '../platform/version.ts'
@@ -29,6 +30,8 @@ import type {Store} from '../ports/store.ts'
 import {openChain} from '../processors/chain.ts'
 import {createProcessors, type ProcessorRegistry} from '../processors/registry.ts'
 import {FailureDetectorService} from '../scheduler/failure-detector.ts'
+import {ScheduledBackups} from '../scheduler/backups.ts'
+import type {TermOptions} from '../scheduler/leader-loop.ts'
 import {Launcher} from '../scheduler/launcher.ts'
 import {Reassigner} from '../scheduler/reassigner.ts'
 import {AuditRetention, HistoryRetention, MemberRetention} from '../scheduler/retention.ts'
@@ -330,6 +333,7 @@ export function leaderServices(
       keepEntries: config.keepAuditEntries,
       keepBytes: config.keepAuditBytes,
     }),
+    ...scheduledBackups(config, parts),
     new HistoryRetention({
       ...parts,
       keep: {
@@ -341,6 +345,19 @@ export function leaderServices(
       allEveryMs: limits.pruneAllMs,
     }),
   ]
+}
+
+function scheduledBackups(
+  {backup, nodeName}: Config,
+  parts: Omit<ServerParts, 'config'> & TermOptions,
+): readonly Service[] {
+  const {directory: path} = backup
+  if (path === null) return []
+  const {store} = parts
+  const directory = async () => new BackupDirectory(path, await store.info())
+  const check = async (file: string) =>
+    (await import('../store/sqlite/backup.ts')).checkBackup(file)
+  return [new ScheduledBackups({...parts, ...backup, directory, check, nodeName})]
 }
 
 /** The member record of a server. System tags take precedence over the user's. */

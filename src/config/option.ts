@@ -29,6 +29,7 @@ export type OptionKind =
   | 'issuer'
   | 'groupGrant'
   | 'jobPattern'
+  | 'schedule'
   | 'text'
 
 export interface Option<Name extends string = string, Kind extends OptionKind = OptionKind> {

@@ -284,6 +284,27 @@ export const OPTIONS = [
     {placeholder: 'size', fallback: '1GiB'},
   ),
   option(
+    'backup-dir',
+    'directory',
+    'Directory for scheduled backups of the store, which the leader makes. Set it on all servers.',
+    'Not set: no backups are scheduled. Only you know a disk that does not fail with that of the store.',
+    {placeholder: 'dir'},
+  ),
+  option(
+    'backup-schedule',
+    'schedule',
+    'When scheduled backups are made, as the schedule of a job.',
+    'A day of changes at most is lost; each backup reads the whole store.',
+    {placeholder: 'schedule', fallback: '@daily'},
+  ),
+  option(
+    'backup-keep',
+    'count',
+    'Number of scheduled backups kept; older ones are deleted after a good new one.',
+    'A week: a mistake of a weekend is found on Monday. Each needs as much space as the store.',
+    {placeholder: 'n', fallback: '7'},
+  ),
+  option(
     'metrics-jobs',
     'jobPattern',
     'Jobs with series of their own in `/metrics`, such as `backup-*`; `*` stands for any text.',

@@ -62,6 +62,12 @@ export interface Config extends NodeConfig {
   readonly keepAuditMs: number
   readonly keepAuditEntries: number
   readonly keepAuditBytes: number
+  /** Scheduled backups; none without a directory. */
+  readonly backup: {
+    readonly directory: string | null
+    readonly schedule: string
+    readonly keep: number
+  }
 }
 
 export type LoadedConfig =
@@ -155,6 +161,7 @@ function build(
     keepAuditMs: values.one('keep-audit-days')! * DAY_MS,
     keepAuditEntries: values.one('keep-audit-entries')!,
     keepAuditBytes: values.one('keep-audit-bytes')!,
+    backup: backupOf(values, host),
   }
   rejectUnsafe(config)
   rejectPlainPages(values.one('public-url'), config)
@@ -216,6 +223,15 @@ function storeOf(
 const PASSWORD_SHOWN =
   'The password in --store is on the command line, where every user of this machine can read it. Set it ' +
   'with PGPASSWORD or PGPASSFILE, or put "store" into a file for --config.'
+
+function backupOf(values: Values, host: Host): Config['backup'] {
+  const directory = values.one('backup-dir')
+  return {
+    directory: directory === undefined ? null : resolve(host.directory, directory),
+    schedule: values.one('backup-schedule')!,
+    keep: values.one('backup-keep')!,
+  }
+}
 
 /** Read when the store is open. */
 function secretKeyFileOf(values: Values, host: Host): string | null {

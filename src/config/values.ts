@@ -5,6 +5,7 @@
 import {isIP} from 'node:net'
 import ipaddr from 'ipaddr.js'
 import type {OptionKind} from './option.ts'
+import {backupSchedule} from '../core/backup.ts'
 import {NODE_NAME_PATTERN, SYSTEM_TAGS} from '../core/node.ts'
 import type {GroupGrant} from '../core/person.ts'
 import {findZone} from '../core/schedule/zone.ts'
@@ -104,11 +105,21 @@ export const READERS = {
     /^[\p{Ll}0-9_*-]{1,128}$/u.test(text)
       ? good(text)
       : mustBe('the name of a job, in which "*" stands for any text', text),
+  schedule: readSchedule,
   text: (text: string) =>
     /^[\x20-\x7e]{1,256}$/.test(text) && text.trim() === text
       ? good(text)
       : mustBe('1 to 256 printable ASCII characters', text),
 } satisfies Record<OptionKind, (text: string) => Reading<unknown>>
+
+/** Its default zone is that of the cluster, which is known later. */
+function readSchedule(text: string): Reading<string> {
+  const parsed = backupSchedule(text, 'UTC')
+  if (!parsed.ok) return bad(`must be a schedule: ${parsed.problem}`)
+  return parsed.schedule.kind === 'manual'
+    ? bad('must be a schedule with planned times, such as @daily')
+    : good(text)
+}
 
 /** Type of the value that a kind's reader returns. */
 export type ValueOf<Kind extends OptionKind> = Extract<

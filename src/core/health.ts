@@ -22,6 +22,8 @@ export interface HealthFacts {
   readonly lateMs: number
   /** How long the oldest launch without a node that matches has waited; 0 = none waits for one. */
   readonly waitingMs: number
+  /** Why a person should look at the scheduled backups; `null` = nothing is wrong. */
+  readonly backupProblem: string | null
   /** Time that the store took to answer. */
   readonly storeMs: number
 }
@@ -70,6 +72,7 @@ function problems(facts: HealthFacts): string[] {
     found.push(`launches wait for a node that matches, the first for ${roughly(waitingMs)}`)
   if (areSubmissionsPaused) found.push('submissions are paused')
   if (undecided > UNDECIDED_MAX) found.push(`${undecided} launches wait for a decision`)
+  if (facts.backupProblem !== null) found.push(facts.backupProblem)
   if (storeMs > STORE_SLOW_MS) found.push(`the store took ${roughly(storeMs)} to answer`)
   return found
 }

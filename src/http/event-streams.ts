@@ -34,6 +34,8 @@ const INTERNAL: ReadonlySet<EventName> = new Set([
   'reload_failed',
   'firing_paused',
   'firing_resumed',
+  'backup_made',
+  'backup_failed',
 ])
 
 /** Events that show what a route of its own shows: a caller needs the right to that route. */

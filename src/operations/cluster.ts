@@ -2,11 +2,13 @@
 import type {Actor} from '../core/audit.ts'
 import {DomainError} from '../core/errors.ts'
 import {ALL_JOBS, type FiringPause} from '../core/firing.ts'
+import {backupProblem, type BackupState} from '../core/backup.ts'
 import {decideHealth} from '../core/health.ts'
 import type {MemberRecord, MemberStatus} from '../core/node.ts'
 import type {FiringPaused} from '../ports/job-store.ts'
+import type {StoreInfo} from '../ports/store.ts'
 import {encodeTags, type PauseStatusJson, type StatusJson} from '../wire/cluster.ts'
-import {formatTime} from '../wire/time.ts'
+import {formatOptionalTime, formatTime} from '../wire/time.ts'
 import type {OperationsContext} from './context.ts'
 import {ambiguousMember, loadMembers, memberView, type MemberView, unknownMember} from './nodes.ts'
 
@@ -93,16 +95,18 @@ export function createStatus(context: OperationsContext) {
 
   async function status(): Promise<StatusJson> {
     const askedAt = context.clock.monotonicMs()
-    const [members, lease, info, totals, paused, putBack, pauses, zone] = await Promise.all([
-      store.members(),
-      store.leader(),
-      store.info(),
-      store.totals(),
-      store.paused(),
-      store.firingPaused(),
-      store.firingPauses(),
-      store.defaultTimezone(),
-    ])
+    const [members, lease, info, totals, paused, putBack, pauses, zone, backups] =
+      await Promise.all([
+        store.members(),
+        store.leader(),
+        store.info(),
+        store.totals(),
+        store.paused(),
+        store.firingPaused(),
+        store.firingPauses(),
+        store.defaultTimezone(),
+        settings.makesBackups ? store.backupState() : null,
+      ])
     const storeMs = context.clock.monotonicMs() - askedAt
     const leader = members.find((member) => member.id === lease?.nodeId)
     const firing = firingText(putBack, pauses)
@@ -112,6 +116,7 @@ export function createStatus(context: OperationsContext) {
       firing,
       isPausePlanned: putBack === null && pauses.every(({until}) => until !== null),
       areSubmissionsPaused: paused,
+      backupProblem: backups && backupProblem(backups.state, backups.now),
       ...totals,
       storeMs,
     })
@@ -128,13 +133,7 @@ export function createStatus(context: OperationsContext) {
       ...nodeTotals(members),
       leader: leader?.name ?? '',
       term: lease === null ? '' : String(lease.term),
-      store: info.engine,
-      store_version: info.engineVersion,
-      schema_version: String(info.schemaVersion),
-      cluster_id: info.clusterId,
-      ...Object.fromEntries(
-        Object.entries(info.durability).map(([key, value]) => [`store_${key}`, value]),
-      ),
+      ...storeFields(info),
       store_read_ms: String(Math.round(storeMs)),
       store_warnings: info.warnings.join(' '),
       jobs: String(totals.jobs),
@@ -144,6 +143,7 @@ export function createStatus(context: OperationsContext) {
       paused: String(paused),
       firing,
       default_timezone: zone,
+      ...backupFields(backups),
     }
     return {
       agent: {
@@ -174,6 +174,26 @@ function nodeTotals(members: readonly MemberRecord[]) {
   return {
     cordoned: String(present.filter(({cordonedAt}) => cordonedAt !== null).length),
     slots: String(running.reduce((sum, {slots}) => sum + slots, 0)),
+  }
+}
+
+function storeFields(info: StoreInfo) {
+  const durability = Object.entries(info.durability)
+  return {
+    store: info.engine,
+    store_version: info.engineVersion,
+    schema_version: String(info.schemaVersion),
+    cluster_id: info.clusterId,
+    ...Object.fromEntries(durability.map(([key, value]) => [`store_${key}`, value])),
+  }
+}
+
+/** `null`: this server schedules no backups. */
+function backupFields(found: {readonly state: BackupState | null} | null) {
+  return {
+    backups: found === null ? 'off' : 'on',
+    last_backup: formatOptionalTime(found?.state?.lastAt ?? null) ?? '',
+    last_backup_file: found?.state?.file ?? '',
   }
 }
 

@@ -61,6 +61,8 @@ export interface OperationsDependencies {
     /** There is a token: in the configuration or stored. */
     readonly tokenConfigured: boolean
     readonly runsAsRoot: boolean
+    /** Scheduled backups are configured. */
+    readonly makesBackups: boolean
   }
   /** Alive nodes that run jobs and match the tags now: those that take work, and cordoned ones. */
   readonly countTargets: (

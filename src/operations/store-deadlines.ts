@@ -52,6 +52,7 @@ const DEADLINES = {
   statistics: read(),
   totals: read(),
   usage: read(),
+  backupState: read(),
   leader: read(),
 
   members: read(),

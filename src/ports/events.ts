@@ -34,6 +34,7 @@ export const SERVER_STEPS = [
   'member_retention',
   'history_retention',
   'audit_retention',
+  'backup',
   'access',
   'record_refusals',
   'agent_hello',
@@ -102,6 +103,10 @@ export interface EventPayloads {
   clock_held: {by_ms: number; for_ms: number}
   /** At the start of a term: `jobs` do not fire before `until`, or an earlier time in the future. */
   clock_was_wrong: {jobs: number; until: number}
+  /** A scheduled backup is complete and was checked. `file`: path on this server. */
+  backup_made: {file: string; bytes: number; duration_ms: number}
+  /** A scheduled backup was not made; it is tried again. */
+  backup_failed: {message: string}
   launch_pass_done: {due: number; requests: number; duration_ms: number}
   store_committed: {items: number; duration_ms: number}
   /** `setting`: the flag of the certificate. Negative `days_left` = it has expired. */

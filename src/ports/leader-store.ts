@@ -2,6 +2,7 @@
  * The leader: lease, due work, decisions, lost executions, retention. Every write carries the leader's term
  * as fencing token and throws `TermOver` if another leader has a newer one.
  */
+import type {BackupState} from '../core/backup.ts'
 import type {ExecutionKey} from '../core/execution.ts'
 import type {FiringPause, LaunchSettings} from '../core/firing.ts'
 import type {PlannedJob} from '../core/job.ts'
@@ -298,6 +299,10 @@ export interface LeaderStore {
     readonly jitter: number
   }): Promise<{readonly finished: readonly FinishOutcome[]; readonly more: boolean}>
   prune(request: PruneRequest): Promise<PruneResult>
+  /** State of the scheduled backups; `null` = none was planned yet. `now`: the store's clock. */
+  backupState(): Promise<{readonly now: number; readonly state: BackupState | null}>
+  /** Stores the state of the scheduled backups. Throws `TermOver`. */
+  recordBackup(request: {readonly term: number; readonly state: BackupState}): Promise<void>
 }
 
 export type Applied = 'applied' | 'conflict'

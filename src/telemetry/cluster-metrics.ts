@@ -21,6 +21,8 @@ export interface ClusterState {
   readonly isPaused: boolean
   /** 1 if planned times of some jobs do not run, else 0. */
   readonly firingPaused: number
+  /** `null` = this server makes no scheduled backups. */
+  readonly backups: {readonly lastAt: number | null; readonly hasProblem: boolean} | null
   readonly members: Readonly<Record<'alive' | 'leaving' | 'left' | 'failed', number>>
   readonly nodes: readonly {
     readonly name: string
@@ -58,6 +60,7 @@ export function registerClusterMetrics(
     ...totals(registry),
     ...loads(registry),
     ...lastRuns(registry),
+    ...backups(registry),
     series(registry, 'belfry_series_omitted', OMITTED_HELP, 'of', (state) => [
       ['nodes', state.nodesOmitted],
       ['jobs', state.jobsOmitted],
@@ -135,6 +138,34 @@ function loads(registry: Registry): Update[] {
       'belfry_node_queue',
       'Executions that wait for a slot or a backoff, by node',
       ({pending}) => pending,
+    ),
+  ]
+}
+
+/** Absent on a server without `--backup-dir`, and the first while there is no backup. */
+function backups(registry: Registry): Update[] {
+  const gauge = (
+    name: string,
+    help: string,
+    valueOf: (state: NonNullable<ClusterState['backups']>) => number | null,
+  ): Update => {
+    const own = new Gauge({name, help: `${help}${SAME}`, registers: [registry]})
+    return (state) => {
+      const value = state === null || state.backups === null ? null : valueOf(state.backups)
+      if (value === null) own.remove()
+      else own.set(value)
+    }
+  }
+  return [
+    gauge(
+      'belfry_backup_last_success_timestamp_seconds',
+      'Start of the newest good scheduled backup',
+      ({lastAt}) => (lastAt === null ? null : lastAt / MS_PER_SECOND),
+    ),
+    gauge(
+      'belfry_backup_problem',
+      '1 if the last scheduled backup failed or is older than its schedule requires, else 0',
+      ({hasProblem}) => Number(hasProblem),
     ),
   ]
 }

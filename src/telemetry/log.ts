@@ -108,6 +108,8 @@ const LEVELS: Readonly<Record<EventName, (event: BelfryEvent) => Level | null>> 
   clock_held: () => 'warn',
   clock_was_wrong: () => 'warn',
   certificate_expires: () => 'warn',
+  backup_made: () => 'info',
+  backup_failed: () => 'error',
   launch_pass_done: () => null,
   store_committed: () => null,
   settings_reloaded: () => 'info',
@@ -186,6 +188,8 @@ const MESSAGES: Messages = {
     days < 0
       ? `the certificate of ${setting} has expired`
       : `the certificate of ${setting} expires soon`,
+  backup_made: () => 'scheduled backup made',
+  backup_failed: () => 'scheduled backup failed; it is tried again in 10 minutes',
   clock_was_wrong: () => 'a wrong clock has decided planned times in the future; those jobs wait',
 }
 

@@ -133,6 +133,7 @@ function countEvents(registry: Registry, isServer: boolean): (event: BelfryEvent
     ...(isServer && {
       ...launchHandlers(registry),
       ...leaderHandlers(registry),
+      ...backupHandlers(registry),
       ...storeHandlers(registry),
     }),
   }
@@ -254,6 +255,20 @@ function leaderHandlers(registry: Registry): Handlers {
       term.set(data.term)
     },
     term_ended: () => leader.set(0),
+  }
+}
+
+function backupHandlers(registry: Registry): Handlers {
+  const backups = new Counter({
+    name: 'belfry_backups_total',
+    help: 'Scheduled backups that this server made or failed to make, by result',
+    labelNames: ['result'],
+    registers: [registry],
+  })
+  for (const result of ['made', 'failed']) backups.inc({result}, 0)
+  return {
+    backup_made: () => backups.inc({result: 'made'}),
+    backup_failed: () => backups.inc({result: 'failed'}),
   }
 }
 

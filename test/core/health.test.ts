@@ -19,6 +19,7 @@ const FINE: HealthFacts = {
   pending: 0,
   lateMs: 0,
   waitingMs: 0,
+  backupProblem: null,
   storeMs: 3,
 }
 const LEADER = 'leader alpha (term 11)'

@@ -151,6 +151,7 @@ export class Api {
           return access.isLocked
         },
         runsAsRoot: false,
+        makesBackups: false,
       },
       countTargets: async (tags: StringMap) =>
         countTargets(tags, await this.store.candidates(), 'one'),

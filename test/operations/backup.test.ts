@@ -26,6 +26,7 @@ async function inFolder(t: TestContext, write: (file: string) => Promise<void>) 
     drainDeadlineMaxMs: 1,
     tokenConfigured: false,
     runsAsRoot: false,
+    makesBackups: false,
   }
   const store = withDeadlines({backup: write} as Store, new VirtualClock())
   const {backup} = createBackup({random: new SeededRandom(), settings, store})

@@ -11,6 +11,7 @@ export const CLUSTER: ClusterState = {
   storeBytes: 65_536,
   isPaused: false,
   firingPaused: 0,
+  backups: {lastAt: 1_795_300_000_000, hasProblem: false},
   members: {alive: 2, leaving: 0, left: 0, failed: 1},
   nodes: [
     {name: 'a', slots: 8, isCordoned: false, running: 2, pending: 1},

@@ -49,11 +49,18 @@ function printSummary(session: Session, {agent, gossip}: StatusJson, line: strin
       ['pending', `${of('pending')} (executions that wait for a slot, a node or a retry)`],
       ['undecided', `${of('undecided')} (launches that wait for a node or an earlier launch)`],
       ['firing', localTimes(of('firing'), session.zone)],
+      ['backup', backupText(session, of)],
       ['submissions', of('paused') === 'true' ? 'paused' : 'enabled'],
       ['store', `${of('store')} ${of('store_version')}, schema ${of('schema_version')}`],
       ...(warnings === '' ? [] : [['warning', warnings] as const]),
     ]),
   )
+}
+
+function backupText(session: Session, of: (name: string) => string): string {
+  if (of('backups') !== 'on') return 'not scheduled on this server'
+  const at = of('last_backup')
+  return at === '' ? 'none yet' : `${relative(at, session.clock.now())}, ${of('last_backup_file')}`
 }
 
 const COUNTED = ['alive', 'cordoned', 'leaving', 'failed', 'left'] as const

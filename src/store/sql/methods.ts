@@ -61,6 +61,7 @@ import {applyReassignments, endStuck, loadStuck} from './reassign.ts'
 import {restore} from './restore-jobs.ts'
 import * as stored from './secrets.ts'
 import {isIndependent, previewSubmit, submit, submitAll} from './submit.ts'
+import {backupState, recordBackup} from './backup-state.ts'
 import {agreeSignInKey, agreeTimezone, firingPaused, paused, probe, setPaused} from './settings.ts'
 import {createSession, sessions} from './sessions.ts'
 import {defaultTimezone, planZone, setTimezone} from './timezone.ts'
@@ -160,6 +161,8 @@ export const METHODS = {
   endStuck: write(endStuck, {queue: 'upkeep'}),
   markLost: write(markLost, {queue: 'upkeep'}),
   prune: write(prune, {queue: 'upkeep'}),
+  backupState: read(backupState),
+  recordBackup: write(recordBackup, {queue: 'upkeep'}),
 
   // Sorted by node, so that two servers that serve the same nodes cannot deadlock.
   claim: listWrite(claim, {queue: 'claim', sortKey: ({nodeId}) => nodeId}),

@@ -5,6 +5,7 @@
  */
 import type {ExecutionKey} from '../../core/execution.ts'
 import type {FiringPaused} from '../../ports/job-store.ts'
+import {BACKUP_STATE} from './backup-state.ts'
 import {endAll} from './finish.ts'
 import {planFromNow} from './planning.ts'
 import {all, type Query, type Transaction} from './query.ts'
@@ -38,7 +39,8 @@ export function* startNewIncarnation(
   yield* planAgain(tx)
   // Whenever it is first started: the times until then have run elsewhere, or must not run here.
   yield* putMeta(FIRING_PAUSED, reason)
-  yield* all(`DELETE FROM meta WHERE key = ?`, [SIGN_IN_KEY])
+  // The new store makes backups of its own.
+  yield* all(`DELETE FROM meta WHERE key IN (?, ?)`, [SIGN_IN_KEY, BACKUP_STATE])
 }
 
 /** For a store that moves to a directory of its own. */

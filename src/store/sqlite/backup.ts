@@ -13,8 +13,10 @@ import {
   renameSync,
   rmSync,
 } from 'node:fs'
+import {once} from 'node:events'
 import {basename, join} from 'node:path'
 import {backup} from 'node:sqlite'
+import {Worker} from 'node:worker_threads'
 import {createForOwner} from '../../platform/data-directory.ts'
 import {syncDirectorySync} from '../../platform/durable-file.ts'
 import type {Clock, Random} from '../../ports/runtime.ts'
@@ -54,6 +56,40 @@ export async function writeBackup(source: Connection, target: string): Promise<v
       cause: error,
     })
   }
+}
+
+/** Beside this file, with the same extension: it runs from source or compiled. */
+const CHECK_ENTRY = new URL(
+  `./check-worker${import.meta.url.slice(import.meta.url.lastIndexOf('.'))}`,
+  import.meta.url,
+)
+
+/** Reads a backup in a thread. Resolves with its problem, as `backupProblem`. */
+export async function checkBackup(file: string): Promise<string | null> {
+  const worker = new Worker(CHECK_ENTRY, {workerData: file})
+  let problem: string | null = 'cannot be read: the thread of its check ended'
+  worker.once('message', (message: string | null) => (problem = message))
+  await once(worker, 'exit')
+  return problem
+}
+
+/** Why no store can be restored from the file, as a sentence without its subject; `null` = one can. */
+export function backupProblem(file: string): string | null {
+  try {
+    const connection = new Connection(file, {readOnly: true})
+    try {
+      return problemOf(connection)
+    } finally {
+      connection.close()
+    }
+  } catch (error) {
+    return `cannot be read: ${failureOf(error).message}`
+  }
+}
+
+function problemOf(connection: Connection): string | null {
+  const wrong = versionOf(connection) === 0 ? 'is not a store of Belfry' : foreign(connection)
+  return wrong ?? damage(connection)
 }
 
 export interface RestoreOptions {
@@ -117,8 +153,7 @@ function reviveDraft(draft: string, now: number, incarnation: string): string | 
   let connection: Connection | null = null
   try {
     connection = new Connection(draft, {readOnly: false})
-    const wrong = versionOf(connection) === 0 ? 'is not a store of Belfry' : foreign(connection)
-    const problem = wrong ?? damage(connection)
+    const problem = problemOf(connection)
     if (problem !== null) return problem
     const fresh = {clusterId: incarnation, incarnation}
     const prepared = prepareSchema(connection, {fresh, check: false, now})

@@ -1,0 +1,123 @@
+/** Scheduled backups: when the leader makes one, what it leaves when it fails, and which files it deletes. */
+import assert from 'node:assert/strict'
+import {mkdtempSync, readdirSync, rmSync, statSync, writeFileSync} from 'node:fs'
+import {tmpdir} from 'node:os'
+import {join} from 'node:path'
+import {test, type TestContext} from 'node:test'
+import {backupProblem, type BackupState} from '../../src/core/backup.ts'
+import {BackupDirectory} from '../../src/platform/backup-directory.ts'
+import {TermOver} from '../../src/ports/store-errors.ts'
+import {ScheduledBackups} from '../../src/scheduler/backups.ts'
+import {RecordedEvents} from '../support/recorded-events.ts'
+import {VirtualClock} from '../support/virtual-clock.ts'
+import {until} from '../support/waiting.ts'
+
+const HOUR = 3_600_000
+const STORE = {clusterId: 'cluster-of-tests', incarnation: 'first-incarnation'}
+const PREFIX = 'belfry-cluster--first-in-'
+
+function aCluster(t: TestContext) {
+  const path = mkdtempSync(join(tmpdir(), 'belfry-backups-'))
+  t.after(() => rmSync(path, {recursive: true, force: true}))
+  const clock = new VirtualClock()
+  const events = new RecordedEvents()
+  const cluster = {
+    path,
+    clock,
+    events,
+    state: null as BackupState | null,
+    problem: null as string | null,
+    isOver: false,
+    files: () => readdirSync(path).toSorted(),
+    made: () => events.of('backup_made').length,
+    failed: () => events.of('backup_failed').length,
+    /** A leader's service; `keep` is 2. */
+    leader: () =>
+      new ScheduledBackups({
+        store: {
+          backup: async (target) => writeFileSync(target, 'a backup'),
+          defaultTimezone: async () => 'UTC',
+          backupState: async () => ({now: clock.now(), state: cluster.state}),
+          recordBackup: async ({state}) => {
+            if (cluster.isOver) throw new TermOver('another leader')
+            cluster.state = state
+          },
+        },
+        directory: async () => new BackupDirectory(path, STORE),
+        check: async () => cluster.problem,
+        schedule: '@hourly',
+        keep: 2,
+        nodeName: 'a',
+        term: 1,
+        onTermOver: () => {},
+        clock,
+        events,
+      }),
+    /** Turns the clock until `count` backups were made or failed. */
+    async turned(count: number, ms: number) {
+      await clock.advance(ms)
+      await until('a backup ends', () => cluster.made() + cluster.failed() >= count)
+    },
+  }
+  return cluster
+}
+
+test('the first backup is made at once, then one each planned time; the newest are kept', async (t) => {
+  const cluster = aCluster(t)
+  const kept = ['notes.txt', `${PREFIX}20000101T000000Z.sqlite.keep`, 'belfry-other-x-1.sqlite']
+  for (const name of kept) writeFileSync(join(cluster.path, name), '')
+  const leader = cluster.leader()
+  leader.start()
+  for (let count = 1; count <= 4; count += 1) await cluster.turned(count, count === 1 ? 1 : HOUR)
+  await until('old ones are deleted', () => cluster.files().length === kept.length + 2)
+  const backups = cluster.files().filter((name) => !kept.includes(name))
+  for (const name of backups) {
+    assert.match(name, /^belfry-cluster--first-in-\d{8}T\d{6}Z\.sqlite$/)
+    assert.equal(statSync(join(cluster.path, name)).mode & 0o777, 0o600)
+  }
+  assert.equal(cluster.state?.file, join(cluster.path, backups.at(-1)!))
+  assert.equal(backupProblem(cluster.state, cluster.clock.now()), null)
+  await cluster.clock.finish(leader.stop())
+})
+
+test('a takeover makes only a backup that was missed, and removes the draft of a crash', async (t) => {
+  const cluster = aCluster(t)
+  const first = cluster.leader()
+  first.start()
+  await cluster.turned(1, 1)
+  await cluster.clock.finish(first.stop())
+  const second = cluster.leader()
+  second.start()
+  await cluster.clock.advance(60_000)
+  assert.equal(cluster.made(), 1)
+  await cluster.clock.finish(second.stop())
+  const draft = `${PREFIX}20000101T000000Z.sqlite.partial`
+  for (const ending of ['', '-wal']) writeFileSync(join(cluster.path, `${draft}${ending}`), '')
+  await cluster.clock.advance(3 * HOUR)
+  assert.equal(backupProblem(cluster.state, cluster.clock.now()), 'the last backup is too old')
+  const third = cluster.leader()
+  third.start()
+  await cluster.turned(2, 1)
+  assert.equal(cluster.made(), 2)
+  assert.equal(cluster.files().length, 2)
+  await cluster.clock.finish(third.stop())
+})
+
+test('a backup that cannot be read back leaves no file, deletes none, and is tried again', async (t) => {
+  const cluster = aCluster(t)
+  const leader = cluster.leader()
+  leader.start()
+  await cluster.turned(1, 1)
+  const good = cluster.files()
+  cluster.problem = 'is damaged'
+  await cluster.turned(2, HOUR)
+  await until('it is stored', () => cluster.state?.failedAt !== null)
+  assert.deepEqual(cluster.files(), good)
+  assert.deepEqual(cluster.events.of('backup_failed'), [{message: 'the backup is damaged'}])
+  const problem = backupProblem(cluster.state, cluster.clock.now())
+  assert.equal(problem, 'the last backup failed (the backup is damaged)')
+  cluster.problem = null
+  await cluster.turned(3, 11 * 60_000)
+  assert.equal(backupProblem(cluster.state, cluster.clock.now()), null)
+  await cluster.clock.finish(leader.stop())
+})
